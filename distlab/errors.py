@@ -1,0 +1,68 @@
+"""The errors distlab raises.
+
+Each says the rule, the value that broke it and the remedy. They derive from
+the built-in type a Python user would expect and carry TensorFlow's names where
+TensorFlow has one, so that ported `except` clauses work.
+"""
+
+from __future__ import annotations
+
+
+class DistlabError(Exception):
+    """Base of all errors that distlab raises by itself."""
+
+
+class DeviceError(DistlabError, ValueError):
+    """A device does not exist, is named twice, or there are too few."""
+
+
+class BackendStartedError(DistlabError, RuntimeError):
+    """Something had to be set before JAX started its devices, and was not."""
+
+
+class ContextError(DistlabError, RuntimeError):
+    """A verb was called in a context in which it has no meaning."""
+
+
+class StructureError(DistlabError, TypeError):
+    """Replicas or arguments have structures that do not fit together."""
+
+
+class ValueShapeError(DistlabError, ValueError):
+    """A value has a shape or dtype that the verb can't take."""
+
+
+class ReduceOpError(DistlabError, ValueError):
+    """A reduction was asked for that does not exist."""
+
+
+class NotBatchedError(DistlabError, ValueError):
+    """A dataset whose elements have no batch dimension can't be divided."""
+
+
+class NeedsPythonError(DistlabError, TypeError):
+    """A function needs Python values, and was being traced."""
+
+
+class OutOfRangeError(DistlabError, IndexError):
+    """The data came to its end (TensorFlow's `OutOfRangeError`)."""
+
+
+class InvalidArgumentError(DistlabError, ValueError):
+    """An argument is not valid (TensorFlow's `InvalidArgumentError`)."""
+
+
+class RecordError(DistlabError, OSError):
+    """A run folder can't be written."""
+
+
+class NotARunError(DistlabError, ValueError):
+    """A path does not hold a recorded run, or holds one that can't be read."""
+
+
+class PortInUseError(DistlabError, OSError):
+    """The port asked for is taken."""
+
+
+class MissingExtraError(DistlabError, ImportError):
+    """A part of distlab needs packages that are not installed."""
