@@ -14,7 +14,7 @@ know gives it back as `Unknown`, so that newer files open in older versions.
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal, TypeAlias
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol, TypeAlias
 
 import msgspec
 
@@ -418,3 +418,29 @@ def kind_of(event: Event | Unknown) -> str:
     if isinstance(event, Unknown):
         return event.kind
     return str(event.__struct_config__.tag)
+
+
+class Chunk(NamedTuple):
+    """Events that a `Source` gave.
+
+    Attributes:
+      events: the events, oldest first.
+      cursor: what to ask `since` for next.
+      lost: events between the cursor asked for and the first one given that
+        are gone for good (a ring that overflowed); 0 for run files.
+    """
+
+    events: list[Event | Unknown]
+    cursor: int
+    lost: int
+
+
+class Source(Protocol):
+    """Where folds get events from: a ring, a run file, or several of them.
+
+    A cursor is a sequence number, never a clock. Cursor 0 begins with the
+    standing events that are still known and goes on with the oldest others.
+    """
+
+    def since(self, cursor: int, limit: int = 10_000) -> Chunk:
+        """Returns up to `limit` events from `cursor` on, at once (never waits)."""
