@@ -1,0 +1,57 @@
+# Environments are made in .venv and made again only when pyproject.toml changes.
+# PYTHON= names another interpreter, ARGS= passes options on to the demo.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+PYTHON ?= $(firstword $(foreach p,python3 python3.14 python3.13 python3.12 python3.11,\
+  $(shell $(p) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $(p))))
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input
+DEV := $(VENV)/.installed-dev
+# Who has the development environment has all the demo needs.
+DEMO := $(if $(wildcard $(DEV)),$(DEV),$(VENV)/.installed-demo)
+
+.PHONY: help demo test lint browser bench conformance clean
+
+help:  ## Show this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+$(VENV)/.installed-%: pyproject.toml setup.py
+	@if [ -z "$(PYTHON)" ]; then \
+	  echo "distlab needs Python 3.11 or newer; none was found. Try: make PYTHON=/path/to/python3.11 ..." >&2; \
+	  exit 1; fi
+	@echo "Installing distlab[$*] into $(VENV) (once; a few minutes at most)"
+	@$(PYTHON) -m venv $(VENV)
+	@$(PIP) install --quiet --editable ".[$*]"
+	@touch $@
+
+demo: $(DEMO)  ## Train on 8 CPU devices and watch it live (options: ARGS="--port 5010")
+	@$(BIN)/distlab demo $(ARGS)
+
+test: lint browser  ## Run ruff, mypy and all tests, browser tests included
+	@$(BIN)/python -m pytest -q $(ARGS)
+
+lint: $(DEV)  ## Run ruff and mypy
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy distlab dashboard tests
+
+browser: $(DEV)
+	@.ci/browser $(BIN)
+
+bench: $(DEV)  ## Compare dispatch, training and input with raw JAX (minutes)
+	@$(BIN)/python tests/bench/run.py $(ARGS)
+
+conformance: $(DEV)  ## Run the programs recorded with TensorFlow 2.21, in both modes
+	@status=0; for mode in eager traced; do \
+	  echo "conformance, $$mode mode:"; \
+	  $(BIN)/python tests/conformance/check.py --impl distlab --path . --mode $$mode $(ARGS) || status=1; \
+	done; exit $$status
+
+clean:  ## Remove the environment, caches and build output; recorded runs stay
+	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

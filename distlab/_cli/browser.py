@@ -1,0 +1,40 @@
+"""Finds a browser that can be driven without a screen."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from pathlib import Path
+
+NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+
+
+def find_browser() -> Path | None:
+    """Looks for Chromium: `$CHROMIUM`, the search path, then Playwright's own.
+
+    Returns:
+      The executable, or None when there is none.
+    """
+    named = os.environ.get("CHROMIUM")
+    if named:
+        return Path(named) if Path(named).is_file() else None
+    for name in NAMES:
+        found = shutil.which(name)
+        if found:
+            return Path(found)
+    return _playwright_chromium()
+
+
+def _playwright_chromium() -> Path | None:
+    """Returns the newest Chromium that `playwright install` has put away."""
+    default = Path.home() / ".cache" / "ms-playwright"
+    store = Path(os.environ.get("PLAYWRIGHT_BROWSERS_PATH") or default)
+    found = [p for p in store.glob("chromium-*/chrome-linux*/chrome") if p.is_file()]
+    return max(found, key=lambda p: p.stat().st_mtime, default=None)
+
+
+if __name__ == "__main__":
+    browser = find_browser()
+    sys.stdout.write(f"{browser or ''}\n")
+    sys.exit(0 if browser else 1)

@@ -1,0 +1,23 @@
+"""What all tests share: eight CPU devices, and a browser for those that need one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import distlab
+
+# Before any test module is imported: JAX reads the number of devices once.
+distlab.use_cpu_devices(8)
+
+from distlab._cli.browser import find_browser  # noqa: E402
+
+
+@pytest.fixture(scope="session")
+def chromium() -> Path:
+    """The browser's executable; `make test` sees to it that there is one."""
+    browser = find_browser()
+    if browser is None:
+        pytest.fail("no Chromium was found: run `make browser`, or set CHROMIUM=/path/to/chromium")
+    return browser
