@@ -1,0 +1,39 @@
+"""`distlab dashboard`: opens a recorded run."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from distlab._cli.options import add_server_options, folder
+from distlab._cli.serving import serve, wait_for_interrupt
+
+EPILOG = """\
+example:
+  distlab dashboard runs/demo-20260101-120000 --open"""
+
+
+def add_to(commands: Any) -> None:
+    """Adds the subcommand to argparse's `commands`."""
+    parser = commands.add_parser(
+        "dashboard",
+        help="open a recorded run in the dashboard",
+        description="Serves the dashboard of a recorded run, finished or still running, "
+        "until Ctrl-C.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("folder", type=folder, metavar="RUN", help="folder of the recorded run")
+    add_server_options(parser)
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Serves the run until Ctrl-C and returns the exit code."""
+    server = serve(args.folder, port=args.port, open_browser=args.open)
+    print(f"Dashboard: {server.url}", flush=True)
+    print(f"Serving {args.folder} until Ctrl-C.", flush=True)
+    wait_for_interrupt()
+    server.stop()
+    print("Stopped.", flush=True)
+    return 0

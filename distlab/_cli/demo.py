@@ -1,0 +1,116 @@
+"""`distlab demo`: trains on simulated devices and shows how."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from distlab._cli.options import add_server_options, folder, positive
+from distlab._cli.serving import serve, wait_for_interrupt
+
+DEFAULT_EPOCHS = 60
+
+DESCRIPTION = """\
+Trains a small network on 1,797 images of handwritten digits, with a MirroredStrategy
+over simulated CPU devices, and serves a dashboard on which you can watch how batches
+are divided, how busy the devices are and what is reduced. Afterwards it goes on
+serving until Ctrl-C. Everything it shows is recorded in a folder."""
+
+EPILOG = """\
+examples:
+  distlab demo --open
+  distlab demo --replicas 3 --epochs 20
+  distlab demo --no-dashboard --exit-when-done --record runs/first"""
+
+
+def add_to(commands: Any) -> None:
+    """Adds the subcommand to argparse's `commands`."""
+    parser = commands.add_parser(
+        "demo",
+        help="train on 8 simulated devices and watch it live",
+        description=DESCRIPTION,
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "--replicas",
+        type=positive,
+        default=8,
+        metavar="N",
+        help="number of CPU devices, each with one replica (default: %(default)s)",
+    )
+    length = parser.add_mutually_exclusive_group()
+    length.add_argument(
+        "--epochs",
+        type=positive,
+        metavar="N",
+        help=f"how often to go through the training images (default: {DEFAULT_EPOCHS})",
+    )
+    length.add_argument("--steps", type=positive, metavar="N", help="number of batches instead")
+    add_server_options(parser)
+    parser.add_argument("--no-dashboard", action="store_true", help="train without serving a page")
+    parser.add_argument(
+        "--exit-when-done", action="store_true", help="end after training instead of serving on"
+    )
+    parser.add_argument(
+        "--record",
+        type=folder,
+        metavar="DIR",
+        help="folder for the recorded run (default: runs/demo-<date>-<time>)",
+    )
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Trains, serves, and returns the exit code."""
+    import distlab as dl
+    from distlab.demo import digits as data
+    from distlab.demo import training
+
+    dl.use_cpu_devices(args.replicas)
+    digits = data.load()
+    steps = args.steps or (args.epochs or DEFAULT_EPOCHS) * training.steps_per_epoch(digits)
+    path = args.record or Path("runs") / time.strftime("demo-%Y%m%d-%H%M%S")
+    server = None
+    try:
+        with dl.record(path, total_steps=steps) as recording:
+            if not args.no_dashboard:
+                server = serve(path, port=args.port, open_browser=args.open)
+                _say(f"Dashboard: {server.url}")
+            _train(digits, args.replicas, steps, recording)
+        _say(f"Recorded in {path}  (open it again: distlab dashboard {path})")
+        if server is not None and not args.exit_when_done:
+            _say(f"Serving {server.url} until Ctrl-C.")
+            wait_for_interrupt()
+            _say("Stopped.")
+    finally:
+        if server is not None:
+            server.stop()
+    return 0
+
+
+def _train(digits: Any, replicas: int, steps: int, recording: Any) -> None:
+    """Trains the demo's network and prints how well it does on images held out."""
+    import distlab as dl
+    from distlab.demo import training
+    from distlab.demo.progress import Progress
+
+    _say(
+        f"Training on {replicas} simulated CPU devices: {len(digits.train_labels):,} images, "
+        f"{training.BATCH} a batch, {steps:,} steps."
+    )
+    strategy = dl.MirroredStrategy()
+    with strategy.scope():
+        params = training.variables()
+    report = Progress(steps, sys.stdout)
+    training.train(strategy, params, digits, run=recording, steps=steps, report=report)
+    total = len(digits.test_labels)
+    right = training.count_correct(strategy, params, digits.test_images, digits.test_labels)
+    _say(f"Held-out accuracy: {right / total:.4f} ({right} of {total} images)")
+
+
+def _say(text: str) -> None:
+    print(text, flush=True)

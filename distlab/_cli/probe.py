@@ -1,0 +1,35 @@
+"""Starts devices and sums over them; `distlab doctor` runs it in a process of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+
+
+def probe(count: int) -> dict[str, object]:
+    """Adds a one on each of `count` CPU devices.
+
+    Returns:
+      Names of the devices, the sum, and the size of XLA's thread pool.
+    """
+    import jax
+
+    import distlab as dl
+
+    dl.use_cpu_devices(count)
+    strategy = dl.MirroredStrategy()
+
+    def one() -> jax.Array:
+        return jax.numpy.float32(1)
+
+    total = strategy.reduce("SUM", strategy.run(one), axis=None)
+    return {
+        "devices": [f"{d.platform.upper()}:{d.id}" for d in jax.local_devices()],
+        "sum": float(total),
+        "threads": os.environ.get("PJRT_NPROC"),
+    }
+
+
+if __name__ == "__main__":
+    sys.stdout.write(json.dumps(probe(int(sys.argv[1]))) + "\n")

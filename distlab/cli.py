@@ -1,0 +1,69 @@
+"""The command `distlab`.
+
+Exit codes: 0 for done, 1 for "something is wrong" (`distlab doctor`), 2 for a
+request that can't be met, 130 for work that Ctrl-C cut short.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from importlib import metadata
+
+from distlab._cli import dashboard, demo, doctor
+from distlab.errors import DistlabError
+
+INTERRUPTED = 130
+
+DESCRIPTION = """\
+Distributed training on JAX with the names of tf.distribute, that shows what it does.
+
+Start with `distlab demo`: it trains on 8 simulated CPU devices and serves a page on
+which you can watch it."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs the command.
+
+    Args:
+      argv: arguments without the program's name; by default those of the process.
+
+    Returns:
+      The exit code. Errors of distlab are printed in one line, not raised.
+    """
+    parser = _parser()
+    args = parser.parse_args(argv)
+    if args.run is None:
+        parser.print_help()
+        return 0
+    try:
+        return int(args.run(args))
+    except DistlabError as error:
+        print(f"distlab: error: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("distlab: interrupted", file=sys.stderr)
+        return INTERRUPTED
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="distlab",
+        description=DESCRIPTION,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="version", version=f"distlab {_version()}")
+    parser.set_defaults(run=None)
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND")
+    for command in (demo, dashboard, doctor):
+        command.add_to(commands)
+    return parser
+
+
+def _version() -> str:
+    return metadata.version("distlab")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,53 @@
+"""Handwritten digits: 1,797 real images of 8 by 8 pixels, bundled with scikit-learn."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from distlab.errors import MissingExtraError
+
+BRIGHTEST = 16.0
+TRAIN_SHARE = 0.8
+
+
+class Digits(NamedTuple):
+    """Images and their digits, divided once for training and for testing.
+
+    Attributes:
+      train_images: `(1437, 8, 8)` float32 from 0 (paper) to 1 (ink).
+      train_labels: `(1437,)` int32, the digits 0 to 9.
+      test_images: `(360, 8, 8)`, never trained on.
+      test_labels: `(360,)`.
+    """
+
+    train_images: NDArray[np.float32]
+    train_labels: NDArray[np.int32]
+    test_images: NDArray[np.float32]
+    test_labels: NDArray[np.int32]
+
+
+def load(seed: int = 0) -> Digits:
+    """Reads the digits and divides them 80 to 20.
+
+    Args:
+      seed: decides which images are held out for the test.
+
+    Raises:
+      MissingExtraError: scikit-learn is not installed.
+    """
+    try:
+        from sklearn.datasets import load_digits
+    except ModuleNotFoundError as error:
+        raise MissingExtraError(
+            "The demo reads scikit-learn's digits, and scikit-learn is not installed. "
+            "Install it with: pip install 'distlab[demo]'"
+        ) from error
+    bundled = load_digits()
+    images = (bundled.images / BRIGHTEST).astype(np.float32)
+    labels = bundled.target.astype(np.int32)
+    order = np.random.default_rng(seed).permutation(len(images))
+    train, test = np.split(order, [int(TRAIN_SHARE * len(images))])
+    return Digits(images[train], labels[train], images[test], labels[test])

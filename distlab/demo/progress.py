@@ -1,0 +1,76 @@
+"""One line of progress: a bar on a terminal, plain lines in a log."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from typing import Any, TextIO
+
+REDRAW_SECONDS = 0.1
+LOG_SECONDS = 2.0
+BAR_WIDTH = 24
+
+
+class Progress:
+    """Prints how far training is, at most ten times a second.
+
+    On a terminal it redraws one line; elsewhere it prints a line every two
+    seconds, without control characters. The first step, which compiles, does
+    not count for the rate.
+    """
+
+    def __init__(self, total: int, stream: TextIO) -> None:
+        self._total = total
+        self._stream = stream
+        self._redraws = stream.isatty()
+        self._pause = REDRAW_SECONDS if self._redraws else LOG_SECONDS
+        self._next = 0.0
+        self._first = 0.0
+
+    def __call__(self, done: int, loss: Any) -> None:
+        """Shows `done` steps; reads `loss` (which may wait for it) only to print it."""
+        now = time.monotonic()
+        if done == 1:
+            self._first = now
+        if now < self._next and done < self._total:
+            return
+        self._next = now + self._pause
+        value = float(loss)
+        seconds = time.monotonic() - self._first
+        self._print(line(done, self._total, (done - 1) / seconds if seconds > 0 else 0.0, value))
+        if done == self._total and self._redraws:
+            self._stream.write("\n")
+            self._stream.flush()
+
+    def _print(self, text: str) -> None:
+        if self._redraws:
+            width = shutil.get_terminal_size().columns - 1
+            self._stream.write(f"\r{text[:width]:<{width}}")
+        else:
+            self._stream.write(f"{text}\n")
+        self._stream.flush()
+
+
+def line(done: int, total: int, rate: float, loss: float) -> str:
+    """Says how far training is.
+
+    Args:
+      done: steps done.
+      total: steps to do.
+      rate: steps per second, 0 when not known yet.
+      loss: the last loss.
+    """
+    filled = BAR_WIDTH * done // total
+    bar = "#" * filled + "-" * (BAR_WIDTH - filled)
+    left = f"ETA {clock((total - done) / rate)}" if rate > 0 else "ETA --:--"
+    return (
+        f"[{bar}] {100 * done // total:3d}%  step {done:,}/{total:,}  "
+        f"{rate:.1f} steps/s  {left}  loss {loss:.4f}"
+    )
+
+
+def clock(seconds: float) -> str:
+    """Writes a duration as minutes and seconds, with hours when there are any."""
+    minutes, whole = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{whole:02d}" if hours else f"{minutes:02d}:{whole:02d}"

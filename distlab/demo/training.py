@@ -1,0 +1,115 @@
+"""The demo's training loop: what a program needs of distlab, and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from numpy.typing import NDArray
+
+import distlab as dl
+from distlab.demo import model
+from distlab.demo.digits import Digits
+
+BATCH = 64
+RATE = 0.02
+
+Variables = dict[str, dl.Variable]
+
+
+def variables() -> Variables:
+    """Creates the model's variables; inside `strategy.scope()`, one copy on each device."""
+    return {name: dl.Variable(value, name=name) for name, value in model.initial().items()}
+
+
+def train_step(params: Variables, rate: float = RATE) -> Callable[..., jax.Array]:
+    """Makes one step of gradient descent, the function that each replica runs.
+
+    A replica sees its own part of the global batch. Sums, not means, are added
+    up over the replicas and divided once by the number of examples, so that
+    the last batch, which does not divide evenly, counts each image alike.
+    """
+
+    def step(images: jax.Array, labels: jax.Array) -> jax.Array:
+        def summed_loss(values: dict[str, jax.Array]) -> jax.Array:
+            return jnp.sum(model.losses(values, images, labels))
+
+        values = {name: variable.value() for name, variable in params.items()}
+        loss, gradients = jax.value_and_grad(summed_loss)(values)
+        count = jnp.float32(len(labels))
+        context = dl.get_replica_context()
+        loss, gradients, count = context.all_reduce("SUM", (loss, gradients, count))
+        for name, variable in params.items():
+            variable.assign_sub(rate * gradients[name] / count)
+        return loss / count
+
+    return step
+
+
+def train(
+    strategy: dl.Strategy,
+    params: Variables,
+    digits: Digits,
+    *,
+    run: Any,
+    steps: int,
+    report: Callable[[int, jax.Array], None],
+) -> None:
+    """Trains for a number of steps.
+
+    Args:
+      strategy: divides each batch over its replicas.
+      params: the model's variables.
+      digits: the images.
+      run: the recording, to which the loss is logged.
+      steps: how many batches to learn from.
+      report: called after each step with the steps done and the loss, which
+        may still be on its way: reading it waits for the devices.
+    """
+    dataset = dl.data.Dataset.from_tensor_slices((digits.train_images, digits.train_labels))
+    dataset = dataset.shuffle(len(digits.train_labels), seed=0).batch(BATCH)
+    batches = strategy.experimental_distribute_dataset(dataset)
+    step = train_step(params)
+    for done, (images, labels) in enumerate(_repeated(batches, steps), start=1):
+        per_replica = strategy.run(step, args=(images, labels))
+        loss = strategy.reduce("MEAN", per_replica, axis=None)
+        run.log(loss=loss)
+        report(done, loss)
+
+
+def count_correct(
+    strategy: dl.Strategy,
+    params: Variables,
+    images: NDArray[np.float32],
+    labels: NDArray[np.int32],
+) -> int:
+    """Classifies images on all replicas and returns how many were right."""
+
+    def evaluate(images: jax.Array, labels: jax.Array) -> jax.Array:
+        values = {name: variable.value() for name, variable in params.items()}
+        return model.correct(values, images, labels)
+
+    dataset = dl.data.Dataset.from_tensor_slices((images, labels)).batch(BATCH)
+    right = 0.0
+    for batch in strategy.experimental_distribute_dataset(dataset):
+        right += float(strategy.reduce("SUM", strategy.run(evaluate, args=batch), axis=None))
+    return round(right)
+
+
+def steps_per_epoch(digits: Digits) -> int:
+    """Returns how many batches an epoch has, the last and smaller one included."""
+    return -(-len(digits.train_labels) // BATCH)
+
+
+def _repeated(batches: Any, steps: int) -> Iterator[Any]:
+    """Yields `steps` batches, shuffled anew in each epoch."""
+    left = steps
+    while left > 0:
+        for batch in batches:
+            yield batch
+            left -= 1
+            if left == 0:
+                return
