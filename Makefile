@@ -44,7 +44,7 @@ browser: $(DEV)
 	@.ci/browser $(BIN)
 
 bench: $(DEV)  ## Compare dispatch, training and input with raw JAX (minutes)
-	@$(BIN)/python tests/bench/run.py $(ARGS)
+	@$(BIN)/python -m tests.bench.run $(ARGS)
 
 conformance: $(DEV)  ## Run the programs recorded with TensorFlow 2.21, in both modes
 	@status=0; for mode in eager traced; do \
