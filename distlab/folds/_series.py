@@ -1,0 +1,105 @@
+"""A curve in bounded memory: neighbours are merged, and extremes survive."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+Floats = npt.NDArray[np.float64]
+
+
+class _Bucket(NamedTuple):
+    """The lowest and the highest of some neighbouring points."""
+
+    low_x: float
+    low: float
+    high_x: float
+    high: float
+
+
+class Series:
+    """Points of one curve, as many as come, in bounded memory.
+
+    Neighbouring points share a bucket that remembers the lowest and the highest
+    of them with their places. When the buckets are full, pairs of them become
+    one. What is kept depends on the points alone, never on how they arrived.
+
+    Attributes:
+      count: points added so far.
+      not_finite: how many of them were NaN or infinite.
+      merged: how many neighbouring points share a bucket; 1 means that the
+        curve is complete.
+      last: the newest value, NaN before the first.
+    """
+
+    def __init__(self, buckets: int = 1_000) -> None:
+        """Makes an empty curve.
+
+        Args:
+          buckets: most buckets kept, an even number; `points` returns at most
+            two points for each, and the last point.
+        """
+        self._most = buckets
+        self._buckets: list[_Bucket] = []
+        self._in_open = 0
+        self._first_x = math.nan
+        self._first = math.nan
+        self._last_x = math.nan
+        self.count = 0
+        self.not_finite = 0
+        self.merged = 1
+        self.last = math.nan
+
+    def add(self, x: float, value: float) -> None:
+        """Adds a point; `x` should not fall from one call to the next."""
+        if not self.count:
+            self._first_x, self._first = x, value
+        self.count += 1
+        self.last, self._last_x = value, x
+        if not math.isfinite(value):
+            self.not_finite += 1
+        point = _Bucket(x, value, x, value)
+        if self._in_open:
+            self._buckets[-1] = _join(self._buckets[-1], point)
+        else:
+            self._buckets.append(point)
+        self._in_open = (self._in_open + 1) % self.merged
+        if len(self._buckets) >= self._most and not self._in_open:
+            self._merge()
+
+    def _merge(self) -> None:
+        pairs = zip(self._buckets[::2], self._buckets[1::2], strict=True)
+        self._buckets = [_join(left, right) for left, right in pairs]
+        self.merged *= 2
+
+    def points(self) -> tuple[Floats, Floats]:
+        """Returns the kept points as `(x, value)`, float64, in order of `x`.
+
+        The first, the last, the lowest and the highest point are among them.
+        """
+        xs: list[float] = []
+        values: list[float] = []
+
+        def put(x: float, value: float) -> None:
+            if not xs or xs[-1] != x or values[-1] != value:
+                xs.append(x)
+                values.append(value)
+
+        if self.count:
+            put(self._first_x, self._first)
+        for bucket in self._buckets:
+            low, high = (bucket.low_x, bucket.low), (bucket.high_x, bucket.high)
+            for x, value in (low, high) if low[0] <= high[0] else (high, low):
+                put(x, value)
+        if self.count:
+            put(self._last_x, self.last)
+        return np.array(xs), np.array(values)
+
+
+def _join(left: _Bucket, right: _Bucket) -> _Bucket:
+    low = left if right.low >= left.low or math.isnan(right.low) else right
+    high = left if right.high <= left.high or math.isnan(right.high) else right
+    return _Bucket(low.low_x, low.low, high.high_x, high.high)

@@ -1,0 +1,136 @@
+"""What was combined across replicas: from Python, and inside the programs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar, NamedTuple
+
+from distlab.events import Collective, Compile, Event, Reduction, Step
+from distlab.folds._fold import Columns
+
+_MOST_ROWS = 500
+
+
+class _Python(NamedTuple):
+    """What makes two reductions from Python the same kind of thing."""
+
+    verb: str
+    op: str
+    algorithm: str
+    dtype: str
+    bytes: int
+    participants: int
+
+
+class Reductions:
+    """Each kind of reduction once, with how often it ran.
+
+    What runs inside a program is read from the compiled program, once, and
+    multiplied by the steps that ran it: nothing is measured while it runs.
+
+    Columns (one row for each kind of reduction, the most bytes first):
+      where: list of `"inside FUNCTION"` or `"from Python"`.
+      inside: list of bool: whether it is part of a compiled program.
+      kind: list of `"all-reduce"`, ..., or `"reduce MEAN"`, `"gather"`.
+      how: list of the algorithm, or the line of the user's program.
+      dtype: list of element types.
+      bytes: list of operand bytes on one replica, each time.
+      participants: list of how many replicas took part.
+      count: list of how often it ran.
+      at_least: list of bool: the program does not say how often one step runs
+        it, so `count` counts it once a step.
+      total_bytes: list of `bytes * count`: operand bytes of one replica, which
+        is not what travelled over a network.
+      mean_ms: list of milliseconds the caller spent in the call, NaN inside a
+        program (nothing outside can time it).
+      rows_left_out: single number: kinds beyond 500, not counted.
+    """
+
+    KINDS: ClassVar[tuple[type[Event], ...]] = (Compile, Step, Reduction)
+
+    def __init__(self) -> None:
+        self.version = 0
+        self._programs: dict[int, Compile] = {}
+        self._steps: dict[int, int] = {}
+        self._python: dict[_Python, tuple[int, int]] = {}
+        self._left_out = 0
+
+    def add(self, events: Sequence[Event]) -> None:
+        """Takes events, oldest first."""
+        for event in events:
+            match event:
+                case Step():
+                    self._steps[event.program] = self._steps.get(event.program, 0) + 1
+                case Compile():
+                    self._programs[event.program] = event
+                case Reduction():
+                    self._take(event)
+                case _:
+                    pass
+        self.version += bool(events)
+
+    def _take(self, event: Reduction) -> None:
+        key = _Python(
+            event.verb, event.op, event.algorithm, event.dtype, event.bytes, event.participants
+        )
+        if key not in self._python and len(self._python) >= _MOST_ROWS:
+            self._left_out += 1
+            return
+        count, duration_ns = self._python.get(key, (0, 0))
+        self._python[key] = (count + 1, duration_ns + event.duration_ns)
+
+    def columns(self) -> Columns:
+        """Returns the columns that the class describes."""
+        rows = [_python_row(key, *value) for key, value in self._python.items()]
+        inside = _collectives(self._programs, self._steps)
+        rows += [_inside_row(*key, count) for key, count in inside.items()]
+        rows.sort(key=lambda row: (-row["total_bytes"], row["where"], row["kind"], row["bytes"]))
+        names = _python_row(_Python("", "", "", "", 0, 0), 1, 0)
+        columns: Columns = {name: [row[name] for row in rows] for name in names}
+        columns["rows_left_out"] = self._left_out
+        return columns
+
+
+def _collectives(
+    programs: dict[int, Compile], steps: dict[int, int]
+) -> dict[tuple[str, Collective], int]:
+    """Counts the same collective of the same function over all its programs."""
+    counts: dict[tuple[str, Collective], int] = {}
+    for program in programs.values():
+        for collective in program.collectives:
+            key = (program.function, collective)
+            times = 1 if collective.times_per_step is None else collective.times_per_step
+            counts[key] = counts.get(key, 0) + times * steps.get(program.program, 0)
+    return counts
+
+
+def _python_row(key: _Python, count: int, duration_ns: int) -> Columns:
+    return {
+        "where": "from Python",
+        "inside": False,
+        "kind": f"{key.verb} {key.op}".strip(),
+        "how": key.algorithm.replace("_", " "),
+        "dtype": key.dtype,
+        "bytes": key.bytes,
+        "participants": key.participants,
+        "count": count,
+        "at_least": False,
+        "total_bytes": key.bytes * count,
+        "mean_ms": duration_ns / count / 1e6,
+    }
+
+
+def _inside_row(function: str, collective: Collective, count: int) -> Columns:
+    return {
+        "where": f"inside {function}",
+        "inside": True,
+        "kind": collective.kind,
+        "how": collective.source,
+        "dtype": collective.dtype,
+        "bytes": collective.operand_bytes,
+        "participants": collective.participants,
+        "count": count,
+        "at_least": collective.times_per_step is None,
+        "total_bytes": collective.operand_bytes * count,
+        "mean_ms": float("nan"),
+    }

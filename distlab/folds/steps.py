@@ -1,0 +1,151 @@
+"""How fast the run goes, and how far it is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+import numpy as np
+
+from distlab.events import DeviceSample, Event, Metric, Run, RunEnd, Step, StepReady
+from distlab.folds._fold import Clock, Columns
+
+_BIN_SECONDS = 0.25
+_MOST_BINS = 480
+_RECENT_SECONDS = 2.0
+_RECENT_STEPS = 8
+
+
+class Steps:
+    """Steps and examples counted in equal bins of time.
+
+    A step counts when `run` was called for it. The devices may be up to 16
+    steps behind: `ready_step` is the newest one known to be finished. The bins
+    are 0.25 s wide and double in width when there are too many of them.
+
+    Columns:
+      time_s: float64 array: middles of the bins, seconds since the run began.
+      steps_per_s, examples_per_s: float64 arrays over these bins. The newest,
+        unfinished bin is not among them.
+      bin_s: width of a bin in seconds.
+      steps, examples: counted in the newest run.
+      ready_step: number of the newest step known to be finished, or None.
+      total: steps the run means to take, or None.
+      progress: share of `total`, 0 to 1, or None.
+      rate, examples_rate: per second over the last 2 s, or over as long as it
+        takes to count 8 steps; None before the second step.
+      mean_rate, mean_examples_rate: per second from the first step to the last.
+      eta_s: seconds until `total` at `rate`, or None.
+      since_last_s: seconds from the newest step to the newest event.
+      elapsed_s: seconds from the beginning to the newest event.
+    """
+
+    KINDS: ClassVar[tuple[type[Event], ...]] = (
+        Run, RunEnd, Step, StepReady, Metric, DeviceSample,
+    )  # fmt: skip
+
+    def __init__(self) -> None:
+        self.version = 0
+        self._begin(None)
+
+    def _begin(self, run: Run | None) -> None:
+        """Forgets the run before: rates, progress and times are of one run."""
+        self._clock = Clock()
+        self._total = run.total_steps if run else None
+        if run:
+            self._clock.start(run.time_ns)
+        self._steps = [0]
+        self._examples = [0]
+        self._bin = _BIN_SECONDS
+        self._count = 0
+        self._example_count = 0
+        self._first_examples = 0
+        self._first_s = 0.0
+        self._last_s = 0.0
+        self._now_s = 0.0
+        self._ready: int | None = None
+
+    def add(self, events: Sequence[Event]) -> None:
+        """Takes events, oldest first."""
+        for event in events:
+            if isinstance(event, Run):
+                self._begin(event)
+                continue
+            seconds = self._clock.seconds(event.time_ns)
+            self._advance(seconds)
+            if isinstance(event, Step):
+                self._step(seconds, event.examples)
+            elif isinstance(event, StepReady):
+                self._ready = max(event.step, -1 if self._ready is None else self._ready)
+        self.version += bool(events)
+
+    def _advance(self, seconds: float) -> None:
+        self._now_s = max(self._now_s, seconds)
+        last = int(self._now_s / self._bin)
+        while last >= _MOST_BINS:
+            self._steps = _pairs(self._steps)
+            self._examples = _pairs(self._examples)
+            self._bin *= 2
+            last = int(self._now_s / self._bin)
+        missing = last + 1 - len(self._steps)
+        self._steps.extend([0] * missing)
+        self._examples.extend([0] * missing)
+
+    def _step(self, seconds: float, examples: int) -> None:
+        place = int(seconds / self._bin)
+        self._steps[place] += 1
+        self._examples[place] += examples
+        if not self._count:
+            self._first_s, self._first_examples = seconds, examples
+        self._count += 1
+        self._example_count += examples
+        self._last_s = max(self._last_s, seconds)
+
+    def _mean_rates(self) -> tuple[float | None, float | None]:
+        span = self._last_s - self._first_s
+        if self._count < 2 or span <= 0:
+            return None, None
+        return (self._count - 1) / span, (self._example_count - self._first_examples) / span
+
+    def _recent_rates(self) -> tuple[float | None, float | None]:
+        """Rates over the newest finished bins, as many as the class says."""
+        steps = examples = bins = 0
+        for place in range(len(self._steps) - 2, int(self._first_s / self._bin), -1):
+            steps += self._steps[place]
+            examples += self._examples[place]
+            bins += 1
+            if bins * self._bin >= _RECENT_SECONDS and steps >= _RECENT_STEPS:
+                break
+        if steps < 2:
+            return self._mean_rates()
+        return steps / (bins * self._bin), examples / (bins * self._bin)
+
+    def columns(self) -> Columns:
+        """Returns the columns that the class describes."""
+        complete = len(self._steps) - 1
+        rate, examples_rate = self._recent_rates()
+        mean_rate, mean_examples_rate = self._mean_rates()
+        left = None if self._total is None else max(0, self._total - self._count)
+        return {
+            "time_s": (np.arange(complete) + 0.5) * self._bin,
+            "steps_per_s": np.array(self._steps[:complete], np.float64) / self._bin,
+            "examples_per_s": np.array(self._examples[:complete], np.float64) / self._bin,
+            "bin_s": self._bin,
+            "steps": self._count,
+            "examples": self._example_count,
+            "ready_step": self._ready,
+            "total": self._total,
+            "progress": min(1.0, self._count / self._total) if self._total else None,
+            "rate": rate,
+            "examples_rate": examples_rate,
+            "mean_rate": mean_rate,
+            "mean_examples_rate": mean_examples_rate,
+            "eta_s": left / rate if left is not None and rate else None,
+            "since_last_s": self._now_s - self._last_s if self._count else None,
+            "elapsed_s": self._now_s,
+        }
+
+
+def _pairs(counts: list[int]) -> list[int]:
+    whole = [*counts, 0] if len(counts) % 2 else counts
+    return [left + right for left, right in zip(whole[::2], whole[1::2], strict=True)]

@@ -1,0 +1,346 @@
+"""What each fold says about a run whose events are known."""
+
+from __future__ import annotations
+
+import msgspec
+import numpy as np
+import pytest
+
+from distlab.events import (
+    Collective,
+    DeviceSample,
+    Error,
+    Lost,
+    Metric,
+    Preview,
+    Reduction,
+    Run,
+    Sharding,
+    Step,
+    Strategy,
+)
+from distlab.folds import Batches, Folds, Header, Metrics, Placements, Reductions, Steps
+from distlab.folds._previews import Previews
+from tests.synthetic import START_NS, STEP_NS, beginning, compiled, placed, sizes_of, whole_run
+
+
+@pytest.fixture(scope="module")
+def folds() -> Folds:
+    folds = Folds()
+    folds.add(whole_run(200))
+    return folds
+
+
+def step(number: int, time_ns: int, examples: int = 64, program: int = 0) -> Step:
+    return Step(
+        time_ns=time_ns,
+        step=number,
+        program=program,
+        strategy=0,
+        dispatched_ns=time_ns + 1,
+        examples=examples,
+    )
+
+
+def test_header_names_run_strategy_and_devices(folds: Folds) -> None:
+    header = folds.columns("header")
+    assert header["name"] == "made-up"
+    assert header["strategy"] == "MirroredStrategy"
+    assert header["replicas"] == [f"CPU:{replica}" for replica in range(8)]
+    assert header["simulated"] is True
+    assert header["status"] == "finished"
+    assert header["total_steps"] == 200
+
+
+def test_header_counts_errors_and_what_was_not_recorded() -> None:
+    fold = Header()
+    fold.add(
+        [
+            Error(time_ns=1, where="run", type="ValueError", message="no"),
+            Lost(time_ns=2, count=3, reason="disk full"),
+            Lost(time_ns=3, count=4, reason="disk full"),
+        ]
+    )
+    columns = fold.columns()
+    assert columns["errors"] == ["run: ValueError: no"]
+    assert columns["not_recorded"] == 7
+    assert columns["not_recorded_reasons"] == ["disk full"]
+
+
+def test_a_new_run_takes_the_place_of_the_one_before() -> None:
+    folds = Folds()
+    folds.add(whole_run(40))
+    run = beginning(total_steps=10, name="second")[0]
+    folds.add([msgspec.structs.replace(run, time_ns=START_NS + 10**12)])
+    assert folds.columns("header")["name"] == "second"
+    assert folds.columns("header")["status"] == ""
+    assert folds.columns("steps")["steps"] == 0
+    assert folds.columns("steps")["progress"] == 0
+
+
+def test_metrics_keep_every_logged_value(folds: Folds) -> None:
+    metrics = folds.columns("metrics")
+    assert metrics["name"] == ["loss"]
+    assert metrics["count"] == [200]
+    assert metrics["step"][0].tolist() == list(range(200))
+    assert metrics["last"][0] == metrics["value"][0][-1]
+    assert metrics["value"][0][0] > 2 > 0.7 > metrics["last"][0]
+
+
+def test_metrics_say_what_was_not_finite_and_what_was_left_out() -> None:
+    fold = Metrics()
+    fold.add([Metric(time_ns=1, step=0, values={"loss": float("nan")})])
+    fold.add([Metric(time_ns=2, step=1, values={f"m{n}": 1.0 for n in range(70)})])
+    columns = fold.columns()
+    assert columns["not_finite"][0] == 1
+    assert len(columns["name"]) == 64
+    assert columns["values_left_out"] == 7
+
+
+def test_rates_come_from_the_times_of_the_steps(folds: Folds) -> None:
+    steps = folds.columns("steps")
+    assert steps["steps"] == 200
+    assert steps["progress"] == 1
+    assert steps["mean_rate"] == pytest.approx(1e9 / STEP_NS)
+    assert steps["rate"] == pytest.approx(1e9 / STEP_NS, rel=0.05)
+    assert steps["eta_s"] == 0
+    assert steps["ready_step"] == 199
+    assert steps["steps_per_s"].sum() * steps["bin_s"] <= 200
+
+
+def test_eta_is_what_is_left_at_the_present_rate() -> None:
+    fold = Steps()
+    fold.add(beginning(total_steps=1_000)[:1])
+    fold.add([step(number, START_NS + number * STEP_NS) for number in range(500)])
+    columns = fold.columns()
+    assert columns["progress"] == 0.5
+    assert columns["eta_s"] == pytest.approx(5, rel=0.05)
+
+
+def test_slow_steps_have_a_rate_too() -> None:
+    fold = Steps()
+    fold.add([step(number, START_NS + number * 10 * 10**9) for number in range(12)])
+    assert fold.columns()["rate"] == pytest.approx(0.1, rel=0.05)
+
+
+def test_bins_widen_instead_of_growing() -> None:
+    fold = Steps()
+    fold.add([step(number, START_NS + number * 10**9) for number in range(5_000)])
+    columns = fold.columns()
+    assert len(columns["time_s"]) <= 480
+    assert columns["steps_per_s"] == pytest.approx(np.ones(len(columns["time_s"])), abs=0.1)
+    assert columns["steps"] == 5_000
+
+
+def test_no_rate_before_the_second_step() -> None:
+    fold = Steps()
+    fold.add([step(0, START_NS)])
+    columns = fold.columns()
+    assert columns["rate"] is None
+    assert columns["mean_rate"] is None
+    assert columns["eta_s"] is None
+
+
+def test_a_batch_shows_sizes_indices_and_pictures(folds: Folds) -> None:
+    batch = folds.batch(0)
+    assert batch["size"] == [8] * 8
+    assert batch["replica"] == [f"CPU:{replica}" for replica in range(8)]
+    assert batch["pixels"].shape == (64, 8, 8)
+    assert batch["form"] == "image"
+    assert batch["known"].all()
+    assert batch["label"] == [str(index % 10) for index in batch["index"]]
+
+
+def test_pictures_of_the_first_epoch_serve_the_next(folds: Folds) -> None:
+    batch = folds.batch(30)
+    assert batch["epoch"] == 1
+    assert batch["known"].all()
+
+
+def test_partial_batches_are_uneven(folds: Folds) -> None:
+    columns = folds.columns("batches")
+    last_of_epoch = 1_437 // 64
+    assert columns["examples"][last_of_epoch] == 1_437 % 64
+    assert columns["uneven"][last_of_epoch]
+    assert folds.batch(last_of_epoch)["size"] == sizes_of(1_437 % 64, 64, 8)
+
+
+def test_the_newest_batch_is_given_when_none_is_asked_for(folds: Folds) -> None:
+    assert folds.batch()["number"] == 199
+    assert folds.batch(10_000)["number"] == 199
+    assert Folds().batch() == {}
+
+
+def test_old_even_batches_are_forgotten_first() -> None:
+    fold = Batches(most_bytes=40_000)
+    fold.add([event for event in whole_run(200) if isinstance(event, Sharding | Strategy)])
+    columns = fold.columns()
+    assert columns["count"] == 200
+    assert columns["forgotten"] == 200 - len(columns["number"])
+    assert set(range(22, 200, 23)) <= set(columns["number"].tolist())
+    absent = next(number for number in range(200) if number not in columns["number"])
+    assert fold.detail(absent)["number"] < absent
+
+
+def test_sources_without_positions_are_previewed_by_batch() -> None:
+    previews = Previews()
+    numbers = np.arange(6, dtype="<f4").reshape(3, 2)
+    previews.add(
+        Preview(
+            time_ns=0,
+            dataset=1,
+            batch=4,
+            epoch=0,
+            indices=np.arange(3, dtype="<i8").tobytes(),
+            form="numbers",
+            shape=[2],
+            data=numbers.tobytes(),
+            labels=[],
+        )
+    )
+    found = previews.find(1, 4, 0, None, 5)
+    assert found.form == "numbers"
+    assert found.known.tolist() == [True] * 3 + [False] * 2
+    assert found.pixels[:3].tolist() == numbers.tolist()
+    assert previews.find(1, 5, 0, None, 5).form == ""
+
+
+def test_previews_beyond_the_limit_are_counted() -> None:
+    previews = Previews(most_bytes=100)
+    sheets = [event for event in whole_run(3) if isinstance(event, Preview)]
+    for sheet in sheets:
+        previews.add(sheet)
+    assert previews.left_out == 3 * 64
+
+
+def test_busy_shares_are_busy_time_over_watched_time(folds: Folds) -> None:
+    devices = folds.columns("devices")
+    assert devices["device"] == [f"CPU:{replica}" for replica in range(8)]
+    assert devices["busy"].shape == (40, 8)
+    expected = 0.55 + 0.3 * np.sin(199 / 40 + np.arange(8))
+    assert devices["now"] == pytest.approx(expected, abs=1e-6)
+    assert devices["memory"] is None
+    assert devices["simulated"] is True
+    assert devices["process_bytes"][-1] == 400_000_000 + 199 * 10_000
+
+
+def test_merged_windows_keep_their_mean_and_extremes() -> None:
+    folds = Folds()
+    folds.add(beginning(2))
+    window = 10_000_000
+    for number in range(2_000):
+        start = START_NS + number * window
+        folds.add(
+            [
+                DeviceSample(
+                    time_ns=start + window,
+                    strategy=0,
+                    start_ns=start,
+                    busy_ns=[window * (number % 2), window // 4],
+                    memory_bytes=[5, 6],
+                    process_memory_bytes=number,
+                )
+            ]
+        )
+    devices = folds.columns("devices")
+    assert devices["watched"] == 2_000
+    assert len(devices["busy"]) <= 512
+    assert devices["merged"] > 1
+    assert devices["busy"][:-1] == pytest.approx(
+        np.array([[0.5, 0.25]] * (len(devices["busy"]) - 1))
+    )
+    assert devices["lowest"][0] == pytest.approx([0, 0.25])
+    assert devices["highest"][0] == pytest.approx([1, 0.25])
+    assert devices["memory"] == [5, 6]
+
+
+def test_collectives_inside_count_with_the_steps(folds: Folds) -> None:
+    columns = folds.columns("reductions")
+    inside = columns["inside"].index(True)
+    assert columns["where"][inside] == "inside train_step"
+    assert columns["kind"][inside] == "all-reduce"
+    assert columns["count"][inside] == 200
+    assert columns["total_bytes"][inside] == 200 * 9_640
+    python = columns["inside"].index(False)
+    assert columns["kind"][python] == "reduce MEAN"
+    assert columns["count"][python] == 200
+    assert columns["mean_ms"][python] == pytest.approx(0.05)
+
+
+def test_a_scan_of_unknown_length_counts_at_least_once() -> None:
+    fold = Reductions()
+    program = compiled(2)
+    loop = [
+        Collective(
+            kind="all-reduce",
+            operand_bytes=10,
+            dtype="f32",
+            operands=1,
+            participants=2,
+            times_per_step=times,
+            source="",
+        )
+        for times in (None, 5)
+    ]
+    fold.add([step(0, 1), step(1, 2), msgspec.structs.replace(program, collectives=loop)])
+    columns = fold.columns()
+    assert columns["count"] == [10, 2]
+    assert columns["at_least"] == [False, True]
+
+
+def test_one_function_compiled_for_two_shapes_is_one_row() -> None:
+    fold = Reductions()
+    first = compiled(8)
+    fold.add([first, msgspec.structs.replace(first, program=1)])
+    fold.add([step(0, 1), step(1, 2), step(2, 3, program=1)])
+    assert fold.columns()["count"] == [3]
+
+
+def test_gathers_and_reductions_are_apart() -> None:
+    fold = Reductions()
+    for verb, op in (("reduce", "SUM"), ("gather", "")):
+        fold.add(
+            [
+                Reduction(
+                    time_ns=1,
+                    strategy=0,
+                    verb=verb,
+                    op=op,
+                    algorithm="all_reduce",
+                    bytes=8,
+                    dtype="float32",
+                    participants=2,
+                    duration_ns=1,
+                )
+            ]
+        )
+    assert sorted(fold.columns()["kind"]) == ["gather", "reduce SUM"]
+
+
+def test_placement_is_a_table_of_variables_and_devices(folds: Folds) -> None:
+    placement = folds.columns("placement")
+    assert placement["name"][0] == "dense/kernel"
+    assert placement["bytes"].shape == (5, 8)
+    averages = placement["name"].index("averages")
+    assert placement["bytes"][averages].tolist() == [40] + [0] * 7
+    total = 4 * (64 * 32 + 32 + 32 * 10 + 10)
+    assert placement["device_bytes"].tolist() == [total + 40] + [total] * 7
+
+
+def test_freed_variables_leave_the_table() -> None:
+    fold = Placements()
+    variable = placed(7, "w", [4], ["CPU:0", "CPU:1"])
+    fold.add([variable])
+    fold.add([msgspec.structs.replace(variable, action="free")])
+    columns = fold.columns()
+    assert columns["name"] == []
+    assert columns["freed"] == 1
+    assert columns["device_bytes"].tolist() == [0, 0]
+
+
+def test_times_before_the_run_count_as_its_beginning() -> None:
+    fold = Steps()
+    run = beginning()[0]
+    assert isinstance(run, Run)
+    fold.add([run, step(0, START_NS - 10**9), step(1, START_NS + 10**9)])
+    assert fold.columns()["steps"] == 2
