@@ -22,6 +22,10 @@ SCHEMA = 1
 """The version of this schema, stored in each run file."""
 
 
+Buffer: TypeAlias = bytes
+"""Bytes, by a name that an event with a field called `bytes` can use."""
+
+
 class Device(msgspec.Struct, frozen=True, kw_only=True):
     """A device as the pages name it.
 
@@ -182,7 +186,7 @@ class Sharding(Event, frozen=True, kw_only=True, tag="sharding"):
     epoch: int
     sizes: list[int]
     nominal: int
-    indices: bytes | None
+    indices: Buffer | None
     bytes: int
     wait_ns: int
     transfer_ns: int
