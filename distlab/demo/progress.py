@@ -8,7 +8,9 @@ from typing import Any, TextIO
 
 REDRAW_SECONDS = 0.1
 LOG_SECONDS = 2.0
-BAR_WIDTH = 24
+LOG_WIDTH = 100
+WIDEST_BAR = 30
+SMALLEST_BAR = 5
 
 
 class Progress:
@@ -37,21 +39,23 @@ class Progress:
         self._next = now + self._pause
         value = float(loss)
         seconds = time.monotonic() - self._first
-        self._print(line(done, self._total, (done - 1) / seconds if seconds > 0 else 0.0, value))
+        rate = (done - 1) / seconds if seconds > 0 else 0.0
+        self._print(done, rate, value)
         if done == self._total and self._redraws:
             self._stream.write("\n")
             self._stream.flush()
 
-    def _print(self, text: str) -> None:
+    def _print(self, done: int, rate: float, loss: float) -> None:
         if self._redraws:
             width = shutil.get_terminal_size().columns - 1
+            text = line(done, self._total, rate, loss, width)
             self._stream.write(f"\r{text[:width]:<{width}}")
         else:
-            self._stream.write(f"{text}\n")
+            self._stream.write(f"{line(done, self._total, rate, loss)}\n")
         self._stream.flush()
 
 
-def line(done: int, total: int, rate: float, loss: float) -> str:
+def line(done: int, total: int, rate: float, loss: float, width: int = LOG_WIDTH) -> str:
     """Says how far training is.
 
     Args:
@@ -59,14 +63,18 @@ def line(done: int, total: int, rate: float, loss: float) -> str:
       total: steps to do.
       rate: steps per second, 0 when not known yet.
       loss: the last loss.
+      width: characters there is room for; the bar gets what the numbers leave.
     """
-    filled = BAR_WIDTH * done // total
-    bar = "#" * filled + "-" * (BAR_WIDTH - filled)
     left = f"ETA {clock((total - done) / rate)}" if rate > 0 else "ETA --:--"
-    return (
-        f"[{bar}] {100 * done // total:3d}%  step {done:,}/{total:,}  "
+    numbers = (
+        f"{100 * done // total:3d}%  step {done:,}/{total:,}  "
         f"{rate:.1f} steps/s  {left}  loss {loss:.4f}"
     )
+    room = min(WIDEST_BAR, width - len(numbers) - len("[] "))
+    if room < SMALLEST_BAR:
+        return numbers
+    filled = room * done // total
+    return f"[{'#' * filled}{'-' * (room - filled)}] {numbers}"
 
 
 def clock(seconds: float) -> str:

@@ -41,7 +41,7 @@ def float_data(batches: int) -> tuple[NDArray[np.float32], NDArray[np.int32]]:
     """Returns the first `batches` batches with pixels from -0.5 to 0.5."""
     images, labels = data()
     count = BATCH * batches
-    return images[:count].astype(np.float32) / 255 - 0.5, labels[:count]
+    return images[:count].astype(np.float32) / np.float32(255) - np.float32(0.5), labels[:count]
 
 
 def initial() -> list[NDArray[np.float32]]:

@@ -1,0 +1,195 @@
+"""The command line: help, versions, bad options, errors in one line."""
+
+from __future__ import annotations
+
+import json
+import re
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import distlab
+from distlab import cli
+from distlab._cli import checks, doctor
+from distlab.errors import DistlabError
+
+COMMANDS = {
+    "demo": [
+        "--replicas",
+        "--epochs",
+        "--steps",
+        "--port",
+        "--open",
+        "--no-dashboard",
+        "--exit-when-done",
+        "--record",
+    ],
+    "dashboard": ["RUN", "--port", "--open"],
+    "doctor": ["--help"],
+}
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_of_a_command_names_its_options(
+    command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        cli.main([command, "--help"])
+    assert ended.value.code == 0
+    printed = capsys.readouterr().out
+    assert [option for option in COMMANDS[command] if option not in printed] == []
+
+
+def test_help_lists_the_commands(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main([]) == 0
+    printed = capsys.readouterr().out
+    assert all(re.search(rf"^ +{name} +\w", printed, re.MULTILINE) for name in COMMANDS)
+
+
+def test_help_starts_neither_jax_nor_panel() -> None:
+    code = (
+        "import sys; from distlab import cli; cli.main([]);"
+        "print(sorted({'jax', 'panel', 'sklearn'} & set(sys.modules)), file=sys.stderr)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert done.stderr.strip() == "[]"
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["--version"])
+    assert ended.value.code == 0
+    assert capsys.readouterr().out == f"distlab {checks.installed_version('distlab')}\n"
+
+
+def test_python_dash_m_is_the_command() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "distlab", "--version"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    assert done.stdout.startswith("distlab ")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "rule"),
+    [
+        (["demo", "--replicas", "0"], "must be a whole number of at least 1, got '0'"),
+        (["demo", "--epochs", "many"], "must be a whole number of at least 1, got 'many'"),
+        (["demo", "--port", "70000"], "must be a whole number from 1 to 65535, got '70000'"),
+        (["demo", "--steps", "3", "--epochs", "1"], "not allowed with argument"),
+        (["dashboard"], "the following arguments are required: RUN"),
+        (["train"], "invalid choice: 'train'"),
+    ],
+)
+def test_bad_options_are_refused(
+    arguments: list[str], rule: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        cli.main(arguments)
+    assert ended.value.code == 2
+    assert rule in capsys.readouterr().err
+
+
+def test_errors_of_distlab_are_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["dashboard", str(tmp_path / "nothing")]) == 2
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err.startswith("distlab: error: ")
+    assert str(tmp_path / "nothing") in printed.err
+    assert printed.err.count("\n") == 1
+
+
+def test_interrupted_work_ends_with_130(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupt() -> Iterator[checks.Finding]:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(doctor, "CHECKS", (interrupt,))
+    assert cli.main(["doctor"]) == 130
+    assert capsys.readouterr().err == "distlab: interrupted\n"
+
+
+def test_a_missing_package_of_the_dashboard_names_the_extra(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "distlab_dashboard", None)
+    assert cli.main(["dashboard", str(tmp_path)]) == 2
+    assert "pip install 'distlab[dashboard]'" in capsys.readouterr().err
+
+
+def test_doctor_finds_what_this_machine_has(capsys: pytest.CaptureFixture[str]) -> None:
+    code = cli.main(["doctor"])
+    report = capsys.readouterr().out
+    assert f"ok    jax           {checks.installed_version('jax')}" in report
+    assert "ok    devices       8 simulated (CPU:0 to CPU:7)" in report
+    assert "PJRT_NPROC=" in report
+    assert code == (1 if "\nwrong " in report else 0)
+
+
+def test_doctor_reports_a_wrong_device_setting(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XLA_FLAGS", "--xla_force_host_platform_device_count=4")
+    (finding,) = checks.devices()
+    assert finding.state == "wrong"
+    assert "xla_force_host_platform_device_count" in finding.text
+    assert finding.remedy
+
+
+def test_doctor_counts_what_is_wrong(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def check() -> Iterator[checks.Finding]:
+        yield checks.Finding("note", "panel", "not installed", "install it")
+        yield checks.Finding("wrong", "jax", "not installed", "install it")
+
+    monkeypatch.setattr(doctor, "CHECKS", (check,))
+    assert cli.main(["doctor"]) == 1
+    assert capsys.readouterr().out.endswith("-> install it\n1 thing is wrong.\n")
+
+
+def test_doctor_passes_over_ports_that_are_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        assert not checks.port_is_free(port)
+        monkeypatch.setattr(checks, "FIRST_PORT", port)
+        monkeypatch.setattr(checks, "PORTS_TRIED", 1)
+        (finding,) = checks.ports()
+    assert finding.state == "wrong"
+    assert "--port" in finding.remedy
+
+
+def test_doctor_says_where_a_missing_extra_comes_from(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checks, "EXTRAS", {"dashboard": ("no-such-package",)})
+    (finding,) = checks.extras()
+    assert finding.state == "note"
+    assert finding.remedy == "pip install 'distlab[dashboard]'"
+
+
+def test_every_error_can_be_printed_by_the_command() -> None:
+    raised = [getattr(distlab.errors, n) for n in dir(distlab.errors) if n.endswith("Error")]
+    assert all(issubclass(error, DistlabError) for error in raised)
+
+
+def test_probe_prints_json() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "distlab._cli.probe", "2"],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    )
+    found = json.loads(done.stdout)
+    assert found["devices"] == ["CPU:0", "CPU:1"]
+    assert found["sum"] == 2.0
+    assert int(found["threads"]) >= 4
