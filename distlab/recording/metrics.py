@@ -1,0 +1,154 @@
+"""Logged numbers: what is still being computed waits here, never in the caller."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import jax
+import numpy as np
+
+from distlab.errors import ValueShapeError
+from distlab.events import Event, Lost, Metric
+from distlab.recording.readiness import is_ready
+
+_POLL_SECONDS: Final = 0.01
+_IDLE_SECONDS: Final = 60.0
+_FLUSH_SECONDS: Final = 10.0
+_CAPACITY: Final = 16_384
+
+
+@dataclass(frozen=True, slots=True)
+class _Pending:
+    time_ns: int
+    step: int
+    values: dict[str, Any]
+
+    def known(self) -> bool:
+        """Says whether JAX need not be asked for any value."""
+        return not any(isinstance(value, jax.Array) for value in self.values.values())
+
+    def ready(self) -> bool:
+        """Says whether reading the values waits for nothing."""
+        return all(
+            not isinstance(value, jax.Array) or value.is_deleted() or is_ready(value)
+            for value in self.values.values()
+        )
+
+
+class Metrics:
+    """Turns logged values into `Metric` events, in the order of the calls.
+
+    A value that JAX is still computing is looked at by a thread until it is
+    ready; what was logged after it waits behind it.
+
+    Args:
+      emit: takes the events.
+    """
+
+    def __init__(self, emit: Callable[[Event], None]) -> None:
+        self._emit = emit
+        self._pending: deque[_Pending] = deque()
+        self._lock = threading.Lock()
+        self._wake = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def log(self, step: int, values: Mapping[str, Any]) -> None:
+        """Takes numbers. Never waits for one, and never makes JAX wait.
+
+        Args:
+          step: the step they belong to.
+          values: name to Python number, NumPy scalar or array of shape ().
+
+        Raises:
+          ValueShapeError: a value is not one real number.
+        """
+        numbers = {name: _scalar(name, value) for name, value in values.items()}
+        pending = _Pending(time.monotonic_ns(), step, numbers)
+        with self._lock:
+            if not self._pending and pending.known():
+                self._resolve(pending)
+                return
+            if len(self._pending) >= _CAPACITY:
+                reason = f"More than {_CAPACITY} logged values were waiting to be computed."
+                self._emit(Lost(time_ns=pending.time_ns, count=1, reason=reason))
+                return
+            self._pending.append(pending)
+            if self._thread is None:
+                self._thread = threading.Thread(
+                    target=self._resolve_on, name="distlab metrics", daemon=True
+                )
+                self._thread.start()
+        self._wake.set()
+
+    def flush(self, seconds: float = _FLUSH_SECONDS) -> None:
+        """Waits until everything logged so far was emitted.
+
+        Args:
+          seconds: the longest wait; what is not ready by then is given up.
+        """
+        limit = time.monotonic() + seconds
+        while self._pending and time.monotonic() < limit:
+            self._resolve_ready()
+            time.sleep(_POLL_SECONDS if self._pending else 0)
+        with self._lock:
+            if self._pending:
+                reason = f"Logged values were not computed {seconds:g} s after the end."
+                self._emit(
+                    Lost(time_ns=time.monotonic_ns(), count=len(self._pending), reason=reason)
+                )
+                self._pending.clear()
+
+    def _resolve_on(self) -> None:
+        while True:
+            self._wake.clear()
+            if not self._pending:
+                self._wake.wait(_IDLE_SECONDS)
+            self._resolve_ready()
+            time.sleep(_POLL_SECONDS)
+
+    def _resolve_ready(self) -> None:
+        with self._lock:
+            while self._pending and self._pending[0].ready():
+                self._resolve(self._pending.popleft())
+
+    def _resolve(self, pending: _Pending) -> None:
+        """Emits what is ready; says so when a value can't be read any more."""
+        values: dict[str, float] = {}
+        for name, value in pending.values.items():
+            try:
+                values[name] = float(value)
+            except Exception as error:  # noqa: BLE001 - a failed computation raises anything here
+                reason = f"The value logged as {name!r} could not be read: {error}"[:2_000]
+                self._emit(Lost(time_ns=time.monotonic_ns(), count=1, reason=reason))
+        if values:
+            self._emit(Metric(time_ns=pending.time_ns, step=pending.step, values=values))
+
+
+def _scalar(name: str, value: Any) -> Any:
+    """Returns the one real number in a value, computed or not."""
+    if isinstance(value, int | float | np.number | np.bool_) and not isinstance(
+        value, np.complexfloating
+    ):
+        return float(value)
+    leaves = jax.tree.leaves(value)
+    leaf = leaves[0] if len(leaves) == 1 else value
+    if isinstance(leaf, jax.core.Tracer):
+        raise ValueShapeError(
+            f"log takes numbers, but {name!r} is being traced by JAX. "
+            "Return it from the function and log what comes back."
+        )
+    if isinstance(leaf, int | float):
+        return float(leaf)
+    shape, dtype = getattr(leaf, "shape", None), getattr(leaf, "dtype", None)
+    if shape == () and dtype is not None and np.dtype(dtype).kind not in "cOSUM":
+        return leaf
+    found = f"shape {tuple(shape)} and dtype {dtype}" if shape is not None else repr(value)[:80]
+    raise ValueShapeError(
+        f"log takes one real number for each name, got {name!r} with {found}. "
+        'Reduce it first, for example with strategy.reduce("MEAN", value, axis=None).'
+    )

@@ -1,0 +1,207 @@
+"""The recorder that the core's events reach: onto the ring, and no further."""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+import threading
+import time
+import weakref
+from collections.abc import Callable
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import jax
+
+from distlab import _devices, _jax_internals, _seam
+from distlab.events import Event, Run, RunEnd, Step
+from distlab.recording.compiled import read_program
+from distlab.recording.devices import Watcher
+from distlab.recording.metrics import Metrics
+from distlab.recording.ring import Ring
+from distlab.recording.writer import Writer
+
+_living: weakref.WeakSet[RingRecorder] = weakref.WeakSet()
+
+
+class Announcement:
+    """A `Run` event that is still to be made, once something happens.
+
+    Args:
+      name: the run's name.
+      total_steps: steps the run means to take, None when it did not say.
+      writer: the run file that begins with it, None for the ring alone.
+    """
+
+    def __init__(self, name: str, total_steps: int | None, writer: Writer | None) -> None:
+        self.name = name
+        self.total_steps = total_steps
+        self.writer = writer
+        self.made = False
+
+
+class RingRecorder:
+    """Keeps events in a ring; run files and pages read them from there.
+
+    Args:
+      ring: where events go.
+    """
+
+    enabled = True
+
+    def __init__(self, ring: Ring | None = None) -> None:
+        self.ring = Ring() if ring is None else ring
+        self.last_step = -1
+        self.watcher = Watcher(self.emit)
+        self.metrics = Metrics(self.emit)
+        self._append = self.ring.append
+        self._lock = threading.RLock()
+        self._open: list[Announcement] = []
+        self._unannounced = [Announcement(_program_name(), None, None)]
+        _living.add(self)
+
+    def emit(self, event: Event) -> None:
+        """Takes one event: one append."""
+        if self._unannounced:
+            self._announce()
+        self._append(event)
+        if type(event) is Step:
+            self.last_step = event.step
+
+    def watch(self, strategy: int, step: int, time_ns: int, result: jax.Array) -> None:
+        """May follow `result`, one output of `step`, until it is ready.
+
+        Args:
+          strategy: number of the strategy.
+          step: number of the step.
+          time_ns: monotonic time at which the step was called.
+          result: one output, sharded or replicated over the replicas' devices.
+        """
+        self.watcher.watch(strategy, step, time_ns, result)
+
+    def compiled(self, event: Callable[..., Event], program: Any) -> None:
+        """Reads what is inside a compiled program and emits its event.
+
+        Args:
+          event: makes the event from `collectives`, `flops`, `bytes_accessed`,
+            `temp_bytes`, `argument_bytes` and `output_bytes`.
+          program: a `jax.stages.Compiled`, or a list of them for a ragged step.
+        """
+        programs = program if isinstance(program, list | tuple) else [program]
+        self.emit(event(**read_program(*programs)._asdict()))
+
+    def open(self, name: str, total_steps: int | None, writer: Writer | None) -> Announcement:
+        """Begins a recording: its `Run` event comes first, when something happens.
+
+        Args:
+          name: the run's name.
+          total_steps: steps the run means to take, None when it did not say.
+          writer: the run file to begin, None for the ring alone.
+
+        Returns:
+          What to `close`.
+        """
+        opened = Announcement(name, total_steps, writer)
+        with self._lock:
+            # The new run speaks for the process from here on.
+            self._unannounced = [a for a in self._unannounced if a.writer is not None]
+            self._unannounced.append(opened)
+            self._open.append(opened)
+        if _jax_internals.backend_started():
+            self._announce()
+        return opened
+
+    def close(self, opened: Announcement, end: RunEnd) -> None:
+        """Ends a recording, after what is still being waited for has arrived.
+
+        Args:
+          opened: what `open` gave.
+          end: its last event.
+        """
+        self.metrics.flush()
+        self.watcher.flush()
+        self._announce()
+        with self._lock:
+            self._open.remove(opened)
+            if opened in self._unannounced:
+                self._unannounced.remove(opened)
+        if opened.writer is not None:
+            opened.writer.close(end)
+        self._append(end)
+
+    def _announce(self) -> None:
+        """Emits the `Run` events that are due, again for those that lacked devices."""
+        started = _jax_internals.backend_started()
+        with self._lock:
+            due = [one for one in self._unannounced if started or not one.made]
+            for one in due:
+                one.made = True
+            if started:
+                self._unannounced = []
+            for one in due:
+                run = _run_event(one.name, one.total_steps, started)
+                if one.writer is not None:
+                    one.writer.announce(run)
+                self._append(run)
+
+    def after_fork(self) -> None:
+        """Leaves a forked child with a ring of its own past and nothing that writes."""
+        self._lock = threading.RLock()
+        self.ring.after_fork()
+        for opened in self._open:
+            if opened.writer is not None:
+                opened.writer.abandon()
+        self._open = []
+        self._unannounced = []
+        self.watcher = Watcher(self.emit)
+        self.metrics = Metrics(self.emit)
+
+
+def make_default() -> _seam.Recorder:
+    """Returns the recorder used when nobody installed one.
+
+    It keeps the last events in memory; with `DISTLAB_RECORD=off` in the
+    environment it is the null recorder.
+    """
+    if os.environ.get("DISTLAB_RECORD", "").lower() in {"off", "0", "false"}:
+        return _seam.NULL
+    return RingRecorder()
+
+
+def _after_fork() -> None:
+    for recorder in list(_living):
+        recorder.after_fork()
+
+
+os.register_at_fork(after_in_child=_after_fork)
+
+
+def _program_name() -> str:
+    return Path(sys.argv[0]).stem if sys.argv and sys.argv[0] else "session"
+
+
+def _run_event(name: str, total_steps: int | None, started: bool) -> Run:
+    """Makes the first event; without devices while JAX has not started them."""
+    return Run(
+        time_ns=time.monotonic_ns(),
+        unix_ns=time.time_ns(),
+        name=name,
+        process=os.getpid(),
+        host=socket.gethostname(),
+        platform=jax.default_backend() if started else "",
+        devices=[_devices.describe(d) for d in jax.local_devices()] if started else [],
+        versions=_versions(),
+        total_steps=total_steps,
+    )
+
+
+def _versions() -> dict[str, str]:
+    found = {"python": sys.version.split()[0], "jax": jax.__version__}
+    for package in ("jaxlib", "distlab"):
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            found[package] = "not installed"
+    return found

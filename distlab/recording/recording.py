@@ -1,0 +1,145 @@
+"""`distlab.record`: the run from here on, kept in a folder."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Literal, Self
+
+from distlab import _seam
+from distlab.errors import RecordError
+from distlab.events import RunEnd
+from distlab.recording.recorder import Announcement, RingRecorder
+from distlab.recording.run_file import RunFile
+from distlab.recording.writer import Writer
+
+
+class Recording:
+    """A recording that goes on until it is closed; made by `record`.
+
+    Attributes:
+      path: the run's folder, None when nothing is stored.
+      name: the run's name.
+    """
+
+    def __init__(
+        self,
+        recorder: RingRecorder | None,
+        path: Path | None,
+        name: str,
+        opened: Announcement | None,
+    ) -> None:
+        self.path = path
+        self.name = name
+        self._recorder = recorder
+        self._opened = opened
+        self._process = os.getpid()
+        atexit.register(self._close_at_exit)
+
+    def log(self, step: int | None = None, **values: Any) -> None:
+        """Notes numbers of the moment, such as a loss.
+
+        Never waits: a value that JAX is still computing is stored when it is
+        ready, with the time and the step of this call.
+
+        Args:
+          step: the step they belong to, by default the last one given to `run`.
+          **values: name to Python number, NumPy scalar or JAX array of shape ().
+
+        Raises:
+          ValueShapeError: a value is not one real number.
+          RecordError: the recording is closed.
+        """
+        if self._recorder is None:
+            return
+        if self._opened is None:
+            raise RecordError(
+                f"A recording takes numbers until it is closed, and {self.name!r} is. "
+                "Call log inside the with block."
+            )
+        self._recorder.metrics.log(self._recorder.last_step if step is None else step, values)
+
+    def close(
+        self,
+        status: Literal["finished", "failed", "interrupted"] = "finished",
+        message: str = "",
+    ) -> None:
+        """Stores what is left and ends the recording. Closing twice does nothing.
+
+        Args:
+          status: how the run ended.
+          message: what went wrong, empty when nothing did.
+        """
+        atexit.unregister(self._close_at_exit)
+        opened, self._opened = self._opened, None
+        if opened is None or self._recorder is None or os.getpid() != self._process:
+            return
+        end = RunEnd(time_ns=time.monotonic_ns(), status=status, message=message[:2_000])
+        self._recorder.close(opened, end)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if error is None or (isinstance(error, SystemExit) and not error.code):
+            self.close()
+        elif isinstance(error, KeyboardInterrupt | GeneratorExit):
+            self.close("interrupted", type(error).__name__)
+        else:
+            self.close("failed", f"{type(error).__name__}: {error}")
+
+    def _close_at_exit(self) -> None:
+        self.close("interrupted", "The interpreter ended before the recording was closed.")
+
+
+def record(
+    path: str | os.PathLike[str] | None,
+    *,
+    name: str | None = None,
+    total_steps: int | None = None,
+    overwrite: bool = False,
+) -> Recording:
+    """Records everything from here on to a run folder, until it is closed.
+
+    What was made before and is still there (strategies, variables, compiled
+    programs) is part of it. Use it as a context manager; the run ends as
+    failed when an exception leaves the block, and as interrupted on Ctrl-C.
+    Recordings may overlap: each gets everything that happens.
+
+    Nothing is stored when the environment says `DISTLAB_RECORD=off`.
+
+    Args:
+      path: the run's folder, made when it is missing. None stores nothing: the
+        last events stay in memory, as they do without any recording.
+      name: the run's name, by default the name of its folder.
+      total_steps: steps the run means to take, for progress and time left.
+      overwrite: replaces a run that the folder already holds.
+
+    Returns:
+      The recording: `log` numbers to it, and `close` it or leave its `with`.
+
+    Raises:
+      RecordError: the folder can't be made or written, or already holds a run.
+    """
+    recorder = _seam.recorder()
+    folder = None if path is None else Path(path)
+    called = name or (folder.resolve().name if folder else "in memory")
+    if not recorder.enabled:
+        return Recording(None, None, called, None)
+    if not isinstance(recorder, RingRecorder):
+        raise RecordError(
+            f"record needs distlab's own recorder, but a {type(recorder).__name__} is installed. "
+            "Remove the call of distlab._seam.install."
+        )
+    writer = None
+    if folder is not None:
+        writer = Writer(recorder.ring, RunFile(folder, called, overwrite=overwrite))
+    return Recording(recorder, folder, called, recorder.open(called, total_steps, writer))

@@ -1,0 +1,221 @@
+"""The last events of this process, in memory, for anyone who reads along.
+
+Appending takes no lock. It may happen in a finaliser, that is in the middle of
+anything else this process does, the ring's own work included; waiting for a
+lock there would never end. Python's list append is atomic, so events go to an
+open list, which is closed into a block, under a lock, every `_BLOCK` events by
+whoever gets that lock without waiting.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+from distlab.events import Chunk, Event, Placement, Preview, Run, Sharding, Unknown
+
+_BLOCK: Final = 128
+_PINNED_ROOM: Final = 16
+"""A reader that pinned its place may hold this many times the ring's bounds."""
+
+
+@dataclass(slots=True)
+class Pin:
+    """Where a reader is that must not miss anything, such as a run file's writer.
+
+    Attributes:
+      cursor: the next sequence number it has not read.
+    """
+
+    cursor: int
+
+
+@dataclass(slots=True)
+class _Block:
+    first: int
+    events: list[Event]
+    payload: int
+    standing: list[tuple[int, Event]]
+
+    @property
+    def end(self) -> int:
+        return self.first + len(self.events)
+
+
+@dataclass(slots=True)
+class _Standing:
+    """Events kept for good, by sequence number, oldest first."""
+
+    payload_limit: int
+    events: dict[int, Event] = field(default_factory=dict)
+    payload: int = 0
+    _placed: dict[int, int] = field(default_factory=dict)
+    _run: int | None = None
+
+    def add(self, sequence: int, event: Event) -> None:
+        """Keeps an event, unless it takes an older one back (a freed placement)."""
+        if isinstance(event, Placement):
+            if event.action == "free":
+                self._drop(self._placed.pop(event.array, None))
+                return
+            self._placed[event.array] = sequence
+        elif isinstance(event, Run):
+            self._drop(self._run)
+            self._run = sequence
+        self.events[sequence] = event
+        self.payload += _payload(event)
+        while self.payload > self.payload_limit:
+            self._drop(next(s for s, old in self.events.items() if _payload(old)))
+
+    def _drop(self, sequence: int | None) -> None:
+        if sequence is not None:
+            self.payload -= _payload(self.events.pop(sequence))
+
+
+class Ring:
+    """A bounded memory of events, numbered from 0 as they arrive.
+
+    Standing events (see `distlab.events.Event.STANDING`) outlive the bounds:
+    they stay until something takes them back. Previews among them share the
+    bound on payload.
+
+    Args:
+      capacity: about how many events are kept.
+      payload_bytes: about how many bytes of indices and previews are kept.
+    """
+
+    def __init__(self, capacity: int = 65_536, payload_bytes: int = 64 << 20) -> None:
+        self._capacity = capacity
+        self._payload_bytes = payload_bytes
+        self._lock = threading.Lock()
+        self._open: list[Event] = []
+        self._blocks: deque[_Block] = deque()
+        self._sealed = 0
+        self._count = 0
+        self._payload = 0
+        self._standing = _Standing(payload_bytes)
+        self._pins: list[Pin] = []
+
+    def append(self, event: Event) -> None:
+        """Takes an event. Never waits."""
+        self._open.append(event)
+        if len(self._open) >= _BLOCK:
+            self._seal()
+
+    @property
+    def end(self) -> int:
+        """The sequence number that the next event will get."""
+        with self._lock:
+            return self._sealed + len(self._open)
+
+    def since(self, cursor: int, limit: int = 10_000) -> Chunk:
+        """Returns up to `limit` events from `cursor` on, at once (never waits).
+
+        Args:
+          cursor: sequence number to begin with; 0 begins with the standing
+            events that are still known.
+          limit: the most events to give.
+
+        Returns:
+          The events, where to go on, and how many from `cursor` on are gone.
+        """
+        with self._lock:
+            found: list[Event | Unknown] = []
+            after = cursor
+            for sequence, event in self._from(cursor):
+                if len(found) == limit:
+                    break
+                found.append(event)
+                after = sequence + 1
+            return Chunk(found, after, after - cursor - len(found))
+
+    def pin(self) -> tuple[list[Event], Pin]:
+        """Gives all standing events, and keeps everything that comes after them.
+
+        Returns:
+          The standing events that are known, oldest first, and the place after
+          them. Move the pin's cursor on while reading, and `unpin` it.
+        """
+        with self._lock:
+            known = _Standing(self._payload_bytes)
+            for sequence, event in self._from(0):
+                if event.STANDING:
+                    known.add(sequence, event)
+            pin = Pin(self._sealed + len(self._open))
+            self._pins.append(pin)
+            return list(known.events.values()), pin
+
+    def unpin(self, pin: Pin) -> None:
+        """Lets go of what a pin kept."""
+        with self._lock:
+            self._pins.remove(pin)
+
+    def after_fork(self) -> None:
+        """Makes the ring usable in a forked child, where its readers do not live on."""
+        self._lock = threading.Lock()
+        self._pins.clear()
+
+    def _from(self, cursor: int) -> Iterator[tuple[int, Event]]:
+        """Goes through what is kept from `cursor` on. Call it with the lock held."""
+        start = len(self._blocks)
+        while start and self._blocks[start - 1].end > cursor:
+            start -= 1
+        if start == 0:
+            for sequence, event in self._standing.events.items():
+                if sequence >= cursor:
+                    yield sequence, event
+        for place in range(start, len(self._blocks)):
+            block = self._blocks[place]
+            skipped = max(0, cursor - block.first)
+            yield from enumerate(block.events[skipped:], block.first + skipped)
+        skipped = max(0, cursor - self._sealed)
+        yield from enumerate(self._open[skipped:], self._sealed + skipped)
+
+    def _seal(self) -> None:
+        """Closes the open list into a block and makes room, unless someone is at it."""
+        if not self._lock.acquire(blocking=False):
+            return
+        try:
+            count = len(self._open)
+            events = self._open[:count]
+            del self._open[:count]
+            block = _Block(
+                self._sealed,
+                events,
+                sum(map(_payload, events)),
+                [(s, e) for s, e in enumerate(events, self._sealed) if e.STANDING],
+            )
+            self._blocks.append(block)
+            self._sealed += count
+            self._count += count
+            self._payload += block.payload
+            while self._blocks and self._over(self._blocks[0]):
+                self._evict()
+        finally:
+            self._lock.release()
+
+    def _over(self, oldest: _Block) -> bool:
+        """Says whether the oldest block has to go."""
+        room = 1
+        if any(pin.cursor < oldest.end for pin in self._pins):
+            room = _PINNED_ROOM
+        return self._count > room * self._capacity or self._payload > room * self._payload_bytes
+
+    def _evict(self) -> None:
+        block = self._blocks.popleft()
+        self._count -= len(block.events)
+        self._payload -= block.payload
+        for sequence, event in block.standing:
+            self._standing.add(sequence, event)
+
+
+def _payload(event: Event) -> int:
+    """Bytes of an event beyond its few numbers and names."""
+    if isinstance(event, Sharding):
+        return len(event.indices or b"")
+    if isinstance(event, Preview):
+        return len(event.data) + len(event.indices)
+    return 0

@@ -1,0 +1,139 @@
+"""Carries events from the ring to a run file, in a thread of its own.
+
+The writer is one more reader of the ring, with a pinned place: emitting an
+event costs the same with and without a file, and a disk that is slow or full
+never stops the training.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+import threading
+import time
+import warnings
+from typing import Final
+
+from distlab.events import Event, Lost, Run, RunEnd, Unknown
+from distlab.recording.ring import Ring
+from distlab.recording.run_file import RunFile
+
+COMMIT_SECONDS: Final = 0.05
+"""How long an event waits in memory before it is stored, about."""
+
+_AT_ONCE: Final = 4_096
+_RETRY_SECONDS: Final = 1.0
+_CLOSE_SECONDS: Final = 30.0
+
+
+class Writer:
+    """Stores a ring's events in a run file until it is closed.
+
+    The file begins with its own `Run` event, goes on with the standing events
+    that were known before, and ends with its own `RunEnd`; those of other
+    recordings in the same process are left out.
+
+    Args:
+      ring: where events come from.
+      file: where they go; the writer closes it.
+    """
+
+    def __init__(self, ring: Ring, file: RunFile) -> None:
+        self.file = file
+        self._ring = ring
+        self._standing, self._pin = ring.pin()
+        self._own: list[Event] = []
+        self._notes: list[Event] = []
+        self._started = False
+        self._failed = False
+        self._begun = threading.Event()
+        self._ending = threading.Event()
+        self._thread = threading.Thread(target=self._write_on, name="distlab run file", daemon=True)
+        self._thread.start()
+
+    def announce(self, run: Run) -> None:
+        """Names the file's own `Run` event. Call it before the ring gets the event.
+
+        Args:
+          run: the event; a second one replaces the first for readers, and says
+            what was not known before (the devices).
+        """
+        self._own.append(run)
+        self._begun.set()
+
+    def close(self, end: RunEnd) -> None:
+        """Stores what is left and the end, and closes the file.
+
+        Args:
+          end: the file's own end. Call it before the ring gets the event.
+        """
+        self._ending.set()
+        self._thread.join(_CLOSE_SECONDS)
+        if self._thread.is_alive():
+            self._tell(self._ring.end - self._pin.cursor, "The last events took too long to store.")
+            return
+        try:
+            if not self._failed:
+                self.file.write([end])
+        except sqlite3.Error as error:
+            self._tell_failure(str(error))
+        if self._failed:
+            self._tell(self._ring.end - self._pin.cursor, "The last events could not be stored.")
+        self._ring.unpin(self._pin)
+        self.file.close()
+
+    def abandon(self) -> None:
+        """Forgets the file in a forked child, where the thread does not live on."""
+        self.file.abandon()
+
+    def _write_on(self) -> None:
+        while not self._ending.wait(_RETRY_SECONDS if self._failed else COMMIT_SECONDS):
+            if self._begun.is_set():
+                self._store_all()
+        self._store_all()
+
+    def _store_all(self) -> None:
+        """Stores everything up to now; stops at the first failure."""
+        target = self._ring.end
+        while self._pin.cursor < target and self._store_some():
+            pass
+
+    def _store_some(self) -> bool:
+        chunk = self._ring.since(self._pin.cursor, _AT_ONCE)
+        events = [event for event in chunk.events if self._belongs(event)]
+        if chunk.lost:
+            reason = "The run file could not keep up with the events."
+            events.insert(0, Lost(time_ns=time.monotonic_ns(), count=chunk.lost, reason=reason))
+        if not self._started:
+            standing = [event for event in self._standing if not isinstance(event, Run)]
+            events = [self._own[0], *standing, *events]
+        try:
+            self.file.write(events)
+        except sqlite3.Error as error:
+            self._tell_failure(str(error))
+            return False
+        self._started = True
+        self._failed = False
+        self._pin.cursor = chunk.cursor
+        return True
+
+    def _belongs(self, event: Event | Unknown) -> bool:
+        if isinstance(event, Run):
+            return any(event is own for own in self._own[1:])
+        return not isinstance(event, RunEnd) and not any(event is note for note in self._notes)
+
+    def _tell_failure(self, why: str) -> None:
+        """Says once, when storing begins to fail, that it does."""
+        if self._failed:
+            return
+        self._failed = True
+        waiting = self._ring.end - self._pin.cursor
+        self._tell(waiting, f"The run file can't be written: {why}. It is tried again.")
+
+    def _tell(self, count: int, reason: str) -> None:
+        note = Lost(time_ns=time.monotonic_ns(), count=count, reason=reason)
+        self._notes.append(note)
+        self._ring.append(note)
+        # Where warnings are errors, one raised here would only end this thread.
+        with contextlib.suppress(RuntimeWarning):
+            warnings.warn(f"{self.file.path}: {reason}", RuntimeWarning, stacklevel=2)
