@@ -66,3 +66,11 @@ class PortInUseError(DistlabError, OSError):
 
 class MissingExtraError(DistlabError, ImportError):
     """A part of distlab needs packages that are not installed."""
+
+
+class CardinalityError(DistlabError, TypeError):
+    """A dataset's size is infinite or not known, and was asked for."""
+
+
+class OneShotError(DistlabError, RuntimeError):
+    """An iterator that can be read once only was iterated again."""

@@ -1,0 +1,26 @@
+"""distlab.data: tf.data's names on Grain's engine.
+
+Pipelines over arrays (`from_tensor_slices`, `range`, then shuffle, repeat, batch,
+take, skip, shard in any order) are computed as index arithmetic: a batch is one
+index operation for each component.
+"""
+
+from distlab.data._dataset import Dataset
+from distlab.data._engine import Element
+from distlab.data._options import AutoShardPolicy, Options
+from distlab.data._plan import INFINITE_CARDINALITY, UNKNOWN_CARDINALITY
+from distlab.data._spec import TensorSpec
+
+AUTOTUNE = -1
+"""Lets distlab choose a buffer size."""
+
+__all__ = [
+    "AUTOTUNE",
+    "INFINITE_CARDINALITY",
+    "UNKNOWN_CARDINALITY",
+    "AutoShardPolicy",
+    "Dataset",
+    "Element",
+    "Options",
+    "TensorSpec",
+]

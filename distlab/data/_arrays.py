@@ -1,0 +1,150 @@
+"""Sources held in arrays: from_tensor_slices, from_tensors and range."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from distlab.data._convert import to_numpy
+from distlab.data._nest import leaves, map_nest
+from distlab.data._plan import Source
+from distlab.data._spec import TensorSpec, row_spec, spec_of
+from distlab.errors import InvalidArgumentError, StructureError, ValueShapeError
+
+
+@dataclass(frozen=True, eq=False)
+class ArraySource(Source):
+    """The rows of a nest of arrays of one length.
+
+    The arrays are read-only: batches of consecutive rows are views of them, and
+    a view may live on a device for as long as the program.
+    """
+
+    arrays: Any
+    size: int
+
+    @functools.cached_property
+    def spec(self) -> Any:
+        """The specs of a row."""
+        return row_spec(spec_of(self.arrays))
+
+    @property
+    def cardinality(self) -> int:
+        """How many rows."""
+        return self.size
+
+    def gather(self, positions: Any) -> Any:
+        """Fetches rows: a view when they are consecutive, a copy otherwise."""
+        rows = _as_slice(positions)
+        if rows is not None:
+            return map_nest(lambda array: array[rows], self.arrays)
+        if positions.ndim == 0:
+            return map_nest(lambda array: array[positions], self.arrays)
+        return map_nest(lambda array: _take(array, positions), self.arrays)
+
+
+@dataclass(frozen=True, eq=False)
+class RangeSource(Source):
+    """int64 numbers from `start` in steps of `step`, computed when they are read."""
+
+    start: int
+    step: int
+    size: int
+
+    @property
+    def spec(self) -> TensorSpec:
+        """An int64 scalar."""
+        return TensorSpec((), np.dtype(np.int64))
+
+    @property
+    def cardinality(self) -> int:
+        """How many numbers."""
+        return self.size
+
+    def gather(self, positions: Any) -> Any:
+        """Computes the numbers."""
+        return self.start + self.step * positions
+
+
+def rows_of(tensors: Any) -> ArraySource:
+    """Returns the source of the rows of a nest of array-likes.
+
+    Raises:
+      ValueShapeError: when one is a scalar, or their lengths differ.
+      StructureError: when there is none, or one can't become an array.
+    """
+    arrays = map_nest(_constant, to_numpy(tensors))
+    shapes = [array.shape for array in leaves(arrays)]
+    if not shapes:
+        raise StructureError("from_tensor_slices needs at least one array, got an empty structure")
+    for shape in shapes:
+        if not shape:
+            raise ValueShapeError(
+                "from_tensor_slices takes arrays with at least one dimension, whose rows are "
+                "the elements; got a scalar. Use from_tensors for one element."
+            )
+    lengths = [shape[0] for shape in shapes]
+    if len(set(lengths)) > 1:
+        raise ValueShapeError(
+            f"arrays of from_tensor_slices must have one length, got {lengths}. "
+            "Give them the same first dimension."
+        )
+    return ArraySource(arrays, lengths[0])
+
+
+def single(tensors: Any) -> ArraySource:
+    """Returns the source whose one element is `tensors`.
+
+    Raises:
+      StructureError: when a component can't become an array.
+    """
+    return ArraySource(map_nest(lambda value: _constant(value)[np.newaxis], to_numpy(tensors)), 1)
+
+
+def numbers(*args: int) -> RangeSource:
+    """Returns the source of `range(*args)`.
+
+    Raises:
+      InvalidArgumentError: when an argument is no integer or the step is 0.
+    """
+    try:
+        span = range(*(int(arg.__index__()) for arg in args))
+    except (AttributeError, TypeError, ValueError) as error:
+        raise InvalidArgumentError(
+            f"Dataset.range takes (stop), (start, stop) or (start, stop, step), integers with a "
+            f"step that is not 0; got {args}"
+        ) from error
+    return RangeSource(span.start, span.step, len(span))
+
+
+def _constant(value: Any) -> np.ndarray[Any, Any]:
+    """Returns an array nobody can write: a copy, unless it is read-only already."""
+    array = np.empty((), dtype=object) if isinstance(value, bytes) else np.asarray(value)
+    if isinstance(value, bytes):
+        array[()] = value
+    if array.flags.writeable:
+        array = array.copy()
+        array.flags.writeable = False
+    return array
+
+
+def _as_slice(positions: Any) -> slice | None:
+    """Returns the slice that ascending consecutive positions make, else None."""
+    if positions.ndim != 1 or not len(positions):
+        return None
+    first, last = int(positions[0]), int(positions[-1])
+    if last - first != len(positions) - 1:
+        return None
+    if not np.array_equal(positions, np.arange(first, last + 1)):
+        return None
+    return slice(first, last + 1)
+
+
+def _take(array: np.ndarray[Any, Any], positions: Any) -> np.ndarray[Any, Any]:
+    # Positions are valid by construction; "clip" spares NumPy the check.
+    rows: np.ndarray[Any, Any] = array.take(positions, axis=0, mode="clip")
+    rows.flags.writeable = False
+    return rows

@@ -1,0 +1,74 @@
+"""batch: several elements stacked into one."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from distlab.data._engine import Element, Stream, stacked
+from distlab.data._fused import PositionStream
+from distlab.data._nest import map_nest
+from distlab.data._plan import Opener, Order, Reading
+from distlab.data._spec import batch_spec
+from distlab.errors import InvalidArgumentError
+
+
+@dataclass(frozen=True, eq=False)
+class Batch(Order):
+    """Stacks `size` elements along a new first dimension."""
+
+    size: int
+    drop_remainder: bool
+
+    @functools.cached_property
+    def spec(self) -> Any:
+        """With a first dimension that is unknown unless remainders are dropped."""
+        return batch_spec(self.input.spec, self.size if self.drop_remainder else None)
+
+    @property
+    def cardinality(self) -> int:
+        """How many batches."""
+        size = self.input.cardinality
+        if size < 0:
+            return size
+        return size // self.size if self.drop_remainder else -(-size // self.size)
+
+    def read(self, reading: Reading, open_input: Opener) -> Stream:
+        """Opens the batches."""
+        stream = open_input(self.input, reading)
+        if isinstance(stream, PositionStream):
+            return stream.batched(self.size, drop_remainder=self.drop_remainder)
+        return stacked(stream, self.size, stack, drop_remainder=self.drop_remainder)
+
+
+def stack(elements: Sequence[Element]) -> Element:
+    """Stacks elements into one.
+
+    Raises:
+      InvalidArgumentError: when a component's shape differs between them.
+    """
+    value = map_nest(_stack_leaf, *(element.value for element in elements))
+    return Element(value, joined_indices(elements))
+
+
+def joined_indices(elements: Sequence[Element]) -> Any:
+    """Returns the indices of elements one after another, None if one has none."""
+    parts = [element.indices for element in elements if element.indices is not None]
+    return np.concatenate(parts) if len(parts) == len(elements) else None
+
+
+def _stack_leaf(*values: Any) -> Any:
+    if isinstance(values[0], bytes):
+        stacked = np.empty(len(values), dtype=object)
+        stacked[:] = values
+        return stacked
+    if len({np.shape(value) for value in values}) > 1:
+        raise InvalidArgumentError(
+            "elements of a batch must have one shape, got "
+            f"{sorted({np.shape(value) for value in values})}. Pad them in map, or use batch(1)."
+        )
+    return np.stack(values)

@@ -1,0 +1,126 @@
+"""Whatever the user gives, as NumPy values with tf.data's dtypes.
+
+Python numbers become float32 and int32 as in TensorFlow; everything that has a
+dtype keeps it; strings are `bytes`, alone or in arrays of dtype object.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from distlab.data._nest import map_nest
+from distlab.errors import StructureError, ValueShapeError
+
+_PYTHON_DTYPES = {bool: np.bool_, int: np.int32, float: np.float32, complex: np.complex128}
+
+
+def to_numpy(nest: Any) -> Any:
+    """Converts each leaf of a nest to a NumPy array, NumPy scalar or `bytes`.
+
+    Args:
+      nest: leaves may be Python numbers, strings, lists of such, or anything
+        that NumPy's array protocols understand (NumPy, JAX, TensorFlow,
+        PyTorch, pandas, PIL).
+
+    Returns:
+      A nest of the same structure.
+
+    Raises:
+      StructureError: when a leaf is nothing that NumPy can hold.
+      ValueShapeError: when a list is ragged or a number does not fit int32.
+    """
+    return map_nest(leaf_to_numpy, nest)
+
+
+def leaf_to_numpy(value: Any) -> Any:
+    """Converts one leaf; see `to_numpy`."""
+    if isinstance(value, np.ndarray | np.generic):
+        return value if value.dtype.kind not in "OUS" else _to_bytes(np.asarray(value))
+    if isinstance(value, bytes):
+        return value
+    if isinstance(value, str):
+        return value.encode()
+    if isinstance(value, list):
+        return _from_list(value)
+    if type(value) in _PYTHON_DTYPES:
+        return _python_number(np.asarray(value), _PYTHON_DTYPES[type(value)])
+    return _from_protocol(value)
+
+
+def _from_protocol(value: Any) -> Any:
+    try:
+        array = np.asarray(value)
+    except Exception as error:
+        raise StructureError(
+            f"a component of an element must be something NumPy understands, got "
+            f"{type(value).__name__}, which failed with: {error}. Convert it to a NumPy array."
+        ) from error
+    return _to_bytes(array, value) if array.dtype.kind in "OUS" else array
+
+
+def _from_list(value: list[Any]) -> Any:
+    if any(_has_dtype(item) for item in value):
+        value = [leaf_to_numpy(item) for item in value]
+    try:
+        array = np.asarray(value)
+    except ValueError as error:
+        raise ValueShapeError(
+            f"a list must be rectangular to become an array; NumPy says: {error}. "
+            "Use a tuple for components of different shapes."
+        ) from error
+    if array.dtype.kind in "OUS":
+        return _to_bytes(array, value)
+    if _has_python_numbers(value):
+        dtype = {"f": np.float32, "i": np.int32, "u": np.int32}.get(array.dtype.kind)
+        # An empty list is float64 in NumPy and float32 in TensorFlow.
+        return array if dtype is None else _python_number(array, dtype)
+    return array
+
+
+def _has_dtype(item: Any) -> bool:
+    return hasattr(item, "dtype") or hasattr(item, "__array__")
+
+
+def _has_python_numbers(value: list[Any]) -> bool:
+    """Returns whether the leaves are Python's own numbers; one leaf speaks for all."""
+    item: Any = value
+    while isinstance(item, list | tuple):
+        if not item:
+            return True
+        item = item[0]
+    return type(item) in _PYTHON_DTYPES
+
+
+def _python_number(array: np.ndarray[Any, Any], dtype: Any) -> Any:
+    if dtype is np.int32 and array.size:
+        low, high = array.min(), array.max()
+        if low < -(2**31) or high >= 2**31:
+            raise ValueShapeError(
+                f"Python integers become int32 as in TensorFlow, got {low} to {high}. "
+                "Give them as np.int64."
+            )
+    return array.astype(dtype)[()]
+
+
+def _to_bytes(array: np.ndarray[Any, Any], given: Any = None) -> Any:
+    """Returns strings as `bytes`, alone or in an array of dtype object."""
+    flat = [_text_to_bytes(item, given) for item in array.ravel().tolist()]
+    if array.ndim == 0:
+        return flat[0]
+    result = np.empty(len(flat), dtype=object)
+    result[:] = flat
+    return result.reshape(array.shape)
+
+
+def _text_to_bytes(item: Any, given: Any) -> bytes:
+    if isinstance(item, bytes):
+        return item
+    if isinstance(item, str):
+        return item.encode()
+    name = type(item if given is None else given).__name__
+    raise StructureError(
+        f"a component of an element must be numbers or strings, got {name}. "
+        "Convert it to a NumPy array, or leave it out."
+    )

@@ -1,0 +1,92 @@
+"""What iterating a dataset gives: values, with a position that can be saved."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from distlab.data._engine import Element, State
+from distlab.data._plan import Node, Reading, open_plan, walk
+from distlab.data._shuffle import Shuffle
+from distlab.errors import InvalidArgumentError
+
+
+class Elements(Iterator[Element]):
+    """One iteration over a dataset, with the positions of the examples."""
+
+    def __init__(self, plan: Node) -> None:
+        """Starts it.
+
+        Args:
+          plan: the dataset's plan.
+        """
+        self._plan = plan
+        self._shuffles = [node for node in walk(plan) if isinstance(node, Shuffle)]
+        self._open([node.next_pass() for node in self._shuffles])
+
+    def __next__(self) -> Element:
+        """Returns the next element."""
+        element: Element = next(self._reader)
+        return element
+
+    def state(self) -> State:
+        """Returns the position: a dict of lists, strings and numbers.
+
+        It fits any dataset that was made in the same way, in any process.
+        """
+        passes = [list(chosen) for chosen in self._passes]
+        return {"shuffles": passes, "reader": self._reader.get_state()}
+
+    def restore(self, state: State) -> None:
+        """Goes to a position, so that the next element is the one that followed it.
+
+        Args:
+          state: what `state` returned.
+
+        Raises:
+          InvalidArgumentError: when it belongs to a dataset made in another way.
+        """
+        if len(state["shuffles"]) != len(self._shuffles):
+            raise InvalidArgumentError(
+                f"the position is of a dataset with {len(state['shuffles'])} shuffles, "
+                f"this one has {len(self._shuffles)}. Restore into the same pipeline."
+            )
+        self._open([(seed, number) for seed, number in state["shuffles"]])
+        self._reader.set_state(state["reader"])
+
+    def close(self) -> None:
+        """Stops reading ahead."""
+        self._reader.close()
+
+    def _open(self, passes: list[tuple[int, int]]) -> None:
+        self._passes = passes
+        reading = Reading(dict(zip(self._shuffles, passes, strict=True)))
+        self._reader = iter(open_plan(self._plan, reading))
+
+
+class Values(Iterator[Any]):
+    """One iteration over a dataset's values."""
+
+    def __init__(self, elements: Elements) -> None:
+        """Starts it.
+
+        Args:
+          elements: where to read.
+        """
+        self._elements = elements
+
+    def __next__(self) -> Any:
+        """Returns the next value."""
+        return next(self._elements).value
+
+    def state(self) -> State:
+        """Returns the position; see `Elements.state`."""
+        return self._elements.state()
+
+    def restore(self, state: State) -> None:
+        """Goes to a position; see `Elements.restore`."""
+        self._elements.restore(state)
+
+    def close(self) -> None:
+        """Stops reading ahead."""
+        self._elements.close()

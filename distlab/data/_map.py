@@ -1,0 +1,48 @@
+"""map: a function of each element."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from distlab.data._convert import to_numpy
+from distlab.data._engine import Element, Stream, mapped
+from distlab.data._nest import call_with, leaves, map_nest
+from distlab.data._plan import Opener, Reading, Unary, open_plan
+from distlab.data._spec import TensorSpec, spec_of, zeros
+
+
+@dataclass(frozen=True, eq=False)
+class Map(Unary):
+    """Applies `function` to each element's value."""
+
+    function: Callable[..., Any]
+
+    @functools.cached_property
+    def spec(self) -> Any:
+        """What the function makes of the input's first element, or of zeros without one.
+
+        A first dimension is unknown when it is the one of a batch in the input
+        whose size is unknown.
+        """
+        first = next(iter(open_plan(self.input, Reading())), None)
+        value = zeros(self.input.spec) if first is None else first.value
+        result = spec_of(to_numpy(call_with(self.function, value)))
+        given = zip(leaves(self.input.spec), leaves(value), strict=True)
+        unknown = {value.shape[0] for spec, value in given if spec.rank and spec.shape[0] is None}
+        return map_nest(lambda spec: _forget_first(spec, unknown), result)
+
+    def read(self, reading: Reading, open_input: Opener) -> Stream:
+        """Opens the results."""
+        return mapped(open_input(self.input, reading), self._apply)
+
+    def _apply(self, element: Element) -> Element:
+        return Element(to_numpy(call_with(self.function, element.value)), element.indices)
+
+
+def _forget_first(spec: TensorSpec, unknown: set[int]) -> TensorSpec:
+    if spec.rank and spec.shape[0] in unknown:
+        return TensorSpec((None, *spec.shape[1:]), spec.dtype)
+    return spec

@@ -1,0 +1,99 @@
+"""Nests: tuples, dicts and named tuples of values, as tf.data elements are.
+
+Everything else, lists included, is a leaf.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from distlab.errors import StructureError
+
+
+def is_branch(nest: Any) -> bool:
+    """Returns whether `nest` is a tuple or a dict, whose parts are nests again."""
+    return isinstance(nest, tuple | Mapping)
+
+
+def is_namedtuple(nest: Any) -> bool:
+    """Returns whether `nest` is a named tuple."""
+    return isinstance(nest, tuple) and hasattr(nest, "_fields")
+
+
+def map_nest(function: Callable[..., Any], nest: Any, *rest: Any) -> Any:
+    """Applies a function to the leaves of nests of one structure.
+
+    Args:
+      function: takes one leaf of each nest.
+      nest: gives the structure.
+      *rest: nests of the same structure.
+
+    Returns:
+      A nest of the results, with the container types of `nest`.
+
+    Raises:
+      StructureError: when the structures differ.
+    """
+    if not is_branch(nest):
+        return function(nest, *rest)
+    for other in rest:
+        _check_same_branch(nest, other)
+    if isinstance(nest, Mapping):
+        parts = {
+            key: map_nest(function, value, *(other[key] for other in rest))
+            for key, value in nest.items()
+        }
+        return parts if type(nest) is dict else _rebuild_mapping(nest, parts)
+    values = [map_nest(function, *parts) for parts in zip(nest, *rest, strict=True)]
+    return type(nest)(*values) if is_namedtuple(nest) else tuple(values)
+
+
+def leaves(nest: Any) -> Iterator[Any]:
+    """Yields the leaves in order."""
+    if isinstance(nest, Mapping):
+        for value in nest.values():
+            yield from leaves(value)
+    elif isinstance(nest, tuple):
+        for value in nest:
+            yield from leaves(value)
+    else:
+        yield nest
+
+
+def call_with(function: Callable[..., Any], element: Any) -> Any:
+    """Calls `function` as tf.data does: the parts of a plain tuple are its arguments."""
+    if isinstance(element, tuple) and not is_namedtuple(element):
+        return function(*element)
+    return function(element)
+
+
+def describe(nest: Any) -> str:
+    """Returns the structure in words, with `*` for each leaf."""
+    if isinstance(nest, Mapping):
+        inside = ", ".join(f"{key!r}: {describe(value)}" for key, value in nest.items())
+        return "{" + inside + "}"
+    if isinstance(nest, tuple):
+        name = type(nest).__name__ if is_namedtuple(nest) else ""
+        return f"{name}({', '.join(describe(value) for value in nest)})"
+    return "*"
+
+
+def _rebuild_mapping(like: Mapping[Any, Any], parts: dict[Any, Any]) -> Any:
+    """Gives `parts` the mapping type of `like` where that type takes pairs."""
+    try:
+        return type(like)(parts)  # type: ignore[call-arg]
+    except TypeError:  # a defaultdict, say, whose first argument is something else
+        return parts
+
+
+def _check_same_branch(nest: Any, other: Any) -> None:
+    if isinstance(nest, Mapping):
+        same = isinstance(other, Mapping) and set(other) == set(nest)
+    else:
+        same = isinstance(other, tuple) and len(other) == len(nest)
+    if not same:
+        raise StructureError(
+            "elements that are combined must have one structure, "
+            f"got {describe(nest)} and {describe(other)}"
+        )

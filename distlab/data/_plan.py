@@ -1,0 +1,196 @@
+"""The plan of a dataset: immutable nodes, and how they are opened for reading.
+
+A dataset is a plan; nothing runs until it is iterated. `open_plan` then builds
+a stream for every node. Operations that never look at values (shuffle, repeat,
+take, skip, shard, batch and the like) over a source held in arrays are not run
+on values at all: they are run on positions, and the values are fetched at the
+end, a whole batch with one index operation.
+"""
+
+from __future__ import annotations
+
+import functools
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeAlias
+
+from distlab.data._engine import Element, Stream, mapped
+from distlab.data._fused import PositionStream
+from distlab.data._positions import Ascending, Positions
+
+INFINITE_CARDINALITY = -1
+"""`Dataset.cardinality()` of a dataset without end."""
+UNKNOWN_CARDINALITY = -2
+"""`Dataset.cardinality()` of a dataset whose size only reading it can tell."""
+
+
+@dataclass(frozen=True)
+class Reading:
+    """One pass over a plan.
+
+    Attributes:
+      shuffles: for each shuffle of the plan, its seed and the number of the
+        pass, which together with `path` make its order.
+      path: numbers of the repetitions that enclose the place in the plan.
+    """
+
+    shuffles: Mapping[Node, tuple[int, int]] = field(default_factory=dict)
+    path: tuple[int, ...] = ()
+
+    def within(self, repetition: int) -> Reading:
+        """Returns the reading of one repetition of a part of the plan."""
+        return replace(self, path=(*self.path, repetition))
+
+
+Opener: TypeAlias = "Callable[[Node, Reading], Stream]"
+"""Opens an input: to its values, or to the positions of its values."""
+
+
+@dataclass(frozen=True, eq=False)
+class Node(ABC):
+    """One operation of a plan and the nodes it reads from."""
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        """The nodes it reads from."""
+        return ()
+
+    @abstractmethod
+    def with_inputs(self, *inputs: Node) -> Node:
+        """Returns this operation over other inputs."""
+
+    @property
+    @abstractmethod
+    def spec(self) -> Any:
+        """The nest of `TensorSpec` of its elements."""
+
+    @property
+    @abstractmethod
+    def cardinality(self) -> int:
+        """How many elements, or one of the two constants of this module."""
+
+    @abstractmethod
+    def read(self, reading: Reading, open_input: Opener) -> Stream:
+        """Opens it element by element."""
+
+
+@dataclass(frozen=True, eq=False)
+class Unary(Node):
+    """A node with one input, whose elements and number it keeps unless it says otherwise."""
+
+    input: Node
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        """Its one input."""
+        return (self.input,)
+
+    def with_inputs(self, *inputs: Node) -> Node:
+        """Returns this operation over another input."""
+        return replace(self, input=inputs[0])
+
+    @property
+    def spec(self) -> Any:
+        """The input's."""
+        return self.input.spec
+
+    @property
+    def cardinality(self) -> int:
+        """The input's."""
+        return self.input.cardinality
+
+
+class Source(Node):
+    """A source held in arrays: any position can be fetched at any time."""
+
+    def with_inputs(self, *inputs: Node) -> Node:
+        """Returns itself: it has no inputs."""
+        assert not inputs
+        return self
+
+    @abstractmethod
+    def gather(self, positions: Any) -> Any:
+        """Returns the nest of values at positions (int64, of any shape)."""
+
+    def read(self, reading: Reading, open_input: Opener) -> Stream:  # noqa: ARG002
+        """Opens its values one by one."""
+        return open_plan(self, reading)
+
+
+class Order(Unary):
+    """A node that never looks at values, so that it can be run on positions."""
+
+
+class PlainOrder(Order):
+    """An order of single examples that can be computed a whole chunk at a time."""
+
+    @abstractmethod
+    def order(self, reading: Reading, upstream: Callable[[Reading], Positions]) -> Positions:
+        """Starts its positions, given how to start those of its input."""
+
+    @property
+    def steady(self) -> bool:
+        """Whether each pass gives the same order."""
+        return True
+
+
+def walk(node: Node) -> Iterator[Node]:
+    """Yields the nodes of a plan, each once, outputs before inputs."""
+    seen: set[Node] = set()
+    waiting = [node]
+    while waiting:
+        current = waiting.pop()
+        if current not in seen:
+            seen.add(current)
+            yield current
+            waiting.extend(reversed(current.inputs))
+
+
+def open_plan(node: Node, reading: Reading) -> Stream:
+    """Opens a plan for reading its values."""
+    source = source_of(node)
+    if source is None:
+        return node.read(reading, open_plan)
+    return mapped(_open_positions(node, reading), functools.partial(_fetch, source))
+
+
+def source_of(node: Node) -> Source | None:
+    """Returns the source whose positions the node puts in order, if it does only that."""
+    while isinstance(node, Order):
+        node = node.input
+    return node if isinstance(node, Source) else None
+
+
+def is_plain(node: Node) -> bool:
+    """Returns whether the node gives single examples of a source in some order."""
+    while isinstance(node, PlainOrder):
+        node = node.input
+    return isinstance(node, Source)
+
+
+def is_steady(node: Node) -> bool:
+    """Returns whether every pass over a plain order is the same."""
+    while isinstance(node, PlainOrder):
+        if not node.steady:
+            return False
+        node = node.input
+    return True
+
+
+def start_positions(node: Node, reading: Reading) -> Positions:
+    """Starts the positions of a plain order."""
+    if isinstance(node, PlainOrder):
+        return node.order(reading, functools.partial(start_positions, node.input))
+    return Ascending(node.cardinality)
+
+
+def _open_positions(node: Node, reading: Reading) -> Stream:
+    if is_plain(node):
+        return PositionStream(functools.partial(start_positions, node, reading))
+    return node.read(reading, _open_positions)
+
+
+def _fetch(source: Source, element: Element) -> Element:
+    positions = element.value
+    return Element(source.gather(positions), positions.reshape(-1))

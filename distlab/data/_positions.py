@@ -1,0 +1,288 @@
+"""Orders of examples as index arithmetic, a whole chunk at a time.
+
+A dataset over arrays is an order of positions until somebody looks at a value.
+These streams compute that order: `take(n)` returns the next n positions (fewer
+only at the end), `skip(n)` goes on without returning them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol, TypeAlias
+
+import numpy as np
+
+Indices: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
+_NONE: Indices = np.empty(0, np.int64)
+_SKIP_CHUNK = 65_536
+
+
+class Positions(Protocol):
+    """A stream of positions."""
+
+    def take(self, count: int) -> Indices:
+        """Returns the next `count` positions, fewer only at the end."""
+
+    def skip(self, count: int) -> int:
+        """Passes over `count` positions; returns how many there were."""
+
+
+class Ascending:
+    """0, 1, 2, ... up to `size`."""
+
+    def __init__(self, size: int) -> None:
+        self._next, self._size = 0, size
+
+    def take(self, count: int) -> Indices:
+        """Returns the next positions."""
+        start = self._next
+        self._next = min(start + count, self._size)
+        return np.arange(start, self._next, dtype=np.int64)
+
+    def skip(self, count: int) -> int:
+        """Passes over positions."""
+        start = self._next
+        self._next = min(start + count, self._size)
+        return self._next - start
+
+
+class Permuted:
+    """All positions of a finite stream, in random order."""
+
+    def __init__(self, upstream: Positions, size: int, random: np.random.Generator) -> None:
+        self._upstream, self._size, self._random = upstream, size, random
+        self._order: Indices | None = None
+        self._next = 0
+
+    def take(self, count: int) -> Indices:
+        """Returns the next positions."""
+        if self._order is None:
+            self._order = self._random.permutation(self._upstream.take(self._size))
+        start = self._next
+        chosen = self._order[start : start + count]
+        self._next = start + len(chosen)
+        return chosen
+
+    def skip(self, count: int) -> int:
+        """Passes over positions."""
+        return len(self.take(count))
+
+
+class Windowed:
+    """Random order out of a window that slides over the stream, as tf.data shuffles.
+
+    The window holds `size` positions; each one given out is drawn from it
+    uniformly and replaced by the next of the stream.
+    """
+
+    def __init__(self, upstream: Positions, size: int, random: np.random.Generator) -> None:
+        self._upstream, self._size, self._random = upstream, size, random
+        self._window: list[int] | None = None
+        self._rest: Indices | None = None
+
+    def take(self, count: int) -> Indices:
+        """Returns the next positions."""
+        if self._window is None:
+            self._window = self._upstream.take(self._size).tolist()
+        if self._rest is not None:
+            return self._take_rest(count)
+        fresh = self._upstream.take(count).tolist()
+        # Floats, not integers: one 64-bit draw each, so that the order does not
+        # depend on how many are taken at a time.
+        draws = (self._random.random(len(fresh)) * self._size).astype(np.int64).tolist()
+        window, out = self._window, []
+        for position, draw in zip(fresh, draws, strict=True):
+            out.append(window[draw])
+            window[draw] = position
+        chosen = np.array(out, dtype=np.int64)
+        if len(fresh) == count:
+            return chosen
+        self._rest = self._random.permutation(np.array(window, dtype=np.int64))
+        return np.concatenate([chosen, self._take_rest(count - len(fresh))])
+
+    def skip(self, count: int) -> int:
+        """Passes over positions."""
+        return skip_by_taking(self, count)
+
+    def _take_rest(self, count: int) -> Indices:
+        assert self._rest is not None
+        chosen, self._rest = self._rest[:count], self._rest[count:]
+        return chosen
+
+
+class Repeated:
+    """A stream again and again, each time started anew."""
+
+    def __init__(
+        self, start: Callable[[int], Positions], times: int | None, size: int | None
+    ) -> None:
+        """Prepares it.
+
+        Args:
+          start: starts the stream for the given repetition, from 0.
+          times: how many repetitions; None: without end.
+          size: positions in one repetition, None when not known or endless.
+        """
+        self._start, self._times, self._size = start, times, size
+        self._epoch = 0
+        self._given = 0
+        self._current: Positions | None = None
+
+    def take(self, count: int) -> Indices:
+        """Returns the next positions."""
+        parts: list[Indices] = []
+        missing = count
+        while missing > 0 and self._open():
+            assert self._current is not None
+            part = self._current.take(missing)
+            parts.append(part)
+            missing -= len(part)
+            if not self._advance(len(part), ended=missing > 0):
+                break
+        if len(parts) == 1:
+            return parts[0]
+        return np.concatenate(parts) if parts else _NONE
+
+    def skip(self, count: int) -> int:
+        """Passes over positions; whole repetitions cost nothing."""
+        missing = count
+        while missing > 0 and self._open():
+            if self._size and not self._given and missing >= self._size:
+                whole = missing // self._size
+                if self._times is not None:
+                    whole = min(whole, self._times - self._epoch)
+                self._epoch += whole
+                self._current = None
+                missing -= whole * self._size
+                continue
+            assert self._current is not None
+            passed = self._current.skip(missing)
+            missing -= passed
+            if not self._advance(passed, ended=missing > 0):
+                break
+        return count - missing
+
+    def _open(self) -> bool:
+        if self._times is not None and self._epoch >= self._times:
+            return False
+        if self._current is None:
+            self._current, self._given = self._start(self._epoch), 0
+        return True
+
+    def _advance(self, given: int, *, ended: bool) -> bool:
+        """Goes to the next repetition; False when repetitions are empty."""
+        self._given += given
+        if ended:
+            self._current = None
+            self._epoch += 1
+            return self._given > 0
+        return True
+
+
+class Cycled:
+    """The same finite positions again and again, without starting anything anew."""
+
+    def __init__(self, upstream: Positions, size: int, times: int | None) -> None:
+        self._cycle = upstream.take(size)
+        self._left = None if times is None else len(self._cycle) * times
+        self._next = 0
+
+    def take(self, count: int) -> Indices:
+        """Returns the next positions."""
+        count = self._pass(count)
+        if not count:
+            return _NONE
+        size, start = len(self._cycle), self._next
+        self._next = (start + count) % size
+        if start + count <= size:
+            return self._cycle[start : start + count]
+        return self._cycle[(start + np.arange(count)) % size]
+
+    def skip(self, count: int) -> int:
+        """Passes over positions."""
+        count = self._pass(count)
+        if count:
+            self._next = (self._next + count) % len(self._cycle)
+        return count
+
+    def _pass(self, count: int) -> int:
+        if not len(self._cycle):
+            return 0
+        if self._left is not None:
+            count = min(count, self._left)
+            self._left -= count
+        return count
+
+
+class Limited:
+    """The first positions of a stream."""
+
+    def __init__(self, upstream: Positions, size: int) -> None:
+        self._upstream, self._left = upstream, size
+
+    def take(self, count: int) -> Indices:
+        """Returns the next positions."""
+        count = min(count, self._left)
+        self._left -= count
+        return self._upstream.take(count) if count else _NONE
+
+    def skip(self, count: int) -> int:
+        """Passes over positions."""
+        count = min(count, self._left)
+        self._left -= count
+        return self._upstream.skip(count) if count else 0
+
+
+class Advanced:
+    """A stream without its first positions."""
+
+    def __init__(self, upstream: Positions, skipped: int) -> None:
+        self._upstream, self._skipped = upstream, skipped
+
+    def take(self, count: int) -> Indices:
+        """Returns the next positions."""
+        self._begin()
+        return self._upstream.take(count)
+
+    def skip(self, count: int) -> int:
+        """Passes over positions."""
+        self._begin()
+        return self._upstream.skip(count)
+
+    def _begin(self) -> None:
+        if self._skipped:
+            self._upstream.skip(self._skipped)
+            self._skipped = 0
+
+
+class Strided:
+    """Every n-th position of a stream."""
+
+    def __init__(self, upstream: Positions, step: int, offset: int) -> None:
+        self._upstream, self._step, self._offset = upstream, step, offset
+
+    def take(self, count: int) -> Indices:
+        """Returns the next positions."""
+        return self._upstream.take(count * self._step)[self._offset :: self._step]
+
+    def skip(self, count: int) -> int:
+        """Passes over positions."""
+        passed = self._upstream.skip(count * self._step)
+        return strided_size(passed, self._step, self._offset)
+
+
+def strided_size(size: int, step: int, offset: int) -> int:
+    """Returns how many of `size` positions are every `step`-th from `offset` on."""
+    return max(0, -(-(size - offset) // step))
+
+
+def skip_by_taking(positions: Positions, count: int) -> int:
+    """Skips by computing the positions, a chunk at a time."""
+    passed = 0
+    while passed < count:
+        chunk = min(_SKIP_CHUNK, count - passed)
+        got = len(positions.take(chunk))
+        passed += got
+        if got < chunk:
+            break
+    return passed

@@ -1,0 +1,137 @@
+"""prefetch: elements prepared ahead by a thread.
+
+Grain has a thread prefetch too. It is not used because its consumer waits
+without limit when the producer dies of something else than an `Exception`, and
+closing it waits for a source that may never give another element.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+from dataclasses import dataclass
+
+from distlab.data._engine import Element, Reader, State, Stream
+from distlab.data._plan import Opener, Reading, Unary
+
+_AUTOMATIC = 2
+_POLL_SECONDS = 0.1
+
+
+@dataclass(frozen=True, eq=False)
+class Prefetch(Unary):
+    """Keeps up to `size` elements ready; -1: as many as seems good."""
+
+    size: int
+
+    def read(self, reading: Reading, open_input: Opener) -> Stream:
+        """Opens the prepared elements."""
+        size = _AUTOMATIC if self.size < 0 else self.size
+        stream = open_input(self.input, reading)
+        return _PrefetchStream(stream, size) if size else stream
+
+
+class _PrefetchStream(Stream):
+    def __init__(self, parent: Stream, size: int) -> None:
+        super().__init__(parent)
+        self._size = size
+
+    def __iter__(self) -> Reader:
+        return _PrefetchReader(iter(self._parent), self._size)
+
+
+class _PrefetchReader(Reader):
+    """Takes from a bounded queue that a daemon thread fills."""
+
+    def __init__(self, parent: Reader, size: int) -> None:
+        super().__init__(parent)
+        self._size = size
+        self._state = parent.get_state()
+        self._producer: _Producer | None = None
+
+    def __next__(self) -> Element:
+        if self._closed:
+            raise StopIteration
+        if self._producer is None:
+            self._producer = _Producer(self._parent, self._size)
+        item = self._producer.get()
+        if isinstance(item, BaseException):
+            self._producer = None
+            raise item
+        element, self._state = item
+        return element
+
+    def get_state(self) -> State:
+        return self._state
+
+    def set_state(self, state: State) -> None:
+        if self._producer is not None:
+            self._producer.stop()
+            self._producer.wait()
+            self._producer = None
+        self._parent.set_state(state)
+        self._state = state
+
+    def close(self) -> None:
+        """Tells the thread to stop; it closes its source when it has stopped."""
+        producer = getattr(self, "_producer", None)
+        if producer is None:
+            super().close()
+            return
+        self._closed = True
+        producer.stop()
+
+
+class _Producer:
+    """Reads ahead in a daemon thread until told to stop, at the end, or at an error."""
+
+    def __init__(self, source: Reader, size: int) -> None:
+        self._items: queue.Queue[tuple[Element, State] | BaseException] = queue.Queue(size)
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(
+            target=_produce,
+            args=(source, self._items, self._stopping),
+            name="distlab-prefetch",
+            daemon=True,
+        )
+        self._thread.start()
+
+    def get(self) -> tuple[Element, State] | BaseException:
+        """Returns the next element and the position after it, or what ended the source."""
+        while True:
+            try:
+                return self._items.get(timeout=_POLL_SECONDS)
+            except queue.Empty:
+                if not self._thread.is_alive() and self._items.empty():
+                    return StopIteration()
+
+    def stop(self) -> None:
+        """Tells the thread to stop, without waiting for it."""
+        self._stopping.set()
+
+    def wait(self) -> None:
+        """Waits until the thread has stopped."""
+        self._thread.join()
+
+
+def _produce(
+    source: Reader,
+    items: queue.Queue[tuple[Element, State] | BaseException],
+    stopping: threading.Event,
+) -> None:
+    """Fills the queue. Takes no reference to the reader, which may be dropped meanwhile."""
+    while not stopping.is_set():
+        item: tuple[Element, State] | BaseException
+        try:
+            item = (next(source), source.get_state())
+        except BaseException as error:  # noqa: BLE001 - raised again where it is read
+            item = error
+        while not stopping.is_set():
+            try:
+                items.put(item, timeout=_POLL_SECONDS)
+                break
+            except queue.Full:
+                continue
+        if isinstance(item, BaseException):
+            return
+    source.close()

@@ -1,0 +1,119 @@
+"""shuffle: random order out of a window that slides over the elements."""
+
+from __future__ import annotations
+
+import itertools
+import secrets
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from distlab.data._engine import Element, Reader, State, Stream
+from distlab.data._plan import Opener, PlainOrder, Reading
+from distlab.data._positions import Permuted, Positions, Windowed
+
+
+@dataclass(frozen=True, eq=False)
+class Shuffle(PlainOrder):
+    """Draws each element uniformly from the next `size` ones.
+
+    A pass is shuffled by its seed, its number and the repetitions around it, so
+    that it can be had again exactly.
+    """
+
+    size: int
+    seed: int = field(default_factory=lambda: secrets.randbits(63))
+    reshuffle: bool = True
+    _passes: Iterator[int] = field(
+        default_factory=itertools.count, init=False, repr=False, compare=False
+    )
+
+    def next_pass(self) -> tuple[int, int]:
+        """Returns the seed and the number of a new pass."""
+        return self.seed, next(self._passes) if self.reshuffle else 0
+
+    @property
+    def steady(self) -> bool:
+        """Whether each pass gives the same order."""
+        return not self.reshuffle or self.size == 1
+
+    def order(self, reading: Reading, upstream: Callable[[Reading], Positions]) -> Positions:
+        """Starts the shuffled positions."""
+        positions, random = upstream(reading), self._random(reading)
+        if self.size == 1:
+            return positions
+        count = self.input.cardinality
+        if 0 <= count <= self.size:
+            return Permuted(positions, count, random)
+        return Windowed(positions, self.size, random)
+
+    def read(self, reading: Reading, open_input: Opener) -> Stream:
+        """Opens the shuffled elements."""
+        stream = open_input(self.input, reading)
+        if self.size == 1:
+            return stream
+        return _ShuffleStream(stream, self.size, lambda: self._random(reading))
+
+    def _random(self, reading: Reading) -> np.random.Generator:
+        seed, number = reading.shuffles.get(self, (self.seed, 0))
+        path = (number, *reading.path) if self.reshuffle else ()
+        # The sign apart: a SeedSequence takes natural numbers only.
+        return np.random.default_rng([abs(seed), int(seed < 0), *path])
+
+
+class _ShuffleStream(Stream):
+    def __init__(
+        self, parent: Stream, size: int, make_random: Callable[[], np.random.Generator]
+    ) -> None:
+        super().__init__(parent)
+        self._size, self._make_random = size, make_random
+
+    def __iter__(self) -> Reader:
+        return _ShuffleReader(iter(self._parent), self._size, self._make_random)
+
+
+class _ShuffleReader(Reader):
+    """Keeps the window in memory, and its position as the number of elements given.
+
+    A position is restored by reading and drawing again: the window itself is
+    too large to be part of it.
+    """
+
+    def __init__(
+        self, parent: Reader, size: int, make_random: Callable[[], np.random.Generator]
+    ) -> None:
+        super().__init__(parent)
+        self._size, self._make_random = size, make_random
+        self._beginning = parent.get_state()
+        self._random = make_random()
+        self._window: list[Element] = []
+        self._ended = False
+        self._given = 0
+
+    def __next__(self) -> Element:
+        while not self._ended and len(self._window) < self._size:
+            try:
+                self._window.append(next(self._parent))
+            except StopIteration:
+                self._ended = True
+        if not self._window:
+            raise StopIteration
+        # The drawn one changes places with the last, which is cheap to remove.
+        drawn = int(self._random.random() * len(self._window))
+        self._window[drawn], self._window[-1] = self._window[-1], self._window[drawn]
+        self._given += 1
+        return self._window.pop()
+
+    def get_state(self) -> State:
+        return {"beginning": self._beginning, "given": self._given}
+
+    def set_state(self, state: State) -> None:
+        self._beginning = state["beginning"]
+        self._parent.set_state(self._beginning)
+        self._random = self._make_random()
+        self._window = []
+        self._ended = False
+        self._given = 0
+        for _ in range(state["given"]):
+            next(self)
