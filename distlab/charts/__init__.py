@@ -1,0 +1,50 @@
+"""Bokeh charts, one a file: each has a `root`, a `source` and an `update`.
+
+A chart knows columns and nothing of events, servers or notebooks. All that
+changes is in the data of its sources, so it can be embedded anywhere (for
+example with `bokeh.embed.json_item`) and kept up to date by replacing that
+data. The page around it adds `theme.CSS` for light and dark.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from distlab.charts import theme, units
+from distlab.charts._parts import Columns
+from distlab.charts.batches import BatchTiles
+from distlab.charts.devices import DeviceShares
+from distlab.charts.memory import ProcessMemory
+from distlab.charts.metrics import MetricLines, loss_lines, other_lines
+from distlab.charts.placement import PlacementTable
+from distlab.charts.rates import Rates
+from distlab.charts.reductions import ReductionBars
+
+__all__ = [
+    "BatchTiles",
+    "Chart",
+    "Columns",
+    "DeviceShares",
+    "MetricLines",
+    "PlacementTable",
+    "ProcessMemory",
+    "Rates",
+    "ReductionBars",
+    "loss_lines",
+    "other_lines",
+    "theme",
+    "units",
+]
+
+
+class Chart(Protocol):
+    """What every chart offers."""
+
+    root: Any
+    """The Bokeh model to put on a page."""
+
+    source: Any
+    """Its main `ColumnDataSource`."""
+
+    def update(self, columns: Columns) -> None:
+        """Shows the newest columns."""

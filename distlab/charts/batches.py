@@ -1,0 +1,250 @@
+"""How one global batch was divided over the replicas, example by example."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from bokeh.core.properties import value
+from bokeh.models import ColumnDataSource, CustomJS, HoverTool, Range1d
+from bokeh.plotting import figure
+
+from distlab.charts._parts import Columns, add_empty_text, label_rows, new_figure, set_empty
+from distlab.charts._sheet import Grid, as_pictures, fit, sheet
+from distlab.charts.theme import FAINT, FONT, INK, colour
+from distlab.charts.units import plain
+
+_MOST_TILES = 2_048
+_TILE = 0.9
+_STRIP_TOP = 1.25
+_STRIP_HEIGHT = 0.5
+_EMPTY = (
+    "No batch was divided yet.\n"
+    "Iterate over strategy.experimental_distribute_dataset(dataset) to see its batches here."
+)
+
+_KEEP_SQUARE = """
+const [columns, height, top] = ["columns", "height", "top"].map((name) => shape.get_column(name)[0])
+const {inner_width, inner_height} = plot
+if (!(inner_width > 0 && inner_height > 0)) return
+const tile = Math.min(inner_width / columns, inner_height / (height + top))
+x_range.setv({start: -0.25, end: inner_width / tile - 0.25}, {sync: false})
+y_range.setv({start: top - inner_height / tile, end: top}, {sync: false})
+"""
+"""Tiles stay square and in the upper left corner, however wide the figure is."""
+
+Ints = npt.NDArray[np.int64]
+
+
+class BatchTiles:
+    """The global batch as a strip, and below it what each replica got.
+
+    Reads `folds.Batches.detail`: `replica`, `size`, `nominal`, `index`,
+    `pixels`, `known`, `label`, `form`. A replica that got fewer examples than
+    its share shows the places that stayed free; one that got none says "empty".
+
+    Attributes:
+      root: the figure.
+      source: one row for each replica: `y`, `name`, `size`, `text` and where
+        its block lies.
+    """
+
+    def __init__(self, *, height: int = 440) -> None:
+        """Makes an empty chart of `height` pixels."""
+        self.source = _source("replicas", "y", "name", "size", "text", "left", "right", "bottom",
+                              "top", "color", "state", "alpha")  # fmt: skip
+        self._strip = _source("strip", "y", "left", "right", "bottom", "top", "color", "name",
+                              "size")  # fmt: skip
+        self._tiles = _source("examples", "left", "right", "bottom", "top", "color", "alpha",
+                              "name", "index", "label")  # fmt: skip
+        self._free = _source("free", "left", "right", "bottom", "top")
+        self._image = _source("sheet", "image", "x", "y", "dw", "dh")
+        self._labels = _source("batch_rows", "y", "name", "text")
+        self._shape = ColumnDataSource(
+            data={"columns": [16.0], "height": [9.0], "top": [1.5]}, name="batch_shape"
+        )
+        plot = new_figure(
+            "The global batch, divided",
+            height=height,
+            x_range=Range1d(0, 16),
+            y_range=Range1d(-9, 2),
+        )
+        plot.axis.visible = False
+        plot.grid.visible = False
+        self._draw(plot)
+        label_rows(plot, self._labels, left="name", right="text")
+        plot.min_border_left = 92
+        plot.min_border_right = 92
+        self._keep_square(plot)
+        self._empty = add_empty_text(plot, _EMPTY)
+        self.root = plot
+
+    def _draw(self, plot: figure) -> None:
+        box = {"left": "left", "right": "right", "bottom": "bottom", "top": "top"}
+        strip = plot.quad(**box, source=self._strip, fill_color="color", line_color=None)
+        plot.quad(
+            left=-0.2, right=-0.1, bottom="bottom", top="top", source=self.source,
+            fill_color="color", fill_alpha="alpha", line_color=None,
+        )  # fmt: skip
+        plot.quad(
+            **box, source=self._free, fill_color=None, line_color=FAINT, line_alpha=0.8,
+            line_dash=[3, 3],
+        )  # fmt: skip
+        plot.image_rgba("image", x="x", y="y", dw="dw", dh="dh", source=self._image)
+        tiles = plot.quad(
+            **box, source=self._tiles, fill_color="color", fill_alpha="alpha",
+            line_color="color", line_alpha=0, hover_line_color="color", hover_line_alpha=1,
+            hover_fill_color="color", hover_fill_alpha="alpha", hover_line_width=2,
+        )  # fmt: skip
+        plot.text(
+            x=0.12, y="y", text="state", source=self.source, text_color=INK, text_font=value(FONT),
+            text_font_size="12px", text_baseline="middle",
+        )  # fmt: skip
+        plot.add_tools(
+            HoverTool(renderers=[strip], tooltips=[("@name", "@size examples")]),
+            HoverTool(
+                renderers=[tiles],
+                tooltips=[("label", "@label"), ("index in the source", "@index"), ("on", "@name")],
+            ),
+        )
+
+    def _keep_square(self, plot: figure) -> None:
+        callback = CustomJS(
+            args={
+                "plot": plot, "shape": self._shape,
+                "x_range": plot.x_range, "y_range": plot.y_range,
+            },
+            code=_KEEP_SQUARE,
+        )  # fmt: skip
+        plot.js_on_change("inner_width", callback)
+        plot.js_on_change("inner_height", callback)
+        self._shape.js_on_change("data", callback)
+
+    def update(self, columns: Columns) -> None:
+        """Shows one batch; an empty mapping shows none."""
+        set_empty(self._empty, not columns)
+        if not columns:
+            for source in (self.source, self._strip, self._tiles, self._free, self._image,
+                           self._labels):  # fmt: skip
+                source.data = {name: [] for name in source.data}
+            return
+        sizes = np.asarray(columns["size"], np.int64)
+        share = max(1, int(columns["nominal"]), int(sizes.max(initial=0)))
+        most = max(1, min(share, _MOST_TILES // max(1, len(sizes))))
+        grid = fit(len(sizes), most)
+        names = [plain(name, 18) for name in columns["replica"]]
+        shape = {"columns": [grid.columns + 0.3], "height": [grid.height + 0.1], "top": [1.5]}
+        if shape != self._shape.data:
+            self._shape.data = shape
+        self._update_rows(names, sizes, share, most, grid)
+        self._update_strip(names, sizes, grid)
+        self._update_tiles(columns, names, sizes, most, grid)
+
+    def _update_rows(
+        self, names: list[str], sizes: Ints, share: int, most: int, grid: Grid
+    ) -> None:
+        replicas = np.arange(len(sizes))
+        _, tops = grid.corner(replicas, np.zeros(len(sizes), np.int64))
+        bottoms = tops - grid.lines + (1 - _TILE)
+        texts = [size_text(int(size), share, most) for size in sizes]
+        middles = (tops + bottoms) / 2
+        self.source.data = {
+            "y": middles,
+            "name": names,
+            "size": sizes,
+            "text": texts,
+            "left": np.zeros(len(sizes)),
+            "right": np.full(len(sizes), grid.columns - 1 + _TILE),
+            "bottom": bottoms,
+            "top": tops,
+            "color": [colour(replica) for replica in range(len(sizes))],
+            "state": ["" if size else "empty" for size in sizes],
+            "alpha": np.where(sizes > 0, 1.0, 0.35),
+        }
+        middle = _STRIP_TOP - _STRIP_HEIGHT / 2
+        self._labels.data = {
+            "y": [middle, *middles],
+            "name": ["global batch", *names],
+            "text": [f"{sizes.sum()} examples", *texts],
+        }
+        missing = [
+            (replica, place)
+            for replica, size in enumerate(np.minimum(sizes, most))
+            for place in range(size, min(share, most))
+        ]
+        if len(missing) > _MOST_TILES // 2:
+            missing = []
+        self._free.data = _boxes(grid, *_pair(missing))
+
+    def _update_strip(self, names: list[str], sizes: Ints, grid: Grid) -> None:
+        whole = max(1, int(sizes.sum()))
+        ends = np.cumsum(sizes) / whole * (grid.columns - 1 + _TILE)
+        starts = np.concatenate([[0], ends[:-1]])
+        gap = np.where(sizes > 0, 0.03, 0)
+        self._strip.data = {
+            "y": np.full(len(sizes), _STRIP_TOP - _STRIP_HEIGHT / 2),
+            "left": starts,
+            "right": np.maximum(starts, ends - gap),
+            "bottom": np.full(len(sizes), _STRIP_TOP - _STRIP_HEIGHT),
+            "top": np.full(len(sizes), _STRIP_TOP),
+            "color": [colour(replica) for replica in range(len(sizes))],
+            "name": names,
+            "size": sizes,
+        }
+
+    def _update_tiles(
+        self, columns: Columns, names: list[str], sizes: Ints, most: int, grid: Grid
+    ) -> None:
+        replica = np.repeat(np.arange(len(sizes)), sizes)
+        place = np.arange(len(replica)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+        shown = np.flatnonzero(place < most)
+        replica, place = replica[shown], place[shown]
+        known = np.asarray(columns["known"], bool)[shown]
+        index = columns["index"]
+        labels = columns["label"]
+        self._tiles.data = _boxes(grid, replica, place) | {
+            "color": [colour(int(number)) for number in replica],
+            "alpha": np.where(known, 0.0, 0.45),
+            "name": [names[number] for number in replica],
+            "index": ["none" if index is None else str(index[number]) for number in shown],
+            "label": [plain(labels[number], 24) or "none" for number in shown],
+        }
+        self._image.data = _sheet(columns, shown[known], grid, replica[known], place[known])
+
+
+def size_text(size: int, share: int, most: int | None = None) -> str:
+    """Returns how many examples a replica got, as a row of the chart says it.
+
+    Args:
+      size: examples it got.
+      share: examples it gets from a full batch.
+      most: tiles that are drawn for one replica, when that is a limit.
+    """
+    if not size:
+        return "empty"
+    text = f"{size}" if size == share else f"{size} of {share}"
+    return text if most is None or size <= most else f"{text}, {most} drawn"
+
+
+def _sheet(columns: Columns, shown: Ints, grid: Grid, replica: Ints, place: Ints) -> dict[str, Any]:
+    if not columns["form"] or not len(shown):
+        return {name: [] for name in ("image", "x", "y", "dw", "dh")}
+    pixels = np.asarray(columns["pixels"])[shown]
+    pictures = as_pictures(pixels) if columns["form"] == "numbers" else pixels
+    image, width, height = sheet(pictures, grid, replica, place)
+    return {"image": [image], "x": [0.0], "y": [-height], "dw": [width], "dh": [height]}
+
+
+def _source(name: str, *columns: str) -> ColumnDataSource:
+    return ColumnDataSource(data={column: [] for column in columns}, name=name)
+
+
+def _pair(places: list[tuple[int, int]]) -> tuple[Ints, Ints]:
+    table = np.array(places, np.int64).reshape(-1, 2)
+    return table[:, 0], table[:, 1]
+
+
+def _boxes(grid: Grid, replica: Ints, place: Ints) -> dict[str, Any]:
+    left, top = grid.corner(replica, place)
+    return {"left": left, "right": left + _TILE, "bottom": top - _TILE, "top": top}

@@ -1,0 +1,184 @@
+"""How busy each device is, now and over time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from bokeh.core.properties import value
+from bokeh.layouts import row
+from bokeh.models import (
+    ColumnDataSource,
+    CustomJSTickFormatter,
+    FixedTicker,
+    HoverTool,
+    LinearColorMapper,
+    Range1d,
+)
+from bokeh.palettes import Cividis256
+from bokeh.plotting import figure
+
+from distlab.charts._parts import (
+    Columns,
+    add_empty_text,
+    label_rows,
+    new_figure,
+    rows_range,
+    set_empty,
+)
+from distlab.charts.theme import FAINT, FONT, INK, ramp
+from distlab.charts.units import plain, share_text
+
+_CELLS = 240
+_LINES = 8
+_NOTE = "busy: a step was handed to the device and not finished, waiting in collectives included"
+_SIMULATED = "simulated devices: they share the cores of one machine"
+_EMPTY = "No device was watched yet.\nShares show when strategy.run(...) has taken some steps."
+
+Floats = npt.NDArray[np.float64]
+
+
+class DeviceShares:
+    """Busy share of each device: a strip over time, and a bar for the newest value.
+
+    Reads the columns of `folds.Devices`: `device`, `start_s`, `end_s`, `busy`,
+    `now`, `simulated`. White places of a strip are times that were not watched.
+
+    Attributes:
+      root: a row of two figures.
+      source: one row for each device: `device`, `y`, `now`, `text`, `color`.
+    """
+
+    def __init__(self, *, height: int = 320) -> None:
+        """Makes an empty chart of `height` pixels."""
+        names = ("device", "y", "now", "text", "color")
+        self.source = ColumnDataSource(data={name: [] for name in names}, name="devices")
+        self._strips = ColumnDataSource(
+            data={name: [] for name in ("image", "x", "y", "dw", "dh")}, name="device_strips"
+        )
+        self._note = ColumnDataSource(data={"x": [], "y": [], "text": []}, name="device_note")
+        bars = self._make_bars(height)
+        strips = self._make_strips(height, bars.y_range)
+        self._empty = add_empty_text(strips, _EMPTY)
+        self.root = row(strips, bars, sizing_mode="stretch_width")
+
+    def _make_bars(self, height: int) -> figure:
+        plot = new_figure(
+            "Now", height=height, sizing_mode="fixed", width=230, x_range=Range1d(0, 1)
+        )
+        track = plot.hbar(
+            "y", left=0, right=1, height=0.62, source=self.source,
+            fill_color=FAINT, fill_alpha=0.16, line_color=None,
+        )  # fmt: skip
+        plot.hbar(
+            "y", left=0, right="now", height=0.62, source=self.source,
+            fill_color="color", line_color=None,
+        )  # fmt: skip
+        room = plot.scatter(0, "y", source=self._note, size=1, alpha=0)
+        plot.y_range = rows_range([track, room], 0.06)
+        label_rows(plot, self.source, left="nothing", right="text")
+        plot.left = []
+        plot.xaxis.ticker = FixedTicker(ticks=[0, 0.5, 1])
+        plot.xaxis.formatter = CustomJSTickFormatter(code="return `${Math.round(100 * tick)} %`")
+        plot.xaxis.axis_label = "busy share"
+        plot.add_tools(HoverTool(renderers=[track], tooltips=[("@device", "@text")]))
+        return plot
+
+    def _make_strips(self, height: int, rows: Any) -> figure:
+        plot = new_figure(
+            "Busy share of each device",
+            x_label="seconds since the run began",
+            height=height,
+            y_range=rows,
+        )
+        image = plot.image(
+            "image", x="x", y="y", dw="dw", dh="dh", source=self._strips,
+            color_mapper=LinearColorMapper(
+                palette=Cividis256, low=0, high=1, nan_color="rgba(0, 0, 0, 0)"
+            ),
+        )  # fmt: skip
+        plot.x_range = rows_range([image], 0)
+        plot.grid.visible = False
+        label_rows(plot, self.source, left="device")
+        plot.min_border_left = 64
+        plot.text(
+            "x", "y", "text", source=self._note, text_color=INK, text_font=value(FONT),
+            text_font_size="11px", text_baseline="middle",
+        )  # fmt: skip
+        plot.add_tools(
+            HoverTool(renderers=[image], tooltips=[("at", "$x{0.0} s"), ("busy", "@image{0 %}")])
+        )
+        return plot
+
+    def update(self, columns: Columns) -> None:
+        """Shows the newest columns."""
+        devices = [plain(name, 24) for name in columns["device"]]
+        now = np.asarray(columns["now"], np.float64)
+        self.source.data = {
+            "device": devices,
+            "y": -np.arange(len(devices), dtype=np.float64),
+            "now": np.clip(now, 0, 1),
+            "text": [share_text(share) for share in now],
+            "color": ramp(now).tolist(),
+        }
+        self._update_strips(columns, len(devices))
+        set_empty(self._empty, not devices)
+
+    def _update_strips(self, columns: Columns, devices: int) -> None:
+        if not devices or not len(columns["start_s"]):
+            self._strips.data = {name: [] for name in self._strips.data}
+            self._note.data = {name: [] for name in self._note.data}
+            return
+        first, last = float(columns["start_s"][0]), float(columns["end_s"][-1])
+        shares = resample(columns, np.linspace(first, last, _CELLS + 1))
+        self._strips.data = {
+            "image": [_strips(shares)],
+            "x": [first],
+            "y": [0.5 - devices],
+            "dw": [last - first],
+            "dh": [devices],
+        }
+        texts = [_NOTE, _SIMULATED] if columns["simulated"] else [_NOTE]
+        self._note.data = {
+            "x": [first] * len(texts),
+            "y": [0.42 + 0.055 * devices * (number + 1) for number in range(len(texts))],
+            "text": texts,
+        }
+
+
+def resample(columns: Columns, edges: Floats) -> Floats:
+    """Returns busy shares in even cells of time.
+
+    Args:
+      columns: `start_s`, `end_s` and `busy` of `folds.Devices`.
+      edges: `(cells + 1,)` times in seconds.
+
+    Returns:
+      `(cells, devices)` shares, NaN where a cell was not watched.
+    """
+    starts, ends = np.asarray(columns["start_s"]), np.asarray(columns["end_s"])
+    shares = np.asarray(columns["busy"], np.float64)
+    starts = np.maximum(starts, np.concatenate([starts[:1], ends[:-1]]))
+    lengths = np.maximum(ends - starts, 0)
+    times = np.stack([starts, ends], axis=1).ravel()
+    watched = np.diff(np.interp(edges, times, _staircase(lengths)))
+    busy = np.stack(
+        [np.diff(np.interp(edges, times, _staircase(lengths * share))) for share in shares.T], 1
+    )
+    seen = watched > 1e-3 * np.diff(edges)
+    return np.where(seen[:, None], busy / np.where(seen, watched, 1)[:, None], np.nan)
+
+
+def _staircase(amounts: Floats) -> Floats:
+    """Running totals before and after each window, one after the other."""
+    totals = np.cumsum(amounts)
+    return np.stack([totals - amounts, totals], axis=1).ravel()
+
+
+def _strips(shares: Floats) -> npt.NDArray[np.float32]:
+    """One strip for each device, the first on top, with a gap between them."""
+    rows = np.repeat(shares.T[::-1], _LINES, axis=0).astype(np.float32)
+    rows[::_LINES] = np.nan
+    rows[_LINES - 1 :: _LINES] = np.nan
+    return rows

@@ -1,0 +1,133 @@
+"""Which variable lies on which device."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from bokeh.core.properties import value
+from bokeh.models import ColumnDataSource, HoverTool
+
+from distlab.charts._parts import (
+    Columns,
+    add_empty_text,
+    label_rows,
+    labelled_axis,
+    new_figure,
+    rows_range,
+    set_empty,
+)
+from distlab.charts.theme import FAINT, FONT, ink_on, ramp
+from distlab.charts.units import bytes_text, plain
+
+_MOST_ROWS = 24
+_MOST_TEXTS = 16
+_EMPTY = (
+    "No variable was placed yet.\n"
+    "dl.Variable(...) inside of strategy.scope() shows here with its copies."
+)
+
+
+class PlacementTable:
+    """Variables by devices, with the bytes of each copy and each device's total.
+
+    Reads the columns of `folds.Placements`. The largest 24 variables have a row
+    of their own, all others share one.
+
+    Attributes:
+      root: the figure.
+      source: one row for each cell: `x`, `y`, `bytes`, `text`, `variable`,
+        `device`, `detail` and colours.
+    """
+
+    def __init__(self, *, height: int = 420) -> None:
+        """Makes an empty chart of `height` pixels."""
+        names = ("x", "y", "bytes", "text", "variable", "device", "detail", "color", "ink", "line")
+        self.source = ColumnDataSource(data={name: [] for name in names}, name="placement")
+        self._rows = ColumnDataSource(data={"y": [], "name": [], "text": []}, name="placement_rows")
+        self._devices = ColumnDataSource(data={"x": [], "name": []}, name="placement_devices")
+        plot = new_figure("Bytes of each variable on each device", height=height)
+        cells = plot.rect(
+            "x", "y", 0.94, 0.86, source=self.source, fill_color="color", line_color="line",
+            line_alpha=0.7,
+        )  # fmt: skip
+        plot.text(
+            "x", "y", "text", source=self.source, text_color="ink", text_font=value(FONT),
+            text_font_size="12px", text_align="center", text_baseline="middle",
+        )  # fmt: skip
+        plot.x_range, plot.y_range = rows_range([cells], 0.0), rows_range([cells], 0.02)
+        plot.grid.visible = False
+        label_rows(plot, self._rows, left="name", right="text")
+        plot.below = []
+        plot.above.insert(0, labelled_axis(self._devices, "x", "name"))
+        plot.min_border_left = 150
+        plot.min_border_right = 150
+        plot.add_tools(
+            HoverTool(
+                renderers=[cells],
+                tooltips=[("@variable", "@detail"), ("on @device", "@text")],
+            )
+        )
+        self._empty = add_empty_text(plot, _EMPTY)
+        self.root = plot
+
+    def update(self, columns: Columns) -> None:
+        """Shows the newest columns."""
+        names, details, table = _rows(columns)
+        devices = [plain(name, 18) for name in columns["device"]]
+        heights = [-float(row) for row in range(len(names))]
+        if names:
+            heights[-1] -= 0.35  # the total stands apart
+        self._rows.data = {"y": heights, "name": names, "text": details}
+        step = 1 + len(devices) // (_MOST_TEXTS + 1)
+        self._devices.data = {
+            "x": [float(place) for place in range(len(devices))],
+            "name": [name if not place % step else "" for place, name in enumerate(devices)],
+        }
+        self.source.data = _cells(names, details, table, devices, heights)
+        set_empty(self._empty, not names)
+
+
+def _rows(columns: Columns) -> tuple[list[str], list[str], Any]:
+    """Names, details and bytes of the rows: variables, the others, and the total."""
+    table = np.asarray(columns["bytes"], np.int64)
+    if not len(table):
+        return [], [], table
+    names = [plain(name, 22) for name in columns["name"][:_MOST_ROWS]]
+    details = [
+        f"{dtype}[{', '.join(map(str, shape))}] {layout.replace('_', ' ')}"
+        for dtype, shape, layout in zip(
+            columns["dtype"], columns["shape"], columns["layout"], strict=True
+        )
+    ][:_MOST_ROWS]
+    rows = [table[:_MOST_ROWS]]
+    if len(table) > _MOST_ROWS:
+        names.append(f"{len(table) - _MOST_ROWS} others")
+        details.append("smaller variables")
+        rows.append(table[_MOST_ROWS:].sum(axis=0, keepdims=True))
+    total = table.sum(axis=0, keepdims=True)
+    copies = f"{bytes_text(int(total.sum()))} with all copies"
+    return [*names, "total"], [*details, copies], np.concatenate([*rows, total])
+
+
+def _cells(
+    names: list[str], details: list[str], table: Any, devices: list[str], heights: list[float]
+) -> dict[str, Any]:
+    shape = table.shape if len(names) else (0, 0)
+    rows, places = (axis.ravel() for axis in np.indices(shape))
+    sizes = table.ravel() if len(names) else np.zeros(0, np.int64)
+    largest = np.log1p(max(1, sizes.max(initial=0)))
+    shares = np.where(sizes > 0, 0.12 + 0.75 * np.log1p(sizes) / largest, 0)
+    few = len(devices) <= _MOST_TEXTS
+    return {
+        "x": places.astype(np.float64),
+        "y": np.array(heights)[rows] if len(names) else np.zeros(0),
+        "bytes": sizes,
+        "text": [bytes_text(size) if size and few else "" for size in sizes],
+        "variable": [names[row] for row in rows],
+        "device": [devices[place] for place in places],
+        "detail": [details[row] for row in rows],
+        "color": np.where(sizes > 0, ramp(shares), "rgba(0, 0, 0, 0)").tolist(),
+        "ink": ink_on(shares).tolist(),
+        "line": np.where(sizes > 0, "rgba(0, 0, 0, 0)", FAINT).tolist(),
+    }

@@ -1,0 +1,63 @@
+"""How fast the run goes, over time."""
+
+from __future__ import annotations
+
+import numpy as np
+from bokeh.models import ColumnDataSource, DataRange1d, HoverTool
+
+from distlab.charts._parts import Columns, add_empty_text, new_figure, set_empty
+from distlab.charts.theme import colour
+from distlab.charts.units import duration_text
+
+
+class Rates:
+    """Steps per second over time; examples per second when one points at it.
+
+    Reads the columns of `folds.Steps`: `time_s`, `steps_per_s`,
+    `examples_per_s`, `bin_s`.
+
+    Attributes:
+      root: the figure.
+      source: one row for each bin of time: `time`, `steps`, `examples`, `bin`.
+    """
+
+    def __init__(self, *, height: int = 220) -> None:
+        """Makes an empty chart of `height` pixels."""
+        names = ("time", "steps", "examples", "bin")
+        self.source = ColumnDataSource(data={name: [] for name in names}, name="rates")
+        plot = new_figure(
+            "Steps per second",
+            x_label="seconds since the run began",
+            height=height,
+            x_range=DataRange1d(range_padding=0.01),
+            y_range=DataRange1d(start=0, range_padding=0.1),
+        )
+        plot.varea("time", 0, "steps", source=self.source, fill_color=colour(2), fill_alpha=0.16)
+        line = plot.line(
+            "time", "steps", source=self.source, color=colour(2), line_width=2, line_join="round"
+        )
+        plot.add_tools(
+            HoverTool(
+                renderers=[line],
+                mode="vline",
+                tooltips=[
+                    ("at", "@time{0.0} s"),
+                    ("steps/s", "@steps{0,0.0}"),
+                    ("examples/s", "@examples{0,0}"),
+                    ("counted over", "@bin"),
+                ],
+            )
+        )
+        self._empty = add_empty_text(plot, "The rate shows after the first moments of training.")
+        self.root = plot
+
+    def update(self, columns: Columns) -> None:
+        """Shows the newest columns."""
+        bins = len(columns["time_s"])
+        self.source.data = {
+            "time": np.asarray(columns["time_s"], np.float64),
+            "steps": np.asarray(columns["steps_per_s"], np.float64),
+            "examples": np.asarray(columns["examples_per_s"], np.float64),
+            "bin": [duration_text(columns["bin_s"])] * bins,
+        }
+        set_empty(self._empty, not bins)

@@ -1,0 +1,87 @@
+"""Colours of the charts, for light and for dark surroundings.
+
+Glyphs have colours that read on both. Everything else (axes, grids, titles,
+legends) takes its colours from CSS variables, which Bokeh reads when it paints:
+`CSS` sets them by the system's setting, by `data-theme` on the page, and by the
+themes of JupyterLab and VS Code. Without that CSS charts are drawn in greys
+that read on both as well.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+PALETTE = (
+    "#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#b8a800", "#8c8c8c",
+)  # fmt: skip
+"""Okabe and Ito's colours, told apart by colour-blind people as well; its yellow
+darkened to be seen on white, its black made a grey to be seen on black."""
+
+INK = "#767676"
+"""Text inside a plot: contrast above 4 on white and on the dark background."""
+
+FAINT = "#8c96a5"
+"""Outlines and empty places, used with a low alpha."""
+
+FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', sans-serif"
+"""Fonts of all text; a glyph wants it as `bokeh.core.properties.value(FONT)`."""
+
+_LIGHT = {"strong": "#1b2330", "text": "#56606f", "line": "#dfe4ea", "card": "#ffffff"}
+_DARK = {"strong": "#e8edf4", "text": "#a3aebd", "line": "#2b3440", "card": "#161c25"}
+
+
+def _variables(colours: dict[str, str]) -> str:
+    strong, text, line, card = (colours[key] for key in ("strong", "text", "line", "card"))
+    values = {
+        "text-color": strong,
+        "axis-label-text-color": text,
+        "major-label-text-color": text,
+        "label-text-color": text,
+        "title-text-color": text,
+        "axis-line-color": line,
+        "major-tick-line-color": line,
+        "minor-tick-line-color": "transparent",
+        "grid-line-color": line,
+        "outline-line-color": "transparent",
+        "background-fill-color": "transparent",
+        "border-fill-color": "transparent",
+    }
+    own = {"strong": strong, "text": text, "line": line, "card": card}
+    return "".join(
+        f"--{prefix}-{name}: {value};"
+        for prefix, pairs in (("bk", values), ("dl", own))
+        for name, value in pairs.items()
+    )
+
+
+CSS = f"""
+:root {{ color-scheme: light; {_variables(_LIGHT)} }}
+@media (prefers-color-scheme: dark) {{
+  :root {{ color-scheme: dark; {_variables(_DARK)} }}
+}}
+:root[data-theme="light"] {{ color-scheme: light; {_variables(_LIGHT)} }}
+:root[data-theme="dark"] {{ color-scheme: dark; {_variables(_DARK)} }}
+body[data-jp-theme-light="true"], body.vscode-light {{ {_variables(_LIGHT)} }}
+body[data-jp-theme-light="false"], body.vscode-dark {{ {_variables(_DARK)} }}
+"""
+"""Style sheet for the page that shows charts, not for a chart's own shadow root."""
+
+
+def colour(number: int) -> str:
+    """Returns the colour of the replica or curve with this number."""
+    return PALETTE[number % len(PALETTE)]
+
+
+def ramp(share: npt.ArrayLike) -> npt.NDArray[np.str_]:
+    """Returns the colour of each share, 0 to 1: dark blue to yellow (cividis)."""
+    from bokeh.palettes import Cividis256
+
+    places = np.clip(np.nan_to_num(np.asarray(share, np.float64)) * 255, 0, 255).astype(int)
+    colours: npt.NDArray[np.str_] = np.array(Cividis256)[places]
+    return colours
+
+
+def ink_on(share: npt.ArrayLike) -> npt.NDArray[np.str_]:
+    """Returns white or black, whichever reads on `ramp` at each share."""
+    return np.where(np.asarray(share, np.float64) < 0.45, "#ffffff", "#101418")

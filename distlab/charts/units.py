@@ -1,0 +1,78 @@
+"""Numbers as people read them."""
+
+from __future__ import annotations
+
+import math
+
+_BYTES = ("B", "kB", "MB", "GB", "TB", "PB")
+_DELIMITERS = ("$$", "\\(", "\\[")
+
+
+def bytes_text(size: float) -> str:
+    """Returns bytes as text with a decimal unit, such as `"9.6 kB"`."""
+    unit = 0
+    while abs(size) >= 999.5 and unit < len(_BYTES) - 1:
+        size /= 1_000
+        unit += 1
+    return f"{size:.0f} B" if unit == 0 else f"{_three(size)} {_BYTES[unit]}"
+
+
+def duration_text(seconds: float) -> str:
+    """Returns seconds as text, such as `"85 µs"`, `"12.3 ms"` or `"1 h 05 min"`."""
+    if not math.isfinite(seconds):
+        return "unknown"
+    if seconds < 0.999_5e-3:
+        return f"{seconds * 1e6:.0f} µs"
+    if seconds < 0.999_5:
+        return f"{_three(seconds * 1e3)} ms"
+    if seconds < 59.95:
+        return f"{_three(seconds)} s"
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest:02d} s"
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes:02d} min"
+
+
+def count_text(number: float) -> str:
+    """Returns a whole number with thin spaces between thousands: `"12 480"`."""
+    return f"{number:,.0f}".replace(",", "\u202f")
+
+
+def rate_text(per_second: float) -> str:
+    """Returns a rate with three digits, such as `"0.25"`, `"84.1"` or `"6 250"`."""
+    return count_text(per_second) if abs(per_second) >= 999.5 else _three(per_second)
+
+
+def share_text(share: float) -> str:
+    """Returns a share of one as a percentage, such as `"63 %"`."""
+    return "unknown" if math.isnan(share) else f"{100 * share:.0f} %"
+
+
+def value_text(value: float) -> str:
+    """Returns a logged value with four digits, such as `"0.04213"`."""
+    return f"{value:.4g}"
+
+
+def plain(text: str, most: int = 60) -> str:
+    """Returns a stranger's text, safe to use as a label.
+
+    Bokeh takes text between TeX delimiters for mathematics, and would load
+    MathJax for it; control characters would break a line.
+
+    Args:
+      text: any text.
+      most: longest text returned; longer text is cut in its middle.
+    """
+    clean = "".join(letter if letter.isprintable() else " " for letter in text)
+    for delimiter in _DELIMITERS:
+        clean = clean.replace(delimiter, "\u200b".join(delimiter))
+    if len(clean) <= most:
+        return clean
+    half = (most - 1) // 2
+    return f"{clean[: most - 1 - half]}…{clean[-half:]}"
+
+
+def _three(number: float) -> str:
+    digits = 2 if abs(number) < 9.995 else 1 if abs(number) < 99.95 else 0
+    return f"{number:.{digits}f}"

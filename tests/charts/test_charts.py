@@ -1,0 +1,243 @@
+"""What charts put into their sources, and that they can be embedded anywhere."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+from bokeh.embed import json_item
+
+from distlab.charts import (
+    BatchTiles,
+    DeviceShares,
+    PlacementTable,
+    ProcessMemory,
+    Rates,
+    ReductionBars,
+    loss_lines,
+    other_lines,
+    theme,
+)
+from distlab.charts._sheet import as_pictures, fit, sheet
+from distlab.charts.batches import size_text
+from distlab.charts.devices import resample
+from distlab.folds import Folds
+from tests.synthetic import whole_run
+
+CHARTS: dict[str, tuple[Any, str]] = {
+    "loss": (loss_lines, "metrics"),
+    "others": (other_lines, "metrics"),
+    "rates": (Rates, "steps"),
+    "devices": (DeviceShares, "devices"),
+    "memory": (ProcessMemory, "devices"),
+    "reductions": (ReductionBars, "reductions"),
+    "placement": (PlacementTable, "placement"),
+}
+
+
+@pytest.fixture(scope="module")
+def folds() -> Folds:
+    folds = Folds()
+    folds.add(whole_run(200))
+    return folds
+
+
+@pytest.mark.parametrize("name", CHARTS)
+def test_only_the_data_of_sources_changes(folds: Folds, name: str) -> None:
+    make, columns = CHARTS[name]
+    chart = make()
+
+    def outside_of_sources() -> str:
+        references = sorted(chart.root.references(), key=lambda model: model.id)
+        return json.dumps(
+            [
+                (model.id, str(model.properties_with_values(include_defaults=False)))
+                for model in references
+                if type(model).__name__ not in {"ColumnDataSource", "Selection"}
+            ]
+        )
+
+    chart.update(Folds().columns(columns))
+    before = outside_of_sources()
+    chart.update(folds.columns(columns))
+    assert outside_of_sources() == before
+
+
+@pytest.mark.parametrize("name", CHARTS)
+def test_charts_are_embeddable_empty_and_full(folds: Folds, name: str) -> None:
+    make, columns = CHARTS[name]
+    for source in (Folds(), folds):
+        chart = make()
+        chart.update(source.columns(columns))
+        json.dumps(json_item(chart.root))
+
+
+def test_the_batch_chart_is_embeddable_empty_and_full(folds: Folds) -> None:
+    for source in (Folds(), folds):
+        chart = BatchTiles()
+        chart.update(source.batch(0))
+        json.dumps(json_item(chart.root))
+
+
+def test_a_full_batch_has_a_tile_for_each_example(folds: Folds) -> None:
+    chart = BatchTiles()
+    chart.update(folds.batch(0))
+    data = _named(chart.root, "examples").data
+    assert len(data["left"]) == 64
+    assert data["index"] == [str(index) for index in folds.batch(0)["index"]]
+    assert _named(chart.root, "free").data["left"].size == 0
+    assert chart.source.data["text"] == ["8"] * 8
+
+
+def test_partial_and_empty_replicas_are_said_in_words(folds: Folds) -> None:
+    chart = BatchTiles()
+    chart.update(folds.batch(1_437 // 64))
+    assert chart.source.data["text"] == ["8"] * 3 + ["5 of 8"] + ["empty"] * 4
+    assert chart.source.data["state"] == [""] * 4 + ["empty"] * 4
+    assert _named(chart.root, "free").data["left"].size == 3 + 4 * 8
+    assert _named(chart.root, "strip").data["size"].tolist() == [8, 8, 8, 5, 0, 0, 0, 0]
+
+
+def test_size_texts() -> None:
+    assert size_text(8, 8) == "8"
+    assert size_text(5, 8) == "5 of 8"
+    assert size_text(0, 8) == "empty"
+    assert size_text(512, 512, 256) == "512, 256 drawn"
+
+
+def test_tiles_show_the_examples_own_pixels() -> None:
+    pictures = np.arange(4 * 8 * 8, dtype=np.uint8).reshape(4, 8, 8)
+    grid = fit(2, 2)
+    replica, place = np.array([0, 0, 1, 1]), np.array([0, 1, 0, 1])
+    picture, _, _ = sheet(pictures, grid, replica, place)
+    upright = picture[::-1].view(np.uint8).reshape(*picture.shape, 4)
+    assert np.array_equal(upright[:8, :8, 0], pictures[0])
+    assert (upright[:8, :8, 3] == 255).all()
+    left = 9 if grid.columns == 2 else 0
+    top = 0 if grid.columns == 2 else 9
+    assert np.array_equal(upright[top : top + 8, left : left + 8, 2], pictures[1])
+    block = round(grid.pitch * 9)
+    assert np.array_equal(upright[block : block + 8, :8, 1], pictures[2])
+
+
+def test_large_pictures_are_shrunk_by_means() -> None:
+    pictures = np.full((64, 64, 64), 100, np.uint8)
+    grid = fit(8, 64)
+    picture, _, _ = sheet(
+        np.repeat(pictures, 8, 0), grid, np.repeat(np.arange(8), 64), np.tile(np.arange(64), 8)
+    )
+    assert picture.size < 600_000
+    assert set(np.unique(picture.view(np.uint8))) <= {0, 100, 255}
+
+
+def test_numbers_become_grey_squares() -> None:
+    pictures = as_pictures(np.array([[0, 1, 2], [np.nan, 4, 4]], np.float32))
+    assert pictures.shape == (2, 2, 2)
+    assert pictures[0].ravel().tolist() == [0, 63, 127, 0]
+    assert pictures[1].ravel().tolist() == [0, 255, 255, 0]
+
+
+def test_grids_use_the_room_they_have() -> None:
+    assert fit(8, 8).lines == 1
+    assert fit(1, 1) == fit(1, 1)
+    assert fit(8, 64).lines > 1
+    for replicas in (1, 3, 8, 64):
+        for share in (1, 7, 64, 256):
+            grid = fit(replicas, share)
+            assert grid.columns * grid.lines >= share > grid.columns * (grid.lines - 1)
+
+
+def test_device_strips_are_blank_where_nothing_was_watched() -> None:
+    columns = {
+        "start_s": np.array([0.0, 3.0]),
+        "end_s": np.array([1.0, 4.0]),
+        "busy": np.array([[0.5], [1.0]]),
+    }
+    shares = resample(columns, np.linspace(0, 4, 5))
+    assert shares[:, 0] == pytest.approx([0.5, np.nan, np.nan, 1.0], nan_ok=True)
+
+
+def test_cells_that_cover_windows_in_part_have_their_weighted_mean() -> None:
+    columns = {
+        "start_s": np.array([0.0, 1.0]),
+        "end_s": np.array([1.0, 4.0]),
+        "busy": np.array([[0.0], [1.0]]),
+    }
+    shares = resample(columns, np.array([0.0, 2.0, 4.0]))
+    assert shares[:, 0] == pytest.approx([0.5, 1.0])
+
+
+def test_loss_and_other_metrics_are_apart(folds: Folds) -> None:
+    columns = dict(folds.columns("metrics"))
+    columns["name"] = ["Validation Loss"]
+    loss, others = loss_lines(), other_lines()
+    loss.update(columns)
+    others.update(columns)
+    assert loss.source.data["name"] == ["Validation Loss"]
+    assert others.source.data["name"] == []
+
+
+def test_names_that_look_like_tex_are_only_text(folds: Folds) -> None:
+    columns = dict(folds.columns("metrics"))
+    columns["name"] = ["$$loss$$"]
+    chart = loss_lines()
+    chart.update(columns)
+    assert "$$" not in chart.source.data["legend"][0]
+
+
+def test_bytes_of_reductions_are_written_for_people(folds: Folds) -> None:
+    chart = ReductionBars()
+    chart.update(folds.columns("reductions"))
+    data = chart.source.data
+    assert data["kind"] == ["all-reduce", "reduce MEAN"]
+    assert data["each"] == ["9.64 kB", "4 B"]
+    assert data["total_text"] == ["1.93 MB", "800 B"]
+    assert data["where"] == ["inside train_step", "from Python"]
+    assert data["time"] == ["inside the program", "50 µs"]
+
+
+def test_what_is_only_a_lower_bound_says_so(folds: Folds) -> None:
+    columns = dict(folds.columns("reductions"))
+    columns["at_least"] = [True, False]
+    chart = ReductionBars()
+    chart.update(columns)
+    assert chart.source.data["count_text"] == ["≥ 200", "200"]
+
+
+def test_placement_has_a_cell_for_each_variable_and_device(folds: Folds) -> None:
+    chart = PlacementTable()
+    chart.update(folds.columns("placement"))
+    data = chart.source.data
+    assert len(data["x"]) == (5 + 1) * 8
+    averages = [place for place, name in enumerate(data["variable"]) if name == "averages"]
+    assert [data["text"][place] for place in averages] == ["40 B"] + [""] * 7
+    assert data["variable"][-1] == "total"
+    assert data["text"][-1] == "9.64 kB"
+
+
+def test_many_variables_share_a_row() -> None:
+    columns = {
+        "name": [f"w{number}" for number in range(40)],
+        "layout": ["replicated"] * 40,
+        "shape": [[4]] * 40,
+        "dtype": ["float32"] * 40,
+        "bytes": np.full((40, 2), 16),
+        "device": ["a", "b"],
+        "device_bytes": np.full(2, 640),
+    }
+    chart = PlacementTable()
+    chart.update(columns)
+    assert "16 others" in chart.source.data["variable"]
+    assert chart.source.data["text"][-1] == "640 B"
+
+
+def test_the_page_css_serves_light_and_dark() -> None:
+    assert "prefers-color-scheme: dark" in theme.CSS
+    assert ':root[data-theme="light"]' in theme.CSS
+    assert "--bk-major-label-text-color" in theme.CSS
+
+
+def _named(root: Any, name: str) -> Any:
+    return next(model for model in root.references() if model.name == name)
