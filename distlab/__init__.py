@@ -1,0 +1,89 @@
+"""distlab: `tf.distribute.Strategy` re-made on JAX, that shows what it does.
+
+    import distlab as dl
+    dl.use_cpu_devices(8)
+    strategy = dl.MirroredStrategy()
+    with strategy.scope():
+        w = dl.Variable(...)
+    for x, y in strategy.experimental_distribute_dataset(dataset):
+        losses = strategy.run(step, args=(x, y))
+        loss = strategy.reduce("MEAN", losses, axis=None)
+
+Every placement, sharding and reduction is an event: `dl.record` keeps them,
+`dl.watch()` shows them in a notebook, and `distlab dashboard` serves them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from distlab import _context, _seam, data, errors, events
+from distlab._context import (
+    experimental_set_strategy,
+    get_replica_context,
+    get_strategy,
+    has_strategy,
+    in_cross_replica_context,
+)
+from distlab._devices import use_cpu_devices
+from distlab._reduce_op import ReduceOp
+from distlab._replica_context import ReplicaContext
+from distlab._values import DistributedValues, Mirrored, PerReplica
+from distlab._variable import Variable, VariableAggregation, VariableSynchronization
+from distlab.input.dataset import DistributedDataset
+from distlab.input.iterator import DistributedIterator
+from distlab.recording import Run, make_default, record
+from distlab.strategies.abstract import Strategy
+from distlab.strategies.default import DefaultStrategy
+from distlab.strategies.mirrored import MirroredStrategy
+from distlab.strategies.one_device import OneDeviceStrategy
+
+if TYPE_CHECKING:
+    from distlab.widgets import watch
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "DistributedDataset",
+    "DistributedIterator",
+    "DistributedValues",
+    "Mirrored",
+    "MirroredStrategy",
+    "OneDeviceStrategy",
+    "PerReplica",
+    "ReduceOp",
+    "ReplicaContext",
+    "Run",
+    "Strategy",
+    "Variable",
+    "VariableAggregation",
+    "VariableSynchronization",
+    "data",
+    "errors",
+    "events",
+    "experimental_set_strategy",
+    "get_replica_context",
+    "get_strategy",
+    "has_strategy",
+    "in_cross_replica_context",
+    "record",
+    "use_cpu_devices",
+    "watch",
+]
+
+_context.set_default(DefaultStrategy())
+_seam.set_default(make_default)
+
+
+def __getattr__(name: str) -> Any:
+    """Loads the notebook widgets when they are first asked for."""
+    if name == "watch":
+        from distlab.widgets import watch
+
+        return watch
+    raise AttributeError(f"module 'distlab' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    """Lists the public names."""
+    return __all__

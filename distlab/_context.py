@@ -1,0 +1,150 @@
+"""Which strategy is current in this thread, and whether in replica context.
+
+A thread is always in one of two contexts: *cross-replica context*, where one
+program speaks for all replicas, or *replica context*, where the code is what
+one replica runs. Outside of any scope it is the default strategy's replica
+context, as in TensorFlow.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, NamedTuple
+
+from distlab.errors import ContextError
+
+if TYPE_CHECKING:
+    from distlab._replica_context import ReplicaContext
+    from distlab.strategies.abstract import Strategy
+    from distlab.strategies.default import DefaultStrategy
+
+
+class _Mode(NamedTuple):
+    strategy: Strategy
+    replica: ReplicaContext | None
+
+
+class _Thread(threading.local):
+    def __init__(self) -> None:
+        self.modes: list[_Mode] = []
+
+
+_thread = _Thread()
+_base: Strategy | None = None
+_default: DefaultStrategy | None = None
+
+
+def set_default(strategy: DefaultStrategy) -> None:
+    """Says which strategy holds where no other does."""
+    global _default
+    _default = strategy
+
+
+def get_strategy() -> Strategy:
+    """Returns the current strategy; the default one outside of any scope."""
+    return _mode().strategy
+
+
+def has_strategy() -> bool:
+    """Says whether a strategy other than the default one is current."""
+    return get_strategy() is not _default
+
+
+def get_replica_context() -> ReplicaContext | None:
+    """Returns the replica context, or None in cross-replica context.
+
+    Outside of any scope it is the default strategy's: replica 0 of 1.
+    """
+    return _mode().replica
+
+
+def in_cross_replica_context() -> bool:
+    """Says whether this thread is in cross-replica context."""
+    return _mode().replica is None
+
+
+def experimental_set_strategy(strategy: Strategy | None) -> None:
+    """Makes a strategy current without a `with` block, in all threads.
+
+    Args:
+      strategy: the strategy, or None to go back to the default one.
+
+    Raises:
+      ContextError: called inside a strategy's scope or replica function.
+    """
+    global _base
+    if _thread.modes:
+        raise ContextError(
+            "experimental_set_strategy must not be called inside a scope, but "
+            f"{get_strategy()!r} is in scope. Leave its `with` block first."
+        )
+    _base = strategy
+
+
+def require_cross_replica(verb: str, strategy: Strategy) -> None:
+    """Checks that `strategy` may be used from here for all of its replicas.
+
+    Raises:
+      ContextError: in a replica function, or in the scope of another strategy.
+    """
+    mode = _mode()
+    if mode.strategy is not strategy and mode.strategy is not _default:
+        raise ContextError(
+            f"{verb} was called on {strategy!r} inside the scope of {mode.strategy!r}. "
+            "One strategy can be current at a time: leave that scope first."
+        )
+    if mode.strategy is strategy and mode.replica is not None and strategy is not _default:
+        raise ContextError(
+            f"{verb} must be called in cross-replica context, but this is a function that "
+            f"{strategy!r} runs on each replica. Call it outside, on what `run` returns."
+        )
+
+
+@contextlib.contextmanager
+def cross_replica(strategy: Strategy) -> Iterator[None]:
+    """Puts this thread in the cross-replica context of a strategy."""
+    _thread.modes.append(_Mode(strategy, None))
+    try:
+        yield
+    finally:
+        _thread.modes.pop()
+
+
+@contextlib.contextmanager
+def replica(context: ReplicaContext) -> Iterator[None]:
+    """Puts this thread in a replica context."""
+    _thread.modes.append(_Mode(context.strategy, context))
+    try:
+        yield
+    finally:
+        _thread.modes.pop()
+
+
+@contextlib.contextmanager
+def scope(strategy: Strategy) -> Iterator[Strategy]:
+    """Makes a strategy current for a block of code, in cross-replica context.
+
+    Raises:
+      ContextError: another strategy is in scope, or this is a replica function.
+    """
+    require_cross_replica("scope()", strategy)
+    if strategy is _default:
+        if has_strategy():
+            raise ContextError("The default strategy's scope can't be entered inside another's.")
+        yield strategy
+        return
+    with cross_replica(strategy):
+        yield strategy
+
+
+def _mode() -> _Mode:
+    modes = _thread.modes
+    if modes:
+        return modes[-1]
+    if _base is not None:
+        return _Mode(_base, None)
+    if _default is None:
+        raise ContextError("distlab has no default strategy yet; import distlab itself first.")
+    return _Mode(_default, _default.default_replica_context())

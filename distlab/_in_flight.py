@@ -1,0 +1,38 @@
+"""Bounds how many steps the devices have been handed and not finished.
+
+CPU devices deadlock for good when many steps with collectives wait at once:
+each step needs a thread on every device to get through, and steps that wait
+for one another can hold them all. Sixteen in flight cost no throughput.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from typing import Final
+
+import jax
+
+LIMIT: Final = 16
+"""The most steps in flight in this process."""
+
+dispatching = threading.RLock()
+"""Held while a step is handed over: two threads that hand steps with collectives
+to the same devices in different orders would make them wait for each other."""
+
+_waiting: deque[jax.Array] = deque()
+
+
+def admit(result: jax.Array) -> None:
+    """Counts a step as in flight; waits for the oldest one when there are too many.
+
+    Args:
+      result: one output of the step, the smaller the better: it is kept until
+        the step has left the queue.
+    """
+    _waiting.append(result)
+    while len(_waiting) > LIMIT:
+        oldest = _waiting.popleft()
+        # An output given on (donated) to a later step is gone; that step is in the queue.
+        if not oldest.is_deleted():
+            oldest.block_until_ready()

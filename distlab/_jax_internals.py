@@ -1,0 +1,21 @@
+"""The few facts about JAX that it has no public name for, each behind one of ours."""
+
+from __future__ import annotations
+
+from jax._src import core as _core
+from jax._src import xla_bridge as _xla_bridge
+from jax._src.array import ArrayImpl
+from jax._src.interpreters.partial_eval import DynamicJaxprTrace as _DynamicJaxprTrace
+
+ConcreteArray = ArrayImpl
+"""The class of arrays that hold numbers; `jax.Array` is one of tracers, too."""
+
+
+def backend_started() -> bool:
+    """Says whether JAX has started its devices (settings for them come too late then)."""
+    return bool(_xla_bridge.backends_are_initialized())
+
+
+def being_staged() -> bool:
+    """Says whether operations in this thread go into a program (jit) and not to a device."""
+    return isinstance(_core.trace_ctx.trace, _DynamicJaxprTrace)

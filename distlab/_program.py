@@ -1,0 +1,141 @@
+"""A replica function compiled for one set of argument shapes."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Callable
+from typing import Any, final
+
+import jax
+
+from distlab import _in_flight, _jax_internals
+from distlab._arguments import Arguments
+from distlab._mesh import ReplicaMesh
+from distlab._spmd import SpreadFunction
+from distlab._trace import function_name
+from distlab._variable import Variable
+from distlab.errors import ContextError
+
+_numbers = itertools.count()
+
+
+@final
+class Program:
+    """What `run` executes for one function and one set of argument shapes.
+
+    Making one traces the function; the first call compiles it.
+
+    Attributes:
+      number: its number in this process.
+      function: the function's qualified name.
+      arguments: what the function is given, leaf by leaf.
+      spread: the function over all replicas.
+      compiled: what XLA made, None until the first call.
+      trace_ns: nanoseconds that tracing and lowering took.
+      compile_ns: nanoseconds that XLA took, 0 until the first call.
+    """
+
+    def __init__(
+        self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], strategy: Any
+    ) -> None:
+        started = time.monotonic_ns()
+        self.number = next(_numbers)
+        self.function = function_name(fn)
+        self.arguments = Arguments(fn, args, kwargs, strategy.mesh)
+        self.spread = SpreadFunction(fn, self.arguments, strategy)
+        self.compiled: Any = None
+        self.trace_ns = time.monotonic_ns() - started
+        self.compile_ns = 0
+        self._mesh: ReplicaMesh = strategy.mesh
+        self._roles = [leaf.role for leaf in self.arguments.leaves]
+        self._moved: dict[int, tuple[jax.Array, jax.Array]] = {}
+        self._smallest: int | None = None
+
+    def __call__(self, leaves: list[Any]) -> tuple[Any, jax.Array | None]:
+        """Hands one step to the devices and returns without waiting for it.
+
+        Args:
+          leaves: the flat arguments.
+
+        Returns:
+          The function's result with per-replica leaves, and one array that is
+          ready when the step is (None when it makes none).
+        """
+        inputs = [
+            self._input(position, role, leaf)
+            for position, (role, leaf) in enumerate(zip(self._roles, leaves, strict=True))
+            if role != "static"
+        ]
+        with _in_flight.dispatching:
+            values = [self._value_of(variable) for variable in self.spread.read]
+            if self.compiled is None:
+                self._compile(values, inputs)
+            outputs = self._execute(values, inputs)
+            written = self.spread.written
+            for variable, new in zip(written, outputs[len(outputs) - len(written) :], strict=True):
+                variable.global_array = new
+            smallest = None if self._smallest is None else outputs[self._smallest]
+            if smallest is not None:
+                _in_flight.admit(smallest)
+        return self.spread.result(outputs), smallest
+
+    def join(self, leaves: list[Any]) -> Any:
+        """Puts the step into the program that a user's own `jax.jit` is making.
+
+        Raises:
+          ContextError: the function uses variables, whose present values the
+            user's program would keep for ever.
+        """
+        variables = [*self.spread.read, *self.spread.written]
+        if variables:
+            raise ContextError(
+                f"{self.function} uses {variables[0].name}, and run was called inside a JAX "
+                "transformation, which would keep the variable's present value. Call run outside "
+                "of it (run compiles by itself), or keep the state in arguments and results."
+            )
+        dynamic = [v for r, v in zip(self._roles, leaves, strict=True) if r != "static"]
+        return self.spread.result(self.spread([], dynamic))
+
+    def _compile(self, values: list[Any], inputs: list[Any]) -> None:
+        def step(values: list[Any], arrays: list[Any]) -> list[jax.Array]:
+            return self.spread(values, arrays)
+
+        step.__name__ = self.function.rsplit(".", 1)[-1].strip("<>")
+        started = time.monotonic_ns()
+        lowered = jax.jit(step).lower(values, inputs)
+        compiling = time.monotonic_ns()
+        self.compiled = lowered.compile()
+        self.trace_ns += compiling - started
+        self.compile_ns = time.monotonic_ns() - compiling
+        sizes = [out.size * out.dtype.itemsize for out in jax.tree.leaves(lowered.out_info)]
+        self._smallest = sizes.index(min(sizes)) if sizes else None
+
+    def _execute(self, values: list[Any], inputs: list[Any]) -> list[jax.Array]:
+        try:
+            return self.compiled(values, inputs)
+        except ValueError:
+            # A per-replica array that the user's own code moved: bring it back where it belongs.
+            placed = [
+                jax.device_put(
+                    array, self._mesh.split if leaf.role == "split" else self._mesh.whole
+                )
+                for array, leaf in zip(inputs, self.arguments.dynamic(), strict=True)
+            ]
+            return self.compiled(values, placed)
+
+    def _input(self, position: int, role: str, leaf: Any) -> Any:
+        if role == "split":
+            return leaf
+        known = self._moved.get(position)
+        if known is not None and known[0] is leaf:
+            return known[1]
+        placed = jax.device_put(leaf, self._mesh.whole)
+        if isinstance(leaf, _jax_internals.ConcreteArray):
+            self._moved[position] = (leaf, placed)  # arrays never change: no need to move it again
+        return placed
+
+    def _value_of(self, variable: Variable) -> jax.Array:
+        if variable.mesh is self._mesh:
+            return variable.global_array
+        return jax.device_put(variable.value(), self._mesh.whole)

@@ -1,0 +1,192 @@
+"""Running a function on all replicas: finding its program, or making it."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final, final
+
+import jax
+import numpy as np
+
+from distlab import _context, _jax_internals, _seam, events
+from distlab._jax_internals import ConcreteArray
+from distlab._program import Program
+from distlab.errors import StructureError, ValueShapeError
+
+if TYPE_CHECKING:
+    from distlab.strategies.abstract import Strategy
+
+_FUNCTIONS_KEPT: Final = 256
+_steps = itertools.count()
+
+
+@final
+class Runner:
+    """Keeps a strategy's programs and runs them.
+
+    Programs are kept for the last 256 functions, so that functions made anew
+    for each step (lambdas in a loop) can't fill the memory.
+    """
+
+    def __init__(self, strategy: Strategy) -> None:
+        self._strategy = strategy
+        self._programs: OrderedDict[Any, dict[Any, Program]] = OrderedDict()
+
+    def run(self, fn: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+        """Runs `fn` on every replica. See `Strategy.run`."""
+        called = time.monotonic_ns()
+        recorder = _seam.recorder()
+        try:
+            _context.require_cross_replica("run", self._strategy)
+            args, kwargs = _checked(fn, args, kwargs)
+            leaves, structure = jax.tree.flatten((args, kwargs))
+            key, traced = _key(leaves)
+            programs = self._programs_of(fn)
+            program = programs.get((structure, key))
+            if program is None:
+                program = Program(fn, args, kwargs, self._strategy)
+            if traced or _jax_internals.being_staged():
+                programs[structure, key] = program
+                return program.join(leaves)
+            fresh = program.compiled is None
+            result, watched = program(leaves)
+        except Exception as error:
+            if recorder.enabled:
+                recorder.emit(_error(error))
+            raise
+        if recorder.enabled:
+            if fresh:
+                _report(program, programs, self._strategy.number, recorder)
+            step = next(_steps)
+            recorder.emit(
+                events.Step(
+                    time_ns=called,
+                    step=step,
+                    program=program.number,
+                    strategy=self._strategy.number,
+                    dispatched_ns=time.monotonic_ns(),
+                    examples=self._strategy.fed.examples(leaves),
+                )
+            )
+            if watched is not None:
+                recorder.watch(self._strategy.number, step, called, watched)
+        if fresh:
+            programs[structure, key] = program
+        return result
+
+    def _programs_of(self, fn: Callable[..., Any]) -> dict[Any, Program]:
+        programs = self._programs.get(fn)
+        if programs is None:
+            programs = self._programs[fn] = {}
+            if len(self._programs) > _FUNCTIONS_KEPT:
+                self._programs.popitem(last=False)
+        else:
+            self._programs.move_to_end(fn)
+        return programs
+
+
+def _checked(fn: Any, args: Any, kwargs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    if not callable(fn):
+        raise StructureError(f"run needs a function as its first argument, got {fn!r:.80}.")
+    if not isinstance(args, tuple | list):
+        raise ValueShapeError(
+            f"args must be a tuple or list of fn's arguments, got a {type(args).__name__}. For one "
+            "argument x write args=(x,)."
+        )
+    if kwargs is not None and not isinstance(kwargs, dict):
+        raise ValueShapeError(
+            f"kwargs must be a dict of fn's named arguments, got a {type(kwargs).__name__}."
+        )
+    return tuple(args), kwargs or {}
+
+
+def _key(leaves: list[Any]) -> tuple[tuple[Any, ...], bool]:
+    """Returns what decides which program fits, and whether JAX is tracing a leaf."""
+    key: list[Any] = []
+    traced = False
+    for leaf in leaves:
+        if type(leaf) is ConcreteArray:
+            key.append(leaf.aval)
+        elif isinstance(leaf, np.ndarray):
+            key.append((leaf.shape, leaf.dtype))
+        elif isinstance(leaf, jax.core.Tracer):
+            traced = True
+            key.append((leaf.shape, leaf.dtype, getattr(leaf.aval, "weak_type", False)))
+        elif isinstance(leaf, np.generic | bool | int | float | complex):
+            key.append(type(leaf))
+        else:
+            key.append(_Same(leaf))
+    return tuple(key), traced
+
+
+class _Same:
+    """A key for an object that is no array: that very object."""
+
+    __slots__ = ("object",)
+
+    def __init__(self, object_: Any) -> None:
+        self.object = object_
+
+    def __hash__(self) -> int:
+        return hash(self.object) if isinstance(self.object, str) else id(self.object)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, _Same):
+            return False
+        mine, theirs = self.object, other.object
+        return mine is theirs or (isinstance(mine, str) and mine == theirs)
+
+
+def _report(
+    program: Program, programs: dict[Any, Program], strategy: int, recorder: _seam.Recorder
+) -> None:
+    """Emits that a program was compiled, why, and what is inside."""
+    cause, changed = _cause(program, list(programs.values()))
+
+    def compiled_event(**contents: Any) -> events.Compile:
+        return events.Compile(
+            time_ns=time.monotonic_ns(),
+            program=program.number,
+            strategy=strategy,
+            function=program.function,
+            cause=cause,
+            changed=changed,
+            arguments=[str(leaf) for leaf in program.arguments.leaves],
+            mode="ragged" if program.spread.ragged else "traced",
+            trace_ns=program.trace_ns,
+            compile_ns=program.compile_ns,
+            **contents,
+        )
+
+    recorder.compiled(compiled_event, program.compiled)
+
+
+def _cause(program: Program, before: list[Program]) -> tuple[str, str]:
+    """Says why a program had to be made, and which argument was the reason."""
+    if not before:
+        return "new function", ""
+    new = {leaf.label: leaf for leaf in program.arguments.leaves}
+    old = {leaf.label: leaf for leaf in before[-1].arguments.leaves}
+    if new.keys() != old.keys():
+        odd = sorted(new.keys() ^ old.keys())
+        return "new structure", f"{', '.join(odd[:3])} came or went"
+    changed = [
+        f"{old[label]} -> {str(leaf).split(': ', 1)[1]}"
+        for label, leaf in new.items()
+        if str(leaf) != str(old[label])
+    ]
+    if not changed:
+        return "new structure", "the same shapes, given in another way"
+    return "new shapes", "; ".join(changed[:3])
+
+
+def _error(error: Exception) -> events.Error:
+    return events.Error(
+        time_ns=time.monotonic_ns(),
+        where="run",
+        type=type(error).__name__,
+        message=str(error)[:2000],
+    )

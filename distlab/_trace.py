@@ -1,0 +1,131 @@
+"""Tracing a replica function: what one replica computes, as a jaxpr."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax.extend.core import ClosedJaxpr
+
+from distlab import _context, _frame, _variable
+from distlab._arguments import Arguments, is_array_like
+from distlab._collectives import TracedCollectives
+from distlab._mesh import AXIS, ReplicaMesh
+from distlab._replica_context import ReplicaContext
+from distlab._variable import Variable
+from distlab.errors import ContextError, NeedsPythonError
+
+_NEEDS_PYTHON = (
+    jax.errors.ConcretizationTypeError,
+    jax.errors.TracerArrayConversionError,
+    jax.errors.TracerBoolConversionError,
+    jax.errors.TracerIntegerConversionError,
+)
+
+
+class LocalTrace(NamedTuple):
+    """What a replica function does on one replica.
+
+    Attributes:
+      jaxpr: from variables' values and the dynamic arguments to the computed
+        results and the written variables' new values.
+      read: for each of the jaxpr's first inputs the variable it is the value
+        of; None for inputs it does not use.
+      written: the variables it assigns, in the order of the last outputs.
+      results: the structure of the result.
+      static: for each leaf of the result None when it is computed, or a tuple
+        with the object that `fn` returned as it is.
+    """
+
+    jaxpr: ClosedJaxpr
+    read: tuple[Variable | None, ...]
+    written: tuple[Variable, ...]
+    results: Any
+    static: tuple[tuple[Any] | None, ...]
+
+    @property
+    def computed(self) -> int:
+        """How many leaves of the result are computed."""
+        return self.static.count(None)
+
+
+def trace(
+    fn: Callable[..., Any],
+    arguments: Arguments,
+    strategy: Any,
+    replica: int,
+    as_arrays: frozenset[int] = frozenset(),
+) -> LocalTrace:
+    """Traces `fn` as `replica` sees its arguments. Nothing is executed.
+
+    Args:
+      fn: the replica function.
+      arguments: what it is given.
+      strategy: the strategy that runs it.
+      replica: whose shapes to trace with.
+      as_arrays: leaves of the result that are Python numbers and differ between
+        replicas, so that they have to be arrays.
+
+    Raises:
+      NeedsPythonError: `fn` needs a number while only shapes are known.
+      ContextError: `fn` let a traced value escape, such as by assigning a
+        variable inside `jax.lax.scan`.
+    """
+    mesh: ReplicaMesh = strategy.mesh
+    candidates = _variable.live()
+    found: dict[str, Any] = {}
+
+    def local(values: list[jax.Array], arrays: list[jax.Array]) -> list[Any]:
+        frame = _frame.Frame(mesh, dict(zip(candidates, values, strict=True)))
+        args, kwargs = arguments.build(arrays)
+        context = ReplicaContext(strategy, TracedCollectives())
+        with _frame.use(frame), _context.replica(context):
+            result = fn(*args, **kwargs)
+        leaves, found["results"] = jax.tree.flatten(result)
+        found["static"] = tuple(
+            None if _is_computed(leaf) or position in as_arrays else (leaf,)
+            for position, leaf in enumerate(leaves)
+        )
+        found["read"] = tuple(v if v in frame.read else None for v in candidates)
+        found["written"] = tuple(frame.written)
+        computed = [
+            jnp.asarray(leaf)
+            for leaf, fixed in zip(leaves, found["static"], strict=True)
+            if fixed is None
+        ]
+        return computed + [frame.written[variable] for variable in found["written"]]
+
+    shapes = [jax.ShapeDtypeStruct(v.shape, v.dtype) for v in candidates]
+    arrays = [leaf.local(replica) for leaf in arguments.dynamic()]
+    try:
+        jaxpr = jax.make_jaxpr(local, axis_env=[(AXIS, mesh.size)])(shapes, arrays)
+    except _NEEDS_PYTHON as error:
+        raise NeedsPythonError(
+            f"{function_name(fn)} needs a Python number or NumPy array while run traces it, when "
+            "only shapes and dtypes are known. Use jnp.where or jax.lax.cond in place of `if`, "
+            f"jnp in place of np, and int(...) outside of run. JAX says: {error}"
+        ) from error
+    except jax.errors.UnexpectedTracerError as error:
+        raise ContextError(
+            f"A value traced inside {function_name(fn)} escaped to where it has no meaning. Most "
+            "often a variable was assigned inside jax.lax.scan, cond or jit: return the value "
+            f"from it and assign after. JAX says: {error}"
+        ) from error
+    return LocalTrace(jaxpr, **found)
+
+
+def function_name(fn: Callable[..., Any]) -> str:
+    """Returns a function's qualified name without where it was defined."""
+    name = getattr(fn, "__qualname__", None) or type(fn).__qualname__
+    return str(name).rsplit("<locals>.", 1)[-1]
+
+
+def _is_computed(leaf: Any) -> bool:
+    """A Python number or an array made before the step comes back as that one object."""
+    if isinstance(leaf, bool | int | float | complex):
+        return False
+    return isinstance(leaf, jax.core.Tracer) or (
+        is_array_like(leaf) and not isinstance(leaf, jax.Array)
+    )

@@ -1,0 +1,1 @@
+"""Distributed input: global batches in, per-replica values out."""

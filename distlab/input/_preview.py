@@ -1,0 +1,115 @@
+"""Small pictures of a dataset's examples, for the pages."""
+
+from __future__ import annotations
+
+import time
+from typing import Any, Final, Literal, final
+
+import numpy as np
+
+from distlab import _seam, events
+
+_MOST_EXAMPLES: Final = 20_000
+_MOST_BYTES: Final = 8 << 20
+_SMALLEST_SIDE: Final = 4
+_LARGEST_SIDE: Final = 32
+_MOST_NUMBERS: Final = 8
+_BATCHES_WITHOUT_POSITIONS: Final = 50
+
+
+@final
+class Previewer:
+    """Emits what the examples of one dataset look like, each once.
+
+    Args:
+      dataset: number of the distributed dataset.
+    """
+
+    def __init__(self, dataset: int) -> None:
+        self._dataset = dataset
+        self._seen: set[int] = set()
+        self._room = _MOST_BYTES
+        self._range: tuple[float, float] | None = None
+
+    def show(
+        self,
+        recorder: _seam.Recorder,
+        leaves: list[Any],
+        indices: np.ndarray | None,
+        epoch: int,
+        batch: int,
+    ) -> None:
+        """Emits previews of the examples in a batch that have none yet.
+
+        Args:
+          recorder: who is told.
+          leaves: the batch's components, each with the batch dimension first.
+          indices: positions of the examples in the source, None when unknown.
+          epoch: which iteration of the dataset it is.
+          batch: which batch of the epoch it is.
+        """
+        if not leaves or len(self._seen) >= _MOST_EXAMPLES or not np.ndim(leaves[0]):
+            return
+        if indices is None:
+            if epoch or batch >= _BATCHES_WITHOUT_POSITIONS:
+                return
+            rows = np.arange(min(len(leaves[0]), _MOST_EXAMPLES))
+            positions = rows
+        else:
+            rows = np.array([i for i, n in enumerate(indices.tolist()) if n not in self._seen], int)
+            positions = indices[rows] if len(rows) else rows
+        if not len(rows) or len(rows) > len(leaves[0]):
+            return
+        form, data = self._picture(np.asarray(leaves[0])[rows])
+        self._room -= data.nbytes
+        if self._room < 0:
+            return
+        if indices is not None:
+            self._seen.update(positions.tolist())
+        recorder.emit(
+            events.Preview(
+                time_ns=time.monotonic_ns(),
+                dataset=self._dataset,
+                batch=None if indices is not None else batch,
+                epoch=epoch,
+                indices=np.ascontiguousarray(positions, "<i8").tobytes(),
+                form=form,
+                shape=list(data.shape[1:]),
+                data=data.tobytes(),
+                labels=_labels(leaves[1:], rows),
+            )
+        )
+
+    def _picture(self, examples: np.ndarray) -> tuple[Literal["image", "numbers"], np.ndarray]:
+        """Returns images as uint8 pixels, anything else as its first numbers."""
+        shape = examples.shape[1:]
+        image = len(shape) == 2 or (len(shape) == 3 and shape[-1] in (1, 3))
+        if image and min(shape[:2]) >= _SMALLEST_SIDE and examples.dtype.kind in "uif":
+            if len(shape) == 3 and shape[-1] == 1:
+                examples = examples[..., 0]
+            rows, columns = (-(-side // _LARGEST_SIDE) for side in shape[:2])
+            return "image", self._pixels(examples[:, ::rows, ::columns])
+        flat = examples.reshape(len(examples), int(np.prod(shape)))[:, :_MOST_NUMBERS]
+        if flat.dtype.kind not in "biuf":
+            flat = np.zeros((len(examples), 0))
+        return "numbers", np.ascontiguousarray(flat, "<f4")
+
+    def _pixels(self, images: np.ndarray) -> np.ndarray:
+        """Maps values to brightness, by the range of the first batch for all of them."""
+        if images.dtype == np.uint8:
+            return np.ascontiguousarray(images)
+        values = np.nan_to_num(images.astype(np.float32))
+        if self._range is None:
+            self._range = float(values.min(initial=0)), float(values.max(initial=0))
+        low, high = self._range
+        scaled = (values - low) * (255 / ((high - low) or 1))
+        return np.clip(scaled, 0, 255).astype(np.uint8)
+
+
+def _labels(components: list[Any], rows: np.ndarray) -> list[str]:
+    """Takes the first component with one whole number for each example as labels."""
+    for component in components:
+        array = np.asarray(component)
+        if array.ndim == 1 and array.dtype.kind in "iub":
+            return [str(n) for n in array[rows].tolist()]
+    return []

@@ -1,0 +1,1 @@
+"""The strategies: one final class a file, on one abstract base."""

@@ -1,0 +1,195 @@
+"""What all strategies have in common: the verbs of `tf.distribute.Strategy`."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from abc import ABC
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
+from typing import Any, ClassVar
+
+import jax
+
+from distlab import _context, _devices, _reduce, _seam, _values, events
+from distlab._devices import DeviceLike
+from distlab._fed import Fed
+from distlab._mesh import ReplicaMesh, replica_mesh
+from distlab._reduce_op import ReduceOp
+from distlab._run import Runner
+from distlab._values import DistributedValues, PerReplica
+from distlab._variable import Variable
+from distlab.input.dataset import DistributedDataset
+
+_numbers = itertools.count()
+
+
+class Strategy(ABC):  # noqa: B024 - what makes it abstract is that devices must be chosen
+    """Base of all strategies. Make one of the final classes, not this.
+
+    Attributes:
+      distributed: false for the default strategy alone.
+      number: the strategy's number in this process; events name it.
+      fed: the batch it gave out last.
+    """
+
+    distributed: ClassVar[bool] = True
+
+    def __init__(self, devices: Iterable[DeviceLike]) -> None:
+        self.number = next(_numbers)
+        self.fed = Fed()
+        self._mesh = replica_mesh(_devices.find(list(devices)))
+        self._runner = Runner(self)
+        recorder = _seam.recorder()
+        if recorder.enabled:
+            recorder.emit(
+                events.Strategy(
+                    time_ns=time.monotonic_ns(),
+                    strategy=self.number,
+                    name=type(self).__name__,
+                    devices=list(self.device_names),
+                )
+            )
+
+    @property
+    def mesh(self) -> ReplicaMesh:
+        """The replicas' devices as a JAX mesh."""
+        return self._mesh
+
+    @property
+    def num_replicas_in_sync(self) -> int:
+        """How many replicas a step runs on."""
+        return self.mesh.size
+
+    @property
+    def device_names(self) -> tuple[str, ...]:
+        """The device of each replica, such as `"CPU:0"`, in replica order."""
+        return self.mesh.names
+
+    def scope(self) -> AbstractContextManager[Strategy]:
+        """Returns a context manager that makes this strategy current.
+
+        Variables made inside are placed on its devices. A scope may be entered
+        again inside itself.
+
+        Raises:
+          ContextError: on entering, inside another strategy's scope or inside a
+            function that `run` executes.
+        """
+        return _context.scope(self)
+
+    def run(
+        self,
+        fn: Callable[..., Any],
+        args: tuple[Any, ...] | list[Any] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        """Runs `fn` on every replica, each with its own part of the arguments.
+
+        `fn` is traced and compiled once for each set of shapes, as by
+        `jax.jit`; its Python runs only then. The call returns before the
+        devices are done. At most 16 steps are in flight.
+
+        Args:
+          fn: the replica function.
+          args: its arguments: nests whose `PerReplica` leaves are divided over
+            the replicas; all other arrays and numbers go to each replica whole.
+          kwargs: its named arguments, likewise.
+
+        Returns:
+          What `fn` returns, with a `PerReplica` at each computed leaf. What is
+          one and the same object for all replicas (None, a Python number, a
+          variable) comes back as it is.
+
+        Raises:
+          ContextError: called in a replica function or another scope.
+          StructureError: a per-replica argument is not one of this strategy,
+            or replicas with different shapes return different structures.
+          NeedsPythonError: `fn` needs a number while it is being traced.
+        """
+        return self._runner.run(fn, args, kwargs)
+
+    def reduce(self, reduce_op: ReduceOp | str, value: Any, axis: Any) -> Any:
+        """Combines the replicas' values into one, from cross-replica context.
+
+        Args:
+          reduce_op: `ReduceOp.SUM`, `ReduceOp.MEAN`, or their name.
+          value: a per-replica value, or a nest of them.
+          axis: None combines the components element by element. A number or
+            tuple also reduces these axes of each component; MEAN then divides
+            by the number of elements on all replicas, so a partial batch is
+            weighed right.
+
+        Returns:
+          The structure of `value` with plain arrays, on the first replica's
+          device.
+
+        Raises:
+          ReduceOpError: there is no such reduction.
+          ValueShapeError: shapes differ, an axis is out of range, or a plain
+            value is to be summed over several replicas.
+          ContextError: called in a replica function.
+        """
+        return _reduce.reduce(self, reduce_op, value, axis)
+
+    def experimental_distribute_dataset(self, dataset: Any) -> DistributedDataset:
+        """Divides a dataset's batches over the replicas.
+
+        Each element is a global batch. Every replica gets an equal part of it
+        as long as there are enough examples: see `distlab.data`.
+
+        Args:
+          dataset: a `distlab.data.Dataset`, or any iterable of batches.
+
+        Returns:
+          An iterable whose elements have a `PerReplica` at each leaf.
+
+        Raises:
+          NotBatchedError: the elements have no batch dimension, and there is
+            more than one replica.
+        """
+        return DistributedDataset(dataset, self)
+
+    def experimental_local_results(self, value: Any) -> tuple[Any, ...]:
+        """Returns the components of a per-replica value, in replica order.
+
+        Args:
+          value: a distributed value, a nest of them, or anything else, which
+            comes back in a tuple of one.
+        """
+        if isinstance(value, DistributedValues | Variable):
+            return value.values
+        leaves, structure = jax.tree.flatten(
+            value, is_leaf=lambda v: isinstance(v, DistributedValues)
+        )
+        if not any(isinstance(leaf, DistributedValues) for leaf in leaves):
+            return (value,)
+        columns = [
+            leaf.values
+            if isinstance(leaf, DistributedValues)
+            else (leaf,) * self.num_replicas_in_sync
+            for leaf in leaves
+        ]
+        return tuple(jax.tree.unflatten(structure, row) for row in zip(*columns, strict=True))
+
+    def replicate(self, tree: Any) -> Any:
+        """Gives every replica a copy of a state, for programs without variables.
+
+        The copies go in and out of `run` without moving, so a loop that keeps
+        its parameters and optimizer state in a pytree starts with this.
+
+        Args:
+          tree: a nest of array-likes.
+
+        Returns:
+          The structure of `tree` with a `PerReplica` of equal components at
+          each leaf.
+        """
+        return jax.tree.map(self._copies, tree)
+
+    def _copies(self, leaf: Any) -> PerReplica:
+        return _values.stack([leaf] * self.num_replicas_in_sync, self.mesh)
+
+    def __repr__(self) -> str:
+        """Names the devices."""
+        return f"{type(self).__name__}({', '.join(self.device_names)})"

@@ -1,0 +1,68 @@
+"""The strategy that holds where no other does: one replica, nothing distributed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property
+from typing import Any, ClassVar, final
+
+import jax
+
+from distlab import _context
+from distlab._collectives import LoneCollectives
+from distlab._fed import Fed
+from distlab._mesh import ReplicaMesh, replica_mesh
+from distlab._replica_context import ReplicaContext
+from distlab._values import DistributedValues
+from distlab.strategies.abstract import Strategy
+
+
+@final
+class DefaultStrategy(Strategy):
+    """What `get_strategy()` gives outside of any scope.
+
+    Programs written for a strategy run under it unchanged: `run` calls the
+    function as it is, on JAX's default device.
+    """
+
+    distributed: ClassVar[bool] = False
+
+    def __init__(self) -> None:
+        # It exists before devices are chosen, so it must not look at them here.
+        self.number = -1
+        self.fed = Fed()
+        self._context = ReplicaContext(self, LoneCollectives())
+
+    @cached_property
+    def mesh(self) -> ReplicaMesh:
+        """JAX's default device."""
+        return replica_mesh((jax.local_devices()[0],))
+
+    @property
+    def num_replicas_in_sync(self) -> int:
+        """Is 1."""
+        return 1
+
+    def default_replica_context(self) -> ReplicaContext:
+        """Returns the context that code is in outside of any scope."""
+        return self._context
+
+    def run(
+        self,
+        fn: Callable[..., Any],
+        args: tuple[Any, ...] | list[Any] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        """Calls `fn` as ordinary Python. See `Strategy.run`."""
+        _context.require_cross_replica("run", self)
+        args, kwargs = jax.tree.map(
+            lambda v: v.values[0] if isinstance(v, DistributedValues) else v,
+            (tuple(args), kwargs or {}),
+            is_leaf=lambda v: isinstance(v, DistributedValues),
+        )
+        with _context.replica(self._context):
+            return fn(*args, **kwargs)
+
+    def __repr__(self) -> str:
+        """Says what it is."""
+        return "DefaultStrategy()"

@@ -1,0 +1,29 @@
+"""Synchronous training on the devices of one machine, with a copy of each variable on each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import final
+
+from distlab import _devices
+from distlab._devices import DeviceLike
+from distlab.strategies.abstract import Strategy
+
+
+@final
+class MirroredStrategy(Strategy):
+    """One replica on each device, all working on a step together.
+
+    Variables made in its scope are mirrored: every device holds a copy, and
+    they stay equal (`tf.distribute.MirroredStrategy`).
+
+    Args:
+      devices: names such as `"CPU:0"` or `jax.Device` objects; by default all
+        devices of JAX's default platform.
+
+    Raises:
+      DeviceError: a device does not exist or is named twice.
+    """
+
+    def __init__(self, devices: Sequence[DeviceLike] | None = None) -> None:
+        Strategy.__init__(self, _devices.available() if devices is None else devices)

@@ -1,0 +1,23 @@
+"""Everything on one device: the same program, without distribution."""
+
+from __future__ import annotations
+
+from typing import final
+
+from distlab._devices import DeviceLike
+from distlab.strategies.abstract import Strategy
+
+
+@final
+class OneDeviceStrategy(Strategy):
+    """One replica on one device (`tf.distribute.OneDeviceStrategy`).
+
+    Args:
+      device: a name such as `"CPU:0"`, or a `jax.Device`.
+
+    Raises:
+      DeviceError: the device does not exist.
+    """
+
+    def __init__(self, device: DeviceLike) -> None:
+        Strategy.__init__(self, [device])
