@@ -87,7 +87,7 @@ def test_a_full_batch_has_a_tile_for_each_example(folds: Folds) -> None:
     data = _named(chart.root, "examples").data
     assert len(data["left"]) == 64
     assert data["index"] == [str(index) for index in folds.batch(0)["index"]]
-    assert _named(chart.root, "free").data["left"].size == 0
+    assert len(_named(chart.root, "free").data["left"]) == 0
     assert chart.source.data["text"] == ["8"] * 8
 
 
@@ -96,7 +96,7 @@ def test_partial_and_empty_replicas_are_said_in_words(folds: Folds) -> None:
     chart.update(folds.batch(1_437 // 64))
     assert chart.source.data["text"] == ["8"] * 3 + ["5 of 8"] + ["empty"] * 4
     assert chart.source.data["state"] == [""] * 4 + ["empty"] * 4
-    assert _named(chart.root, "free").data["left"].size == 3 + 4 * 8
+    assert len(_named(chart.root, "free").data["left"]) == 3 + 4 * 8
     assert _named(chart.root, "strip").data["size"].tolist() == [8, 8, 8, 5, 0, 0, 0, 0]
 
 
