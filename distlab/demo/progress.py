@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import shutil
 import time
+from collections import deque
 from typing import Any, TextIO
 
 REDRAW_SECONDS = 0.1
 LOG_SECONDS = 2.0
+RATE_SECONDS = 5.0
 LOG_WIDTH = 100
 WIDEST_BAR = 30
 SMALLEST_BAR = 5
@@ -17,8 +19,8 @@ class Progress:
     """Prints how far training is, at most ten times a second.
 
     On a terminal it redraws one line; elsewhere it prints a line every two
-    seconds, without control characters. The first step, which compiles, does
-    not count for the rate.
+    seconds, without control characters. The rate is that of the last five
+    seconds, so that compilations at the beginning do not spoil the estimate.
     """
 
     def __init__(self, total: int, stream: TextIO) -> None:
@@ -27,23 +29,27 @@ class Progress:
         self._redraws = stream.isatty()
         self._pause = REDRAW_SECONDS if self._redraws else LOG_SECONDS
         self._next = 0.0
-        self._first = 0.0
+        self._recent: deque[tuple[float, int]] = deque()
 
     def __call__(self, done: int, loss: Any) -> None:
         """Shows `done` steps; reads `loss` (which may wait for it) only to print it."""
         now = time.monotonic()
-        if done == 1:
-            self._first = now
         if now < self._next and done < self._total:
             return
         self._next = now + self._pause
         value = float(loss)
-        seconds = time.monotonic() - self._first
-        rate = (done - 1) / seconds if seconds > 0 else 0.0
-        self._print(done, rate, value)
+        self._print(done, self._rate(time.monotonic(), done), value)
         if done == self._total and self._redraws:
             self._stream.write("\n")
             self._stream.flush()
+
+    def _rate(self, now: float, done: int) -> float:
+        """Returns steps per second since the oldest recent line, 0 without one."""
+        while len(self._recent) > 1 and now - self._recent[1][0] >= RATE_SECONDS:
+            self._recent.popleft()
+        self._recent.append((now, done))
+        then, before = self._recent[0]
+        return (done - before) / (now - then) if now > then else 0.0
 
     def _print(self, done: int, rate: float, loss: float) -> None:
         if self._redraws:

@@ -15,7 +15,7 @@ from distlab.demo import model
 from distlab.demo.digits import Digits
 
 BATCH = 64
-RATE = 0.02
+RATE = 0.05
 
 Variables = dict[str, dl.Variable]
 
@@ -28,9 +28,10 @@ def variables() -> Variables:
 def train_step(params: Variables, rate: float = RATE) -> Callable[..., jax.Array]:
     """Makes one step of gradient descent, the function that each replica runs.
 
-    A replica sees its own part of the global batch. Sums, not means, are added
-    up over the replicas and divided once by the number of examples, so that
-    the last batch, which does not divide evenly, counts each image alike.
+    A replica sees its own part of the global batch. Sums over examples, not
+    means over replicas, are added up and divided by the size of a full batch:
+    so each image counts alike, also in the last batch, which is smaller and
+    does not divide evenly.
     """
 
     def step(images: jax.Array, labels: jax.Array) -> jax.Array:
@@ -39,12 +40,12 @@ def train_step(params: Variables, rate: float = RATE) -> Callable[..., jax.Array
 
         values = {name: variable.value() for name, variable in params.items()}
         loss, gradients = jax.value_and_grad(summed_loss)(values)
-        count = jnp.float32(len(labels))
         context = dl.get_replica_context()
-        loss, gradients, count = context.all_reduce("SUM", (loss, gradients, count))
+        assert context is not None  # `run` calls this function on a replica
+        loss, gradients, examples = context.all_reduce("SUM", (loss, gradients, len(labels)))
         for name, variable in params.items():
-            variable.assign_sub(rate * gradients[name] / count)
-        return loss / count
+            variable.assign_sub(rate / BATCH * gradients[name])
+        return loss / examples
 
     return step
 

@@ -51,6 +51,7 @@ class WithDistlab:
             values = [variable.value() for variable in params]
             loss, gradients = jax.value_and_grad(work.mean_loss)(values, images, labels)
             context = dl.get_replica_context()
+            assert context is not None
             loss, gradients = context.all_reduce("MEAN", (loss, gradients))
             for variable, value in zip(params, work.descend(values, gradients), strict=True):
                 variable.assign(value)
