@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import cast
+
+import jax
 from jax._src import core as _core
 from jax._src import xla_bridge as _xla_bridge
 from jax._src.array import ArrayImpl
@@ -19,3 +22,11 @@ def backend_started() -> bool:
 def being_staged() -> bool:
     """Says whether operations in this thread go into a program (jit) and not to a device."""
     return isinstance(_core.trace_ctx.trace, _DynamicJaxprTrace)
+
+
+def pieces(array: jax.Array) -> list[jax.Array]:
+    """Returns an array's part on each of its devices, in the order of the devices.
+
+    `addressable_shards` gives the same, 200 times slower.
+    """
+    return list(cast(ArrayImpl, array)._arrays)

@@ -15,6 +15,7 @@ import numpy as np
 from distlab.errors import ValueShapeError
 from distlab.events import Event, Lost, Metric
 from distlab.recording.readiness import is_ready
+from distlab.recording.worker import Worker
 
 _POLL_SECONDS: Final = 0.01
 _IDLE_SECONDS: Final = 60.0
@@ -54,8 +55,7 @@ class Metrics:
         self._emit = emit
         self._pending: deque[_Pending] = deque()
         self._lock = threading.Lock()
-        self._wake = threading.Event()
-        self._thread: threading.Thread | None = None
+        self._worker = Worker("distlab metrics", self._resolve_on)
 
     def log(self, step: int, values: Mapping[str, Any]) -> None:
         """Takes numbers. Never waits for one, and never makes JAX wait.
@@ -77,13 +77,10 @@ class Metrics:
                 reason = f"More than {_CAPACITY} logged values were waiting to be computed."
                 self._emit(Lost(time_ns=pending.time_ns, count=1, reason=reason))
                 return
+            first = not self._pending
             self._pending.append(pending)
-            if self._thread is None:
-                self._thread = threading.Thread(
-                    target=self._resolve_on, name="distlab metrics", daemon=True
-                )
-                self._thread.start()
-        self._wake.set()
+        if first:
+            self._worker.wake()
 
     def flush(self, seconds: float = _FLUSH_SECONDS) -> None:
         """Waits until everything logged so far was emitted.
@@ -104,12 +101,12 @@ class Metrics:
                 self._pending.clear()
 
     def _resolve_on(self) -> None:
-        while True:
-            self._wake.clear()
-            if not self._pending:
-                self._wake.wait(_IDLE_SECONDS)
+        while not self._worker.stopping:
             self._resolve_ready()
-            time.sleep(_POLL_SECONDS)
+            if self._pending:
+                time.sleep(_POLL_SECONDS)
+            else:
+                self._worker.rest(_IDLE_SECONDS)
 
     def _resolve_ready(self) -> None:
         with self._lock:

@@ -6,6 +6,8 @@ from typing import Any
 
 import jax
 
+from distlab import _jax_internals
+
 
 def is_ready(array: jax.Array) -> bool:
     """Says whether an array has been computed; it must not be deleted.
@@ -14,3 +16,55 @@ def is_ready(array: jax.Array) -> bool:
     """
     declared: Any = array
     return bool(declared.is_ready())
+
+
+class WatchedStep:
+    """A step that was handed to the devices, and when each was seen to be done.
+
+    Args:
+      step: number of the step.
+      start_ns: monotonic time at which it was handed over.
+      result: one of its outputs.
+      devices: how many devices it lies on.
+
+    Attributes:
+      step: number of the step.
+      start_ns: monotonic time at which it was handed over.
+      unready_ns: when each device was last seen not to be done, at first `start_ns`.
+      ready_ns: when each device was first seen to be done, 0 before.
+      donated: true when the result was given to a later step before it was
+        seen to be ready: then `ready_ns` says when that was noticed.
+    """
+
+    def __init__(self, step: int, start_ns: int, result: jax.Array, devices: int) -> None:
+        self.step = step
+        self.start_ns = start_ns
+        self.unready_ns = [start_ns] * devices
+        self.ready_ns = [0] * devices
+        self.donated = False
+        self._result = result
+
+    def look(self, now_ns: int) -> bool:
+        """Asks the devices that were not done; says whether all are now.
+
+        Args:
+          now_ns: monotonic time just before the call.
+        """
+        try:
+            if is_ready(self._result):
+                self._all_ready(now_ns)
+                return True
+            for place, piece in enumerate(_jax_internals.pieces(self._result)):
+                if self.ready_ns[place]:
+                    continue
+                if is_ready(piece):
+                    self.ready_ns[place] = now_ns
+                else:
+                    self.unready_ns[place] = now_ns
+        except RuntimeError:  # "Array has been deleted"
+            self.donated = True
+            self._all_ready(now_ns)
+        return all(self.ready_ns)
+
+    def _all_ready(self, now_ns: int) -> None:
+        self.ready_ns = [ready or now_ns for ready in self.ready_ns]

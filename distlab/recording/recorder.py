@@ -17,7 +17,7 @@ import jax
 
 from distlab import _devices, _jax_internals, _seam
 from distlab.events import Event, Run, RunEnd, Step
-from distlab.recording.compiled import read_program
+from distlab.recording.compiled import read_program, read_programs
 from distlab.recording.devices import Watcher
 from distlab.recording.metrics import Metrics
 from distlab.recording.ring import Ring
@@ -89,8 +89,9 @@ class RingRecorder:
             `temp_bytes`, `argument_bytes` and `output_bytes`.
           program: a `jax.stages.Compiled`, or a list of them for a ragged step.
         """
-        programs = program if isinstance(program, list | tuple) else [program]
-        self.emit(event(**read_program(*programs)._asdict()))
+        several = isinstance(program, list | tuple)
+        contents = read_programs(program) if several else read_program(program)
+        self.emit(event(**contents._asdict()))
 
     def open(self, name: str, total_steps: int | None, writer: Writer | None) -> Announcement:
         """Begins a recording: its `Run` event comes first, when something happens.

@@ -37,8 +37,10 @@ CREATE TABLE events (seq INTEGER PRIMARY KEY, time_ns INTEGER, kind TEXT, body B
 CREATE INDEX events_by_time ON events (time_ns);
 CREATE INDEX events_by_kind ON events (kind, seq);
 """
+_ROW: Final = "(?,?,?,?)"
 _INSERTS: Final = [
-    (rows, "INSERT INTO events VALUES " + ",".join(["(?,?,?,?)"] * rows)) for rows in (256, 32, 1)
+    (rows, f"INSERT INTO events VALUES {','.join([_ROW] * rows)}")  # noqa: S608 - no data in it
+    for rows in (256, 32, 1)
 ]
 """Rows, and the statement for so many. A thread gives up Python's lock at every
 statement, and may wait 5 ms to get it back, so there must be few of them."""

@@ -1,0 +1,196 @@
+"""Reads the text of an optimised XLA program: computations and instructions.
+
+Only the grammar is here; what the instructions mean is in `compiled`. A line
+such as
+
+    %sum = f32[4]{0} all-reduce(%x), replica_groups={{0,1}}, to_apply=%add
+
+becomes an `Instruction`. Operands and attributes are taken apart when they are
+asked for, because few instructions of a large program are.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Final, NamedTuple
+
+_OPEN: Final = "([{"
+_CLOSE: Final = ")]}"
+_COMMENT: Final = re.compile(r"/\*.*?\*/")
+_PAIR: Final = re.compile(r"(\w+)=(\w+)")
+
+
+@dataclass(frozen=True)
+class Instruction:
+    """One instruction.
+
+    Attributes:
+      name: its name, without the `%`.
+      shape: its result's shape as XLA writes it, such as `f32[4]{0}`.
+      opcode: what it does, such as `all-reduce`.
+      rest: operands and attributes, as written after the opcode.
+    """
+
+    name: str
+    shape: str
+    opcode: str
+    rest: str
+
+    @cached_property
+    def operands(self) -> list[str]:
+        """Names of its operands."""
+        inside = self.rest[1 : end_of_bracket(self.rest, 0) - 1]
+        return [part.split()[-1].lstrip("%") for part in split(inside)]
+
+    @cached_property
+    def attributes(self) -> dict[str, str]:
+        """Its attributes as written, such as `to_apply` to `%add`."""
+        after = self.rest[end_of_bracket(self.rest, 0) :].lstrip(", ")
+        return dict(part.split("=", 1) for part in split(after) if "=" in part)
+
+
+class Frame(NamedTuple):
+    """A place in the Python program.
+
+    Attributes:
+      file: path of the file.
+      line: line number.
+      function: qualified name of the function.
+      caller: number of the frame that called it, 0 for none.
+    """
+
+    file: str
+    line: int
+    function: str
+    caller: int
+
+
+@dataclass
+class Module:
+    """A program.
+
+    Attributes:
+      header: attributes of the whole program, such as `num_partitions`.
+      entry: name of the computation that runs first.
+      computations: name to instructions, by name.
+      frames: number to stack frame, as `stack_frame_id` names them.
+    """
+
+    header: dict[str, str] = field(default_factory=dict)
+    entry: str = ""
+    computations: dict[str, dict[str, Instruction]] = field(default_factory=dict)
+    frames: dict[int, Frame] = field(default_factory=dict)
+
+
+def parse(text: str) -> Module:
+    """Reads a program from `jax.stages.Compiled.as_text()`."""
+    module = Module()
+    tables: dict[str, dict[int, str]] = {}
+    table: dict[int, str] = {}
+    computation: dict[str, Instruction] = {}
+    for line in text.splitlines():
+        if line.startswith("HloModule"):
+            parts = split(line.removeprefix("HloModule"))
+            module.header = dict(part.split("=", 1) for part in parts if "=" in part)
+        elif line.startswith(("%", "ENTRY")) and line.endswith("{"):
+            name = line.removeprefix("ENTRY").split()[0].lstrip("%")
+            computation = module.computations.setdefault(name, {})
+            if line.startswith("ENTRY"):
+                module.entry = name
+        elif line.startswith(" "):
+            instruction = _instruction(line)
+            if instruction is not None:
+                computation[instruction.name] = instruction
+        elif line[:1].isdigit():
+            number, _, entry = line.partition(" ")
+            table[int(number)] = entry
+        elif line.isalpha():
+            table = tables.setdefault(line, {})
+    module.frames = dict(_frames(tables))
+    return module
+
+
+def split(text: str) -> list[str]:
+    """Splits at the commas that are outside of all brackets and quotes."""
+    parts = []
+    start = depth = place = 0
+    while place < len(text):
+        character = text[place]
+        if character == '"':
+            place = _end_of_quote(text, place)
+            continue
+        if character in _OPEN:
+            depth += 1
+        elif character in _CLOSE:
+            depth -= 1
+        elif character == "," and depth == 0:
+            parts.append(text[start:place].strip())
+            start = place + 1
+        place += 1
+    parts.append(text[start:].strip())
+    return [part for part in parts if part]
+
+
+def end_of_bracket(text: str, start: int) -> int:
+    """Returns the place after the bracket that closes the one at `start`."""
+    depth = 0
+    place = start
+    while place < len(text):
+        character = text[place]
+        if character == '"':
+            place = _end_of_quote(text, place)
+            continue
+        if character in _OPEN:
+            depth += 1
+        elif character in _CLOSE:
+            depth -= 1
+            if depth == 0:
+                return place + 1
+        place += 1
+    return len(text)
+
+
+def _end_of_quote(text: str, start: int) -> int:
+    place = start + 1
+    while place < len(text) and text[place] != '"':
+        place += 2 if text[place] == "\\" else 1
+    return place + 1
+
+
+def _instruction(line: str) -> Instruction | None:
+    """Reads `[ROOT] %name = shape opcode(operands), attributes`."""
+    name, equals, right = line.strip().removeprefix("ROOT ").partition(" = ")
+    if not equals:
+        return None
+    right = _COMMENT.sub("", right) if "/*" in right else right
+    shape_end = end_of_bracket(right, 0) if right.startswith("(") else right.find(" ")
+    shape, right = right[:shape_end], right[shape_end:].lstrip()
+    opcode, bracket, rest = right.partition("(")
+    if not bracket:
+        return None
+    return Instruction(name.lstrip("%"), shape, opcode.strip(), bracket + rest)
+
+
+def _frames(tables: dict[str, dict[int, str]]) -> Iterator[tuple[int, Frame]]:
+    """Puts together the tables in which XLA keeps where instructions come from.
+
+    `parent_frame_id` is one more than the number of the calling frame, so that
+    1 stands for no caller.
+    """
+    files, functions = tables.get("FileNames", {}), tables.get("FunctionNames", {})
+    places = {n: dict(_PAIR.findall(e)) for n, e in tables.get("FileLocations", {}).items()}
+    for number, entry in tables.get("StackFrames", {}).items():
+        frame = dict(_PAIR.findall(entry))
+        place = places.get(int(frame.get("file_location_id", 0)), {})
+        yield (
+            number,
+            Frame(
+                files.get(int(place.get("file_name_id", 0)), "").strip('"'),
+                int(place.get("line", 0)),
+                functions.get(int(place.get("function_name_id", 0)), "").strip('"'),
+                int(frame.get("parent_frame_id", 1)) - 1,
+            ),
+        )

@@ -1,0 +1,67 @@
+"""A thread for work behind the training's back."""
+
+from __future__ import annotations
+
+import atexit
+import threading
+import weakref
+from collections.abc import Callable
+from typing import Final
+
+_STOP_SECONDS: Final = 2.0
+
+
+class Worker:
+    """A daemon thread that is started when it is first needed.
+
+    It is stopped before the interpreter ends: a thread that was inside JAX by
+    then would take the process down.
+
+    Args:
+      name: the thread's name.
+      work: what it does; it returns soon after `stopping` is set.
+    """
+
+    def __init__(self, name: str, work: Callable[[], None]) -> None:
+        self.stopping = False
+        self._name = name
+        self._work = work
+        self._wake = threading.Event()
+        self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
+
+    def wake(self) -> None:
+        """Ends the present or the next `rest`; starts the thread if need be."""
+        self._wake.set()
+        if self._thread is None:
+            self._start()
+
+    def _start(self) -> None:
+        with self._lock:
+            if self._thread is None and not self.stopping:
+                self._thread = threading.Thread(target=self._work, name=self._name, daemon=True)
+                self._thread.start()
+                _running.add(self)
+
+    def rest(self, seconds: float) -> None:
+        """Waits, in the thread, until the time is over or `wake` is called."""
+        self._wake.wait(seconds)
+        self._wake.clear()
+
+    def stop(self) -> None:
+        """Asks the thread to end and waits for it, within a limit."""
+        self.stopping = True
+        self._wake.set()
+        if self._thread is not None:
+            self._thread.join(_STOP_SECONDS)
+
+
+_running: weakref.WeakSet[Worker] = weakref.WeakSet()
+
+
+def _stop_all() -> None:
+    for worker in list(_running):
+        worker.stop()
+
+
+atexit.register(_stop_all)
