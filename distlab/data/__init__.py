@@ -5,11 +5,14 @@ take, skip, shard in any order) are computed as index arithmetic: a batch is one
 index operation for each component.
 """
 
-from distlab.data._dataset import Dataset
+from distlab.data._auto_shard import auto_shard
+from distlab.data._dataset import Dataset, as_dataset
 from distlab.data._engine import Element
-from distlab.data._options import AutoShardPolicy, Options
+from distlab.data._file_datasets import TextLineDataset, TFRecordDataset
+from distlab.data._options import SHARD_HINT, AutoShardPolicy, Options
 from distlab.data._plan import INFINITE_CARDINALITY, UNKNOWN_CARDINALITY
 from distlab.data._spec import TensorSpec
+from distlab.data._worker_batches import worker_batches
 
 AUTOTUNE = -1
 """Lets distlab choose a buffer size."""
@@ -17,10 +20,16 @@ AUTOTUNE = -1
 __all__ = [
     "AUTOTUNE",
     "INFINITE_CARDINALITY",
+    "SHARD_HINT",
     "UNKNOWN_CARDINALITY",
     "AutoShardPolicy",
     "Dataset",
     "Element",
     "Options",
+    "TFRecordDataset",
     "TensorSpec",
+    "TextLineDataset",
+    "as_dataset",
+    "auto_shard",
+    "worker_batches",
 ]

@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
-import operator
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Final
 
 from distlab.data import _arrays
-from distlab.data._batch import Batch
-from distlab.data._bounds import Skip, Take
+from distlab.data._adapt import adapted
+from distlab.data._convert import to_numpy
+from distlab.data._element_verbs import ElementVerbs
+from distlab.data._files import matching_files
+from distlab.data._generator import Generator, signature_of
 from distlab.data._iterator import Elements, Values
-from distlab.data._map import Map
+from distlab.data._nest import leaves, map_nest
 from distlab.data._options import Options
-from distlab.data._plan import INFINITE_CARDINALITY, Node, is_plain
-from distlab.data._prefetch import Prefetch
-from distlab.data._repeat import Repeat
-from distlab.data._shard import Shard
-from distlab.data._shuffle import Shuffle
-from distlab.errors import CardinalityError, InvalidArgumentError
+from distlab.data._order_verbs import OrderVerbs
+from distlab.data._plan import INFINITE_CARDINALITY, UNKNOWN_CARDINALITY, Node
+from distlab.data._zip import Zip
+from distlab.errors import CardinalityError, InvalidArgumentError, StructureError
+
+_SIZE_NAMES: Final = {INFINITE_CARDINALITY: "infinitely many", UNKNOWN_CARDINALITY: "unknown many"}
 
 
-class Dataset:
+class Dataset(OrderVerbs, ElementVerbs):
     """A sequence of elements, each a nest of NumPy values.
 
     Methods return a new dataset and leave the old one alone. Nothing is read
@@ -41,7 +43,7 @@ class Dataset:
     # Sources
 
     @staticmethod
-    def from_tensor_slices(tensors: Any) -> Dataset:
+    def from_tensor_slices(tensors: Any, name: str | None = None) -> Dataset:
         """Makes a dataset whose elements are the rows of arrays.
 
         The arrays are copied once, so that later changes to them do not reach
@@ -50,6 +52,7 @@ class Dataset:
 
         Args:
           tensors: nest of array-likes of one length, shape `[rows, ...]`.
+          name: taken for tf.data's sake.
 
         Returns:
           A dataset of `rows` elements of shape `[...]`.
@@ -58,14 +61,16 @@ class Dataset:
           ValueShapeError: when one is a scalar or lengths differ.
           StructureError: when something can't become an array.
         """
+        del name
         return Dataset(_arrays.rows_of(tensors))
 
     @staticmethod
-    def from_tensors(tensors: Any) -> Dataset:
+    def from_tensors(tensors: Any, name: str | None = None) -> Dataset:
         """Makes a dataset of one element.
 
         Args:
           tensors: nest of array-likes of any shapes.
+          name: taken for tf.data's sake.
 
         Returns:
           A dataset whose only element is `tensors`.
@@ -73,6 +78,7 @@ class Dataset:
         Raises:
           StructureError: when something can't become an array.
         """
+        del name
         return Dataset(_arrays.single(tensors))
 
     @staticmethod
@@ -90,178 +96,148 @@ class Dataset:
         """
         return Dataset(_arrays.numbers(*args))
 
-    # Order
-
-    def shuffle(
-        self,
-        buffer_size: int,
-        seed: int | None = None,
-        reshuffle_each_iteration: bool | None = None,
+    @staticmethod
+    def from_generator(
+        generator: Callable[..., Iterable[Any]],
+        output_types: Any = None,
+        output_shapes: Any = None,
+        args: tuple[Any, ...] | None = None,
+        output_signature: Any = None,
     ) -> Dataset:
-        """Puts elements in random order.
-
-        Each element is drawn uniformly from the next `buffer_size` ones; with a
-        buffer as large as the dataset the order is a uniform permutation.
+        """Makes a dataset of what a generator function yields.
 
         Args:
-          buffer_size: how many elements to draw from.
-          seed: the same seed gives the same orders in every process; None: a
-            random one.
-          reshuffle_each_iteration: whether each iteration, and each repetition,
-            has an order of its own. None: yes.
+          generator: called anew for each iteration; returns an iterable.
+          output_types: nest of dtypes to convert components to. None, and no
+            signature: components are taken as they come.
+          output_shapes: nest of shapes to check, None for unknown dimensions.
+          args: arguments for `generator`, given as NumPy values.
+          output_signature: nest of specs (`TensorSpec`, or anything with a shape
+            and a dtype), in place of types and shapes.
 
         Returns:
-          A dataset of the same elements.
+          A dataset of unknown cardinality.
 
         Raises:
-          InvalidArgumentError: when `buffer_size` is less than 1.
+          InvalidArgumentError: when `generator` can't be called, or a signature
+            is given beside types or shapes.
+          ValueShapeError: while iterating, when it yields something else than
+            was promised.
         """
-        size = _count("shuffle", "buffer_size", buffer_size, at_least=1)
-        reshuffle = True if reshuffle_each_iteration is None else bool(reshuffle_each_iteration)
-        if seed is None:
-            return self._then(Shuffle(self._plan, size, reshuffle=reshuffle))
-        number = _count("shuffle", "seed", seed)
-        return self._then(Shuffle(self._plan, size, number, reshuffle))
-
-    def repeat(self, count: int | None = None) -> Dataset:
-        """Repeats the elements.
-
-        Args:
-          count: how often; None or -1: without end.
-
-        Returns:
-          A dataset `count` times as long.
-
-        Raises:
-          InvalidArgumentError: when `count` is no integer.
-        """
-        times = -1 if count is None else _count("repeat", "count", count)
-        return self._then(Repeat(self._plan, None if times < 0 else times))
-
-    def take(self, count: int) -> Dataset:
-        """Keeps the first elements.
-
-        Args:
-          count: how many at most; -1: all.
-
-        Returns:
-          A dataset of the first `count` elements.
-
-        Raises:
-          InvalidArgumentError: when `count` is no integer.
-        """
-        number = _count("take", "count", count)
-        return self if number < 0 else self._then(Take(self._plan, number))
-
-    def skip(self, count: int) -> Dataset:
-        """Leaves out the first elements.
-
-        Args:
-          count: how many; -1: all.
-
-        Returns:
-          A dataset of the other elements.
-
-        Raises:
-          InvalidArgumentError: when `count` is no integer.
-        """
-        number = _count("skip", "count", count)
-        return self._then(Take(self._plan, 0) if number < 0 else Skip(self._plan, number))
-
-    def shard(self, num_shards: int, index: int) -> Dataset:
-        """Keeps every `num_shards`-th element.
-
-        Args:
-          num_shards: how many shards there are.
-          index: which of them, from 0.
-
-        Returns:
-          A dataset of elements `index`, `index + num_shards`, and so on.
-
-        Raises:
-          InvalidArgumentError: when `index` is not one of the shards.
-        """
-        shards = _count("shard", "num_shards", num_shards, at_least=1)
-        number = _count("shard", "index", index, at_least=0)
-        if number >= shards:
+        if not callable(generator):
             raise InvalidArgumentError(
-                f"index of shard must be less than num_shards ({shards}), got {number}"
+                "from_generator takes a function that returns an iterable, got "
+                f"{type(generator).__name__}. Use distlab.data.as_dataset for an iterable."
             )
-        return self._then(Shard(self._plan, shards, number))
+        signature = signature_of(output_types, output_shapes, output_signature)
+        values = tuple(to_numpy(value) for value in args or ())
+        return Dataset(Generator(generator, values, signature))
 
-    # Elements
-
-    def batch(
-        self, batch_size: int, drop_remainder: bool = False, num_parallel_calls: int | None = None
+    @staticmethod
+    def list_files(
+        file_pattern: Any, shuffle: bool | None = None, seed: int | None = None
     ) -> Dataset:
-        """Stacks elements into batches.
+        """Makes a dataset of the names of files.
 
         Args:
-          batch_size: examples in a batch.
-          drop_remainder: whether to leave out a last batch with fewer.
-          num_parallel_calls: taken for tf.data's sake; a batch of arrays is one
-            operation here.
+          file_pattern: pattern with `*`, `?` and `[...]`, or a list of them.
+          shuffle: whether to shuffle the names for each iteration. None: yes.
+          seed: seed of the shuffle.
 
         Returns:
-          A dataset whose components have a new first dimension.
+          A dataset of `bytes`, in sorted order when not shuffled.
 
         Raises:
-          InvalidArgumentError: when `batch_size` is less than 1; while iterating,
-            when elements of one batch have different shapes.
+          InvalidArgumentError: when no file matches.
         """
-        del num_parallel_calls
-        size = _count("batch", "batch_size", batch_size, at_least=1)
-        return self._then(Batch(self._plan, size, bool(drop_remainder)))
+        names = Dataset(matching_files(file_pattern))
+        return names if shuffle is False else names.shuffle(len(names), seed)
 
-    def map(self, map_func: Callable[..., Any], num_parallel_calls: int | None = None) -> Dataset:
-        """Applies a function to each element.
+    @staticmethod
+    def zip(*args: Any, datasets: Any = None) -> Dataset:
+        """Puts elements of several datasets side by side, up to the shortest.
 
         Args:
-          map_func: takes NumPy values (read-only): the parts of a tuple as
-            separate arguments, anything else as one. Returns a nest of values;
-            Python numbers become float32 and int32.
-          num_parallel_calls: taken for tf.data's sake. The function runs in the
-            thread that reads; `prefetch` moves that to another one.
+          *args: datasets, or one nest of datasets.
+          datasets: a nest of datasets, in place of `args`.
 
         Returns:
-          A dataset of the results.
+          A dataset whose elements have the structure of the nest.
 
         Raises:
-          InvalidArgumentError: when `map_func` can't be called.
+          StructureError: when something is not a `Dataset`, or there is none.
         """
-        del num_parallel_calls
-        return self._then(Map(self._plan, _function("map", map_func)))
-
-    def prefetch(self, buffer_size: int | None = None) -> Dataset:
-        """Prepares elements ahead, in a thread.
-
-        Single rows of arrays are not prefetched: there is nothing to prepare.
-
-        Args:
-          buffer_size: how many elements at most; None or `AUTOTUNE`: two.
-
-        Returns:
-          A dataset of the same elements.
-
-        Raises:
-          InvalidArgumentError: when `buffer_size` is no integer.
-        """
-        size = -1 if buffer_size is None else _count("prefetch", "buffer_size", buffer_size)
-        return self if is_plain(self._plan) else self._then(Prefetch(self._plan, size))
+        nest = (args[0] if len(args) == 1 else args) if datasets is None else datasets
+        nest = tuple(nest) if isinstance(nest, list) else nest
+        parts = list(leaves(nest))
+        if not parts or not all(isinstance(part, Dataset) for part in parts):
+            names = ", ".join(type(part).__name__ for part in parts) or "nothing"
+            raise StructureError(f"zip takes Datasets or a nest of them, got {names}")
+        counter = iter(range(len(parts)))
+        structure = map_nest(lambda _: next(counter), nest)
+        options = Options()
+        for part in parts:
+            options = options.merged(part.options())
+        return Dataset(Zip(tuple(part.plan for part in parts), structure), options)
 
     # What it is
+
+    @property
+    def plan(self) -> Node:
+        """What is read."""
+        return self._plan
 
     @property
     def element_spec(self) -> Any:
         """The nest of `TensorSpec` of an element, None for dimensions that vary.
 
-        After `map` it is told from what the function makes of the first element.
+        Where a function or an iterable decides what elements are like, it is
+        told from the first element.
         """
         return self._plan.spec
+
+    @property
+    def batched(self) -> bool:
+        """Whether every component has a first dimension, along which it can be divided."""
+        return all(spec.rank > 0 for spec in leaves(self.element_spec))
 
     def cardinality(self) -> int:
         """Returns the number of elements, `INFINITE_CARDINALITY` or `UNKNOWN_CARDINALITY`."""
         return self._plan.cardinality
+
+    def options(self) -> Options:
+        """Returns a copy of the options."""
+        return self._options.merged(Options())
+
+    def with_options(self, options: Options) -> Dataset:
+        """Attaches options.
+
+        Args:
+          options: replace those that were set before.
+
+        Returns:
+          A dataset of the same elements.
+
+        Raises:
+          InvalidArgumentError: when they are no `Options`.
+        """
+        if not isinstance(options, Options):
+            raise InvalidArgumentError(
+                f"with_options takes distlab.data.Options, got {type(options).__name__}"
+            )
+        return Dataset(self._plan, self._options.merged(options))
+
+    def with_plan(self, plan: Node) -> Dataset:
+        """Returns a dataset of another plan with the same options."""
+        return Dataset(plan, self._options)
+
+    def apply(self, transformation_func: Callable[[Dataset], Dataset]) -> Dataset:
+        """Returns what a function makes of this dataset.
+
+        Args:
+          transformation_func: takes a dataset and returns one.
+        """
+        return transformation_func(self)
 
     def __len__(self) -> int:
         """Returns the number of elements.
@@ -283,9 +259,9 @@ class Dataset:
         return True
 
     def __repr__(self) -> str:
-        """Names the size and the specs."""
-        size = {-1: "infinite", -2: "unknown"}.get(self.cardinality(), str(self.cardinality()))
-        return f"<Dataset of {size} elements: {self.element_spec}>"
+        """Names the size; the specs may need an element to be read."""
+        size = self.cardinality()
+        return f"<distlab.data.Dataset of {_SIZE_NAMES.get(size, size)} elements>"
 
     # Reading
 
@@ -301,28 +277,21 @@ class Dataset:
         """Starts an iteration; the values of every iteration are NumPy's here."""
         return iter(self)
 
-    def _then(self, plan: Node) -> Dataset:
-        return Dataset(plan, self._options)
 
+def as_dataset(source: Any) -> Dataset:
+    """Returns anything that can be iterated as a `Dataset`.
 
-def _count(verb: str, name: str, value: Any, at_least: int | None = None) -> int:
-    """Returns an integer argument.
+    Args:
+      source: a `Dataset`, which is returned as it is; or a list of batches, a
+        data loader (Grain, PyTorch, TensorFlow, Hugging Face), any object that
+        `iter` can be called on again, or a generator, which can be read once.
+        Lists of arrays among its elements become tuples.
+
+    Returns:
+      A dataset of the elements, converted to NumPy through the array protocols.
 
     Raises:
-      InvalidArgumentError: when it is no integer or too small.
+      StructureError: when it can't be iterated, or is an array or a nest of
+        arrays: `from_tensor_slices` makes a dataset of rows.
     """
-    try:
-        number = operator.index(value.item() if hasattr(value, "item") else value)
-    except TypeError:
-        raise InvalidArgumentError(f"{name} of {verb} must be an integer, got {value!r}") from None
-    if at_least is not None and number < at_least:
-        raise InvalidArgumentError(f"{name} of {verb} must be at least {at_least}, got {number}")
-    return number
-
-
-def _function(verb: str, function: Any) -> Callable[..., Any]:
-    if not callable(function):
-        raise InvalidArgumentError(
-            f"{verb} takes a function of an element, got {type(function).__name__}"
-        )
-    return function  # type: ignore[no-any-return]
+    return source if isinstance(source, Dataset) else Dataset(adapted(source))

@@ -75,6 +75,29 @@ def stacked(
     return result
 
 
+def filtered(stream: Stream, accepts: Callable[[Element], bool]) -> Stream:
+    """Returns the elements that are accepted: Grain's own filter.
+
+    Its warning about filters that refuse most elements is off: refusing is what
+    they are for.
+    """
+    quiet = grain.experimental.DatasetOptions(filter_warn_threshold_ratio=None)
+    result: Stream = grain.experimental.WithOptionsIterDataset(stream.filter(accepts), quiet)
+    return result
+
+
+def numbered(stream: Stream, function: Callable[[int, Element], Element]) -> Stream:
+    """Returns the elements changed by a function of their number: Grain's map_with_index."""
+    result: Stream = stream.map_with_index(function)
+    return result
+
+
+def zipped(streams: Sequence[Stream], combine: Callable[[tuple[Element, ...]], Element]) -> Stream:
+    """Returns elements of all streams made into one, up to the shortest: Grain's own zip."""
+    result: Stream = grain.experimental.ZipIterDataset(streams, strict=False).map(combine)
+    return result
+
+
 def limited(stream: Stream, count: int) -> Stream:
     """Returns the first elements, at least one: Grain's own limit."""
     result: Stream = grain.experimental.LimitIterDataset(stream, count)

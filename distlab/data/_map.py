@@ -27,7 +27,7 @@ class Map(Unary):
         A first dimension is unknown when it is the one of a batch in the input
         whose size is unknown.
         """
-        first = next(iter(open_plan(self.input, Reading())), None)
+        first = next(iter(open_plan(self.input, Reading(peek=True))), None)
         value = zeros(self.input.spec) if first is None else first.value
         result = spec_of(to_numpy(call_with(self.function, value)))
         given = zip(leaves(self.input.spec), leaves(value), strict=True)

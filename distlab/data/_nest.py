@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from distlab.errors import StructureError
+from distlab.errors import InvalidArgumentError, StructureError
 
 
 def is_branch(nest: Any) -> bool:
@@ -62,10 +62,21 @@ def leaves(nest: Any) -> Iterator[Any]:
 
 
 def call_with(function: Callable[..., Any], element: Any) -> Any:
-    """Calls `function` as tf.data does: the parts of a plain tuple are its arguments."""
-    if isinstance(element, tuple) and not is_namedtuple(element):
-        return function(*element)
-    return function(element)
+    """Calls `function` as tf.data does: the parts of a plain tuple are its arguments.
+
+    Raises:
+      InvalidArgumentError: when it raises `StopIteration`, which would look like
+        the end of the dataset.
+    """
+    try:
+        if isinstance(element, tuple) and not is_namedtuple(element):
+            return function(*element)
+        return function(element)
+    except StopIteration as error:
+        raise InvalidArgumentError(
+            "a function of an element must not raise StopIteration: it would end the dataset "
+            "silently. Use take or filter to leave elements out."
+        ) from error
 
 
 def describe(nest: Any) -> str:

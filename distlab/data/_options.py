@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import copy
 import enum
-from dataclasses import dataclass, field
+
+from distlab.errors import InvalidArgumentError
 
 
 class AutoShardPolicy(enum.IntEnum):
@@ -15,7 +15,7 @@ class AutoShardPolicy(enum.IntEnum):
       AUTO: by file when the dataset reads files, by data otherwise.
       FILE: each worker reads its own files.
       DATA: each worker reads everything and keeps its share.
-      HINT: the user's own `shard` marks where to divide.
+      HINT: the user's own `shard(SHARD_HINT, SHARD_HINT)` marks where to divide.
     """
 
     OFF = -1
@@ -25,27 +25,52 @@ class AutoShardPolicy(enum.IntEnum):
     HINT = 3
 
 
-@dataclass
+SHARD_HINT = -1
+"""Stands for the number of workers and the worker in `shard`, under policy HINT."""
+
+
 class DistributeOptions:
-    """Options of distribution.
+    """Options of distribution."""
 
-    Attributes:
-      auto_shard_policy: how the dataset is divided over workers.
-    """
+    def __init__(self) -> None:
+        self._policy: AutoShardPolicy | None = None
 
-    auto_shard_policy: AutoShardPolicy = AutoShardPolicy.AUTO
+    @property
+    def auto_shard_policy(self) -> AutoShardPolicy:
+        """How the dataset is divided over workers; `AUTO` until it is set."""
+        return AutoShardPolicy.AUTO if self._policy is None else self._policy
+
+    @auto_shard_policy.setter
+    def auto_shard_policy(self, policy: AutoShardPolicy) -> None:
+        if not isinstance(policy, AutoShardPolicy):
+            raise InvalidArgumentError(
+                f"auto_shard_policy must be an AutoShardPolicy, got {policy!r}. "
+                "Use one of "
+                + ", ".join(f"AutoShardPolicy.{each.name}" for each in AutoShardPolicy)
+            )
+        self._policy = policy
+
+    def merged(self, later: DistributeOptions) -> DistributeOptions:
+        """Returns these options, except where the later ones say otherwise."""
+        result = DistributeOptions()
+        result._policy = self._policy if later._policy is None else later._policy
+        return result
 
 
-@dataclass
 class Options:
-    """Options of a dataset; `with_options` attaches them.
+    """Options of a dataset; `Dataset.with_options` attaches them.
 
     Attributes:
       experimental_distribute: options of distribution.
     """
 
-    experimental_distribute: DistributeOptions = field(default_factory=DistributeOptions)
+    def __init__(self) -> None:
+        self.experimental_distribute = DistributeOptions()
 
-    def copy(self) -> Options:
-        """Returns options that later changes to these leave alone."""
-        return copy.deepcopy(self)
+    def merged(self, later: Options) -> Options:
+        """Returns new options: these, except where the later ones say otherwise."""
+        result = Options()
+        result.experimental_distribute = self.experimental_distribute.merged(
+            later.experimental_distribute
+        )
+        return result

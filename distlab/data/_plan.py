@@ -33,10 +33,13 @@ class Reading:
       shuffles: for each shuffle of the plan, its seed and the number of the
         pass, which together with `path` make its order.
       path: numbers of the repetitions that enclose the place in the plan.
+      peek: whether it only looks at what elements are like, so that what it
+        reads of an iterator that can be read once is not lost.
     """
 
     shuffles: Mapping[Node, tuple[int, int]] = field(default_factory=dict)
     path: tuple[int, ...] = ()
+    peek: bool = False
 
     def within(self, repetition: int) -> Reading:
         """Returns the reading of one repetition of a part of the plan."""
@@ -70,6 +73,11 @@ class Node(ABC):
     def cardinality(self) -> int:
         """How many elements, or one of the two constants of this module."""
 
+    @property
+    def extent(self) -> int | None:
+        """How many positions its source has, None when it has no positions."""
+        return None
+
     @abstractmethod
     def read(self, reading: Reading, open_input: Opener) -> Stream:
         """Opens it element by element."""
@@ -100,6 +108,11 @@ class Unary(Node):
         """The input's."""
         return self.input.cardinality
 
+    @property
+    def extent(self) -> int | None:
+        """The input's."""
+        return self.input.extent
+
 
 class Source(Node):
     """A source held in arrays: any position can be fetched at any time."""
@@ -108,6 +121,11 @@ class Source(Node):
         """Returns itself: it has no inputs."""
         assert not inputs
         return self
+
+    @property
+    def extent(self) -> int:
+        """As many as elements."""
+        return self.cardinality
 
     @abstractmethod
     def gather(self, positions: Any) -> Any:

@@ -1,0 +1,189 @@
+"""from_generator: what a Python generator function yields."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from distlab.data._convert import leaf_to_numpy, to_numpy
+from distlab.data._engine import Stream
+from distlab.data._nest import describe, is_namedtuple, leaves, map_nest
+from distlab.data._plan import UNKNOWN_CARDINALITY, Node, Opener, Reading
+from distlab.data._replay import ReplayStream
+from distlab.data._spec import TensorSpec, spec_of
+from distlab.errors import InvalidArgumentError, StructureError, ValueShapeError
+
+
+@dataclass(frozen=True, eq=False)
+class Component:
+    """What is promised of one component.
+
+    Attributes:
+      dtype: its element type.
+      shape: its dimensions, None for unknown ones; None: nothing is promised.
+    """
+
+    dtype: np.dtype[Any]
+    shape: tuple[int | None, ...] | None
+
+
+@dataclass(frozen=True, eq=False)
+class Generator(Node):
+    """Calls `function(*args)` for each pass and gives what that yields.
+
+    Attributes:
+      function: returns an iterable.
+      args: NumPy values it is called with.
+      signature: nest of `Component`; None: elements are taken as they come.
+    """
+
+    function: Callable[..., Iterable[Any]]
+    args: tuple[Any, ...]
+    signature: Any
+
+    def with_inputs(self, *inputs: Node) -> Node:
+        """Returns itself: it has no inputs."""
+        assert not inputs
+        return self
+
+    @functools.cached_property
+    def spec(self) -> Any:
+        """What the signature says, or else what the first element is like."""
+        if self.signature is not None and all(c.shape is not None for c in leaves(self.signature)):
+            return map_nest(lambda c: TensorSpec(c.shape, c.dtype), self.signature)
+        first = next(self._elements(), None)
+        if first is None:
+            raise InvalidArgumentError(
+                "a generator without elements does not tell what they are like: "
+                "give output_signature to from_generator"
+            )
+        return map_nest(lambda s: TensorSpec((None,) * s.rank, s.dtype), spec_of(first))
+
+    @property
+    def cardinality(self) -> int:
+        """Not known."""
+        return UNKNOWN_CARDINALITY
+
+    def read(self, reading: Reading, open_input: Opener) -> Stream:  # noqa: ARG002
+        """Opens what a new call yields."""
+        return ReplayStream(self._elements)
+
+    def _elements(self) -> Iterator[Any]:
+        for value in self.function(*self.args):
+            yield to_numpy(value) if self.signature is None else self._promised(value)
+
+    def _promised(self, value: Any) -> Any:
+        return map_nest(_component, self.signature, _like(self.signature, value))
+
+
+def signature_of(output_types: Any, output_shapes: Any, output_signature: Any) -> Any:
+    """Returns the nest of `Component` that from_generator's arguments describe.
+
+    Raises:
+      InvalidArgumentError: when types or shapes are given beside a signature.
+      StructureError: when types and shapes have different structures.
+    """
+    if output_signature is not None:
+        if output_types is not None or output_shapes is not None:
+            raise InvalidArgumentError(
+                "from_generator takes output_signature, or output_types and output_shapes, not both"
+            )
+        return map_nest(
+            lambda spec: Component(_dtype(spec.dtype), _shape(spec.shape)), output_signature
+        )
+    if output_types is None:
+        if output_shapes is not None:
+            raise InvalidArgumentError("from_generator takes output_shapes only with output_types")
+        return None
+    if output_shapes is None:
+        return map_nest(lambda dtype: Component(_dtype(dtype), None), output_types)
+    return map_nest(
+        lambda dtype, shape: Component(_dtype(dtype), _shape(shape.of)),
+        output_types,
+        _shapes_like(output_types, output_shapes),
+    )
+
+
+@dataclass(frozen=True)
+class _Leaf:
+    """Keeps a shape, which is a tuple, from being taken for a branch."""
+
+    of: Any
+
+
+def _shapes_like(types: Any, shapes: Any) -> Any:
+    if isinstance(types, dict) and isinstance(shapes, dict) and set(types) == set(shapes):
+        return {key: _shapes_like(part, shapes[key]) for key, part in types.items()}
+    if isinstance(types, tuple) and isinstance(shapes, tuple | list) and len(types) == len(shapes):
+        return tuple(_shapes_like(*pair) for pair in zip(types, shapes, strict=True))
+    if isinstance(types, dict | tuple):
+        raise StructureError(
+            "output_shapes of from_generator must have the structure of output_types, "
+            f"{describe(types)}, got {shapes!r}"
+        )
+    return _Leaf(shapes)
+
+
+def _shape(shape: Any) -> tuple[int | None, ...] | None:
+    """Returns dimensions, of anything that has or is a sequence of them."""
+    if shape is None or getattr(shape, "rank", 0) is None:
+        return None
+    return tuple(None if size is None else int(size) for size in shape)
+
+
+def _dtype(dtype: Any) -> np.dtype[Any]:
+    """Returns NumPy's dtype; strings of any kind are `bytes` in arrays of objects."""
+    found = np.dtype(getattr(dtype, "as_numpy_dtype", dtype))
+    return np.dtype(object) if found.kind in "OUS" else found
+
+
+def _like(signature: Any, value: Any) -> Any:
+    """Gives lists the tuple types that the signature has in their place."""
+    if isinstance(signature, tuple) and isinstance(value, list | tuple):
+        if len(signature) != len(value):
+            raise StructureError(
+                "the generator must yield elements of the structure "
+                f"{describe(signature)}, got {len(value)} components"
+            )
+        parts = [_like(*pair) for pair in zip(signature, value, strict=True)]
+        return type(signature)(*parts) if is_namedtuple(signature) else tuple(parts)
+    if isinstance(signature, dict) and isinstance(value, dict) and set(signature) == set(value):
+        return {key: _like(part, value[key]) for key, part in signature.items()}
+    return value
+
+
+def _component(promised: Component, value: Any) -> Any:
+    try:
+        if promised.dtype == object:
+            array = leaf_to_numpy(value)
+        else:
+            array = np.asarray(value).astype(promised.dtype, copy=False)
+            array = _checked_range(value, array)[()]
+    except (TypeError, ValueError, OverflowError) as error:
+        raise ValueShapeError(
+            f"the generator must yield {promised.dtype} here, got {value!r}: {error}"
+        ) from error
+    shape = np.shape(array)
+    if promised.shape is not None and not _fits(shape, promised.shape):
+        raise ValueShapeError(
+            f"the generator must yield shape {promised.shape} here, got {shape}. "
+            "Use None in output_shapes for dimensions that vary."
+        )
+    return array
+
+
+def _checked_range(value: Any, array: Any) -> Any:
+    """Refuses Python integers that do not fit, which astype would wrap silently."""
+    if isinstance(value, int) and array.dtype.kind in "iu" and int(array) != value:
+        raise OverflowError(f"{value} does not fit {array.dtype}")
+    return array
+
+
+def _fits(shape: tuple[int, ...], promised: tuple[int | None, ...]) -> bool:
+    return len(shape) == len(promised) and all(
+        size is None or size == got for size, got in zip(promised, shape, strict=True)
+    )

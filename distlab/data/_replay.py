@@ -1,0 +1,56 @@
+"""Streams over Python iterators, which know no positions but can be read again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from distlab.data._engine import Element, Reader, State, Stream
+
+
+class ReplayStream(Stream):
+    """What an iterator gives; a position is restored by reading up to it again."""
+
+    def __init__(self, start: Callable[[], Iterator[Any]]) -> None:
+        super().__init__()
+        self._start = start
+
+    def __iter__(self) -> Reader:
+        """Starts a pass."""
+        return _ReplayReader(self._start)
+
+
+class _ReplayReader(Reader):
+    def __init__(self, start: Callable[[], Iterator[Any]]) -> None:
+        super().__init__()
+        self._start = start
+        self._iterator: Iterator[Any] | None = None
+        self._given = 0
+
+    def __next__(self) -> Element:
+        if self._iterator is None:
+            self._iterator = self._start()
+        value = next(self._iterator)
+        self._given += 1
+        return Element(value, None)
+
+    def get_state(self) -> State:
+        return {"given": self._given}
+
+    def set_state(self, state: State) -> None:
+        self._close_iterator()
+        self._given = 0
+        while self._given < state["given"]:
+            next(self)
+
+    def close(self) -> None:
+        """Closes the iterator, if it can be closed."""
+        self._close_iterator()
+        super().close()
+
+    def _close_iterator(self) -> None:
+        iterator, self._iterator = getattr(self, "_iterator", None), None
+        # A generator closes its files and the like in its `finally` blocks.
+        close = getattr(iterator, "close", None)
+        if callable(close):
+            close()

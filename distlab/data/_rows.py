@@ -1,0 +1,64 @@
+"""Elements as rows: cutting batches apart and putting rows together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from distlab.data._engine import Element
+from distlab.data._nest import leaves, map_nest
+from distlab.errors import InvalidArgumentError, NotBatchedError
+
+
+def row_count(element: Element) -> int:
+    """Returns the first dimension that all components have in common.
+
+    Raises:
+      NotBatchedError: when a component is a scalar.
+      InvalidArgumentError: when first dimensions differ.
+    """
+    shapes = [np.shape(leaf) for leaf in leaves(element.value)]
+    if not all(shapes):
+        raise NotBatchedError(
+            "rows can only be taken of components with a first dimension, got shapes "
+            f"{shapes}. Call batch(n) before."
+        )
+    counts = {shape[0] for shape in shapes}
+    if len(counts) != 1:
+        raise InvalidArgumentError(
+            f"components of a batch must have one first dimension, got shapes {shapes}"
+        )
+    return int(counts.pop())
+
+
+def row(element: Element, number: int) -> Element:
+    """Returns one row of an element."""
+    indices = _index_rows(element)
+    value = map_nest(lambda leaf: leaf[number], element.value)
+    return Element(value, None if indices is None else indices[number])
+
+
+def rows(element: Element, start: int, stop: int) -> Element:
+    """Returns rows `start` to `stop` of an element."""
+    indices = _index_rows(element)
+    value = map_nest(lambda leaf: leaf[start:stop], element.value)
+    return Element(value, None if indices is None else indices[start:stop].reshape(-1))
+
+
+def join(parts: Sequence[Element]) -> Element:
+    """Returns the rows of several elements, one after another, as one element."""
+    if len(parts) == 1:
+        return parts[0]
+    value = map_nest(lambda *arrays: np.concatenate(arrays), *(part.value for part in parts))
+    known = [part.indices for part in parts if part.indices is not None]
+    return Element(value, np.concatenate(known) if len(known) == len(parts) else None)
+
+
+def _index_rows(element: Element) -> Any:
+    """Returns the indices of each row; None when they don't divide evenly."""
+    indices, count = element.indices, len(next(leaves(element.value)))
+    if indices is None or (len(indices) % count if count else len(indices)):
+        return None
+    return indices.reshape(count, -1) if count else indices

@@ -1,0 +1,191 @@
+"""What one worker's replicas get of a dataset distributed over several workers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from distlab.data._auto_shard import auto_shard, effective_policy
+from distlab.data._batch import Batch
+from distlab.data._concatenate import Concatenate
+from distlab.data._dataset import Dataset
+from distlab.data._engine import Element, Reader, State, Stream
+from distlab.data._filter import Filter
+from distlab.data._map import Map
+from distlab.data._nest import leaves
+from distlab.data._options import AutoShardPolicy
+from distlab.data._plan import Node, Opener, Order, Reading, Unary
+from distlab.data._rebatch import Rebatch
+from distlab.data._rows import row_count, rows
+from distlab.data._spec import batch_spec, row_spec
+from distlab.errors import NotBatchedError
+
+
+def worker_batches(
+    dataset: Dataset, num_workers: int, worker_index: int, replicas_per_worker: int
+) -> Iterator[tuple[Any, ...]]:
+    """Yields what each replica of one worker gets, step by step.
+
+    Global batches are divided over all replicas of all workers. Sharded by
+    data, each batch is cut into equal parts which the workers take in turns;
+    sharded by file or not at all, each worker cuts its own batches so that all
+    workers together take one global batch in a step.
+
+    Args:
+      dataset: batched by the global batch size.
+      num_workers: how many workers there are.
+      worker_index: which worker, from 0.
+      replicas_per_worker: replicas on each of them.
+
+    Yields:
+      One batch for each replica; in the last step some may be empty.
+
+    Raises:
+      NotBatchedError: when there are several replicas and elements have no
+        first dimension to divide.
+      InvalidArgumentError: as `auto_shard`.
+    """
+    replicas = num_workers * replicas_per_worker
+    if replicas > 1:
+        dataset = _divided(dataset, num_workers, worker_index, replicas_per_worker)
+    return _steps(auto_shard(dataset, num_workers, worker_index), replicas_per_worker)
+
+
+def _divided(dataset: Dataset, num_workers: int, index: int, per_worker: int) -> Dataset:
+    """Cuts global batches into those of single replicas."""
+    specs = list(leaves(dataset.element_spec))
+    if not all(spec.rank for spec in specs):
+        raise NotBatchedError(
+            "a dataset is divided over replicas by the first dimension of its elements, and "
+            f"these have none: {dataset.element_spec}. Call batch(global_batch_size) before."
+        )
+    size = global_batch_size(dataset.plan)
+    if effective_policy(dataset) is AutoShardPolicy.DATA or size is None:
+        return dataset.with_plan(Divide(dataset.plan, num_workers * per_worker))
+    sizes = batch_sizes_for_worker(size, num_workers, per_worker, index)
+    return dataset.with_plan(Rebatch(dataset.plan, sizes, False))
+
+
+def batch_sizes_for_worker(
+    global_batch: int, num_workers: int, replicas_per_worker: int, worker_index: int
+) -> tuple[int, ...]:
+    """Returns the batch sizes a worker takes in turns.
+
+    They differ by one at most. In each step all replicas of all workers together
+    take `global_batch` examples: workers are at different places of the cycle.
+
+    Args:
+      global_batch: examples in a global batch.
+      num_workers: how many workers there are.
+      replicas_per_worker: replicas on each of them.
+      worker_index: which worker, from 0.
+
+    Returns:
+      `num_workers * replicas_per_worker` sizes whose sum is `global_batch`.
+    """
+    replicas = num_workers * replicas_per_worker
+    small, larger = divmod(global_batch, replicas)
+    sizes = (small + 1,) * larger + (small,) * (replicas - larger)
+    offset = worker_index * replicas_per_worker
+    return sizes[offset:] + sizes[:offset]
+
+
+def global_batch_size(plan: Node) -> int | None:
+    """Returns the size of a plan's batches, without partial ones; None: not known.
+
+    It is found in the specs when all elements have one size, otherwise in the
+    `batch` that made the first dimension.
+    """
+    node = plan
+    while True:
+        if isinstance(node, Batch):
+            return node.size
+        if isinstance(node, Rebatch):
+            return node.sizes[0] if len(set(node.sizes)) == 1 else None
+        if isinstance(node, Concatenate):
+            first, second = map(global_batch_size, node.inputs)
+            return first if first == second else None
+        if not isinstance(node, Unary) or not _keeps_rows(node):
+            break
+        node = node.input
+    sizes = {spec.shape[0] for spec in leaves(plan.spec)}
+    return sizes.pop() if len(sizes) == 1 else None
+
+
+def _keeps_rows(node: Unary) -> bool:
+    """Returns whether elements keep their first dimension, as far as can be told."""
+    return type(node).spec is Unary.spec or isinstance(node, Map | Filter)
+
+
+@dataclass(frozen=True, eq=False)
+class Divide(Order):
+    """Cuts each element into `parts` with equal numbers of rows; the last ones may be empty.
+
+    Of n rows the first parts get ceil(n / parts) each, as long as there are any.
+    """
+
+    parts: int
+
+    @property
+    def spec(self) -> Any:
+        """The specs of a part."""
+        return batch_spec(row_spec(self.input.spec), None)
+
+    @property
+    def cardinality(self) -> int:
+        """As many times the input's."""
+        size = self.input.cardinality
+        return size if size < 0 else size * self.parts
+
+    def read(self, reading: Reading, open_input: Opener) -> Stream:
+        """Opens the parts."""
+        return _DivideStream(open_input(self.input, reading), self.parts)
+
+
+class _DivideStream(Stream):
+    def __init__(self, parent: Stream, parts: int) -> None:
+        super().__init__(parent)
+        self._parts = parts
+
+    def __iter__(self) -> Reader:
+        return _DivideReader(iter(self._parent), self._parts)
+
+
+class _DivideReader(Reader):
+    def __init__(self, parent: Reader, parts: int) -> None:
+        super().__init__(parent)
+        self._parts, self._next = parts, 0
+        self._before = parent.get_state()
+        self._element: Element | None = None
+
+    def __next__(self) -> Element:
+        if self._element is None or self._next == self._parts:
+            self._before = self._parent.get_state()
+            self._element, self._next = next(self._parent), 0
+        count = row_count(self._element)
+        share = -(-count // self._parts)
+        start = min(count, share * self._next)
+        self._next += 1
+        return rows(self._element, start, min(count, start + share))
+
+    def get_state(self) -> State:
+        return {"before": self._before, "next": self._next}
+
+    def set_state(self, state: State) -> None:
+        self._before, self._next = state["before"], state["next"]
+        self._parent.set_state(self._before)
+        self._element = next(self._parent, None) if self._next else None
+
+
+def _steps(dataset: Dataset, replicas: int) -> Iterator[tuple[Any, ...]]:
+    batch: list[Element] = []
+    for element in dataset.elements():
+        batch.append(element)
+        if len(batch) == replicas:
+            yield tuple(part.value for part in batch)
+            batch = []
+    if batch:
+        missing = replicas - len(batch)
+        batch += [rows(batch[0], 0, 0)] * missing
+        yield tuple(part.value for part in batch)
