@@ -1,0 +1,208 @@
+"""What the page says in words: texts made from columns, for the page to put in place."""
+
+from __future__ import annotations
+
+import time
+from typing import Any, TypeAlias
+
+from distlab.charts.batches import size_text
+from distlab.charts.theme import colour
+from distlab.charts.units import (
+    bytes_text,
+    count_text,
+    duration_text,
+    plain,
+    rate_text,
+    value_text,
+)
+from distlab.folds import Columns
+
+Facts: TypeAlias = dict[str, Any]
+"""Names of places on the page to their text; the page inserts it as plain text."""
+
+NOTHING = "\u2013"
+_STALLED_SECONDS = 5.0
+
+
+def run_facts(header: Columns, *, live: bool, caught_up: bool, name: str) -> Facts:
+    """Returns what ran, where, and whether it still runs.
+
+    Args:
+      header: columns of `folds.Header`.
+      live: whether more events may come.
+      caught_up: whether all that was recorded has been read.
+      name: what to call a run that did not say its name.
+    """
+    devices = header["replicas"] or header["devices"]
+    simulated = "simulated " if header["simulated"] else ""
+    versions = ", ".join(f"{name} {version}" for name, version in header["versions"].items())
+    return {
+        "run": plain(header["name"] or name),
+        "status": _status(header, live=live, caught_up=caught_up),
+        "message": header["message"][:500],
+        "strategy": header["strategy"] or NOTHING,
+        "devices": f"{len(devices)} {simulated}devices" if devices else NOTHING,
+        "device_names": [plain(device, 24) for device in devices],
+        "host": f"{plain(header['host'])}, process {header['process']}" if header["host"] else "",
+        "started": _wall_clock(header["unix_ns"]),
+        "versions": plain(versions, 200),
+        "errors": [plain(error, 300) for error in header["errors"]],
+        "error_count": header["error_count"],
+    }
+
+
+def _status(header: Columns, *, live: bool, caught_up: bool) -> str:
+    if header["status"]:
+        return str(header["status"])
+    if not caught_up:
+        return "reading"
+    return "live" if live else "killed"
+
+
+def _wall_clock(unix_ns: int) -> str:
+    if not unix_ns:
+        return ""
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(unix_ns / 1e9))
+
+
+def loss_facts(header: Columns, *, lost: int) -> Facts:
+    """Returns what is missing in what the page shows.
+
+    Args:
+      header: columns of `folds.Header`.
+      lost: events that were gone before they could be read.
+    """
+    missing = lost + header["not_recorded"]
+    reasons = [plain(reason, 200) for reason in header["not_recorded_reasons"]]
+    if lost:
+        reasons.append(f"{count_text(lost)} events left the memory before they were read")
+    return {
+        "lost": f"{count_text(missing)} events lost" if missing else "nothing lost",
+        "lost_reasons": reasons,
+        "lost_some": bool(missing),
+    }
+
+
+def progress_facts(steps: Columns, status: str) -> Facts:
+    """Returns how fast and how far the run is.
+
+    Args:
+      steps: columns of `folds.Steps`.
+      status: what `run_facts` says of the run.
+    """
+    live = status == "live"
+    rate = steps["rate"] if live else steps["mean_rate"]
+    examples = steps["examples_rate"] if live else steps["mean_examples_rate"]
+    total = steps["total"]
+    done = count_text(steps["steps"])
+    idle = steps["since_last_s"]
+    return {
+        "rate": NOTHING if rate is None else rate_text(rate),
+        "examples_rate": NOTHING if examples is None else rate_text(examples),
+        "rate_note": _rate_note(live=live, idle=idle),
+        "examples": f"{count_text(steps['examples'])} examples so far"
+        if live
+        else f"{count_text(steps['examples'])} examples in all",
+        "steps": done if total is None else f"{done} of {count_text(total)}",
+        "progress": steps["progress"],
+        "eta": _remaining(steps, live=live),
+    }
+
+
+def _rate_note(*, live: bool, idle: float | None) -> str:
+    if not live:
+        return "mean of the whole run"
+    if idle is not None and idle > _STALLED_SECONDS:
+        return f"last step {duration_text(idle)} ago"
+    return "over the last 2 s"
+
+
+def _remaining(steps: Columns, *, live: bool) -> str:
+    elapsed = duration_text(steps["elapsed_s"])
+    if not live:
+        return f"took {elapsed}"
+    if steps["eta_s"] is None:
+        return f"{elapsed} so far"
+    return f"about {duration_text(steps['eta_s'])} left"
+
+
+def metric_facts(metrics: Columns) -> Facts:
+    """Returns the newest value of the loss, or else of the first metric.
+
+    Args:
+      metrics: columns of `folds.Metrics`.
+    """
+    names: list[str] = metrics["name"]
+    if not names:
+        return {"loss": NOTHING, "loss_name": "loss", "loss_note": "nothing logged yet"}
+    place = next((place for place, name in enumerate(names) if "loss" in name.lower()), 0)
+    first = float(metrics["value"][place][0])
+    note = f"from {value_text(first)} at the first log"
+    wrong = metrics["not_finite"][place]
+    return {
+        "loss": value_text(metrics["last"][place]),
+        "loss_name": plain(names[place], 24),
+        "loss_note": f"{count_text(wrong)} values are not finite" if wrong else note,
+        "other_metrics": any("loss" not in name.lower() for name in names),
+    }
+
+
+def batch_facts(detail: Columns, batches: Columns) -> Facts:
+    """Returns the chosen batch in words.
+
+    Args:
+      detail: what `folds.Batches.detail` gives for it.
+      batches: columns of `folds.Batches`.
+    """
+    numbers = batches["number"]
+    facts: Facts = {
+        "batch_first": int(numbers[0]) if len(numbers) else 0,
+        "batch_last": int(numbers[-1]) if len(numbers) else 0,
+        "batch_count": count_text(batches["count"]),
+        "batch_forgotten": batches["forgotten"],
+        "batch_uneven": numbers[batches["uneven"]][-200:].tolist(),
+    }
+    if not detail:
+        return facts | {"batch_number": None, "batch_sizes": []}
+    share = max(1, detail["nominal"])
+    sizes = [size_text(size, share) for size in detail["size"]]
+    return facts | {
+        "batch_number": detail["number"],
+        "batch_place": f"epoch {detail['epoch']}, batch {detail['batch']}",
+        "batch_total": f"{count_text(sum(detail['size']))} examples",
+        "batch_bytes": bytes_text(detail["bytes"]),
+        "batch_wait": duration_text(detail["wait_ms"] / 1e3),
+        "batch_transfer": duration_text(detail["transfer_ms"] / 1e3),
+        "batch_policy": {
+            "rebatch": "one global batch, divided over the replicas",
+            "per_replica": "one batch taken for each replica",
+        }.get(detail["policy"], plain(detail["policy"])),
+        "batch_sizes": [
+            {"replica": plain(name, 24), "size": size, "text": text, "color": colour(number)}
+            for number, (name, size, text) in enumerate(
+                zip(detail["replica"], detail["size"], sizes, strict=True)
+            )
+        ],
+        "batch_full": sum(size == detail["nominal"] for size in detail["size"]),
+        "batch_empty": sum(size == 0 for size in detail["size"]),
+    }
+
+
+def device_facts(devices: Columns) -> Facts:
+    """Returns what is known of the devices' memory.
+
+    Args:
+      devices: columns of `folds.Devices`.
+    """
+    memory = devices["memory"]
+    process = devices["process_bytes"]
+    return {
+        "device_memory": "not available on this platform"
+        if memory is None
+        else ", ".join(
+            f"{plain(name, 18)} {bytes_text(size)}"
+            for name, size in zip(devices["device"], memory, strict=True)
+        ),
+        "process_memory": bytes_text(int(process[-1])) if len(process) else NOTHING,
+        "simulated": devices["simulated"],
+    }

@@ -1,0 +1,177 @@
+"""Serving the dashboard from a thread of this process."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import threading
+from typing import Any, Final
+
+from bokeh.server.server import Server
+from panel.io.server import get_server
+from tornado.ioloop import IOLoop
+
+from distlab.errors import DistlabError, PortInUseError
+from distlab_dashboard.feed import Feed, source_of
+from distlab_dashboard.health import Health
+from distlab_dashboard.session import show
+
+FIRST_PORT: Final = 5006
+_PORTS_TRIED: Final = 200
+_START_SECONDS: Final = 30.0
+_STOP_SECONDS: Final = 5.0
+_TAKEN: Final = (errno.EADDRINUSE, errno.EACCES)
+
+
+class DashboardServer:
+    """A dashboard that is being served; made by `serve`.
+
+    Attributes:
+      url: address of the page.
+      port: the port it listens on.
+    """
+
+    def __init__(self, feed: Feed, address: str, prefix: str, origins: tuple[str, ...]) -> None:
+        """Keeps what is served and where; `start` begins."""
+        self.url = ""
+        self.port = 0
+        self._feed = feed
+        self._address = address
+        self._prefix = prefix.strip("/")
+        self._origins = origins
+        self._loop: IOLoop | None = None
+        self._server: Server | None = None
+        self._ready = threading.Event()
+        self._error: BaseException | None = None
+        self._thread: threading.Thread | None = None
+
+    def start(self, port: int | None) -> None:
+        """Begins to serve and returns when the port is open.
+
+        Args:
+          port: the port, or None for the first free one.
+
+        Raises:
+          PortInUseError: the port is taken.
+        """
+        self._thread = threading.Thread(
+            target=self._serve, args=(port,), name="distlab-dashboard", daemon=True
+        )
+        self._thread.start()
+        if not self._ready.wait(_START_SECONDS):
+            raise DistlabError(
+                f"The dashboard did not start within {_START_SECONDS:.0f} s. "
+                "The machine may be overloaded: try again, or train without it."
+            )
+        if self._error is not None:
+            raise self._error
+        self._feed.start()
+
+    def stop(self) -> None:
+        """Stops serving, frees the port and stops reading. Twice does no harm."""
+        self._feed.stop()
+        if self._loop is not None and self._thread is not None and self._thread.is_alive():
+            self._loop.add_callback(self._shut_down)
+            self._thread.join(_STOP_SECONDS)
+
+    def _serve(self, port: int | None) -> None:
+        asyncio.set_event_loop(asyncio.new_event_loop())
+        self._loop = IOLoop.current()
+        try:
+            self._server = self._bind(port)
+            self._server.start()
+        except Exception as error:  # noqa: BLE001 - handed to the thread that called `start`
+            self._error = error
+            self._ready.set()
+            return
+        self._ready.set()
+        self._loop.start()
+        self._loop.close(all_fds=True)
+
+    def _shut_down(self) -> None:
+        if self._server is not None:
+            self._server.stop(wait=False)
+            self._server = None
+        if self._loop is not None:
+            self._loop.stop()
+
+    def _bind(self, port: int | None) -> Server:
+        ports = range(FIRST_PORT, FIRST_PORT + _PORTS_TRIED) if port is None else [port]
+        for number in ports:
+            try:
+                return self._listen(number)
+            except OSError as error:
+                if error.errno not in _TAKEN:
+                    raise
+        raise PortInUseError(
+            f"The dashboard needs a free port, and {self._address}:{ports[0]} is taken"
+            + (f", like the {_PORTS_TRIED - 1} after it. Stop what uses them." if port is None
+               else ". Choose another one, or name none to get the first free one.")
+        )  # fmt: skip
+
+    def _listen(self, port: int) -> Server:
+        about: dict[str, Any] = {}
+        server = get_server(
+            {"/": lambda: show(self._feed)},
+            port=port,
+            address=self._address,
+            prefix=self._prefix,
+            websocket_origin=self._allowed_origins(port),
+            extra_patterns=[(r"/health", Health, {"feed": self._feed, "about": about})],
+            loop=self._loop,
+            title="distlab",
+            check_unused_sessions_milliseconds=2_000,
+            unused_session_lifetime_milliseconds=5_000,
+        )
+        self.port = int(server.port or port)
+        host = "127.0.0.1" if self._address in {"", "0.0.0.0", "::"} else self._address  # noqa: S104
+        self.url = f"http://{host}:{self.port}/{self._prefix}{'/' if self._prefix else ''}"
+        about |= {"url": self.url, "version": _version()}
+        return server
+
+    def _allowed_origins(self, port: int) -> list[str]:
+        own = [f"{host}:{port}" for host in ("127.0.0.1", "localhost", self._address) if host]
+        return [*dict.fromkeys(own), *self._origins]
+
+
+def _version() -> str:
+    from importlib.metadata import version
+
+    return version("distlab")
+
+
+def serve(
+    source: Any,
+    *,
+    address: str = "127.0.0.1",
+    port: int | None = None,
+    open_browser: bool = False,
+    prefix: str = "",
+    origins: tuple[str, ...] = (),
+) -> DashboardServer:
+    """Serves the dashboard of a run from a thread of its own.
+
+    Args:
+      source: a run's folder, a recording in progress, or anything with `since`.
+      address: address to listen on. Everyone who can reach it can look.
+      port: the port; None for the first free one from 5006.
+      open_browser: whether to open the page in the default browser.
+      prefix: path under which a proxy shows the page, such as `"dashboard"`.
+      origins: further `host:port` under which browsers may come, when a proxy
+        shows the page under another name.
+
+    Returns:
+      The server, with its `url`; `stop()` ends it.
+
+    Raises:
+      PortInUseError: the port asked for is taken.
+      NotARunError: the folder does not hold a recorded run.
+      InvalidArgumentError: the source is nothing to read events from.
+    """
+    server = DashboardServer(Feed(source_of(source)), address, prefix, origins)
+    server.start(port)
+    if open_browser:
+        import webbrowser
+
+        webbrowser.open(server.url)
+    return server
