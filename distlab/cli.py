@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from importlib import metadata
 
 from distlab._cli import dashboard, demo, doctor
+from distlab._cli.options import HelpFormatter
 from distlab.errors import DistlabError
 
 INTERRUPTED = 130
@@ -51,11 +52,11 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="distlab",
         description=DESCRIPTION,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=HelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"distlab {_version()}")
     parser.set_defaults(run=None)
-    commands = parser.add_subparsers(title="commands", metavar="COMMAND")
+    commands = parser.add_subparsers(title="commands")
     for command in (demo, dashboard, doctor):
         command.add_to(commands)
     return parser

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import platform
-import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import Literal
 
 from distlab._cli.browser import find_browser
+from distlab._cli.serving import port_is_free
 
 FIRST_PORT = 5006
 PORTS_TRIED = 20
@@ -159,15 +159,3 @@ def installed_version(name: str) -> str | None:
         return metadata.version(name)
     except metadata.PackageNotFoundError:
         return None
-
-
-def port_is_free(port: int) -> bool:
-    """Tells whether a server could listen on this port of 127.0.0.1."""
-    with socket.socket() as probe:
-        # As servers do: a port whose last connections are still closing is free.
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind(("127.0.0.1", port))
-        except OSError:
-            return False
-    return True

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from distlab._cli.options import add_server_options, folder
+from distlab._cli.options import HelpFormatter, add_server_options, folder
 from distlab._cli.serving import serve, wait_for_interrupt
 
 EPILOG = """\
@@ -21,7 +21,7 @@ def add_to(commands: Any) -> None:
         description="Serves the dashboard of a recorded run, finished or still running, "
         "until Ctrl-C.",
         epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=HelpFormatter,
     )
     parser.add_argument("folder", type=folder, metavar="RUN", help="folder of the recorded run")
     add_server_options(parser)

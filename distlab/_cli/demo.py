@@ -8,8 +8,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from distlab._cli.options import add_server_options, folder, positive
-from distlab._cli.serving import serve, wait_for_interrupt
+from distlab._cli.options import HelpFormatter, add_server_options, folder, positive
+from distlab._cli.serving import prepare, serve, wait_for_interrupt
 
 DEFAULT_EPOCHS = 60
 
@@ -33,7 +33,7 @@ def add_to(commands: Any) -> None:
         help="train on 8 simulated devices and watch it live",
         description=DESCRIPTION,
         epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=HelpFormatter,
     )
     parser.add_argument(
         "--replicas",
@@ -70,6 +70,8 @@ def run(args: argparse.Namespace) -> int:
     from distlab.demo import digits as data
     from distlab.demo import training
 
+    if not args.no_dashboard:
+        prepare(args.port)
     dl.use_cpu_devices(args.replicas)
     digits = data.load()
     steps = args.steps or (args.epochs or DEFAULT_EPOCHS) * training.steps_per_epoch(digits)

@@ -6,6 +6,13 @@ import argparse
 from pathlib import Path
 
 
+class HelpFormatter(argparse.RawDescriptionHelpFormatter):
+    """Keeps the line breaks of descriptions, and each option on the line of its help."""
+
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog, max_help_position=28)
+
+
 def positive(text: str) -> int:
     """Reads a whole number of at least 1."""
     return _whole(text, 1, None)

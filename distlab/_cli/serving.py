@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import importlib
 import signal
+import socket
 import threading
-from types import FrameType
-from typing import Any, Protocol, cast
+from pathlib import Path
+from types import FrameType, ModuleType
+from typing import Protocol, cast
 
-from distlab.errors import MissingExtraError
+from distlab.errors import MissingExtraError, PortInUseError
 
+HOST = "127.0.0.1"
 LOOK_AGAIN_SECONDS = 1.0
 
 
@@ -24,11 +27,29 @@ class Server(Protocol):
         """Stops serving and frees the port."""
 
 
-def serve(source: Any, *, port: int | None, open_browser: bool) -> Server:
+def prepare(port: int | None) -> None:
+    """Finds out before any work is done whether `serve` can do its part.
+
+    Args:
+      port: the port that will be asked for; None for any.
+
+    Raises:
+      MissingExtraError: Panel or Bokeh is not installed.
+      PortInUseError: the port is taken.
+    """
+    _dashboard()
+    if port is not None and not port_is_free(port):
+        raise PortInUseError(
+            f"The dashboard needs a free port, and {HOST}:{port} is taken. "
+            "Name another one with --port, or none to get the first free one."
+        )
+
+
+def serve(folder: Path, *, port: int | None, open_browser: bool) -> Server:
     """Serves the dashboard of a run on 127.0.0.1.
 
     Args:
-      source: a run that is being recorded, or the folder of one.
+      folder: the run's folder, finished or being written.
       port: the port; None for the first free one from 5006.
       open_browser: whether to open the page in the default browser.
 
@@ -37,14 +58,20 @@ def serve(source: Any, *, port: int | None, open_browser: bool) -> Server:
       PortInUseError: the port asked for is taken.
       NotARunError: the folder does not hold a recorded run.
     """
-    try:
-        dashboard = importlib.import_module("distlab_dashboard")
-    except ModuleNotFoundError as error:
-        raise MissingExtraError(
-            f"The dashboard needs packages that are not installed ({error.name}). "
-            "Install them with: pip install 'distlab[dashboard]'"
-        ) from error
-    return cast(Server, dashboard.serve(source, port=port, open_browser=open_browser))
+    serve = _dashboard().serve
+    return cast(Server, serve(folder, address=HOST, port=port, open_browser=open_browser))
+
+
+def port_is_free(port: int) -> bool:
+    """Tells whether a server could listen on this port of 127.0.0.1."""
+    with socket.socket() as probe:
+        # As servers do: a port whose last connections are still closing is free.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((HOST, port))
+        except OSError:
+            return False
+    return True
 
 
 def wait_for_interrupt() -> None:
@@ -66,3 +93,13 @@ def wait_for_interrupt() -> None:
     finally:
         for signum, handler in before.items():
             signal.signal(signum, handler)
+
+
+def _dashboard() -> ModuleType:
+    try:
+        return importlib.import_module("distlab_dashboard")
+    except ModuleNotFoundError as error:
+        raise MissingExtraError(
+            f"The dashboard needs packages that are not installed ({error.name}). "
+            "Install them with: pip install 'distlab[dashboard]'"
+        ) from error
