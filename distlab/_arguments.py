@@ -12,6 +12,7 @@ import numpy as np
 
 from distlab._mesh import ReplicaMesh
 from distlab._values import DistributedValues, Mirrored, PerReplica, Shape, replica_shapes
+from distlab._variable import Variable
 from distlab.errors import StructureError
 
 Role: TypeAlias = Literal["split", "whole", "static"]
@@ -55,7 +56,7 @@ class Arguments:
 
     def __init__(self, fn: Callable[..., Any], args: Any, kwargs: Any, mesh: ReplicaMesh) -> None:
         paths, self._structure = jax.tree_util.tree_flatten_with_path(
-            (args, kwargs), is_leaf=lambda v: isinstance(v, DistributedValues)
+            (args, kwargs), is_leaf=lambda v: isinstance(v, DistributedValues | Variable)
         )
         names = _parameter_names(fn, len(args))
         self.leaves = [_leaf(value, _label(path, names), mesh) for path, value in paths]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, final
 
 import jax
 
+from distlab import _jax_internals
 from distlab._mesh import ReplicaMesh
 from distlab.errors import ContextError
 
@@ -28,6 +29,7 @@ class Frame:
 
     def __init__(self, mesh: ReplicaMesh, values: dict[Variable, jax.Array]) -> None:
         self.mesh = mesh
+        self._trace = _jax_internals.current_trace()
         self.read: set[Variable] = set()
         self.written: dict[Variable, jax.Array] = {}
         self._values = values
@@ -45,7 +47,17 @@ class Frame:
         return self._values[variable]
 
     def set(self, variable: Variable, value: jax.Array) -> None:
-        """Assigns this replica's value of a variable."""
+        """Assigns this replica's value of a variable.
+
+        Raises:
+          ContextError: inside a transformation in the function (scan, cond,
+            jit, grad), out of which a traced value can't be kept.
+        """
+        if _jax_internals.current_trace() is not self._trace:
+            raise ContextError(
+                f"{variable.name} was assigned inside jax.lax.scan, cond, jit or grad, within the "
+                "function that run traces. Return the value from there and assign it after."
+            )
         self.written[variable] = value
 
 

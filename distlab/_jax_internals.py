@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import cast
+from typing import Any, cast
 
 import jax
 from jax._src import core as _core
@@ -17,6 +17,16 @@ ConcreteArray = ArrayImpl
 def backend_started() -> bool:
     """Says whether JAX has started its devices (settings for them come too late then)."""
     return bool(_xla_bridge.backends_are_initialized())
+
+
+def key_impl(dtype: Any) -> str:
+    """Returns the name of the generator that keys of this element type belong to."""
+    return str(dtype._impl.name)
+
+
+def current_trace() -> object:
+    """Returns what takes the operations of this thread at present; one object for each level."""
+    return _core.trace_ctx.trace
 
 
 def being_staged() -> bool:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import time
+import weakref
 from collections.abc import Callable
 from typing import Any, final
 
 import jax
+import numpy as np
 
 from distlab import _in_flight, _jax_internals
 from distlab._arguments import Arguments
@@ -49,7 +52,7 @@ class Program:
         self.compile_ns = 0
         self._mesh: ReplicaMesh = strategy.mesh
         self._roles = [leaf.role for leaf in self.arguments.leaves]
-        self._moved: dict[int, tuple[jax.Array, jax.Array]] = {}
+        self._moved: dict[int, tuple[weakref.ref[jax.Array], jax.Array]] = {}
         self._smallest: int | None = None
 
     def __call__(self, leaves: list[Any]) -> tuple[Any, jax.Array | None]:
@@ -128,12 +131,21 @@ class Program:
         if role == "split":
             return leaf
         known = self._moved.get(position)
-        if known is not None and known[0] is leaf:
+        if known is not None and known[0]() is leaf:
             return known[1]
+        if isinstance(leaf, np.ndarray):
+            leaf = leaf.copy()  # JAX may go on using the buffer, and the user may write to it
         placed = jax.device_put(leaf, self._mesh.whole)
         if isinstance(leaf, _jax_internals.ConcreteArray):
-            self._moved[position] = (leaf, placed)  # arrays never change: no need to move it again
+            # Arrays never change: the same one need not move again, as long as it lives.
+            forget = functools.partial(self._forget, position)
+            self._moved[position] = (weakref.ref(leaf, forget), placed)
         return placed
+
+    def _forget(self, position: int, dead: weakref.ref[jax.Array]) -> None:
+        known = self._moved.get(position)
+        if known is not None and known[0] is dead:
+            del self._moved[position]
 
     def _value_of(self, variable: Variable) -> jax.Array:
         if variable.mesh is self._mesh:

@@ -18,6 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.extend import core
 
+from distlab import _jax_internals
 from distlab._mesh import AXIS
 from distlab._segments import Segments, bind
 from distlab._values import Shape
@@ -205,7 +206,9 @@ def _unpack(variables: list[Any], buffers: Buffers) -> dict[Any, jax.Array]:
         offsets[dtype] += size
         if jnp.issubdtype(var.aval.dtype, jax.dtypes.prng_key):
             keys = flat.reshape(*var.aval.shape, -1)
-            values[var] = jax.random.wrap_key_data(keys, impl=jax.random.key_impl(var.aval))
+            values[var] = jax.random.wrap_key_data(
+                keys, impl=_jax_internals.key_impl(var.aval.dtype)
+            )
         else:
             values[var] = flat.reshape(var.aval.shape)
     return values

@@ -32,7 +32,7 @@ def reduce(strategy: Strategy, reduce_op: ReduceOp | str, value: Any, axis: Any)
     return jax.tree.map(
         lambda leaf: _reduce_leaf(strategy, op, leaf, axes),
         value,
-        is_leaf=lambda v: isinstance(v, DistributedValues),
+        is_leaf=lambda v: isinstance(v, DistributedValues | Variable),
     )
 
 

@@ -14,6 +14,7 @@ import numpy as np
 from distlab import _context, _jax_internals, _seam, events
 from distlab._jax_internals import ConcreteArray
 from distlab._program import Program
+from distlab._variable import is_variable
 from distlab.errors import StructureError, ValueShapeError
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ class Runner:
         try:
             _context.require_cross_replica("run", self._strategy)
             args, kwargs = _checked(fn, args, kwargs)
-            leaves, structure = jax.tree.flatten((args, kwargs))
+            leaves, structure = jax.tree.flatten((args, kwargs), is_leaf=is_variable)
             key, traced = _key(leaves)
             programs = self._programs_of(fn)
             program = programs.get((structure, key))

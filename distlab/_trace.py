@@ -83,7 +83,7 @@ def trace(
         context = ReplicaContext(strategy, TracedCollectives())
         with _frame.use(frame), _context.replica(context):
             result = fn(*args, **kwargs)
-        leaves, found["results"] = jax.tree.flatten(result)
+        leaves, found["results"] = jax.tree.flatten(result, is_leaf=_variable.is_variable)
         found["static"] = tuple(
             None if _is_computed(leaf) or position in as_arrays else (leaf,)
             for position, leaf in enumerate(leaves)

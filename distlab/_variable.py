@@ -282,6 +282,32 @@ class Variable(ArrayOperators):
         return f"<Variable {self.name}: {self.dtype}{list(self.shape)}, {self.layout}>"
 
 
+@final
+class VariableValue(ArrayOperators):
+    """What a variable held when JAX took it apart (`jnp.sin(variable)`, `jax.tree.map`)."""
+
+    __slots__ = ("_array",)
+
+    def __init__(self, array: Any) -> None:
+        self._array = array
+
+    def value(self) -> Any:
+        """Returns the value."""
+        return self._array
+
+
+# jnp functions take an object only when it is a pytree: a variable is one, of its value.
+for _class in (Variable, VariableValue):
+    jax.tree_util.register_pytree_node(
+        _class, lambda held: ((held.value(),), None), lambda _, held: VariableValue(held[0])
+    )
+
+
+def is_variable(value: Any) -> bool:
+    """Says whether a value is a variable, which distlab's verbs take as it is."""
+    return type(value) is Variable
+
+
 def live() -> list[Variable]:
     """Returns all variables that exist."""
     return list(_live)

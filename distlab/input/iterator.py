@@ -100,6 +100,8 @@ class DistributedIterator:
     def _place(self, batch: np.ndarray, parts: list[int]) -> PerReplica:
         """Puts each replica's part of a component on its device."""
         mesh = self._strategy.mesh
+        if batch.flags.writeable:
+            batch = batch.copy()  # its owner may write to it again: JAX must not go on using it
         if self._alone:
             return PerReplica(_put(batch[None], mesh))
         largest = parts[0]

@@ -157,17 +157,11 @@ class Strategy(ABC):  # noqa: B024 - what makes it abstract is that devices must
           value: a distributed value, a nest of them, or anything else, which
             comes back in a tuple of one.
         """
-        if isinstance(value, DistributedValues | Variable):
-            return value.values
-        leaves, structure = jax.tree.flatten(
-            value, is_leaf=lambda v: isinstance(v, DistributedValues)
-        )
-        if not any(isinstance(leaf, DistributedValues) for leaf in leaves):
+        leaves, structure = jax.tree.flatten(value, is_leaf=_has_components)
+        if not any(map(_has_components, leaves)):
             return (value,)
         columns = [
-            leaf.values
-            if isinstance(leaf, DistributedValues)
-            else (leaf,) * self.num_replicas_in_sync
+            leaf.values if _has_components(leaf) else (leaf,) * self.num_replicas_in_sync
             for leaf in leaves
         ]
         return tuple(jax.tree.unflatten(structure, row) for row in zip(*columns, strict=True))
@@ -193,3 +187,7 @@ class Strategy(ABC):  # noqa: B024 - what makes it abstract is that devices must
     def __repr__(self) -> str:
         """Names the devices."""
         return f"{type(self).__name__}({', '.join(self.device_names)})"
+
+
+def _has_components(value: Any) -> bool:
+    return isinstance(value, DistributedValues | Variable)

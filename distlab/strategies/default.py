@@ -14,6 +14,7 @@ from distlab._fed import Fed
 from distlab._mesh import ReplicaMesh, replica_mesh
 from distlab._replica_context import ReplicaContext
 from distlab._values import DistributedValues
+from distlab._variable import Variable
 from distlab.strategies.abstract import Strategy
 
 
@@ -58,7 +59,7 @@ class DefaultStrategy(Strategy):
         args, kwargs = jax.tree.map(
             lambda v: v.values[0] if isinstance(v, DistributedValues) else v,
             (tuple(args), kwargs or {}),
-            is_leaf=lambda v: isinstance(v, DistributedValues),
+            is_leaf=lambda v: isinstance(v, DistributedValues | Variable),
         )
         with _context.replica(self._context):
             return fn(*args, **kwargs)

@@ -1,0 +1,152 @@
+"""Global batches divided over the replicas."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import distlab as dl
+from distlab import events
+from distlab.errors import NotBatchedError, OutOfRangeError, ValueShapeError
+from tests.core.listening import listening
+
+
+def _strategy(replicas: int) -> dl.MirroredStrategy:
+    return dl.MirroredStrategy([f"CPU:{i}" for i in range(replicas)])
+
+
+def _steps(replicas: int, dataset: object) -> list[list[object]]:
+    strategy = _strategy(replicas)
+    return [
+        [np.asarray(v).tolist() for v in strategy.experimental_local_results(x)]
+        for x in strategy.experimental_distribute_dataset(dataset)
+    ]
+
+
+def _range(n: int) -> dl.data.Dataset:
+    return dl.data.Dataset.range(n)
+
+
+def test_the_guides_examples() -> None:
+    assert _steps(2, _range(6).batch(4)) == [[[0, 1], [2, 3]], [[4], [5]]]
+    assert _steps(5, _range(4).batch(4)) == [[[0], [1], [2], [3], []]]
+    assert _steps(3, _range(8).batch(4)) == [[[0, 1], [2, 3], []], [[4, 5], [6, 7], []]]
+    assert _steps(2, _range(9).batch(4))[-1] == [[8], []]
+
+
+def test_133_examples_on_8_replicas_are_17_times_7_and_14() -> None:
+    (step,) = _steps(8, _range(133).batch(512))
+    assert [len(part) for part in step] == [17] * 7 + [14]
+    assert [n for part in step for n in part] == list(range(133))
+
+
+def test_empty_parts_keep_the_other_dimensions_and_the_dtype() -> None:
+    strategy = _strategy(3)
+    rows = np.ones((2, 4, 5), np.uint8)
+    (x,) = strategy.experimental_distribute_dataset(
+        dl.data.Dataset.from_tensor_slices(rows).batch(8)
+    )
+    parts = strategy.experimental_local_results(x)
+    assert [(p.shape, p.dtype) for p in parts] == [
+        ((1, 4, 5), np.uint8),
+        ((1, 4, 5), np.uint8),
+        ((0, 4, 5), np.uint8),
+    ]
+
+
+def test_structures_are_kept() -> None:
+    strategy = _strategy(2)
+    data = dl.data.Dataset.from_tensor_slices({"a": np.arange(4), "b": (np.zeros((4, 2)),)})
+    (x,) = strategy.experimental_distribute_dataset(data.batch(4))
+    assert isinstance(x["a"], dl.PerReplica)
+    assert x["b"][0].values[1].shape == (2, 2)
+
+
+def test_each_iteration_starts_again() -> None:
+    strategy = _strategy(2)
+    dataset = strategy.experimental_distribute_dataset(_range(6).batch(4))
+    assert [len(list(dataset)) for _ in range(3)] == [2, 2, 2]
+    assert len(dataset) == 2
+
+
+def test_get_next_ends_with_a_typed_error() -> None:
+    iterator = iter(_strategy(2).experimental_distribute_dataset(_range(3).batch(4)))
+    iterator.get_next()
+    for _ in range(2):
+        with pytest.raises(OutOfRangeError, match="after 1 batches"):
+            iterator.get_next()
+        with pytest.raises(StopIteration):
+            next(iterator)
+
+
+def test_one_replica_gets_everything_even_scalars() -> None:
+    assert _steps(1, _range(3)) == [[0], [1], [2]]
+
+
+def test_a_dataset_that_was_never_batched_is_refused_at_once() -> None:
+    with pytest.raises(NotBatchedError, match=r"Call \.batch\(global_batch_size\)"):
+        _strategy(2).experimental_distribute_dataset(_range(3))
+
+
+def test_any_iterable_of_batches_can_be_distributed() -> None:
+    assert _steps(2, [np.arange(3), np.arange(2)]) == [[[0, 1], [2]], [[0], [1]]]
+    with pytest.raises(NotBatchedError):
+        _steps(2, [1, 2])
+
+
+def test_a_generator_may_reuse_its_buffer() -> None:
+    buffer = np.zeros((4, 1 << 14), np.float32)
+
+    class Reusing:
+        def __iter__(self) -> object:
+            for i in range(4):
+                buffer[:] = i
+                yield buffer
+
+    strategy = _strategy(2)
+    batches = list(strategy.experimental_distribute_dataset(Reusing()))
+    for i, x in enumerate(batches):
+        assert float(x.values[0].max()) == float(x.values[1].min()) == i
+
+
+def test_components_of_different_lengths_are_refused() -> None:
+    with pytest.raises(ValueShapeError, match="same first dimension"):
+        _steps(2, [(np.ones(3), np.ones(2))])
+
+
+def test_each_batch_is_an_event_with_sizes_sources_and_bytes() -> None:
+    strategy = _strategy(4)
+    rows = np.arange(20, dtype=np.float32).reshape(10, 2)
+    data = dl.data.Dataset.from_tensor_slices(rows).shuffle(10, seed=3).batch(8)
+    with listening() as heard:
+        seen = [
+            [np.asarray(v) for v in strategy.experimental_local_results(x)]
+            for x in strategy.experimental_distribute_dataset(data)
+        ]
+    full, partial = heard.of(events.Sharding)
+    assert (full.sizes, partial.sizes) == ([2, 2, 2, 2], [1, 1, 0, 0])
+    assert (full.nominal, partial.nominal) == (2, 2)
+    assert (full.bytes, partial.bytes) == (64, 16)
+    assert (full.batch, partial.batch, full.epoch) == (0, 1, 0)
+    for event, parts in zip((full, partial), seen, strict=True):
+        assert event.indices is not None
+        indices = np.frombuffer(event.indices, "<i8")
+        np.testing.assert_array_equal(np.concatenate(parts), rows[indices])
+    assert all(event.wait_ns > 0 and event.transfer_ns > 0 for event in (full, partial))
+
+
+def test_examples_are_previewed_once_with_their_labels() -> None:
+    strategy = _strategy(2)
+    images = np.zeros((6, 8, 8), np.float32)
+    images[:, 0, 0] = 16
+    data = dl.data.Dataset.from_tensor_slices((images, np.arange(6))).batch(4)
+    dataset = strategy.experimental_distribute_dataset(data)
+    with listening() as heard:
+        list(dataset)
+        list(dataset)
+    first, second = heard.of(events.Preview)
+    assert (first.form, first.shape, first.labels) == ("image", [8, 8], ["0", "1", "2", "3"])
+    assert np.frombuffer(second.indices, "<i8").tolist() == [4, 5]
+    pixels = np.frombuffer(first.data, np.uint8).reshape(4, 8, 8)
+    assert pixels[:, 0, 0].tolist() == [255] * 4
+    assert int(pixels.sum()) == 4 * 255
