@@ -25,7 +25,7 @@ def _strategy(replicas: int = 3) -> dl.MirroredStrategy:
     return dl.MirroredStrategy([f"CPU:{i}" for i in range(replicas)])
 
 
-def _local(strategy: dl.Strategy, value: object) -> list[list[float]]:
+def _local(strategy: dl.Strategy, value: object) -> list[Any]:
     return [np.asarray(v).tolist() for v in strategy.experimental_local_results(value)]
 
 

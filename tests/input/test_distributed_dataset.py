@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -15,7 +17,7 @@ def _strategy(replicas: int) -> dl.MirroredStrategy:
     return dl.MirroredStrategy([f"CPU:{i}" for i in range(replicas)])
 
 
-def _steps(replicas: int, dataset: object) -> list[list[object]]:
+def _steps(replicas: int, dataset: object) -> list[list[Any]]:
     strategy = _strategy(replicas)
     return [
         [np.asarray(v).tolist() for v in strategy.experimental_local_results(x)]
