@@ -37,6 +37,10 @@ class Batch(Order):
             return size
         return size // self.size if self.drop_remainder else -(-size // self.size)
 
+    def rank(self, rank: int) -> int:
+        """One more."""
+        return rank + 1
+
     def read(self, reading: Reading, open_input: Opener) -> Stream:
         """Opens the batches."""
         stream = open_input(self.input, reading)

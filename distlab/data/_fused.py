@@ -1,13 +1,26 @@
-"""Elements that are positions: one by one, or a whole batch from one chunk."""
+"""Elements made of chunks of positions: single positions or rows, or whole batches."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any, Protocol
 
 from distlab.data._engine import Element, Reader, State, Stream
-from distlab.data._positions import Positions
+from distlab.data._positions import Indices, Positions
 
 _CHUNK = 256
+_CHUNK_BYTES = 1 << 20
+
+
+class Rows(Protocol):
+    """Where rows come from: a source held in arrays."""
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of one row."""
+
+    def split(self, positions: Indices) -> list[Any]:
+        """Returns the rows at positions, each a value of its own."""
 
 
 class PositionStream(Stream):
@@ -35,27 +48,41 @@ class _BatchStream(Stream):
         return _BatchReader(self._start, self._size, drop_remainder=self._drop)
 
 
-class _SingleReader(Reader):
-    """Reads a chunk of positions ahead and gives them one by one."""
+class RowStream(Stream):
+    """Single rows of a source in some order, with their positions."""
 
-    def __init__(self, start: Callable[[], Positions]) -> None:
+    def __init__(self, start: Callable[[], Positions], source: Rows) -> None:
         super().__init__()
-        self._start = start
+        self._start, self._source = start, source
+
+    def __iter__(self) -> Reader:
+        """Starts a pass."""
+        return _SingleReader(self._start, self._source)
+
+
+class _SingleReader(Reader):
+    """Reads a chunk ahead and gives its positions, or the rows there, one by one."""
+
+    def __init__(self, start: Callable[[], Positions], source: Rows | None = None) -> None:
+        super().__init__()
+        self._start, self._source = start, source
+        self._size = _CHUNK
+        if source is not None:
+            self._size = max(1, min(_CHUNK, _CHUNK_BYTES // max(1, source.row_bytes)))
         self._positions = start()
         self._given = 0
-        self._chunk = self._positions.take(0)
+        self._chunk: list[Element] = []
         self._next = 0
 
     def __next__(self) -> Element:
         if self._next == len(self._chunk):
-            self._chunk = self._positions.take(_CHUNK)
-            self._next = 0
-            if not len(self._chunk):
+            self._chunk, self._next = self._read(), 0
+            if not self._chunk:
                 raise StopIteration
-        position = self._chunk[self._next]
+        element = self._chunk[self._next]
         self._next += 1
         self._given += 1
-        return Element(position, None)
+        return element
 
     def get_state(self) -> State:
         return {"given": self._given}
@@ -63,8 +90,14 @@ class _SingleReader(Reader):
     def set_state(self, state: State) -> None:
         self._positions = self._start()
         self._given = self._positions.skip(state["given"])
-        self._chunk = self._positions.take(0)
-        self._next = 0
+        self._chunk, self._next = [], 0
+
+    def _read(self) -> list[Element]:
+        positions = self._positions.take(self._size)
+        if self._source is None:
+            return [Element(position, None) for position in positions]
+        rows = self._source.split(positions)
+        return [Element(row, positions[i : i + 1]) for i, row in enumerate(rows)]
 
 
 class _BatchReader(Reader):

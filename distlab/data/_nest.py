@@ -10,15 +10,24 @@ from typing import Any
 
 from distlab.errors import InvalidArgumentError, StructureError
 
+_KINDS: dict[type, str] = {}
+"""What a type is in a nest; asked for every leaf, hence kept."""
 
-def is_branch(nest: Any) -> bool:
-    """Returns whether `nest` is a tuple or a dict, whose parts are nests again."""
-    return isinstance(nest, tuple | Mapping)
+
+def _kind(container: type) -> str:
+    kind = _KINDS.get(container)
+    if kind is None:
+        if issubclass(container, tuple):
+            kind = "namedtuple" if hasattr(container, "_fields") else "tuple"
+        else:
+            kind = "mapping" if issubclass(container, Mapping) else "leaf"
+        _KINDS[container] = kind
+    return kind
 
 
 def is_namedtuple(nest: Any) -> bool:
     """Returns whether `nest` is a named tuple."""
-    return isinstance(nest, tuple) and hasattr(nest, "_fields")
+    return _kind(type(nest)) == "namedtuple"
 
 
 def map_nest(function: Callable[..., Any], nest: Any, *rest: Any) -> Any:
@@ -35,18 +44,22 @@ def map_nest(function: Callable[..., Any], nest: Any, *rest: Any) -> Any:
     Raises:
       StructureError: when the structures differ.
     """
-    if not is_branch(nest):
+    kind = _kind(type(nest))
+    if kind == "leaf":
         return function(nest, *rest)
     for other in rest:
         _check_same_branch(nest, other)
-    if isinstance(nest, Mapping):
+    if kind == "mapping":
         parts = {
-            key: map_nest(function, value, *(other[key] for other in rest))
+            key: map_nest(function, value, *[other[key] for other in rest])
             for key, value in nest.items()
         }
         return parts if type(nest) is dict else _rebuild_mapping(nest, parts)
-    values = [map_nest(function, *parts) for parts in zip(nest, *rest, strict=True)]
-    return type(nest)(*values) if is_namedtuple(nest) else tuple(values)
+    if rest:
+        values = [map_nest(function, *parts) for parts in zip(nest, *rest, strict=True)]
+    else:
+        values = [map_nest(function, part) for part in nest]
+    return type(nest)(*values) if kind == "namedtuple" else tuple(values)
 
 
 def leaves(nest: Any) -> Iterator[Any]:

@@ -10,14 +10,19 @@ end, a whole batch with one index operation.
 from __future__ import annotations
 
 import functools
+import math
+import operator
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
+import numpy as np
+
 from distlab.data._engine import Element, Stream, mapped
-from distlab.data._fused import PositionStream
-from distlab.data._positions import Ascending, Positions
+from distlab.data._fused import PositionStream, RowStream
+from distlab.data._nest import leaves, map_nest
+from distlab.data._positions import Ascending, Indices, Positions
 
 INFINITE_CARDINALITY = -1
 """`Dataset.cardinality()` of a dataset without end."""
@@ -127,6 +132,21 @@ class Source(Node):
         """As many as elements."""
         return self.cardinality
 
+    @functools.cached_property
+    def row_bytes(self) -> int:
+        """Bytes of one of its elements; of strings, those of the reference."""
+        return sum(math.prod(spec.shape) * spec.dtype.itemsize for spec in leaves(self.spec))
+
+    def split(self, positions: Indices) -> list[Any]:
+        """Returns the values at positions (int64, 1-d), each by itself."""
+        gathered = self.gather(positions)
+        if isinstance(gathered, np.ndarray):
+            return list(gathered)
+        arrays = list(leaves(gathered))
+        if type(gathered) is tuple and len(gathered) == len(arrays):
+            return list(zip(*arrays, strict=True))
+        return [map_nest(operator.itemgetter(i), gathered) for i in range(len(arrays[0]))]
+
     @abstractmethod
     def gather(self, positions: Any) -> Any:
         """Returns the nest of values at positions (int64, of any shape)."""
@@ -138,6 +158,13 @@ class Source(Node):
 
 class Order(Unary):
     """A node that never looks at values, so that it can be run on positions."""
+
+    def rank(self, rank: int) -> int | None:
+        """Returns the rank of its elements' positions, given that of its input's.
+
+        None: it can't be run on positions of that rank, only on values.
+        """
+        return rank
 
 
 class PlainOrder(Order):
@@ -170,14 +197,21 @@ def open_plan(node: Node, reading: Reading) -> Stream:
     source = source_of(node)
     if source is None:
         return node.read(reading, open_plan)
+    if is_plain(node):
+        return RowStream(functools.partial(start_positions, node, reading), source)
     return mapped(_open_positions(node, reading), functools.partial(_fetch, source))
 
 
 def source_of(node: Node) -> Source | None:
     """Returns the source whose positions the node puts in order, if it does only that."""
+    orders = []
     while isinstance(node, Order):
+        orders.append(node)
         node = node.input
-    return node if isinstance(node, Source) else None
+    rank: int | None = 0
+    for order in reversed(orders):
+        rank = None if rank is None else order.rank(rank)
+    return node if isinstance(node, Source) and rank is not None else None
 
 
 def is_plain(node: Node) -> bool:

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import queue
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from distlab.data._engine import Element, Reader, State, Stream
 from distlab.data._plan import Opener, Reading, Unary
+from distlab.errors import DistlabError
 
 _AUTOMATIC = 2
 _POLL_SECONDS = 0.1
@@ -37,16 +39,16 @@ class _PrefetchStream(Stream):
         self._size = size
 
     def __iter__(self) -> Reader:
-        return _PrefetchReader(iter(self._parent), self._size)
+        return _PrefetchReader(lambda: iter(self._parent), self._size)
 
 
 class _PrefetchReader(Reader):
     """Takes from a bounded queue that a daemon thread fills."""
 
-    def __init__(self, parent: Reader, size: int) -> None:
-        super().__init__(parent)
-        self._size = size
-        self._state = parent.get_state()
+    def __init__(self, open_parent: Callable[[], Reader], size: int) -> None:
+        super().__init__(open_parent())
+        self._open_parent, self._size = open_parent, size
+        self._state = self._parent.get_state()
         self._producer: _Producer | None = None
 
     def __next__(self) -> Element:
@@ -66,9 +68,10 @@ class _PrefetchReader(Reader):
 
     def set_state(self, state: State) -> None:
         if self._producer is not None:
+            # The thread may be waiting for its source, so it keeps that one.
             self._producer.stop()
-            self._producer.wait()
             self._producer = None
+            self._parents = (self._open_parent(),)
         self._parent.set_state(state)
         self._state = state
 
@@ -103,15 +106,11 @@ class _Producer:
                 return self._items.get(timeout=_POLL_SECONDS)
             except queue.Empty:
                 if not self._thread.is_alive() and self._items.empty():
-                    return StopIteration()
+                    return DistlabError("the thread that reads ahead has died")
 
     def stop(self) -> None:
         """Tells the thread to stop, without waiting for it."""
         self._stopping.set()
-
-    def wait(self) -> None:
-        """Waits until the thread has stopped."""
-        self._thread.join()
 
 
 def _produce(

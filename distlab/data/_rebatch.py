@@ -31,6 +31,10 @@ class Rebatch(Order):
         size = self.input.cardinality
         return size if size in {0, INFINITE_CARDINALITY} else UNKNOWN_CARDINALITY
 
+    def rank(self, rank: int) -> int | None:
+        """The same; rows of the source's own elements are not positions."""
+        return rank or None
+
     def read(self, reading: Reading, open_input: Opener) -> Stream:
         """Opens the new batches."""
         stream = open_input(self.input, reading)

@@ -32,6 +32,10 @@ class Unbatch(Order):
         count = counts.pop()
         return UNKNOWN_CARDINALITY if counts or count is None else size * count
 
+    def rank(self, rank: int) -> int | None:
+        """One less; rows of the source's own elements are not positions."""
+        return rank - 1 if rank else None
+
     def read(self, reading: Reading, open_input: Opener) -> Stream:
         """Opens the rows."""
         return _UnbatchStream(open_input(self.input, reading))

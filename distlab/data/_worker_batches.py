@@ -138,6 +138,10 @@ class Divide(Order):
         size = self.input.cardinality
         return size if size < 0 else size * self.parts
 
+    def rank(self, rank: int) -> int | None:
+        """The same; rows of the source's own elements are not positions."""
+        return rank or None
+
     def read(self, reading: Reading, open_input: Opener) -> Stream:
         """Opens the parts."""
         return _DivideStream(open_input(self.input, reading), self.parts)

@@ -1,0 +1,129 @@
+"""prefetch: bounded, stops when dropped, brings errors, never hangs."""
+
+from __future__ import annotations
+
+import gc
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from distlab.data import Dataset
+
+_LIMIT_SECONDS = 20.0
+
+
+def _wait_until(holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + _LIMIT_SECONDS
+    while not holds():
+        assert time.monotonic() < deadline, "did not come true in time"
+        threading.Event().wait(0.005)
+
+
+def _threads() -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name == "distlab-prefetch"]
+
+
+def test_elements_and_their_order_stay() -> None:
+    batches = list(Dataset.range(20).shuffle(20, seed=1).batch(3).prefetch(4))
+    plain = list(Dataset.range(20).shuffle(20, seed=1).batch(3))
+    np.testing.assert_equal(batches, plain)
+
+
+def test_it_reads_ahead_but_not_further_than_its_buffer() -> None:
+    made: list[int] = []
+
+    def record(x: Any) -> Any:
+        made.append(int(x))
+        return x
+
+    iterator = iter(Dataset.range(100).map(record).prefetch(3))
+    assert next(iterator) == 0
+    # One was taken, three are in the buffer, one waits for a place in it.
+    _wait_until(lambda: len(made) == 5)
+    assert next(iterator) == 1
+    _wait_until(lambda: len(made) == 6)
+    iterator.close()
+
+
+def test_it_works_in_another_thread() -> None:
+    (name,) = set(Dataset.range(1).map(lambda _: threading.current_thread().name).prefetch(1))
+    assert name == b"distlab-prefetch"
+
+
+def test_the_thread_stops_when_the_iterator_is_dropped() -> None:
+    _wait_until(lambda: not _threads())
+    iterator = iter(Dataset.range(10**9).batch(2).prefetch(2))
+    next(iterator)
+    assert len(_threads()) == 1
+    del iterator
+    gc.collect()
+    _wait_until(lambda: not _threads())
+
+
+def test_the_thread_stops_at_the_end() -> None:
+    assert len(list(Dataset.range(9).batch(2).prefetch(2))) == 5
+    _wait_until(lambda: not _threads())
+
+
+@pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt, SystemExit])
+def test_errors_reach_the_consumer_after_the_elements_before_them(
+    error: type[BaseException],
+) -> None:
+    def fail_at_two(x: Any) -> Any:
+        if x == 2:
+            raise error("two")
+        return x
+
+    iterator = iter(Dataset.range(5).map(fail_at_two).prefetch(10))
+    assert [next(iterator), next(iterator)] == [0, 1]
+    with pytest.raises(error, match="two"):
+        next(iterator)
+
+
+def test_dropping_does_not_wait_for_a_source_that_gives_nothing_more() -> None:
+    release = threading.Event()
+
+    def stuck() -> Iterator[int]:
+        yield 1
+        release.wait(_LIMIT_SECONDS)
+
+    iterator = iter(Dataset.from_generator(stuck).prefetch(2))
+    assert next(iterator) == 1
+    start = time.monotonic()
+    del iterator
+    gc.collect()
+    assert time.monotonic() - start < _LIMIT_SECONDS / 2
+    release.set()
+    _wait_until(lambda: not _threads())
+
+
+@pytest.mark.parametrize(
+    "ending",
+    ["", "del iterator", "raise SystemExit(0)", "list(zip(range(2), iterator))"],
+)
+def test_the_interpreter_exits_whatever_the_thread_does(ending: str) -> None:
+    program = (
+        "import threading\n"
+        "from distlab.data import Dataset\n"
+        "def source():\n"
+        "    yield from range(3)\n"
+        "    threading.Event().wait()\n"
+        "iterator = iter(Dataset.from_generator(source).prefetch(2))\n"
+        "busy = iter(Dataset.range(10**9).batch(2).prefetch(2))\n"
+        f"next(iterator), next(busy)\n{ending}\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", program],
+        timeout=60,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""

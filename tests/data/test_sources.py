@@ -1,0 +1,133 @@
+"""Sources in arrays: what elements are, and who may write them."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from distlab.data import Dataset, TensorSpec
+from distlab.errors import InvalidArgumentError, StructureError, ValueShapeError
+
+
+class Example(NamedTuple):
+    image: Any
+    label: Any
+
+
+@pytest.mark.parametrize(
+    ("given", "dtype"),
+    [
+        ([1, 2], "int32"),
+        ([1.0, 2.0], "float32"),
+        ([True, False], "bool"),
+        ([[1, 2.5]], "float32"),
+        ([], "float32"),
+        (np.array([1, 2]), "int64"),
+        (np.array([1.0]), "float64"),
+        ([np.float64(1.0)], "float64"),
+        ([np.arange(2), np.arange(2)], "int64"),
+        (np.zeros((2, 2), np.float16), "float16"),
+        (jnp.zeros(2, jnp.bfloat16), "bfloat16"),
+        (["a", "bc"], "object"),
+    ],
+)
+def test_dtypes_are_those_of_tf_data(given: Any, dtype: str) -> None:
+    assert Dataset.from_tensor_slices(given).element_spec.dtype.name == dtype
+
+
+def test_range_is_int64_and_lazy() -> None:
+    numbers = list(Dataset.range(10**15).skip(10**14).take(2))
+    assert numbers == [10**14, 10**14 + 1]
+    assert numbers[0].dtype == np.int64
+
+
+def test_strings_are_bytes_alone_and_in_batches() -> None:
+    dataset = Dataset.from_tensor_slices(["a", "é", "c"])
+    assert list(dataset) == [b"a", "é".encode(), b"c"]
+    assert [batch.tolist() for batch in dataset.batch(2)] == [[b"a", "é".encode()], [b"c"]]
+
+
+def test_structures_are_kept() -> None:
+    rows = {"a": [1, 2], "b": (Example([[1.0], [2.0]], [3, 4]), ["x", "y"])}
+    first, second = Dataset.from_tensor_slices(rows)
+    assert list(first) == ["a", "b"]
+    assert first["a"] == 1
+    assert isinstance(second["b"][0], Example)
+    np.testing.assert_array_equal(second["b"][0].image, [2.0])
+    assert second["b"][1] == b"y"
+    (batch,) = Dataset.from_tensor_slices(rows).batch(2)
+    np.testing.assert_array_equal(batch["b"][0].label, [3, 4])
+
+
+def test_from_tensors_is_one_element() -> None:
+    (element,) = Dataset.from_tensors(([1.0, 2.0], 3, "s"))
+    np.testing.assert_array_equal(element[0], [1.0, 2.0])
+    assert element[1:] == (3, b"s")
+    (batch,) = Dataset.from_tensors(([1.0],)).repeat(3).batch(5)
+    np.testing.assert_array_equal(batch[0], [[1.0], [1.0], [1.0]])
+
+
+def test_later_writes_do_not_reach_the_dataset() -> None:
+    rows = np.arange(4)
+    dataset = Dataset.from_tensor_slices(rows).batch(4)
+    rows[:] = -1
+    assert next(iter(dataset)).tolist() == [0, 1, 2, 3]
+
+
+def test_read_only_arrays_are_used_without_a_copy() -> None:
+    rows = np.arange(4)
+    rows.flags.writeable = False
+    (batch,) = Dataset.from_tensor_slices(rows).batch(4)
+    assert np.shares_memory(batch, rows)
+
+
+@pytest.mark.parametrize("shuffled", [False, True])
+def test_batches_can_not_be_written(shuffled: bool) -> None:
+    dataset = Dataset.from_tensor_slices(np.arange(6.0))
+    dataset = dataset.shuffle(6, seed=0) if shuffled else dataset
+    for batch in dataset.batch(4):
+        with pytest.raises(ValueError, match="read-only"):
+            batch[0] = 1.0
+
+
+def test_consecutive_rows_are_views_and_no_two_batches_share_shuffled_memory() -> None:
+    dataset = Dataset.from_tensor_slices(np.arange(8.0))
+    first, second = dataset.batch(4)
+    assert first.base is not None
+    assert not first.flags.owndata
+    first, second = dataset.shuffle(8, seed=1).batch(4)
+    assert not np.shares_memory(first, second)
+
+
+@pytest.mark.parametrize(
+    ("tensors", "message"),
+    [
+        (([1, 2], [1, 2, 3]), r"one length, got \[2, 3\]"),
+        (5, "got a scalar. Use from_tensors"),
+        ([[1, 2], [3]], "must be rectangular"),
+        ([2**40], "np.int64"),
+    ],
+)
+def test_bad_shapes_are_refused_at_once(tensors: Any, message: str) -> None:
+    with pytest.raises(ValueShapeError, match=message):
+        Dataset.from_tensor_slices(tensors)
+
+
+@pytest.mark.parametrize("tensors", [(), {"a": None}, [object()], {"a": {1, 2}}])
+def test_things_that_are_no_arrays_are_refused_at_once(tensors: Any) -> None:
+    with pytest.raises(StructureError):
+        Dataset.from_tensor_slices(tensors)
+
+
+@pytest.mark.parametrize("args", [(), (1.5,), (0, 5, 0), ("3",), (1, 2, 3, 4)])
+def test_range_refuses_what_is_no_range(args: Any) -> None:
+    with pytest.raises(InvalidArgumentError, match=r"Dataset\.range takes"):
+        Dataset.range(*args)
+
+
+def test_specs_compare_by_shape_and_dtype() -> None:
+    assert TensorSpec((None, 2), np.dtype("float32")) == TensorSpec([None, 2], np.float32)  # type: ignore[arg-type]
+    assert TensorSpec((2,), np.dtype("float32")).rank == 1
