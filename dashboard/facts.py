@@ -165,7 +165,7 @@ def batch_facts(detail: Columns, batches: Columns) -> Facts:
     if not detail:
         return facts | {"batch_number": None, "batch_sizes": []}
     share = max(1, detail["nominal"])
-    sizes = [size_text(size, share) for size in detail["size"]]
+    sizes = [size_text(size, share) if size else "empty" for size in detail["size"]]
     return facts | {
         "batch_number": detail["number"],
         "batch_place": f"epoch {detail['epoch']}, batch {detail['batch']}",

@@ -31,15 +31,17 @@ class Session:
         """Makes the charts and shows what the folds know."""
         self._feed = feed
         self._charts: dict[str, tuple[str, Chart, str]] = {
-            "loss": ("overview", charts.loss_lines(height=330), "metrics"),
-            "rates": ("overview", charts.Rates(height=330), "steps"),
-            "others": ("overview", charts.other_lines(height=230), "metrics"),
+            "loss": ("overview", charts.loss_lines(height=390), "metrics"),
+            "rates": ("overview", charts.Rates(height=250), "steps"),
+            "others": ("overview", charts.other_lines(height=250), "metrics"),
+            "history": ("batches", charts.BatchHistory(height=240), "batches"),
             "devices": ("devices", charts.DeviceShares(height=380), "devices"),
             "memory": ("devices", charts.ProcessMemory(height=210), "devices"),
-            "reductions": ("reductions", charts.ReductionBars(height=280), "reductions"),
+            "reductions": ("reductions", charts.ReductionBars(height=240), "reductions"),
             "placement": ("placement", charts.PlacementTable(height=440), "placement"),
         }
-        self._batch = charts.BatchTiles(height=470)
+        self._batch = charts.BatchTiles(height=580)
+        self._newest = charts.BatchTiles(height=390)
         self._shown: dict[str, int] = {}
         self._batch_shown: tuple[int, int | None] = (-1, None)
         self._facts = ColumnDataSource(data={"json": ["{}"]}, name="facts")
@@ -53,7 +55,8 @@ class Session:
         template = page_template()
         for name, (_, chart, _) in self._charts.items():
             template.add_panel(name, pn.pane.Bokeh(chart.root, sizing_mode="stretch_width"))
-        template.add_panel("batch", pn.pane.Bokeh(self._batch.root, sizing_mode="stretch_width"))
+        for name, tiles in (("batch", self._batch), ("newest", self._newest)):
+            template.add_panel(name, pn.pane.Bokeh(tiles.root, sizing_mode="stretch_width"))
         template.add_panel("bridge", pn.pane.Bokeh(self._bridge()))
         return template
 
@@ -82,6 +85,8 @@ class Session:
                 self._once_a_version(name, columns, chart.update)
         if everything or page == "batches":
             self._look_at_batch()
+        if everything or page == "overview":
+            self._once_a_version("newest", "batches", lambda _: self._show_newest())
         self._say()
 
     def _once_a_version(self, name: str, columns: str, update: Callable[[Any], None]) -> None:
@@ -99,6 +104,9 @@ class Session:
         if wanted != self._batch_shown:
             self._batch_shown = wanted
             self._batch.update(self._feed.folds.batch(chosen))
+
+    def _show_newest(self) -> None:
+        self._newest.update(self._feed.folds.batch())
 
     def _say(self) -> None:
         text = json.dumps(self._collect())

@@ -14,6 +14,7 @@ from distlab.charts import theme, units
 from distlab.charts._parts import Columns
 from distlab.charts.batches import BatchTiles
 from distlab.charts.devices import DeviceShares
+from distlab.charts.history import BatchHistory
 from distlab.charts.memory import ProcessMemory
 from distlab.charts.metrics import MetricLines, loss_lines, other_lines
 from distlab.charts.placement import PlacementTable
@@ -21,6 +22,7 @@ from distlab.charts.rates import Rates
 from distlab.charts.reductions import ReductionBars
 
 __all__ = [
+    "BatchHistory",
     "BatchTiles",
     "Chart",
     "Columns",

@@ -13,7 +13,7 @@ Pixels = npt.NDArray[Any]
 Floats = npt.NDArray[np.float64]
 
 _ASPECT = 1.7
-_BLOCK_GAP = 0.3
+_BLOCK_GAP = 1 / 3
 _MOST_PIXELS = 400_000
 
 
@@ -82,7 +82,7 @@ def sheet(
     pictures = _shrunk(pictures, grid)
     high, wide = pictures.shape[1:3]
     size = max(high, wide)
-    pitch = size + max(1, round(size / 9))
+    pitch = 3 * math.ceil((size + max(1, round(size / 9))) / 3)  # so that a gap is whole pixels
     block = round(grid.pitch * pitch)
     picture = np.zeros((block * grid.replicas, pitch * grid.columns, 4), np.uint8)
     lines, columns = np.divmod(place, grid.columns)

@@ -16,7 +16,7 @@ from distlab.charts.theme import FAINT, FONT, INK, colour
 from distlab.charts.units import plain
 
 _MOST_TILES = 2_048
-_TILE = 0.9
+_TILE = 8 / 9
 _STRIP_TOP = 1.25
 _STRIP_HEIGHT = 0.5
 _EMPTY = (
@@ -50,7 +50,7 @@ class BatchTiles:
         its block lies.
     """
 
-    def __init__(self, *, height: int = 440) -> None:
+    def __init__(self, *, height: int = 480) -> None:
         """Makes an empty chart of `height` pixels."""
         self.source = _source("replicas", "y", "name", "size", "text", "left", "right", "bottom",
                               "top", "color", "state", "alpha")  # fmt: skip
@@ -75,7 +75,7 @@ class BatchTiles:
         self._draw(plot)
         label_rows(plot, self._labels, left="name", right="text")
         plot.min_border_left = 92
-        plot.min_border_right = 92
+        plot.min_border_right = 84
         self._keep_square(plot)
         self._empty = add_empty_text(plot, _EMPTY)
         self.root = plot
@@ -99,7 +99,7 @@ class BatchTiles:
         )  # fmt: skip
         plot.text(
             x=0.12, y="y", text="state", source=self.source, text_color=INK, text_font=value(FONT),
-            text_font_size="12px", text_baseline="middle",
+            text_font_size="13px", text_baseline="middle",
         )  # fmt: skip
         plot.add_tools(
             HoverTool(renderers=[strip], tooltips=[("@name", "@size examples")]),
@@ -168,14 +168,7 @@ class BatchTiles:
             "name": ["global batch", *names],
             "text": [f"{sizes.sum()} examples", *texts],
         }
-        missing = [
-            (replica, place)
-            for replica, size in enumerate(np.minimum(sizes, most))
-            for place in range(size, min(share, most))
-        ]
-        if len(missing) > _MOST_TILES // 2:
-            missing = []
-        self._free.data = _boxes(grid, *_pair(missing))
+        self._free.data = _free_boxes(grid, sizes, min(share, most))
 
     def _update_strip(self, names: list[str], sizes: Ints, grid: Grid) -> None:
         whole = max(1, int(sizes.sum()))
@@ -221,8 +214,6 @@ def size_text(size: int, share: int, most: int | None = None) -> str:
       share: examples it gets from a full batch.
       most: tiles that are drawn for one replica, when that is a limit.
     """
-    if not size:
-        return "empty"
     text = f"{size}" if size == share else f"{size} of {share}"
     return text if most is None or size <= most else f"{text}, {most} drawn"
 
@@ -238,6 +229,22 @@ def _sheet(columns: Columns, shown: Ints, grid: Grid, replica: Ints, place: Ints
 
 def _source(name: str, *columns: str) -> ColumnDataSource:
     return ColumnDataSource(data={column: [] for column in columns}, name=name)
+
+
+def _free_boxes(grid: Grid, sizes: Ints, share: int) -> dict[str, Any]:
+    """The places of a partial replica that stayed free, or all of an empty one's at once."""
+    partial = np.flatnonzero((sizes > 0) & (sizes < share))
+    places = [
+        (int(replica), place) for replica in partial for place in range(sizes[replica], share)
+    ]
+    if len(places) > _MOST_TILES // 2:
+        places = []
+    boxes = _boxes(grid, *_pair(places))
+    empty = np.flatnonzero(sizes == 0)
+    whole = _boxes(grid, empty, np.zeros(len(empty), np.int64))
+    whole["right"] = whole["left"] + grid.columns - 1 + _TILE
+    whole["bottom"] = whole["bottom"] - (grid.lines - 1)
+    return {name: np.concatenate([boxes[name], whole[name]]) for name in boxes}
 
 
 def _pair(places: list[tuple[int, int]]) -> tuple[Ints, Ints]:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from bokeh.models import ColumnDataSource, DataRange1d, HoverTool
+from bokeh.models import ColumnDataSource, DataRange1d, HoverTool, InlineStyleSheet
 
 from distlab.charts._parts import Columns, add_empty_text, finite, new_figure, set_empty
 from distlab.charts.theme import FONT, INK, colour
 from distlab.charts.units import plain, value_text
 
 _MOST_CURVES = 8
+_LEGEND_CSS = f"[class*=label] {{ color: var(--dl-text, {INK}) !important; }}"
 
 
 class MetricLines:
@@ -65,6 +66,8 @@ class MetricLines:
         legend.location = "top_right"
         legend.padding = 0
         legend.spacing = 0
+        # A legend takes its colour once, when it is made, so the page's theme has to come by CSS.
+        legend.stylesheets = [InlineStyleSheet(css=_LEGEND_CSS)]
         self._empty = add_empty_text(plot, empty)
         self.root = plot
 

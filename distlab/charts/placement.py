@@ -17,11 +17,12 @@ from distlab.charts._parts import (
     rows_range,
     set_empty,
 )
-from distlab.charts.theme import FAINT, FONT, ink_on, ramp
+from distlab.charts.theme import FAINT, FONT, INK, ink_on, ramp
 from distlab.charts.units import bytes_text, plain
 
 _MOST_ROWS = 24
 _MOST_TEXTS = 16
+_NOTHING = "rgba(0, 0, 0, 0)"
 _EMPTY = (
     "No variable was placed yet.\n"
     "dl.Variable(...) inside of strategy.scope() shows here with its copies."
@@ -116,8 +117,8 @@ def _cells(
     shape = table.shape if len(names) else (0, 0)
     rows, places = (axis.ravel() for axis in np.indices(shape))
     sizes = table.ravel() if len(names) else np.zeros(0, np.int64)
-    largest = np.log1p(max(1, sizes.max(initial=0)))
-    shares = np.where(sizes > 0, 0.12 + 0.75 * np.log1p(sizes) / largest, 0)
+    shares = _shares(sizes)
+    total = rows == len(names) - 1
     few = len(devices) <= _MOST_TEXTS
     return {
         "x": places.astype(np.float64),
@@ -127,7 +128,15 @@ def _cells(
         "variable": [names[row] for row in rows],
         "device": [devices[place] for place in places],
         "detail": [details[row] for row in rows],
-        "color": np.where(sizes > 0, ramp(shares), "rgba(0, 0, 0, 0)").tolist(),
-        "ink": ink_on(shares).tolist(),
-        "line": np.where(sizes > 0, "rgba(0, 0, 0, 0)", FAINT).tolist(),
+        "color": np.where(total | (sizes == 0), _NOTHING, ramp(shares)).tolist(),
+        "ink": np.where(total, INK, ink_on(shares)).tolist(),
+        "line": np.where(total | (sizes == 0), FAINT, _NOTHING).tolist(),
     }
+
+
+def _shares(sizes: Any) -> Any:
+    """Places on the colour ramp, by the logarithm of the size."""
+    placed = np.log(np.maximum(1, sizes))
+    known = placed[sizes > 0]
+    low, high = (known.min(), known.max()) if known.size else (0.0, 1.0)
+    return 0.08 + 0.87 * np.clip((placed - low) / ((high - low) or 1.0), 0, 1)

@@ -60,4 +60,4 @@ class Rates:
             "examples": np.asarray(columns["examples_per_s"], np.float64),
             "bin": [duration_text(columns["bin_s"])] * bins,
         }
-        set_empty(self._empty, not bins)
+        set_empty(self._empty, bins < 2)

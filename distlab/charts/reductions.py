@@ -27,18 +27,25 @@ from distlab.charts.theme import colour
 from distlab.charts.units import bytes_text, count_text, duration_text, plain
 
 _MOST_BARS = 10
+_FEWEST_BARS = 5
 _EMPTY = (
     "Nothing was combined across replicas yet.\n"
     "ctx.all_reduce(...) inside of a step and strategy.reduce(...) show here."
 )
 _TABLE_CSS = """
-:host { --dl-row: var(--dl-line, #8c96a566); font-family: inherit; }
+:host {
+  --dl-row: var(--dl-line, #8c96a566);
+  --dl-font: system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", sans-serif;
+}
 .slick-header-columns, .slick-header, .slick-header-column.ui-state-default,
 .slick-row, .slick-row.odd, .slick-cell, .slick-viewport, .slick-pane, .grid-canvas {
   background: transparent !important; background-image: none !important;
   color: var(--dl-text, #767676) !important; border-color: var(--dl-row) !important;
-  font-size: 12.5px;
+  font-family: var(--dl-font) !important; font-size: 13px;
 }
+.slick-header-column, .slick-cell { border-left: none !important; border-right: none !important; }
+.slick-row, .slick-row.odd { border: none !important; }
+.slick-cell { border-top: none !important; border-bottom: 1px solid var(--dl-row) !important; }
 .slick-header-column.ui-state-default { font-weight: 600; border-right: none !important; }
 .slick-cell { border-right: none !important; padding-top: 5px; }
 .slick-cell.l0, .slick-cell.l5 { color: var(--dl-strong, #767676) !important; }
@@ -52,7 +59,7 @@ _COLUMNS = {
     "count_text": ("count", 80),
     "total_text": ("bytes in all", 100),
     "participants": ("replicas", 70),
-    "time": ("mean time of the call", 140),
+    "time": ("mean time", 120),
     "how": ("how", 160),
 }
 
@@ -68,7 +75,7 @@ class ReductionBars:
       source: one row for each kind of reduction, with texts for people.
     """
 
-    def __init__(self, *, height: int = 260, table: bool = True) -> None:
+    def __init__(self, *, height: int = 230, table: bool = True) -> None:
         """Makes an empty chart.
 
         Args:
@@ -77,7 +84,7 @@ class ReductionBars:
         """
         names = (*_COLUMNS, "inside", "count", "bytes", "total")
         self.source = ColumnDataSource(data={name: [] for name in names}, name="reductions")
-        bar_names = ("y", "name", "total", "text", "color", "each", "count_text")
+        bar_names = ("y", "room", "name", "total", "text", "color", "each", "count_text")
         self._bars = ColumnDataSource(data={name: [] for name in bar_names}, name="reduction_bars")
         plot = new_figure(
             "Bytes combined in all, on one replica", height=height,
@@ -86,7 +93,8 @@ class ReductionBars:
         bars = plot.hbar(
             "y", right="total", height=0.6, source=self._bars, fill_color="color", line_color=None
         )
-        plot.y_range = rows_range([bars], 0.12)
+        room = plot.scatter(0, "room", source=self._bars, size=1, alpha=0)
+        plot.y_range = rows_range([bars, room], 0.02)
         label_rows(plot, self._bars, left="name", right="text")
         plot.min_border_left = 210
         plot.min_border_right = 170
@@ -110,8 +118,8 @@ class ReductionBars:
             ],
             index_position=None,
             reorderable=False,
-            height=260,
-            row_height=30,
+            height=230,
+            row_height=32,
             sizing_mode="stretch_width",
             stylesheets=[InlineStyleSheet(css=_TABLE_CSS)],
         )
@@ -148,6 +156,7 @@ class ReductionBars:
         data = {name: list(self.source.data[name])[:rows] for name in self.source.data}
         self._bars.data = {
             "y": -np.arange(rows, dtype=np.float64),
+            "room": np.full(rows, 0.5 - max(rows, _FEWEST_BARS)),
             "name": [
                 f"{kind}, {plain(where, 30)}"
                 for kind, where in zip(data["kind"], data["where"], strict=True)

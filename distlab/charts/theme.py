@@ -39,9 +39,6 @@ def _variables(colours: dict[str, str]) -> str:
         "major-label-text-color": text,
         "label-text-color": text,
         "title-text-color": text,
-        "axis-line-color": line,
-        "major-tick-line-color": line,
-        "minor-tick-line-color": "transparent",
         "grid-line-color": line,
         "outline-line-color": "transparent",
         "background-fill-color": "transparent",
@@ -66,6 +63,25 @@ body[data-jp-theme-light="true"], body.vscode-light {{ {_variables(_LIGHT)} }}
 body[data-jp-theme-light="false"], body.vscode-dark {{ {_variables(_DARK)} }}
 """
 """Style sheet for the page that shows charts, not for a chart's own shadow root."""
+
+
+def css_within(scope: str) -> str:
+    """Returns the style sheet for charts on a page that belongs to someone else.
+
+    It touches nothing outside of `scope`, and the theme of a notebook goes
+    before the system's setting.
+
+    Args:
+      scope: selector of the elements around the charts, such as `".distlab-watch"`.
+    """
+    light, dark = _variables(_LIGHT), _variables(_DARK)
+    bright = f'body[data-jp-theme-light="true"] {scope}, body.vscode-light {scope}'
+    dim = f'body[data-jp-theme-light="false"] {scope}, body.vscode-dark {scope}'
+    return (
+        f"{scope} {{ {light} }}\n"
+        f"@media (prefers-color-scheme: dark) {{ {scope} {{ {dark} }} }}\n"
+        f"{bright} {{ {light} }}\n{dim} {{ {dark} }}\n"
+    )
 
 
 def colour(number: int) -> str:

@@ -94,16 +94,20 @@ def test_a_full_batch_has_a_tile_for_each_example(folds: Folds) -> None:
 def test_partial_and_empty_replicas_are_said_in_words(folds: Folds) -> None:
     chart = BatchTiles()
     chart.update(folds.batch(1_437 // 64))
-    assert chart.source.data["text"] == ["8"] * 3 + ["5 of 8"] + ["empty"] * 4
+    assert chart.source.data["text"] == ["8"] * 3 + ["5 of 8"] + ["0 of 8"] * 4
     assert chart.source.data["state"] == [""] * 4 + ["empty"] * 4
-    assert len(_named(chart.root, "free").data["left"]) == 3 + 4 * 8
+    free = _named(chart.root, "free").data
+    assert len(free["left"]) == 3 + 4  # three places of CPU:3, and four whole rows
+    assert [right - left > 5 for left, right in zip(free["left"], free["right"], strict=True)] == [
+        *([False] * 3), *([True] * 4)
+    ]  # fmt: skip
     assert _named(chart.root, "strip").data["size"].tolist() == [8, 8, 8, 5, 0, 0, 0, 0]
 
 
 def test_size_texts() -> None:
     assert size_text(8, 8) == "8"
     assert size_text(5, 8) == "5 of 8"
-    assert size_text(0, 8) == "empty"
+    assert size_text(0, 8) == "0 of 8"
     assert size_text(512, 512, 256) == "512, 256 drawn"
 
 

@@ -1,0 +1,67 @@
+"""How many examples each batch held, and how long the caller waited for it."""
+
+from __future__ import annotations
+
+import numpy as np
+from bokeh.models import ColumnDataSource, DataRange1d, HoverTool
+
+from distlab.charts._parts import Columns, add_empty_text, new_figure, set_empty
+from distlab.charts.theme import colour
+
+_MOST_BATCHES = 120
+
+
+class BatchHistory:
+    """Examples of the newest batches; those in which a replica got less stand out.
+
+    Reads the columns of `folds.Batches`: `number`, `epoch`, `batch`,
+    `examples`, `uneven`, `wait_ms`, `transfer_ms`.
+
+    Attributes:
+      root: the figure.
+      source: one row for each of the newest 120 kept batches.
+    """
+
+    def __init__(self, *, height: int = 220) -> None:
+        """Makes an empty chart of `height` pixels."""
+        names = ("number", "epoch", "batch", "examples", "color", "wait", "transfer")
+        self.source = ColumnDataSource(data={name: [] for name in names}, name="history")
+        plot = new_figure(
+            "Examples in each of the newest batches",
+            x_label="batch",
+            height=height,
+            x_range=DataRange1d(range_padding=0.01),
+            y_range=DataRange1d(start=0, range_padding=0.1),
+        )
+        bars = plot.vbar(
+            "number", top="examples", width=0.8, source=self.source, fill_color="color",
+            line_color=None,
+        )  # fmt: skip
+        plot.xgrid.visible = False
+        plot.add_tools(
+            HoverTool(
+                renderers=[bars],
+                tooltips=[
+                    ("batch", "@number (epoch @epoch, batch @batch)"),
+                    ("examples", "@examples"),
+                    ("waited for data", "@wait{0.000} ms"),
+                    ("put on devices in", "@transfer{0.000} ms"),
+                ],
+            )
+        )
+        self._empty = add_empty_text(plot, "Batches show when the dataset is iterated.")
+        self.root = plot
+
+    def update(self, columns: Columns) -> None:
+        """Shows the newest columns."""
+        newest = slice(-_MOST_BATCHES, None)
+        self.source.data = {
+            "number": columns["number"][newest],
+            "epoch": columns["epoch"][newest],
+            "batch": columns["batch"][newest],
+            "examples": columns["examples"][newest],
+            "color": np.where(columns["uneven"][newest], colour(1), colour(4)).tolist(),
+            "wait": columns["wait_ms"][newest],
+            "transfer": columns["transfer_ms"][newest],
+        }
+        set_empty(self._empty, not len(columns["number"]))
