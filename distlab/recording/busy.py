@@ -35,7 +35,7 @@ class StrategyActivity:
     """
 
     def __init__(self, strategy: int, result: jax.Array) -> None:
-        self.devices = [next(iter(piece.devices())) for piece in _jax_internals.pieces(result)]
+        self.devices = _jax_internals.devices_of(result)
         self.quiet_windows = 0
         self._strategy = strategy
         self._stepped = False

@@ -34,7 +34,6 @@ Row: TypeAlias = tuple[int, int, str, bytes]
 _TABLES: Final = """
 CREATE TABLE meta (key TEXT PRIMARY KEY, value) WITHOUT ROWID;
 CREATE TABLE events (seq INTEGER PRIMARY KEY, time_ns INTEGER, kind TEXT, body BLOB);
-CREATE INDEX events_by_time ON events (time_ns);
 CREATE INDEX events_by_kind ON events (kind, seq);
 """
 _ROW: Final = "(?,?,?,?)"

@@ -1,0 +1,121 @@
+"""Events to record, one of each kind."""
+
+from __future__ import annotations
+
+from distlab import events
+from distlab.events import Event, Placement, Preview, Sharding, Step
+
+
+def step(number: int) -> Step:
+    return Step(time_ns=number, step=number, program=1, strategy=2, dispatched_ns=5, examples=64)
+
+
+def placement(array: int, action: str = "place") -> Placement:
+    return Placement(
+        time_ns=1,
+        strategy=2,
+        array=array,
+        name=f"w{array}",
+        action="free" if action == "free" else "place",
+        layout="replicated",
+        shape=[4, 2],
+        dtype="float32",
+        devices=["CPU:0", "CPU:1"],
+        bytes_per_device=[32, 32],
+    )
+
+
+def sharding(batch: int, indices: bytes | None = None) -> Sharding:
+    return Sharding(
+        time_ns=7,
+        strategy=2,
+        dataset=0,
+        batch=batch,
+        epoch=0,
+        sizes=[3, 1],
+        nominal=3,
+        indices=indices,
+        bytes=96,
+        wait_ns=10,
+        transfer_ns=20,
+        policy="rebatch",
+    )
+
+
+def preview(data: bytes) -> Preview:
+    return Preview(
+        time_ns=7,
+        dataset=0,
+        batch=None,
+        epoch=0,
+        indices=b"\0" * 8,
+        form="image",
+        shape=[1, len(data)],
+        data=data,
+        labels=["7"],
+    )
+
+
+def strategy() -> events.Strategy:
+    return events.Strategy(time_ns=3, strategy=2, name="MirroredStrategy", devices=["CPU:0"])
+
+
+def compiled() -> events.Compile:
+    collective = events.Collective(
+        kind="all-reduce",
+        operand_bytes=4,
+        dtype="f32",
+        operands=1,
+        participants=2,
+        times_per_step=None,
+        source="psum at train.py:3",
+    )
+    return events.Compile(
+        time_ns=4,
+        program=1,
+        strategy=2,
+        function="step",
+        cause="new function",
+        changed="",
+        arguments=["x: float32[3]"],
+        mode="traced",
+        trace_ns=1,
+        compile_ns=2,
+        collectives=[collective],
+        flops=12.0,
+    )
+
+
+def one_of_each() -> list[Event]:
+    """One event of each kind that a run may have between its `Run` and its `RunEnd`."""
+    return [
+        strategy(),
+        placement(1),
+        sharding(0, b"\1" + b"\0" * 7),
+        preview(bytes(range(64))),
+        compiled(),
+        step(0),
+        events.StepReady(time_ns=9, step=0, strategy=2, ready_ns=[8, 9], resolution_ns=1),
+        events.Reduction(
+            time_ns=9,
+            strategy=2,
+            verb="reduce",
+            op="MEAN",
+            algorithm="to_one_device",
+            bytes=4,
+            dtype="float32",
+            participants=2,
+            duration_ns=30,
+        ),
+        events.Metric(time_ns=10, step=0, values={"loss": 0.5}),
+        events.DeviceSample(
+            time_ns=11,
+            strategy=2,
+            start_ns=1,
+            busy_ns=[5, 6],
+            memory_bytes=None,
+            process_memory_bytes=1 << 20,
+        ),
+        events.Error(time_ns=12, where="run", type="ValueError", message="no"),
+        events.Lost(time_ns=13, count=2, reason="why"),
+    ]

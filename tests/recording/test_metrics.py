@@ -1,0 +1,119 @@
+from __future__ import annotations
+
+import threading
+import time
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+from distlab.errors import ValueShapeError
+from distlab.events import Event, Lost, Metric
+from distlab.recording.metrics import Metrics
+
+
+def logged(*values: Any) -> list[Event]:
+    events: list[Event] = []
+    metrics = Metrics(events.append)
+    for step, value in enumerate(values):
+        metrics.log(step, {"value": value})
+    metrics.flush()
+    return events
+
+
+def waiting(number: float) -> tuple[threading.Event, jax.Array]:
+    """A number that is not computed until the event is set."""
+    release = threading.Event()
+
+    def wait(value: Any) -> Any:
+        release.wait(30)
+        return value
+
+    # A program on one device with a callback would be run at once.
+    replicated = NamedSharding(Mesh(np.array(jax.devices()[:2]), ("replica",)), PartitionSpec())
+    slow = jax.jit(
+        lambda x: jax.pure_callback(wait, jax.ShapeDtypeStruct((), jnp.float32), x),
+        out_shardings=replicated,
+    )
+    return release, slow(jax.device_put(np.float32(number), replicated))
+
+
+@pytest.mark.parametrize(
+    ("value", "number"),
+    [
+        (3, 3.0),
+        (True, 1.0),
+        (0.5, 0.5),
+        (np.float32(0.5), 0.5),
+        (np.int64(7), 7.0),
+        (np.array(2.5), 2.5),
+        (jnp.float32(1.5), 1.5),
+        (jnp.bfloat16(1.5), 1.5),
+        ({"only": jnp.int32(4)}, 4.0),
+    ],
+    ids=repr,
+)
+def test_one_real_number_is_taken_in_any_form(value: Any, number: float) -> None:
+    (event,) = logged(value)
+    assert isinstance(event, Metric)
+    assert event.values == {"value": number}
+
+
+@pytest.mark.parametrize(
+    "value", [None, "1", [1.0, 2.0], np.zeros(1), jnp.zeros((2, 2)), 1j, jnp.complex64(1)], ids=repr
+)
+def test_anything_else_is_refused(value: Any) -> None:
+    with pytest.raises(ValueShapeError, match="one real number"):
+        logged(value)
+
+
+def test_a_value_that_is_being_traced_is_refused() -> None:
+    with pytest.raises(ValueShapeError, match="Return it from the function"):
+        jax.jit(logged)(1.0)
+
+
+def test_values_still_being_computed_do_not_hold_up_the_caller() -> None:
+    release, pending = waiting(2.0)
+    events: list[Event] = []
+    metrics = Metrics(events.append)
+    before = time.monotonic_ns()
+    metrics.log(0, {"loss": pending})
+    metrics.log(1, {"loss": 1.0})
+    after = time.monotonic_ns()
+    assert events == []
+    release.set()
+    metrics.flush()
+    assert [(e.step, e.values) for e in events if isinstance(e, Metric)] == [
+        (0, {"loss": 2.0}),
+        (1, {"loss": 1.0}),
+    ]
+    assert all(before <= event.time_ns <= after for event in events)
+
+
+def test_values_come_in_the_order_of_the_calls() -> None:
+    values = [jnp.float32(n) if n % 3 else float(n) for n in range(300)]
+    assert [e.values["value"] for e in logged(*values) if isinstance(e, Metric)] == list(range(300))
+
+
+def test_a_value_that_was_donated_is_said_to_be_lost() -> None:
+    value = jnp.float32(1.0) + 1
+    value.delete()
+    (event,) = logged(value)
+    assert isinstance(event, Lost)
+    assert "'value' could not be read" in event.reason
+
+
+def test_what_is_never_computed_is_given_up_at_the_end() -> None:
+    release, pending = waiting(2.0)
+    events: list[Event] = []
+    metrics = Metrics(events.append)
+    metrics.log(0, {"loss": pending})
+    metrics.flush(seconds=0.05)
+    release.set()
+    pending.block_until_ready()
+    (event,) = events
+    assert isinstance(event, Lost)
+    assert event.count == 1

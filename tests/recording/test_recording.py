@@ -1,0 +1,303 @@
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+from distlab import _seam
+from distlab.errors import RecordError, ValueShapeError
+from distlab.events import Event, Lost, Metric, RunEnd, Step, Unknown
+from distlab.events import Run as RunBegin
+from distlab.recording import RingRecorder, Run, make_default, record
+from tests.recording import processes, samples
+
+
+def events_of(path: Path) -> list[Event | Unknown]:
+    with Run.open(path) as run:
+        return list(run.events())
+
+
+def test_a_recording_begins_with_run_and_ends_with_run_end(
+    recorder: RingRecorder, tmp_path: Path
+) -> None:
+    with record(tmp_path / "first", total_steps=7):
+        recorder.emit(samples.step(0))
+    begin, step, end = events_of(tmp_path / "first")
+    assert isinstance(begin, RunBegin)
+    assert (begin.name, begin.total_steps, begin.platform) == ("first", 7, "cpu")
+    assert [device.name for device in begin.devices] == [f"CPU:{n}" for n in range(8)]
+    assert begin.devices[0].simulated
+    assert begin.versions["jax"] == jax.__version__
+    assert abs(begin.unix_ns - time.time_ns()) < 60e9
+    assert step == samples.step(0)
+    assert isinstance(end, RunEnd)
+    assert (end.status, end.message) == ("finished", "")
+
+
+def test_what_stood_before_is_part_of_it_and_what_passed_is_not(
+    recorder: RingRecorder, tmp_path: Path
+) -> None:
+    for event in (samples.strategy(), samples.placement(1), samples.placement(2)):
+        recorder.emit(event)
+    recorder.emit(samples.step(0))
+    recorder.emit(samples.placement(1, "free"))
+    with record(tmp_path):
+        recorder.emit(samples.step(1))
+    assert events_of(tmp_path)[1:-1] == [
+        samples.strategy(),
+        samples.placement(2),
+        samples.step(1),
+    ]
+
+
+def test_recordings_may_be_repeated(recorder: RingRecorder, tmp_path: Path) -> None:
+    recorder.emit(samples.strategy())
+    for number in range(3):
+        with record(tmp_path / str(number)):
+            recorder.emit(samples.step(number))
+    for number in range(3):
+        begin, *middle, end = events_of(tmp_path / str(number))
+        assert isinstance(begin, RunBegin)
+        assert begin.name == str(number)
+        assert middle == [samples.strategy(), samples.step(number)]
+        assert isinstance(end, RunEnd)
+
+
+def test_recordings_may_be_nested(recorder: RingRecorder, tmp_path: Path) -> None:
+    with record(tmp_path / "outer") as outer:
+        recorder.emit(samples.step(0))
+        with record(tmp_path / "inner"):
+            recorder.emit(samples.step(1))
+        outer.log(loss=1.5)
+    inner_begin, *inner, inner_end = events_of(tmp_path / "inner")
+    assert isinstance(inner_begin, RunBegin)
+    assert inner_begin.name == "inner"
+    assert inner == [samples.step(1)]
+    assert isinstance(inner_end, RunEnd)
+    outer_begin, *between, outer_end = events_of(tmp_path / "outer")
+    assert isinstance(outer_begin, RunBegin)
+    assert outer_begin.name == "outer"
+    assert between[:2] == [samples.step(0), samples.step(1)]
+    assert isinstance(between[2], Metric)
+    assert len(between) == 3
+    assert isinstance(outer_end, RunEnd)
+
+
+def test_an_exception_ends_the_run_as_failed(recorder: RingRecorder, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="no luck"), record(tmp_path):
+        raise ValueError("no luck")
+    end = events_of(tmp_path)[-1]
+    assert isinstance(end, RunEnd)
+    assert (end.status, end.message) == ("failed", "ValueError: no luck")
+
+
+def test_control_c_ends_the_run_as_interrupted(recorder: RingRecorder, tmp_path: Path) -> None:
+    with pytest.raises(KeyboardInterrupt), record(tmp_path):
+        raise KeyboardInterrupt
+    end = events_of(tmp_path)[-1]
+    assert isinstance(end, RunEnd)
+    assert end.status == "interrupted"
+
+
+@pytest.mark.parametrize(("code", "status"), [(0, "finished"), (3, "failed")])
+def test_leaving_the_program_ends_the_run_by_its_exit_code(
+    code: int, status: str, recorder: RingRecorder, tmp_path: Path
+) -> None:
+    with pytest.raises(SystemExit), record(tmp_path):
+        raise SystemExit(code)
+    end = events_of(tmp_path)[-1]
+    assert isinstance(end, RunEnd)
+    assert end.status == status
+
+
+def test_numbers_are_logged_with_the_last_step(recorder: RingRecorder, tmp_path: Path) -> None:
+    with record(tmp_path) as run:
+        run.log(start=True)
+        recorder.emit(samples.step(41))
+        before = time.monotonic_ns()
+        run.log(loss=jnp.float32(0.25), rate=jnp.ones(()) * 3)
+        run.log(step=7, accuracy=0.5)
+    metrics = [event for event in events_of(tmp_path) if isinstance(event, Metric)]
+    assert [(m.step, m.values) for m in metrics] == [
+        (-1, {"start": 1.0}),
+        (41, {"loss": 0.25, "rate": 3.0}),
+        (7, {"accuracy": 0.5}),
+    ]
+    assert before <= metrics[1].time_ns <= metrics[2].time_ns <= time.monotonic_ns()
+
+
+def test_what_is_no_number_is_refused_at_once(recorder: RingRecorder) -> None:
+    with record(None) as run:
+        with pytest.raises(ValueShapeError, match=r"'loss' with shape \(8,\).*Reduce it first"):
+            run.log(loss=jnp.zeros(8))
+        with pytest.raises(ValueShapeError, match="'name' with 'digits'"):
+            run.log(name="digits")
+
+
+def test_a_closed_recording_takes_no_numbers(recorder: RingRecorder) -> None:
+    with record(None) as run:
+        pass
+    with pytest.raises(RecordError, match="inside the with block"):
+        run.log(loss=1.0)
+    run.close()
+
+
+def test_without_a_path_numbers_stay_in_memory(recorder: RingRecorder) -> None:
+    with record(None, name="try") as run:
+        run.log(loss=2.0)
+        assert run.path is None
+    begin, metric, end = recorder.ring.since(0).events
+    assert isinstance(begin, RunBegin)
+    assert begin.name == "try"
+    assert isinstance(metric, Metric)
+    assert isinstance(end, RunEnd)
+
+
+def test_the_ring_names_the_process_before_its_first_event(recorder: RingRecorder) -> None:
+    recorder.emit(samples.step(0))
+    begin, step = recorder.ring.since(0).events
+    assert isinstance(begin, RunBegin)
+    assert len(begin.devices) == 8
+    assert step == samples.step(0)
+
+
+def test_a_folder_that_can_not_be_written_is_refused_before_anything_ran(
+    recorder: RingRecorder, tmp_path: Path
+) -> None:
+    taken = tmp_path / "taken"
+    taken.write_text("mine")
+    with pytest.raises(RecordError, match="is a file"):
+        record(taken)
+    with pytest.raises(RecordError):
+        record("/proc/distlab")
+    assert recorder.ring.since(0).events == []
+
+
+def overflow(recorder: RingRecorder, then: Callable[[], None]) -> None:
+    """Emits more than 20 pages hold."""
+    for number in range(1, 5_000):
+        recorder.emit(samples.step(number))
+    then()
+
+
+def test_a_full_disk_is_said_once_and_stops_nothing(recorder: RingRecorder, tmp_path: Path) -> None:
+    recording = record(tmp_path)
+    recorder.emit(samples.step(0))
+    database = recording._opened.writer.file._database  # type: ignore[union-attr]
+    database.execute("PRAGMA max_page_count=20")
+    with pytest.warns(RuntimeWarning, match="full"):
+        overflow(recorder, recording.close)
+    notes = [event for event in recorder.ring.since(0).events if isinstance(event, Lost)]
+    assert len(notes) == 2
+    assert "full" in notes[0].reason
+    stored = [event for event in events_of(tmp_path) if isinstance(event, Step)]
+    assert 5_000 <= len(stored) + notes[1].count <= 5_002  # with the run's begin, and the note
+    assert stored == [samples.step(number) for number in range(len(stored))]
+
+
+def test_when_there_is_room_again_nothing_is_missing(
+    recorder: RingRecorder, tmp_path: Path
+) -> None:
+    recording = record(tmp_path)
+    recorder.emit(samples.step(0))
+    database = recording._opened.writer.file._database  # type: ignore[union-attr]
+    database.execute("PRAGMA max_page_count=20")
+
+    def wait_for_the_note() -> None:
+        limit = time.monotonic() + 10
+        while not any(isinstance(e, Lost) for e in recorder.ring.since(5_000).events):
+            assert time.monotonic() < limit
+
+    with pytest.warns(RuntimeWarning, match="full"):
+        overflow(recorder, wait_for_the_note)
+    database.execute("PRAGMA max_page_count=1000000")
+    recording.close()
+    assert [e for e in events_of(tmp_path) if isinstance(e, Step)] == [
+        samples.step(number) for number in range(5_000)
+    ]
+
+
+def test_recording_can_be_off(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("DISTLAB_RECORD", "off")
+    assert make_default() is _seam.NULL
+    monkeypatch.setattr(_seam, "_recorder", _seam.NULL)
+    with record(tmp_path / "run") as run:
+        run.log(loss=1.0)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_summary_says_what_the_run_was(recorder: RingRecorder, tmp_path: Path) -> None:
+    with record(tmp_path, name="digits", total_steps=2) as run:
+        recorder.emit(samples.strategy())
+        recorder.emit(samples.step(0))
+        recorder.emit(samples.step(1))
+        run.log(loss=0.5)
+        run.log(loss=0.25, accuracy=0.9)
+        with Run.open(tmp_path) as reader:
+            assert reader.live
+            assert reader.summary()["status"] == "running"
+    with Run.open(tmp_path) as reader:
+        summary = reader.summary()
+        assert not reader.live
+    assert summary["name"] == "digits"
+    assert summary["status"] == "finished"
+    assert (summary["steps"], summary["examples"], summary["total_steps"]) == (2, 128, 2)
+    assert summary["metrics"] == {"loss": 0.25, "accuracy": 0.9}
+    assert summary["strategies"] == ["MirroredStrategy"]
+    assert summary["devices"] == [f"CPU:{n}" for n in range(8)]
+
+
+def test_recording_starts_no_devices() -> None:
+    status, out, err = processes.finish(
+        """
+import tempfile
+from distlab import _jax_internals
+with tempfile.TemporaryDirectory() as folder, dl.record(folder) as run:
+    run.log(loss=1.0)
+    assert not _jax_internals.backend_started()
+    dl.use_cpu_devices(3)
+    strategy = dl.MirroredStrategy()
+    run.close()
+    found = [e for e in dl.Run.open(folder).events("run")]
+    print([len(e.devices) for e in found])
+"""
+    )
+    assert (status, out.strip()) == (0, "[0, 3]"), err
+
+
+def test_a_recording_left_open_is_closed_when_the_interpreter_ends(tmp_path: Path) -> None:
+    status, _, err = processes.finish(
+        "run = dl.record(sys.argv[1])\nfor n in range(100): step(n)\n", str(tmp_path)
+    )
+    assert status == 0, err
+    end = events_of(tmp_path)[-1]
+    assert isinstance(end, RunEnd)
+    assert end.status == "interrupted"
+    assert "before the recording was closed" in end.message
+    assert len(events_of(tmp_path)) == 102
+
+
+def test_a_forked_child_leaves_the_file_to_its_parent(tmp_path: Path) -> None:
+    status, out, err = processes.finish(
+        """
+import os
+with dl.record(sys.argv[1]) as run:
+    step(0)
+    child = os.fork()
+    if child == 0:
+        for n in range(1000, 2000): step(n)
+        run.close()
+        os._exit(0)
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+    step(1)
+""",
+        str(tmp_path),
+    )
+    assert (status, out.strip()) == (0, "0"), err
+    events = events_of(tmp_path)
+    assert [event.step for event in events if isinstance(event, Step)] == [0, 1]
+    assert isinstance(events[-1], RunEnd)
