@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import socket
 import threading
 from typing import Any, Final
 
@@ -98,9 +99,11 @@ class DashboardServer:
     def _bind(self, port: int | None) -> Server:
         ports = range(FIRST_PORT, FIRST_PORT + _PORTS_TRIED) if port is None else [port]
         for number in ports:
+            if not self._is_free(number):
+                continue
             try:
                 return self._listen(number)
-            except OSError as error:
+            except OSError as error:  # somebody was quicker
                 if error.errno not in _TAKEN:
                     raise
         raise PortInUseError(
@@ -108,6 +111,19 @@ class DashboardServer:
             + (f", like the {_PORTS_TRIED - 1} after it. Stop what uses them." if port is None
                else ". Choose another one, or name none to get the first free one.")
         )  # fmt: skip
+
+    def _is_free(self, port: int) -> bool:
+        """Whether the port can be bound; tornado would leave a socket open to find out."""
+        family = socket.AF_INET6 if ":" in self._address else socket.AF_INET
+        with socket.socket(family, socket.SOCK_STREAM) as trial:
+            trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                trial.bind((self._address, port))
+            except OSError as error:
+                if error.errno not in _TAKEN:
+                    raise
+                return False
+        return True
 
     def _listen(self, port: int) -> Server:
         about: dict[str, Any] = {}

@@ -1,0 +1,111 @@
+"""A real browser, and a page that notes what must not happen on it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, Page, sync_playwright
+
+FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking"]
+LIMIT_MS = 60_000
+
+
+class Watched:
+    """A page of the dashboard, with what went wrong on it.
+
+    Attributes:
+      page: Playwright's page.
+      errors: console errors, uncaught exceptions and failed answers.
+      foreign: requests that would have left this machine.
+    """
+
+    def __init__(self, page: Page) -> None:
+        self.page = page
+        self.errors: list[str] = []
+        self.foreign: list[str] = []
+        page.set_default_timeout(LIMIT_MS)
+        page.on("console", lambda message: self._on_console(message.type, message.text))
+        page.on("pageerror", lambda error: self.errors.append(str(error)))
+        page.on("request", lambda request: self._on_request(request.url))
+        page.on("response", lambda answer: self._on_response(answer.status, answer.url))
+
+    def _on_console(self, kind: str, text: str) -> None:
+        if kind == "error":
+            self.errors.append(text)
+
+    def _on_request(self, url: str) -> None:
+        if not url.startswith(("http://127.0.0.1:", "data:", "blob:")):
+            self.foreign.append(url)
+
+    def _on_response(self, status: int, url: str) -> None:
+        if status >= 400:
+            self.errors.append(f"{status} {url}")
+
+    def open(self, url: str) -> Watched:
+        """Opens the dashboard and waits until it shows the run."""
+        self.page.goto(url)
+        self.page.wait_for_selector("html[data-ready=true]")
+        return self
+
+    def tab(self, name: str) -> None:
+        """Opens one of its pages by its tab."""
+        self.page.click(f'nav a[data-page="{name}"]')
+        self.page.wait_for_selector(f'section[data-page="{name}"]:not([hidden])')
+
+    def text(self, place: str) -> str:
+        """The text at one of the page's places."""
+        return self.page.locator(f'[data-text="{place}"]').first.inner_text()
+
+    def wait_for_text(self, place: str, text: str) -> None:
+        """Waits until a place says exactly this."""
+        self.page.wait_for_function(
+            "([place, text]) => document.querySelector(`[data-text='${place}']`)"
+            ".textContent === text",
+            arg=[place, text],
+        )
+
+    def data(self, root: str, source: str) -> dict[str, Any]:
+        """The data that a chart's source holds in the browser."""
+        found: dict[str, Any] = self.page.evaluate(_DATA, [root, source])
+        return found
+
+
+_DATA = """
+([root, name]) => {
+  const models = Bokeh.documents[0].roots().find((model) => model.name === root).references()
+  const source = Array.from(models).find((model) => model.name === name)
+  return Object.fromEntries(source.columns().map((column) => {
+    const values = Array.from(source.get_column(column))
+    return [column, values.map((value) => ArrayBuffer.isView(value) ? Array.from(value) : value)]
+  }))
+}
+"""
+
+
+@pytest.fixture(scope="session")
+def browser(chromium: Path) -> Iterator[Browser]:
+    """One browser for all tests."""
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=str(chromium), args=FLAGS)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def new_page(browser: Browser) -> Iterator[Callable[..., Watched]]:
+    """Makes pages, closes them, and fails the test for what went wrong on them."""
+    made: list[Watched] = []
+
+    def make(*, width: int = 1280, scheme: str = "light") -> Watched:
+        page = browser.new_page(viewport={"width": width, "height": 800}, color_scheme=scheme)
+        made.append(Watched(page))
+        return made[-1]
+
+    yield make
+    for watched in made:
+        watched.page.close()
+    assert [error for watched in made for error in watched.errors] == []
+    assert [url for watched in made for url in watched.foreign] == []

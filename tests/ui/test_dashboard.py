@@ -1,0 +1,292 @@
+"""The served page in a real browser: what a person sees, live and afterwards."""
+
+from __future__ import annotations
+
+import gc
+import json
+import threading
+import time
+import urllib.request
+import weakref
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from distlab.errors import InvalidArgumentError, NotARunError, PortInUseError
+from distlab.events import Error, RunEnd
+from distlab_dashboard import DashboardServer, serve
+from distlab_dashboard import session as session_module
+from tests.synthetic import ListSource, beginning, ending, sizes_of, steps, whole_run
+
+Pages = Callable[..., Any]
+LIMIT_SECONDS = 60
+
+
+def wait_until(holds: Callable[[], bool]) -> None:
+    """Waits for a condition, with a limit."""
+    end = time.monotonic() + LIMIT_SECONDS
+    while not holds():
+        assert time.monotonic() < end, "waited too long"
+        threading.Event().wait(0.05)
+
+
+@pytest.fixture
+def served() -> Iterator[Callable[..., DashboardServer]]:
+    servers: list[DashboardServer] = []
+
+    def make(source: Any, **options: Any) -> DashboardServer:
+        servers.append(serve(source, **options))
+        return servers[-1]
+
+    yield make
+    for server in servers:
+        server.stop()
+
+
+def finished(count: int = 60) -> ListSource:
+    source = ListSource(whole_run(count))
+    source.live = False
+    return source
+
+
+def health(server: DashboardServer) -> dict[str, Any]:
+    with urllib.request.urlopen(f"{server.url}health", timeout=LIMIT_SECONDS) as answer:
+        found: dict[str, Any] = json.load(answer)
+    return found
+
+
+def test_a_finished_run_shows_everything(served: Any, new_page: Pages) -> None:
+    page = new_page().open(served(finished()).url)
+    page.wait_for_text("status_text", "finished")
+    page.wait_for_text("steps", "60 of 60")
+    assert page.text("run") == "made-up"
+    assert page.text("devices") == "8 simulated devices"
+    chips = page.page.locator('[data-list="device_names"] li')
+    assert chips.all_inner_texts() == [f"CPU:{replica}" for replica in range(8)]
+    loss = page.data("loss", "metrics")["value"][0]
+    assert len(loss) == 60
+    assert loss[-1] < loss[0]
+    assert page.text("lost") == "nothing lost"
+
+
+def test_sizes_of_a_partial_batch_are_on_the_page(served: Any, new_page: Pages) -> None:
+    page = new_page().open(served(finished()).url)
+    page.tab("batches")
+    page.page.fill(".number input", "22")
+    page.page.keyboard.press("Enter")
+    page.wait_for_text("batch_number", "22")
+    rows = page.page.locator(".sizes li")
+    sizes = [int(size) for size in rows.evaluate_all("rows => rows.map(row => row.dataset.size)")]
+    assert sizes == sizes_of(1_437 % 64, 64, 8)
+    assert rows.locator("b").all_inner_texts() == ["8", "8", "8", "5 of 8", *(["empty"] * 4)]
+    page.page.wait_for_function(
+        "() => Array.from(Bokeh.documents[0].roots().find((r) => r.name === 'batch').references())"
+        ".find((m) => m.name === 'examples').get_column('left').length === 29"
+    )
+    assert page.data("batch", "replicas")["text"] == ["8"] * 3 + ["5 of 8"] + ["0 of 8"] * 4
+
+
+def test_partial_batches_are_found_by_a_button(served: Any, new_page: Pages) -> None:
+    page = new_page().open(served(finished()).url)
+    page.tab("batches")
+    page.wait_for_text("batch_number", "59")
+    page.page.click("button.uneven")
+    page.wait_for_text("batch_number", "22")
+    page.page.click("button.uneven")
+    page.wait_for_text("batch_number", "45")
+    page.page.click('button[data-move="1"]')
+    page.wait_for_text("batch_number", "46")
+    page.page.check(".follow input")
+    page.wait_for_text("batch_number", "59")
+
+
+def test_a_live_run_moves_at_least_four_times_a_second(served: Any, new_page: Pages) -> None:
+    source = ListSource(list(beginning(total_steps=10_000)))
+    stop = threading.Event()
+
+    def train() -> None:
+        number = 0
+        while not stop.wait(0.005):
+            source.events.extend(steps(1, first=number))
+            number += 1
+
+    thread = threading.Thread(target=train)
+    thread.start()
+    try:
+        page = new_page().open(served(source).url)
+        page.wait_for_text("status_text", "live")
+        page.page.wait_for_function("() => Number(document.querySelector('.figure').textContent)")
+        changes = page.page.evaluate(
+            """() => new Promise((done) => {
+              const models = Bokeh.documents[0].roots().find((r) => r.name === "loss").references()
+              const source = Array.from(models).find((m) => m.name === "metrics")
+              let count = 0
+              source.properties.data.change.connect(() => { count += 1 })
+              setTimeout(() => done(count), 4000)
+            })"""
+        )
+        assert changes >= 16
+        stop.set()
+        thread.join()
+        source.events.append(ending(10_000))
+        source.live = False
+        page.wait_for_text("status_text", "finished")
+    finally:
+        stop.set()
+        thread.join()
+
+
+def test_what_a_run_says_is_never_markup(served: Any, new_page: Pages) -> None:
+    wicked = "<img src=x onerror=alert(1)> $$x$$"
+    events = [*beginning(name=wicked), *steps(3)]
+    events.append(Error(time_ns=1, where="run", type=wicked, message=wicked))
+    metric = next(event for event in events if type(event).__name__ == "Metric")
+    renamed = type(metric)(
+        time_ns=metric.time_ns, step=2, values={wicked: 1.0, f"{wicked} loss": 1}
+    )
+    page = new_page().open(served(ListSource([*events, renamed])).url)
+    assert "<img src=x" in page.text("run")
+    for tab in ("overview", "batches", "devices", "reductions", "placement"):
+        page.tab(tab)
+        page.page.wait_for_timeout(300)
+        assert page.page.locator('img[src="x"]').count() == 0
+
+
+@pytest.mark.parametrize(
+    ("event", "live", "mark"),
+    [
+        (RunEnd(time_ns=10**13, status="failed", message="ValueError: no"), False, "failed"),
+        (RunEnd(time_ns=10**13, status="interrupted"), False, "interrupted"),
+        (None, False, "ended without closing"),
+        (None, True, "live"),
+    ],
+)
+def test_the_header_says_how_the_run_ended(
+    served: Any, new_page: Pages, event: RunEnd | None, live: bool, mark: str
+) -> None:
+    source = ListSource([*beginning(), *steps(3), *([event] if event else [])])
+    source.live = live
+    page = new_page().open(served(source).url)
+    page.wait_for_text("status_text", mark)
+    if mark == "failed":
+        assert page.text("trouble") == "ValueError: no"
+
+
+def test_an_empty_run_says_what_to_do(served: Any, new_page: Pages) -> None:
+    page = new_page().open(served(ListSource([])).url)
+    page.wait_for_text("loss_note", "nothing logged yet")
+    for tab in ("batches", "devices", "reductions", "placement"):
+        page.tab(tab)
+
+
+def test_light_and_dark_follow_the_system_and_the_button(served: Any, new_page: Pages) -> None:
+    server = served(finished(5))
+    colour = "() => getComputedStyle(document.body).backgroundColor"
+    light = new_page(scheme="light").open(server.url)
+    dark = new_page(scheme="dark").open(server.url)
+    assert light.page.evaluate(colour) == "rgb(243, 245, 248)"
+    assert dark.page.evaluate(colour) == "rgb(13, 17, 23)"
+    light.page.click("button.theme")
+    assert light.page.evaluate(colour) == "rgb(13, 17, 23)"
+    light.page.reload()
+    light.page.wait_for_selector("html[data-ready=true]")
+    assert light.page.evaluate(colour) == "rgb(13, 17, 23)"
+
+
+@pytest.mark.parametrize("width", [800, 1280])
+def test_nothing_is_wider_than_the_window(served: Any, new_page: Pages, width: int) -> None:
+    page = new_page(width=width).open(served(finished(30)).url)
+    for tab in ("overview", "batches", "devices", "reductions", "placement"):
+        page.tab(tab)
+        page.page.wait_for_timeout(300)
+        assert page.page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+def test_pages_have_addresses(served: Any, new_page: Pages) -> None:
+    page = new_page().open(f"{served(finished(5)).url}#placement")
+    assert page.page.locator('section[data-page="placement"]').is_visible()
+    assert not page.page.locator('section[data-page="overview"]').is_visible()
+
+
+def test_it_works_under_a_prefix(served: Any, new_page: Pages) -> None:
+    server = served(finished(5), prefix="some/where")
+    assert server.url.endswith("/some/where/")
+    page = new_page().open(server.url)
+    page.wait_for_text("steps", "5 of 5")
+
+
+def test_closed_pages_leave_nothing_behind(
+    served: Any, new_page: Pages, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sessions: list[weakref.ref[Any]] = []
+
+    class Noted(session_module.Session):
+        def __init__(self, feed: Any) -> None:
+            super().__init__(feed)
+            sessions.append(weakref.ref(self))
+
+    monkeypatch.setattr(session_module, "Session", Noted)
+    server = served(finished(5))
+    pages = [new_page().open(server.url) for _ in range(2)]
+    assert len(sessions) == 2
+    for page in pages:
+        page.page.close()
+
+    def gone() -> bool:
+        gc.collect()
+        return all(session() is None for session in sessions)
+
+    wait_until(gone)
+
+
+def test_two_pages_share_one_feed(served: Any, new_page: Pages) -> None:
+    asked: list[int] = []
+
+    class Counted(ListSource):
+        def since(self, cursor: int, limit: int = 10_000) -> Any:
+            asked.append(cursor)
+            return super().since(cursor, limit)
+
+    source = Counted(whole_run(20))
+    server = served(source)
+    for _ in range(2):
+        new_page().open(server.url).wait_for_text("steps", "20 of 20")
+    assert asked.count(0) == 1
+
+
+def test_health_answers_without_a_session(served: Any) -> None:
+    server = served(finished(5))
+    wait_until(lambda: health(server)["status"] == "finished")
+    answer = health(server)
+    assert answer["run"] == "made-up"
+    assert answer["url"] == server.url
+    assert answer["pid"] > 0
+    assert answer["version"]
+    assert answer["lost"] == 0
+
+
+def test_a_port_that_is_taken_is_an_error_with_a_remedy(served: Any) -> None:
+    first = served(finished(1))
+    with pytest.raises(PortInUseError, match=rf"{first.port} is taken\. Choose another"):
+        serve(finished(1), port=first.port)
+
+
+def test_the_next_free_port_is_found(served: Any) -> None:
+    first, second = served(finished(1)), served(finished(1))
+    assert first.port != second.port
+    assert {health(first)["url"], health(second)["url"]} == {first.url, second.url}
+
+
+def test_a_stopped_server_frees_its_port(served: Any) -> None:
+    first = serve(finished(1))
+    first.stop()
+    first.stop()
+    assert served(finished(1), port=first.port).port == first.port
+
+
+def test_what_is_no_run_is_an_error(tmp_path: Any) -> None:
+    with pytest.raises(NotARunError):
+        serve(tmp_path)
+    with pytest.raises(InvalidArgumentError, match="got int"):
+        serve(3)
