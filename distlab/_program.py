@@ -135,6 +135,8 @@ class Program:
             return known[1]
         if isinstance(leaf, np.ndarray):
             leaf = leaf.copy()  # JAX may go on using the buffer, and the user may write to it
+        if isinstance(leaf, jax.Array) and leaf.sharding == self._mesh.whole:
+            return leaf
         placed = jax.device_put(leaf, self._mesh.whole)
         if isinstance(leaf, _jax_internals.ConcreteArray):
             # Arrays never change: the same one need not move again, as long as it lives.

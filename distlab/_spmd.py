@@ -41,6 +41,7 @@ class SpreadFunction:
         self._leaves = arguments.dynamic()
         self._member = member
         self.ragged = len(firsts) > 1
+        self._alone = mesh.size == 1
         self.written = self._traces[0].written
         self.read = tuple(dict.fromkeys(v for t in self._traces for v in t.read if v is not None))
         self._groups: list[_ragged.Group] = []
@@ -74,13 +75,17 @@ class SpreadFunction:
         return self._spread(values, arrays)
 
     def result(self, outputs: list[jax.Array]) -> Any:
-        """Returns what `fn` returned, with per-replica values at the computed leaves."""
-        computed = iter(
-            PerReplica(array, self._ragged_shapes(number))
-            for number, array in enumerate(outputs[: self._traces[0].computed])
-        )
-        leaves = [next(computed) if fixed is None else fixed[0] for fixed in self._traces[0].static]
-        return jax.tree.unflatten(self._traces[0].results, leaves)
+        """Returns what `fn` returned, with per-replica values at the computed leaves.
+
+        With one replica they are plain arrays, as in TensorFlow.
+        """
+        first = self._traces[0]
+        computed: list[Any] = outputs[: first.computed]
+        if not self._alone:
+            computed = [PerReplica(a, self._ragged_shapes(n)) for n, a in enumerate(computed)]
+        rest = iter(computed)
+        leaves = [next(rest) if fixed is None else fixed[0] for fixed in first.static]
+        return jax.tree.unflatten(first.results, leaves)
 
     def _on_replica(self, values: list[Any], arrays: list[Any]) -> list[jax.Array]:
         """What one replica computes, on its blocks of the global arrays."""
@@ -102,7 +107,8 @@ class SpreadFunction:
         ]
 
     def _out_specs(self) -> list[PartitionSpec]:
-        return [*[_SPLIT] * self._traces[0].computed, *map(_spec, self.written)]
+        results = _WHOLE if self._alone else _SPLIT
+        return [*[results] * self._traces[0].computed, *map(_spec, self.written)]
 
     def _ragged_shapes(self, number: int) -> tuple[Shape, ...] | None:
         _, by_group = self._out[number]

@@ -44,6 +44,8 @@ class DistributedIterator:
     def __next__(self) -> Any:
         """Returns the next global batch, with a `PerReplica` at each leaf.
 
+        With one replica the leaves are plain arrays, on its device.
+
         Raises:
           StopIteration: the data came to its end.
           NotBatchedError: the element has no batch dimension to divide.
@@ -57,7 +59,9 @@ class DistributedIterator:
         parts = [examples] if self._alone else _split.sizes(examples, self._strategy.mesh.size)
         placed = [self._place(np.asarray(leaf), parts) for leaf in leaves]
         if placed:
-            self._strategy.fed.give(placed[0].stacked, examples)
+            first = placed[0]
+            array = first.stacked if isinstance(first, PerReplica) else first
+            self._strategy.fed.give(array, examples)
         self._nominal = max(self._nominal, parts[0])
         self._report(element, leaves, parts, asked, got)
         self._batch += 1
@@ -97,13 +101,13 @@ class DistributedIterator:
             )
         return shapes[0][0] if shapes else 0
 
-    def _place(self, batch: np.ndarray, parts: list[int]) -> PerReplica:
+    def _place(self, batch: np.ndarray, parts: list[int]) -> PerReplica | jax.Array:
         """Puts each replica's part of a component on its device."""
         mesh = self._strategy.mesh
         if batch.flags.writeable:
             batch = batch.copy()  # its owner may write to it again: JAX must not go on using it
         if self._alone:
-            return PerReplica(_put(batch[None], mesh))
+            return jax.device_put(batch, mesh.whole)
         largest = parts[0]
         if parts[-1] == largest:
             return PerReplica(_put(batch.reshape(mesh.size, largest, *batch.shape[1:]), mesh))

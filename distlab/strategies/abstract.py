@@ -97,9 +97,9 @@ class Strategy(ABC):  # noqa: B024 - what makes it abstract is that devices must
           kwargs: its named arguments, likewise.
 
         Returns:
-          What `fn` returns, with a `PerReplica` at each computed leaf. What is
-          one and the same object for all replicas (None, a Python number, a
-          variable) comes back as it is.
+          What `fn` returns, with a `PerReplica` at each computed leaf (with one
+          replica, a plain array). What is one and the same object for all
+          replicas (None, a Python number, a variable) comes back as it is.
 
         Raises:
           ContextError: called in a replica function or another scope.
@@ -142,7 +142,8 @@ class Strategy(ABC):  # noqa: B024 - what makes it abstract is that devices must
           dataset: a `distlab.data.Dataset`, or any iterable of batches.
 
         Returns:
-          An iterable whose elements have a `PerReplica` at each leaf.
+          An iterable whose elements have a `PerReplica` at each leaf (with one
+          replica, a plain array).
 
         Raises:
           NotBatchedError: the elements have no batch dimension, and there is
@@ -177,11 +178,13 @@ class Strategy(ABC):  # noqa: B024 - what makes it abstract is that devices must
 
         Returns:
           The structure of `tree` with a `PerReplica` of equal components at
-          each leaf.
+          each leaf (with one replica, a plain array on its device).
         """
         return jax.tree.map(self._copies, tree)
 
-    def _copies(self, leaf: Any) -> PerReplica:
+    def _copies(self, leaf: Any) -> PerReplica | jax.Array:
+        if self.mesh.size == 1:
+            return jax.device_put(leaf, self.mesh.whole)
         return _values.stack([leaf] * self.num_replicas_in_sync, self.mesh)
 
     def __repr__(self) -> str:
