@@ -11,7 +11,7 @@ from typing import Any
 import grain
 
 from distlab.data._convert import to_numpy
-from distlab.data._engine import Element, Stream, mapped
+from distlab.data._engine import Element, Mapped, Stream
 from distlab.data._nest import map_nest
 from distlab.data._plan import (
     INFINITE_CARDINALITY,
@@ -63,7 +63,7 @@ class Adapted(Node):
     def read(self, reading: Reading, open_input: Opener) -> Stream:  # noqa: ARG002
         """Opens what iterating it gives."""
         if isinstance(self.iterable, grain.IterDataset):
-            return mapped(self.iterable, _wrap)  # keeps Grain's own positions
+            return Mapped(self.iterable, _wrap)  # keeps Grain's own positions
         return ReplayStream(lambda: map(_element, iter(self.iterable)))
 
 

@@ -136,9 +136,7 @@ def _as_slice(positions: Any) -> slice | None:
     if positions.ndim != 1 or not len(positions):
         return None
     first, last = int(positions[0]), int(positions[-1])
-    if last - first != len(positions) - 1:
-        return None
-    if not np.array_equal(positions, np.arange(first, last + 1)):
+    if last - first != len(positions) - 1 or not (np.diff(positions) == 1).all():
         return None
     return slice(first, last + 1)
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from distlab.data._convert import to_numpy
-from distlab.data._engine import Element, Stream, mapped
+from distlab.data._engine import Element, Mapped, Stream
 from distlab.data._nest import call_with, leaves, map_nest
 from distlab.data._plan import Opener, Reading, Unary, open_plan
 from distlab.data._spec import TensorSpec, spec_of, zeros
@@ -36,7 +36,7 @@ class Map(Unary):
 
     def read(self, reading: Reading, open_input: Opener) -> Stream:
         """Opens the results."""
-        return mapped(open_input(self.input, reading), self._apply)
+        return Mapped(open_input(self.input, reading), self._apply)
 
     def _apply(self, element: Element) -> Element:
         return Element(to_numpy(call_with(self.function, element.value)), element.indices)

@@ -19,7 +19,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from distlab.data._engine import Element, Stream, mapped
+from distlab.data._engine import Element, Mapped, Stream
 from distlab.data._fused import PositionStream, RowStream
 from distlab.data._nest import leaves, map_nest
 from distlab.data._positions import Ascending, Indices, Positions
@@ -199,7 +199,7 @@ def open_plan(node: Node, reading: Reading) -> Stream:
         return node.read(reading, open_plan)
     if is_plain(node):
         return RowStream(functools.partial(start_positions, node, reading), source)
-    return mapped(_open_positions(node, reading), functools.partial(_fetch, source))
+    return Mapped(_open_positions(node, reading), functools.partial(_fetch, source))
 
 
 def source_of(node: Node) -> Source | None:

@@ -15,6 +15,7 @@ import numpy as np
 Indices: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
 _NONE: Indices = np.empty(0, np.int64)
 _SKIP_CHUNK = 65_536
+_WINDOW_CHUNK = 4_096
 
 
 class Positions(Protocol):
@@ -72,42 +73,60 @@ class Windowed:
     """Random order out of a window that slides over the stream, as tf.data shuffles.
 
     The window holds `size` positions; each one given out is drawn from it
-    uniformly and replaced by the next of the stream.
+    uniformly and replaced by the next of the stream. A chunk of draws is carried
+    out at once: what a draw finds in its place is what the draw before it that
+    chose the same place has put there.
     """
 
     def __init__(self, upstream: Positions, size: int, random: np.random.Generator) -> None:
         self._upstream, self._size, self._random = upstream, size, random
-        self._window: list[int] | None = None
-        self._rest: Indices | None = None
+        self._window: Indices | None = None
+        self._ready = _NONE
+        self._ended = False
 
     def take(self, count: int) -> Indices:
         """Returns the next positions."""
-        if self._window is None:
-            self._window = self._upstream.take(self._size).tolist()
-        if self._rest is not None:
-            return self._take_rest(count)
-        fresh = self._upstream.take(count).tolist()
-        # Floats, not integers: one 64-bit draw each, so that the order does not
-        # depend on how many are taken at a time.
-        draws = (self._random.random(len(fresh)) * self._size).astype(np.int64).tolist()
-        window, out = self._window, []
-        for position, draw in zip(fresh, draws, strict=True):
-            out.append(window[draw])
-            window[draw] = position
-        chosen = np.array(out, dtype=np.int64)
-        if len(fresh) == count:
-            return chosen
-        self._rest = self._random.permutation(np.array(window, dtype=np.int64))
-        return np.concatenate([chosen, self._take_rest(count - len(fresh))])
+        parts = [self._ready]
+        available = len(self._ready)
+        while available < count and not self._ended:
+            parts.append(self._draw())
+            available += len(parts[-1])
+        ready = np.concatenate(parts) if len(parts) > 1 else self._ready
+        chosen, self._ready = ready[:count], ready[count:]
+        return chosen
 
     def skip(self, count: int) -> int:
         """Passes over positions."""
         return skip_by_taking(self, count)
 
-    def _take_rest(self, count: int) -> Indices:
-        assert self._rest is not None
-        chosen, self._rest = self._rest[:count], self._rest[count:]
-        return chosen
+    def _draw(self) -> Indices:
+        """Returns a chunk of draws, and at the end what is left in the window."""
+        if self._window is None:
+            self._window = self._upstream.take(self._size).copy()
+        fresh = self._upstream.take(_WINDOW_CHUNK)
+        drawn = self._replace(self._window, fresh)
+        if len(fresh) == _WINDOW_CHUNK:
+            return drawn
+        self._ended = True
+        return np.concatenate([drawn, self._random.permutation(self._window)])
+
+    def _replace(self, window: Indices, fresh: Indices) -> Indices:
+        """Puts each fresh position in a drawn place; returns what was there."""
+        if not len(fresh):
+            return fresh
+        places = (self._random.random(len(fresh)) * self._size).astype(np.int64)
+        order = np.argsort(places, kind="stable")
+        places, fresh = places[order], fresh[order]
+        # Now draws of one place stand together, earlier ones first.
+        first = np.empty(len(places), dtype=bool)
+        first[0] = True
+        np.not_equal(places[1:], places[:-1], out=first[1:])
+        found = np.where(first, window[places], np.roll(fresh, 1))
+        last = np.roll(first, -1)
+        window[places[last]] = fresh[last]
+        drawn = np.empty_like(found)
+        drawn[order] = found
+        return drawn
 
 
 class Repeated:
