@@ -22,7 +22,7 @@ _PINNED_ROOM: Final = 16
 """A reader that pinned its place may hold this many times the ring's bounds."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Pin:
     """Where a reader is that must not miss anything, such as a run file's writer.
 
