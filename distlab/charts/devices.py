@@ -50,8 +50,15 @@ class DeviceShares:
       source: one row for each device: `device`, `y`, `now`, `text`, `color`.
     """
 
-    def __init__(self, *, height: int = 320) -> None:
-        """Makes an empty chart of `height` pixels."""
+    def __init__(self, *, height: int = 320, notes: bool = True) -> None:
+        """Makes an empty chart.
+
+        Args:
+          height: pixels.
+          notes: whether it says above the strips what busy means; a page too
+            narrow for that says it in its own words.
+        """
+        self._notes = notes
         names = ("device", "y", "now", "text", "color")
         self.source = ColumnDataSource(data={name: [] for name in names}, name="devices")
         self._strips = ColumnDataSource(
@@ -140,6 +147,7 @@ class DeviceShares:
             "dh": [devices],
         }
         texts = [_NOTE, _SIMULATED] if columns["simulated"] else [_NOTE]
+        texts = texts if self._notes else []
         self._note.data = {
             "x": [first] * len(texts),
             "y": [0.42 + 0.055 * devices * (number + 1) for number in range(len(texts))],
