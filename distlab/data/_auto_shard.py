@@ -9,11 +9,11 @@ from distlab.data._dataset import Dataset
 from distlab.data._engine import Element, Reader, State, Stream
 from distlab.data._files import Files
 from distlab.data._interleave import Interleave
-from distlab.data._options import SHARD_HINT, AutoShardPolicy
+from distlab.data._options import AutoShardPolicy
 from distlab.data._plan import Node, Opener, Reading, Unary, walk
 from distlab.data._prefetch import Prefetch
 from distlab.data._repeat import Repeat
-from distlab.data._shard import Shard
+from distlab.data._shard import Shard, ShardHint
 from distlab.data._shuffle import Shuffle
 from distlab.errors import InvalidArgumentError
 
@@ -89,7 +89,7 @@ def _is_reader(node: Node) -> bool:
 
 
 def _is_hint(node: Node) -> bool:
-    return isinstance(node, Shard) and node.count == SHARD_HINT
+    return isinstance(node, ShardHint)
 
 
 def _rewrite(node: Node, chosen: Callable[[Node], bool], change: Callable[[Node], Node]) -> Node:

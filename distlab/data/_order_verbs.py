@@ -12,7 +12,7 @@ from distlab.data._options import SHARD_HINT
 from distlab.data._plan import Node, is_plain
 from distlab.data._prefetch import Prefetch
 from distlab.data._repeat import Repeat
-from distlab.data._shard import Shard
+from distlab.data._shard import Shard, ShardHint
 from distlab.data._shuffle import Shuffle
 from distlab.errors import InvalidArgumentError
 
@@ -123,7 +123,7 @@ class OrderVerbs(ABC):
           InvalidArgumentError: when `index` is not one of the shards.
         """
         if (num_shards, index) == (SHARD_HINT, SHARD_HINT):
-            return self.with_plan(Shard(self.plan, SHARD_HINT, SHARD_HINT))
+            return self.with_plan(ShardHint(self.plan))
         shards = integer("shard", "num_shards", num_shards, at_least=1)
         number = integer("shard", "index", index, at_least=0)
         if number >= shards:

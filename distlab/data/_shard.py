@@ -6,8 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from distlab.data._engine import Element, Reader, State, Stream
-from distlab.data._plan import Opener, PlainOrder, Reading
+from distlab.data._plan import Opener, PlainOrder, Reading, Unary
 from distlab.data._positions import Positions, Strided, strided_size
+from distlab.errors import InvalidArgumentError
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,6 +31,22 @@ class Shard(PlainOrder):
     def read(self, reading: Reading, open_input: Opener) -> Stream:
         """Opens every n-th element."""
         return _ShardStream(open_input(self.input, reading), self.count, self.index)
+
+
+@dataclass(frozen=True, eq=False)
+class ShardHint(Unary):
+    """Marks where `auto_shard` divides under AutoShardPolicy.HINT."""
+
+    def read(self, reading: Reading, open_input: Opener) -> Stream:  # noqa: ARG002
+        """Refuses: the number of workers is not known here.
+
+        Raises:
+          InvalidArgumentError: always.
+        """
+        raise InvalidArgumentError(
+            "shard(SHARD_HINT, SHARD_HINT) can be read only after auto_shard has divided it, "
+            "under AutoShardPolicy.HINT"
+        )
 
 
 class _ShardStream(Stream):

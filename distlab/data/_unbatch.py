@@ -55,7 +55,6 @@ class _UnbatchReader(Reader):
 
     def __next__(self) -> Element:
         while self._next >= self._count:
-            self._before = self._parent.get_state()
             self._load()
             self._next = 0
         assert self._element is not None
@@ -73,5 +72,6 @@ class _UnbatchReader(Reader):
             self._load()
 
     def _load(self) -> None:
+        before = self._parent.get_state()
         element: Element = next(self._parent)
-        self._element, self._count = element, row_count(element)
+        self._before, self._element, self._count = before, element, row_count(element)

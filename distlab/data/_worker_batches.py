@@ -165,8 +165,9 @@ class _DivideReader(Reader):
 
     def __next__(self) -> Element:
         if self._element is None or self._next == self._parts:
-            self._before = self._parent.get_state()
+            before = self._parent.get_state()
             self._element, self._next = next(self._parent), 0
+            self._before = before
         count = row_count(self._element)
         share = -(-count // self._parts)
         start = min(count, share * self._next)

@@ -1,0 +1,144 @@
+"""as_dataset: what can be iterated becomes a dataset, what can't is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import grain
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from distlab.data import INFINITE_CARDINALITY, UNKNOWN_CARDINALITY, Dataset, as_dataset
+from distlab.errors import InvalidArgumentError, OneShotError, StructureError
+
+
+class TorchLikeTensor:
+    """Knows the array protocol and nothing else, as foreign tensors do."""
+
+    ndim = 1
+
+    def __init__(self, *values: float) -> None:
+        self._values = values
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
+        return np.array(self._values, dtype=dtype or np.float32)
+
+
+class Loader:
+    """Like a data loader: a length, a new iteration each time, lists of tensors."""
+
+    def __len__(self) -> int:
+        return 2
+
+    def __iter__(self) -> Iterator[list[TorchLikeTensor]]:
+        yield [TorchLikeTensor(1, 2), TorchLikeTensor(3, 4)]
+        yield [TorchLikeTensor(5), TorchLikeTensor(6)]
+
+
+def _lists(dataset: Dataset) -> list[Any]:
+    return [np.asarray(value).tolist() for value in dataset]
+
+
+def test_a_dataset_stays_as_it_is() -> None:
+    dataset = Dataset.range(3)
+    assert as_dataset(dataset) is dataset
+
+
+def test_batches_of_a_loader_become_tuples_of_arrays_each_time() -> None:
+    dataset = as_dataset(Loader())
+    for _ in range(2):
+        (x, y), (last, _) = dataset
+        np.testing.assert_array_equal(x, [1, 2])
+        np.testing.assert_array_equal(y, [3, 4])
+        np.testing.assert_array_equal(last, [5])
+    assert [spec.shape for spec in dataset.element_spec] == [(None,), (None,)]
+    assert len(dataset) == 2
+    assert [e.indices for e in dataset.elements()] == [None, None]
+
+
+def test_a_list_of_batches_and_jax_arrays() -> None:
+    batches = [
+        {"x": jnp.ones((2, 3)), "label": ["a", "b"]},
+        {"x": jnp.zeros((1, 3)), "label": ["c"]},
+    ]
+    first, second = as_dataset(batches)
+    assert isinstance(first["x"], np.ndarray)
+    assert first["label"].tolist() == [b"a", b"b"]
+    assert second["x"].shape == (1, 3)
+
+
+def test_rows_of_hugging_face_are_mappings_of_lists_and_numbers() -> None:
+    class Row(Mapping[str, Any]):
+        def __init__(self, **fields: Any) -> None:
+            self._fields_ = fields
+
+        def __getitem__(self, key: str) -> Any:
+            return self._fields_[key]
+
+        def __iter__(self) -> Iterator[str]:
+            return iter(self._fields_)
+
+        def __len__(self) -> int:
+            return len(self._fields_)
+
+    dataset = as_dataset([Row(text="a", ids=[1, 2]), Row(text="b", ids=[3, 4])])
+    (batch,) = dataset.batch(2)
+    assert batch["text"].tolist() == [b"a", b"b"]
+    assert batch["ids"].tolist() == [[1, 2], [3, 4]]
+
+
+def test_grain_datasets_of_both_kinds() -> None:
+    source = grain.MapDataset.range(6).map(lambda x: x * 10).batch(4)
+    assert _lists(as_dataset(source)) == [[0, 10, 20, 30], [40, 50]]
+    assert len(as_dataset(source)) == 2
+    assert as_dataset(source.repeat()).cardinality() == INFINITE_CARDINALITY
+    iterable = source.to_iter_dataset(grain.ReadOptions(num_threads=0))
+    assert _lists(as_dataset(iterable)) == [[0, 10, 20, 30], [40, 50]]
+    assert as_dataset(iterable).cardinality() == UNKNOWN_CARDINALITY
+    iterator = iter(as_dataset(iterable))
+    next(iterator)
+    other = iter(as_dataset(iterable))
+    other.restore(iterator.state())
+    assert next(other).tolist() == [40, 50]
+
+
+def test_a_generator_is_read_once_and_says_so() -> None:
+    dataset = as_dataset(np.array([i]) for i in range(3))
+    assert _lists(dataset) == [[0], [1], [2]]
+    with pytest.raises(OneShotError, match="can be read once"):
+        list(dataset)
+
+
+def test_looking_at_a_generator_loses_nothing() -> None:
+    batches = as_dataset(np.array([i]) for i in range(5)).batch(2).map(lambda x: x + 1)
+    assert batches.element_spec.shape == (None, 1)
+    assert batches.batched
+    assert _lists(batches) == [[[1], [2]], [[3], [4]], [[5]]]
+
+
+@pytest.mark.parametrize(
+    "source",
+    [np.ones(3), (np.ones(3), np.ones(3)), {"x": np.ones(3)}, jnp.ones(3), "text", b"bytes"],
+)
+def test_arrays_are_not_sliced_silently(source: Any) -> None:
+    with pytest.raises(StructureError, match="from_tensor_slices"):
+        as_dataset(source)
+
+
+@pytest.mark.parametrize("source", [3, None, object()])
+def test_what_can_not_be_iterated_is_refused(source: Any) -> None:
+    with pytest.raises(StructureError, match="something to iterate over"):
+        as_dataset(source)
+
+
+def test_nothing_tells_no_spec() -> None:
+    assert list(as_dataset([])) == []
+    with pytest.raises(InvalidArgumentError, match="no elements"):
+        _ = as_dataset([]).element_spec
+
+
+def test_elements_that_are_no_data_are_refused() -> None:
+    with pytest.raises(StructureError, match="numbers or strings, got NoneType"):
+        list(as_dataset([{"x": None}]))

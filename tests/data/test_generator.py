@@ -1,0 +1,118 @@
+"""from_generator: types, shapes, arguments, and what breaks their promise."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from distlab.data import Dataset, TensorSpec
+from distlab.errors import InvalidArgumentError, StructureError, ValueShapeError
+
+
+def _pairs(count: Any = 3) -> Iterator[Any]:
+    for i in range(int(count)):
+        yield i, [float(i), 1.0]
+
+
+def test_each_iteration_calls_it_anew_with_its_arguments() -> None:
+    dataset = Dataset.from_generator(_pairs, (np.int64, jnp.float32), ((), (2,)), args=(2,))
+    for _ in range(2):
+        (number, row), _last = dataset
+        assert (number, number.dtype) == (0, np.int64)
+        assert (row.tolist(), row.dtype) == ([0.0, 1.0], np.float32)
+
+
+def test_specs_are_what_was_promised() -> None:
+    typed = Dataset.from_generator(_pairs, (np.int32, np.float32), ((), [None]))
+    signed = Dataset.from_generator(
+        _pairs,
+        output_signature=(
+            TensorSpec((), np.dtype("int32")),
+            TensorSpec((None,), np.dtype("float32")),
+        ),
+    )
+    assert (
+        typed.element_spec
+        == signed.element_spec
+        == (
+            TensorSpec((), np.dtype("int32")),
+            TensorSpec((None,), np.dtype("float32")),
+        )
+    )
+
+
+def test_without_shapes_or_types_the_first_element_tells() -> None:
+    assert Dataset.from_generator(_pairs).element_spec[1] == TensorSpec(
+        (None,), np.dtype("float32")
+    )
+    assert Dataset.from_generator(_pairs, (np.int8, np.float64)).element_spec == (
+        TensorSpec((), np.dtype("int8")),
+        TensorSpec((None,), np.dtype("float64")),
+    )
+
+
+def test_strings_and_dicts() -> None:
+    dataset = Dataset.from_generator(
+        lambda: iter([{"name": "a", "n": 1}]), {"name": str, "n": np.int32}
+    )
+    assert list(dataset) == [{"name": b"a", "n": 1}]
+
+
+def test_batches_of_a_generator() -> None:
+    batches = Dataset.from_generator(_pairs, (np.int32, np.float32)).batch(2)
+    assert [numbers.tolist() for numbers, _ in batches] == [[0, 1], [2]]
+
+
+@pytest.mark.parametrize(
+    ("elements", "types", "shapes", "error"),
+    [
+        ([[1, 2, 3]], np.int32, (2,), ValueShapeError),
+        ([2**40], np.int32, (), ValueShapeError),
+        (["a"], np.int32, (), ValueShapeError),
+        ([(1, 2, 3)], (np.int32, np.int32), ((), ()), StructureError),
+        ([{"b": 1}], {"a": np.int32}, {"a": ()}, StructureError),
+    ],
+)
+def test_broken_promises_are_refused(
+    elements: Any, types: Any, shapes: Any, error: type[Exception]
+) -> None:
+    dataset = Dataset.from_generator(lambda: iter(elements), types, shapes)
+    with pytest.raises(error):
+        list(dataset)
+
+
+def test_bad_arguments_are_refused_at_once() -> None:
+    with pytest.raises(InvalidArgumentError, match="as_dataset"):
+        Dataset.from_generator(iter([1]))  # type: ignore[arg-type]
+    with pytest.raises(InvalidArgumentError, match="not both"):
+        Dataset.from_generator(_pairs, np.int32, output_signature=TensorSpec((), np.dtype(int)))
+    with pytest.raises(InvalidArgumentError, match="only with output_types"):
+        Dataset.from_generator(_pairs, output_shapes=())
+    with pytest.raises(StructureError, match="structure of output_types"):
+        Dataset.from_generator(_pairs, (np.int32, np.int32), ((),))
+
+
+def test_a_generator_without_elements_tells_no_spec() -> None:
+    dataset = Dataset.from_generator(lambda: iter(()), np.int32)
+    assert list(dataset) == []
+    with pytest.raises(InvalidArgumentError, match="output_signature"):
+        _ = dataset.element_spec
+
+
+def test_it_is_closed_when_the_iteration_is_left() -> None:
+    closed = []
+
+    def watched() -> Iterator[int]:
+        try:
+            yield from range(10)
+        finally:
+            closed.append(True)
+
+    iterator = iter(Dataset.from_generator(watched).batch(2))
+    next(iterator)
+    iterator.close()
+    assert closed == [True]

@@ -1,0 +1,83 @@
+"""state and restore: exact for every operation and at every place."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from distlab.data import Dataset, TextLineDataset, auto_shard
+from distlab.errors import InvalidArgumentError
+
+
+def _files(folder: Path) -> Dataset:
+    for number in range(3):
+        (folder / f"{number}.txt").write_text("".join(f"{number}{i}\n" for i in range(4)))
+    return Dataset.list_files(str(folder / "*.txt"), seed=1)
+
+
+_PIPELINES: dict[str, Callable[[Path], Dataset]] = {
+    "window": lambda _: Dataset.range(17).shuffle(5, seed=1).repeat(3).batch(4),
+    "steady": lambda _: Dataset.range(7).take(5).repeat(4).skip(2).shard(2, 1).batch(3),
+    "nested": lambda _: Dataset.range(5).shuffle(5, seed=1).repeat(2).shuffle(4).repeat(2),
+    "late": lambda _: Dataset.range(9).batch(2).shuffle(3, seed=1).repeat(2).take(7),
+    "values": lambda _: Dataset.range(9).map(lambda x: x * 2).shuffle(4, seed=1).repeat(2).skip(3),
+    "filter": lambda _: Dataset.range(20).filter(lambda x: x % 3).shard(2, 0).batch(2),
+    "unbatch": lambda _: Dataset.range(9).batch(4).unbatch().batch(2).map(lambda x: x),
+    "rebatch": lambda _: Dataset.range(11).map(lambda x: x).batch(4).rebatch([3, 0, 1]),
+    "enumerate": lambda _: Dataset.range(6).shuffle(6, seed=1).enumerate().prefetch(2),
+    "zip": lambda _: Dataset.zip(Dataset.range(6).shuffle(3, seed=1), Dataset.range(9)),
+    "joined": lambda _: Dataset.range(4).concatenate(Dataset.range(7).shuffle(7, seed=1)).batch(3),
+    "interleave": lambda _: Dataset.range(6).interleave(
+        lambda x: Dataset.range(x).shuffle(3, seed=2), cycle_length=3, block_length=2
+    ),
+    "generator": lambda _: Dataset.from_generator(lambda: iter(range(9))).batch(2).prefetch(1),
+    "files": lambda folder: TextLineDataset(_files(folder)).repeat(2).batch(3),
+    "sharded files": lambda folder: auto_shard(TextLineDataset(_files(folder)), 2, 0),
+}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return [_plain(part) for part in value]
+    return value if isinstance(value, bytes) else np.asarray(value).tolist()
+
+
+@pytest.mark.parametrize("make", _PIPELINES.values(), ids=_PIPELINES.keys())
+def test_what_follows_is_the_same_from_every_place(
+    make: Callable[[Path], Dataset], tmp_path: Path
+) -> None:
+    iterator = iter(make(tmp_path))
+    states, values = [], []
+    while True:
+        states.append(json.dumps(iterator.state()))  # so it survives any checkpoint
+        try:
+            values.append(_plain(next(iterator)))
+        except StopIteration:
+            break
+    assert values
+    other = iter(make(tmp_path))
+    next(other)
+    for place, state in reversed(list(enumerate(states))):
+        other.restore(json.loads(state))
+        assert [_plain(value) for value in other] == values[place:]
+
+
+def test_going_to_a_far_place_costs_no_reading() -> None:
+    dataset = Dataset.range(1000).shuffle(1000, seed=1).repeat().batch(7)
+    iterator = iter(dataset)
+    state = iterator.state()
+    state["reader"]["given"] = 7 * 10**12
+    iterator.restore(state)
+    assert len(next(iterator)) == 7
+    assert iterator.state()["reader"]["given"] == 7 * 10**12 + 7
+
+
+def test_a_position_of_another_pipeline_is_refused() -> None:
+    state = iter(Dataset.range(4).shuffle(4)).state()
+    with pytest.raises(InvalidArgumentError, match="Restore into the same pipeline"):
+        iter(Dataset.range(4)).restore(state)
