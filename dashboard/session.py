@@ -135,9 +135,9 @@ def show(feed: Feed) -> None:
       feed: the run's feed, which all pages share.
     """
     session = Session(feed)
-    template = session.template()
-    template.servable()
     document = pn.state.curdoc
     assert document is not None  # this is called to make a document
+    with document.models.freeze():  # or Bokeh looks through all models once for each chart
+        session.template().servable()
     document.title = "distlab"
     session.attach(document)

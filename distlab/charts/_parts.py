@@ -17,6 +17,7 @@ from bokeh.models import (
     CustomJSTicker,
     CustomJSTickFormatter,
     DataRange1d,
+    GlyphRenderer,
     LabelSet,
     LinearAxis,
 )
@@ -76,6 +77,20 @@ def new_figure(
     for axis in plot.axis:
         style_axis(axis)
     return plot
+
+
+def draw(plot: figure, source: ColumnDataSource, glyph: Any, *, hover: Any = None) -> GlyphRenderer:
+    """Draws a source's rows with a glyph, with as few Bokeh models as that takes.
+
+    Args:
+      plot: the figure.
+      source: the rows.
+      glyph: how each row is drawn.
+      hover: how a row under the mouse is drawn, when that differs.
+    """
+    renderer = GlyphRenderer(data_source=source, glyph=glyph, hover_glyph=hover)
+    plot.renderers.append(renderer)
+    return renderer
 
 
 def style_axis(axis: Any) -> None:

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from bokeh.core.properties import value
-from bokeh.models import ColumnDataSource, CustomJS, HoverTool, Range1d
+from bokeh.models import ColumnDataSource, CustomJS, HoverTool, ImageRGBA, Quad, Range1d, Text
 from bokeh.plotting import figure
 
-from distlab.charts._parts import Columns, add_empty_text, label_rows, new_figure, set_empty
+from distlab.charts._parts import Columns, add_empty_text, draw, label_rows, new_figure, set_empty
 from distlab.charts._sheet import Grid, as_pictures, fit, sheet
 from distlab.charts.theme import FAINT, FONT, INK, colour
 from distlab.charts.units import plain
@@ -82,25 +82,27 @@ class BatchTiles:
 
     def _draw(self, plot: figure) -> None:
         box = {"left": "left", "right": "right", "bottom": "bottom", "top": "top"}
-        strip = plot.quad(**box, source=self._strip, fill_color="color", line_color=None)
-        plot.quad(
-            left=-0.2, right=-0.1, bottom="bottom", top="top", source=self.source,
-            fill_color="color", fill_alpha="alpha", line_color=None,
+        strip = draw(plot, self._strip, Quad(**box, fill_color="color", line_color=None))
+        marks = Quad(
+            left=-0.2, right=-0.1, bottom="bottom", top="top", fill_color="color",
+            fill_alpha="alpha", line_color=None,
         )  # fmt: skip
-        plot.quad(
-            **box, source=self._free, fill_color=None, line_color=FAINT, line_alpha=0.8,
-            line_dash=[3, 3],
-        )  # fmt: skip
-        plot.image_rgba("image", x="x", y="y", dw="dw", dh="dh", source=self._image)
-        tiles = plot.quad(
-            **box, source=self._tiles, fill_color="color", fill_alpha="alpha",
-            line_color="color", line_alpha=0, hover_line_color="color", hover_line_alpha=1,
-            hover_fill_color="color", hover_fill_alpha="alpha", hover_line_width=2,
-        )  # fmt: skip
-        plot.text(
-            x=0.12, y="y", text="state", source=self.source, text_color=INK, text_font=value(FONT),
+        draw(plot, self.source, marks)
+        free = Quad(**box, fill_color=None, line_color=FAINT, line_alpha=0.8, line_dash=[3, 3])
+        draw(plot, self._free, free)
+        draw(plot, self._image, ImageRGBA(image="image", x="x", y="y", dw="dw", dh="dh"))
+        fill = {"fill_color": "color", "fill_alpha": "alpha", "line_color": "color"}
+        tiles = draw(
+            plot,
+            self._tiles,
+            Quad(**box, **fill, line_alpha=0),
+            hover=Quad(**box, **fill, line_width=2),
+        )
+        state = Text(
+            x=0.12, y="y", text="state", text_color=INK, text_font=value(FONT),
             text_font_size="13px", text_baseline="middle",
         )  # fmt: skip
+        draw(plot, self.source, state)
         plot.add_tools(
             HoverTool(renderers=[strip], tooltips=[("@name", "@size examples")]),
             HoverTool(

@@ -12,9 +12,13 @@ from bokeh.models import (
     ColumnDataSource,
     CustomJSTickFormatter,
     FixedTicker,
+    HBar,
     HoverTool,
+    Image,
     LinearColorMapper,
     Range1d,
+    Scatter,
+    Text,
 )
 from bokeh.palettes import Cividis256
 from bokeh.plotting import figure
@@ -22,6 +26,7 @@ from bokeh.plotting import figure
 from distlab.charts._parts import (
     Columns,
     add_empty_text,
+    draw,
     label_rows,
     new_figure,
     rows_range,
@@ -74,15 +79,13 @@ class DeviceShares:
         plot = new_figure(
             "Now", height=height, sizing_mode="fixed", width=230, x_range=Range1d(0, 1)
         )
-        track = plot.hbar(
-            "y", left=0, right=1, height=0.62, source=self.source,
-            fill_color=FAINT, fill_alpha=0.16, line_color=None,
-        )  # fmt: skip
-        plot.hbar(
-            "y", left=0, right="now", height=0.62, source=self.source,
-            fill_color="color", line_color=None,
-        )  # fmt: skip
-        room = plot.scatter(0, "y", source=self._note, size=1, alpha=0)
+        whole = HBar(
+            y="y", left=0, right=1, height=0.62, fill_color=FAINT, fill_alpha=0.16, line_color=None
+        )
+        track = draw(plot, self.source, whole)
+        busy = HBar(y="y", left=0, right="now", height=0.62, fill_color="color", line_color=None)
+        draw(plot, self.source, busy)
+        room = draw(plot, self._note, Scatter(x=0, y="y", size=1, fill_alpha=0, line_alpha=0))
         plot.y_range = rows_range([track, room], 0.06)
         label_rows(plot, self.source, left="nothing", right="text")
         plot.left = []
@@ -99,20 +102,18 @@ class DeviceShares:
             height=height,
             y_range=rows,
         )
-        image = plot.image(
-            "image", x="x", y="y", dw="dw", dh="dh", source=self._strips,
-            color_mapper=LinearColorMapper(
-                palette=Cividis256, low=0, high=1, nan_color="rgba(0, 0, 0, 0)"
-            ),
-        )  # fmt: skip
+        mapper = LinearColorMapper(palette=Cividis256, low=0, high=1, nan_color="rgba(0, 0, 0, 0)")
+        glyph = Image(image="image", x="x", y="y", dw="dw", dh="dh", color_mapper=mapper)
+        image = draw(plot, self._strips, glyph)
         plot.x_range = rows_range([image], 0)
         plot.grid.visible = False
         label_rows(plot, self.source, left="device")
         plot.min_border_left = 64
-        plot.text(
-            "x", "y", "text", source=self._note, text_color=INK, text_font=value(FONT),
+        note = Text(
+            x="x", y="y", text="text", text_color=INK, text_font=value(FONT),
             text_font_size="11px", text_baseline="middle",
         )  # fmt: skip
+        draw(plot, self._note, note)
         plot.add_tools(
             HoverTool(renderers=[image], tooltips=[("at", "$x{0.0} s"), ("busy", "@image{0 %}")])
         )

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-from bokeh.models import ColumnDataSource, DataRange1d, HoverTool
+from bokeh.models import ColumnDataSource, DataRange1d, HoverTool, VBar
 
-from distlab.charts._parts import Columns, add_empty_text, new_figure, set_empty
+from distlab.charts._parts import Columns, add_empty_text, draw, new_figure, set_empty
 from distlab.charts.theme import colour
 
 _MOST_BATCHES = 120
@@ -33,10 +33,11 @@ class BatchHistory:
             x_range=DataRange1d(range_padding=0.01),
             y_range=DataRange1d(start=0, range_padding=0.1),
         )
-        bars = plot.vbar(
-            "number", top="examples", width=0.8, source=self.source, fill_color="color",
-            line_color=None,
-        )  # fmt: skip
+        bars = draw(
+            plot,
+            self.source,
+            VBar(x="number", top="examples", width=0.8, fill_color="color", line_color=None),
+        )
         plot.xgrid.visible = False
         plot.add_tools(
             HoverTool(

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
-from bokeh.models import ColumnDataSource, DataRange1d, HoverTool
+from bokeh.models import ColumnDataSource, DataRange1d, HoverTool, Line, VArea
 
 from distlab.charts._parts import (
     Columns,
     add_empty_text,
     bytes_formatter,
+    draw,
     new_figure,
     set_empty,
 )
@@ -37,8 +38,11 @@ class ProcessMemory:
             x_range=DataRange1d(range_padding=0.01),
             y_range=DataRange1d(start=0, range_padding=0.15),
         )
-        plot.varea("time", 0, "bytes", source=self.source, fill_color=colour(4), fill_alpha=0.16)
-        line = plot.line("time", "bytes", source=self.source, color=colour(4), line_width=2)
+        area = VArea(x="time", y1=0, y2="bytes", fill_color=colour(4), fill_alpha=0.16)
+        draw(plot, self.source, area)
+        line = draw(
+            plot, self.source, Line(x="time", y="bytes", line_color=colour(4), line_width=2)
+        )
         plot.yaxis.formatter = bytes_formatter()
         plot.add_tools(
             HoverTool(

@@ -4,9 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from bokeh.models import ColumnDataSource, DataRange1d, HoverTool, InlineStyleSheet
+from bokeh.models import (
+    ColumnDataSource,
+    DataRange1d,
+    GlyphRenderer,
+    HoverTool,
+    InlineStyleSheet,
+    Legend,
+    LegendItem,
+    MultiLine,
+)
 
-from distlab.charts._parts import Columns, add_empty_text, finite, new_figure, set_empty
+from distlab.charts._parts import Columns, add_empty_text, draw, finite, new_figure, set_empty
 from distlab.charts.theme import FONT, INK, colour
 from distlab.charts.units import plain, value_text
 
@@ -46,10 +55,10 @@ class MetricLines:
             x_range=DataRange1d(range_padding=0.01),
             y_range=DataRange1d(range_padding=0.08),
         )
-        lines = plot.multi_line(
-            "step", "value", source=self.source, color="color", line_width=2,
-            line_join="round", legend_field="legend",
-        )  # fmt: skip
+        curves = MultiLine(
+            xs="step", ys="value", line_color="color", line_width=2, line_join="round"
+        )
+        lines = draw(plot, self.source, curves)
         plot.add_tools(
             HoverTool(
                 renderers=[lines],
@@ -57,17 +66,7 @@ class MetricLines:
                 tooltips=[("", "@name"), ("step", "$snap_x{0,0}"), ("value", "$snap_y{0.0000}")],
             )
         )
-        legend = plot.legend[0]
-        legend.background_fill_color = None
-        legend.border_line_color = None
-        legend.label_text_color = INK
-        legend.label_text_font = FONT
-        legend.label_text_font_size = "12px"
-        legend.location = "top_right"
-        legend.padding = 0
-        legend.spacing = 0
-        # A legend takes its colour once, when it is made, so the page's theme has to come by CSS.
-        legend.stylesheets = [InlineStyleSheet(css=_LEGEND_CSS)]
+        plot.add_layout(_legend(lines))
         self._empty = add_empty_text(plot, empty)
         self.root = plot
 
@@ -86,6 +85,22 @@ class MetricLines:
             "color": [colour(number) for number in range(len(chosen))],
         }
         set_empty(self._empty, not chosen)
+
+
+def _legend(lines: GlyphRenderer) -> Legend:
+    return Legend(
+        items=[LegendItem(label={"field": "legend"}, renderers=[lines])],
+        location="top_right",
+        background_fill_color=None,
+        border_line_color=None,
+        label_text_color=INK,
+        label_text_font=FONT,
+        label_text_font_size="12px",
+        padding=0,
+        spacing=0,
+        # A legend takes its colour once, when it is made, so the page's theme comes by CSS.
+        stylesheets=[InlineStyleSheet(css=_LEGEND_CSS)],
+    )
 
 
 def loss_lines(height: int = 300) -> MetricLines:

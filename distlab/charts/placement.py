@@ -6,11 +6,12 @@ from typing import Any
 
 import numpy as np
 from bokeh.core.properties import value
-from bokeh.models import ColumnDataSource, HoverTool
+from bokeh.models import ColumnDataSource, HoverTool, Rect, Text
 
 from distlab.charts._parts import (
     Columns,
     add_empty_text,
+    draw,
     label_rows,
     labelled_axis,
     new_figure,
@@ -48,14 +49,16 @@ class PlacementTable:
         self._rows = ColumnDataSource(data={"y": [], "name": [], "text": []}, name="placement_rows")
         self._devices = ColumnDataSource(data={"x": [], "name": []}, name="placement_devices")
         plot = new_figure("Bytes of each variable on each device", height=height)
-        cells = plot.rect(
-            "x", "y", 0.94, 0.86, source=self.source, fill_color="color", line_color="line",
+        box = Rect(
+            x="x", y="y", width=0.94, height=0.86, fill_color="color", line_color="line",
             line_alpha=0.7,
         )  # fmt: skip
-        plot.text(
-            "x", "y", "text", source=self.source, text_color="ink", text_font=value(FONT),
+        cells = draw(plot, self.source, box)
+        text = Text(
+            x="x", y="y", text="text", text_color="ink", text_font=value(FONT),
             text_font_size="12px", text_align="center", text_baseline="middle",
         )  # fmt: skip
+        draw(plot, self.source, text)
         plot.x_range, plot.y_range = rows_range([cells], 0.0), rows_range([cells], 0.02)
         plot.grid.visible = False
         label_rows(plot, self._rows, left="name", right="text")

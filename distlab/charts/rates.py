@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-from bokeh.models import ColumnDataSource, DataRange1d, HoverTool
+from bokeh.models import ColumnDataSource, DataRange1d, HoverTool, Line, VArea
 
-from distlab.charts._parts import Columns, add_empty_text, new_figure, set_empty
+from distlab.charts._parts import Columns, add_empty_text, draw, new_figure, set_empty
 from distlab.charts.theme import colour
 from distlab.charts.units import duration_text
 
@@ -32,10 +32,10 @@ class Rates:
             x_range=DataRange1d(range_padding=0.01),
             y_range=DataRange1d(start=0, range_padding=0.1),
         )
-        plot.varea("time", 0, "steps", source=self.source, fill_color=colour(2), fill_alpha=0.16)
-        line = plot.line(
-            "time", "steps", source=self.source, color=colour(2), line_width=2, line_join="round"
-        )
+        area = VArea(x="time", y1=0, y2="steps", fill_color=colour(2), fill_alpha=0.16)
+        draw(plot, self.source, area)
+        curve = Line(x="time", y="steps", line_color=colour(2), line_width=2, line_join="round")
+        line = draw(plot, self.source, curve)
         plot.add_tools(
             HoverTool(
                 renderers=[line],

@@ -8,8 +8,10 @@ from bokeh.models import (
     ColumnDataSource,
     DataRange1d,
     DataTable,
+    HBar,
     HoverTool,
     InlineStyleSheet,
+    Scatter,
     StringFormatter,
     TableColumn,
 )
@@ -18,6 +20,7 @@ from distlab.charts._parts import (
     Columns,
     add_empty_text,
     bytes_formatter,
+    draw,
     label_rows,
     new_figure,
     rows_range,
@@ -90,10 +93,9 @@ class ReductionBars:
             "Bytes combined in all, on one replica", height=height,
             x_range=DataRange1d(start=0, range_padding=0.02),
         )  # fmt: skip
-        bars = plot.hbar(
-            "y", right="total", height=0.6, source=self._bars, fill_color="color", line_color=None
-        )
-        room = plot.scatter(0, "room", source=self._bars, size=1, alpha=0)
+        bar = HBar(y="y", left=0, right="total", height=0.6, fill_color="color", line_color=None)
+        bars = draw(plot, self._bars, bar)
+        room = draw(plot, self._bars, Scatter(x=0, y="room", size=1, fill_alpha=0, line_alpha=0))
         plot.y_range = rows_range([bars, room], 0.02)
         label_rows(plot, self._bars, left="name", right="text")
         plot.min_border_left = 210
