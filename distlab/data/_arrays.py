@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from distlab.data._convert import to_numpy
+from distlab.data._memory import aligned_empty
 from distlab.data._nest import leaves, map_nest
 from distlab.data._plan import Source
 from distlab.data._spec import TensorSpec, row_spec, spec_of
@@ -125,10 +126,15 @@ def _constant(value: Any) -> np.ndarray[Any, Any]:
     array = np.empty((), dtype=object) if isinstance(value, bytes) else np.asarray(value)
     if isinstance(value, bytes):
         array[()] = value
-    if array.flags.writeable:
-        array = array.copy()
-        array.flags.writeable = False
-    return array
+    if not array.flags.writeable:
+        return array
+    if array.dtype == object:
+        copied = array.copy()
+    else:
+        copied = aligned_empty(array.shape, array.dtype)
+        copied[...] = array
+    copied.flags.writeable = False
+    return copied
 
 
 def _as_slice(positions: Any) -> slice | None:
@@ -142,7 +148,10 @@ def _as_slice(positions: Any) -> slice | None:
 
 
 def _take(array: np.ndarray[Any, Any], positions: Any) -> np.ndarray[Any, Any]:
+    out = None
+    if array.dtype != object:
+        out = aligned_empty(positions.shape + array.shape[1:], array.dtype)
     # Positions are valid by construction; "clip" spares NumPy the check.
-    rows: np.ndarray[Any, Any] = array.take(positions, axis=0, mode="clip")
+    rows: np.ndarray[Any, Any] = array.take(positions, axis=0, out=out, mode="clip")
     rows.flags.writeable = False
     return rows

@@ -11,6 +11,7 @@ import numpy as np
 
 from distlab.data._engine import Element, Stream, stacked
 from distlab.data._fused import PositionStream
+from distlab.data._memory import aligned_empty
 from distlab.data._nest import map_nest
 from distlab.data._plan import Opener, Order, Reading
 from distlab.data._spec import batch_spec
@@ -75,4 +76,8 @@ def _stack_leaf(*values: Any) -> Any:
             "elements of a batch must have one shape, got "
             f"{sorted({np.shape(value) for value in values})}. Pad them in map, or use batch(1)."
         )
-    return np.stack(values)
+    if len({value.dtype for value in values}) > 1:
+        return np.stack(values)
+    shape, dtype = np.shape(values[0]), values[0].dtype
+    out = None if dtype == object else aligned_empty((len(values), *shape), dtype)
+    return np.stack(values, out=out)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -100,6 +101,23 @@ def test_consecutive_rows_are_views_and_no_two_batches_share_shuffled_memory() -
     assert not first.flags.owndata
     first, second = dataset.shuffle(8, seed=1).batch(4)
     assert not np.shares_memory(first, second)
+
+
+@pytest.mark.parametrize("shuffled", [False, True])
+def test_large_batches_go_to_a_device_without_a_copy(shuffled: bool) -> None:
+    dataset = Dataset.from_tensor_slices(np.ones((128, 64), np.float32))
+    dataset = dataset.shuffle(128, seed=0) if shuffled else dataset
+    for batch in dataset.batch(64):
+        on_device = jax.device_put(batch, jax.devices()[0])
+        assert on_device.unsafe_buffer_pointer() == batch.ctypes.data
+
+
+def test_donating_what_a_device_took_over_does_not_write_to_the_dataset() -> None:
+    dataset = Dataset.from_tensor_slices(np.ones((128, 64), np.float32)).batch(64)
+    overwrite = jax.jit(lambda x: x * 0, donate_argnums=0)
+    for batch in dataset:
+        overwrite(jax.device_put(batch, jax.devices()[0])).block_until_ready()
+    assert all((batch == 1).all() for batch in dataset)
 
 
 @pytest.mark.parametrize(
