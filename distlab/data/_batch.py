@@ -79,5 +79,5 @@ def _stack_leaf(*values: Any) -> Any:
     if len({value.dtype for value in values}) > 1:
         return np.stack(values)
     shape, dtype = np.shape(values[0]), values[0].dtype
-    out = None if dtype == object else aligned_empty((len(values), *shape), dtype)
+    out = None if dtype.kind == "O" else aligned_empty((len(values), *shape), dtype)
     return np.stack(values, out=out)
