@@ -1,0 +1,55 @@
+"""Small pictures as PNG, for pages that can run no program."""
+
+from __future__ import annotations
+
+import base64
+import struct
+import zlib
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+_SIGNATURE = b"\x89PNG\r\n\x1a\n"
+_RGBA = 6
+
+
+def encode(pixels: npt.NDArray[np.uint8]) -> bytes:
+    """Returns a picture as a PNG file.
+
+    Args:
+      pixels: `(height, width, 4)`, red, green, blue and opacity.
+    """
+    height, width, _ = pixels.shape
+    header = struct.pack(">IIBBBBB", width, height, 8, _RGBA, 0, 0, 0)
+    lines = np.zeros((height, 1 + 4 * width), np.uint8)  # each line: filter 0, then pixels
+    lines[:, 1:] = pixels.reshape(height, 4 * width)
+    data = zlib.compress(lines.tobytes(), 9)
+    return b"".join(
+        (_SIGNATURE, _chunk(b"IHDR", header), _chunk(b"IDAT", data), _chunk(b"IEND", b""))
+    )
+
+
+def data_uri(pixels: npt.NDArray[np.uint8]) -> str:
+    """Returns a picture as text that an `img` element takes for its source.
+
+    Args:
+      pixels: `(height, width, 4)`, red, green, blue and opacity.
+    """
+    return f"data:image/png;base64,{base64.b64encode(encode(pixels)).decode()}"
+
+
+def enlarge(pixels: npt.NDArray[Any], across: int, down: int) -> npt.NDArray[Any]:
+    """Returns a picture in which each pixel is a crisp rectangle.
+
+    Args:
+      pixels: `(height, width, ...)`.
+      across: columns for each pixel.
+      down: lines for each pixel.
+    """
+    return pixels.repeat(down, axis=0).repeat(across, axis=1)
+
+
+def _chunk(kind: bytes, data: bytes) -> bytes:
+    body = kind + data
+    return struct.pack(">I", len(data)) + body + struct.pack(">I", zlib.crc32(body))

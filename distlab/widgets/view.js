@@ -1,0 +1,183 @@
+// Draws a run's charts into every element whose class is the model's `host`, and
+// follows the model's data. BokehJS comes from the kernel, once for a page.
+const ASK_AFTER_MS = 3000
+const CHARTS = ["batches", "devices", "reductions"]
+const libraries = (globalThis.distlabLibraries ??= new Map())
+
+// Resolves to BokehJS of this version: the page's own, or the one that `receive` brings.
+function library(version) {
+  if (!libraries.has(version)) {
+    const entry = { started: false }
+    entry.ready = new Promise((resolve, reject) => Object.assign(entry, { resolve, reject }))
+    const present = globalThis.Bokeh?.[version]
+    if (present) Object.assign(entry, { started: true }).resolve(present)
+    libraries.set(version, entry)
+  }
+  return libraries.get(version)
+}
+
+async function receive(entry, version, bytes) {
+  if (entry.started) return
+  entry.started = true
+  try {
+    const plain = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"))
+    const url = URL.createObjectURL(
+      new Blob([await new Response(plain).text()], { type: "text/javascript" }))
+    await new Promise((resolve, reject) => {
+      const script = Object.assign(document.createElement("script"), { src: url })
+      script.onload = resolve
+      script.onerror = () => reject(new Error("BokehJS could not be loaded into this page"))
+      document.head.append(script)
+    })
+    URL.revokeObjectURL(url)
+    entry.resolve(globalThis.Bokeh[version])
+  } catch (error) {
+    entry.reject(error)
+  }
+}
+
+function element(tag, properties = {}, ...children) {
+  const made = Object.assign(document.createElement(tag), properties)
+  made.append(...children)
+  return made
+}
+
+function showWords(words, said) {
+  const mark = element("span", { className: "mark", textContent: said.status })
+  mark.dataset.status = said.status
+  words.replaceChildren(
+    element("header", {},
+      element("strong", { textContent: said.name }), mark,
+      element("span", { className: "quiet", textContent: said.steps })),
+    element("p", { textContent: said.batch }),
+    element("div", { className: "sizes" }, ...said.sizes.map(([name, size]) =>
+      element("span", {}, `${name} `, element("b", { textContent: size })))),
+    ...said.notes.map((note) => element("p", { className: "quiet", textContent: note })))
+}
+
+// One drawing of the model: `el` is put into a page, `remove` ends it.
+function draw(model) {
+  const words = element("div")
+  const trouble = element("p", { hidden: true })
+  const places = new Map(CHARTS.map((name) => [name, element("div", { className: `chart ${name}` })]))
+  const el = element("div", { className: "distlab-live" }, words, trouble, ...places.values())
+  const drawn = new Map()
+  const ends = []
+  let removed = false
+
+  const follow = (event, callback) => {
+    model.on(event, callback)
+    ends.push(() => model.off(event, callback))
+  }
+  const say = () => model.get("said").name && showWords(words, model.get("said"))
+
+  // A chart appears with its first data: until then there is nothing that it could show.
+  async function show(Bokeh, name) {
+    if (removed || !(name in model.get("items"))) return
+    if (!drawn.has(name)) {
+      const item = structuredClone(model.get("items")[name])
+      drawn.set(name, Bokeh.embed.embed_item(item, places.get(name)).then((manager) => {
+        const { document } = manager.roots[0].model
+        ends.push(() => {
+          manager.clear()
+          Bokeh.documents.splice(Bokeh.documents.indexOf(document), 1)
+        })
+        return document
+      }))
+    }
+    const document = await drawn.get(name)
+    if (removed) return void ends.splice(0).forEach((end) => end())
+    // What came while it was being drawn is in the model by now.
+    document.apply_json_patch({ events: Object.values(model.get(name)) })
+  }
+  async function start() {
+    const Bokeh = await library(model.get("bokeh_version")).ready
+    for (const name of CHARTS) {
+      follow(`change:${name}`, () => show(Bokeh, name).catch(fail))
+      await show(Bokeh, name)
+    }
+  }
+  function fail(error) {
+    console.error(error)
+    Object.assign(trouble, { textContent: `No charts here: ${error.message}`, hidden: false })
+  }
+  const repaint = async () => {
+    for (const document of await Promise.all(drawn.values()))
+      for (const view of document.views_manager ?? []) repaintAll(view)
+  }
+  const themes = new MutationObserver(() => requestAnimationFrame(repaint))
+  themes.observe(document.body, { attributes: true, attributeFilter: ["data-jp-theme-light", "class"] })
+  const system = matchMedia("(prefers-color-scheme: dark)")
+  system.addEventListener("change", repaint)
+  ends.push(() => themes.disconnect(), () => system.removeEventListener("change", repaint))
+
+  say()
+  follow("change:said", say)
+  start().catch(fail)
+
+  return {
+    el,
+    remove() {
+      removed = true
+      ends.splice(0).forEach((end) => end())
+      el.remove()
+    },
+  }
+}
+
+// Colours of axes and texts come from CSS, which Bokeh reads when it paints.
+function repaintAll(view) {
+  view.request_repaint?.()
+  for (const child of view.child_views ?? []) repaintAll(child)
+}
+
+function initialize({ model }) {
+  const version = model.get("bokeh_version")
+  const entry = library(version)
+  const listen = (content, buffers) => {
+    if (content.kind === "bokehjs") receive(entry, version, buffers[0])
+  }
+  model.on("msg:custom", listen)
+  const timer = setTimeout(() => entry.started || model.send({ kind: "bokehjs" }), ASK_AFTER_MS)
+
+  const selector = `.${model.get("host")}`
+  const drawings = new Map()
+  const look = () => {
+    const hosts = Array.from(document.querySelectorAll(selector))
+    // A drawing whose host was replaced moves on to the new one, before anything is painted.
+    const orphans = Array.from(drawings).filter(([host]) => !host.isConnected)
+    for (const host of hosts.filter((host) => !drawings.has(host))) {
+      const [old, drawing] = orphans.shift() ?? [null, draw(model)]
+      drawings.delete(old)
+      drawings.set(host, drawing)
+      for (const child of host.children) child.hidden = true
+      host.append(drawing.el)
+    }
+  }
+  const holds = (node) => node.nodeType === 1 && (node.matches(selector) || node.querySelector(selector))
+  const observer = new MutationObserver((records) => {
+    if (records.some((record) => Array.from(record.addedNodes).some(holds))) look()
+  })
+  observer.observe(document.body, { childList: true, subtree: true })
+  look()
+
+  return () => {
+    observer.disconnect()
+    clearTimeout(timer)
+    model.off("msg:custom", listen)
+    for (const [host, drawing] of drawings) {
+      drawing.remove()
+      for (const child of host.children) child.hidden = false
+    }
+    drawings.clear()
+  }
+}
+
+// For those who place the widget themselves, as any other ipywidget.
+function render({ model, el }) {
+  const drawing = draw(model)
+  el.append(drawing.el)
+  return () => drawing.remove()
+}
+
+export default { initialize, render }
