@@ -67,6 +67,12 @@ def joined_indices(elements: Sequence[Element]) -> Any:
 
 
 def _stack_leaf(*values: Any) -> Any:
+    stacked = _stack_values(*values)
+    stacked.flags.writeable = False
+    return stacked
+
+
+def _stack_values(*values: Any) -> np.ndarray[Any, Any]:
     if isinstance(values[0], bytes):
         stacked = np.empty(len(values), dtype=object)
         stacked[:] = values

@@ -27,7 +27,8 @@ class Dataset(OrderVerbs, ElementVerbs):
 
     Methods return a new dataset and leave the old one alone. Nothing is read
     until the dataset is iterated, which can be done any number of times.
-    Elements are read-only, as in tf.data.
+    Elements that distlab makes (rows, batches) are read-only, as in tf.data;
+    what a function or an iterable gives is passed on as it is.
     """
 
     def __init__(self, plan: Node, options: Options | None = None) -> None:

@@ -51,9 +51,15 @@ def join(parts: Sequence[Element]) -> Element:
     """Returns the rows of several elements, one after another, as one element."""
     if len(parts) == 1:
         return parts[0]
-    value = map_nest(lambda *arrays: np.concatenate(arrays), *(part.value for part in parts))
+    value = map_nest(_join_leaf, *(part.value for part in parts))
     known = [part.indices for part in parts if part.indices is not None]
     return Element(value, np.concatenate(known) if len(known) == len(parts) else None)
+
+
+def _join_leaf(*arrays: Any) -> np.ndarray[Any, Any]:
+    joined = np.concatenate(arrays)
+    joined.flags.writeable = False
+    return joined
 
 
 def _index_rows(element: Element) -> Any:

@@ -89,7 +89,8 @@ def test_read_only_arrays_are_used_without_a_copy() -> None:
 def test_batches_can_not_be_written(shuffled: bool) -> None:
     dataset = Dataset.from_tensor_slices(np.arange(6.0))
     dataset = dataset.shuffle(6, seed=0) if shuffled else dataset
-    for batch in dataset.batch(4):
+    stacked = dataset.map(lambda x: x + 1).batch(4)
+    for batch in (*dataset.batch(4), *stacked, *stacked.rebatch(5)):
         with pytest.raises(ValueError, match="read-only"):
             batch[0] = 1.0
 
