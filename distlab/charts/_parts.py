@@ -7,7 +7,7 @@ replacing its sources' data, and by nothing else.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -122,6 +122,12 @@ def labelled_axis(rows: ColumnDataSource, place: str, column: str) -> LinearAxis
     )
     style_axis(axis)
     return axis
+
+
+def thinned(labels: Sequence[str], most: int = 24) -> list[str]:
+    """Returns labels with only every second, third, ... of them when there are too many."""
+    step = -(-len(labels) // most) or 1
+    return [label if not place % step else "" for place, label in enumerate(labels)]
 
 
 def label_rows(plot: figure, rows: ColumnDataSource, *, left: str, right: str = "") -> None:

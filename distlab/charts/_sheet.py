@@ -15,6 +15,7 @@ Floats = npt.NDArray[np.float64]
 _ASPECT = 1.7
 _BLOCK_GAP = 1 / 3
 _MOST_PIXELS = 400_000
+_LEAST_SIDE = 8
 
 
 @dataclass(frozen=True)
@@ -79,7 +80,7 @@ def sheet(
       `(rows, columns)` of RGBA as uint32, the lowest row first, and its width
       and height in units of one tile.
     """
-    pictures = _shrunk(pictures, grid)
+    pictures = _scaled(pictures, grid)
     high, wide = pictures.shape[1:3]
     size = max(high, wide)
     pitch = 3 * math.ceil((size + max(1, round(size / 9))) / 3)  # so that a gap is whole pixels
@@ -96,9 +97,12 @@ def sheet(
     return flat, picture.shape[1] / pitch, picture.shape[0] / pitch
 
 
-def _shrunk(pictures: Pixels, grid: Grid) -> Pixels:
-    """Means over squares of pixels, so that the whole picture stays small."""
+def _scaled(pictures: Pixels, grid: Grid) -> Pixels:
+    """Means over squares of pixels where all would be too large; tiny ones enlarged."""
     high, wide = pictures.shape[1:3]
+    if max(high, wide) < _LEAST_SIDE:  # or the gaps would be as large as the pictures
+        times = math.ceil(_LEAST_SIDE / max(high, wide))
+        return pictures.repeat(times, axis=1).repeat(times, axis=2)
     whole = max(high, wide) ** 2 * grid.columns * grid.lines * grid.replicas
     factor = math.ceil(math.sqrt(whole / _MOST_PIXELS))
     if factor < 2 or min(high, wide) < 2 * factor:

@@ -10,7 +10,15 @@ from bokeh.core.properties import value
 from bokeh.models import ColumnDataSource, CustomJS, HoverTool, ImageRGBA, Quad, Range1d, Text
 from bokeh.plotting import figure
 
-from distlab.charts._parts import Columns, add_empty_text, draw, label_rows, new_figure, set_empty
+from distlab.charts._parts import (
+    Columns,
+    add_empty_text,
+    draw,
+    label_rows,
+    new_figure,
+    set_empty,
+    thinned,
+)
 from distlab.charts._sheet import Grid, as_pictures, fit, sheet
 from distlab.charts.theme import FAINT, FONT, INK, colour
 from distlab.charts.units import plain
@@ -167,8 +175,8 @@ class BatchTiles:
         middle = _STRIP_TOP - _STRIP_HEIGHT / 2
         self._labels.data = {
             "y": [middle, *middles],
-            "name": ["global batch", *names],
-            "text": [f"{sizes.sum()} examples", *texts],
+            "name": ["global batch", *thinned(names)],
+            "text": [f"{sizes.sum()} examples", *thinned(texts)],
         }
         self._free.data = _free_boxes(grid, sizes, min(share, most))
 

@@ -31,13 +31,14 @@ from distlab.charts._parts import (
     new_figure,
     rows_range,
     set_empty,
+    thinned,
 )
 from distlab.charts.theme import FAINT, FONT, INK, ramp
 from distlab.charts.units import plain, share_text
 
 _CELLS = 240
 _LINES = 8
-_NOTE = "busy: a step was handed to the device and not finished, waiting in collectives included"
+_NOTE = "busy: has a step that is not finished, waiting in collectives included"
 _SIMULATED = "simulated devices: they share the cores of one machine"
 _EMPTY = "No device was watched yet.\nShares show when strategy.run(...) has taken some steps."
 
@@ -52,7 +53,8 @@ class DeviceShares:
 
     Attributes:
       root: a row of two figures.
-      source: one row for each device: `device`, `y`, `now`, `text`, `color`.
+      source: one row for each device: `device`, `y`, `now`, `text`, `color`, and the
+        labels of the axes.
     """
 
     def __init__(self, *, height: int = 320, notes: bool = True) -> None:
@@ -64,7 +66,7 @@ class DeviceShares:
             narrow for that says it in its own words.
         """
         self._notes = notes
-        names = ("device", "y", "now", "text", "color")
+        names = ("device", "label", "y", "now", "text", "amount", "color")
         self.source = ColumnDataSource(data={name: [] for name in names}, name="devices")
         self._strips = ColumnDataSource(
             data={name: [] for name in ("image", "x", "y", "dw", "dh")}, name="device_strips"
@@ -77,7 +79,7 @@ class DeviceShares:
 
     def _make_bars(self, height: int) -> figure:
         plot = new_figure(
-            "Now", height=height, sizing_mode="fixed", width=230, x_range=Range1d(0, 1)
+            "Newest window", height=height, sizing_mode="fixed", width=230, x_range=Range1d(0, 1)
         )
         whole = HBar(
             y="y", left=0, right=1, height=0.62, fill_color=FAINT, fill_alpha=0.16, line_color=None
@@ -87,7 +89,7 @@ class DeviceShares:
         draw(plot, self.source, busy)
         room = draw(plot, self._note, Scatter(x=0, y="y", size=1, fill_alpha=0, line_alpha=0))
         plot.y_range = rows_range([track, room], 0.06)
-        label_rows(plot, self.source, left="nothing", right="text")
+        label_rows(plot, self.source, left="label", right="amount")
         plot.left = []
         plot.xaxis.ticker = FixedTicker(ticks=[0, 0.5, 1])
         plot.xaxis.formatter = CustomJSTickFormatter(code="return `${Math.round(100 * tick)} %`")
@@ -107,11 +109,11 @@ class DeviceShares:
         image = draw(plot, self._strips, glyph)
         plot.x_range = rows_range([image], 0)
         plot.grid.visible = False
-        label_rows(plot, self.source, left="device")
+        label_rows(plot, self.source, left="label")
         plot.min_border_left = 64
         note = Text(
             x="x", y="y", text="text", text_color=INK, text_font=value(FONT),
-            text_font_size="11px", text_baseline="middle",
+            text_font_size="12px", text_baseline="middle",
         )  # fmt: skip
         draw(plot, self._note, note)
         plot.add_tools(
@@ -123,11 +125,14 @@ class DeviceShares:
         """Shows the newest columns."""
         devices = [plain(name, 24) for name in columns["device"]]
         now = np.asarray(columns["now"], np.float64)
+        texts = [share_text(share) for share in now]
         self.source.data = {
             "device": devices,
+            "label": thinned(devices),
             "y": -np.arange(len(devices), dtype=np.float64),
             "now": np.clip(now, 0, 1),
-            "text": [share_text(share) for share in now],
+            "text": texts,
+            "amount": thinned(texts),
             "color": ramp(now).tolist(),
         }
         self._update_strips(columns, len(devices))
@@ -151,7 +156,7 @@ class DeviceShares:
         texts = texts if self._notes else []
         self._note.data = {
             "x": [first] * len(texts),
-            "y": [0.42 + 0.055 * devices * (number + 1) for number in range(len(texts))],
+            "y": [0.42 + 0.06 * devices * (number + 1) for number in range(len(texts))],
             "text": texts,
         }
 

@@ -17,13 +17,15 @@ from distlab.charts._parts import (
     new_figure,
     rows_range,
     set_empty,
+    thinned,
 )
-from distlab.charts.theme import FAINT, FONT, INK, ink_on, ramp
+from distlab.charts.theme import FAINT, FONT, ink_on, ramp
 from distlab.charts.units import bytes_text, plain
 
 _MOST_ROWS = 24
 _MOST_TEXTS = 16
 _NOTHING = "rgba(0, 0, 0, 0)"
+_TOTAL = "#5b6675"
 _EMPTY = (
     "No variable was placed yet.\n"
     "dl.Variable(...) inside of strategy.scope() shows here with its copies."
@@ -83,10 +85,9 @@ class PlacementTable:
         if names:
             heights[-1] -= 0.35  # the total stands apart
         self._rows.data = {"y": heights, "name": names, "text": details}
-        step = 1 + len(devices) // (_MOST_TEXTS + 1)
         self._devices.data = {
             "x": [float(place) for place in range(len(devices))],
-            "name": [name if not place % step else "" for place, name in enumerate(devices)],
+            "name": thinned(devices, _MOST_TEXTS),
         }
         self.source.data = _cells(names, details, table, devices, heights)
         set_empty(self._empty, not names)
@@ -131,9 +132,9 @@ def _cells(
         "variable": [names[row] for row in rows],
         "device": [devices[place] for place in places],
         "detail": [details[row] for row in rows],
-        "color": np.where(total | (sizes == 0), _NOTHING, ramp(shares)).tolist(),
-        "ink": np.where(total, INK, ink_on(shares)).tolist(),
-        "line": np.where(total | (sizes == 0), FAINT, _NOTHING).tolist(),
+        "color": np.where(sizes == 0, _NOTHING, np.where(total, _TOTAL, ramp(shares))).tolist(),
+        "ink": np.where(total, "#ffffff", ink_on(shares)).tolist(),
+        "line": np.where(sizes == 0, FAINT, _NOTHING).tolist(),
     }
 
 
