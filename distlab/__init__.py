@@ -26,10 +26,12 @@ from distlab._context import (
     in_cross_replica_context,
 )
 from distlab._devices import use_cpu_devices
+from distlab._modes import RunOptions, functions_run_eagerly, run_functions_eagerly
 from distlab._reduce_op import ReduceOp
 from distlab._replica_context import ReplicaContext
 from distlab._values import DistributedValues, Mirrored, PerReplica
-from distlab._variable import Variable, VariableAggregation, VariableSynchronization
+from distlab._variable import Variable
+from distlab._variable_kinds import VariableAggregation, VariableSynchronization
 from distlab.input.dataset import DistributedDataset
 from distlab.input.iterator import DistributedIterator
 from distlab.recording import Run, make_default, record
@@ -54,6 +56,7 @@ __all__ = [
     "ReduceOp",
     "ReplicaContext",
     "Run",
+    "RunOptions",
     "Strategy",
     "Variable",
     "VariableAggregation",
@@ -62,11 +65,13 @@ __all__ = [
     "errors",
     "events",
     "experimental_set_strategy",
+    "functions_run_eagerly",
     "get_replica_context",
     "get_strategy",
     "has_strategy",
     "in_cross_replica_context",
     "record",
+    "run_functions_eagerly",
     "use_cpu_devices",
     "watch",
 ]

@@ -1,13 +1,14 @@
-"""How replicas combine values from inside a replica function."""
+"""How a replica combines values with the others, from inside a replica function."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Protocol, final
 
 import jax
 import jax.numpy as jnp
 
-from distlab._mesh import AXIS
+from distlab import _context
 from distlab._reduce_op import ReduceOp
 from distlab.errors import ValueShapeError
 
@@ -21,34 +22,48 @@ class Collectives(Protocol):
     def all_reduce(self, op: ReduceOp, values: list[jax.Array]) -> list[jax.Array]:
         """Returns each array's sum or mean over all replicas, the same on each."""
 
+    def all_gather(self, values: list[jax.Array], axis: int) -> list[jax.Array]:
+        """Returns all replicas' arrays, put one after another along `axis`."""
+
     def first(self, value: jax.Array) -> jax.Array:
         """Returns replica 0's value, on each replica."""
 
+    def merge(
+        self, strategy: Any, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        """Calls `fn(strategy, *args, **kwargs)` once for all, in cross-replica context."""
 
-@final
-class TracedCollectives:
-    """Replicas that are one compiled program: collectives on its mesh axis.
+    def create(self, make: Callable[[], Any], name: str) -> Any:
+        """Makes one object for all replicas, such as a variable."""
 
-    The gradient of an all-reduce is the all-reduce of the gradients, as in
-    `tf.distribute`: JAX transposes `psum` to `psum`.
+
+def as_array(value: Any, verb: str) -> jax.Array:
+    """Returns a leaf as an array.
+
+    Raises:
+      ValueShapeError: it is not something that has numbers.
     """
+    try:
+        return jnp.asarray(value)
+    except (TypeError, ValueError) as error:
+        raise ValueShapeError(
+            f"{verb} combines arrays and numbers, got a {type(value).__name__}: {value!r:.80}."
+        ) from error
 
-    def replica_id(self) -> Any:
-        """Returns the position along the mesh axis, an int32 tracer."""
-        return jax.lax.axis_index(AXIS)
 
-    def all_reduce(self, op: ReduceOp, values: list[jax.Array]) -> list[jax.Array]:
-        """Returns each array's sum or mean: one collective for all of them."""
-        reduce = jax.lax.psum if op is ReduceOp.SUM else jax.lax.pmean
-        return list(reduce(values, AXIS))  # type: ignore[no-untyped-call]
+def gather_axis(shape: tuple[int, ...], axis: Any, verb: str) -> int:
+    """Returns the axis to gather along, counted from the front.
 
-    def first(self, value: jax.Array) -> jax.Array:
-        """Returns replica 0's value."""
-        mine = jnp.where(self.replica_id() == 0, value, jnp.zeros_like(value))
-        firsts: jax.Array = jax.lax.psum(
-            mine.astype(jnp.int32) if value.dtype == bool else mine, AXIS
+    Raises:
+      ValueShapeError: there is no such axis; a scalar has none.
+    """
+    rank = len(shape)
+    if type(axis) is not int or not -rank <= axis < rank:
+        raise ValueShapeError(
+            f"{verb} puts arrays one after another along an axis, but a component of shape "
+            f"{list(shape)} has no axis {axis!r}. Reshape scalars to [1] first."
         )
-        return firsts.astype(value.dtype)
+    return axis % rank
 
 
 @final
@@ -64,20 +79,24 @@ class LoneCollectives:
         del op
         return values
 
+    def all_gather(self, values: list[jax.Array], axis: int) -> list[jax.Array]:
+        """Returns the arrays."""
+        for value in values:
+            gather_axis(value.shape, axis, "all_gather")
+        return values
+
     def first(self, value: jax.Array) -> jax.Array:
         """Returns the value."""
         return value
 
+    def merge(
+        self, strategy: Any, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        """Calls `fn` at once."""
+        with _context.cross_replica(strategy):
+            return fn(strategy, *args, **kwargs)
 
-def as_array(value: Any, verb: str) -> jax.Array:
-    """Returns a leaf as an array.
-
-    Raises:
-      ValueShapeError: it is not something that has numbers.
-    """
-    try:
-        return jnp.asarray(value)
-    except (TypeError, ValueError) as error:
-        raise ValueShapeError(
-            f"{verb} combines arrays and numbers, got a {type(value).__name__}: {value!r:.80}."
-        ) from error
+    def create(self, make: Callable[[], Any], name: str) -> Any:
+        """Makes the object."""
+        del name
+        return make()

@@ -17,6 +17,7 @@ from distlab.errors import ContextError
 
 if TYPE_CHECKING:
     from distlab._replica_context import ReplicaContext
+    from distlab._traced import TracedCollectives
     from distlab.strategies.abstract import Strategy
     from distlab.strategies.default import DefaultStrategy
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 class _Mode(NamedTuple):
     strategy: Strategy
     replica: ReplicaContext | None
+    merging: TracedCollectives | None = None
 
 
 class _Thread(threading.local):
@@ -85,6 +87,11 @@ def experimental_set_strategy(strategy: Strategy | None) -> None:
     _base = strategy
 
 
+def merging() -> TracedCollectives | None:
+    """Returns the collectives of the trace whose `merge_call` this is, None elsewhere."""
+    return _mode().merging
+
+
 def require_cross_replica(verb: str, strategy: Strategy) -> None:
     """Checks that `strategy` may be used from here for all of its replicas.
 
@@ -105,9 +112,14 @@ def require_cross_replica(verb: str, strategy: Strategy) -> None:
 
 
 @contextlib.contextmanager
-def cross_replica(strategy: Strategy) -> Iterator[None]:
-    """Puts this thread in the cross-replica context of a strategy."""
-    _thread.modes.append(_Mode(strategy, None))
+def cross_replica(strategy: Strategy, merging: TracedCollectives | None = None) -> Iterator[None]:
+    """Puts this thread in the cross-replica context of a strategy.
+
+    Args:
+      strategy: the strategy.
+      merging: while a `merge_call` is traced, how its replicas combine values.
+    """
+    _thread.modes.append(_Mode(strategy, None, merging))
     try:
         yield
     finally:

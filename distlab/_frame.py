@@ -1,41 +1,48 @@
-"""The variables that a replica function reads and writes while it is traced."""
+"""The variables as a replica function sees them: its own copies."""
 
 from __future__ import annotations
 
 import contextlib
 import threading
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, Protocol, final
 
 import jax
 
 from distlab import _jax_internals
-from distlab._mesh import ReplicaMesh
 from distlab.errors import ContextError
 
 if TYPE_CHECKING:
     from distlab._variable import Variable
 
 
+class Frame(Protocol):
+    """One replica's view of the variables."""
+
+    def get(self, variable: Variable) -> jax.Array:
+        """Returns this replica's value of a variable, as assigned so far."""
+
+    def set(self, variable: Variable, value: jax.Array) -> None:
+        """Assigns this replica's value of a variable."""
+
+
 @final
-class Frame:
-    """What one trace of a replica function sees of the variables.
+class TracedFrame:
+    """What one trace of a replica function reads and writes.
 
     Attributes:
-      mesh: the replicas the function is traced for.
       read: the variables whose value before the step it needs.
       written: the variables it assigned, with their last value.
     """
 
-    def __init__(self, mesh: ReplicaMesh, values: dict[Variable, jax.Array]) -> None:
-        self.mesh = mesh
-        self._trace = _jax_internals.current_trace()
+    def __init__(self, values: dict[Variable, jax.Array]) -> None:
         self.read: set[Variable] = set()
         self.written: dict[Variable, jax.Array] = {}
         self._values = values
+        self._trace = _jax_internals.current_trace()
 
     def get(self, variable: Variable) -> jax.Array:
-        """Returns this replica's value of a variable, as assigned so far."""
+        """Returns the traced value of a variable."""
         if variable in self.written:
             return self.written[variable]
         if variable not in self._values:
@@ -47,7 +54,7 @@ class Frame:
         return self._values[variable]
 
     def set(self, variable: Variable, value: jax.Array) -> None:
-        """Assigns this replica's value of a variable.
+        """Assigns the traced value of a variable.
 
         Raises:
           ContextError: inside a transformation in the function (scan, cond,
@@ -61,6 +68,25 @@ class Frame:
         self.written[variable] = value
 
 
+@final
+class EagerFrame:
+    """What one replica's Python reads and writes: its copy, at once."""
+
+    def __init__(self, replica: int, device: jax.Device) -> None:
+        self._replica = replica
+        self._device = device
+
+    def get(self, variable: Variable) -> jax.Array:
+        """Returns the replica's copy; another strategy's variable on this replica's device."""
+        copies = variable.storage.copies()
+        own = copies[self._replica] if len(copies) > self._replica else copies[0]
+        return own if own.devices() == {self._device} else jax.device_put(own, self._device)
+
+    def set(self, variable: Variable, value: jax.Array) -> None:
+        """Writes the replica's copy."""
+        variable.storage.set_copy(self._replica, value)
+
+
 class _Thread(threading.local):
     def __init__(self) -> None:
         self.frame: Frame | None = None
@@ -70,8 +96,13 @@ _thread = _Thread()
 
 
 def current() -> Frame | None:
-    """Returns the frame of the trace this thread is in, None outside of one."""
+    """Returns the frame of the replica function this thread is in, None outside of one."""
     return _thread.frame
+
+
+def assigns_at_once() -> bool:
+    """Says whether replicas assign one after another, each seeing the last one's value."""
+    return isinstance(_thread.frame, EagerFrame)
 
 
 @contextlib.contextmanager

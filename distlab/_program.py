@@ -17,7 +17,6 @@ from distlab._arguments import Arguments
 from distlab._mesh import ReplicaMesh
 from distlab._spmd import SpreadFunction
 from distlab._trace import function_name
-from distlab._variable import Variable
 from distlab.errors import ContextError
 
 _numbers = itertools.count()
@@ -71,13 +70,13 @@ class Program:
             if role != "static"
         ]
         with _in_flight.dispatching:
-            values = [self._value_of(variable) for variable in self.spread.read]
+            values = [variable.storage.over(self._mesh) for variable in self.spread.read]
             if self.compiled is None:
                 self._compile(values, inputs)
             outputs = self._execute(values, inputs)
             written = self.spread.written
             for variable, new in zip(written, outputs[len(outputs) - len(written) :], strict=True):
-                variable.global_array = new
+                variable.storage.adopt(new)
             smallest = None if self._smallest is None else outputs[self._smallest]
             if smallest is not None:
                 _in_flight.admit(smallest)
@@ -148,8 +147,3 @@ class Program:
         known = self._moved.get(position)
         if known is not None and known[0] is dead:
             del self._moved[position]
-
-    def _value_of(self, variable: Variable) -> jax.Array:
-        if variable.mesh is self._mesh:
-            return variable.global_array
-        return jax.device_put(variable.value(), self._mesh.whole)

@@ -39,8 +39,8 @@ def reduce(strategy: Strategy, reduce_op: ReduceOp | str, value: Any, axis: Any)
 def _reduce_leaf(strategy: Strategy, op: ReduceOp, value: Any, axes: Axes | None) -> jax.Array:
     started = time.monotonic_ns()
     replicas = strategy.num_replicas_in_sync
-    if isinstance(value, Variable) and value.layout == "per_replica":
-        value = PerReplica(value.global_array)
+    if isinstance(value, Variable) and value.storage.layout == "per_replica":
+        value = PerReplica(value.storage.array)
     if not isinstance(value, PerReplica):
         return _reduce_plain(op, value, axes, replicas)
     shapes = replica_shapes(value)

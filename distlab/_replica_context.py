@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, final
 
 import jax
 
-from distlab import _collectives
+from distlab import _collectives, _context
 from distlab._reduce_op import ReduceOp
+from distlab.errors import ContextError
 
 if TYPE_CHECKING:
     from distlab._collectives import Collectives
@@ -23,7 +25,7 @@ class ReplicaContext:
 
     Attributes:
       strategy: the strategy that runs the replica.
-      collectives: how this replica talks to the others.
+      collectives: how this replica combines values with the others.
     """
 
     def __init__(self, strategy: Strategy, collectives: Collectives) -> None:
@@ -44,7 +46,7 @@ class ReplicaContext:
         """
         return self.collectives.replica_id()
 
-    def all_reduce(self, reduce_op: ReduceOp | str, value: Any) -> Any:
+    def all_reduce(self, reduce_op: ReduceOp | str, value: Any, options: Any = None) -> Any:
         """Combines the replicas' values and gives every replica the result.
 
         Differentiable: the gradient is the all-reduce of the gradients.
@@ -53,6 +55,7 @@ class ReplicaContext:
           reduce_op: `ReduceOp.SUM`, `ReduceOp.MEAN`, or their name.
           value: an array, or a nest of arrays, of the same shape on each
             replica.
+          options: `CommunicationOptions`, hints that change no value.
 
         Returns:
           The structure of `value`, each leaf the sum or mean over replicas.
@@ -60,11 +63,72 @@ class ReplicaContext:
         Raises:
           ReduceOpError: there is no such reduction.
           ValueShapeError: a leaf is not an array, or shapes differ.
+          ContextError: called outside of the run that this context belongs to.
         """
+        del options
         op = ReduceOp.of(reduce_op)
+        self._require_current("all_reduce")
         leaves, structure = jax.tree.flatten(value)
         arrays = [_collectives.as_array(leaf, "all_reduce") for leaf in leaves]
         return jax.tree.unflatten(structure, self.collectives.all_reduce(op, arrays))
+
+    def all_gather(self, value: Any, axis: int, options: Any = None) -> Any:
+        """Gives every replica all replicas' values, one after another.
+
+        Differentiable: the gradient of a replica's part is the sum of what all
+        replicas ask of it.
+
+        Args:
+          value: an array, or a nest of arrays, whose shapes may differ between
+            replicas along `axis`.
+          axis: the dimension to put them one after another in.
+          options: `CommunicationOptions`, hints that change no value.
+
+        Returns:
+          The structure of `value`, each leaf as long along `axis` as all
+          replicas' together.
+
+        Raises:
+          ValueShapeError: a scalar, no such axis, or other dimensions differ.
+          ContextError: called outside of the run that this context belongs to.
+        """
+        del options
+        self._require_current("all_gather")
+        leaves, structure = jax.tree.flatten(value)
+        arrays = [_collectives.as_array(leaf, "all_gather") for leaf in leaves]
+        return jax.tree.unflatten(structure, self.collectives.all_gather(arrays, axis))
+
+    def merge_call(
+        self,
+        merge_fn: Callable[..., Any],
+        args: tuple[Any, ...] | list[Any] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        """Calls a function once for all replicas, in cross-replica context.
+
+        Args:
+          merge_fn: called as `merge_fn(strategy, *args, **kwargs)`, with the
+            replicas' arguments merged into distributed values.
+          args: this replica's arguments.
+          kwargs: this replica's named arguments.
+
+        Returns:
+          What `merge_fn` returns; of per-replica values this replica's
+          component.
+
+        Raises:
+          ContextError: called outside of the run that this context belongs to,
+            or in cross-replica context.
+        """
+        self._require_current("merge_call")
+        return self.collectives.merge(self.strategy, merge_fn, tuple(args), kwargs or {})
+
+    def _require_current(self, verb: str) -> None:
+        if _context.get_replica_context() is not self:
+            raise ContextError(
+                f"{verb} was called on a replica context outside of the replica function that it "
+                "belongs to. Ask for distlab.get_replica_context() inside the function."
+            )
 
     def __repr__(self) -> str:
         """Names the strategy."""

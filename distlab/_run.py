@@ -11,9 +11,12 @@ from typing import TYPE_CHECKING, Any, Final, final
 import jax
 import numpy as np
 
-from distlab import _context, _jax_internals, _seam, events
+from distlab import _context, _eager, _jax_internals, _modes, _seam, events
 from distlab._jax_internals import ConcreteArray
+from distlab._modes import RunOptions
 from distlab._program import Program
+from distlab._replica_context import ReplicaContext
+from distlab._traced import local_part
 from distlab._variable import is_variable
 from distlab.errors import StructureError, ValueShapeError
 
@@ -36,8 +39,31 @@ class Runner:
         self._strategy = strategy
         self._programs: OrderedDict[Any, dict[Any, Program]] = OrderedDict()
 
-    def run(self, fn: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+    def run(
+        self, fn: Callable[..., Any], args: Any, kwargs: Any, options: RunOptions | None
+    ) -> Any:
         """Runs `fn` on every replica. See `Strategy.run`."""
+        if options is not None or _modes.functions_run_eagerly() or _context.merging() is not None:
+            return self._run_otherwise(fn, args, kwargs, options)
+        return self._run_traced(fn, args, kwargs)
+
+    def _run_otherwise(
+        self, fn: Callable[..., Any], args: Any, kwargs: Any, options: RunOptions | None
+    ) -> Any:
+        """Runs in a way that is not the fast one: as Python, or inside a trace."""
+        _context.require_cross_replica("run", self._strategy)
+        together = _context.merging()
+        if together is not None:
+            args, kwargs = local_part(_checked(fn, args, kwargs))
+            with _context.replica(ReplicaContext(self._strategy, together)):
+                return together.merged(fn(*args, **kwargs))
+        if not _modes.eager_asked_for(options):
+            return self._run_traced(fn, args, kwargs)
+        args, kwargs = _checked(fn, args, kwargs)
+        return _eager.run(self._strategy, fn, args, kwargs)
+
+    def _run_traced(self, fn: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+        """Runs as one compiled program."""
         called = time.monotonic_ns()
         recorder = _seam.recorder()
         try:

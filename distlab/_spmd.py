@@ -12,7 +12,7 @@ from jax.sharding import PartitionSpec
 from distlab import _ragged, _segments
 from distlab._arguments import Arguments, Leaf
 from distlab._mesh import AXIS, ReplicaMesh
-from distlab._trace import LocalTrace, trace
+from distlab._trace import Known, LocalTrace, trace
 from distlab._values import PerReplica, Shape
 from distlab._variable import Variable
 from distlab.errors import StructureError
@@ -33,10 +33,7 @@ class SpreadFunction:
     def __init__(self, fn: Callable[..., Any], arguments: Arguments, strategy: Any) -> None:
         mesh: ReplicaMesh = strategy.mesh
         firsts, member = _group_replicas(arguments, mesh.size)
-        self._traces = [trace(fn, arguments, strategy, replica) for replica in firsts]
-        differing = _differing_numbers(self._traces)
-        if differing:
-            self._traces = [trace(fn, arguments, strategy, r, differing) for r in firsts]
+        self._traces = _trace_groups(fn, arguments, strategy, firsts, member)
         _require_same_results(self._traces)
         self._leaves = arguments.dynamic()
         self._member = member
@@ -124,6 +121,33 @@ def _group_replicas(arguments: Arguments, replicas: int) -> tuple[list[int], lis
     return [signatures.index(s) for s in distinct], [distinct.index(s) for s in signatures]
 
 
+def _trace_groups(
+    fn: Callable[..., Any],
+    arguments: Arguments,
+    strategy: Any,
+    firsts: list[int],
+    member: list[int],
+) -> list[LocalTrace]:
+    """Traces `fn` for each group of replicas, until they know enough of each other.
+
+    One group can't know what shapes another brings to an all-gather, nor that
+    a Python number it returns differs there; both are told in another round.
+    """
+    gathers: list[list[Shape]] = []
+    as_arrays: frozenset[int] = frozenset()
+    while True:
+        known = Known(gathers, as_arrays)
+        traces = [trace(fn, arguments, strategy, replica, known) for replica in firsts]
+        rows = [
+            [shapes[g] for g in member]
+            for shapes in zip(*(t.gathered for t in traces), strict=False)
+        ]
+        differing = _differing_numbers(traces)
+        if len(firsts) == 1 or (rows == gathers and differing <= as_arrays):
+            return traces
+        gathers, as_arrays = rows, as_arrays | differing
+
+
 def _differing_numbers(traces: list[LocalTrace]) -> frozenset[int]:
     """Leaves of the result that are Python numbers of their own on each group of replicas."""
     if len({t.results for t in traces}) > 1:
@@ -192,7 +216,7 @@ def _across(shapes: tuple[Shape, ...]) -> tuple[Shape, tuple[Shape, ...] | None]
 
 
 def _spec(variable: Variable) -> PartitionSpec:
-    return _SPLIT if variable.layout == "per_replica" else _WHOLE
+    return _SPLIT if variable.storage.layout == "per_replica" else _WHOLE
 
 
 def _leaf_spec(leaf: Leaf) -> PartitionSpec:

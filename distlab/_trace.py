@@ -11,9 +11,10 @@ from jax.extend.core import ClosedJaxpr
 
 from distlab import _context, _frame, _variable
 from distlab._arguments import Arguments, is_array_like
-from distlab._collectives import TracedCollectives
 from distlab._mesh import AXIS, ReplicaMesh
 from distlab._replica_context import ReplicaContext
+from distlab._traced import TracedCollectives
+from distlab._values import Shape
 from distlab._variable import Variable
 from distlab.errors import ContextError, NeedsPythonError
 
@@ -23,6 +24,20 @@ _NEEDS_PYTHON = (
     jax.errors.TracerBoolConversionError,
     jax.errors.TracerIntegerConversionError,
 )
+
+
+class Known(NamedTuple):
+    """What replicas of different shapes know of each other when they are traced.
+
+    Attributes:
+      gathers: for each array to be all-gathered, in order, its shape on every
+        replica.
+      as_arrays: leaves of the result that are Python numbers and differ between
+        replicas, so that they have to be arrays.
+    """
+
+    gathers: list[list[Shape]]
+    as_arrays: frozenset[int]
 
 
 class LocalTrace(NamedTuple):
@@ -35,6 +50,7 @@ class LocalTrace(NamedTuple):
         of; None for inputs it does not use.
       written: the variables it assigns, in the order of the last outputs.
       results: the structure of the result.
+      gathered: the shapes of the arrays it all-gathers, in order.
       static: for each leaf of the result None when it is computed, or a tuple
         with the object that `fn` returned as it is.
     """
@@ -43,6 +59,7 @@ class LocalTrace(NamedTuple):
     read: tuple[Variable | None, ...]
     written: tuple[Variable, ...]
     results: Any
+    gathered: tuple[Shape, ...]
     static: tuple[tuple[Any] | None, ...]
 
     @property
@@ -56,7 +73,7 @@ def trace(
     arguments: Arguments,
     strategy: Any,
     replica: int,
-    as_arrays: frozenset[int] = frozenset(),
+    known: Known,
 ) -> LocalTrace:
     """Traces `fn` as `replica` sees its arguments. Nothing is executed.
 
@@ -65,8 +82,7 @@ def trace(
       arguments: what it is given.
       strategy: the strategy that runs it.
       replica: whose shapes to trace with.
-      as_arrays: leaves of the result that are Python numbers and differ between
-        replicas, so that they have to be arrays.
+      known: what the replicas know of each other.
 
     Raises:
       NeedsPythonError: `fn` needs a number while only shapes are known.
@@ -78,18 +94,20 @@ def trace(
     found: dict[str, Any] = {}
 
     def local(values: list[jax.Array], arrays: list[jax.Array]) -> list[Any]:
-        frame = _frame.Frame(mesh, dict(zip(candidates, values, strict=True)))
+        frame = _frame.TracedFrame(dict(zip(candidates, values, strict=True)))
         args, kwargs = arguments.build(arrays)
-        context = ReplicaContext(strategy, TracedCollectives())
+        collectives = TracedCollectives(mesh.size, known.gathers)
+        context = ReplicaContext(strategy, collectives)
         with _frame.use(frame), _context.replica(context):
             result = fn(*args, **kwargs)
         leaves, found["results"] = jax.tree.flatten(result, is_leaf=_variable.is_variable)
         found["static"] = tuple(
-            None if _is_computed(leaf) or position in as_arrays else (leaf,)
+            None if _is_computed(leaf) or position in known.as_arrays else (leaf,)
             for position, leaf in enumerate(leaves)
         )
         found["read"] = tuple(v if v in frame.read else None for v in candidates)
         found["written"] = tuple(frame.written)
+        found["gathered"] = tuple(collectives.gathered)
         computed = [
             jnp.asarray(leaf)
             for leaf, fixed in zip(leaves, found["static"], strict=True)
@@ -104,8 +122,9 @@ def trace(
     except _NEEDS_PYTHON as error:
         raise NeedsPythonError(
             f"{function_name(fn)} needs a Python number or NumPy array while run traces it, when "
-            "only shapes and dtypes are known. Use jnp.where or jax.lax.cond in place of `if`, "
-            f"jnp in place of np, and int(...) outside of run. JAX says: {error}"
+            "only shapes and dtypes are known. Use jnp.where or jax.lax.cond in place of `if`, and "
+            "jnp in place of np; or run it as ordinary Python: "
+            f"distlab.run_functions_eagerly(True). JAX says: {error}"
         ) from error
     except jax.errors.UnexpectedTracerError as error:
         raise ContextError(

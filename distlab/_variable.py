@@ -7,44 +7,24 @@ takes the new one out. JAX users who keep their state in pytrees never need it.
 
 from __future__ import annotations
 
-import enum
+import functools
 import itertools
-import time
 import weakref
 from collections.abc import Callable
-from typing import Any, Literal, TypeAlias, final
+from typing import Any, final
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from distlab import _context, _frame, _jax_internals, _seam, _values, events
-from distlab._mesh import ReplicaMesh
+from distlab import _context, _frame, _jax_internals
 from distlab._operators import ArrayOperators
 from distlab._reduce_op import ReduceOp
-from distlab._replica_context import ReplicaContext
+from distlab._storage import Storage
+from distlab._variable_copy import VariableCopy
+from distlab._variable_events import announce
+from distlab._variable_kinds import VariableAggregation, VariableSynchronization
 from distlab.errors import ContextError, ValueShapeError
-
-Layout: TypeAlias = Literal["replicated", "per_replica", "single"]
-
-
-class VariableSynchronization(enum.Enum):
-    """When the copies of a variable are brought together (TensorFlow's enum)."""
-
-    AUTO = 0
-    NONE = 1
-    ON_WRITE = 2
-    ON_READ = 3
-
-
-class VariableAggregation(enum.Enum):
-    """How what the replicas assign becomes one value (TensorFlow's enum)."""
-
-    NONE = 0
-    SUM = 1
-    MEAN = 2
-    ONLY_FIRST_REPLICA = 3
-
 
 _live: weakref.WeakSet[Variable] = weakref.WeakSet()
 _numbers = itertools.count()
@@ -70,10 +50,25 @@ class Variable(ArrayOperators):
       synchronization: AUTO (the same as ON_WRITE), ON_WRITE or ON_READ.
       aggregation: how replicas' assignments, or ON_READ copies, combine.
 
+    Attributes:
+      strategy: the strategy in whose scope it was made.
+      shape: shape of one copy.
+      dtype: element type.
+      storage: where its value lies.
+
     Raises:
       ValueShapeError: no numbers, or an integer variable with MEAN.
       ContextError: made inside a function that is being traced.
     """
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Variable:
+        """Makes one variable for all replicas when a replica function asks for it."""
+        if _context.in_cross_replica_context() or not _context.get_strategy().distributed:
+            return super().__new__(cls)
+        what = str(kwargs.get("name") or "A variable")
+        together = _context.get_replica_context().collectives
+        made: Variable = together.create(lambda: cls(*args, **kwargs), what)
+        return made
 
     def __init__(
         self,
@@ -85,12 +80,14 @@ class Variable(ArrayOperators):
         synchronization: VariableSynchronization = VariableSynchronization.AUTO,
         aggregation: VariableAggregation = VariableAggregation.NONE,
     ) -> None:
+        if hasattr(self, "storage"):
+            return  # made before, in __new__, for all replicas
         number = next(_numbers)
         self.name = name or f"variable_{number}"
         if _jax_internals.being_staged():
             raise ContextError(
-                f"{self.name} would be made while its function is being traced, once for each "
-                "compilation. Make variables in strategy.scope(), before the step."
+                f"{self.name} would be made inside jax.jit, once for each compilation. Make "
+                "variables before, in strategy.scope()."
             )
         if synchronization is VariableSynchronization.NONE:
             raise ValueShapeError(
@@ -98,7 +95,7 @@ class Variable(ArrayOperators):
                 "Use ON_WRITE (copies stay the same) or ON_READ (each copy is written alone)."
             )
         value = initial_value() if callable(initial_value) else initial_value
-        array = _to_array(value, dtype, self.name)
+        array = as_value(value, dtype, self.name)
         if aggregation is VariableAggregation.MEAN and not jnp.issubdtype(array.dtype, jnp.inexact):
             raise ValueShapeError(
                 f"{self.name} is {array.dtype}: a MEAN of integers is no integer. Use SUM or "
@@ -108,26 +105,21 @@ class Variable(ArrayOperators):
         self.strategy = _context.get_strategy()
         self.trainable = not on_read if trainable is None else bool(trainable)
         self.aggregation = aggregation
-        self.synchronization = (
-            VariableSynchronization.ON_READ if on_read else VariableSynchronization.ON_WRITE
-        )
+        self.synchronization = synchronization if on_read else VariableSynchronization.ON_WRITE
+        self._on_read = on_read and self.strategy.num_replicas_in_sync > 1
         self.shape: tuple[int, ...] = array.shape
         self.dtype = array.dtype
-        self.mesh: ReplicaMesh | None = self.strategy.mesh if self.strategy.distributed else None
-        self.layout: Layout = (
-            "single" if self.mesh is None else "per_replica" if on_read else "replicated"
-        )
-        self.global_array = self._place(array)
+        self.storage: Storage = self.strategy.store(array, per_replica=self._on_read)
         _live.add(self)
-        _announce(self, number)
+        announce(self, number)
 
     # ---- reading
 
     def value(self) -> jax.Array:
         """Returns the value: this replica's in a replica function, else the common one.
 
-        Outside of a replica function it lies on the first replica's device;
-        the copies of an ON_READ variable are aggregated.
+        Outside of a replica function it lies on the first copy's device; the
+        copies of an ON_READ variable are aggregated.
 
         Raises:
           ContextError: read inside a user's own `jax.jit`, which would keep the
@@ -136,16 +128,18 @@ class Variable(ArrayOperators):
         """
         frame = _frame.current()
         if frame is not None:
-            return frame.get(self)
+            together = _context.merging()
+            if together is None or not self._on_read:
+                return frame.get(self)
+            return self._combined(frame.get(self), together, "read_value")
         if _jax_internals.being_staged():
             raise ContextError(
                 f"{self.name} was read inside jax.jit, which would compile its present value in. "
                 "Pass variable.value() to the function as an argument, or use strategy.run."
             )
-        if self.layout == "per_replica":
+        if self.storage.layout == "per_replica":
             return self._aggregated()
-        copy: jax.Array = _values.pieces(self.global_array)[0]
-        return copy
+        return self.storage.first()
 
     def read_value(self) -> jax.Array:
         """Returns `value()` (TensorFlow's other name for it)."""
@@ -155,11 +149,10 @@ class Variable(ArrayOperators):
         """Returns the value as a NumPy array; waits for it."""
         return np.asarray(self.value())
 
-    @property
-    def values(self) -> tuple[jax.Array, ...]:
-        """The copies in replica order, each on its replica's device."""
-        copies = _values.pieces(self.global_array)
-        return tuple(copy[0] for copy in copies) if self.layout == "per_replica" else tuple(copies)
+    @functools.cached_property
+    def values(self) -> tuple[VariableCopy, ...]:
+        """The copies in replica order, each an object that can be read and assigned."""
+        return tuple(VariableCopy(self, n) for n in range(len(self.storage.copies())))
 
     # ---- assigning
 
@@ -186,7 +179,7 @@ class Variable(ArrayOperators):
 
     def _update(self, operand: Any, verb: str, combine: Callable[[Any, Any], Any]) -> Variable:
         self._require_own_strategy(verb)
-        array = self._checked(operand, verb)
+        array = self.checked(operand, verb)
         frame = _frame.current()
         if frame is None:
             if isinstance(array, jax.core.Tracer):
@@ -196,17 +189,26 @@ class Variable(ArrayOperators):
                 )
             self._update_all(array, verb, combine)
             return self
-        context = _context.get_replica_context()
-        if self.layout != "per_replica" and context is not None:
-            array = self._combined(operand, array, verb, context)
+        if _context.in_cross_replica_context():
+            array = self._shared_out(array, verb)
+        elif not self._on_read:
+            array = self._agreed(operand, array, verb, _context.get_replica_context())
         frame.set(self, combine(frame.get(self) if verb != "assign" else None, array))
         return self
 
-    def _combined(
-        self, operand: Any, array: jax.Array, verb: str, context: ReplicaContext
-    ) -> jax.Array:
+    def _agreed(self, operand: Any, array: jax.Array, verb: str, context: Any) -> jax.Array:
         """What all replicas assign together."""
-        if context.num_replicas_in_sync == 1 or self.aggregation is VariableAggregation.NONE:
+        if context.num_replicas_in_sync == 1:
+            return array
+        if not self.strategy.distributed:
+            return self._in_turns(array, verb, context)
+        if self.aggregation is VariableAggregation.NONE:
+            if self.storage.layout == "single":
+                raise ValueShapeError(
+                    f"{self.name} has one copy for {context.num_replicas_in_sync} replicas and no "
+                    f"aggregation, so {verb} in a replica function has no meaning. Give it an "
+                    "aggregation when it is made."
+                )
             return array
         if isinstance(operand, bool | int | float):
             if self.aggregation is VariableAggregation.SUM:
@@ -215,51 +217,66 @@ class Variable(ArrayOperators):
                     "replicas, so its SUM is not meant. Use an array, or aggregation MEAN."
                 )
             return array
+        return self._combined(array, context.collectives, verb)
+
+    def _in_turns(self, array: jax.Array, verb: str, context: Any) -> jax.Array:
+        """A variable of no strategy is assigned by one replica after another."""
+        if _frame.assigns_at_once():
+            return array
+        if verb != "assign":
+            total: jax.Array = context.all_reduce(ReduceOp.SUM, array)
+            return total.astype(self.dtype)
+        last = context.replica_id_in_sync_group == context.num_replicas_in_sync - 1
+        kept: jax.Array = context.all_reduce(
+            ReduceOp.SUM, jnp.where(last, array, jnp.zeros_like(array))
+        )
+        return kept.astype(self.dtype)
+
+    def _combined(self, array: jax.Array, together: Any, verb: str) -> jax.Array:
+        """The replicas' values as one, by this variable's aggregation."""
+        if self.aggregation is VariableAggregation.NONE:
+            raise ValueShapeError(_no_common_value(self.name, verb))
         if self.aggregation is VariableAggregation.ONLY_FIRST_REPLICA:
-            return context.collectives.first(array)
-        reduced: jax.Array = context.all_reduce(ReduceOp[self.aggregation.name], array)
-        return reduced.astype(self.dtype)
+            chosen: jax.Array = together.first(array)
+            return chosen
+        (reduced,) = together.all_reduce(ReduceOp[self.aggregation.name], [array])
+        combined: jax.Array = reduced.astype(self.dtype)
+        return combined
 
     def _update_all(self, array: jax.Array, verb: str, combine: Callable[[Any, Any], Any]) -> None:
         """Assigns every copy from cross-replica context."""
-        replicas = 1 if self.mesh is None else self.mesh.size
-        if self.layout == "per_replica" and self.aggregation is VariableAggregation.SUM:
-            if verb != "assign":
-                raise ValueShapeError(
-                    f"{self.name}.{verb} outside of a replica function is not defined for ON_READ "
-                    "with SUM: which copy would change? Use assign, which divides the value."
-                )
-            array = (array / replicas).astype(self.dtype)
-        placed = self._place(array)
+        placed = self.storage.placed(self._shared_out(array, verb))
+        self.storage.array = placed if verb == "assign" else combine(self.storage.array, placed)
+
+    def _shared_out(self, array: jax.Array, verb: str) -> jax.Array:
+        """What one copy gets of a value assigned in cross-replica context."""
+        if not self._on_read or self.aggregation is not VariableAggregation.SUM:
+            return array
         if verb != "assign":
-            placed = combine(self.global_array, placed)
-        self.global_array = placed
+            raise ValueShapeError(
+                f"{self.name}.{verb} outside of a replica function is not defined for ON_READ "
+                "with SUM: which copy would change? Use assign, which divides the value."
+            )
+        return (array / self.strategy.num_replicas_in_sync).astype(self.dtype)
 
     # ---- inside
 
-    def _place(self, array: jax.Array) -> jax.Array:
-        if self.mesh is None:
-            return array
-        if self.layout == "replicated":
-            return jax.device_put(array, self.mesh.whole)
-        rows = np.broadcast_to(np.asarray(array)[None], (self.mesh.size, *array.shape))
-        return jax.device_put(rows, self.mesh.split)
-
     def _aggregated(self) -> jax.Array:
         if self.aggregation is VariableAggregation.NONE:
-            raise ValueShapeError(
-                f"{self.name} has a copy of its own on each replica and aggregation NONE, so it "
-                "has no common value. Read it in a replica function, or give it an aggregation."
-            )
-        assert self.mesh is not None
-        copies = jax.device_put(self.global_array, self.mesh.first)
+            raise ValueShapeError(_no_common_value(self.name, "read_value"))
+        rows = jax.device_put(self.storage.array, self.strategy.mesh.first)
         if self.aggregation is VariableAggregation.ONLY_FIRST_REPLICA:
-            return copies[0]
+            return rows[0]
         combine = jnp.sum if self.aggregation is VariableAggregation.SUM else jnp.mean
-        return combine(copies, axis=0).astype(self.dtype)
+        return combine(rows, axis=0).astype(self.dtype)
 
-    def _checked(self, value: Any, verb: str) -> jax.Array:
-        array = _to_array(value, None, f"{self.name}.{verb}")
+    def checked(self, value: Any, verb: str) -> jax.Array:
+        """Returns a value as an array that can be assigned.
+
+        Raises:
+          ValueShapeError: its shape or dtype is not this variable's.
+        """
+        array = as_value(value, None, f"{self.name}.{verb}")
         weak = array.aval.weak_type or not hasattr(value, "dtype")
         if array.shape != self.shape or (array.dtype != self.dtype and not weak):
             raise ValueShapeError(
@@ -271,7 +288,7 @@ class Variable(ArrayOperators):
 
     def _require_own_strategy(self, verb: str) -> None:
         current = _context.get_strategy()
-        if current is not self.strategy and _context.has_strategy():
+        if self.strategy.distributed and current is not self.strategy and current.distributed:
             raise ContextError(
                 f"{self.name} belongs to {self.strategy!r} and {verb} was called under "
                 f"{current!r}. Assign a variable under the strategy that made it."
@@ -279,7 +296,7 @@ class Variable(ArrayOperators):
 
     def __repr__(self) -> str:
         """Shows name, shape and layout, not numbers."""
-        return f"<Variable {self.name}: {self.dtype}{list(self.shape)}, {self.layout}>"
+        return f"<Variable {self.name}: {self.dtype}{list(self.shape)}, {self.storage.layout}>"
 
 
 @final
@@ -297,15 +314,15 @@ class VariableValue(ArrayOperators):
 
 
 # jnp functions take an object only when it is a pytree: a variable is one, of its value.
-for _class in (Variable, VariableValue):
+for _class in (Variable, VariableCopy, VariableValue):
     jax.tree_util.register_pytree_node(
         _class, lambda held: ((held.value(),), None), lambda _, held: VariableValue(held[0])
     )
 
 
 def is_variable(value: Any) -> bool:
-    """Says whether a value is a variable, which distlab's verbs take as it is."""
-    return type(value) is Variable
+    """Says whether a value is a variable, or a copy of one, which verbs take as it is."""
+    return type(value) is Variable or type(value) is VariableCopy
 
 
 def live() -> list[Variable]:
@@ -313,8 +330,13 @@ def live() -> list[Variable]:
     return list(_live)
 
 
-def _to_array(value: Any, dtype: Any, what: str) -> jax.Array:
-    if isinstance(value, Variable):
+def as_value(value: Any, dtype: Any, what: str) -> jax.Array:
+    """Returns something that has numbers as an array.
+
+    Raises:
+      ValueShapeError: it has none.
+    """
+    if isinstance(value, ArrayOperators):
         value = value.value()
     try:
         return jnp.asarray(value, dtype=dtype)
@@ -324,28 +346,8 @@ def _to_array(value: Any, dtype: Any, what: str) -> jax.Array:
         ) from error
 
 
-def _announce(variable: Variable, number: int) -> None:
-    """Emits where the variable was placed, and that it is gone when it is."""
-
-    def placement(action: Literal["place", "free"]) -> events.Placement:
-        return events.Placement(
-            time_ns=time.monotonic_ns(),
-            strategy=strategy,
-            array=number,
-            name=name,
-            action=action,
-            layout=layout,
-            shape=shape,
-            dtype=dtype,
-            devices=devices,
-            bytes_per_device=[size] * len(devices),
-        )
-
-    strategy, name, layout = variable.strategy.number, variable.name, variable.layout
-    shape, dtype = list(variable.shape), str(variable.dtype)
-    devices = list(variable.strategy.device_names)
-    size = int(np.prod(shape)) * variable.dtype.itemsize
-    recorder = _seam.recorder()
-    if recorder.enabled:
-        recorder.emit(placement("place"))
-        weakref.finalize(variable, lambda: _seam.recorder().emit(placement("free"))).atexit = False
+def _no_common_value(name: str, verb: str) -> str:
+    return (
+        f"{name} has a copy of its own on each replica and aggregation NONE, so {verb} has no "
+        "common value. Read it in a replica function, or give it an aggregation."
+    )

@@ -15,8 +15,10 @@ from distlab import _context, _devices, _reduce, _seam, _values, events
 from distlab._devices import DeviceLike
 from distlab._fed import Fed
 from distlab._mesh import ReplicaMesh, replica_mesh
+from distlab._modes import RunOptions
 from distlab._reduce_op import ReduceOp
 from distlab._run import Runner
+from distlab._storage import Storage
 from distlab._values import DistributedValues, PerReplica
 from distlab._variable import Variable
 from distlab.input.dataset import DistributedDataset
@@ -56,6 +58,15 @@ class Strategy(ABC):  # noqa: B024 - what makes it abstract is that devices must
         """The replicas' devices as a JAX mesh."""
         return self._mesh
 
+    def store(self, value: jax.Array, *, per_replica: bool) -> Storage:
+        """Lays out the value of a new variable on this strategy's devices.
+
+        Args:
+          value: the initial value.
+          per_replica: whether each replica has a value of its own (ON_READ).
+        """
+        return Storage(value, "per_replica" if per_replica else "replicated", self.mesh)
+
     @property
     def num_replicas_in_sync(self) -> int:
         """How many replicas a step runs on."""
@@ -83,6 +94,7 @@ class Strategy(ABC):  # noqa: B024 - what makes it abstract is that devices must
         fn: Callable[..., Any],
         args: tuple[Any, ...] | list[Any] = (),
         kwargs: dict[str, Any] | None = None,
+        options: RunOptions | None = None,
     ) -> Any:
         """Runs `fn` on every replica, each with its own part of the arguments.
 
@@ -95,6 +107,7 @@ class Strategy(ABC):  # noqa: B024 - what makes it abstract is that devices must
           args: its arguments: nests whose `PerReplica` leaves are divided over
             the replicas; all other arrays and numbers go to each replica whole.
           kwargs: its named arguments, likewise.
+          options: how to run it this time.
 
         Returns:
           What `fn` returns, with a `PerReplica` at each computed leaf (with one
@@ -107,7 +120,7 @@ class Strategy(ABC):  # noqa: B024 - what makes it abstract is that devices must
             or replicas with different shapes return different structures.
           NeedsPythonError: `fn` needs a number while it is being traced.
         """
-        return self._runner.run(fn, args, kwargs)
+        return self._runner.run(fn, args, kwargs, options)
 
     def reduce(self, reduce_op: ReduceOp | str, value: Any, axis: Any) -> Any:
         """Combines the replicas' values into one, from cross-replica context.

@@ -12,7 +12,9 @@ from distlab import _context
 from distlab._collectives import LoneCollectives
 from distlab._fed import Fed
 from distlab._mesh import ReplicaMesh, replica_mesh
+from distlab._modes import RunOptions
 from distlab._replica_context import ReplicaContext
+from distlab._storage import Storage
 from distlab._values import DistributedValues
 from distlab._variable import Variable
 from distlab.strategies.abstract import Strategy
@@ -39,6 +41,11 @@ class DefaultStrategy(Strategy):
         """JAX's default device."""
         return replica_mesh((jax.local_devices()[0],))
 
+    def store(self, value: jax.Array, *, per_replica: bool) -> Storage:
+        """Leaves the value where it is."""
+        del per_replica
+        return Storage(value, "single")
+
     @property
     def num_replicas_in_sync(self) -> int:
         """Is 1."""
@@ -53,8 +60,10 @@ class DefaultStrategy(Strategy):
         fn: Callable[..., Any],
         args: tuple[Any, ...] | list[Any] = (),
         kwargs: dict[str, Any] | None = None,
+        options: RunOptions | None = None,
     ) -> Any:
         """Calls `fn` as ordinary Python. See `Strategy.run`."""
+        del options
         _context.require_cross_replica("run", self)
         args, kwargs = jax.tree.map(
             lambda v: v.values[0] if isinstance(v, DistributedValues) else v,

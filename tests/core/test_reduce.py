@@ -82,7 +82,7 @@ def test_values_that_are_the_same_everywhere() -> None:
         v = dl.Variable([3.0, 4.0])
     np.testing.assert_array_equal(s.reduce("MEAN", v, axis=None), [3, 4])
     np.testing.assert_array_equal(s.reduce("MEAN", jnp.ones(2), axis=None), [1, 1])
-    assert float(s.reduce("SUM", Mirrored(v.global_array), axis=0)) == 21.0
+    assert float(s.reduce("SUM", Mirrored(v.storage.array), axis=0)) == 21.0
     with pytest.raises(ValueShapeError, match="plain"):
         s.reduce("SUM", jnp.ones(2), axis=None)
     assert float(dl.OneDeviceStrategy("CPU:0").reduce("SUM", jnp.ones(2), axis=0)) == 2.0

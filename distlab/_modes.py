@@ -1,0 +1,54 @@
+"""The two ways to run a replica function: compiled, or as ordinary Python."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+
+class RunOptions(msgspec.Struct, frozen=True):
+    """Options of one call of `Strategy.run` (`tf.distribute.RunOptions`).
+
+    Attributes:
+      experimental_enable_dynamic_batch_size: taken for TensorFlow's sake;
+        partial batches always work.
+      experimental_bucketizing_dynamic_shape: taken for TensorFlow's sake.
+      experimental_xla_options: taken for TensorFlow's sake.
+      run_eagerly: true runs the function as ordinary Python, false compiled;
+        None as `run_functions_eagerly` says.
+    """
+
+    experimental_enable_dynamic_batch_size: bool = True
+    experimental_bucketizing_dynamic_shape: bool = False
+    experimental_xla_options: Any = None
+    run_eagerly: bool | None = None
+
+
+_eagerly = False
+
+
+def run_functions_eagerly(run_eagerly: bool) -> None:
+    """Chooses how `Strategy.run` executes functions (tf.config's name for it).
+
+    Eagerly, a function is ordinary Python, run once for each replica on
+    numbers: slow, and right for debugging, teaching, and functions that need a
+    Python number. Both ways give the same numbers.
+
+    Args:
+      run_eagerly: true for ordinary Python, false (the default) for compiled.
+    """
+    global _eagerly
+    _eagerly = bool(run_eagerly)
+
+
+def functions_run_eagerly() -> bool:
+    """Says whether `Strategy.run` executes functions as ordinary Python."""
+    return _eagerly
+
+
+def eager_asked_for(options: RunOptions | None) -> bool:
+    """Says whether a call with these options runs eagerly."""
+    if options is None or options.run_eagerly is None:
+        return _eagerly
+    return options.run_eagerly
