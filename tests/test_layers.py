@@ -41,7 +41,7 @@ MAY_IMPORT = {
     "recording": {"contract", "devices", "seam", "recording"},
     "folds": {"contract", "folds"},
     "charts": {"charts"},
-    "widgets": {"contract", "recording", "folds", "charts", "widgets"},
+    "widgets": {"contract", "seam", "recording", "folds", "charts", "widgets"},
     "dashboard": {"contract", "recording", "folds", "charts", "dashboard"},
     "demo": {"contract", "public", "demo"},
     "cli": {"contract", "public", "demo", "dashboard", "cli"},
