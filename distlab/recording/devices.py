@@ -162,7 +162,7 @@ class Watcher:
             self._look()
             if len(self._given_ns) >= _FEWEST_STEPS:
                 # From step to step, so that no half cycle counts.
-                start_ns, end_ns = self._given_ns[0], self._given_ns[-1]
+                start_ns, end_ns = max(opened_ns, self._given_ns[0]), self._given_ns[-1]
             self._settle()
         self._edge_ns = end_ns
         self._tell(start_ns, end_ns, whole)

@@ -54,6 +54,7 @@ class RingRecorder:
     def __init__(self, ring: Ring | None = None) -> None:
         self.ring = Ring() if ring is None else ring
         self.last_step = -1
+        self._compiled_ns = 0
         self.watcher = Watcher(self.emit)
         self.metrics = Metrics(self.emit)
         self._append = self.ring.append
@@ -79,7 +80,8 @@ class RingRecorder:
           time_ns: monotonic time at which the step was called.
           result: one output, sharded or replicated over the replicas' devices.
         """
-        self.watcher.watch(strategy, step, time_ns, result)
+        # A step whose program had to be compiled first was handed over after that.
+        self.watcher.watch(strategy, step, max(time_ns, self._compiled_ns), result)
 
     def compiled(self, event: Callable[..., Event], program: Any) -> None:
         """Reads what is inside a compiled program and emits its event.
@@ -89,6 +91,7 @@ class RingRecorder:
             `temp_bytes`, `argument_bytes` and `output_bytes`.
           program: a `jax.stages.Compiled`, or a list of them for a ragged step.
         """
+        self._compiled_ns = time.monotonic_ns()
         several = isinstance(program, list | tuple)
         contents = read_programs(program) if several else read_program(program)
         self.emit(event(**contents._asdict()))

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +37,8 @@ def test_every_kind_comes_back_as_it_was(event: Event, tmp_path: Path) -> None:
 
 def test_the_file_knows_its_schema_and_name(tmp_path: Path) -> None:
     path = written(tmp_path, [])
-    meta = dict(sqlite3.connect(path).execute("SELECT key, value FROM meta"))
+    with closing(sqlite3.connect(path)) as database:
+        meta = dict(database.execute("SELECT key, value FROM meta"))
     assert meta["schema"] == SCHEMA
     assert meta["name"] == "a run"
 
@@ -44,7 +46,7 @@ def test_the_file_knows_its_schema_and_name(tmp_path: Path) -> None:
 def test_a_kind_of_a_newer_version_is_kept_as_it_was(tmp_path: Path) -> None:
     path = written(tmp_path, [samples.step(0)])
     body = msgspec.msgpack.encode({"kind": "aurora", "time_ns": 42, "colour": "green"})
-    with sqlite3.connect(path) as database:
+    with closing(sqlite3.connect(path)) as database, database:
         database.execute("INSERT INTO events VALUES (1, 42, 'aurora', ?)", (body,))
     unknown = Unknown(time_ns=42, kind="aurora", fields={"colour": "green"})
     with Run.open(tmp_path) as run:
