@@ -12,7 +12,9 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from distlab import _jax_internals
 from distlab.events import DeviceSample, Event, StepReady
+from distlab.recording import RingRecorder
 from distlab.recording.devices import Watcher, plan
+from tests.recording import samples
 
 REPLICAS = 4
 
@@ -68,9 +70,9 @@ def samples_of(events: list[Event]) -> list[DeviceSample]:
 
 def shares(events: list[Event]) -> list[float]:
     """Busy time over watched time of each device."""
-    samples = samples_of(events)
-    watched = sum(sample.time_ns - sample.start_ns for sample in samples)
-    return [sum(s.busy_ns[d] for s in samples) / watched for d in range(REPLICAS)]
+    told = samples_of(events)
+    watched = sum(sample.time_ns - sample.start_ns for sample in told)
+    return [sum(s.busy_ns[d] for s in told) / watched for d in range(REPLICAS)]
 
 
 @pytest.mark.parametrize(("busy", "pause"), [(0.03, 0.03), (0.02, 0.08), (0.06, 0.0)])
@@ -134,9 +136,9 @@ def test_after_the_last_step_the_devices_show_idle_and_then_nothing() -> None:
     limit = time.monotonic() + 20
     while not watcher._asleep:
         assert time.monotonic() < limit
-    samples = samples_of(events)
-    assert samples[-1].busy_ns == [0] * REPLICAS
-    assert len(samples) <= 10
+    told = samples_of(events)
+    assert told[-1].busy_ns == [0] * REPLICAS
+    assert len(told) <= 10
 
 
 def test_the_idle_time_before_a_new_step_is_told_with_it() -> None:
@@ -178,9 +180,9 @@ def test_results_that_are_donated_on_are_no_trouble() -> None:
         watcher.watch(0, number, time.monotonic_ns(), value)
     value.block_until_ready()
     watcher.flush()
-    samples = samples_of(events)
-    assert samples
-    assert all(0 <= s.busy_ns[0] <= s.time_ns - s.start_ns for s in samples)
+    told = samples_of(events)
+    assert told
+    assert all(0 <= s.busy_ns[0] <= s.time_ns - s.start_ns for s in told)
     assert not any(event.__class__.__name__ == "Lost" for event in events)
 
 
@@ -221,3 +223,17 @@ def test_short_steps_are_watched_a_part_of_the_time(interval: float, gapless: bo
     assert 0.0002 <= chosen.pause <= 0.01
     assert chosen.window + chosen.gap == pytest.approx(0.2)
     assert 4e-5 / chosen.pause * chosen.window / 0.2 < 0.05
+
+
+def test_compiling_does_not_count_as_busy(recorder: RingRecorder) -> None:
+    program = Program(0.01)
+    called = time.monotonic_ns() - 5_000_000_000  # the program took five seconds to compile
+    result = program.step(program.value)
+    handed_over = time.monotonic_ns()
+    recorder.compiled(lambda **_: samples.compiled(), object())
+    recorder.watch(3, 0, called, result)
+    result.block_until_ready()
+    recorder.watcher.flush()
+    events = [e for e in recorder.ring.since(0).events if isinstance(e, DeviceSample)]
+    assert events
+    assert all(sample.start_ns >= handed_over for sample in events)
