@@ -44,7 +44,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"distlab: error: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
-        print("distlab: interrupted", file=sys.stderr)
+        ahead = "\n" if sys.stderr.isatty() else ""  # a progress bar may stand on the line
+        print(f"{ahead}distlab: interrupted", file=sys.stderr)
         return INTERRUPTED
 
 

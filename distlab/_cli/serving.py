@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import logging
 import signal
 import socket
 import threading
@@ -59,6 +60,8 @@ def serve(folder: Path, *, port: int | None, open_browser: bool) -> Server:
       NotARunError: the folder does not hold a recorded run.
     """
     serve = _dashboard().serve
+    # A page that is closed while it is being sent something is not worth a line.
+    logging.getLogger("bokeh.server.views.ws").setLevel(logging.ERROR)
     return cast(Server, serve(folder, address=HOST, port=port, open_browser=open_browser))
 
 
