@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from distlab import _context, _seam, data, errors, events
+from distlab import _context, _seam, data, errors, events, experimental
 from distlab._context import (
     experimental_set_strategy,
     get_replica_context,
@@ -32,11 +32,18 @@ from distlab._replica_context import ReplicaContext
 from distlab._values import DistributedValues, Mirrored, PerReplica
 from distlab._variable import Variable
 from distlab._variable_kinds import VariableAggregation, VariableSynchronization
+from distlab.cross_device_ops import (
+    CrossDeviceOps,
+    HierarchicalCopyAllReduce,
+    NcclAllReduce,
+    ReductionToOneDevice,
+)
 from distlab.input.dataset import DistributedDataset
 from distlab.input.iterator import DistributedIterator
 from distlab.recording import Run, make_default, record
 from distlab.strategies.abstract import Strategy
 from distlab.strategies.default import DefaultStrategy
+from distlab.strategies.extended import StrategyExtended
 from distlab.strategies.mirrored import MirroredStrategy
 from distlab.strategies.one_device import OneDeviceStrategy
 
@@ -46,24 +53,30 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "CrossDeviceOps",
     "DistributedDataset",
     "DistributedIterator",
     "DistributedValues",
+    "HierarchicalCopyAllReduce",
     "Mirrored",
     "MirroredStrategy",
+    "NcclAllReduce",
     "OneDeviceStrategy",
     "PerReplica",
     "ReduceOp",
+    "ReductionToOneDevice",
     "ReplicaContext",
     "Run",
     "RunOptions",
     "Strategy",
+    "StrategyExtended",
     "Variable",
     "VariableAggregation",
     "VariableSynchronization",
     "data",
     "errors",
     "events",
+    "experimental",
     "experimental_set_strategy",
     "functions_run_eagerly",
     "get_replica_context",

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import threading
+import time
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, final
 
@@ -18,9 +19,11 @@ import jax.numpy as jnp
 from distlab import _context, _frame
 from distlab._collectives import gather_axis
 from distlab._mesh import ReplicaMesh
+from distlab._reduce import report
 from distlab._reduce_op import ReduceOp
 from distlab._regroup import regroup, select
 from distlab._replica_context import ReplicaContext
+from distlab._values import stack
 from distlab.errors import ContextError, ValueShapeError
 
 
@@ -145,7 +148,7 @@ class _Replica:
 
     def _local(self, fn: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         device = self._strategy.mesh.devices[self.number]
-        context = ReplicaContext(self._strategy, EagerCollectives(self, self._strategy.mesh))
+        context = ReplicaContext(self._strategy, EagerCollectives(self, self._strategy))
         with (
             jax.default_device(device),
             _frame.use(_frame.EagerFrame(self.number, device)),
@@ -159,9 +162,10 @@ class _Replica:
 class EagerCollectives:
     """What one replica's Python does together with the others."""
 
-    def __init__(self, replica: _Replica, mesh: ReplicaMesh) -> None:
+    def __init__(self, replica: _Replica, strategy: Any) -> None:
         self._replica = replica
-        self._mesh = mesh
+        self._strategy = strategy
+        self._mesh: ReplicaMesh = strategy.mesh
 
     def replica_id(self) -> Any:
         """Returns the replica's number, an int."""
@@ -215,17 +219,35 @@ class EagerCollectives:
         return self._replica.meet(_Meeting("making a variable", make, together))
 
     def _reduce(self, op: ReduceOp, arrays: list[jax.Array]) -> list[jax.Array]:
-        def total(columns: Sequence[jax.Array]) -> jax.Array:
-            _require_equal_shapes(columns)
-            result = functools.reduce(jnp.add, columns)
-            return result / len(columns) if op is ReduceOp.MEAN else result
+        def total(column: Sequence[jax.Array]) -> jax.Array:
+            _require_equal_shapes(column)
+            started = time.monotonic_ns()
+            stacked = stack(column, self._mesh).stacked
+            ops = self._strategy.cross_device_ops.chosen(
+                self._mesh, stacked.nbytes // self._mesh.size
+            )
+            result = ops.sum_rows(stacked, self._mesh)
+            report(
+                self._strategy,
+                "all_reduce",
+                op.value,
+                ops.algorithm,
+                stacked=stacked,
+                started=started,
+            )
+            return result / self._mesh.size if op is ReduceOp.MEAN else result
 
         return list(self._meet_arrays("all_reduce", arrays, total))
 
     def _gather(self, arrays: list[jax.Array], along: list[int]) -> list[jax.Array]:
         axes = iter(along)
+        home = self._mesh.devices[0]
         return self._meet_arrays(
-            "all_gather", arrays, lambda column: jnp.concatenate(column, axis=next(axes))
+            "all_gather",
+            arrays,
+            lambda column: jnp.concatenate(
+                [jax.device_put(array, home) for array in column], axis=next(axes)
+            ),
         )
 
     def _scatter(
@@ -251,9 +273,7 @@ class EagerCollectives:
         """Combines arrays position by position, and gives every replica the results."""
 
         def together(rows: list[list[jax.Array]]) -> Any:
-            home = self._mesh.devices[0]
-            columns = zip(*(jax.device_put(row, home) for row in rows), strict=True)
-            return [combine(column) for column in columns]
+            return [combine(column) for column in zip(*rows, strict=True)]
 
         results: list[jax.Array] = self._meet(verb, arrays, together)
         return results

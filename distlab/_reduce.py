@@ -4,23 +4,23 @@ from __future__ import annotations
 
 import functools
 import time
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from distlab import _context, _in_flight, _seam, events
-from distlab._mesh import ReplicaMesh
 from distlab._reduce_op import ReduceOp
+from distlab._traced import TracedPerReplica
 from distlab._values import DistributedValues, Mirrored, PerReplica, Shape, pieces, replica_shapes
 from distlab._variable import Variable
+from distlab.cross_device_ops import CrossDeviceOps
 from distlab.errors import ValueShapeError
 
 if TYPE_CHECKING:
     from distlab.strategies.abstract import Strategy
 
-_SMALL_BYTES: Final = 1 << 20
 Axes = tuple[int, ...]
 
 
@@ -36,13 +36,12 @@ def reduce(strategy: Strategy, reduce_op: ReduceOp | str, value: Any, axis: Any)
     )
 
 
-def _reduce_leaf(strategy: Strategy, op: ReduceOp, value: Any, axes: Axes | None) -> jax.Array:
+def reduce_per_replica(
+    strategy: Strategy, op: ReduceOp, value: PerReplica, axes: Axes | None, ops: CrossDeviceOps
+) -> jax.Array:
+    """Combines the components of one per-replica value by a given algorithm."""
     started = time.monotonic_ns()
     replicas = strategy.num_replicas_in_sync
-    if isinstance(value, Variable) and value.storage.layout == "per_replica":
-        value = PerReplica(value.storage.array)
-    if not isinstance(value, PerReplica):
-        return _reduce_plain(op, value, axes, replicas)
     shapes = replica_shapes(value)
     local_axes = None if axes is None else _checked_axes(axes, shapes)
     if local_axes is None and len(set(shapes)) > 1:
@@ -52,14 +51,42 @@ def _reduce_leaf(strategy: Strategy, op: ReduceOp, value: Any, axes: Axes | None
         )
     partial = value.stacked
     if local_axes is not None:
-        with _in_flight.dispatching:
-            partial = _sum_over(partial, local_axes, value.shapes)
-    result = _to_one_device(partial, strategy.mesh)
+        partial = _sum_over(partial, local_axes, value.shapes)
+    chosen = ops.chosen(strategy.mesh, partial.nbytes // replicas)
+    with _in_flight.dispatching:
+        result = chosen.sum_rows(partial, strategy.mesh)
+        if not isinstance(result, jax.core.Tracer):
+            _in_flight.admit(result)
     if op is ReduceOp.MEAN:
         count = replicas if local_axes is None else _count(shapes, local_axes)
         result = _divide(result, count)
-    _report(strategy, op, value.stacked, started)
+    report(strategy, "reduce", op.value, chosen.algorithm, stacked=value.stacked, started=started)
     return result
+
+
+def _reduce_leaf(strategy: Strategy, op: ReduceOp, value: Any, axes: Axes | None) -> jax.Array:
+    replicas = strategy.num_replicas_in_sync
+    if isinstance(value, Variable) and value.storage.layout == "per_replica":
+        value = PerReplica(value.storage.array)
+    if isinstance(value, TracedPerReplica):
+        return _reduce_traced(op, value, axes)
+    if isinstance(value, PerReplica):
+        return reduce_per_replica(strategy, op, value, axes, strategy.cross_device_ops)
+    return _reduce_plain(op, value, axes, replicas)
+
+
+def _reduce_traced(op: ReduceOp, value: TracedPerReplica, axes: Axes | None) -> jax.Array:
+    """Reduces in a `merge_call` that is being traced."""
+    local, count = value.local, 1
+    if axes is not None:
+        front = _checked_axes(axes, (local.shape,))
+        count = int(np.prod([local.shape[axis] for axis in front]))
+        local = jnp.sum(local, axis=front, dtype=local.dtype)
+    if op is ReduceOp.SUM or axes is None:
+        (result,) = value.collectives.all_reduce(op, [local])
+        return result
+    total, counted = value.collectives.all_reduce(ReduceOp.SUM, [local, jnp.asarray(count)])
+    return _divide(total, counted)
 
 
 def _reduce_plain(op: ReduceOp, value: Any, axes: Axes | None, replicas: int) -> jax.Array:
@@ -79,26 +106,6 @@ def _reduce_plain(op: ReduceOp, value: Any, axes: Axes | None, replicas: int) ->
         combine = jnp.sum if op is ReduceOp.SUM else jnp.mean
         array = combine(array, axis=local_axes).astype(array.dtype)
     return array * replicas if op is ReduceOp.SUM and copies else array
-
-
-def _to_one_device(stacked: jax.Array, mesh: ReplicaMesh) -> jax.Array:
-    """Brings the rows to the first replica's device and adds them up there."""
-    if isinstance(stacked, jax.core.Tracer):
-        return _sum_rows(stacked)
-    if stacked.nbytes // max(1, mesh.size) <= _SMALL_BYTES or mesh.size == 1:
-        return _sum_rows(jax.device_put(stacked, mesh.first))
-    # Large rows: views of the pieces, without building the stacked array on one device.
-    return _add_up(*jax.device_put(pieces(stacked), mesh.devices[0]))
-
-
-@jax.jit
-def _sum_rows(stacked: jax.Array) -> jax.Array:
-    return jnp.sum(stacked, axis=0, dtype=stacked.dtype)
-
-
-@jax.jit
-def _add_up(first: jax.Array, *others: jax.Array) -> jax.Array:
-    return functools.reduce(jnp.add, others, first)[0]
 
 
 @jax.jit
@@ -155,21 +162,32 @@ def _listed(shapes: tuple[Shape, ...]) -> str:
     return ", ".join(str(list(shape)) for shape in shapes[:8]) + (", ..." * (len(shapes) > 8))
 
 
-def _report(strategy: Strategy, op: ReduceOp, stacked: Any, started: int) -> None:
+def report(
+    strategy: Strategy, verb: str, op: str, algorithm: str, *, stacked: Any, started: int
+) -> None:
+    """Emits that values of the replicas were combined from Python.
+
+    Args:
+      strategy: whose replicas.
+      verb: what was called.
+      op: the reduce op's name, empty for a gather.
+      algorithm: how the data moved.
+      stacked: the values, `(replicas, ...)`.
+      started: monotonic time in nanoseconds at which the call began.
+    """
     recorder = _seam.recorder()
     if not recorder.enabled or isinstance(stacked, jax.core.Tracer):
         return
-    now = time.monotonic_ns()
     recorder.emit(
         events.Reduction(
             time_ns=started,
             strategy=strategy.number,
-            verb="reduce",
-            op=op.value,
-            algorithm="to_one_device",
-            bytes=stacked.nbytes // max(1, strategy.num_replicas_in_sync),
+            verb=verb,
+            op=op,
+            algorithm=algorithm,
+            bytes=stacked.nbytes // strategy.num_replicas_in_sync,
             dtype=str(stacked.dtype),
             participants=strategy.num_replicas_in_sync,
-            duration_ns=now - started,
+            duration_ns=time.monotonic_ns() - started,
         )
     )

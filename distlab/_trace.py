@@ -96,7 +96,7 @@ def trace(
     def local(values: list[jax.Array], arrays: list[jax.Array]) -> list[Any]:
         frame = _frame.TracedFrame(dict(zip(candidates, values, strict=True)))
         args, kwargs = arguments.build(arrays)
-        collectives = TracedCollectives(mesh.size, known.gathers)
+        collectives = TracedCollectives(mesh.size, strategy.cross_device_ops, known.gathers)
         context = ReplicaContext(strategy, collectives)
         with _frame.use(frame), _context.replica(context):
             result = fn(*args, **kwargs)

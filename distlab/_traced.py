@@ -13,6 +13,7 @@ from distlab._collectives import gather_axis
 from distlab._mesh import AXIS
 from distlab._reduce_op import ReduceOp
 from distlab._values import DistributedValues, Shape
+from distlab.cross_device_ops import CrossDeviceOps
 from distlab.errors import ContextError, ValueShapeError
 
 
@@ -25,18 +26,19 @@ class TracedPerReplica(DistributedValues):
 
     Attributes:
       local: the component of the replica that is traced.
+      collectives: how the replicas combine values.
     """
 
-    __slots__ = ("_collectives", "local")
+    __slots__ = ("collectives", "local")
 
     def __init__(self, local: jax.Array, collectives: TracedCollectives) -> None:
         self.local = local
-        self._collectives = collectives
+        self.collectives = collectives
 
     @property
     def values(self) -> tuple[Any, ...]:
         """The components of all replicas, which must have one shape."""
-        rows = self._collectives.all_gather([self.local[None]], 0)[0]
+        rows = self.collectives.all_gather([self.local[None]], 0)[0]
         return tuple(rows[replica] for replica in range(rows.shape[0]))
 
     def __repr__(self) -> str:
@@ -56,16 +58,20 @@ class TracedCollectives:
         replica that is traced.
     """
 
-    def __init__(self, replicas: int, plan: Sequence[Sequence[Shape]] = ()) -> None:
+    def __init__(
+        self, replicas: int, ops: CrossDeviceOps, plan: Sequence[Sequence[Shape]] = ()
+    ) -> None:
         """Starts a trace.
 
         Args:
           replicas: how many replicas there are.
+          ops: the algorithm that adds up.
           plan: for each array to be all-gathered, in order, its shape on every
             replica, where that is known; else it is taken to be the same.
         """
         self.gathered: list[Shape] = []
         self._replicas = replicas
+        self._ops = ops
         self._plan = plan
 
     def replica_id(self) -> Any:
@@ -74,8 +80,8 @@ class TracedCollectives:
 
     def all_reduce(self, op: ReduceOp, values: list[jax.Array]) -> list[jax.Array]:
         """Returns each array's sum or mean: one collective for all of them."""
-        reduce = jax.lax.psum if op is ReduceOp.SUM else jax.lax.pmean
-        return list(reduce(values, AXIS))  # type: ignore[no-untyped-call]
+        totals = self._ops.sum_in_program(values, self._replicas)
+        return totals if op is ReduceOp.SUM else [total / self._replicas for total in totals]
 
     def all_gather(self, values: list[jax.Array], axis: int) -> list[jax.Array]:
         """Returns all replicas' arrays, one after another along `axis`."""

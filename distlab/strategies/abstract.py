@@ -11,17 +11,22 @@ from typing import Any, ClassVar
 
 import jax
 
-from distlab import _context, _devices, _reduce, _seam, _values, events
+from distlab import _context, _devices, _gather, _reduce, _seam, _values, events
 from distlab._devices import DeviceLike
 from distlab._fed import Fed
 from distlab._mesh import ReplicaMesh, replica_mesh
 from distlab._modes import RunOptions
 from distlab._reduce_op import ReduceOp
+from distlab._regroup import regroup
 from distlab._run import Runner
 from distlab._storage import Storage
+from distlab._value_context import ValueContext
 from distlab._values import DistributedValues, PerReplica
 from distlab._variable import Variable
+from distlab.cross_device_ops import CrossDeviceOps, as_cross_device_ops
+from distlab.errors import ContextError
 from distlab.input.dataset import DistributedDataset
+from distlab.strategies.extended import StrategyExtended
 
 _numbers = itertools.count()
 
@@ -33,13 +38,19 @@ class Strategy(ABC):  # noqa: B024 - what makes it abstract is that devices must
       distributed: false for the default strategy alone.
       number: the strategy's number in this process; events name it.
       fed: the batch it gave out last.
+      cross_device_ops: how it adds up the replicas' values.
+      extended: what libraries and ported code use beyond the verbs.
     """
 
     distributed: ClassVar[bool] = True
 
-    def __init__(self, devices: Iterable[DeviceLike]) -> None:
+    def __init__(
+        self, devices: Iterable[DeviceLike], cross_device_ops: CrossDeviceOps | None = None
+    ) -> None:
         self.number = next(_numbers)
         self.fed = Fed()
+        self.cross_device_ops = as_cross_device_ops(cross_device_ops)
+        self.extended = StrategyExtended(self)
         self._mesh = replica_mesh(_devices.find(list(devices)))
         self._runner = Runner(self)
         recorder = _seam.recorder()
@@ -76,6 +87,16 @@ class Strategy(ABC):  # noqa: B024 - what makes it abstract is that devices must
     def device_names(self) -> tuple[str, ...]:
         """The device of each replica, such as `"CPU:0"`, in replica order."""
         return self.mesh.names
+
+    @property
+    def parameter_device_names(self) -> tuple[str, ...]:
+        """The devices that hold variables."""
+        return self.device_names
+
+    @property
+    def cluster_resolver(self) -> Any:
+        """None: the strategy knows of no other processes."""
+        return None
 
     def scope(self) -> AbstractContextManager[Strategy]:
         """Returns a context manager that makes this strategy current.
@@ -145,6 +166,46 @@ class Strategy(ABC):  # noqa: B024 - what makes it abstract is that devices must
         """
         return _reduce.reduce(self, reduce_op, value, axis)
 
+    def gather(self, value: Any, axis: int) -> Any:
+        """Puts the replicas' values one after another, from cross-replica context.
+
+        Args:
+          value: a per-replica value, or a nest of them, whose shapes may differ
+            along `axis`.
+          axis: the dimension to put them one after another in.
+
+        Returns:
+          The structure of `value` with plain arrays, on the first replica's
+          device.
+
+        Raises:
+          ValueShapeError: scalars, no such axis, other dimensions differ, or a
+            plain value with several replicas.
+          ContextError: called in a replica function.
+        """
+        return _gather.gather(self, value, axis)
+
+    def experimental_distribute_values_from_function(
+        self, value_fn: Callable[[ValueContext], Any]
+    ) -> Any:
+        """Makes a per-replica value by calling a function for each replica.
+
+        Args:
+          value_fn: takes a `ValueContext` that tells the replica's number, and
+            returns that replica's value, or a nest of values.
+
+        Returns:
+          The values merged: a `PerReplica` at each leaf (with one replica, what
+          `value_fn` returned).
+
+        Raises:
+          StructureError: the replicas' structures differ.
+          ContextError: called in a replica function.
+        """
+        _context.require_cross_replica("experimental_distribute_values_from_function", self)
+        replicas = self.num_replicas_in_sync
+        return regroup([value_fn(ValueContext(i, replicas)) for i in range(replicas)], self.mesh)
+
     def experimental_distribute_dataset(self, dataset: Any) -> DistributedDataset:
         """Divides a dataset's batches over the replicas.
 
@@ -199,6 +260,23 @@ class Strategy(ABC):  # noqa: B024 - what makes it abstract is that devices must
         if self.mesh.size == 1:
             return jax.device_put(leaf, self.mesh.whole)
         return _values.stack([leaf] * self.num_replicas_in_sync, self.mesh)
+
+    experimental_run_v2 = run
+
+    def __copy__(self) -> Strategy:
+        """Refuses: a strategy's variables and programs belong to one object.
+
+        Raises:
+          ContextError: always.
+        """
+        raise ContextError(
+            f"{self!r} can't be copied: its variables and programs belong to it. Use it itself, or "
+            "make another strategy."
+        )
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Strategy:
+        """Refuses, as `copy.copy` does."""
+        return self.__copy__()
 
     def __repr__(self) -> str:
         """Names the devices."""

@@ -17,7 +17,10 @@ from distlab._replica_context import ReplicaContext
 from distlab._storage import Storage
 from distlab._values import DistributedValues
 from distlab._variable import Variable
+from distlab.cross_device_ops import as_cross_device_ops
+from distlab.errors import ContextError
 from distlab.strategies.abstract import Strategy
+from distlab.strategies.extended import StrategyExtended
 
 
 @final
@@ -30,10 +33,20 @@ class DefaultStrategy(Strategy):
 
     distributed: ClassVar[bool] = False
 
+    _only: ClassVar[DefaultStrategy | None] = None
+
     def __init__(self) -> None:
         # It exists before devices are chosen, so it must not look at them here.
+        if DefaultStrategy._only is not None:
+            raise ContextError(
+                "There is one default strategy. Get it with distlab.get_strategy() outside of any "
+                "scope, or make a OneDeviceStrategy."
+            )
+        DefaultStrategy._only = self
         self.number = -1
         self.fed = Fed()
+        self.cross_device_ops = as_cross_device_ops(None)
+        self.extended = StrategyExtended(self)
         self._context = ReplicaContext(self, LoneCollectives())
 
     @cached_property

@@ -7,6 +7,7 @@ from typing import final
 
 from distlab import _devices
 from distlab._devices import DeviceLike
+from distlab.cross_device_ops import CrossDeviceOps
 from distlab.strategies.abstract import Strategy
 
 
@@ -21,9 +22,17 @@ class MirroredStrategy(Strategy):
       devices: names such as `"CPU:0"` or `jax.Device` objects; by default all
         devices of JAX's default platform.
 
+      cross_device_ops: how replicas' values are added up; by default the
+        fastest that was measured for their size.
+
     Raises:
       DeviceError: a device does not exist or is named twice.
     """
 
-    def __init__(self, devices: Sequence[DeviceLike] | None = None) -> None:
-        Strategy.__init__(self, _devices.available() if devices is None else devices)
+    def __init__(
+        self,
+        devices: Sequence[DeviceLike] | None = None,
+        cross_device_ops: CrossDeviceOps | None = None,
+    ) -> None:
+        chosen = _devices.available() if devices is None else devices
+        Strategy.__init__(self, chosen, cross_device_ops)

@@ -1,0 +1,71 @@
+"""Hints about how to communicate, and the names that TensorFlow gives them."""
+
+from __future__ import annotations
+
+import enum
+from typing import Any
+
+from distlab.errors import InvalidArgumentError
+
+
+class CommunicationImplementation(enum.Enum):
+    """Which library communicates. XLA chooses here; the names are TensorFlow's."""
+
+    AUTO = "AUTO"
+    RING = "RING"
+    NCCL = "NCCL"
+
+
+class CommunicationOptions:
+    """Hints for collectives (`tf.distribute.experimental.CommunicationOptions`).
+
+    They change no value. XLA packs and schedules collectives by itself.
+
+    Args:
+      bytes_per_pack: how many bytes to send at a time; 0 lets XLA choose.
+      timeout_seconds: how long to wait for the others; None waits.
+      implementation: a `CommunicationImplementation`, or its name.
+
+    Raises:
+      InvalidArgumentError: a number is negative, or there is no such
+        implementation.
+    """
+
+    def __init__(
+        self,
+        bytes_per_pack: int = 0,
+        timeout_seconds: float | None = None,
+        implementation: CommunicationImplementation | str = CommunicationImplementation.AUTO,
+    ) -> None:
+        if bytes_per_pack < 0:
+            raise InvalidArgumentError(
+                f"bytes_per_pack must be 0 or more, got {bytes_per_pack}. Use 0 to let XLA choose."
+            )
+        self.bytes_per_pack = bytes_per_pack
+        self.timeout_seconds = timeout_seconds
+        self.implementation = _implementation(implementation)
+
+    def __repr__(self) -> str:
+        """Writes the hints."""
+        return (
+            f"CommunicationOptions(bytes_per_pack={self.bytes_per_pack}, timeout_seconds="
+            f"{self.timeout_seconds}, implementation={self.implementation.name})"
+        )
+
+
+def collective_hints(
+    bytes_per_pack: int = 0, timeout_seconds: float | None = None
+) -> CommunicationOptions:
+    """Makes `CommunicationOptions` by their older name (`CollectiveHints`)."""
+    return CommunicationOptions(bytes_per_pack, timeout_seconds)
+
+
+def _implementation(value: Any) -> CommunicationImplementation:
+    if isinstance(value, CommunicationImplementation):
+        return value
+    if isinstance(value, str) and value.upper() in CommunicationImplementation.__members__:
+        return CommunicationImplementation[value.upper()]
+    raise InvalidArgumentError(
+        f"implementation must be one of {list(CommunicationImplementation.__members__)}, got "
+        f"{value!r}."
+    )

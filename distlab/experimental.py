@@ -1,0 +1,16 @@
+"""What TensorFlow keeps under `tf.distribute.experimental`."""
+
+from distlab._communication import CommunicationImplementation, CommunicationOptions
+from distlab._communication import CommunicationImplementation as CollectiveCommunication
+from distlab._communication import collective_hints as CollectiveHints
+from distlab._value_context import ValueContext
+from distlab.strategies.central_storage import CentralStorageStrategy
+
+__all__ = [
+    "CentralStorageStrategy",
+    "CollectiveCommunication",
+    "CollectiveHints",
+    "CommunicationImplementation",
+    "CommunicationOptions",
+    "ValueContext",
+]

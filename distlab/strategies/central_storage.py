@@ -1,0 +1,55 @@
+"""Variables on one device, replicas on several: a parameter server in one process."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import final
+
+import jax
+
+from distlab import _devices
+from distlab._devices import DeviceLike
+from distlab._storage import Storage
+from distlab.cross_device_ops import CrossDeviceOps
+from distlab.strategies.abstract import Strategy
+
+
+@final
+class CentralStorageStrategy(Strategy):
+    """One copy of each variable (`tf.distribute.experimental.CentralStorageStrategy`).
+
+    Every step sends the variables to the replicas and the aggregated update
+    back, which the pages show as bytes moved.
+
+    Args:
+      compute_devices: the devices of the replicas; by default all.
+      parameter_device: the device of the variables; by default the first
+        compute device.
+      cross_device_ops: how replicas' values are added up.
+
+    Raises:
+      DeviceError: a device does not exist or is named twice.
+    """
+
+    def __init__(
+        self,
+        compute_devices: Sequence[DeviceLike] | None = None,
+        parameter_device: DeviceLike | None = None,
+        *,
+        cross_device_ops: CrossDeviceOps | None = None,
+    ) -> None:
+        compute = _devices.available() if compute_devices is None else compute_devices
+        Strategy.__init__(self, compute, cross_device_ops)
+        home = [self.mesh.devices[0] if parameter_device is None else parameter_device]
+        self._home = _devices.find(home)[0]
+
+    @property
+    def parameter_device_names(self) -> tuple[str, ...]:
+        """The device of the variables."""
+        return (_devices.name(self._home),)
+
+    def store(self, value: jax.Array, *, per_replica: bool) -> Storage:
+        """Puts the value on the parameter device, or one on each replica for ON_READ."""
+        if per_replica:
+            return Storage(value, "per_replica", self.mesh)
+        return Storage(value, "single", self.mesh, self._home)
