@@ -14,7 +14,7 @@ import pytest
 
 import distlab
 from distlab import cli
-from distlab._cli import checks, doctor
+from distlab._cli import checks, doctor, serving
 from distlab.errors import DistlabError
 
 COMMANDS = {
@@ -161,7 +161,7 @@ def test_doctor_passes_over_ports_that_are_taken(monkeypatch: pytest.MonkeyPatch
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        assert not checks.port_is_free(port)
+        assert not serving.port_is_free(port)
         monkeypatch.setattr(checks, "FIRST_PORT", port)
         monkeypatch.setattr(checks, "PORTS_TRIED", 1)
         (finding,) = checks.ports()
