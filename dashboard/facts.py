@@ -93,8 +93,7 @@ def progress_facts(steps: Columns, status: str) -> Facts:
     live = status == "live"
     rate = steps["rate"] if live else steps["mean_rate"]
     examples = steps["examples_rate"] if live else steps["mean_examples_rate"]
-    total = steps["total"]
-    done = count_text(steps["steps"])
+    total, count = steps["total"], steps["steps"]
     idle = steps["since_last_s"]
     return {
         "rate": NOTHING if rate is None else rate_text(rate),
@@ -103,7 +102,9 @@ def progress_facts(steps: Columns, status: str) -> Facts:
         "examples": f"{count_text(steps['examples'])} examples so far"
         if live
         else f"{count_text(steps['examples'])} examples in all",
-        "steps": done if total is None else f"{done} of {count_text(total)}",
+        "steps": count_text(count)
+        if total is None
+        else f"{count_text(min(count, total))} of {count_text(total)}",
         "progress": steps["progress"],
         "eta": _remaining(steps, live=live),
     }
@@ -119,9 +120,12 @@ def _rate_note(*, live: bool, idle: float | None) -> str:
 
 def _remaining(steps: Columns, *, live: bool) -> str:
     elapsed = duration_text(steps["elapsed_s"])
+    further = steps["steps"] - (steps["total"] or steps["steps"])
+    if further > 0:
+        elapsed += f", {count_text(further)} more steps after these included"
     if not live:
         return f"took {elapsed}"
-    if steps["eta_s"] is None:
+    if steps["eta_s"] is None or further > 0:
         return f"{elapsed} so far"
     return f"about {duration_text(steps['eta_s'])} left"
 

@@ -56,7 +56,8 @@ class Session:
         for name, (_, chart, _) in self._charts.items():
             template.add_panel(name, pn.pane.Bokeh(chart.root, sizing_mode="stretch_width"))
         for name, tiles in (("batch", self._batch), ("newest", self._newest)):
-            template.add_panel(name, pn.pane.Bokeh(tiles.root, sizing_mode="stretch_width"))
+            pane = pn.pane.Bokeh(tiles.root, sizing_mode="stretch_width", max_width=680)
+            template.add_panel(name, pane)
         template.add_panel("bridge", pn.pane.Bokeh(self._bridge()))
         return template
 

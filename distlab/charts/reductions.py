@@ -55,15 +55,15 @@ _TABLE_CSS = """
 .slick-cell.selected { background: #8c96a526 !important; }
 """
 _COLUMNS = {
-    "kind": ("kind", 120),
-    "where": ("where", 170),
-    "each": ("bytes each time", 110),
+    "kind": ("kind", 110),
+    "where": ("where", 130),
+    "each": ("bytes", 80),
     "dtype": ("type", 70),
-    "count_text": ("count", 80),
-    "total_text": ("bytes in all", 100),
-    "participants": ("replicas", 70),
-    "time": ("mean time", 120),
-    "how": ("how", 160),
+    "count_text": ("times", 70),
+    "total_text": ("in all", 80),
+    "participants": ("replicas", 75),
+    "time": ("mean time", 90),
+    "how": ("how", 200),
 }
 
 
@@ -120,7 +120,8 @@ class ReductionBars:
             ],
             index_position=None,
             reorderable=False,
-            height=230,
+            height=210,
+            autosize_mode="none",
             row_height=32,
             sizing_mode="stretch_width",
             stylesheets=[InlineStyleSheet(css=_TABLE_CSS)],
@@ -142,7 +143,7 @@ class ReductionBars:
             "total_text": [bytes_text(size) for size in columns["total_bytes"]],
             "participants": list(columns["participants"]),
             "time": [
-                "inside the program" if inside else duration_text(mean / 1e3)
+                "not timed" if inside else duration_text(mean / 1e3)
                 for inside, mean in zip(columns["inside"], columns["mean_ms"], strict=True)
             ],
             "how": [plain(how) for how in columns["how"]],

@@ -76,7 +76,7 @@ class Watched:
 _DATA = """
 ([root, name]) => {
   const models = Bokeh.documents[0].roots().find((model) => model.name === root).references()
-  const source = Array.from(models).find((model) => model.name === name)
+  const source = Array.from(models).find((model) => model.name === name && model.get_column)
   return Object.fromEntries(source.columns().map((column) => {
     const values = Array.from(source.get_column(column))
     return [column, values.map((value) => ArrayBuffer.isView(value) ? Array.from(value) : value)]

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import json
+import socket
 import threading
 import time
 import urllib.request
@@ -290,3 +292,53 @@ def test_what_is_no_run_is_an_error(tmp_path: Any) -> None:
         serve(tmp_path)
     with pytest.raises(InvalidArgumentError, match="got int"):
         serve(3)
+
+
+class Proxy(threading.Thread):
+    """Shows a server under a path, as a notebook's proxy does, which takes the path away."""
+
+    def __init__(self, port: int, path: str) -> None:
+        super().__init__(daemon=True)
+        self.target, self.path = port, path
+        self.listening = socket.create_server(("127.0.0.1", 0))
+        self.port = self.listening.getsockname()[1]
+        self.open: list[socket.socket] = [self.listening]
+
+    def run(self) -> None:
+        while True:
+            try:
+                client, _ = self.listening.accept()
+            except OSError:
+                return
+            server = socket.create_connection(("127.0.0.1", self.target))
+            self.open += [client, server]
+            path = f" {self.path}/".encode()
+            for source, sink, old in ((client, server, path), (server, client, None)):
+                pump = threading.Thread(target=self.pump, args=(source, sink, old), daemon=True)
+                pump.start()
+
+    def pump(self, source: socket.socket, sink: socket.socket, old: bytes | None) -> None:
+        with contextlib.suppress(OSError):
+            while data := source.recv(65_536):
+                sink.sendall(data.replace(old, b" /") if old else data)
+            sink.shutdown(socket.SHUT_WR)
+
+    def stop(self) -> None:
+        self.listening.shutdown(socket.SHUT_RDWR)
+        self.join()
+        for connection in self.open:
+            connection.close()
+
+
+def test_it_works_behind_a_proxy_that_takes_a_path_away(served: Any, new_page: Pages) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as trial:
+        port = trial.getsockname()[1]
+    proxy = Proxy(port, "/user/me/proxy/5006")
+    proxy.start()
+    served(finished(5), port=port, origins=(f"127.0.0.1:{proxy.port}",))
+    try:
+        page = new_page().open(f"http://127.0.0.1:{proxy.port}/user/me/proxy/5006/")
+        page.wait_for_text("steps", "5 of 5")
+        page.page.close()
+    finally:
+        proxy.stop()
