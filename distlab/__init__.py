@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from distlab import _context, _seam, data, errors, events, experimental
+from distlab import _context, _seam, cluster_resolver, data, errors, events, experimental
 from distlab._context import (
     experimental_set_strategy,
     get_replica_context,
@@ -32,6 +32,7 @@ from distlab._replica_context import ReplicaContext
 from distlab._values import DistributedValues, Mirrored, PerReplica
 from distlab._variable import Variable
 from distlab._variable_kinds import VariableAggregation, VariableSynchronization
+from distlab.cluster.spec import ClusterSpec
 from distlab.cross_device_ops import (
     CrossDeviceOps,
     HierarchicalCopyAllReduce,
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "ClusterSpec",
     "CrossDeviceOps",
     "DistributedDataset",
     "DistributedIterator",
@@ -73,6 +75,7 @@ __all__ = [
     "Variable",
     "VariableAggregation",
     "VariableSynchronization",
+    "cluster_resolver",
     "data",
     "errors",
     "events",

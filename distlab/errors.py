@@ -74,3 +74,26 @@ class CardinalityError(DistlabError, TypeError):
 
 class OneShotError(DistlabError, RuntimeError):
     """An iterator that can be read once only was iterated again."""
+
+
+class ArgumentTypeError(DistlabError, TypeError):
+    """An argument has a type that the verb can't take."""
+
+
+class ClusterSpecError(DistlabError, ValueError):
+    """The description of a cluster makes no sense, or lacks what was asked for."""
+
+
+class ClusterError(DistlabError, RuntimeError):
+    """What runs the cluster (Slurm, Kubernetes, Google Cloud) did not give what is needed."""
+
+
+class DuplicateTaskError(DistlabError, KeyError):
+    """Two descriptions of a cluster name the same task."""
+
+    __str__ = Exception.__str__
+    """The message itself; `KeyError` would put it in quotes."""
+
+
+class UnsupportedError(DistlabError, NotImplementedError):
+    """TensorFlow names this, and neither TensorFlow nor distlab does it."""

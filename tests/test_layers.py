@@ -21,6 +21,8 @@ LAYER_OF = {
     "distlab._devices": "devices",
     "distlab._jax_internals": "devices",
     "distlab._seam": "seam",
+    "distlab.cluster": "cluster",
+    "distlab.cluster_resolver": "cluster",
     "distlab.recording": "recording",
     "distlab.folds": "folds",
     "distlab.charts": "charts",
@@ -37,7 +39,8 @@ MAY_IMPORT = {
     "contract": {"contract"},
     "seam": {"contract"},
     "devices": {"contract", "devices"},
-    "core": {"contract", "devices", "seam", "core"},
+    "cluster": {"contract", "cluster"},
+    "core": {"contract", "devices", "seam", "cluster", "core"},
     "recording": {"contract", "devices", "seam", "recording"},
     "folds": {"contract", "folds"},
     "charts": {"charts"},
@@ -49,13 +52,14 @@ MAY_IMPORT = {
 
 # Packages outside of the standard library, beyond numpy, jax and msgspec.
 ALSO_USES = {
+    "cluster": {"googleapiclient", "kubernetes", "urllib3"},
     "core": {"grain", "psutil"},
     "charts": {"bokeh"},
     "widgets": {"bokeh", "panel", "ipywidgets", "anywidget", "IPython", "traitlets"},
     "dashboard": {"bokeh", "panel", "tornado"},
     "demo": {"sklearn"},
 }
-MAY_USE_JAX = {"devices", "seam", "core", "recording", "demo", "cli"}
+MAY_USE_JAX = {"cluster", "devices", "seam", "core", "recording", "demo", "cli"}
 
 
 def modules() -> dict[str, Path]:

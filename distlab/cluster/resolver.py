@@ -1,0 +1,143 @@
+"""ClusterResolver: what every source of a cluster's description can be asked."""
+
+from __future__ import annotations
+
+import abc
+from collections import Counter
+from typing import Any
+
+from distlab.cluster.spec import ClusterSpec
+
+
+class ClusterResolver(abc.ABC):
+    """Where the description of a cluster comes from (`tf.distribute`'s class of that name).
+
+    A class of your own gives `cluster_spec` and `master`. The other properties
+    read `self._task_type`, `self._task_id` and `self._rpc_layer`, which it may
+    set or leave out, or it has properties of its own.
+
+    Answers are fresh: whoever implements one asks the cluster manager at each
+    call, because clusters change.
+    """
+
+    @abc.abstractmethod
+    def cluster_spec(self) -> ClusterSpec:
+        """Returns the cluster as it is now."""
+
+    @abc.abstractmethod
+    def master(
+        self,
+        task_type: str | None = None,
+        task_id: int | None = None,
+        rpc_layer: str | None = None,
+    ) -> str:
+        """Returns the address of a task, as a URL when there is an RPC layer.
+
+        Args:
+          task_type: the task's job; by default the resolver chooses.
+          task_id: the task's index in that job.
+          rpc_layer: what to put before the address, such as `"grpc"` for
+            `"grpc://host:port"`; by default `self.rpc_layer`.
+
+        Returns:
+          The address; empty when there is none to name.
+        """
+
+    def num_accelerators(
+        self,
+        task_type: str | None = None,
+        task_id: int | None = None,
+        config_proto: object = None,
+    ) -> dict[str, int]:
+        """Counts the accelerators of a task, by kind, as far as this process knows.
+
+        A process knows its own devices. As in TensorFlow, another task's are
+        not counted. Asking starts JAX's devices.
+
+        Args:
+          task_type: the task's job; by default this process's own task.
+          task_id: the task's index in that job.
+          config_proto: TensorFlow's session options; they do not matter here.
+
+        Returns:
+          JAX's platform name in capitals (`"GPU"`, `"TPU"`) to the number of
+          devices. Kinds there are none of count 0; CPU devices do not count.
+
+        Raises:
+          ClusterSpecError: when the cluster has no such task.
+        """
+        del config_proto
+        self.master(task_type, task_id)  # raises when there is no such task
+        one_task = task_type is not None and task_id is not None
+        if one_task and (task_type, task_id) != (self.task_type, self.task_id):
+            return Counter()
+        return local_accelerators()
+
+    @property
+    def environment(self) -> str | None:
+        """Where it runs: `"google"` inside of Google, otherwise empty."""
+        return ""
+
+    @property
+    def task_type(self) -> str | None:
+        """The job of this process (`"chief"`, `"worker"`, `"ps"`, ...); None when not known."""
+        return getattr(self, "_task_type", None)
+
+    @task_type.setter
+    def task_type(self, task_type: str | None) -> None:
+        self._task_type = task_type
+
+    @property
+    def task_id(self) -> int | None:
+        """The index of this process in its job; None when not known."""
+        return getattr(self, "_task_id", None)
+
+    @task_id.setter
+    def task_id(self, task_id: int | None) -> None:
+        self._task_id = task_id
+
+    @property
+    def rpc_layer(self) -> str | None:
+        """The protocol in front of addresses, such as `"grpc"`; None for plain addresses."""
+        return getattr(self, "_rpc_layer", None)
+
+    @rpc_layer.setter
+    def rpc_layer(self, rpc_layer: str | None) -> None:
+        self._rpc_layer = rpc_layer
+
+
+def format_master(address: str, rpc_layer: str | None) -> str:
+    """Returns an address with its protocol in front, when there is one."""
+    return f"{rpc_layer}://{address}" if rpc_layer else address
+
+
+def address_of_task(
+    resolver: ClusterResolver,
+    task_type: str | None,
+    task_id: int | None,
+    rpc_layer: str | None,
+) -> str:
+    """Returns a task's address, the resolver's own task by default.
+
+    Returns:
+      The address with its protocol; empty when the resolver does not know
+      which task it is and none was named.
+
+    Raises:
+      ClusterSpecError: when the cluster has no such task.
+    """
+    # The cluster is not asked for as long as there is no task to look up.
+    task_type = resolver.task_type if task_type is None else task_type
+    task_id = resolver.task_id if task_id is None else task_id
+    if task_type is None or task_id is None:
+        return ""
+    address = resolver.cluster_spec().task_address(task_type, task_id)
+    return format_master(address, rpc_layer or resolver.rpc_layer)
+
+
+def local_accelerators() -> dict[str, int]:
+    """Counts this process's devices other than CPUs, by JAX's platform name in capitals."""
+    import jax
+
+    devices: list[Any] = jax.local_devices()
+    return Counter(d.platform.upper() for d in devices if d.platform != "cpu")

@@ -1,0 +1,173 @@
+"""SlurmClusterResolver: the cluster is the Slurm step that srun started."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import final
+
+from distlab.cluster import _gpus, _slurm_step
+from distlab.cluster.resolver import ClusterResolver, address_of_task
+from distlab.cluster.spec import ClusterSpec
+from distlab.errors import ClusterError, ClusterSpecError
+
+
+@final
+class SlurmClusterResolver(ClusterResolver):
+    """The tasks of a Slurm step as a cluster, and its GPUs dealt out to them.
+
+    The tasks of a node get successive ports and successive shares of its GPUs.
+    Ranks go over the nodes as Slurm's block distribution does, the nodes in
+    Slurm's order (`n9` before `n10`; TensorFlow sorts them as text, which gives
+    such nodes each other's addresses), and over the jobs in alphabetical order.
+
+    Make it once in a process and before JAX starts, because it reads
+    CUDA_VISIBLE_DEVICES and `cluster_spec()` sets it.
+    """
+
+    def __init__(  # noqa: PLR0917  # the order is TensorFlow's
+        self,
+        jobs: Mapping[str, int] | None = None,
+        port_base: int = 8888,
+        gpus_per_node: int | None = None,
+        gpus_per_task: int | None = None,
+        tasks_per_node: int | Mapping[str, int] | None = None,
+        auto_set_gpu: bool = True,
+        rpc_layer: str | None = "grpc",
+    ) -> None:
+        """Reads the Slurm step from the environment.
+
+        Args:
+          jobs: job name to its number of tasks; by default all are workers.
+          port_base: the port of the first task of each node.
+          gpus_per_node: by default as many as CUDA_VISIBLE_DEVICES names, or
+            as nvidia-smi lists when it is not set.
+          gpus_per_task: by default the node's GPUs are divided evenly.
+          tasks_per_node: one number, or node name to number; by default what
+            Slurm says.
+          auto_set_gpu: whether `cluster_spec()` sets CUDA_VISIBLE_DEVICES to
+            this task's share.
+          rpc_layer: the protocol in front of addresses.
+
+        Raises:
+          ClusterError: outside of a Slurm step, when the jobs have more or
+            fewer tasks than the step, when a node has too few GPUs, or when
+            Slurm did not distribute the tasks in blocks.
+          ClusterSpecError: when one of Slurm's lists can't be read, or a node
+            has GPUs but fewer than tasks and `gpus_per_task` is not given.
+          ArgumentTypeError: when a number is not a whole one.
+        """
+        self._rank = _slurm_step.own_rank()
+        self._jobs = {"worker": _slurm_step.number_of_tasks()} if jobs is None else dict(jobs)
+        self._tasks = _slurm_step.tasks_by_node(tasks_per_node)
+        self._port_base = port_base
+        self._rpc_layer = rpc_layer
+        self._auto_set_gpu = auto_set_gpu
+        visible = _gpus.named_by_environment()
+        if gpus_per_node is None:
+            gpus_per_node = _gpus.count_by_nvidia_smi() if visible is None else len(visible)
+        self._gpus_per_task = _share(
+            gpus_per_node, gpus_per_task, max(self._tasks.values(), default=0)
+        )
+        # A step without its own cgroup sees all GPUs, and its own by number in
+        # CUDA_VISIBLE_DEVICES: those numbers are the ones to deal out.
+        named = visible is not None and len(visible) == gpus_per_node
+        self._gpu_names = visible if visible and named else list(map(str, range(gpus_per_node)))
+        self._require_one_place_for_each_task()
+
+    def cluster_spec(self) -> ClusterSpec:
+        """Returns the tasks of the step, and finds out which of them this process is.
+
+        Sets `task_type` and `task_id`, which are None before, as in TensorFlow,
+        and CUDA_VISIBLE_DEVICES unless `auto_set_gpu` is False or the nodes
+        have no GPUs.
+        """
+        places = self._places()
+        cluster: dict[str, list[str]] = {}
+        start = 0
+        for job, count in sorted(self._jobs.items()):
+            cluster[job] = [
+                f"{node}:{self._port_base + slot}" for node, slot in places[start : start + count]
+            ]
+            if start <= self._rank < start + count:
+                self._task_type, self._task_id = job, self._rank - start
+            start += count
+        if self._auto_set_gpu and self._gpu_names:
+            first = places[self._rank][1] * self._gpus_per_task
+            mine = self._gpu_names[first : first + self._gpus_per_task]
+            os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(mine)
+        return ClusterSpec(cluster)
+
+    def get_task_info(self) -> tuple[str | None, int | None]:
+        """Returns `task_type` and `task_id`: both None before `cluster_spec()` was called."""
+        return self.task_type, self.task_id
+
+    def master(
+        self,
+        task_type: str | None = None,
+        task_id: int | None = None,
+        rpc_layer: str | None = None,
+    ) -> str:
+        """Returns the address of a task, this process's own by default.
+
+        Returns:
+          The address with its protocol; empty when no task is named and
+          `cluster_spec()` was not called yet.
+
+        Raises:
+          ClusterSpecError: when the step has no such task.
+        """
+        return address_of_task(self, task_type, task_id, rpc_layer)
+
+    def num_accelerators(
+        self,
+        task_type: str | None = None,
+        task_id: int | None = None,
+        config_proto: object = None,
+    ) -> dict[str, int]:
+        """Returns the number of GPUs of each task, all of which have the same."""
+        del task_type, task_id, config_proto
+        return {"GPU": self._gpus_per_task}
+
+    def _places(self) -> list[tuple[str, int]]:
+        """Returns node and place on that node of each task, by rank."""
+        return [(node, slot) for node, count in self._tasks.items() for slot in range(count)]
+
+    def _require_one_place_for_each_task(self) -> None:
+        for job, count in self._jobs.items():
+            _slurm_step.require_count(f"the number of tasks of job {job!r}", count)
+        wanted, places = sum(self._jobs.values()), self._places()
+        if wanted != len(places):
+            raise ClusterError(
+                f"the jobs {self._jobs} have {wanted} tasks and the Slurm step {len(places)}. "
+                "Start as many with srun --ntasks, or change jobs="
+            )
+        if self._rank >= len(places):
+            raise ClusterError(
+                f"SLURM_PROCID must be below the number of tasks ({len(places)}), got {self._rank}"
+            )
+        node, here = places[self._rank][0], _slurm_step.own_node()
+        if here in self._tasks and here != node:
+            raise ClusterError(
+                f"task {self._rank} would be on node {node} with tasks in blocks, and runs on "
+                f"{here}. Use srun --distribution=block, or SimpleClusterResolver."
+            )
+
+
+def _share(gpus_per_node: int, gpus_per_task: int | None, tasks: int) -> int:
+    _slurm_step.require_count("gpus_per_node", gpus_per_node)
+    if gpus_per_task is None:
+        gpus_per_task = gpus_per_node // max(tasks, 1)
+        if gpus_per_node and not gpus_per_task:
+            raise ClusterSpecError(
+                f"{tasks} tasks of a node can't divide {gpus_per_node} GPUs evenly. Pass "
+                "gpus_per_task=0 to use none; where Slurm already gives each task its own GPUs, "
+                "gpus_per_node= with the number in a node and auto_set_gpu=False."
+            )
+    _slurm_step.require_count("gpus_per_task", gpus_per_task)
+    if tasks * gpus_per_task > gpus_per_node:
+        raise ClusterError(
+            f"{tasks} tasks of a node with {gpus_per_task} GPUs each need {tasks * gpus_per_task}, "
+            f"and a node has {gpus_per_node}. Lower gpus_per_task or the tasks per node."
+        )
+    return gpus_per_task

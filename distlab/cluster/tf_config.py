@@ -1,0 +1,172 @@
+"""TFConfigClusterResolver: the cluster of the environment variable TF_CONFIG."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import Any, final
+
+from distlab.cluster.resolver import ClusterResolver, format_master
+from distlab.cluster.spec import ClusterSpec
+from distlab.errors import ClusterSpecError
+
+_EXAMPLE = (
+    '{"cluster": {"worker": ["host:port", ...]}, "task": {"type": "worker", "index": 0}}, or unset'
+)
+
+
+@final
+class TFConfigClusterResolver(ClusterResolver):
+    """The cluster that `TF_CONFIG` describes, read anew at every call.
+
+    TF_CONFIG is JSON with the keys `cluster` (job name to addresses), `task`
+    (`type` and `index` of this process), and as you like `rpc_layer` and
+    `session_master`. Without it there is no cluster and no task.
+    """
+
+    def __init__(
+        self,
+        task_type: str | None = None,
+        task_id: int | None = None,
+        rpc_layer: str | None = None,
+        environment: str | None = None,
+    ) -> None:
+        """Reads nothing yet.
+
+        Args:
+          task_type: in place of TF_CONFIG's task type.
+          task_id: in place of its task index.
+          rpc_layer: in place of its RPC layer.
+          environment: what `environment` says.
+        """
+        self._task_type = task_type
+        self._task_id = task_id
+        self._rpc_layer = rpc_layer
+        self._environment = environment
+
+    def cluster_spec(self) -> ClusterSpec:
+        """Returns the cluster; an empty one when TF_CONFIG describes none.
+
+        Raises:
+          ClusterSpecError: when TF_CONFIG can't be read.
+          ArgumentTypeError: when its cluster is not one.
+        """
+        return ClusterSpec(_tf_config().get("cluster", {}))
+
+    def master(
+        self,
+        task_type: str | None = None,
+        task_id: int | None = None,
+        rpc_layer: str | None = None,
+    ) -> str:
+        """Returns the address of a task, this process's own by default.
+
+        Returns:
+          TF_CONFIG's `session_master` when it has one; empty when there is at
+          most one task, which is this process; otherwise the task's address.
+
+        Raises:
+          ClusterSpecError: when there are several tasks, and the one asked for
+            is not among them or not known.
+        """
+        session_master = _tf_config().get("session_master")
+        if session_master is not None:
+            return str(session_master)
+        cluster = self.cluster_spec()
+        jobs = cluster.jobs
+        if not jobs or (len(jobs) == 1 and len(cluster.job_tasks(jobs[0])) == 1):
+            return ""
+        task_type = self.task_type if task_type is None else task_type
+        task_id = self.task_id if task_id is None else task_id
+        if task_type is None or task_id is None:
+            raise ClusterSpecError(
+                f"TF_CONFIG describes the jobs {jobs} and not which of their tasks this process "
+                'is. Add "task": {"type": ..., "index": ...} to it.'
+            )
+        address = cluster.task_address(task_type, task_id)
+        return format_master(address, self.rpc_layer if rpc_layer is None else rpc_layer)
+
+    def num_accelerators(
+        self,
+        task_type: str | None = None,
+        task_id: int | None = None,
+        config_proto: object = None,
+    ) -> dict[str, int]:
+        """Counts the accelerators of a task, this process's own by default.
+
+        Returns:
+          Kind to number, as `ClusterResolver.num_accelerators` says.
+
+        Raises:
+          ClusterSpecError: as `master` does.
+        """
+        task_type = self.task_type if task_type is None else task_type
+        task_id = self.task_id if task_id is None else task_id
+        return ClusterResolver.num_accelerators(self, task_type, task_id, config_proto)
+
+    @property
+    def environment(self) -> str | None:
+        """What was given; None by default, as in TensorFlow."""
+        return self._environment
+
+    @property
+    def task_type(self) -> str | None:
+        """The job of this process; None when neither given nor in TF_CONFIG."""
+        return _optional_text(_tf_task("type") if self._task_type is None else self._task_type)
+
+    @task_type.setter
+    def task_type(self, task_type: str | None) -> None:
+        self._task_type = task_type
+
+    @property
+    def task_id(self) -> int | None:
+        """The index of this process in its job; None when neither given nor in TF_CONFIG.
+
+        Raises:
+          ClusterSpecError: when it is not a whole number.
+        """
+        index = _tf_task("index") if self._task_id is None else self._task_id
+        try:
+            return None if index is None else int(index)
+        except (TypeError, ValueError) as error:
+            raise ClusterSpecError(
+                f"the task index in TF_CONFIG must be a whole number, got {index!r}"
+            ) from error
+
+    @task_id.setter
+    def task_id(self, task_id: int | None) -> None:
+        self._task_id = task_id
+
+    @property
+    def rpc_layer(self) -> str | None:
+        """The protocol in front of addresses; None when neither given nor in TF_CONFIG."""
+        given = self._rpc_layer
+        return _optional_text(_tf_config().get("rpc_layer") if given is None else given)
+
+    @rpc_layer.setter
+    def rpc_layer(self, rpc_layer: str | None) -> None:
+        self._rpc_layer = rpc_layer
+
+
+def _tf_config() -> dict[str, Any]:
+    text = os.environ.get("TF_CONFIG", "{}")
+    try:
+        config = json.loads(text)
+    except ValueError as error:
+        raise ClusterSpecError(f"TF_CONFIG must be {_EXAMPLE}; got {text!r}: {error}") from error
+    if not isinstance(config, dict):
+        raise ClusterSpecError(f"TF_CONFIG must be {_EXAMPLE}; got {text!r}")
+    return config
+
+
+def _tf_task(key: str) -> Any:
+    task = _tf_config().get("task", {})
+    if not isinstance(task, dict):
+        raise ClusterSpecError(
+            f'the "task" of TF_CONFIG must be {{"type": ..., "index": ...}}, got {task!r}'
+        )
+    return task.get(key)
+
+
+def _optional_text(value: object) -> str | None:
+    return None if value is None else str(value)

@@ -1,0 +1,139 @@
+"""UnionResolver: several descriptions made into one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, final
+
+from distlab.cluster.resolver import ClusterResolver, format_master
+from distlab.cluster.spec import ClusterSpec, Tasks
+from distlab.errors import ArgumentTypeError, ClusterSpecError, DuplicateTaskError
+
+_OVERRIDES = ("rpc_layer", "task_id", "task_type")
+
+
+@final
+class UnionResolver(ClusterResolver):
+    """The tasks of several resolvers; everything else is the first one's."""
+
+    def __init__(self, *args: ClusterResolver, **kwargs: Any) -> None:
+        """Joins resolvers.
+
+        Args:
+          *args: the resolvers, at least one.
+          **kwargs: `task_type`, `task_id` and `rpc_layer` take the place of
+            the first resolver's.
+
+        Raises:
+          ClusterSpecError: without a resolver, or for another keyword.
+          ArgumentTypeError: when something else than a resolver is given.
+        """
+        unknown = sorted(set(kwargs) - set(_OVERRIDES))
+        if unknown:
+            raise ClusterSpecError(
+                f"UnionResolver takes the keywords {', '.join(_OVERRIDES)}, got {unknown}"
+            )
+        if not args:
+            raise ClusterSpecError("UnionResolver needs at least one resolver, got none")
+        for resolver in args:
+            if not isinstance(resolver, ClusterResolver):
+                raise ArgumentTypeError(
+                    f"UnionResolver joins ClusterResolvers, got {resolver!r}. "
+                    "SimpleClusterResolver makes one from a ClusterSpec."
+                )
+        self._resolvers = args
+        self._task_type = kwargs.get("task_type")
+        self._task_id = kwargs.get("task_id")
+        self._rpc_layer = kwargs.get("rpc_layer")
+
+    def cluster_spec(self) -> ClusterSpec:
+        """Returns all tasks of all resolvers.
+
+        Jobs of the same name become one: lists follow each other. When one of
+        them is a dict from task index to address, all are taken as such.
+
+        Raises:
+          DuplicateTaskError: when dicts of the same job share an index.
+        """
+        parts: dict[str, list[Tasks]] = {}
+        for resolver in self._resolvers:
+            for job, tasks in resolver.cluster_spec().as_dict().items():
+                parts.setdefault(job, []).append(tasks)
+        return ClusterSpec({job: _join(job, tasks) for job, tasks in parts.items()})
+
+    def master(
+        self,
+        task_type: str | None = None,
+        task_id: int | None = None,
+        rpc_layer: str | None = None,
+    ) -> str:
+        """Returns the address of a task; the first resolver's master when none is named.
+
+        As in TensorFlow a named task's address gets the `rpc_layer` of this
+        resolver only, never the first one's.
+
+        Raises:
+          ClusterSpecError: when the cluster has no such task.
+        """
+        if task_type is not None and task_id is not None:
+            address = self.cluster_spec().task_address(task_type, task_id)
+            return format_master(address, rpc_layer or self._rpc_layer)
+        return self._resolvers[0].master(rpc_layer=rpc_layer)
+
+    def num_accelerators(
+        self,
+        task_type: str | None = None,
+        task_id: int | None = None,
+        config_proto: object = None,
+    ) -> dict[str, int]:
+        """Returns what the first resolver says."""
+        return self._resolvers[0].num_accelerators(task_type, task_id, config_proto)
+
+    @property
+    def environment(self) -> str | None:
+        """The first resolver's."""
+        return self._resolvers[0].environment
+
+    @property
+    def task_type(self) -> str | None:
+        """The job of this process: what was set, otherwise the first resolver's."""
+        return self._resolvers[0].task_type if self._task_type is None else self._task_type
+
+    @task_type.setter
+    def task_type(self, task_type: str | None) -> None:
+        self._task_type = task_type
+
+    @property
+    def task_id(self) -> int | None:
+        """The index of this process in its job: what was set, otherwise the first resolver's."""
+        return self._resolvers[0].task_id if self._task_id is None else self._task_id
+
+    @task_id.setter
+    def task_id(self, task_id: int | None) -> None:
+        self._task_id = task_id
+
+    @property
+    def rpc_layer(self) -> str | None:
+        """The protocol in front of addresses: what was set, otherwise the first resolver's."""
+        return self._resolvers[0].rpc_layer if self._rpc_layer is None else self._rpc_layer
+
+    @rpc_layer.setter
+    def rpc_layer(self, rpc_layer: str | None) -> None:
+        self._rpc_layer = rpc_layer
+
+
+def _join(job: str, parts: list[Tasks]) -> Tasks:
+    lists = [part for part in parts if isinstance(part, list)]
+    if len(lists) == len(parts):
+        return [address for part in lists for address in part]
+    joined: dict[int, str] = {}
+    for part in parts:
+        tasks = part if isinstance(part, Mapping) else dict(enumerate(part))
+        twice = sorted(joined.keys() & tasks.keys())
+        if twice:
+            raise DuplicateTaskError(
+                f"job {job!r} has the tasks {twice} in more than one of the joined clusters. "
+                "Give each task an index of its own, or give all of them as lists."
+            )
+        joined.update(tasks)
+    return joined
