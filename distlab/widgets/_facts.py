@@ -101,7 +101,7 @@ def _sizes(batch: dict[str, Any]) -> list[tuple[str, str]]:
         return []
     share = max(1, batch["nominal"], *batch["size"])
     return [
-        (plain(name, 18), size_text(size, share))
+        (plain(name, 18), size_text(size, share) if size else "empty")
         for name, size in zip(batch["replica"], batch["size"], strict=True)
     ]
 

@@ -89,13 +89,14 @@ def _replica_tiles(pictures: npt.NDArray[Any], labels: list[str]) -> str:
     places = np.arange(len(shown))
     flat, _, _ = sheet(shown, grid, np.zeros_like(places), places)
     upright = np.ascontiguousarray(flat[::-1]).view(np.uint8).reshape(*flat.shape, 4)
+    upright = upright[: np.flatnonzero(upright[..., 3].any(axis=1))[-1] + 1]
     times = max(1, _TILE_PIXELS // max(pictures.shape[1:3]))
     large = enlarge(upright, times, times)
     text = escape(" ".join(label for label in labels[:_MOST_TILES] if label), quote=True)
     shrink = min(1.0, _TILE_PIXELS / (times * max(pictures.shape[1:3])))
     width = round(large.shape[1] * shrink)
     # The notebook's own style sheet would let it shrink to nothing in a narrow table.
-    style = f"width:{width}px;max-width:none"
+    style = f"width:{width}px;max-width:none;vertical-align:middle"
     return f'<img src="{data_uri(large)}" alt="{text}" title="{text}" style="{style}">'
 
 
@@ -109,7 +110,7 @@ def _strips(devices: dict[str, Any]) -> list[str]:
     colours = palette[np.clip(np.nan_to_num(shares) * 255, 0, 255).astype(np.uint8)]
     seen = np.where(np.isnan(shares), 0, 255).astype(np.uint8)
     rgba = np.concatenate([colours, seen[..., None]], axis=2)
-    style = "width:160px;max-width:none"
+    style = "width:160px;max-width:none;vertical-align:middle"
     return [
         f'<img src="{data_uri(enlarge(rgba[None, :, device], 2, 16))}" alt="" style="{style}">'
         for device in range(shares.shape[1])

@@ -65,8 +65,9 @@ class Watch:
 
         self._said = facts(folds, folds.batch(self._batch))
         self._stale = True
-        if self._view is not None:
-            self._view.show(self._said, folds)
+        view = self._view
+        if view is not None:
+            view.show(self._said, folds)
 
     def settle(self, folds: Folds) -> None:  # noqa: ARG002 - it drew them already
         """Brings the picture in the notebook up to date; its feed calls it."""

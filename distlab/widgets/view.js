@@ -42,7 +42,7 @@ function element(tag, properties = {}, ...children) {
   return made
 }
 
-function showWords(words, said) {
+function showWords(words, notes, said) {
   const mark = element("span", { className: "mark", textContent: said.status })
   mark.dataset.status = said.status
   words.replaceChildren(
@@ -51,16 +51,18 @@ function showWords(words, said) {
       element("span", { className: "quiet", textContent: said.steps })),
     element("p", { textContent: said.batch }),
     element("div", { className: "sizes" }, ...said.sizes.map(([name, size]) =>
-      element("span", {}, `${name} `, element("b", { textContent: size })))),
+      element("span", {}, `${name} `, element("b", { textContent: size })))))
+  notes.replaceChildren(
     ...said.notes.map((note) => element("p", { className: "quiet", textContent: note })))
 }
 
 // One drawing of the model: `el` is put into a page, `remove` ends it.
 function draw(model) {
   const words = element("div")
+  const notes = element("div")
   const trouble = element("p", { hidden: true })
   const places = new Map(CHARTS.map((name) => [name, element("div", { className: `chart ${name}` })]))
-  const el = element("div", { className: "distlab-live" }, words, trouble, ...places.values())
+  const el = element("div", { className: "distlab-live" }, words, trouble, ...places.values(), notes)
   const drawn = new Map()
   const ends = []
   let removed = false
@@ -69,7 +71,9 @@ function draw(model) {
     model.on(event, callback)
     ends.push(() => model.off(event, callback))
   }
-  const say = () => model.get("said").name && showWords(words, model.get("said"))
+  const say = () => {
+    if (model.get("said").name) showWords(words, notes, model.get("said"))
+  }
 
   // A chart appears with its first data: until then there is nothing that it could show.
   async function show(Bokeh, name) {

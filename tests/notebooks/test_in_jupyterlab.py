@@ -1,0 +1,216 @@
+"""The first notebook in a real JupyterLab and a real browser."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import pytest
+from playwright.sync_api import Browser, Page, sync_playwright
+
+import distlab as dl
+from distlab.events import Sharding
+from tests.notebooks.lab import Lab
+from tests.notebooks.test_first_steps import NOTEBOOK
+from tests.widgets.test_feed import wait_for
+
+FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking"]
+LIMIT_MS = 60_000
+HOLD = """
+import time
+from pathlib import Path
+
+
+def epochs():
+    for epoch in range(5_000):
+        yield epoch
+        if Path("seen").exists():
+            return
+"""
+LIVE = ".distlab-live"
+DRAWN = """
+(canvas) => {
+  const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height)
+  return data.some((value, place) => place % 4 === 3 && value > 0)
+}
+"""
+REPLICAS = """
+() => {
+  const sources = Bokeh.documents.flatMap((made) => Array.from(made._all_models.values()))
+  const { data } = sources.find((model) => model.name === "replicas")
+  const column = (name) => Array.from(data.get?.(name) ?? data[name])
+  return column("name").map((name, row) => [name, column("size")[row]])
+}
+"""
+FACTS = """
+(live) => ({
+  batch: live.querySelector("p").textContent,
+  steps: live.querySelector("header .quiet").textContent,
+  sizes: Array.from(live.querySelectorAll(".sizes b")).map((size) => size.textContent),
+  busy: document.querySelector(".jp-Notebook-ExecutionIndicator").dataset.status,
+})
+"""
+
+
+class Seen:
+    """A page with a notebook, and what must not happen on it."""
+
+    def __init__(self, page: Page, lab: Lab) -> None:
+        self.page, self.lab = page, lab
+        self.errors: list[str] = []
+        self.foreign: list[str] = []
+        page.set_default_timeout(LIMIT_MS)
+        page.on("console", lambda m: self.errors.append(m.text) if m.type == "error" else None)
+        page.on("pageerror", lambda error: self.errors.append(str(error)))
+        page.on("request", lambda request: self._check(request.url))
+        page.on("websocket", lambda websocket: self._check(websocket.url))
+
+    def _check(self, url: str) -> None:
+        if not re.match(r"((http|ws)://127\.0\.0\.1:|blob:|data:)", url):
+            self.foreign.append(url)
+
+    def open(self, name: str) -> None:
+        self.page.goto(self.lab.url(f"lab/tree/{name}"))
+        self.page.wait_for_selector("text=/ipykernel.*Idle/")
+
+    def choose(self, menu: str, entry: str) -> None:
+        self.page.click(f".lm-MenuBar-itemLabel >> text={menu}")
+        self.page.click(f".lm-Menu-itemLabel >> text=/^{entry}$/")
+
+    def facts(self) -> dict[str, Any]:
+        found: dict[str, Any] = self.page.locator(LIVE).first.evaluate(FACTS)
+        return found
+
+
+@pytest.fixture(scope="module")
+def browser(chromium: Path) -> Iterator[Browser]:
+    with sync_playwright() as playwright:
+        started = playwright.chromium.launch(executable_path=chromium, args=FLAGS)
+        yield started
+        started.close()
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    with Lab(tmp_path_factory.mktemp("lab")) as started:
+        yield started
+
+
+@pytest.fixture
+def seen(lab: Lab, browser: Browser) -> Iterator[Seen]:
+    page = browser.new_page(viewport={"width": 1_060, "height": 1_400})
+    yield Seen(page, lab)
+    page.close()
+    for kernel in lab.request("api/kernels"):
+        lab.request(f"api/kernels/{kernel['id']}", "DELETE")
+
+
+def held_notebook(lab: Lab) -> str:
+    """The notebook, but training goes on until the test has seen enough."""
+    notebook = nbformat.read(NOTEBOOK, as_version=4)
+    train = next(cell for cell in notebook.cells if cell.id == "train")
+    assert "range(5)" in train.source
+    train.source = HOLD + train.source.replace("range(5)", "epochs()")
+    nbformat.write(notebook, lab.folder / "first.ipynb")
+    return "first.ipynb"
+
+
+def test_the_widget_is_live_and_leaves_a_picture(seen: Seen, lab: Lab) -> None:
+    lab.use_theme("Light")
+    seen.open(held_notebook(lab))
+    seen.choose("Run", "Run All Cells")
+    seen.page.wait_for_selector(f"{LIVE} .devices canvas", state="attached")
+    first = seen.facts()
+    seen.page.wait_for_function(
+        f"(before) => document.querySelector('{LIVE} header .quiet').textContent !== before",
+        arg=first["steps"],
+    )
+    during = seen.facts()
+    replicas = seen.page.evaluate(REPLICAS)
+    assert during["busy"] == "busy"
+    assert [name for name, _ in replicas] == [f"CPU:{number}" for number in range(8)]
+    for chart in ("batches", "devices", "reductions"):
+        assert seen.page.locator(f"{LIVE} .{chart} canvas").first.evaluate(DRAWN), chart
+    (lab.folder / "seen").touch()
+    seen.page.wait_for_selector(".jp-Notebook-ExecutionIndicator[data-status=idle]")
+    _check_sizes(lab, during)
+    _check_sizes(lab, seen.facts())
+    _check_fits(seen.page)
+    seen.page.wait_for_function(f"document.querySelectorAll('{LIVE} .devices').length === 3")
+    assert seen.page.locator(f"{LIVE} >> visible=true").count() > 0
+    _check_saved(seen, lab)
+    _check_reload(seen, lab)
+    assert seen.errors == []
+    assert seen.foreign == []
+
+
+def _check_sizes(lab: Lab, shown: dict[str, Any]) -> None:
+    """What the page said is what the run recorded."""
+    found = re.match(r"Batch ([\d\u202f]+) ", shown["batch"])
+    assert found is not None
+    number = int(found[1].replace("\u202f", ""))
+    run = dl.Run.open(lab.folder / "runs" / "first")
+    sizes = [event.sizes for event in run.events("sharding") if isinstance(event, Sharding)]
+    assert [int(size.split()[0]) for size in shown["sizes"]] == sizes[number]
+
+
+def _check_fits(page: Page) -> None:
+    """It is never wider than the notebook gives it, here about 600 px."""
+    width, needed = page.locator(LIVE).first.evaluate("(el) => [el.clientWidth, el.scrollWidth]")
+    assert 500 < width < 660
+    assert needed <= width
+
+
+def _check_saved(seen: Seen, lab: Lab) -> None:
+    """The saved notebook has pictures and no trace of a widget."""
+    seen.choose("File", "Save Notebook")
+    wait_for(lambda: len(_displayed(lab)) == 3)
+    shown = _displayed(lab)
+    assert [set(data) for data in shown] == [{"text/html", "text/plain"}] * 3
+    assert all("finished" in "".join(data["text/plain"]) for data in shown)
+    assert "widgets" not in json.loads((lab.folder / "first.ipynb").read_text())["metadata"]
+
+
+def _displayed(lab: Lab) -> list[dict[str, Any]]:
+    try:
+        saved = json.loads((lab.folder / "first.ipynb").read_text())
+    except ValueError:  # it is just being written
+        return []
+    outputs = [output for cell in saved["cells"] for output in cell.get("outputs", [])]
+    return [output["data"] for output in outputs if output["output_type"] == "display_data"]
+
+
+def _check_reload(seen: Seen, lab: Lab) -> None:
+    """With the kernel it is live again; without one the pictures are there."""
+    seen.open("first.ipynb")
+    seen.page.wait_for_selector(f"{LIVE} .batches canvas", state="attached")
+    for kernel in lab.request("api/kernels"):
+        lab.request(f"api/kernels/{kernel['id']}/restart", "POST")
+    seen.page.reload()
+    seen.page.wait_for_selector(".distlab-watch img")
+    assert seen.page.locator(LIVE).count() == 0
+    assert seen.page.locator(".distlab-watch img").first.is_visible()
+
+
+def test_colours_follow_the_theme_of_jupyterlab(seen: Seen, lab: Lab) -> None:
+    lab.use_theme("Dark")
+    (lab.folder / "seen").touch()
+    notebook = nbformat.v4.new_notebook(
+        cells=[nbformat.v4.new_code_cell("import distlab as dl\ndl.watch();")],
+        metadata=nbformat.read(NOTEBOOK, as_version=4).metadata,
+    )
+    nbformat.write(notebook, lab.folder / "dark.ipynb")
+    seen.open("dark.ipynb")
+    seen.choose("Run", "Run All Cells")
+    seen.page.wait_for_selector(f"{LIVE} header")
+    ink = "(el) => getComputedStyle(el).color"
+    assert seen.page.locator(LIVE).first.evaluate(ink) == "rgb(232, 237, 244)"
+    seen.page.evaluate("document.body.dataset.jpThemeLight = 'true'")
+    assert seen.page.locator(LIVE).first.evaluate(ink) == "rgb(27, 35, 48)"
+    scheme = "getComputedStyle(document.documentElement).colorScheme"
+    assert seen.page.evaluate(scheme) == "normal"
+    assert seen.errors == []

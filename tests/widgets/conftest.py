@@ -1,0 +1,49 @@
+"""A notebook without a front end: what would be published is kept."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+import pytest
+
+from distlab.widgets import _watch
+from distlab.widgets._notebook import Execution
+
+FIRST = Execution("cell 1", "request 1")
+
+
+@dataclass
+class FakeNotebook:
+    """Stands for the kernel of a notebook."""
+
+    execution: Execution = FIRST
+    outputs: dict[str, list[dict[str, str]]] = field(default_factory=dict)
+    updates: int = 0
+    after_cells: Callable[[], None] | None = None
+
+    def publish(self, html: str, text: str, display_id: str, *, update: bool) -> None:
+        bundle = {"text/html": html, "text/plain": text}
+        if update:
+            self.updates += 1
+            places = self.outputs.get(display_id, [])
+            places[:] = [bundle] * len(places)
+        else:
+            self.outputs.setdefault(display_id, []).append(bundle)
+
+    def call_after_cells(self, callback: Callable[[], None] | None) -> None:
+        self.after_cells = callback
+
+    def newest(self) -> dict[str, str]:
+        return next(reversed(self.outputs.values()))[-1]
+
+
+@pytest.fixture
+def notebook(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeNotebook]:
+    fake = FakeNotebook()
+    monkeypatch.setattr(_watch, "find_notebook", lambda: fake)
+    monkeypatch.setattr(_watch, "_desk", None)
+    yield fake
+    if _watch._desk is not None:
+        for view in list(_watch._desk.views):
+            view.close()

@@ -1,0 +1,64 @@
+"""What a page gets of the charts."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from distlab.folds import Folds
+from distlab.widgets._panes import NAMES, Panes
+from tests.synthetic import beginning, steps, whole_run
+
+
+def columns_of(patches: dict[str, Any], wanted: str) -> dict[str, Any]:
+    """The columns of the source that has a column of this name."""
+    for patch in patches.values():
+        columns = dict(patch["data"]["entries"])
+        if wanted in columns:
+            return columns
+    raise AssertionError(f"no source has a column {wanted!r}")
+
+
+def test_charts_without_data_are_not_sent() -> None:
+    panes = Panes()
+    assert panes.update(Folds()) == {}
+    assert panes.items == {}
+
+
+def test_each_chart_is_sent_as_json() -> None:
+    folds = Folds()
+    folds.add(whole_run(30))
+    panes = Panes()
+    changed = panes.update(folds)
+    assert set(changed) == set(panes.items) == set(NAMES)
+    json.dumps([changed, panes.items], allow_nan=False)
+
+
+def test_sizes_are_what_was_recorded() -> None:
+    folds = Folds()
+    folds.add(whole_run(30))
+    changed = Panes(batch=22).update(folds)
+    columns = columns_of(changed["batches"], "state")
+    assert columns["state"] == [*[""] * 4, *["empty"] * 4]
+    assert columns["text"][:4] == ["8", "8", "8", "5 of 8"]
+
+
+def test_only_what_changed_is_sent() -> None:
+    folds = Folds()
+    folds.add([*beginning(), *steps(4)])
+    panes = Panes()
+    panes.update(folds)
+    assert panes.update(folds) == {}
+    folds.add([event for event in steps(1, first=4) if type(event).__name__ == "Sharding"])
+    assert set(panes.update(folds)) == {"batches"}
+
+
+def test_what_a_chart_is_does_not_change_with_its_data() -> None:
+    folds = Folds()
+    folds.add([*beginning(), *steps(4)])
+    panes = Panes()
+    panes.update(folds)
+    items = dict(panes.items)
+    folds.add(list(steps(10, first=4)))
+    panes.update(folds)
+    assert {name: items[name] for name in items} == {name: panes.items[name] for name in items}

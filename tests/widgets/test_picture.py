@@ -1,0 +1,110 @@
+"""The picture that stays in a notebook."""
+
+from __future__ import annotations
+
+import base64
+import io
+import re
+from html.parser import HTMLParser
+
+import numpy as np
+from PIL import Image
+
+from distlab.events import Run, Sharding
+from distlab.folds import Folds
+from distlab.widgets._facts import facts
+from distlab.widgets._picture import picture
+from distlab.widgets._png import encode, enlarge
+from tests.synthetic import START_NS, beginning, digit, whole_run
+
+# What JupyterLab's sanitizer lets pass in a notebook that is not trusted, as far as needed.
+ALLOWED = {"p", "strong", "small", "table", "tr", "th", "td", "img"}
+
+
+class Tags(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[tuple[str, dict[str, str | None]]] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.found.append((tag, dict(attrs)))
+
+
+def drawn(folds: Folds, batch: int | None = None) -> str:
+    columns = folds.batch(batch)
+    return picture(folds, columns, facts(folds, columns))
+
+
+def tags_of(html: str) -> list[tuple[str, dict[str, str | None]]]:
+    tags = Tags()
+    tags.feed(html)
+    return tags.found
+
+
+def pixels_of(source: str) -> np.ndarray[tuple[int, ...], np.dtype[np.uint8]]:
+    data = base64.b64decode(source.removeprefix("data:image/png;base64,"))
+    return np.asarray(Image.open(io.BytesIO(data)))
+
+
+def folds_of(count: int) -> Folds:
+    folds = Folds()
+    folds.add(whole_run(count))
+    return folds
+
+
+def test_png_files_hold_the_pixels_they_were_given() -> None:
+    pixels = np.random.default_rng(0).integers(0, 256, (5, 7, 4), np.uint8)
+    assert np.array_equal(np.asarray(Image.open(io.BytesIO(encode(pixels)))), pixels)
+
+
+def test_enlarged_pictures_have_crisp_rectangles() -> None:
+    assert enlarge(np.array([[1, 2]]), 2, 3).tolist() == [[1, 1, 2, 2]] * 3
+
+
+def test_each_replica_has_its_examples_in_place() -> None:
+    folds = folds_of(30)
+    images = [tag for name, tag in tags_of(drawn(folds, 0)) if name == "img"]
+    tiles = [image for image in images if image.get("alt")]
+    assert len(tiles) == 8
+    batch = folds.batch(0)
+    assert tiles[3]["alt"] == " ".join(batch["label"][24:32])
+    shown = pixels_of(str(tiles[3]["src"]))
+    first = shown[:24:3, :24:3, 0]
+    assert np.array_equal(first, digit(int(batch["index"][24])))
+
+
+def test_partial_and_empty_replicas_are_said_in_words() -> None:
+    cells = re.findall(r"<td[^>]*>([^<]*)</td>", drawn(folds_of(30), 22))
+    counts = [cell for cell in cells if cell in ("8", "5 of 8", "empty")]
+    assert counts == ["8", "8", "8", "5 of 8", "empty", "empty", "empty", "empty"]
+
+
+def test_an_empty_run_has_no_table() -> None:
+    assert "<table" not in drawn(Folds())
+
+
+def test_sanitizers_let_it_pass() -> None:
+    tags = tags_of(drawn(folds_of(30)))
+    assert {name for name, _ in tags} <= ALLOWED
+    assert {key for _, attributes in tags for key in attributes} <= {"style", "src", "alt", "title"}
+
+
+def test_names_that_look_like_html_are_only_text() -> None:
+    events = beginning(name="<script>alert(1)</script>")
+    assert isinstance(events[0], Run)
+    folds = Folds()
+    folds.add(events)
+    assert "<script" not in drawn(folds)
+    assert "&lt;script&gt;" in drawn(folds)
+
+
+def test_examples_without_a_preview_are_counted_and_said() -> None:
+    folds = Folds()
+    sharding = Sharding(
+        time_ns=START_NS, strategy=0, dataset=0, batch=0, epoch=0, sizes=[2, 0], nominal=2,
+        indices=None, bytes=8, wait_ns=0, transfer_ns=0, policy="rebatch",
+    )  # fmt: skip
+    folds.add([*beginning(2), sharding])
+    html = drawn(folds)
+    assert html.count("no preview") == 1
+    assert "empty" in html
