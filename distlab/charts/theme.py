@@ -61,6 +61,11 @@ CSS = f"""
 :root[data-theme="dark"] {{ color-scheme: dark; {_variables(_DARK)} }}
 body[data-jp-theme-light="true"], body.vscode-light {{ {_variables(_LIGHT)} }}
 body[data-jp-theme-light="false"], body.vscode-dark {{ {_variables(_DARK)} }}
+.bk-Tooltip {{
+  --tooltip-color: var(--dl-card) !important; --tooltip-text: var(--dl-strong) !important;
+  --tooltip-border: var(--dl-line) !important; --tooltip-arrow-color: var(--dl-line) !important;
+  border-radius: 8px;
+}}
 """
 """Style sheet for the page that shows charts, not for a chart's own shadow root."""
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import ClassVar, NamedTuple
+from array import array
+from collections.abc import Iterable, Sequence
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -13,6 +14,17 @@ from distlab.folds._previews import Previews
 
 _MOST_BYTES = 32 * 2**20
 _OVERHEAD_BYTES = 400
+_KINDS_OF_COLUMNS = {
+    "number": "q",
+    "time_s": "d",
+    "dataset": "q",
+    "epoch": "q",
+    "batch": "q",
+    "examples": "q",
+    "uneven": "b",
+    "wait_ms": "d",
+    "transfer_ms": "d",
+}
 
 
 class _Batch(NamedTuple):
@@ -29,6 +41,38 @@ class _Batch(NamedTuple):
     def uneven(self) -> bool:
         """Whether some replica got another number of examples than a full batch gives."""
         return any(size != self.event.nominal for size in self.event.sizes)
+
+
+class _Table:
+    """The kept batches' columns, as arrays that grow: made anew only when some are forgotten."""
+
+    def __init__(self, batches: Iterable[_Batch] = ()) -> None:
+        self._columns: dict[str, array[Any]] = {
+            name: array(kind) for name, kind in _KINDS_OF_COLUMNS.items()
+        }
+        for batch in batches:
+            self.add(batch)
+
+    def add(self, batch: _Batch) -> None:
+        event = batch.event
+        row = (
+            batch.number,
+            batch.time_s,
+            event.dataset,
+            event.epoch,
+            event.batch,
+            sum(event.sizes),
+            batch.uneven,
+            event.wait_ns / 1e6,
+            event.transfer_ns / 1e6,
+        )
+        for column, value in zip(self._columns.values(), row, strict=True):
+            column.append(value)
+
+    def arrays(self) -> Columns:
+        columns: Columns = {name: np.array(column) for name, column in self._columns.items()}
+        columns["uneven"] = columns["uneven"].astype(bool)
+        return columns
 
 
 class Batches:
@@ -60,6 +104,7 @@ class Batches:
         self._bytes = 0
         self._count = 0
         self._kept: dict[int, _Batch] = {}
+        self._table = _Table()
         self._previews = Previews()
         self._devices: dict[int, list[str]] = {}
 
@@ -80,6 +125,7 @@ class Batches:
     def _take(self, event: Sharding) -> None:
         batch = _Batch(self._count, self._clock.seconds(event.time_ns), event)
         self._kept[self._count] = batch
+        self._table.add(batch)
         self._count += 1
         self._bytes += batch.cost
         if self._bytes > self._most_bytes:
@@ -91,22 +137,13 @@ class Batches:
         for batch in even[1::2] or older[1::2]:
             del self._kept[batch.number]
             self._bytes -= batch.cost
+        self._table = _Table(self._kept.values())
 
     def columns(self) -> Columns:
         """Returns the columns that the class describes."""
-        kept = self._kept.values()
-        return {
-            "number": np.fromiter(self._kept, np.int64, len(kept)),
-            "time_s": np.array([batch.time_s for batch in kept], np.float64),
-            "dataset": np.array([batch.event.dataset for batch in kept], np.int64),
-            "epoch": np.array([batch.event.epoch for batch in kept], np.int64),
-            "batch": np.array([batch.event.batch for batch in kept], np.int64),
-            "examples": np.array([sum(batch.event.sizes) for batch in kept], np.int64),
-            "uneven": np.array([batch.uneven for batch in kept], bool),
-            "wait_ms": np.array([batch.event.wait_ns for batch in kept], np.float64) / 1e6,
-            "transfer_ms": np.array([batch.event.transfer_ns for batch in kept], np.float64) / 1e6,
+        return self._table.arrays() | {
             "count": self._count,
-            "forgotten": self._count - len(kept),
+            "forgotten": self._count - len(self._kept),
             "previews_left_out": self._previews.left_out,
         }
 

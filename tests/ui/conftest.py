@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
@@ -99,7 +99,7 @@ def new_page(browser: Browser) -> Iterator[Callable[..., Watched]]:
     """Makes pages, closes them, and fails the test for what went wrong on them."""
     made: list[Watched] = []
 
-    def make(*, width: int = 1280, scheme: str = "light") -> Watched:
+    def make(*, width: int = 1280, scheme: Literal["light", "dark"] = "light") -> Watched:
         page = browser.new_page(viewport={"width": width, "height": 800}, color_scheme=scheme)
         made.append(Watched(page))
         return made[-1]

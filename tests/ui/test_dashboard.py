@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from distlab.errors import InvalidArgumentError, NotARunError, PortInUseError
-from distlab.events import Error, RunEnd
+from distlab.events import Error, Metric, RunEnd, Sharding
 from distlab_dashboard import DashboardServer, serve
 from distlab_dashboard import session as session_module
 from tests.synthetic import ListSource, beginning, ending, sizes_of, steps, whole_run
@@ -89,6 +89,31 @@ def test_sizes_of_a_partial_batch_are_on_the_page(served: Any, new_page: Pages) 
     assert page.data("batch", "replicas")["text"] == ["8"] * 3 + ["5 of 8"] + ["0 of 8"] * 4
 
 
+def test_an_example_tells_its_label_and_index(served: Any, new_page: Pages) -> None:
+    source = finished(3)
+    sharding = next(event for event in source.events if isinstance(event, Sharding))
+    first = int.from_bytes((sharding.indices or b"")[:8], "little")
+    page = new_page().open(f"{served(source).url}#batches")
+    page.page.fill(".number input", "0")
+    page.page.keyboard.press("Enter")
+    page.wait_for_text("batch_number", "0")
+    box = page.page.locator('section[data-page="batches"] .bk-Figure canvas').first.bounding_box()
+    assert box is not None
+    for x in range(80, 200, 8):  # across the first example of the first replica
+        page.page.mouse.move(box["x"] + x, box["y"] + 0.2 * box["height"])
+        if page.page.evaluate(_TOOLTIP_SAYS, [str(first), str(first % 10)]):
+            return
+    pytest.fail("no example said its index and label")
+
+
+_TOOLTIP_SAYS = """
+([index, label]) => [...document.querySelectorAll(".bk-Tooltip")].some((element) => {
+  const text = element.shadowRoot.textContent.replaceAll(/\\s+/g, " ")
+  return text.includes(`label: ${label} index in the source: ${index} on: CPU:0`)
+})
+"""
+
+
 def test_partial_batches_are_found_by_a_button(served: Any, new_page: Pages) -> None:
     page = new_page().open(served(finished()).url)
     page.tab("batches")
@@ -143,10 +168,7 @@ def test_what_a_run_says_is_never_markup(served: Any, new_page: Pages) -> None:
     wicked = "<img src=x onerror=alert(1)> $$x$$"
     events = [*beginning(name=wicked), *steps(3)]
     events.append(Error(time_ns=1, where="run", type=wicked, message=wicked))
-    metric = next(event for event in events if type(event).__name__ == "Metric")
-    renamed = type(metric)(
-        time_ns=metric.time_ns, step=2, values={wicked: 1.0, f"{wicked} loss": 1}
-    )
+    renamed = Metric(time_ns=1, step=2, values={wicked: 1.0, f"{wicked} loss": 1})
     page = new_page().open(served(ListSource([*events, renamed])).url)
     assert "<img src=x" in page.text("run")
     for tab in ("overview", "batches", "devices", "reductions", "placement"):
@@ -223,12 +245,13 @@ def test_closed_pages_leave_nothing_behind(
 ) -> None:
     sessions: list[weakref.ref[Any]] = []
 
-    class Noted(session_module.Session):
-        def __init__(self, feed: Any) -> None:
-            super().__init__(feed)
-            sessions.append(weakref.ref(self))
+    make = session_module.Session.__init__
 
-    monkeypatch.setattr(session_module, "Session", Noted)
+    def noted(session: Any, feed: Any) -> None:
+        make(session, feed)
+        sessions.append(weakref.ref(session))
+
+    monkeypatch.setattr(session_module.Session, "__init__", noted)
     server = served(finished(5))
     pages = [new_page().open(server.url) for _ in range(2)]
     assert len(sessions) == 2
