@@ -52,7 +52,7 @@ MAY_IMPORT = {
 
 # Packages outside of the standard library, beyond numpy, jax and msgspec.
 ALSO_USES = {
-    "cluster": {"googleapiclient", "kubernetes", "urllib3"},
+    "cluster": {"google", "googleapiclient", "kubernetes", "urllib3"},
     "core": {"grain", "psutil"},
     "charts": {"bokeh"},
     "widgets": {"bokeh", "panel", "ipywidgets", "anywidget", "IPython", "traitlets"},

@@ -24,9 +24,11 @@ def build_service(name: str, credentials: Any, discovery_url: str | None = None)
     Raises:
       MissingExtraError: when the package google-api-python-client is not
         installed.
+      ClusterError: when there are no credentials.
     """
     try:
         discovery: Any = importlib.import_module("googleapiclient.discovery")
+        auth: Any = importlib.import_module("google.auth.exceptions")
     except ImportError as error:
         raise MissingExtraError(
             f"the Google API '{name}' is asked with the package google-api-python-client, which "
@@ -35,7 +37,12 @@ def build_service(name: str, credentials: Any, discovery_url: str | None = None)
         ) from error
     options = {"discoveryServiceUrl": discovery_url} if discovery_url else {}
     given = None if credentials == "default" else credentials
-    return discovery.build(name, "v1", credentials=given, cache_discovery=False, **options)
+    try:
+        return discovery.build(name, "v1", credentials=given, cache_discovery=False, **options)
+    except auth.GoogleAuthError as error:
+        raise ClusterError(
+            f"the Google API '{name}' needs credentials: {error} Or pass credentials=."
+        ) from error
 
 
 def metadata(path: str) -> str:

@@ -49,6 +49,7 @@ class GCEClusterResolver(ClusterResolver):
         Raises:
           MissingExtraError: without a service, when the package
             google-api-python-client is not installed.
+          ClusterError: without a service, when there are no credentials.
         """
         self._where = {"project": project, "zone": zone}
         self._instance_group = instance_group

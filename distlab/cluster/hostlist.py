@@ -89,9 +89,7 @@ def _entries(hostlist: str) -> Iterator[str]:
         if position < len(hostlist):
             if hostlist[position] != ",":
                 raise ValueError(f"a bracket without its partner at character {position}")
-            position += 1
-            if position == len(hostlist):
-                raise ValueError("it ends with a comma")
+            position += 1  # Slurm and TensorFlow let a list end with a comma
 
 
 def _expand_entry(entry: str) -> Iterator[str]:

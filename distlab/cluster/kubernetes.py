@@ -12,7 +12,7 @@ from distlab.cluster.spec import ClusterSpec
 from distlab.errors import ClusterError, ClusterSpecError, MissingExtraError
 
 _DEFAULT_JOBS = {"worker": ["job-name=tensorflow"]}
-_CONNECT_AND_READ_SECONDS = (5, 30)
+_CONNECT_AND_READ_SECONDS = (5, 10)  # tried four times at most
 
 
 class KubernetesExecutableLocation(enum.Enum):
@@ -155,6 +155,7 @@ class _Api:
             )
         except (self._package.ApiException, transport.HTTPError) as error:
             raise ClusterError(
-                f"Kubernetes did not list the pods with {label_selector}: {error}. The account "
-                "must be allowed to list pods in all namespaces."
+                f"Kubernetes did not list the pods with {label_selector} "
+                f"({getattr(error, 'reason', error)}). It must be in reach, and allow this account "
+                "to list pods in all namespaces."
             ) from error

@@ -60,6 +60,7 @@ class SlurmClusterResolver(ClusterResolver):
         self._rank = _slurm_step.own_rank()
         self._jobs = {"worker": _slurm_step.number_of_tasks()} if jobs is None else dict(jobs)
         self._tasks = _slurm_step.tasks_by_node(tasks_per_node)
+        self._require_one_place_for_each_task()
         self._port_base = port_base
         self._rpc_layer = rpc_layer
         self._auto_set_gpu = auto_set_gpu
@@ -73,7 +74,6 @@ class SlurmClusterResolver(ClusterResolver):
         # CUDA_VISIBLE_DEVICES: those numbers are the ones to deal out.
         named = visible is not None and len(visible) == gpus_per_node
         self._gpu_names = visible if visible and named else list(map(str, range(gpus_per_node)))
-        self._require_one_place_for_each_task()
 
     def cluster_spec(self) -> ClusterSpec:
         """Returns the tasks of the step, and finds out which of them this process is.

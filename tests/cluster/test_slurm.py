@@ -1,0 +1,206 @@
+"""SlurmClusterResolver: the step that srun started."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from distlab.cluster_resolver import SlurmClusterResolver
+from distlab.errors import ArgumentTypeError, ClusterError, ClusterSpecError
+from tests.cluster.fake_clusters import set_environment
+
+STEP = {
+    "SLURM_JOB_ID": "7",
+    "SLURM_PROCID": "3",
+    "SLURM_STEP_NUM_TASKS": "5",
+    "SLURM_STEP_NODELIST": "t02n[13,41,43,46-47]",
+    "SLURM_STEP_TASKS_PER_NODE": "1(x5)",
+    "SLURMD_NODENAME": None,
+    "CUDA_VISIBLE_DEVICES": "0",
+}
+
+
+def resolve(
+    monkeypatch: pytest.MonkeyPatch, step: dict[str, str | None] | None = None, **options: Any
+) -> SlurmClusterResolver:
+    set_environment(monkeypatch, {**STEP, **(step or {})})
+    return SlurmClusterResolver(**options)
+
+
+def two_nodes(rank: int, **more: str | None) -> dict[str, str | None]:
+    return {
+        "SLURM_PROCID": str(rank),
+        "SLURM_STEP_NUM_TASKS": "4",
+        "SLURM_STEP_NODELIST": "n[1-2]",
+        "SLURM_STEP_TASKS_PER_NODE": "2(x2)",
+        "CUDA_VISIBLE_DEVICES": "0,1,2,3",
+        **more,
+    }
+
+
+def test_ranks_go_over_the_jobs_in_alphabetical_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    resolver = resolve(monkeypatch, jobs={"worker": 4, "ps": 1})
+    assert resolver.cluster_spec().as_dict() == {
+        "ps": ["t02n13:8888"],
+        "worker": ["t02n41:8888", "t02n43:8888", "t02n46:8888", "t02n47:8888"],
+    }
+    assert resolver.get_task_info() == ("worker", 2)
+    assert resolver.master() == "grpc://t02n46:8888"
+    assert resolver.master("ps", 0, "http") == "http://t02n13:8888"
+
+
+def test_the_own_task_is_known_after_the_cluster_was_asked_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    resolver = resolve(monkeypatch)
+    assert (resolver.get_task_info(), resolver.master()) == ((None, None), "")
+    resolver.cluster_spec()
+    assert (resolver.task_type, resolver.task_id) == ("worker", 3)
+
+
+@pytest.mark.parametrize(("rank", "gpus"), [(0, "0,1"), (1, "2,3"), (2, "0,1"), (3, "2,3")])
+def test_the_tasks_of_a_node_divide_its_ports_and_gpus(
+    monkeypatch: pytest.MonkeyPatch, rank: int, gpus: str
+) -> None:
+    resolver = resolve(monkeypatch, two_nodes(rank), port_base=7000)
+    workers = resolver.cluster_spec().as_dict()["worker"]
+    assert workers == ["n1:7000", "n1:7001", "n2:7000", "n2:7001"]
+    assert os.environ["CUDA_VISIBLE_DEVICES"] == gpus
+    assert resolver.num_accelerators() == {"GPU": 2}
+
+
+def test_gpus_are_dealt_out_by_the_names_that_slurm_gave(monkeypatch: pytest.MonkeyPatch) -> None:
+    resolver = resolve(monkeypatch, two_nodes(1, CUDA_VISIBLE_DEVICES="4,5,6,7"))
+    resolver.cluster_spec()
+    resolver.cluster_spec()
+    assert os.environ["CUDA_VISIBLE_DEVICES"] == "6,7"
+
+
+def test_gpus_stay_as_they_are_when_asked_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    resolver = resolve(monkeypatch, two_nodes(1), auto_set_gpu=False)
+    resolver.cluster_spec()
+    assert os.environ["CUDA_VISIBLE_DEVICES"] == "0,1,2,3"
+
+
+@pytest.mark.parametrize("visible", ["", "NoDevFiles", "-1"])
+def test_a_step_without_gpus_is_a_cluster_all_the_same(
+    monkeypatch: pytest.MonkeyPatch, visible: str
+) -> None:
+    resolver = resolve(monkeypatch, two_nodes(0, CUDA_VISIBLE_DEVICES=visible))
+    assert resolver.cluster_spec().num_tasks("worker") == 4
+    assert resolver.num_accelerators() == {"GPU": 0}
+    assert os.environ["CUDA_VISIBLE_DEVICES"] == visible
+
+
+def test_tasks_that_are_to_use_no_gpu_see_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    resolve(monkeypatch, two_nodes(0), gpus_per_task=0).cluster_spec()
+    assert os.environ["CUDA_VISIBLE_DEVICES"] == ""
+
+
+def test_nodes_may_have_different_numbers_of_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
+    step = two_nodes(3, SLURM_STEP_TASKS_PER_NODE="1,3")
+    assert resolve(monkeypatch, step).cluster_spec().job_tasks("worker") == [
+        "n1:8888",
+        "n2:8888",
+        "n2:8889",
+        "n2:8890",
+    ]
+
+
+@pytest.mark.parametrize("tasks_per_node", [2, {"n2": 2, "n1": 2}])
+def test_tasks_per_node_can_be_given(
+    monkeypatch: pytest.MonkeyPatch, tasks_per_node: int | dict[str, int]
+) -> None:
+    step = two_nodes(0, SLURM_STEP_TASKS_PER_NODE=None)
+    cluster = resolve(monkeypatch, step, tasks_per_node=tasks_per_node).cluster_spec()
+    assert cluster.job_tasks("worker") == ["n1:8888", "n1:8889", "n2:8888", "n2:8889"]
+
+
+def test_nodes_keep_slurms_order_so_that_each_rank_gets_its_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    step = two_nodes(1, SLURM_STEP_NODELIST="n[9-10]", SLURMD_NODENAME="n9")
+    cluster = resolve(monkeypatch, step).cluster_spec()
+    assert cluster.job_tasks("worker") == ["n9:8888", "n9:8889", "n10:8888", "n10:8889"]
+
+
+def test_tasks_that_were_not_distributed_in_blocks_are_noticed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with pytest.raises(ClusterError, match=r"on node n1 .*runs on n2\. Use srun --distribution"):
+        resolve(monkeypatch, two_nodes(1, SLURMD_NODENAME="n2"))
+
+
+@pytest.mark.parametrize(
+    "variable", ["SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_STEP_NODELIST"]
+)
+def test_outside_of_a_step_it_says_how_to_start_one(
+    monkeypatch: pytest.MonkeyPatch, variable: str
+) -> None:
+    with pytest.raises(ClusterError, match=f"{variable}.*batch script is not a step.*srun"):
+        resolve(monkeypatch, {variable: None})
+
+
+@pytest.mark.parametrize(
+    ("step", "options", "message"),
+    [
+        ({}, {"jobs": {"worker": 3}}, "have 3 tasks and the Slurm step 5"),
+        ({}, {"gpus_per_task": 2}, "need 2, and a node has 1"),
+        ({"SLURM_PROCID": "9"}, {}, r"below the number of tasks \(5\), got 9"),
+        ({"SLURM_PROCID": "x"}, {}, "whole number from 0, got 'x'"),
+        ({"SLURM_STEP_TASKS_PER_NODE": "1(x4)"}, {}, "names 5 nodes .* task counts for 4"),
+    ],
+)
+def test_what_does_not_fit_the_step_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+    step: dict[str, str | None],
+    options: dict[str, Any],
+    message: str,
+) -> None:
+    with pytest.raises(ClusterError, match=message):
+        resolve(monkeypatch, step, **options)
+
+
+def test_fewer_gpus_than_tasks_need_a_decision(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ClusterSpecError, match=r"2 tasks .* can't divide 1 GPUs.*gpus_per_task=0"):
+        resolve(monkeypatch, two_nodes(0, CUDA_VISIBLE_DEVICES="0"))
+
+
+def test_numbers_must_be_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ArgumentTypeError, match=r"job 'worker' must be a whole number, got '5'"):
+        resolve(monkeypatch, jobs={"worker": "5"})
+    with pytest.raises(ClusterSpecError, match="gpus_per_node must be 0 or more, got -1"):
+        resolve(monkeypatch, gpus_per_node=-1)
+
+
+def nvidia_smi(monkeypatch: pytest.MonkeyPatch, folder: Path, script: str) -> None:
+    program = folder / "nvidia-smi"
+    program.write_text(f"#!/bin/sh\n{script}\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(folder))
+
+
+def test_gpus_are_counted_by_nvidia_smi_when_cuda_names_none(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    nvidia_smi(monkeypatch, tmp_path, "echo 'GPU 0: H100'; echo 'GPU 1: H100'")
+    resolver = resolve(monkeypatch, two_nodes(1, CUDA_VISIBLE_DEVICES=None))
+    resolver.cluster_spec()
+    assert os.environ["CUDA_VISIBLE_DEVICES"] == "1"
+
+
+def test_without_nvidia_smi_there_are_no_gpus(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    resolver = resolve(monkeypatch, {"CUDA_VISIBLE_DEVICES": None})
+    assert resolver.num_accelerators() == {"GPU": 0}
+
+
+def test_an_nvidia_smi_that_fails_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    nvidia_smi(monkeypatch, tmp_path, "exit 9")
+    with pytest.raises(ClusterError, match=r"status 9.*Pass gpus_per_node="):
+        resolve(monkeypatch, {"CUDA_VISIBLE_DEVICES": None})
