@@ -39,8 +39,10 @@ from distlab.cross_device_ops import (
     NcclAllReduce,
     ReductionToOneDevice,
 )
+from distlab.input.context import InputContext
 from distlab.input.dataset import DistributedDataset
 from distlab.input.iterator import DistributedIterator
+from distlab.input.options import InputOptions, InputReplicationMode
 from distlab.recording import Run, make_default, record
 from distlab.strategies.abstract import Strategy
 from distlab.strategies.default import DefaultStrategy
@@ -60,6 +62,9 @@ __all__ = [
     "DistributedIterator",
     "DistributedValues",
     "HierarchicalCopyAllReduce",
+    "InputContext",
+    "InputOptions",
+    "InputReplicationMode",
     "Mirrored",
     "MirroredStrategy",
     "NcclAllReduce",

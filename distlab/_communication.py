@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from typing import Any
 
-from distlab.errors import InvalidArgumentError
+from distlab.errors import OptionError
 
 
 class CommunicationImplementation(enum.Enum):
@@ -27,7 +27,7 @@ class CommunicationOptions:
       implementation: a `CommunicationImplementation`, or its name.
 
     Raises:
-      InvalidArgumentError: a number is negative, or there is no such
+      OptionError: a number is negative, or there is no such
         implementation.
     """
 
@@ -38,7 +38,7 @@ class CommunicationOptions:
         implementation: CommunicationImplementation | str = CommunicationImplementation.AUTO,
     ) -> None:
         if bytes_per_pack < 0:
-            raise InvalidArgumentError(
+            raise OptionError(
                 f"bytes_per_pack must be 0 or more, got {bytes_per_pack}. Use 0 to let XLA choose."
             )
         self.bytes_per_pack = bytes_per_pack
@@ -65,7 +65,7 @@ def _implementation(value: Any) -> CommunicationImplementation:
         return value
     if isinstance(value, str) and value.upper() in CommunicationImplementation.__members__:
         return CommunicationImplementation[value.upper()]
-    raise InvalidArgumentError(
+    raise OptionError(
         f"implementation must be one of {list(CommunicationImplementation.__members__)}, got "
         f"{value!r}."
     )

@@ -203,7 +203,10 @@ class EagerCollectives:
             merged_args, merged_kwargs = regroup(list(zip(args, kwargs, strict=True)), self._mesh)
             with _context.cross_replica(strategy):
                 result = functions[0](strategy, *merged_args, **merged_kwargs)
-            return [select(result, replica) for replica in range(self._mesh.size)]
+            return [
+                _moved(select(result, replica), device)
+                for replica, device in enumerate(self._mesh.devices)
+            ]
 
         return self._replica.meet(_Meeting("merge_call", (fn, args, kwargs), together))
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import jax
 import jax.numpy as jnp
 
-from distlab import _context
+from distlab import _context, _jax_internals
 from distlab._collectives import gather_axis
 from distlab._reduce import report
 from distlab._traced import TracedPerReplica
@@ -55,4 +55,5 @@ def _gather_leaf(strategy: Strategy, value: Any, axis: int) -> jax.Array:
         parts = jax.device_put(parts, strategy.mesh.devices[0])
     gathered = jnp.concatenate(parts, axis=along)
     report(strategy, "gather", "", "to_one_device", stacked=value.stacked, started=started)
-    return gathered
+    mixing: jax.Array = _jax_internals.uncommitted(gathered)
+    return mixing

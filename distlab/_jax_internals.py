@@ -19,6 +19,18 @@ def backend_started() -> bool:
     return bool(_xla_bridge.backends_are_initialized())
 
 
+def uncommitted(array: Any) -> Any:
+    """Returns a single-device array that mixes with arrays on other devices.
+
+    JAX refuses to compute with arrays that were put on different devices, where
+    TensorFlow copies. An array that is on its device without having been put
+    there may be copied.
+    """
+    if type(array) is not ArrayImpl or len(array.sharding.device_set) > 1:
+        return array
+    return ArrayImpl(array.aval, array.sharding, [array], committed=False)
+
+
 def key_impl(dtype: Any) -> str:
     """Returns the name of the generator that keys of this element type belong to."""
     return str(dtype._impl.name)

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from distlab import _context, _in_flight, _seam, events
+from distlab import _context, _in_flight, _jax_internals, _seam, events
 from distlab._reduce_op import ReduceOp
 from distlab._traced import TracedPerReplica
 from distlab._values import DistributedValues, Mirrored, PerReplica, Shape, pieces, replica_shapes
@@ -61,7 +61,8 @@ def reduce_per_replica(
         count = replicas if local_axes is None else _count(shapes, local_axes)
         result = _divide(result, count)
     report(strategy, "reduce", op.value, chosen.algorithm, stacked=value.stacked, started=started)
-    return result
+    mixing: jax.Array = _jax_internals.uncommitted(result)
+    return mixing
 
 
 def _reduce_leaf(strategy: Strategy, op: ReduceOp, value: Any, axes: Axes | None) -> jax.Array:

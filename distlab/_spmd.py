@@ -13,6 +13,7 @@ from distlab import _ragged, _segments
 from distlab._arguments import Arguments, Leaf
 from distlab._mesh import AXIS, ReplicaMesh
 from distlab._trace import Known, LocalTrace, trace
+from distlab._traced import TracedCollectives
 from distlab._values import PerReplica, Shape
 from distlab._variable import Variable
 from distlab.errors import StructureError
@@ -136,21 +137,30 @@ def _trace_groups(
     gathers: list[list[Shape]] = []
     as_arrays: frozenset[int] = frozenset()
     while True:
-        known = Known(gathers, as_arrays)
-        traces = [trace(fn, arguments, strategy, replica, known) for replica in firsts]
-        rows = [
-            [shapes[g] for g in member]
-            for shapes in zip(*(t.gathered for t in traces), strict=False)
-        ]
+        traces: list[LocalTrace] = []
+        asked: list[list[Shape]] = []
+        failure: Exception | None = None
+        for replica in firsts:
+            collectives = TracedCollectives(strategy.mesh.size, strategy.cross_device_ops, gathers)
+            try:
+                known = Known(collectives, as_arrays)
+                traces.append(trace(fn, arguments, strategy, replica, known))
+            except Exception as error:  # noqa: BLE001 - raised below, unless shapes explain it
+                failure = failure or error
+            asked.append(collectives.gathered)
+        rows = [[shapes[g] for g in member] for shapes in zip(*asked, strict=False)]
+        settled = len(firsts) == 1 or rows == gathers
+        if failure is not None and settled:
+            raise failure
         differing = _differing_numbers(traces)
-        if len(firsts) == 1 or (rows == gathers and differing <= as_arrays):
+        if failure is None and settled and differing <= as_arrays:
             return traces
         gathers, as_arrays = rows, as_arrays | differing
 
 
 def _differing_numbers(traces: list[LocalTrace]) -> frozenset[int]:
     """Leaves of the result that are Python numbers of their own on each group of replicas."""
-    if len({t.results for t in traces}) > 1:
+    if len({t.results for t in traces}) != 1:
         return frozenset()
     return frozenset(
         position

@@ -7,6 +7,7 @@ from typing import Literal, TypeAlias, final
 import jax
 import numpy as np
 
+from distlab._jax_internals import uncommitted
 from distlab._mesh import ReplicaMesh
 from distlab._values import pieces
 
@@ -51,13 +52,19 @@ class Storage:
     def copies(self) -> list[jax.Array]:
         """Returns the copies in replica order, each where it lies."""
         if self.layout == "single":
-            return [self.array]
+            return [uncommitted(self.array)]
         rows = pieces(self.array)
-        return [row[0] for row in rows] if self.layout == "per_replica" else rows
+        own = [row[0] for row in rows] if self.layout == "per_replica" else rows
+        return [uncommitted(copy) for copy in own]
 
     def first(self) -> jax.Array:
         """Returns the first copy."""
-        return self.array if self.layout == "single" else self.copies()[0]
+        if self.layout == "per_replica":
+            return self.copies()[0]
+        first: jax.Array = uncommitted(
+            self.array if self.layout == "single" else pieces(self.array)[0]
+        )
+        return first
 
     def set_copy(self, number: int, value: jax.Array) -> None:
         """Writes one copy and leaves the others alone."""

@@ -14,7 +14,6 @@ from distlab._arguments import Arguments, is_array_like
 from distlab._mesh import AXIS, ReplicaMesh
 from distlab._replica_context import ReplicaContext
 from distlab._traced import TracedCollectives
-from distlab._values import Shape
 from distlab._variable import Variable
 from distlab.errors import ContextError, NeedsPythonError
 
@@ -27,16 +26,16 @@ _NEEDS_PYTHON = (
 
 
 class Known(NamedTuple):
-    """What replicas of different shapes know of each other when they are traced.
+    """What a replica knows of the others when it is traced.
 
     Attributes:
-      gathers: for each array to be all-gathered, in order, its shape on every
-        replica.
+      collectives: how it combines values with them; also collects what it asks
+        of them.
       as_arrays: leaves of the result that are Python numbers and differ between
         replicas, so that they have to be arrays.
     """
 
-    gathers: list[list[Shape]]
+    collectives: TracedCollectives
     as_arrays: frozenset[int]
 
 
@@ -50,7 +49,6 @@ class LocalTrace(NamedTuple):
         of; None for inputs it does not use.
       written: the variables it assigns, in the order of the last outputs.
       results: the structure of the result.
-      gathered: the shapes of the arrays it all-gathers, in order.
       static: for each leaf of the result None when it is computed, or a tuple
         with the object that `fn` returned as it is.
     """
@@ -59,7 +57,6 @@ class LocalTrace(NamedTuple):
     read: tuple[Variable | None, ...]
     written: tuple[Variable, ...]
     results: Any
-    gathered: tuple[Shape, ...]
     static: tuple[tuple[Any] | None, ...]
 
     @property
@@ -96,8 +93,7 @@ def trace(
     def local(values: list[jax.Array], arrays: list[jax.Array]) -> list[Any]:
         frame = _frame.TracedFrame(dict(zip(candidates, values, strict=True)))
         args, kwargs = arguments.build(arrays)
-        collectives = TracedCollectives(mesh.size, strategy.cross_device_ops, known.gathers)
-        context = ReplicaContext(strategy, collectives)
+        context = ReplicaContext(strategy, known.collectives)
         with _frame.use(frame), _context.replica(context):
             result = fn(*args, **kwargs)
         leaves, found["results"] = jax.tree.flatten(result, is_leaf=_variable.is_variable)
@@ -107,7 +103,6 @@ def trace(
         )
         found["read"] = tuple(v if v in frame.read else None for v in candidates)
         found["written"] = tuple(frame.written)
-        found["gathered"] = tuple(collectives.gathered)
         computed = [
             jnp.asarray(leaf)
             for leaf, fixed in zip(leaves, found["static"], strict=True)

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 from distlab import _context
 from distlab._collectives import gather_axis
 from distlab._mesh import AXIS
+from distlab._operators import ArrayOperators
 from distlab._reduce_op import ReduceOp
 from distlab._values import DistributedValues, Shape
 from distlab.cross_device_ops import CrossDeviceOps
@@ -158,4 +159,4 @@ def local_part(nest: Any) -> Any:
 
 
 def _keep(value: Any) -> bool:
-    return isinstance(value, DistributedValues)
+    return isinstance(value, DistributedValues | ArrayOperators)

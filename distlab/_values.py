@@ -16,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import NamedSharding
 
+from distlab._jax_internals import uncommitted
 from distlab._mesh import ReplicaMesh
 from distlab.errors import StructureError
 
@@ -57,12 +58,10 @@ class PerReplica(DistributedValues):
     @property
     def values(self) -> tuple[Any, ...]:
         """The components in replica order, each on its replica's device."""
-        rows = _rows(self.stacked)
-        if self.shapes is None:
-            return tuple(row[0] for row in rows)
+        shapes = [()] * self.stacked.shape[0] if self.shapes is None else self.shapes
         return tuple(
-            row[(0, *(slice(n) for n in shape))]
-            for row, shape in zip(rows, self.shapes, strict=True)
+            uncommitted(row[(0, *(slice(n) for n in shape))])
+            for row, shape in zip(_rows(self.stacked), shapes, strict=True)
         )
 
     def tree_flatten(self) -> tuple[tuple[Any], tuple[Shape, ...] | None]:
@@ -100,7 +99,7 @@ class Mirrored(DistributedValues):
     @property
     def values(self) -> tuple[Any, ...]:
         """The copies in replica order, each on its replica's device."""
-        return tuple(pieces(self.array))
+        return tuple(map(uncommitted, pieces(self.array)))
 
     def tree_flatten(self) -> tuple[tuple[Any], None]:
         """Gives JAX the array."""

@@ -189,11 +189,13 @@ class Variable(ArrayOperators):
                 )
             self._update_all(array, verb, combine)
             return self
+        # Read before the replicas meet: with one copy for all, the first to go on changes it.
+        old = None if verb == "assign" else frame.get(self)
         if _context.in_cross_replica_context():
             array = self._shared_out(array, verb)
         elif not self._on_read:
             array = self._agreed(operand, array, verb, _context.get_replica_context())
-        frame.set(self, combine(frame.get(self) if verb != "assign" else None, array))
+        frame.set(self, combine(old, array))
         return self
 
     def _agreed(self, operand: Any, array: jax.Array, verb: str, context: Any) -> jax.Array:
@@ -216,7 +218,8 @@ class Variable(ArrayOperators):
                     f"{self.name}.{verb}({operand!r}): a Python number is the same on all "
                     "replicas, so its SUM is not meant. Use an array, or aggregation MEAN."
                 )
-            return array
+            together = context.collectives
+            return together.first(array) if self.storage.layout == "single" else array
         return self._combined(array, context.collectives, verb)
 
     def _in_turns(self, array: jax.Array, verb: str, context: Any) -> jax.Array:

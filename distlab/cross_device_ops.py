@@ -19,7 +19,7 @@ from distlab import _devices
 from distlab._devices import DeviceLike
 from distlab._mesh import AXIS, ReplicaMesh
 from distlab._values import pieces
-from distlab.errors import ValueShapeError
+from distlab.errors import OptionError
 
 _SMALL_BYTES: Final = 1 << 20
 
@@ -77,7 +77,7 @@ class ReductionToOneDevice(CrossDeviceOps):
         accumulation_fn: Callable[[list[jax.Array]], jax.Array] | None = None,
     ) -> None:
         if accumulation_fn is not None and not callable(accumulation_fn):
-            raise ValueShapeError(
+            raise OptionError(
                 f"accumulation_fn must be a function of a list of arrays, got {accumulation_fn!r}."
             )
         self._device = None if reduce_to_device is None else _devices.find([reduce_to_device])[0]
@@ -119,14 +119,14 @@ class HierarchicalCopyAllReduce(CrossDeviceOps):
       num_packs: how many parts to send a value in; 0 or 1 sends it whole.
 
     Raises:
-      ValueShapeError: `num_packs` is negative.
+      OptionError: `num_packs` is negative.
     """
 
     algorithm = "hierarchical_copy"
 
     def __init__(self, num_packs: int = 1) -> None:
         if type(num_packs) is not int or num_packs < 0:
-            raise ValueShapeError(
+            raise OptionError(
                 f"num_packs must be a whole number, 0 or more, got {num_packs!r}. Use 1 to send "
                 "each value whole."
             )
@@ -163,16 +163,14 @@ class NcclAllReduce(CrossDeviceOps):
       num_packs: taken for TensorFlow's sake; XLA packs by itself.
 
     Raises:
-      ValueShapeError: `num_packs` is negative.
+      OptionError: `num_packs` is negative.
     """
 
     algorithm = "all_reduce"
 
     def __init__(self, num_packs: int = 1) -> None:
         if type(num_packs) is not int or num_packs < 0:
-            raise ValueShapeError(
-                f"num_packs must be a whole number, 0 or more, got {num_packs!r}."
-            )
+            raise OptionError(f"num_packs must be a whole number, 0 or more, got {num_packs!r}.")
         self.num_packs = num_packs
 
     def sum_rows(self, stacked: jax.Array, mesh: ReplicaMesh) -> jax.Array:
@@ -271,12 +269,12 @@ def as_cross_device_ops(ops: Any) -> CrossDeviceOps:
     """Returns the algorithm given, or the default for None.
 
     Raises:
-      ValueShapeError: it is no `CrossDeviceOps`.
+      OptionError: it is no `CrossDeviceOps`.
     """
     if ops is None:
         return ChosenBySize()
     if not isinstance(ops, CrossDeviceOps):
-        raise ValueShapeError(
+        raise OptionError(
             f"cross_device_ops must be a CrossDeviceOps such as NcclAllReduce(), got {ops!r:.80}."
         )
     return ops

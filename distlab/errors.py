@@ -24,12 +24,20 @@ class ContextError(DistlabError, RuntimeError):
     """A verb was called in a context in which it has no meaning."""
 
 
+class IteratorContextError(ContextError, ValueError):
+    """A distributed iterator was asked for a batch inside a replica function."""
+
+
 class StructureError(DistlabError, TypeError):
     """Replicas or arguments have structures that do not fit together."""
 
 
 class ValueShapeError(DistlabError, ValueError):
     """A value has a shape or dtype that the verb can't take."""
+
+
+class OptionError(DistlabError, ValueError):
+    """An option has a value that it can't have."""
 
 
 class ReduceOpError(DistlabError, ValueError):
@@ -78,6 +86,10 @@ class OneShotError(DistlabError, RuntimeError):
 
 class ArgumentTypeError(DistlabError, TypeError):
     """An argument has a type that the verb can't take."""
+
+
+class ArgumentValueError(DistlabError, ValueError):
+    """An argument has a value that the verb can't take, or that contradicts another one."""
 
 
 class ClusterSpecError(DistlabError, ValueError):
