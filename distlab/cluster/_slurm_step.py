@@ -56,6 +56,28 @@ def tasks_by_node(tasks_per_node: int | Mapping[str, int] | None) -> dict[str, i
     return {node: tasks[node] for node in sorted(tasks, key=in_slurms_order)}
 
 
+def places_by_rank(tasks: Mapping[str, int]) -> list[tuple[str, int]]:
+    """Returns the node of each rank, and its place among that node's tasks.
+
+    Args:
+      tasks: number of tasks on each node, as `tasks_by_node` gives them.
+
+    Raises:
+      ClusterError: when srun distributed the tasks neither in blocks nor
+        cyclically.
+    """
+    by_node = [(node, slot) for node, count in tasks.items() for slot in range(count)]
+    over_nodes = os.environ.get("SLURM_DISTRIBUTION", "").partition(":")[0].lower()
+    if over_nodes in ("plane", "arbitrary") and len(tasks) > 1:
+        raise ClusterError(
+            f"Slurm distributed the tasks over the nodes by {over_nodes!r}, which does not tell "
+            "where each runs. Use srun --distribution=block or cyclic, or SimpleClusterResolver."
+        )
+    if over_nodes == "cyclic":
+        by_node.sort(key=lambda place: place[1])  # stable: nodes stay in their order
+    return by_node
+
+
 def require_count(what: str, value: object) -> None:
     """Raises unless `value` is a whole number from 0.
 

@@ -17,9 +17,10 @@ class SlurmClusterResolver(ClusterResolver):
     """The tasks of a Slurm step as a cluster, and its GPUs dealt out to them.
 
     The tasks of a node get successive ports and successive shares of its GPUs.
-    Ranks go over the nodes as Slurm's block distribution does, the nodes in
-    Slurm's order (`n9` before `n10`; TensorFlow sorts them as text, which gives
-    such nodes each other's addresses), and over the jobs in alphabetical order.
+    Ranks go over the jobs in alphabetical order, and over the nodes as srun
+    distributed them, in blocks or cyclically, the nodes in Slurm's order: `n9`
+    before `n10`. (TensorFlow knows blocks only and sorts nodes as text, which
+    gives tasks each other's addresses otherwise.)
 
     Make it once in a process and before JAX starts, because it reads
     CUDA_VISIBLE_DEVICES and `cluster_spec()` sets it.
@@ -52,7 +53,7 @@ class SlurmClusterResolver(ClusterResolver):
         Raises:
           ClusterError: outside of a Slurm step, when the jobs have more or
             fewer tasks than the step, when a node has too few GPUs, or when
-            Slurm did not distribute the tasks in blocks.
+            srun distributed the tasks in another way than these two.
           ClusterSpecError: when one of Slurm's lists can't be read, or a node
             has GPUs but fewer than tasks and `gpus_per_task` is not given.
           ArgumentTypeError: when a number is not a whole one.
@@ -60,6 +61,7 @@ class SlurmClusterResolver(ClusterResolver):
         self._rank = _slurm_step.own_rank()
         self._jobs = {"worker": _slurm_step.number_of_tasks()} if jobs is None else dict(jobs)
         self._tasks = _slurm_step.tasks_by_node(tasks_per_node)
+        self._places = _slurm_step.places_by_rank(self._tasks)
         self._require_one_place_for_each_task()
         self._port_base = port_base
         self._rpc_layer = rpc_layer
@@ -82,7 +84,7 @@ class SlurmClusterResolver(ClusterResolver):
         and CUDA_VISIBLE_DEVICES unless `auto_set_gpu` is False or the nodes
         have no GPUs.
         """
-        places = self._places()
+        places = self._places
         cluster: dict[str, list[str]] = {}
         start = 0
         for job, count in sorted(self._jobs.items()):
@@ -129,14 +131,10 @@ class SlurmClusterResolver(ClusterResolver):
         del task_type, task_id, config_proto
         return {"GPU": self._gpus_per_task}
 
-    def _places(self) -> list[tuple[str, int]]:
-        """Returns node and place on that node of each task, by rank."""
-        return [(node, slot) for node, count in self._tasks.items() for slot in range(count)]
-
     def _require_one_place_for_each_task(self) -> None:
         for job, count in self._jobs.items():
             _slurm_step.require_count(f"the number of tasks of job {job!r}", count)
-        wanted, places = sum(self._jobs.values()), self._places()
+        wanted, places = sum(self._jobs.values()), self._places
         if wanted != len(places):
             raise ClusterError(
                 f"the jobs {self._jobs} have {wanted} tasks and the Slurm step {len(places)}. "
@@ -149,8 +147,8 @@ class SlurmClusterResolver(ClusterResolver):
         node, here = places[self._rank][0], _slurm_step.own_node()
         if here in self._tasks and here != node:
             raise ClusterError(
-                f"task {self._rank} would be on node {node} with tasks in blocks, and runs on "
-                f"{here}. Use srun --distribution=block, or SimpleClusterResolver."
+                f"task {self._rank} belongs on node {node} by Slurm's lists, and runs on {here}. "
+                "Use srun --distribution=block, or SimpleClusterResolver."
             )
 
 

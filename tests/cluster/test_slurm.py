@@ -18,6 +18,7 @@ STEP = {
     "SLURM_STEP_NUM_TASKS": "5",
     "SLURM_STEP_NODELIST": "t02n[13,41,43,46-47]",
     "SLURM_STEP_TASKS_PER_NODE": "1(x5)",
+    "SLURM_DISTRIBUTION": None,
     "SLURMD_NODENAME": None,
     "CUDA_VISIBLE_DEVICES": "0",
 }
@@ -127,9 +128,30 @@ def test_nodes_keep_slurms_order_so_that_each_rank_gets_its_own(
     assert cluster.job_tasks("worker") == ["n9:8888", "n9:8889", "n10:8888", "n10:8889"]
 
 
-def test_tasks_that_were_not_distributed_in_blocks_are_noticed(
-    monkeypatch: pytest.MonkeyPatch,
+def test_ranks_may_go_over_the_nodes_in_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    # As Slurm 22.05 did for srun -N2 -n4 -m cyclic: ranks 0, 2, 3 on n10 and 1 on n11.
+    step = two_nodes(
+        2,
+        SLURM_STEP_NODELIST="n[10-11]",
+        SLURM_STEP_TASKS_PER_NODE="3,1",
+        SLURM_DISTRIBUTION="cyclic:block",
+        SLURMD_NODENAME="n10",
+        CUDA_VISIBLE_DEVICES="0,1,2",
+    )
+    cluster = resolve(monkeypatch, step).cluster_spec()
+    assert cluster.job_tasks("worker") == ["n10:8888", "n11:8888", "n10:8889", "n10:8890"]
+    assert os.environ["CUDA_VISIBLE_DEVICES"] == "1"
+
+
+@pytest.mark.parametrize("distribution", ["plane", "arbitrary"])
+def test_other_distributions_are_refused_by_every_task(
+    monkeypatch: pytest.MonkeyPatch, distribution: str
 ) -> None:
+    with pytest.raises(ClusterError, match=rf"by '{distribution}', which does not tell"):
+        resolve(monkeypatch, two_nodes(0, SLURM_DISTRIBUTION=distribution))
+
+
+def test_a_task_that_runs_on_another_node_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ClusterError, match=r"on node n1 .*runs on n2\. Use srun --distribution"):
         resolve(monkeypatch, two_nodes(1, SLURMD_NODENAME="n2"))
 
