@@ -9,6 +9,7 @@ from distlab.data._auto_shard import auto_shard
 from distlab.data._dataset import Dataset, as_dataset
 from distlab.data._engine import Element
 from distlab.data._file_datasets import TextLineDataset, TFRecordDataset
+from distlab.data._optional import Optional
 from distlab.data._options import SHARD_HINT, AutoShardPolicy, Options
 from distlab.data._plan import INFINITE_CARDINALITY, UNKNOWN_CARDINALITY
 from distlab.data._spec import TensorSpec
@@ -25,6 +26,7 @@ __all__ = [
     "AutoShardPolicy",
     "Dataset",
     "Element",
+    "Optional",
     "Options",
     "TFRecordDataset",
     "TensorSpec",

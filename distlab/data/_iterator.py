@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from distlab.data._engine import Element, State
+from distlab.data._optional import Optional
 from distlab.data._plan import Node, Reading, open_plan, walk
 from distlab.data._shuffle import Shuffle
-from distlab.errors import InvalidArgumentError
+from distlab.errors import InvalidArgumentError, OutOfRangeError
 
 
 class Elements(Iterator[Element]):
@@ -28,6 +29,11 @@ class Elements(Iterator[Element]):
         """Returns the next element."""
         element: Element = next(self._reader)
         return element
+
+    @property
+    def element_spec(self) -> Any:
+        """The nest of `TensorSpec` of an element's value."""
+        return self._plan.spec
 
     def state(self) -> State:
         """Returns the position: a dict of lists, strings and numbers.
@@ -78,6 +84,31 @@ class Values(Iterator[Any]):
     def __next__(self) -> Any:
         """Returns the next value."""
         return next(self._elements).value
+
+    def get_next(self) -> Any:
+        """Returns the next value, as `next()` does.
+
+        Raises:
+          OutOfRangeError: the data came to its end.
+        """
+        try:
+            return next(self)
+        except StopIteration:
+            raise OutOfRangeError(
+                "The dataset came to its end. Stop the loop there, or repeat() the dataset."
+            ) from None
+
+    def get_next_as_optional(self) -> Optional:
+        """Returns the next value, or an empty `Optional` at the end."""
+        try:
+            return Optional.from_value(next(self))
+        except StopIteration:
+            return Optional.empty()
+
+    @property
+    def element_spec(self) -> Any:
+        """The nest of `TensorSpec` of a value."""
+        return self._elements.element_spec
 
     def state(self) -> State:
         """Returns the position; see `Elements.state`."""

@@ -48,12 +48,23 @@ def worker_batches(
     """
     replicas = num_workers * replicas_per_worker
     if replicas > 1:
-        dataset = _divided(dataset, num_workers, worker_index, replicas_per_worker)
+        dataset = divided(dataset, num_workers, worker_index, replicas_per_worker)
     return _steps(auto_shard(dataset, num_workers, worker_index), replicas_per_worker)
 
 
-def _divided(dataset: Dataset, num_workers: int, index: int, per_worker: int) -> Dataset:
-    """Cuts global batches into those of single replicas."""
+def divided(dataset: Dataset, num_workers: int, index: int, per_worker: int) -> Dataset:
+    """Cuts global batches into those of single replicas.
+
+    Args:
+      dataset: batched by the global batch size.
+      num_workers: how many workers there are.
+      index: which worker, from 0.
+      per_worker: replicas on each of them.
+
+    Raises:
+      NotBatchedError: when elements have no first dimension to divide.
+      InvalidArgumentError: when the shard policy does not fit the dataset.
+    """
     specs = list(leaves(dataset.element_spec))
     if not all(spec.rank for spec in specs):
         raise NotBatchedError(

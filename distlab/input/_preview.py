@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from typing import Any, Final, Literal, final
 
 import numpy as np
@@ -34,7 +35,7 @@ class Previewer:
     def show(
         self,
         recorder: _seam.Recorder,
-        leaves: list[Any],
+        columns: Sequence[Sequence[Any]],
         indices: np.ndarray | None,
         epoch: int,
         batch: int,
@@ -43,24 +44,29 @@ class Previewer:
 
         Args:
           recorder: who is told.
-          leaves: the batch's components, each with the batch dimension first.
+          columns: for each component of the batch its parts, one for each
+            replica, each with the batch dimension first.
           indices: positions of the examples in the source, None when unknown.
           epoch: which iteration of the dataset it is.
           batch: which batch of the epoch it is.
         """
-        if not leaves or len(self._seen) >= _MOST_EXAMPLES or not np.ndim(leaves[0]):
+        if not columns or len(self._seen) >= _MOST_EXAMPLES or not np.ndim(columns[0][0]):
             return
+        examples = sum(len(part) for part in columns[0])
         if indices is None:
             if epoch or batch >= _BATCHES_WITHOUT_POSITIONS:
                 return
-            rows = np.arange(min(len(leaves[0]), _MOST_EXAMPLES))
+            rows = np.arange(min(examples, _MOST_EXAMPLES))
             positions = rows
         else:
             rows = np.array([i for i, n in enumerate(indices.tolist()) if n not in self._seen], int)
             positions = indices[rows] if len(rows) else rows
-        if not len(rows) or len(rows) > len(leaves[0]):
+        if not len(rows) or len(rows) > examples:
             return
-        form, data = self._picture(np.asarray(leaves[0])[rows])
+        first = _rows_of(columns[0], rows)
+        if first is None:
+            return
+        form, data = self._picture(first)
         self._room -= data.nbytes
         if self._room < 0:
             return
@@ -76,7 +82,7 @@ class Previewer:
                 form=form,
                 shape=list(data.shape[1:]),
                 data=data.tobytes(),
-                labels=_labels(leaves[1:], rows),
+                labels=_labels(columns[1:], rows),
             )
         )
 
@@ -106,10 +112,24 @@ class Previewer:
         return np.clip(scaled, 0, 255).astype(np.uint8)
 
 
-def _labels(components: list[Any], rows: np.ndarray) -> list[str]:
+def _labels(columns: Sequence[Sequence[Any]], rows: np.ndarray) -> list[str]:
     """Takes the first component with one whole number for each example as labels."""
-    for component in components:
-        array = np.asarray(component)
-        if array.ndim == 1 and array.dtype.kind in "iub":
-            return [str(n) for n in array[rows].tolist()]
+    for parts in columns:
+        if np.ndim(parts[0]) == 1 and np.asarray(parts[0]).dtype.kind in "iub":
+            chosen = _rows_of(parts, rows)
+            return [] if chosen is None else [str(n) for n in chosen.tolist()]
     return []
+
+
+def _rows_of(parts: Sequence[Any], rows: np.ndarray) -> np.ndarray | None:
+    """Returns rows of the parts taken as one array; None when they are no rows of one shape."""
+    arrays = [np.asarray(part) for part in parts]
+    if not arrays[0].ndim or len({array.shape[1:] for array in arrays}) > 1:
+        return None
+    stops = np.cumsum([len(array) for array in arrays])
+    bounds = np.searchsorted(rows, [0, *stops.tolist()])
+    chosen = [
+        array[rows[first:last] - (stop - len(array))]
+        for array, stop, first, last in zip(arrays, stops, bounds, bounds[1:], strict=False)
+    ]
+    return np.concatenate(chosen)

@@ -5,13 +5,11 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING, Any, final
 
-import jax
-
-from distlab import data
-from distlab.data import Dataset
-from distlab.errors import NotBatchedError
 from distlab.input._preview import Previewer
+from distlab.input._step import Steps
 from distlab.input.iterator import DistributedIterator
+from distlab.input.options import InputOptions
+from distlab.input.spec import per_replica_spec
 
 if TYPE_CHECKING:
     from distlab.strategies.abstract import Strategy
@@ -21,50 +19,53 @@ _numbers = itertools.count()
 
 @final
 class DistributedDataset:
-    """Gives each replica its part of every global batch.
+    """Gives each replica its part of the input, step by step.
 
-    Get one from `strategy.experimental_distribute_dataset`. Each `iter()`
-    starts from the beginning.
+    Get one from `strategy.experimental_distribute_dataset` or
+    `strategy.distribute_datasets_from_function`. Each `iter()` starts from the
+    beginning.
 
     Attributes:
       number: its number in this process; events name it.
+      steps: where its steps come from.
+      strategy: whose replicas it feeds.
+      options: how it was distributed.
+      previewer: shows its examples on the pages, each once.
     """
 
-    def __init__(self, dataset: Any, strategy: Strategy) -> None:
+    def __init__(self, steps: Steps, strategy: Strategy, options: InputOptions) -> None:
         self.number = next(_numbers)
-        self._dataset: Dataset = (
-            dataset if isinstance(dataset, Dataset) else data.as_dataset(dataset)
-        )
-        self._strategy = strategy
+        self.steps = steps
+        self.strategy = strategy
+        self.options = options
+        self.previewer = Previewer(self.number)
         self._epochs = itertools.count()
-        self._previewer = Previewer(self.number)
-        if strategy.num_replicas_in_sync > 1 and isinstance(dataset, Dataset):
-            _require_batched(dataset)
 
     def __iter__(self) -> DistributedIterator:
         """Starts an epoch."""
-        return DistributedIterator(
-            self._dataset, self._strategy, self.number, next(self._epochs), self._previewer
-        )
+        return DistributedIterator(self, next(self._epochs))
+
+    @property
+    def element_spec(self) -> Any:
+        """The nest of `PerReplicaSpec` of its elements; with one replica, plain specs.
+
+        A first dimension is None where replicas may get different numbers of
+        examples.
+        """
+        return per_replica_spec(self.steps.local_spec, self.strategy.mesh.size)
 
     def __len__(self) -> int:
-        """How many global batches an epoch has, where the dataset knows.
+        """How many steps an epoch has, where the dataset knows.
 
         Raises:
-          TypeError: the number is not known, or there is no end.
+          CardinalityError: the number is not known, or there is no end.
         """
-        return len(self._dataset)
+        return len(self.steps)
+
+    def __bool__(self) -> bool:
+        """Is true, whatever the length."""
+        return True
 
     def __repr__(self) -> str:
         """Names what is divided over how many replicas."""
-        return f"DistributedDataset({self._dataset!r}, {self._strategy!r})"
-
-
-def _require_batched(dataset: Dataset) -> None:
-    if any(not spec.shape for spec in jax.tree.leaves(dataset.element_spec)):
-        raise NotBatchedError(
-            "A distributed dataset divides global batches over the replicas, so every component "
-            f"of its elements needs a batch dimension, but the elements are "
-            f"{dataset.element_spec}. "
-            "Call .batch(global_batch_size) on the dataset first."
-        )
+        return f"DistributedDataset({self.steps!r}, {self.strategy!r})"

@@ -1,22 +1,22 @@
-"""Walking over the global batches, dividing each one and putting it on the devices."""
+"""Walking over a distributed dataset, and saying how each batch was divided."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final, final
 
 import jax
 import numpy as np
 
-from distlab import _seam, _split, events
-from distlab._mesh import ReplicaMesh
+from distlab import _context, _seam, events
 from distlab._values import PerReplica
-from distlab.data import Dataset, Element
-from distlab.errors import NotBatchedError, OutOfRangeError, ValueShapeError
-from distlab.input._preview import Previewer
+from distlab.data import Optional
+from distlab.data._engine import State
+from distlab.errors import InvalidArgumentError, IteratorContextError, OutOfRangeError
+from distlab.input._placed import DirectFeed, Feed, Placed
 
 if TYPE_CHECKING:
+    from distlab.input.dataset import DistributedDataset
     from distlab.strategies.abstract import Strategy
 
 _MOST_INDICES: Final = 65_536
@@ -26,49 +26,34 @@ _MOST_INDICES: Final = 65_536
 class DistributedIterator:
     """One epoch of a distributed dataset (`tf.distribute.DistributedIterator`)."""
 
-    def __init__(
-        self, dataset: Dataset, strategy: Strategy, number: int, epoch: int, previewer: Previewer
-    ) -> None:
-        self._elements: Iterator[Element] = dataset.elements()
-        self._strategy = strategy
-        self._number = number
+    def __init__(self, dataset: DistributedDataset, epoch: int) -> None:
+        self._dataset = dataset
+        self._strategy: Strategy = dataset.strategy
         self._epoch = epoch
         self._batch = 0
-        self._nominal = 0
-        self._previewer = previewer
+        self._nominal = dataset.steps.nominal or 0
+        self._ended = False
+        self._feed = _open_feed(dataset)
 
     def __iter__(self) -> DistributedIterator:
         """Returns itself."""
         return self
 
     def __next__(self) -> Any:
-        """Returns the next global batch, with a `PerReplica` at each leaf.
+        """Returns the next element, with a `PerReplica` at each leaf.
 
         With one replica the leaves are plain arrays, on its device.
 
         Raises:
           StopIteration: the data came to its end.
+          IteratorContextError: called inside a function that `run` executes.
           NotBatchedError: the element has no batch dimension to divide.
           ValueShapeError: its components have different batch dimensions.
         """
-        asked = time.monotonic_ns()
-        element = next(self._elements)
-        got = time.monotonic_ns()
-        leaves, structure = jax.tree.flatten(element.value)
-        examples = self._batch_size(leaves)
-        parts = [examples] if self._alone else _split.sizes(examples, self._strategy.mesh.size)
-        placed = [self._place(np.asarray(leaf), parts) for leaf in leaves]
-        if placed:
-            first = placed[0]
-            array = first.stacked if isinstance(first, PerReplica) else first
-            self._strategy.fed.give(array, examples)
-        self._nominal = max(self._nominal, parts[0])
-        self._report(element, leaves, parts, asked, got)
-        self._batch += 1
-        return jax.tree.unflatten(structure, placed)
+        return self._next(fill=self._dataset.steps.fills)
 
     def get_next(self) -> Any:
-        """Returns the next global batch, as `next()` does.
+        """Returns the next element, as `next()` does.
 
         Raises:
           OutOfRangeError: the data came to its end.
@@ -81,70 +66,115 @@ class DistributedIterator:
                 "repeat() the dataset."
             ) from None
 
+    def get_next_as_optional(self) -> Optional:
+        """Returns the next element, or an empty `Optional` at the end.
+
+        As in TensorFlow it also gives a last step for which some replicas have
+        no batch where `next()` leaves it out: see `ReplicaBatches`.
+        """
+        try:
+            return Optional.from_value(self._next(fill=True))
+        except StopIteration:
+            return Optional.empty()
+
     @property
-    def _alone(self) -> bool:
-        return self._strategy.mesh.size == 1
+    def element_spec(self) -> Any:
+        """The nest of specs of its elements; see `DistributedDataset.element_spec`."""
+        return self._dataset.element_spec
 
-    def _batch_size(self, leaves: list[Any]) -> int:
-        shapes = [np.shape(leaf) for leaf in leaves]
-        if self._alone:
-            return shapes[0][0] if shapes and shapes[0] else 1
-        if not all(shapes):
-            raise NotBatchedError(
-                "A global batch is divided along its first dimension, but a component of this "
-                f"element has none (shapes {shapes}). Call .batch(global_batch_size) first."
+    def state(self) -> State:
+        """Returns the position: a dict of lists, strings and numbers.
+
+        It can be kept beside a checkpoint, and fits an iterator over any
+        dataset that was made and distributed in the same way, in any process.
+        """
+        return {"batch": self._batch, "ended": self._ended, "reader": self._feed.state()}
+
+    def restore(self, state: State) -> None:
+        """Goes to a position, so that the next element is the one that followed it.
+
+        Args:
+          state: what `state()` returned.
+
+        Raises:
+          InvalidArgumentError: it belongs to a dataset made in another way.
+        """
+        if set(state) != {"batch", "ended", "reader"}:
+            raise InvalidArgumentError(
+                "The position of a distributed iterator is what its state() returned, got "
+                f"{sorted(map(str, state))}."
             )
-        if len({shape[0] for shape in shapes}) > 1:
-            raise ValueShapeError(
-                "All components of a global batch must have the same first dimension, got "
-                f"shapes {shapes}."
-            )
-        return shapes[0][0] if shapes else 0
+        self._feed.restore(state["reader"])
+        self._batch, self._ended = state["batch"], state["ended"]
 
-    def _place(self, batch: np.ndarray, parts: list[int]) -> PerReplica | jax.Array:
-        """Puts each replica's part of a component on its device."""
-        mesh = self._strategy.mesh
-        if batch.flags.writeable:
-            batch = batch.copy()  # its owner may write to it again: JAX must not go on using it
-        if self._alone:
-            return jax.device_put(batch, mesh.whole)
-        largest = parts[0]
-        if parts[-1] == largest:
-            return PerReplica(_put(batch.reshape(mesh.size, largest, *batch.shape[1:]), mesh))
-        rows = np.zeros((mesh.size * largest, *batch.shape[1:]), batch.dtype)
-        rows[: len(batch)] = batch  # parts are contiguous, so only the last rows stay empty
-        shapes = tuple((part, *batch.shape[1:]) for part in parts)
-        return PerReplica(_put(rows.reshape(mesh.size, largest, *batch.shape[1:]), mesh), shapes)
+    def close(self) -> None:
+        """Stops reading ahead. Dropping the iterator does the same."""
+        self._feed.close()
 
-    def _report(
-        self, element: Element, leaves: list[Any], parts: list[int], asked: int, got: int
-    ) -> None:
+    def _next(self, *, fill: bool) -> Any:
+        self._require_cross_replica()
+        if self._ended:
+            raise StopIteration
+        placed = self._feed.take()
+        if not (placed.step.complete or fill):
+            self._ended = True
+            raise StopIteration
+        self._nominal = max(self._nominal, placed.step.sizes[0])
+        _feed_arrays(self._strategy, placed)
         recorder = _seam.recorder()
-        if not recorder.enabled:
-            return
-        now = time.monotonic_ns()
-        indices = element.indices
+        if recorder.enabled:
+            self._report(recorder, placed)
+        self._batch += 1
+        return placed.value
+
+    def _require_cross_replica(self) -> None:
+        strategy = self._strategy
+        if (
+            strategy.distributed
+            and _context.get_strategy() is strategy
+            and not _context.in_cross_replica_context()
+        ):
+            raise IteratorContextError(
+                "A distributed iterator gives the batches of all replicas, so its next element "
+                "can't be taken inside a function that one replica runs. Take it outside: "
+                "strategy.run(fn, args=(next(iterator),))."
+            )
+        _context.require_cross_replica("next() of a distributed iterator", strategy)
+
+    def _report(self, recorder: _seam.Recorder, placed: Placed) -> None:
+        """Emits how the batch was divided, and what its examples look like."""
+        step, indices = placed.step, placed.step.indices
         recorder.emit(
             events.Sharding(
-                time_ns=now,
+                time_ns=time.monotonic_ns(),
                 strategy=self._strategy.number,
-                dataset=self._number,
+                dataset=self._dataset.number,
                 batch=self._batch,
                 epoch=self._epoch,
-                sizes=parts,
+                sizes=step.sizes,
                 nominal=self._nominal,
                 indices=None
                 if indices is None or len(indices) > _MOST_INDICES
                 else np.ascontiguousarray(indices, "<i8").tobytes(),
-                bytes=sum(np.asarray(leaf).nbytes for leaf in leaves),
-                wait_ns=got - asked,
-                transfer_ns=now - got,
-                policy="rebatch",
+                bytes=step.bytes,
+                wait_ns=placed.wait_ns,
+                transfer_ns=placed.transfer_ns,
+                policy=self._dataset.steps.policy,
             )
         )
-        self._previewer.show(recorder, leaves, indices, self._epoch, self._batch)
+        self._dataset.previewer.show(recorder, step.columns, indices, self._epoch, self._batch)
 
 
-def _put(rows: np.ndarray, mesh: ReplicaMesh) -> jax.Array:
-    """Puts row `i` on device `i`. JAX may go on using `rows`: never write to it again."""
-    return jax.make_array_from_callback(rows.shape, mesh.split, rows.__getitem__)
+def _open_feed(dataset: DistributedDataset) -> Feed:
+    options = dataset.options
+    fetch = options.experimental_fetch_to_device or options.experimental_place_dataset_on_device
+    return DirectFeed(dataset.steps.open(), dataset.strategy.mesh, fetch=fetch)
+
+
+def _feed_arrays(strategy: Strategy, placed: Placed) -> None:
+    """Notes which batch the strategy gave out, so that a step can say how much it works on."""
+    for leaf in jax.tree.leaves(placed.value, is_leaf=lambda v: isinstance(v, PerReplica)):
+        array = leaf.stacked if isinstance(leaf, PerReplica) else leaf
+        if isinstance(array, jax.Array | np.ndarray):
+            strategy.fed.give(array, sum(placed.step.sizes))
+            return

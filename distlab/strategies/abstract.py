@@ -24,8 +24,11 @@ from distlab._value_context import ValueContext
 from distlab._values import DistributedValues, PerReplica
 from distlab._variable import Variable
 from distlab.cross_device_ops import CrossDeviceOps, as_cross_device_ops
+from distlab.data import Dataset
 from distlab.errors import ContextError
-from distlab.input.dataset import DistributedDataset
+from distlab.input import distribute, legacy
+from distlab.input.context import InputContext
+from distlab.input.options import InputOptions, InputReplicationMode
 from distlab.strategies.extended import StrategyExtended
 
 _numbers = itertools.count()
@@ -36,6 +39,7 @@ class Strategy(ABC):  # noqa: B024 - what makes it abstract is that devices must
 
     Attributes:
       distributed: false for the default strategy alone.
+      reads_per_replica: whether each replica may read a dataset of its own.
       number: the strategy's number in this process; events name it.
       fed: the batch it gave out last.
       cross_device_ops: how it adds up the replicas' values.
@@ -43,6 +47,7 @@ class Strategy(ABC):  # noqa: B024 - what makes it abstract is that devices must
     """
 
     distributed: ClassVar[bool] = True
+    reads_per_replica: ClassVar[bool] = False
 
     def __init__(
         self, devices: Iterable[DeviceLike], cross_device_ops: CrossDeviceOps | None = None
@@ -92,6 +97,11 @@ class Strategy(ABC):  # noqa: B024 - what makes it abstract is that devices must
     def parameter_device_names(self) -> tuple[str, ...]:
         """The devices that hold variables."""
         return self.device_names
+
+    @property
+    def input_context(self) -> InputContext:
+        """What a function that makes this worker's input is told."""
+        return InputContext(num_replicas_in_sync=self.num_replicas_in_sync)
 
     @property
     def cluster_resolver(self) -> Any:
@@ -206,24 +216,135 @@ class Strategy(ABC):  # noqa: B024 - what makes it abstract is that devices must
         replicas = self.num_replicas_in_sync
         return regroup([value_fn(ValueContext(i, replicas)) for i in range(replicas)], self.mesh)
 
-    def experimental_distribute_dataset(self, dataset: Any) -> DistributedDataset:
+    def experimental_distribute_dataset(
+        self, dataset: Any, options: InputOptions | None = None
+    ) -> Any:
         """Divides a dataset's batches over the replicas.
 
-        Each element is a global batch. Every replica gets an equal part of it
-        as long as there are enough examples: see `distlab.data`.
+        Each element is a global batch of n examples. Each replica gets
+        ceil(n / replicas) of them as long as there are any, so that the last
+        ones may get fewer, or none. Datasets that read files, and those with
+        AutoShardPolicy.OFF, are instead cut into batches of single replicas
+        that the replicas take in turn, as in TensorFlow.
 
         Args:
           dataset: a `distlab.data.Dataset`, or any iterable of batches.
+          options: how to bring batches to the devices.
 
         Returns:
-          An iterable whose elements have a `PerReplica` at each leaf (with one
-          replica, a plain array).
+          A `DistributedDataset`, whose elements have a `PerReplica` at each leaf
+          (with one replica, a plain array). The default strategy returns the
+          dataset itself.
 
         Raises:
           NotBatchedError: the elements have no batch dimension, and there is
             more than one replica.
+          StructureError: it is no dataset.
+          UnsupportedError: the replication mode is PER_REPLICA.
+          InvalidArgumentError: its AutoShardPolicy does not fit it.
         """
-        return DistributedDataset(dataset, self)
+        return distribute.distribute_dataset(self, dataset, options)
+
+    def distribute_datasets_from_function(
+        self, dataset_fn: Callable[[InputContext], Any], options: InputOptions | None = None
+    ) -> Any:
+        """Lets each replica take one batch a step of a dataset that a function makes.
+
+        Nothing is divided or sharded: the function does so, by what its
+        `InputContext` tells. It is called once, at once; later iterations start
+        its dataset again. In the last step some replicas may find no batch and
+        get an empty one; when all shapes are known (drop_remainder), that step
+        is left out, as in TensorFlow.
+
+        Args:
+          dataset_fn: takes an `InputContext` and returns a dataset with batches
+            for single replicas.
+          options: how to bring batches to the devices; with
+            `InputReplicationMode.PER_REPLICA` the function is called for each
+            replica, which then reads a dataset of its own.
+
+        Returns:
+          A `DistributedDataset`. The default strategy returns the function's
+          dataset.
+
+        Raises:
+          ArgumentTypeError: `dataset_fn` is no function.
+          UnsupportedError: PER_REPLICA, and this is no `MirroredStrategy`.
+        """
+        return distribute.distribute_from_function(self, dataset_fn, options)
+
+    def experimental_make_numpy_dataset(self, numpy_input: Any, session: Any = None) -> Dataset:
+        """Makes a dataset of the rows of arrays, to be batched and distributed.
+
+        Args:
+          numpy_input: a nest of arrays of one length, shape `[rows, ...]`. A
+            list of arrays is one array, stacked.
+          session: taken for TensorFlow's sake.
+
+        Returns:
+          A dataset of `rows` elements of shape `[...]`.
+
+        Raises:
+          ValueShapeError: their lengths differ, or one is a scalar.
+        """
+        del session
+        return Dataset.from_tensor_slices(numpy_input)
+
+    def make_dataset_iterator(self, dataset: Any) -> legacy.InputIterator:
+        """Makes a TensorFlow 1 iterator that divides a dataset's batches.
+
+        Args:
+          dataset: as in `experimental_distribute_dataset`.
+
+        Returns:
+          An iterator with `initialize()` and `get_next()`.
+
+        Raises:
+          NotBatchedError: as `experimental_distribute_dataset`.
+        """
+        return legacy.dataset_iterator(self, dataset)
+
+    def make_input_fn_iterator(
+        self,
+        input_fn: Callable[[InputContext], Any],
+        replication_mode: InputReplicationMode = InputReplicationMode.PER_WORKER,
+    ) -> legacy.InputIterator:
+        """Makes a TensorFlow 1 iterator in which each replica takes one batch a step.
+
+        A last step for which some replicas have no batch is left out.
+
+        Args:
+          input_fn: takes an `InputContext` and returns a dataset, or a function
+            that returns one replica's next element.
+          replication_mode: PER_WORKER; nothing else is supported.
+
+        Returns:
+          An iterator with `initialize()` and `get_next()`.
+
+        Raises:
+          ArgumentValueError: another replication mode.
+          ArgumentTypeError: `input_fn` is no function, or returns no dataset.
+        """
+        return legacy.input_fn_iterator(self, input_fn, replication_mode)
+
+    def experimental_run(
+        self, fn: Callable[..., Any], input_iterator: legacy.InputIterator | None = None
+    ) -> Any:
+        """Runs `fn` on the next element of an iterator (TensorFlow 1's `run`).
+
+        Args:
+          fn: the replica function; takes the element as its one argument.
+          input_iterator: None: `fn` takes no argument.
+
+        Returns:
+          What `run` returns.
+
+        Raises:
+          OutOfRangeError: the data came to its end.
+        """
+        with self.scope():
+            args = () if input_iterator is None else (input_iterator.get_next(),)
+            return self.run(fn, args=args)
 
     def experimental_local_results(self, value: Any) -> tuple[Any, ...]:
         """Returns the components of a per-replica value, in replica order.
@@ -262,6 +383,7 @@ class Strategy(ABC):  # noqa: B024 - what makes it abstract is that devices must
         return _values.stack([leaf] * self.num_replicas_in_sync, self.mesh)
 
     experimental_run_v2 = run
+    experimental_distribute_datasets_from_function = distribute_datasets_from_function
 
     def __copy__(self) -> Strategy:
         """Refuses: a strategy's variables and programs belong to one object.

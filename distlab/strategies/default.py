@@ -18,7 +18,11 @@ from distlab._storage import Storage
 from distlab._values import DistributedValues
 from distlab._variable import Variable
 from distlab.cross_device_ops import as_cross_device_ops
+from distlab.data import Dataset, as_dataset
 from distlab.errors import ContextError
+from distlab.input.context import InputContext
+from distlab.input.distribute import call_for_input
+from distlab.input.options import InputOptions
 from distlab.strategies.abstract import Strategy
 from distlab.strategies.extended import StrategyExtended
 
@@ -85,6 +89,23 @@ class DefaultStrategy(Strategy):
         )
         with _context.replica(self._context):
             return fn(*args, **kwargs)
+
+    def experimental_distribute_dataset(
+        self, dataset: Any, options: InputOptions | None = None
+    ) -> Dataset:
+        """Returns the dataset itself. See `Strategy.experimental_distribute_dataset`."""
+        del options
+        return as_dataset(dataset)
+
+    def distribute_datasets_from_function(
+        self, dataset_fn: Callable[[InputContext], Any], options: InputOptions | None = None
+    ) -> Any:
+        """Returns the function's dataset. See `Strategy.distribute_datasets_from_function`."""
+        del options
+        return call_for_input("dataset_fn", dataset_fn, InputContext())
+
+    experimental_run_v2 = run
+    experimental_distribute_datasets_from_function = distribute_datasets_from_function
 
     def __repr__(self) -> str:
         """Says what it is."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import final
+from typing import ClassVar, final
 
 from distlab import _devices
 from distlab._devices import DeviceLike
@@ -28,6 +28,8 @@ class MirroredStrategy(Strategy):
     Raises:
       DeviceError: a device does not exist or is named twice.
     """
+
+    reads_per_replica: ClassVar[bool] = True
 
     def __init__(
         self,

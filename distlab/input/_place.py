@@ -1,0 +1,95 @@
+"""Putting each replica's part of a batch on its device."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from distlab._mesh import ReplicaMesh
+from distlab._values import PerReplica, Shape
+from distlab.data._memory import aligned_empty
+from distlab.errors import ValueShapeError
+
+_KINDS_ON_DEVICES = "biufcV"
+
+
+def settled(leaf: Any) -> Any:
+    """Returns an array nobody will write to again, so that JAX may go on using its memory.
+
+    Args:
+      leaf: a component of an element; `bytes` stay as they are.
+    """
+    if isinstance(leaf, bytes):
+        return leaf
+    array = np.asarray(leaf)
+    if not array.flags.writeable:
+        return array
+    copied = array.copy() if array.dtype == object else aligned_empty(array.shape, array.dtype)
+    copied[...] = array
+    copied.flags.writeable = False
+    return copied
+
+
+def place(parts: Sequence[Any], mesh: ReplicaMesh, *, fetch: bool) -> Any:
+    """Makes the value of one component out of its parts.
+
+    Args:
+      parts: one settled array (or `bytes`) for each replica, of one dtype and
+        rank; shapes may differ.
+      mesh: the replicas' devices.
+      fetch: whether to put the parts on the devices, or leave them on the host.
+
+    Returns:
+      A `PerReplica`; with one replica, a plain array. Strings stay on the host.
+
+    Raises:
+      ValueShapeError: dtypes or ranks differ.
+    """
+    first = parts[0]
+    on_host = isinstance(first, bytes) or first.dtype.kind not in _KINDS_ON_DEVICES
+    if mesh.size == 1:
+        return first if on_host or not fetch else jax.device_put(first, mesh.whole)
+    if on_host:
+        return PerReplica(_objects(parts))
+    rows, shapes = _rows(parts)
+    if not fetch:
+        return PerReplica(np.stack(rows), shapes)
+
+    def row(index: Any) -> np.ndarray:
+        chosen: np.ndarray = rows[index[0].start or 0][np.newaxis]
+        return chosen
+
+    shape = (mesh.size, *rows[0].shape)
+    return PerReplica(jax.make_array_from_callback(shape, mesh.split, row), shapes)
+
+
+def _rows(parts: Sequence[Any]) -> tuple[Sequence[Any], tuple[Shape, ...] | None]:
+    """Returns parts of one shape, padded where they are smaller, and their own shapes."""
+    shapes = tuple(part.shape for part in parts)
+    if shapes.count(shapes[0]) == len(shapes):
+        return parts, None
+    if len({(part.ndim, part.dtype) for part in parts}) > 1:
+        raise ValueShapeError(
+            "A component must have one dtype and one number of dimensions on all replicas, got "
+            f"{[f'{part.dtype}{list(part.shape)}' for part in parts]}."
+        )
+    largest = tuple(map(max, zip(*shapes, strict=True)))
+    return [_padded(part, largest) for part in parts], shapes
+
+
+def _padded(part: np.ndarray, shape: Shape) -> np.ndarray:
+    if part.shape == shape:
+        return part
+    row = np.zeros(shape, part.dtype)
+    row[tuple(slice(n) for n in part.shape)] = part
+    return row
+
+
+def _objects(parts: Sequence[Any]) -> np.ndarray:
+    objects = np.empty(len(parts), dtype=object)
+    for i, part in enumerate(parts):
+        objects[i] = part
+    return objects

@@ -1,0 +1,80 @@
+"""Steps put on the devices, one after another."""
+
+from __future__ import annotations
+
+import time
+from typing import Any, NamedTuple, Protocol, final
+
+import jax
+
+from distlab._mesh import ReplicaMesh
+from distlab.data._engine import State
+from distlab.input._place import place
+from distlab.input._step import Reader, Step
+
+
+class Placed(NamedTuple):
+    """A step on the devices.
+
+    Attributes:
+      value: the element, with a `PerReplica` at each leaf.
+      step: what it was made of.
+      wait_ns: nanoseconds the caller waited for it to be read.
+      transfer_ns: nanoseconds the caller spent putting it on the devices.
+    """
+
+    value: Any
+    step: Step
+    wait_ns: int
+    transfer_ns: int
+
+
+class Feed(Protocol):
+    """What an iterator takes its steps from."""
+
+    def take(self) -> Placed:
+        """Returns the next step; raises `StopIteration` at the end."""
+
+    def state(self) -> State:
+        """Returns the position after the last step that was taken."""
+
+    def restore(self, state: State) -> None:
+        """Goes to a position."""
+
+    def close(self) -> None:
+        """Stops reading ahead."""
+
+
+@final
+class DirectFeed:
+    """Reads and places a step when it is asked for.
+
+    Args:
+      reader: where steps are read.
+      mesh: the replicas' devices.
+      fetch: whether to put batches on the devices, or leave them on the host.
+    """
+
+    def __init__(self, reader: Reader, mesh: ReplicaMesh, *, fetch: bool) -> None:
+        self._reader, self._mesh, self._fetch = reader, mesh, fetch
+
+    def take(self) -> Placed:
+        """Reads and places the next step."""
+        asked = time.monotonic_ns()
+        step = self._reader.read()
+        got = time.monotonic_ns()
+        leaves = [place(parts, self._mesh, fetch=self._fetch) for parts in step.columns]
+        value = jax.tree.unflatten(step.structure, leaves)
+        return Placed(value, step, got - asked, time.monotonic_ns() - got)
+
+    def state(self) -> State:
+        """Returns the reader's position."""
+        return self._reader.state()
+
+    def restore(self, state: State) -> None:
+        """Moves the reader."""
+        self._reader.restore(state)
+
+    def close(self) -> None:
+        """Closes the reader."""
+        self._reader.close()

@@ -1,0 +1,60 @@
+"""What the elements of distributed datasets look like."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from distlab.data import TensorSpec
+from distlab.data._nest import leaves, map_nest
+
+
+@dataclass(frozen=True)
+class PerReplicaSpec:
+    """Shapes and dtypes of one per-replica value.
+
+    Attributes:
+      value_specs: one spec for each replica, in replica order. Dtypes are the
+        dataset's; on devices JAX keeps 64-bit numbers in 32 bits unless
+        `jax_enable_x64` is set.
+    """
+
+    value_specs: tuple[TensorSpec, ...]
+
+
+def per_replica_spec(spec: Any, replicas: int) -> Any:
+    """Returns the nest of specs of elements that differ per replica.
+
+    Args:
+      spec: nest of what one replica gets.
+      replicas: how many there are; a single one gets plain arrays.
+    """
+    if replicas == 1:
+        return spec
+    return map_nest(lambda leaf: PerReplicaSpec((leaf,) * replicas), spec)
+
+
+def divided_spec(spec: Any, replicas: int) -> Any:
+    """Returns what a replica gets of global batches that look like `spec`.
+
+    Its first dimension is known when that of the global batch is and divides
+    evenly: otherwise parts have different sizes.
+
+    Args:
+      spec: nest of specs of global batches.
+      replicas: how many replicas they are divided over.
+    """
+    return map_nest(lambda leaf: _divided(leaf, replicas), spec)
+
+
+def is_static(spec: Any) -> bool:
+    """Says whether all dimensions of all components are known."""
+    return all(size is not None for leaf in leaves(spec) for size in leaf.shape)
+
+
+def _divided(spec: TensorSpec, replicas: int) -> TensorSpec:
+    if replicas == 1 or not spec.shape:
+        return spec
+    batch, *rest = spec.shape
+    part = None if batch is None or batch % replicas else batch // replicas
+    return TensorSpec((part, *rest), spec.dtype)
