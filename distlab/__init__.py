@@ -17,40 +17,41 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from distlab import _context, _seam, cluster_resolver, data, errors, events, experimental
-from distlab._context import (
-    experimental_set_strategy,
-    get_replica_context,
-    get_strategy,
-    has_strategy,
-    in_cross_replica_context,
-)
-from distlab._devices import use_cpu_devices
-from distlab._modes import RunOptions, functions_run_eagerly, run_functions_eagerly
-from distlab._reduce_op import ReduceOp
-from distlab._replica_context import ReplicaContext
-from distlab._values import DistributedValues, Mirrored, PerReplica
-from distlab._variable import Variable
-from distlab._variable_kinds import VariableAggregation, VariableSynchronization
-from distlab.cluster.spec import ClusterSpec
-from distlab.cross_device_ops import (
-    CrossDeviceOps,
-    HierarchicalCopyAllReduce,
-    NcclAllReduce,
-    ReductionToOneDevice,
-)
-from distlab.input.context import InputContext
-from distlab.input.dataset import DistributedDataset
-from distlab.input.iterator import DistributedIterator
-from distlab.input.options import InputOptions, InputReplicationMode
-from distlab.recording import Run, make_default, record
-from distlab.strategies.abstract import Strategy
-from distlab.strategies.default import DefaultStrategy
-from distlab.strategies.extended import StrategyExtended
-from distlab.strategies.mirrored import MirroredStrategy
-from distlab.strategies.one_device import OneDeviceStrategy
+from distlab import _context, _seam
 
 if TYPE_CHECKING:
+    from distlab import cluster_resolver, data, errors, events, experimental
+    from distlab._context import (
+        experimental_set_strategy,
+        get_replica_context,
+        get_strategy,
+        has_strategy,
+        in_cross_replica_context,
+    )
+    from distlab._devices import use_cpu_devices
+    from distlab._modes import RunOptions, functions_run_eagerly, run_functions_eagerly
+    from distlab._reduce_op import ReduceOp
+    from distlab._replica_context import ReplicaContext
+    from distlab._values import DistributedValues, Mirrored, PerReplica
+    from distlab._variable import Variable
+    from distlab._variable_kinds import VariableAggregation, VariableSynchronization
+    from distlab.cluster.spec import ClusterSpec
+    from distlab.cross_device_ops import (
+        CrossDeviceOps,
+        HierarchicalCopyAllReduce,
+        NcclAllReduce,
+        ReductionToOneDevice,
+    )
+    from distlab.input.context import InputContext
+    from distlab.input.dataset import DistributedDataset
+    from distlab.input.iterator import DistributedIterator
+    from distlab.input.options import InputOptions, InputReplicationMode
+    from distlab.recording import Run, record
+    from distlab.strategies.abstract import Strategy
+    from distlab.strategies.default import DefaultStrategy
+    from distlab.strategies.extended import StrategyExtended
+    from distlab.strategies.mirrored import MirroredStrategy
+    from distlab.strategies.one_device import OneDeviceStrategy
     from distlab.widgets import watch
 
 __version__ = "0.1.0"
@@ -97,17 +98,39 @@ __all__ = [
     "watch",
 ]
 
-_context.set_default(DefaultStrategy())
-_seam.set_default(make_default)
+
+def _default_strategy() -> DefaultStrategy:
+    from distlab.strategies.default import DefaultStrategy
+
+    return DefaultStrategy()
+
+
+def _default_recorder() -> _seam.Recorder:
+    from distlab.recording import make_default
+
+    return make_default()
+
+
+_context.set_default(_default_strategy)
+_seam.set_default(_default_recorder)
 
 
 def __getattr__(name: str) -> Any:
-    """Loads the notebook widgets when they are first asked for."""
-    if name == "watch":
-        from distlab.widgets import watch
+    """Loads JAX and distlab's parts when the first public name is asked for.
 
-        return watch
-    raise AttributeError(f"module 'distlab' has no attribute {name!r}")
+    The command's help must not wait for that, and the widgets need packages of
+    their own.
+    """
+    if name not in __all__:
+        raise AttributeError(f"module 'distlab' has no attribute {name!r}")
+    if name == "watch":
+        from distlab import widgets
+
+        return widgets.watch
+    from distlab import _api
+
+    value = globals()[name] = getattr(_api, name)
+    return value
 
 
 def __dir__() -> list[str]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from distlab.errors import ContextError
@@ -35,13 +35,14 @@ class _Thread(threading.local):
 
 _thread = _Thread()
 _base: Strategy | None = None
+_make_default: Callable[[], DefaultStrategy] | None = None
 _default: DefaultStrategy | None = None
 
 
-def set_default(strategy: DefaultStrategy) -> None:
-    """Says which strategy holds where no other does."""
-    global _default
-    _default = strategy
+def set_default(make: Callable[[], DefaultStrategy]) -> None:
+    """Says how to make the strategy that holds where no other does, when it is needed."""
+    global _make_default
+    _make_default = make
 
 
 def get_strategy() -> Strategy:
@@ -51,7 +52,7 @@ def get_strategy() -> Strategy:
 
 def has_strategy() -> bool:
     """Says whether a strategy other than the default one is current."""
-    return get_strategy() is not _default
+    return get_strategy() is not _default_strategy()
 
 
 def get_replica_context() -> ReplicaContext:
@@ -99,12 +100,13 @@ def require_cross_replica(verb: str, strategy: Strategy) -> None:
       ContextError: in a replica function, or in the scope of another strategy.
     """
     mode = _mode()
-    if mode.strategy is not strategy and mode.strategy is not _default:
+    default = _default_strategy()
+    if mode.strategy is not strategy and mode.strategy is not default:
         raise ContextError(
             f"{verb} was called on {strategy!r} inside the scope of {mode.strategy!r}. "
             "One strategy can be current at a time: leave that scope first."
         )
-    if mode.strategy is strategy and mode.replica is not None and strategy is not _default:
+    if mode.strategy is strategy and mode.replica is not None and strategy is not default:
         raise ContextError(
             f"{verb} must be called in cross-replica context, but this is a function that "
             f"{strategy!r} runs on each replica. Call it outside, on what `run` returns."
@@ -144,7 +146,7 @@ def scope(strategy: Strategy) -> Iterator[Strategy]:
       ContextError: another strategy is in scope, or this is a replica function.
     """
     require_cross_replica("scope()", strategy)
-    if strategy is _default:
+    if strategy is _default_strategy():
         if has_strategy():
             raise ContextError("The default strategy's scope can't be entered inside another's.")
         yield strategy
@@ -159,6 +161,13 @@ def _mode() -> _Mode:
         return modes[-1]
     if _base is not None:
         return _Mode(_base, None)
+    default = _default_strategy()
+    return _Mode(default, default.default_replica_context())
+
+
+def _default_strategy() -> DefaultStrategy:
+    global _default
     if _default is None:
-        raise ContextError("distlab has no default strategy yet; import distlab itself first.")
-    return _Mode(_default, _default.default_replica_context())
+        assert _make_default is not None  # distlab/__init__.py sets it
+        _default = _make_default()
+    return _default

@@ -7,11 +7,12 @@ something is installed, and when recording is off, the null recorder answers.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol
-
-import jax
+from typing import TYPE_CHECKING, Any, Protocol
 
 from distlab.events import Event
+
+if TYPE_CHECKING:
+    import jax
 
 
 class Recorder(Protocol):

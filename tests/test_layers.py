@@ -76,7 +76,7 @@ MODULES = modules()
 
 
 def layer_of(module: str) -> str:
-    if module == "distlab":
+    if module in ("distlab", "distlab._api"):
         return "public"
     prefix = max((p for p in LAYER_OF if f"{module}.".startswith(f"{p}.")), key=len)
     return LAYER_OF[prefix]
