@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from distlab import _context, _seam
 
 if TYPE_CHECKING:
-    from distlab import cluster_resolver, data, errors, events, experimental
+    from distlab import cluster_resolver, data, errors, events, experimental, tpu
     from distlab._context import (
         experimental_set_strategy,
         get_replica_context,
@@ -51,7 +51,9 @@ if TYPE_CHECKING:
     from distlab.strategies.default import DefaultStrategy
     from distlab.strategies.extended import StrategyExtended
     from distlab.strategies.mirrored import MirroredStrategy
+    from distlab.strategies.multi_worker import MultiWorkerMirroredStrategy
     from distlab.strategies.one_device import OneDeviceStrategy
+    from distlab.strategies.tpu import TPUStrategy
     from distlab.widgets import watch
 
 __version__ = "0.1.0"
@@ -68,6 +70,7 @@ __all__ = [
     "InputReplicationMode",
     "Mirrored",
     "MirroredStrategy",
+    "MultiWorkerMirroredStrategy",
     "NcclAllReduce",
     "OneDeviceStrategy",
     "PerReplica",
@@ -78,6 +81,7 @@ __all__ = [
     "RunOptions",
     "Strategy",
     "StrategyExtended",
+    "TPUStrategy",
     "Variable",
     "VariableAggregation",
     "VariableSynchronization",
@@ -94,6 +98,7 @@ __all__ = [
     "in_cross_replica_context",
     "record",
     "run_functions_eagerly",
+    "tpu",
     "use_cpu_devices",
     "watch",
 ]

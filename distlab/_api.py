@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 # ruff: noqa: F401
-from distlab import cluster_resolver, data, errors, events, experimental
+from distlab import cluster_resolver, data, errors, events, experimental, tpu
 from distlab._context import (
     experimental_set_strategy,
     get_replica_context,
@@ -33,4 +33,6 @@ from distlab.recording import Run, record
 from distlab.strategies.abstract import Strategy
 from distlab.strategies.extended import StrategyExtended
 from distlab.strategies.mirrored import MirroredStrategy
+from distlab.strategies.multi_worker import MultiWorkerMirroredStrategy
 from distlab.strategies.one_device import OneDeviceStrategy
+from distlab.strategies.tpu import TPUStrategy

@@ -5,6 +5,8 @@ from distlab._communication import CommunicationImplementation as CollectiveComm
 from distlab._communication import collective_hints as CollectiveHints
 from distlab._value_context import ValueContext
 from distlab.strategies.central_storage import CentralStorageStrategy
+from distlab.strategies.multi_worker import MultiWorkerMirroredStrategy
+from distlab.strategies.tpu import TPUStrategy
 
 __all__ = [
     "CentralStorageStrategy",
@@ -12,5 +14,7 @@ __all__ = [
     "CollectiveHints",
     "CommunicationImplementation",
     "CommunicationOptions",
+    "MultiWorkerMirroredStrategy",
+    "TPUStrategy",
     "ValueContext",
 ]

@@ -46,6 +46,7 @@ MAY_IMPORT = {
     "charts": {"charts"},
     "widgets": {"contract", "seam", "recording", "folds", "charts", "widgets"},
     "dashboard": {"contract", "recording", "folds", "charts", "dashboard"},
+    "public": {"contract", "devices", "seam", "cluster", "core", "recording", "public"},
     "demo": {"contract", "public", "demo"},
     "cli": {"contract", "public", "demo", "dashboard", "cli"},
 }

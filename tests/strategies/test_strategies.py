@@ -1,0 +1,125 @@
+"""The strategies: their devices, variables and what they refuse."""
+
+from __future__ import annotations
+
+import copy
+import json
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import distlab as dl
+from distlab import events
+from distlab._values import stack
+from distlab.errors import (
+    ClusterSpecError,
+    ContextError,
+    DeviceError,
+    OptionError,
+    UnsupportedError,
+    ValueShapeError,
+)
+from tests.core.listening import listening
+
+Central = dl.experimental.CentralStorageStrategy
+
+
+def _sum(v: jax.Array) -> Any:
+    return dl.get_replica_context().all_reduce("SUM", v)
+
+
+def test_central_storage_keeps_one_copy_on_the_parameter_device() -> None:
+    with listening() as heard:
+        s = Central(["CPU:1", "CPU:2", "CPU:3"], parameter_device="CPU:0")
+        with s.scope():
+            v = dl.Variable([10.0], name="w", aggregation=dl.VariableAggregation.MEAN)
+    x = stack([jnp.array([float(n)]) for n in (1, 2, 6)], s.mesh)
+    s.run(lambda a: v.assign_sub(a), args=(x,))  # noqa: PLW0108 - a method is no replica function
+    assert [np.asarray(c).tolist() for c in s.experimental_local_results(v)] == [[7.0]]
+    assert v.storage.array.devices() == {jax.devices()[0]}
+    assert [float(r[0]) for r in s.run(lambda a: v * a, args=(x,)).values] == [7.0, 14.0, 42.0]
+    assert s.extended.parameter_devices == ("CPU:0",)
+    assert s.extended.worker_devices == ("CPU:1", "CPU:2", "CPU:3")
+    (place,) = [p for p in heard.of(events.Placement) if p.name == "w"]
+    assert (place.layout, place.devices, place.bytes_per_device) == ("single", ["CPU:0"], [4])
+
+
+def test_central_storage_needs_an_aggregation_to_assign_on_replicas() -> None:
+    s = Central(["CPU:0", "CPU:1"])
+    with s.scope():
+        v = dl.Variable(1.0)
+    with pytest.raises(ValueShapeError, match="no aggregation"):
+        s.run(lambda: v.assign_add(jnp.float32(1)))
+    assert float(v) == 1.0
+
+
+def test_tpu_strategy_runs_on_the_devices_it_is_assigned() -> None:
+    topology = dl.tpu.Topology(["CPU:4", "CPU:6", "CPU:7"])
+    assert topology.mesh_shape == (3, 1, 1, 1)
+    assignment = dl.tpu.DeviceAssignment.build(topology, num_replicas=2)
+    assert [assignment.tpu_device(r) for r in range(2)] == ["CPU:4", "CPU:6"]
+    s = dl.TPUStrategy(experimental_device_assignment=assignment)
+    x = stack([jnp.float32(1), jnp.float32(5)], s.mesh)
+    with listening() as heard:
+        assert [float(v) for v in s.run(_sum, args=(x,)).values] == [6.0, 6.0]
+        assert float(s.reduce("MEAN", x, axis=None)) == 3.0
+    (reduction,) = heard.of(events.Reduction)
+    assert reduction.algorithm == "all_reduce"
+    assert dl.TPUStrategy().num_replicas_in_sync == 8
+
+
+def test_wrong_assignments_are_refused() -> None:
+    topology = dl.tpu.Topology(["CPU:0", "CPU:1"])
+    with pytest.raises(DeviceError, match="between 1 and the number of devices, 2, got 3"):
+        dl.tpu.DeviceAssignment.build(topology, num_replicas=3)
+    with pytest.raises(OptionError, match=r"\[replicas, 1, 4\]"):
+        dl.tpu.DeviceAssignment(topology, np.zeros((2, 4)))
+    with pytest.raises(DeviceError, match="stands at"):
+        dl.tpu.DeviceAssignment(topology, np.array([[[9, 0, 0, 0]]]))
+    with pytest.raises(DeviceError, match="twice"):
+        dl.tpu.DeviceAssignment(topology, np.zeros((2, 1, 4), int))
+    with pytest.raises(OptionError, match="must be a distlab"):
+        dl.TPUStrategy(experimental_device_assignment=[0])  # type: ignore[arg-type]
+
+
+def test_multi_worker_on_one_worker(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TF_CONFIG", raising=False)
+    s = dl.MultiWorkerMirroredStrategy()
+    assert (s.num_replicas_in_sync, s.cluster_resolver.task_type) == (1, None)
+    config = {"cluster": {"worker": ["localhost:1"]}, "task": {"type": "worker", "index": 0}}
+    monkeypatch.setenv("TF_CONFIG", json.dumps(config))
+    s = dl.MultiWorkerMirroredStrategy()
+    assert (s.cluster_resolver.task_type, s.cluster_resolver.task_id) == ("worker", 0)
+    assert float(s.reduce("SUM", s.run(lambda: jnp.ones(())), axis=None)) == 1.0
+
+
+def test_several_workers_are_refused_and_so_is_one_without_a_task() -> None:
+    simple = dl.cluster_resolver.SimpleClusterResolver
+    two = dl.ClusterSpec({"worker": ["a:1", "b:1"]})
+    with pytest.raises(ClusterSpecError, match="which of its tasks"):
+        dl.MultiWorkerMirroredStrategy(simple(two))
+    with pytest.raises(UnsupportedError, match="the cluster has 2"):
+        dl.MultiWorkerMirroredStrategy(simple(two, task_type="worker", task_id=0))
+
+
+def test_a_strategy_can_not_be_copied_and_there_is_one_default() -> None:
+    s = dl.OneDeviceStrategy("CPU:0")
+    for copier in (copy.copy, copy.deepcopy):
+        with pytest.raises(ContextError, match="can't be copied"):
+            copier(s)
+    with pytest.raises(ContextError, match="one default strategy"):
+        type(dl.get_strategy())()  # type: ignore[call-arg]
+
+
+def test_one_replica_gives_plain_arrays() -> None:
+    s = dl.OneDeviceStrategy("CPU:3")
+    total = 0
+    for i in range(4):
+        total += s.run(lambda x: x * 2, args=(i,))
+    assert int(total) == 12
+    (batch,) = s.experimental_distribute_dataset(dl.data.Dataset.range(3).batch(4))
+    assert isinstance(batch, jax.Array)
+    assert batch.devices() == {jax.devices()[3]}
