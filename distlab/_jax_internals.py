@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, cast
 
 import jax
+import numpy as np
 from jax._src import core as _core
 from jax._src import xla_bridge as _xla_bridge
 from jax._src.array import ArrayImpl
+from jax._src.interpreters import pxla as _pxla
 from jax._src.interpreters.partial_eval import DynamicJaxprTrace as _DynamicJaxprTrace
+from jax.sharding import NamedSharding
 
 ConcreteArray = ArrayImpl
 """The class of arrays that hold numbers; `jax.Array` is one of tracers, too."""
@@ -64,3 +68,23 @@ def devices_of(array: jax.Array) -> list[jax.Device]:
     """Returns the devices of an array, deleted or not, in the order of its pieces."""
     sharding: Any = array.sharding
     return list(sharding._device_assignment)
+
+
+def put_rows(rows: Sequence[Any] | np.ndarray, sharding: NamedSharding) -> jax.Array:
+    """Puts row `i` on the sharding's device `i`.
+
+    `make_array_from_callback` does the same in nearly twice the time: it wraps
+    and looks at each row in Python.
+
+    Args:
+      rows: arrays of one shape and dtype. JAX may go on using their memory.
+      sharding: divides the first axis of the result over the devices.
+
+    Returns:
+      An array `(len(rows), ...)`.
+    """
+    dtype = jax.dtypes.canonicalize_dtype(rows[0].dtype)
+    pieces = [row[np.newaxis].astype(dtype, copy=False) for row in rows]
+    aval = _core.ShapedArray((len(rows), *rows[0].shape), dtype)
+    devices = list(sharding.mesh.devices.flat)
+    return cast(jax.Array, _pxla.batched_device_put(aval, sharding, pieces, devices))

@@ -8,10 +8,12 @@ from typing import Any
 import jax
 import numpy as np
 
+from distlab import _jax_internals
 from distlab._mesh import ReplicaMesh
 from distlab._values import PerReplica, Shape
 from distlab.data._memory import aligned_empty
 from distlab.errors import ValueShapeError
+from distlab.input._parts import Parts
 
 _KINDS_ON_DEVICES = "biufcV"
 
@@ -33,12 +35,11 @@ def settled(leaf: Any) -> Any:
     return copied
 
 
-def place(parts: Sequence[Any], mesh: ReplicaMesh, *, fetch: bool) -> Any:
+def place(parts: Parts, mesh: ReplicaMesh, *, fetch: bool) -> Any:
     """Makes the value of one component out of its parts.
 
     Args:
-      parts: one settled array (or `bytes`) for each replica, of one dtype and
-        rank; shapes may differ.
+      parts: settled arrays (or `bytes`) of one dtype and rank; shapes may differ.
       mesh: the replicas' devices.
       fetch: whether to put the parts on the devices, or leave them on the host.
 
@@ -54,16 +55,10 @@ def place(parts: Sequence[Any], mesh: ReplicaMesh, *, fetch: bool) -> Any:
         return first if on_host or not fetch else jax.device_put(first, mesh.whole)
     if on_host:
         return PerReplica(_objects(parts))
-    rows, shapes = _rows(parts)
+    rows, shapes = (parts, None) if isinstance(parts, np.ndarray) else _rows(parts)
     if not fetch:
-        return PerReplica(np.stack(rows), shapes)
-
-    def row(index: Any) -> np.ndarray:
-        chosen: np.ndarray = rows[index[0].start or 0][np.newaxis]
-        return chosen
-
-    shape = (mesh.size, *rows[0].shape)
-    return PerReplica(jax.make_array_from_callback(shape, mesh.split, row), shapes)
+        return PerReplica(np.asarray(rows), shapes)
+    return PerReplica(_jax_internals.put_rows(rows, mesh.split), shapes)
 
 
 def _rows(parts: Sequence[Any]) -> tuple[Sequence[Any], tuple[Shape, ...] | None]:
@@ -88,7 +83,7 @@ def _padded(part: np.ndarray, shape: Shape) -> np.ndarray:
     return row
 
 
-def _objects(parts: Sequence[Any]) -> np.ndarray:
+def _objects(parts: Parts) -> np.ndarray:
     objects = np.empty(len(parts), dtype=object)
     for i, part in enumerate(parts):
         objects[i] = part

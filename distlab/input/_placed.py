@@ -18,12 +18,14 @@ class Placed(NamedTuple):
 
     Attributes:
       value: the element, with a `PerReplica` at each leaf.
+      leaves: its leaves.
       step: what it was made of.
       wait_ns: nanoseconds the caller waited for it to be read.
       transfer_ns: nanoseconds the caller spent putting it on the devices.
     """
 
     value: Any
+    leaves: list[Any]
     step: Step
     wait_ns: int
     transfer_ns: int
@@ -65,7 +67,7 @@ class DirectFeed:
         got = time.monotonic_ns()
         leaves = [place(parts, self._mesh, fetch=self._fetch) for parts in step.columns]
         value = jax.tree.unflatten(step.structure, leaves)
-        return Placed(value, step, got - asked, time.monotonic_ns() - got)
+        return Placed(value, leaves, step, got - asked, time.monotonic_ns() - got)
 
     def state(self) -> State:
         """Returns the reader's position."""

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from typing import Any, Final, Literal, final
+from typing import Final, Literal, final
 
 import numpy as np
 
 from distlab import _seam, events
+from distlab.input._parts import Parts
 
 _MOST_EXAMPLES: Final = 20_000
 _MOST_BYTES: Final = 8 << 20
@@ -35,7 +36,7 @@ class Previewer:
     def show(
         self,
         recorder: _seam.Recorder,
-        columns: Sequence[Sequence[Any]],
+        columns: Sequence[Parts],
         indices: np.ndarray | None,
         epoch: int,
         batch: int,
@@ -44,8 +45,8 @@ class Previewer:
 
         Args:
           recorder: who is told.
-          columns: for each component of the batch its parts, one for each
-            replica, each with the batch dimension first.
+          columns: for each component of the batch its parts, each with the batch
+            dimension first.
           indices: positions of the examples in the source, None when unknown.
           epoch: which iteration of the dataset it is.
           batch: which batch of the epoch it is.
@@ -112,7 +113,7 @@ class Previewer:
         return np.clip(scaled, 0, 255).astype(np.uint8)
 
 
-def _labels(columns: Sequence[Sequence[Any]], rows: np.ndarray) -> list[str]:
+def _labels(columns: Sequence[Parts], rows: np.ndarray) -> list[str]:
     """Takes the first component with one whole number for each example as labels."""
     for parts in columns:
         if np.ndim(parts[0]) == 1 and np.asarray(parts[0]).dtype.kind in "iub":
@@ -121,8 +122,10 @@ def _labels(columns: Sequence[Sequence[Any]], rows: np.ndarray) -> list[str]:
     return []
 
 
-def _rows_of(parts: Sequence[Any], rows: np.ndarray) -> np.ndarray | None:
+def _rows_of(parts: Parts, rows: np.ndarray) -> np.ndarray | None:
     """Returns rows of the parts taken as one array; None when they are no rows of one shape."""
+    if isinstance(parts, np.ndarray):
+        return parts.reshape(-1, *parts.shape[2:])[rows]
     arrays = [np.asarray(part) for part in parts]
     if not arrays[0].ndim or len({array.shape[1:] for array in arrays}) > 1:
         return None

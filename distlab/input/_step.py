@@ -14,6 +14,7 @@ from distlab.data._engine import State
 from distlab.data._plan import walk
 from distlab.data._rebatch import Rebatch
 from distlab.data._worker_batches import global_batch_size
+from distlab.input._parts import Parts
 
 
 class Step(NamedTuple):
@@ -21,7 +22,7 @@ class Step(NamedTuple):
 
     Attributes:
       structure: the pytree structure of an element.
-      columns: for each component its parts, one for each replica.
+      columns: for each component its parts.
       sizes: how many examples each replica gets.
       indices: positions of the examples in the source, None when not known.
       complete: false when the data ended before every replica had a batch, and
@@ -29,7 +30,7 @@ class Step(NamedTuple):
     """
 
     structure: Any
-    columns: Sequence[Sequence[Any]]
+    columns: Sequence[Parts]
     sizes: list[int]
     indices: np.ndarray | None
     complete: bool = True
@@ -37,7 +38,7 @@ class Step(NamedTuple):
     @property
     def bytes(self) -> int:
         """Bytes of all parts together."""
-        return sum(_bytes(part) for column in self.columns for part in column)
+        return sum(map(_bytes, self.columns))
 
 
 class Reader(ABC):
@@ -108,5 +109,7 @@ def full_batch(dataset: Dataset) -> int | None:
     return global_batch_size(dataset.plan)
 
 
-def _bytes(part: Any) -> int:
-    return len(part) if isinstance(part, bytes) else int(part.nbytes)
+def _bytes(column: Parts) -> int:
+    if isinstance(column, np.ndarray):
+        return column.nbytes
+    return sum(len(part) if isinstance(part, bytes) else part.nbytes for part in column)

@@ -11,6 +11,7 @@ from distlab import _split
 from distlab.data import Dataset
 from distlab.data._engine import State
 from distlab.errors import NotBatchedError, ValueShapeError
+from distlab.input._parts import Parts
 from distlab.input._place import settled
 from distlab.input._step import Reader, Step, Steps, full_batch
 from distlab.input.spec import divided_spec
@@ -72,7 +73,7 @@ class _Divided(Reader):
         leaves = [settled(leaf) for leaf in leaves]
         if self._replicas == 1:
             sizes = [_rows_of_first(leaves)]
-            columns = [[leaf] for leaf in leaves]
+            columns: list[Parts] = [[leaf] for leaf in leaves]
         else:
             sizes = _split.sizes(_common_length(leaves), self._replicas)
             columns = [_cut(leaf, sizes) for leaf in leaves]
@@ -88,7 +89,9 @@ class _Divided(Reader):
         self._elements.close()
 
 
-def _cut(leaf: np.ndarray, sizes: list[int]) -> list[np.ndarray]:
+def _cut(leaf: np.ndarray, sizes: list[int]) -> Parts:
+    if sizes[-1] == sizes[0]:
+        return leaf.reshape(len(sizes), sizes[0], *leaf.shape[1:])
     parts, start = [], 0
     for size in sizes:
         parts.append(leaf[start : start + size])

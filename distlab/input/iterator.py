@@ -173,7 +173,7 @@ def _open_feed(dataset: DistributedDataset) -> Feed:
 
 def _feed_arrays(strategy: Strategy, placed: Placed) -> None:
     """Notes which batch the strategy gave out, so that a step can say how much it works on."""
-    for leaf in jax.tree.leaves(placed.value, is_leaf=lambda v: isinstance(v, PerReplica)):
+    for leaf in placed.leaves:
         array = leaf.stacked if isinstance(leaf, PerReplica) else leaf
         if isinstance(array, jax.Array | np.ndarray):
             strategy.fed.give(array, sum(placed.step.sizes))
