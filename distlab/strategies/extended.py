@@ -91,7 +91,7 @@ class StrategyExtended:
         together = _context.merging()
         if together is not None:
             own_args, own_kwargs = local_part((args, kwargs))
-            merged = together.merged(fn(var.values[0], *own_args, **own_kwargs))
+            merged = together.merged(_values_of_copies(fn(var.values[0], *own_args, **own_kwargs)))
             return merged if group else _in_tuples([merged])
         results = []
         for copy in var.values:
@@ -248,6 +248,15 @@ def _beside(copy: VariableCopy, args: Any, kwargs: Any) -> Any:
         ),
         (args, kwargs),
         is_leaf=lambda v: isinstance(v, Variable | VariableCopy),
+    )
+
+
+def _values_of_copies(nest: Any) -> Any:
+    """Returns a nest with the traced value in the place of each copy of a variable."""
+    return jax.tree.map(
+        lambda leaf: leaf.value() if isinstance(leaf, VariableCopy) else leaf,
+        nest,
+        is_leaf=lambda v: isinstance(v, VariableCopy),
     )
 
 
