@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -17,11 +18,16 @@ from distlab.data._shard import Shard, ShardHint
 from distlab.data._shuffle import Shuffle
 from distlab.errors import InvalidArgumentError
 
+_log = logging.getLogger("distlab")
+
 
 def auto_shard(
     dataset: Dataset, num_workers: int, index: int, num_replicas: int | None = None
 ) -> Dataset:
     """Returns one worker's shard of a dataset, by the policy in its options.
+
+    Where AUTO falls back on sharding by data it says so, as a warning of the
+    logger `distlab`: every worker then reads everything.
 
     Args:
       dataset: what all workers have.
@@ -48,7 +54,17 @@ def auto_shard(
     if policy is AutoShardPolicy.FILE:
         return dataset.with_plan(_rewrite(plan, _is_reader, _shard_files(num_workers, index)))
     if policy is AutoShardPolicy.DATA:
-        return dataset.shard(num_workers, index) if num_workers > 1 else dataset
+        if num_workers == 1:
+            return dataset
+        if dataset.options().experimental_distribute.auto_shard_policy is AutoShardPolicy.AUTO:
+            _log.warning(
+                "AutoShardPolicy.AUTO shards this dataset by data, because it reads no files that "
+                "could be dealt out: each of the %d workers reads all of it and keeps its share. "
+                "Set auto_shard_policy to AutoShardPolicy.DATA if that is meant, or to OFF if each "
+                "worker's dataset is its own already.",
+                num_workers,
+            )
+        return dataset.shard(num_workers, index)
     if policy is AutoShardPolicy.HINT:
         return dataset.with_plan(_rewrite(plan, _is_hint, _fill_hint(num_workers, index)))
     return dataset

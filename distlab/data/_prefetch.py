@@ -11,6 +11,7 @@ import queue
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Generic, Protocol, TypeVar
 
 from distlab.data._engine import Element, Reader, State, Stream
 from distlab.data._plan import Opener, Reading, Unary
@@ -49,13 +50,13 @@ class _PrefetchReader(Reader):
         super().__init__(open_parent())
         self._open_parent, self._size = open_parent, size
         self._state = self._parent.get_state()
-        self._producer: _Producer | None = None
+        self._producer: Producer[Element] | None = None
 
     def __next__(self) -> Element:
         if self._closed:
             raise StopIteration
         if self._producer is None:
-            self._producer = _Producer(self._parent, self._size)
+            self._producer = Producer(self._parent, self._size)
         item = self._producer.get()
         if isinstance(item, BaseException):
             self._producer = None
@@ -85,11 +86,33 @@ class _PrefetchReader(Reader):
         producer.stop()
 
 
-class _Producer:
-    """Reads ahead in a daemon thread until told to stop, at the end, or at an error."""
+ItemT_co = TypeVar("ItemT_co", covariant=True)
+ItemT = TypeVar("ItemT")
 
-    def __init__(self, source: Reader, size: int) -> None:
-        self._items: queue.Queue[tuple[Element, State] | BaseException] = queue.Queue(size)
+
+class Positioned(Protocol[ItemT_co]):
+    """What can be read ahead."""
+
+    def __next__(self) -> ItemT_co:
+        """Returns the next item; raises `StopIteration` at the end."""
+
+    def get_state(self) -> State:
+        """Returns the position after the last item."""
+
+    def close(self) -> None:
+        """Is called when no more is read."""
+
+
+class Producer(Generic[ItemT]):
+    """Reads ahead in a daemon thread until told to stop, at the end, or at an error.
+
+    Args:
+      source: what to read; only the thread uses it from now on.
+      size: how many items to have ready.
+    """
+
+    def __init__(self, source: Positioned[ItemT], size: int) -> None:
+        self._items: queue.Queue[tuple[ItemT, State] | BaseException] = queue.Queue(size)
         self._stopping = threading.Event()
         self._thread = threading.Thread(
             target=_produce,
@@ -99,8 +122,8 @@ class _Producer:
         )
         self._thread.start()
 
-    def get(self) -> tuple[Element, State] | BaseException:
-        """Returns the next element and the position after it, or what ended the source."""
+    def get(self) -> tuple[ItemT, State] | BaseException:
+        """Returns the next item and the position after it, or what ended the source."""
         while True:
             try:
                 return self._items.get(timeout=_POLL_SECONDS)
@@ -108,19 +131,25 @@ class _Producer:
                 if not self._thread.is_alive() and self._items.empty():
                     return DistlabError("the thread that reads ahead has died")
 
-    def stop(self) -> None:
-        """Tells the thread to stop, without waiting for it."""
+    def stop(self, wait_seconds: float = 0) -> None:
+        """Tells the thread to stop.
+
+        Args:
+          wait_seconds: how long to wait for it at most; it may be waiting for its source.
+        """
         self._stopping.set()
+        if wait_seconds and threading.current_thread() is not self._thread:
+            self._thread.join(wait_seconds)
 
 
 def _produce(
-    source: Reader,
-    items: queue.Queue[tuple[Element, State] | BaseException],
+    source: Positioned[ItemT],
+    items: queue.Queue[tuple[ItemT, State] | BaseException],
     stopping: threading.Event,
 ) -> None:
     """Fills the queue. Takes no reference to the reader, which may be dropped meanwhile."""
     while not stopping.is_set():
-        item: tuple[Element, State] | BaseException
+        item: tuple[ItemT, State] | BaseException
         try:
             item = (next(source), source.get_state())
         except BaseException as error:  # noqa: BLE001 - raised again where it is read

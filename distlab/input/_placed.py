@@ -32,15 +32,15 @@ class Placed(NamedTuple):
 
 
 class Feed(Protocol):
-    """What an iterator takes its steps from."""
+    """What an iterator takes its steps from; named as Grain names its iterators' methods."""
 
-    def take(self) -> Placed:
-        """Returns the next step; raises `StopIteration` at the end."""
+    def __next__(self) -> Placed:
+        """Returns the next step; raises `StopIteration` at the end, and from then on."""
 
-    def state(self) -> State:
-        """Returns the position after the last step that was taken."""
+    def get_state(self) -> State:
+        """Returns the position after the last step."""
 
-    def restore(self, state: State) -> None:
+    def set_state(self, state: State) -> None:
         """Goes to a position."""
 
     def close(self) -> None:
@@ -60,7 +60,7 @@ class DirectFeed:
     def __init__(self, reader: Reader, mesh: ReplicaMesh, *, fetch: bool) -> None:
         self._reader, self._mesh, self._fetch = reader, mesh, fetch
 
-    def take(self) -> Placed:
+    def __next__(self) -> Placed:
         """Reads and places the next step."""
         asked = time.monotonic_ns()
         step = self._reader.read()
@@ -69,11 +69,11 @@ class DirectFeed:
         value = jax.tree.unflatten(step.structure, leaves)
         return Placed(value, leaves, step, got - asked, time.monotonic_ns() - got)
 
-    def state(self) -> State:
+    def get_state(self) -> State:
         """Returns the reader's position."""
         return self._reader.state()
 
-    def restore(self, state: State) -> None:
+    def set_state(self, state: State) -> None:
         """Moves the reader."""
         self._reader.restore(state)
 

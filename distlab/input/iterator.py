@@ -13,6 +13,7 @@ from distlab._values import PerReplica
 from distlab.data import Optional
 from distlab.data._engine import State
 from distlab.errors import InvalidArgumentError, IteratorContextError, OutOfRangeError
+from distlab.input._ahead import AheadFeed
 from distlab.input._placed import DirectFeed, Feed, Placed
 
 if TYPE_CHECKING:
@@ -88,7 +89,7 @@ class DistributedIterator:
         It can be kept beside a checkpoint, and fits an iterator over any
         dataset that was made and distributed in the same way, in any process.
         """
-        return {"batch": self._batch, "ended": self._ended, "reader": self._feed.state()}
+        return {"batch": self._batch, "ended": self._ended, "reader": self._feed.get_state()}
 
     def restore(self, state: State) -> None:
         """Goes to a position, so that the next element is the one that followed it.
@@ -104,7 +105,7 @@ class DistributedIterator:
                 "The position of a distributed iterator is what its state() returned, got "
                 f"{sorted(map(str, state))}."
             )
-        self._feed.restore(state["reader"])
+        self._feed.set_state(state["reader"])
         self._batch, self._ended = state["batch"], state["ended"]
 
     def close(self) -> None:
@@ -115,7 +116,7 @@ class DistributedIterator:
         self._require_cross_replica()
         if self._ended:
             raise StopIteration
-        placed = self._feed.take()
+        placed = next(self._feed)
         if not (placed.step.complete or fill):
             self._ended = True
             raise StopIteration
@@ -168,7 +169,12 @@ class DistributedIterator:
 def _open_feed(dataset: DistributedDataset) -> Feed:
     options = dataset.options
     fetch = options.experimental_fetch_to_device or options.experimental_place_dataset_on_device
-    return DirectFeed(dataset.steps.open(), dataset.strategy.mesh, fetch=fetch)
+
+    def open_direct() -> DirectFeed:
+        return DirectFeed(dataset.steps.open(), dataset.strategy.mesh, fetch=fetch)
+
+    size = options.experimental_per_replica_buffer_size
+    return AheadFeed(open_direct, size) if size > 1 else open_direct()
 
 
 def _feed_arrays(strategy: Strategy, placed: Placed) -> None:
