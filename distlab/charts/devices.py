@@ -38,7 +38,7 @@ from distlab.charts.units import plain, share_text
 
 _CELLS = 240
 _LINES = 8
-_NOTE = "busy: has a step that is not finished, waiting in collectives included"
+_NOTE = "busy: has a step that is not finished, waiting in collectives included; gaps: not watched"
 _SIMULATED = "simulated devices: they share the cores of one machine"
 _EMPTY = "No device was watched yet.\nShares show when strategy.run(...) has taken some steps."
 

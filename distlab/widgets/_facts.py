@@ -13,7 +13,10 @@ from distlab.folds import Folds
 
 _MOST_REDUCTIONS = 4
 _SIMULATED = "Simulated devices: they share the cores of one machine."
-_BUSY = "Busy: a step was handed to the device and not finished, waiting in collectives included."
+_BUSY = (
+    "Busy: a step was handed to the device and not finished, waiting in collectives included. "
+    "Fast steps are watched in short windows; gaps were not watched."
+)
 _WAITING = "No batch was divided yet. Run the cell that trains, and look here."
 
 
