@@ -40,6 +40,11 @@ def key_impl(dtype: Any) -> str:
     return str(dtype._impl.name)
 
 
+def plain(array: Any) -> Any:
+    """Returns the numbers behind an array of random keys; any other array as it is."""
+    return getattr(array, "_base_array", array)
+
+
 def current_trace() -> object:
     """Returns what takes the operations of this thread at present; one object for each level."""
     return _core.trace_ctx.trace

@@ -12,8 +12,9 @@ from typing import Any, final
 import jax
 import numpy as np
 
-from distlab import _in_flight, _jax_internals
+from distlab import _in_flight
 from distlab._arguments import Arguments
+from distlab._jax_internals import ConcreteArray, plain
 from distlab._mesh import ReplicaMesh
 from distlab._spmd import SpreadFunction
 from distlab._trace import function_name
@@ -77,7 +78,7 @@ class Program:
             written = self.spread.written
             for variable, new in zip(written, outputs[len(outputs) - len(written) :], strict=True):
                 variable.storage.adopt(new)
-            smallest = None if self._smallest is None else outputs[self._smallest]
+            smallest = None if self._smallest is None else plain(outputs[self._smallest])
             if smallest is not None:
                 _in_flight.admit(smallest)
         return self.spread.result(outputs), smallest
@@ -137,7 +138,7 @@ class Program:
         if isinstance(leaf, jax.Array) and leaf.sharding == self._mesh.whole:
             return leaf
         placed = jax.device_put(leaf, self._mesh.whole)
-        if isinstance(leaf, _jax_internals.ConcreteArray):
+        if isinstance(leaf, ConcreteArray):
             # Arrays never change: the same one need not move again, as long as it lives.
             forget = functools.partial(self._forget, position)
             self._moved[position] = (weakref.ref(leaf, forget), placed)

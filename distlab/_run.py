@@ -6,6 +6,7 @@ import itertools
 import time
 from collections import OrderedDict
 from collections.abc import Callable
+from types import FunctionType, MethodType
 from typing import TYPE_CHECKING, Any, Final, final
 
 import jax
@@ -105,13 +106,14 @@ class Runner:
         return result
 
     def _programs_of(self, fn: Callable[..., Any]) -> dict[Any, Program]:
-        programs = self._programs.get(fn)
+        key = _function_key(fn)
+        programs = self._programs.get(key)
         if programs is None:
-            programs = self._programs[fn] = {}
+            programs = self._programs[key] = {}
             if len(self._programs) > _FUNCTIONS_KEPT:
                 self._programs.popitem(last=False)
         else:
-            self._programs.move_to_end(fn)
+            self._programs.move_to_end(key)
         return programs
 
 
@@ -128,6 +130,19 @@ def _checked(fn: Any, args: Any, kwargs: Any) -> tuple[tuple[Any, ...], dict[str
             f"kwargs must be a dict of fn's named arguments, got a {type(kwargs).__name__}."
         )
     return tuple(args), kwargs or {}
+
+
+def _function_key(fn: Callable[..., Any]) -> Any:
+    """Returns what tells functions apart: a method's object by identity, as it may have no hash."""
+    if isinstance(fn, FunctionType):
+        return fn
+    if isinstance(fn, MethodType):
+        return _Same(fn.__self__), fn.__func__
+    try:
+        hash(fn)
+    except TypeError:
+        return _Same(fn)
+    return fn
 
 
 def _key(leaves: list[Any]) -> tuple[tuple[Any, ...], bool]:

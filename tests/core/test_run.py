@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import jax
@@ -207,3 +209,26 @@ def test_values_of_another_strategy_are_refused() -> None:
 def test_something_that_is_no_function_is_refused() -> None:
     with pytest.raises(StructureError, match="needs a function"):
         _strategy(2).run(3)  # type: ignore[arg-type]
+
+
+@dataclass
+class _Model:
+    """Has no hash, as a dataclass with fields that compare."""
+
+    scale: float
+
+    def step(self, v: jax.Array) -> jax.Array:
+        return v * self.scale
+
+    def __call__(self, v: jax.Array) -> jax.Array:
+        return v + self.scale
+
+
+def test_methods_and_callables_of_objects_without_a_hash_are_functions() -> None:
+    s = _strategy(2)
+    x = stack([jnp.float32(1), jnp.float32(2)], s.mesh)
+    double, triple = _Model(2.0), _Model(3.0)
+    assert _local(s, s.run(double.step, args=(x,))) == [2.0, 4.0]
+    assert _local(s, s.run(triple.step, args=(x,))) == [3.0, 6.0]
+    assert _local(s, s.run(double, args=(x,))) == [3.0, 4.0]
+    assert _local(s, s.run(functools.partial(double.step), args=(x,))) == [2.0, 4.0]
