@@ -16,7 +16,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import NamedSharding
 
-from distlab._jax_internals import uncommitted
+from distlab import _jax_internals
+from distlab._jax_internals import ConcreteArray, uncommitted
 from distlab._mesh import ReplicaMesh
 from distlab.errors import StructureError
 
@@ -170,5 +171,7 @@ def pieces(array: Any) -> list[Any]:
     sharding = getattr(array, "sharding", None)
     if isinstance(array, jax.core.Tracer) or not isinstance(sharding, NamedSharding):
         return [array]
-    by_device = {shard.device: shard.data for shard in array.addressable_shards}
+    if type(array) is ConcreteArray:
+        return list(_jax_internals.pieces(array))
+    by_device = {shard.device: shard.data for shard in array.addressable_shards}  # random keys
     return [by_device[device] for device in sharding.mesh.devices.flat]
