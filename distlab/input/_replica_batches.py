@@ -84,7 +84,9 @@ class _Taken(Reader):
         given = [element for element in taken if element is not None]
         if not given:
             raise StopIteration
-        indices = [element.indices for element in given if element.indices is not None]
+        # Positions in several sources would be taken for those of one.
+        alone = len(self._sources) == 1
+        indices = [e.indices for e in given if alone and e.indices is not None]
         leaves, structure = jax.tree.flatten(given[0].value)
         empty = [_no_rows(leaf) for leaf in leaves]
         rows = [

@@ -1,0 +1,74 @@
+"""element_spec: what each replica gets, and which first dimensions are known."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import distlab as dl
+from distlab.data import TensorSpec
+from distlab.input.spec import PerReplicaSpec
+from tests.input.feeding import lines, mirrored, numbers
+
+FLOATS = np.dtype(np.float32)
+
+
+def test_a_batch_that_may_be_partial_has_an_unknown_first_dimension() -> None:
+    distributed = mirrored(2).experimental_distribute_dataset(numbers(8, 4))
+    expected = PerReplicaSpec((TensorSpec((None,), FLOATS),) * 2)
+    assert distributed.element_spec == iter(distributed).element_spec == expected
+
+
+@pytest.mark.parametrize(("replicas", "part"), [(2, 2), (3, None), (4, 1), (8, None)])
+def test_known_batches_are_known_parts_where_they_divide_evenly(
+    replicas: int, part: int | None
+) -> None:
+    distributed = mirrored(replicas).experimental_distribute_dataset(numbers(8, 4, drop=True))
+    assert distributed.element_spec == PerReplicaSpec((TensorSpec((part,), FLOATS),) * replicas)
+
+
+def test_one_replica_gets_plain_specs() -> None:
+    distributed = mirrored(1).experimental_distribute_dataset(numbers(8, 4, drop=True))
+    assert distributed.element_spec == TensorSpec((4,), FLOATS)
+
+
+def test_nests_are_kept() -> None:
+    rows = {"a": np.zeros((6, 3), np.float32), "b": (np.zeros(6, np.int32),)}
+    dataset = dl.data.Dataset.from_tensor_slices(rows).batch(4)
+    spec = mirrored(2).experimental_distribute_dataset(dataset).element_spec
+    assert spec["a"].value_specs == (TensorSpec((None, 3), FLOATS),) * 2
+    assert spec["b"][0].value_specs[1] == TensorSpec((None,), np.dtype(np.int32))
+
+
+@pytest.mark.parametrize(("drop", "size"), [(False, None), (True, 2)])
+def test_batches_of_a_function_keep_their_own(drop: bool, size: int | None) -> None:
+    rows = np.zeros((5, 3), np.float32)
+    dataset = dl.data.Dataset.from_tensor_slices(rows).batch(2, drop_remainder=drop)
+    spec = mirrored(2).distribute_datasets_from_function(lambda _: dataset).element_spec
+    assert spec == PerReplicaSpec((TensorSpec((size, 3), FLOATS),) * 2)
+
+
+def test_a_dataset_of_files_is_described_in_the_same_way(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    dataset = lines(tmp_path_factory.mktemp("files"), 1, 8).batch(4, drop_remainder=True)
+    spec = mirrored(2).experimental_distribute_dataset(dataset).element_spec
+    assert spec == PerReplicaSpec((TensorSpec((2,), FLOATS),) * 2)
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    size=st.integers(1, 20),
+    batch=st.integers(1, 9),
+    replicas=st.integers(2, 8),
+    drop=st.booleans(),
+)
+def test_elements_are_what_the_spec_says(size: int, batch: int, replicas: int, drop: bool) -> None:
+    strategy = mirrored(replicas)
+    distributed = strategy.experimental_distribute_dataset(numbers(size, batch, drop=drop))
+    (known,) = {spec.shape[0] for spec in distributed.element_spec.value_specs}
+    for element in distributed:
+        sizes = [part.shape[0] for part in strategy.experimental_local_results(element)]
+        assert known is None or sizes == [known] * replicas

@@ -1,0 +1,158 @@
+"""distribute_datasets_from_function: each replica takes one batch a step."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import distlab as dl
+from distlab import events
+from distlab.errors import ArgumentTypeError
+from tests.core.listening import listening
+from tests.input.feeding import local, mirrored, numbers, steps
+
+
+def _taken(replicas: int, dataset: Any) -> list[list[Any]]:
+    strategy = mirrored(replicas)
+    return steps(strategy, strategy.distribute_datasets_from_function(lambda _: dataset))
+
+
+def test_replicas_take_turns_and_the_last_step_is_filled_up() -> None:
+    assert _taken(3, numbers(7, 2)) == [[[0, 1], [2, 3], [4, 5]], [[6], [], []]]
+
+
+def test_batches_are_not_divided() -> None:
+    sizes = numbers(3, 3).concatenate(numbers(5, 5)).concatenate(numbers(1, 1))
+    assert _taken(2, sizes) == [[[0, 1, 2], [0, 1, 2, 3, 4]], [[0], []]]
+
+
+def test_with_known_shapes_an_incomplete_step_is_left_out_unless_asked_for_as_optional() -> None:
+    dataset = numbers(6, 2, drop=True)
+    assert _taken(2, dataset) == [[[0, 1], [2, 3]]]
+    strategy = mirrored(2)
+    distributed = strategy.distribute_datasets_from_function(lambda _: dataset)
+    iterator = iter(distributed)
+    iterator.get_next_as_optional()
+    assert local(strategy, iterator.get_next_as_optional().get_value()) == [[4, 5], []]
+    assert not iterator.get_next_as_optional().has_value()
+    assert len(distributed) == 1
+
+
+def test_other_iterables_are_given_to_their_end() -> None:
+    assert _taken(2, [np.arange(2), np.arange(3), np.arange(1)]) == [[[0, 1], [0, 1, 2]], [[0], []]]
+
+
+def test_scalars_are_taken_one_by_one() -> None:
+    assert _taken(2, dl.data.Dataset.range(5)) == [[0, 1], [2, 3]]
+
+
+def test_the_function_is_called_once_and_its_dataset_started_again() -> None:
+    contexts = []
+
+    def dataset_fn(context: dl.InputContext) -> dl.data.Dataset:
+        contexts.append(context)
+        return numbers(4, context.get_per_replica_batch_size(2))
+
+    strategy = mirrored(2)
+    distributed = strategy.distribute_datasets_from_function(dataset_fn)
+    assert [steps(strategy, distributed) for _ in range(2)] == [[[[0], [1]], [[2], [3]]]] * 2
+    assert contexts == [dl.InputContext(1, 0, 2)]
+    assert len(distributed) == 2
+
+
+def test_each_replica_may_read_a_dataset_of_its_own_to_its_end() -> None:
+    contexts = []
+
+    def dataset_fn(context: dl.InputContext) -> dl.data.Dataset:
+        contexts.append(context)
+        return numbers(1 + 2 * context.input_pipeline_id, 2)
+
+    strategy = mirrored(3)
+    options = dl.InputOptions(experimental_replication_mode=dl.InputReplicationMode.PER_REPLICA)
+    distributed = strategy.distribute_datasets_from_function(dataset_fn, options)
+    assert steps(strategy, distributed) == [
+        [[0], [0, 1], [0, 1]],
+        [[], [2], [2, 3]],
+        [[], [], [4]],
+    ]
+    assert contexts == [dl.InputContext(3, i, 3) for i in range(3)]
+    assert len(distributed) == 3
+
+
+def test_empty_batches_are_like_the_others_and_can_be_run_on() -> None:
+    rows = np.arange(12, dtype=np.float32).reshape(3, 4)
+    dataset = dl.data.Dataset.from_tensor_slices((rows, np.arange(3, dtype=np.int32))).batch(2)
+    strategy = mirrored(4)
+    ((x, y),) = strategy.distribute_datasets_from_function(lambda _: dataset)
+    assert [(p.shape, p.dtype) for p in x.values] == [
+        ((size, 4), np.float32) for size in (2, 1, 0, 0)
+    ]
+    assert [p.shape for p in y.values] == [(2,), (1,), (0,), (0,)]
+    sums = strategy.run(lambda a, b: a.sum() + b.sum(), args=(x, y))
+    assert local(strategy, sums) == [6 + 22 + 1, 38 + 2, 0, 0]
+
+
+def test_each_step_is_an_event() -> None:
+    strategy = mirrored(3)
+    dataset = numbers(7, 2)
+    with listening() as heard:
+        list(strategy.distribute_datasets_from_function(lambda _: dataset))
+    full, last = heard.of(events.Sharding)
+    assert (full.sizes, last.sizes, full.nominal, last.nominal) == ([2, 2, 2], [1, 0, 0], 2, 2)
+    assert {full.policy, last.policy} == {"per_replica"}
+    assert (full.bytes, last.bytes) == (24, 4)
+    assert [np.frombuffer(e.indices or b"", "<i8").tolist() for e in (full, last)] == [
+        [0, 1, 2, 3, 4, 5],
+        [6],
+    ]
+
+
+def test_positions_in_several_sources_are_not_mixed_up() -> None:
+    strategy = mirrored(2)
+    options = dl.InputOptions(experimental_replication_mode=dl.InputReplicationMode.PER_REPLICA)
+    with listening() as heard:
+        list(strategy.distribute_datasets_from_function(lambda _: numbers(2, 2), options))
+    (event,) = heard.of(events.Sharding)
+    assert event.indices is None
+    (preview,) = heard.of(events.Preview)
+    assert (preview.batch, np.frombuffer(preview.data, "<f4").tolist()) == (0, [0, 1, 0, 1])
+
+
+@settings(max_examples=40, deadline=None)
+@given(size=st.integers(0, 40), batch=st.integers(1, 7), replicas=st.integers(1, 8))
+def test_every_example_is_taken_once_in_order(size: int, batch: int, replicas: int) -> None:
+    taken = _taken(replicas, numbers(size, batch))
+    assert [n for step in taken for part in step for n in part] == list(range(size))
+    assert all(len(step) == replicas for step in taken)
+    assert len(taken) == math.ceil(math.ceil(size / batch) / replicas)
+
+
+def test_what_is_no_function_is_refused() -> None:
+    with pytest.raises(ArgumentTypeError, match="dataset_fn must be a function"):
+        mirrored(2).distribute_datasets_from_function(numbers(4, 2))  # type: ignore[arg-type]
+
+
+def test_the_old_name_does_the_same() -> None:
+    strategy = mirrored(2)
+    made = strategy.experimental_distribute_datasets_from_function(lambda _: numbers(2, 1))
+    assert steps(strategy, made) == [[[0], [1]]]
+
+
+def test_a_generator_is_read_once_and_not_before_it_is_asked() -> None:
+    read = []
+
+    def batches() -> Iterator[Any]:
+        for i in range(3):
+            read.append(i)
+            yield np.full(1, i)
+
+    strategy = mirrored(2)
+    distributed = strategy.distribute_datasets_from_function(lambda _: batches())
+    assert read == []
+    assert steps(strategy, distributed) == [[[0], [1]], [[2], []]]

@@ -1,0 +1,81 @@
+"""InputContext and InputOptions: what they hold and what they refuse."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import distlab as dl
+from distlab.errors import ArgumentTypeError, ArgumentValueError, UnsupportedError
+from tests.input.feeding import mirrored, numbers
+
+PER_REPLICA = dl.InputReplicationMode.PER_REPLICA
+
+
+@given(each=st.integers(0, 1000), replicas=st.integers(1, 64))
+def test_a_global_batch_size_that_divides_is_divided(each: int, replicas: int) -> None:
+    context = dl.InputContext(num_replicas_in_sync=replicas)
+    assert context.get_per_replica_batch_size(each * replicas) == each
+
+
+@pytest.mark.parametrize(("size", "remedy"), [(12, "Use 8 or 16;"), (5, "Use 8;")])
+def test_a_global_batch_size_that_does_not_divide_is_refused(size: int, remedy: str) -> None:
+    context = dl.InputContext(2, 1, num_replicas_in_sync=8)
+    with pytest.raises(ArgumentValueError, match=rf"multiple .* \(8\), got {size}\. {remedy}"):
+        context.get_per_replica_batch_size(size)
+
+
+def test_defaults() -> None:
+    context, options = dl.InputContext(), dl.InputOptions()
+    assert (context.num_input_pipelines, context.input_pipeline_id) == (1, 0)
+    assert context.num_replicas_in_sync == 1
+    assert options.experimental_fetch_to_device
+    assert options.experimental_replication_mode is dl.InputReplicationMode.PER_WORKER
+    assert not options.experimental_place_dataset_on_device
+    assert options.experimental_per_replica_buffer_size == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        (
+            dl.InputOptions(experimental_per_replica_buffer_size=-1),
+            ArgumentValueError,
+            "at least 0, got -1",
+        ),
+        (
+            dl.InputOptions(experimental_place_dataset_on_device=True),
+            ArgumentValueError,
+            "needs a dataset for each replica",
+        ),
+        (
+            dl.InputOptions(True, PER_REPLICA, True),
+            ArgumentValueError,
+            "can't both be true",
+        ),
+        (
+            {"experimental_fetch_to_device": False},
+            ArgumentTypeError,
+            "must be distlab.InputOptions",
+        ),
+    ],
+)
+def test_options_that_make_no_sense_are_refused(
+    options: Any, error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        mirrored(2).distribute_datasets_from_function(lambda _: numbers(4, 2), options)
+
+
+def test_datasets_for_single_replicas_come_from_a_function_only() -> None:
+    options = dl.InputOptions(experimental_replication_mode=PER_REPLICA)
+    for strategy in (mirrored(2), dl.OneDeviceStrategy("CPU:0")):
+        with pytest.raises(UnsupportedError, match="distribute_datasets_from_function only"):
+            strategy.experimental_distribute_dataset(numbers(4, 2), options)
+    with pytest.raises(UnsupportedError, match="this is a OneDeviceStrategy"):
+        dl.OneDeviceStrategy("CPU:0").distribute_datasets_from_function(
+            lambda _: numbers(4, 2), options
+        )

@@ -1,0 +1,123 @@
+"""Walking over distributed datasets: the end, optionals, contexts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import distlab as dl
+from distlab.errors import ContextError, InvalidArgumentError, IteratorContextError, OutOfRangeError
+from tests.input.feeding import local, mirrored, numbers, steps
+
+
+def test_optionals_go_on_to_an_empty_one_and_stay_empty() -> None:
+    strategy = mirrored(2)
+    iterator = iter(strategy.experimental_distribute_dataset(numbers(5, 4)))
+    seen = []
+    while (optional := iterator.get_next_as_optional()).has_value():
+        seen.append(local(strategy, optional.get_value()))
+    assert seen == [[[0, 1], [2, 3]], [[4], []]]
+    for _ in range(2):
+        empty = iterator.get_next_as_optional()
+        assert not empty.has_value()
+        with pytest.raises(InvalidArgumentError, match=r"Ask has_value\(\) first"):
+            empty.get_value()
+
+
+def test_the_three_ways_to_ask_go_over_the_same_elements() -> None:
+    strategy = mirrored(2)
+    iterator = iter(strategy.experimental_distribute_dataset(numbers(6, 2)))
+    assert iter(iterator) is iterator
+    elements = [iterator.get_next(), next(iterator), iterator.get_next_as_optional().get_value()]
+    assert [local(strategy, e) for e in elements] == [[[0], [1]], [[2], [3]], [[4], [5]]]
+    with pytest.raises(OutOfRangeError, match="after 3 batches"):
+        iterator.get_next()
+
+
+@pytest.mark.parametrize("eagerly", [False, True])
+def test_a_replica_function_can_t_take_the_next_element_and_none_is_lost(eagerly: bool) -> None:
+    strategy = mirrored(2)
+    iterator = iter(strategy.experimental_distribute_dataset(numbers(4, 2)))
+    options = dl.RunOptions(run_eagerly=eagerly)
+    for ask in (iterator.get_next, iterator.get_next_as_optional, lambda: next(iterator)):
+        with pytest.raises(IteratorContextError, match=r"args=\(next\(iterator\),\)"):
+            strategy.run(ask, options=options)
+    assert issubclass(IteratorContextError, ValueError)
+    assert steps(strategy, iterator) == [[[0], [1]], [[2], [3]]]
+
+
+def test_another_strategys_scope_is_no_place_to_iterate() -> None:
+    iterator = iter(mirrored(2).experimental_distribute_dataset(numbers(4, 2)))
+    with mirrored(3).scope(), pytest.raises(ContextError, match="leave that scope first"):
+        next(iterator)
+    assert next(iterator) is not None
+
+
+def test_inside_its_own_scope_all_is_the_same() -> None:
+    strategy = mirrored(2)
+    with strategy.scope():
+        assert steps(strategy, strategy.experimental_distribute_dataset(numbers(3, 4))) == [
+            [[0, 1], [2]]
+        ]
+
+
+def test_the_default_strategy_gives_the_dataset_itself() -> None:
+    dataset = numbers(3, 2)
+    default = dl.get_strategy()
+    assert default.experimental_distribute_dataset(dataset) is dataset
+    assert default.distribute_datasets_from_function(lambda _: dataset) is dataset
+    contexts: list[dl.InputContext] = []
+    default.experimental_distribute_datasets_from_function(contexts.append)
+    assert contexts == [dl.InputContext(1, 0, 1)]
+    iterator = iter(default.experimental_distribute_dataset(dataset))
+    assert iterator.element_spec == dataset.element_spec
+    assert iterator.get_next().tolist() == [0, 1]
+    assert iterator.get_next_as_optional().get_value().tolist() == [2]
+    assert not iterator.get_next_as_optional().has_value()
+    with pytest.raises(OutOfRangeError, match="came to its end"):
+        iterator.get_next()
+
+
+@pytest.mark.parametrize("thing", [None, 3, np.zeros(3), (np.zeros(3), np.zeros(3)), "data"])
+def test_what_is_no_dataset_is_refused(thing: Any) -> None:
+    for strategy in (mirrored(2), dl.get_strategy()):
+        with pytest.raises(dl.errors.StructureError, match="something to iterate over"):
+            strategy.experimental_distribute_dataset(thing)
+
+
+def test_strings_stay_on_the_host() -> None:
+    dataset = dl.data.Dataset.from_tensor_slices([b"a", b"bb", b"c"]).batch(3)
+    strategy = mirrored(2)
+    assert steps(strategy, strategy.experimental_distribute_dataset(dataset)) == [
+        [[b"a", b"bb"], [b"c"]]
+    ]
+    one = dl.OneDeviceStrategy("CPU:0")
+    (whole,) = one.experimental_distribute_dataset(dataset)
+    assert whole.tolist() == [b"a", b"bb", b"c"]
+
+
+@pytest.mark.parametrize("eagerly", [False, True])
+def test_batches_left_on_the_host_are_numpy_and_run_the_same(eagerly: bool) -> None:
+    strategy = mirrored(2)
+    options = dl.InputOptions(experimental_fetch_to_device=False)
+    sums = []
+    for x in strategy.experimental_distribute_dataset(numbers(5, 4), options):
+        assert all(isinstance(part, np.ndarray) for part in x.values)
+        doubled = strategy.run(
+            lambda v: v.sum() * 2, args=(x,), options=dl.RunOptions(run_eagerly=eagerly)
+        )
+        sums.append(local(strategy, doubled))
+    assert sums == [[2, 10], [8, 0]]
+
+
+def test_numpy_datasets_have_a_row_for_each_element() -> None:
+    strategy = mirrored(2)
+    nest = {"a": np.arange(3), "b": [np.zeros(2), np.ones(2), np.full(2, 2.0)]}
+    rows = list(strategy.experimental_make_numpy_dataset(nest))
+    assert [(int(row["a"]), row["b"].tolist()) for row in rows] == [
+        (0, [0, 0]),
+        (1, [1, 1]),
+        (2, [2, 2]),
+    ]

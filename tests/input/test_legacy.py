@@ -1,0 +1,99 @@
+"""TensorFlow 1's input iterators."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+
+import distlab as dl
+from distlab.errors import ArgumentTypeError, ArgumentValueError, NotBatchedError, OutOfRangeError
+from distlab.input.legacy import InputIterator
+from tests.input.feeding import local, mirrored, numbers
+
+
+def _all(strategy: dl.Strategy, iterator: InputIterator) -> list[Any]:
+    iterator.initialize()
+    seen = []
+    while (optional := iterator.get_next_as_optional()).has_value():
+        seen.append(local(strategy, optional.get_value()))
+    with pytest.raises(OutOfRangeError):
+        iterator.get_next()
+    return seen
+
+
+def test_a_dataset_iterator_divides_batches_and_starts_again() -> None:
+    strategy = mirrored(3)
+    iterator = strategy.make_dataset_iterator(numbers(5, 4))
+    expected = [[[0, 1], [2, 3], []], [[4], [], []]]
+    assert [_all(strategy, iterator) for _ in range(2)] == [expected, expected]
+    assert iterator.element_spec.value_specs[0].shape == (None,)
+
+
+def test_without_initialize_it_starts_at_the_beginning() -> None:
+    strategy = mirrored(2)
+    iterator = strategy.make_dataset_iterator(numbers(4, 2))
+    assert local(strategy, iterator.get_next()) == [[0], [1]]
+    iterator.initialize()
+    assert local(strategy, iterator.get_next()) == [[0], [1]]
+
+
+def test_an_input_function_is_told_its_context_and_incomplete_steps_are_left_out() -> None:
+    contexts = []
+
+    def input_fn(context: dl.InputContext) -> dl.data.Dataset:
+        contexts.append(context)
+        return numbers(5, context.get_per_replica_batch_size(2))
+
+    strategy = mirrored(2)
+    iterator = strategy.make_input_fn_iterator(input_fn)
+    iterator.initialize()
+    assert [local(strategy, iterator.get_next()) for _ in range(2)] == [[[0], [1]], [[2], [3]]]
+    with pytest.raises(OutOfRangeError):
+        iterator.get_next()
+    assert contexts == [dl.InputContext(1, 0, 2)]
+
+
+def test_an_input_function_may_return_a_function_of_single_elements() -> None:
+    counter = itertools.count()
+    strategy = mirrored(2)
+    iterator = strategy.make_input_fn_iterator(lambda _: lambda: np.float32(next(counter)))
+    iterator.initialize()
+    assert [local(strategy, iterator.get_next()) for _ in range(2)] == [[0, 1], [2, 3]]
+
+
+def test_experimental_run_takes_the_next_element() -> None:
+    strategy = mirrored(2)
+    iterator = strategy.make_dataset_iterator(numbers(6, 4))
+    iterator.initialize()
+    runs = [strategy.experimental_run(lambda x: x * 2, iterator) for _ in range(2)]
+    assert [local(strategy, value) for value in runs] == [[[0, 2], [4, 6]], [[8], [10]]]
+    with pytest.raises(OutOfRangeError):
+        strategy.experimental_run(lambda x: x, iterator)
+    constant = strategy.experimental_run(lambda: 3)
+    assert local(strategy, constant)[0] == 3
+
+
+def test_the_default_strategy_has_them_too() -> None:
+    strategy = dl.get_strategy()
+    assert _all(strategy, strategy.make_dataset_iterator(numbers(3, 2))) == [[[0, 1]], [[2]]]
+    made = strategy.make_input_fn_iterator(lambda _: numbers(3, 2))
+    assert _all(strategy, made) == [[[0, 1]], [[2]]]
+    iterator = strategy.make_dataset_iterator(numbers(3, 2))
+    assert local(strategy, strategy.experimental_run(lambda x: x + 1, iterator)) == [[1, 2]]
+
+
+def test_misuse_is_refused() -> None:
+    strategy = mirrored(2)
+    with pytest.raises(NotBatchedError):
+        strategy.make_dataset_iterator(dl.data.Dataset.range(6))
+    with pytest.raises(ArgumentValueError, match="PER_WORKER only"):
+        strategy.make_input_fn_iterator(
+            lambda _: numbers(4, 2), dl.InputReplicationMode.PER_REPLICA
+        )
+    with pytest.raises(ArgumentTypeError, match="must return a dataset"):
+        strategy.make_input_fn_iterator(lambda _: 3)
+    with pytest.raises(ArgumentTypeError, match="input_fn must be a function"):
+        strategy.make_input_fn_iterator(numbers(4, 2))  # type: ignore[arg-type]

@@ -1,0 +1,161 @@
+"""AutoShardPolicy: how batches are divided on one worker, and what workers of several get."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import distlab as dl
+from distlab import events
+from distlab.data import AutoShardPolicy
+from distlab.errors import InvalidArgumentError
+from distlab.input.distribute import steps_of
+from distlab.input.iterator import DistributedIterator
+from tests.core.listening import listening
+from tests.input.feeding import lines, mirrored, numbers, steps, with_policy
+
+
+def _sizes(replicas: int, dataset: dl.data.Dataset) -> list[list[int]]:
+    strategy = mirrored(replicas)
+    return [
+        [len(part) for part in step]
+        for step in steps(strategy, strategy.experimental_distribute_dataset(dataset))
+    ]
+
+
+@pytest.mark.parametrize("policy", [AutoShardPolicy.AUTO, AutoShardPolicy.DATA])
+def test_by_data_a_partial_batch_is_divided_evenly(policy: AutoShardPolicy) -> None:
+    assert _sizes(8, with_policy(numbers(133, 512), policy)) == [[17] * 7 + [14]]
+
+
+def test_off_a_partial_batch_fills_the_first_replicas() -> None:
+    off = with_policy(numbers(133, 512), AutoShardPolicy.OFF)
+    assert _sizes(8, off) == [[64, 64, 5, 0, 0, 0, 0, 0]]
+
+
+def test_files_fill_the_first_replicas_unless_by_data(tmp_path: Path) -> None:
+    dataset = lines(tmp_path, 1, 13).batch(8)
+    last = {
+        policy: _sizes(4, with_policy(dataset, policy))[-1]
+        for policy in (AutoShardPolicy.AUTO, AutoShardPolicy.FILE, AutoShardPolicy.DATA)
+    }
+    assert last == {
+        AutoShardPolicy.AUTO: [2, 2, 1, 0],
+        AutoShardPolicy.FILE: [2, 2, 1, 0],
+        AutoShardPolicy.DATA: [2, 2, 1, 0],
+    }
+    assert _sizes(4, with_policy(lines(tmp_path, 1, 10).batch(8), AutoShardPolicy.FILE)) == [
+        [2, 2, 2, 2],
+        [2, 0, 0, 0],
+    ]
+    assert _sizes(4, with_policy(lines(tmp_path, 1, 10).batch(8), AutoShardPolicy.DATA)) == [
+        [2, 2, 2, 2],
+        [1, 1, 0, 0],
+    ]
+
+
+def test_off_a_batch_that_does_not_divide_gives_the_first_replicas_one_more() -> None:
+    assert _sizes(3, with_policy(numbers(9, 5), AutoShardPolicy.OFF)) == [[2, 2, 1], [2, 2, 0]]
+    assert _sizes(3, numbers(9, 5)) == [[2, 2, 1], [2, 2, 0]]
+    assert _sizes(3, with_policy(numbers(6, 4), AutoShardPolicy.OFF)) == [[2, 1, 1], [2, 0, 0]]
+    assert _sizes(3, numbers(6, 4)) == [[2, 2, 0], [1, 1, 0]]
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    size=st.integers(0, 50),
+    batch=st.integers(1, 12),
+    replicas=st.integers(1, 8),
+    policy=st.sampled_from([AutoShardPolicy.AUTO, AutoShardPolicy.OFF, AutoShardPolicy.DATA]),
+)
+def test_every_example_comes_once_in_order_and_events_tell_where(
+    size: int, batch: int, replicas: int, policy: AutoShardPolicy
+) -> None:
+    dataset = with_policy(numbers(size, batch), policy)
+    strategy = mirrored(replicas)
+    with listening() as heard:
+        seen = steps(strategy, strategy.experimental_distribute_dataset(dataset))
+    assert [n for step in seen for part in step for n in part] == list(range(size))
+    told = heard.of(events.Sharding)
+    assert [event.sizes for event in told] == [[len(part) for part in step] for step in seen]
+    for event, step in zip(told, seen, strict=True):
+        indices = np.frombuffer(event.indices or b"", "<i8").tolist()
+        assert indices == [n for part in step for n in part]
+        assert event.nominal == -(-batch // replicas)
+        assert event.bytes == 4 * len(indices)
+
+
+def _as_worker(dataset: dl.data.Dataset, workers: int, worker: int, replicas: int) -> list[Any]:
+    """Returns what `steps_of` gives one of several workers, without processes."""
+    context = dl.InputContext(workers, worker, workers * replicas)
+    reader = steps_of(dataset, context, replicas, looked_into=True).open()
+    seen: list[Any] = []
+    while True:
+        try:
+            step = reader.read()
+        except StopIteration:
+            return seen
+        seen.append([np.asarray(part).tolist() for part in step.columns[0]])
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    size=st.integers(0, 40),
+    batch=st.integers(1, 12),
+    workers=st.integers(2, 4),
+    replicas=st.integers(1, 3),
+    policy=st.sampled_from([AutoShardPolicy.DATA, AutoShardPolicy.OFF]),
+)
+def test_workers_get_what_worker_batches_says(
+    size: int, batch: int, workers: int, replicas: int, policy: AutoShardPolicy
+) -> None:
+    dataset = with_policy(numbers(size, batch), policy)
+    for worker in range(workers):
+        said = [
+            [part.tolist() for part in step]
+            for step in dl.data.worker_batches(dataset, workers, worker, replicas)
+        ]
+        assert _as_worker(dataset, workers, worker, replicas) == said
+
+
+def test_file_without_files_is_an_error_at_once() -> None:
+    dataset = with_policy(numbers(6, 2), AutoShardPolicy.FILE)
+    for strategy in (mirrored(2), dl.OneDeviceStrategy("CPU:0")):
+        with pytest.raises(InvalidArgumentError, match="reads none"):
+            strategy.experimental_distribute_dataset(dataset)
+
+
+def test_too_few_files_is_an_error_while_reading(tmp_path: Path) -> None:
+    dataset = lines(tmp_path, 1, 8).batch(4)
+    with pytest.raises(InvalidArgumentError, match="fewer files than the 2 workers"):
+        _as_worker(dataset, 2, 0, 1) + _as_worker(dataset, 2, 1, 1)
+
+
+def test_falling_back_on_data_is_said_over_several_workers_only(
+    caplog: pytest.LogCaptureFixture, tmp_path: Path
+) -> None:
+    with caplog.at_level(logging.WARNING, "distlab"):
+        _sizes(2, numbers(8, 4))
+        dl.data.auto_shard(with_policy(numbers(8, 4), AutoShardPolicy.DATA), 2, 0)
+        dl.data.auto_shard(lines(tmp_path, 2, 4), 2, 0)
+        assert caplog.messages == []
+        _as_worker(numbers(8, 4), 2, 1, 1)
+    (message,) = caplog.messages
+    assert "each of the 2 workers reads all of it" in message
+
+
+def test_a_hint_holds_on_one_worker_too() -> None:
+    hint = dl.data.SHARD_HINT
+    dataset = dl.data.Dataset.range(6).shard(hint, hint).batch(4)
+    strategy = mirrored(2)
+    distributed = strategy.experimental_distribute_dataset(
+        with_policy(dataset, AutoShardPolicy.HINT)
+    )
+    assert isinstance(iter(distributed), DistributedIterator)
+    assert steps(strategy, distributed) == [[[0, 1], [2, 3]], [[4, 5], []]]
