@@ -9,6 +9,7 @@ context, as in TensorFlow.
 from __future__ import annotations
 
 import contextlib
+import functools
 import threading
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
@@ -161,6 +162,11 @@ def _mode() -> _Mode:
         return modes[-1]
     if _base is not None:
         return _Mode(_base, None)
+    return _default_mode()
+
+
+@functools.cache
+def _default_mode() -> _Mode:
     default = _default_strategy()
     return _Mode(default, default.default_replica_context())
 

@@ -52,6 +52,7 @@ class Program:
         self.compile_ns = 0
         self._mesh: ReplicaMesh = strategy.mesh
         self._roles = [leaf.role for leaf in self.arguments.leaves]
+        self._all_split = all(role == "split" for role in self._roles)
         self._moved: dict[int, tuple[weakref.ref[jax.Array], jax.Array]] = {}
         self._smallest: int | None = None
 
@@ -65,11 +66,7 @@ class Program:
           The function's result with per-replica leaves, and one array that is
           ready when the step is (None when it makes none).
         """
-        inputs = [
-            self._input(position, role, leaf)
-            for position, (role, leaf) in enumerate(zip(self._roles, leaves, strict=True))
-            if role != "static"
-        ]
+        inputs = leaves if self._all_split else self._inputs(leaves)
         with _in_flight.dispatching:
             values = [variable.storage.over(self._mesh) for variable in self.spread.read]
             if self.compiled is None:
@@ -126,6 +123,13 @@ class Program:
                 for array, leaf in zip(inputs, self.arguments.dynamic(), strict=True)
             ]
             return self.compiled(values, placed)
+
+    def _inputs(self, leaves: list[Any]) -> list[Any]:
+        return [
+            self._input(position, role, leaf)
+            for position, (role, leaf) in enumerate(zip(self._roles, leaves, strict=True))
+            if role != "static"
+        ]
 
     def _input(self, position: int, role: str, leaf: Any) -> Any:
         if role == "split":

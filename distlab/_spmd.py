@@ -52,6 +52,7 @@ class SpreadFunction:
         self._out = [
             _across(column) for column in zip(*map(_out_shapes, self._traces), strict=True)
         ]
+        self._shapes = [self._ragged_shapes(n) for n in range(self._traces[0].computed)]
         self._spread = jax.shard_map(
             self._on_replica,
             mesh=mesh.mesh,
@@ -80,10 +81,11 @@ class SpreadFunction:
         first = self._traces[0]
         computed: list[Any] = outputs[: first.computed]
         if not self._alone:
-            computed = [PerReplica(a, self._ragged_shapes(n)) for n, a in enumerate(computed)]
-        rest = iter(computed)
-        leaves = [next(rest) if fixed is None else fixed[0] for fixed in first.static]
-        return jax.tree.unflatten(first.results, leaves)
+            computed = list(map(PerReplica, computed, self._shapes))
+        if first.computed < len(first.static):
+            rest = iter(computed)
+            computed = [next(rest) if fixed is None else fixed[0] for fixed in first.static]
+        return jax.tree.unflatten(first.results, computed)
 
     def _on_replica(self, values: list[Any], arrays: list[Any]) -> list[jax.Array]:
         """What one replica computes, on its blocks of the global arrays."""
