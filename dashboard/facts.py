@@ -122,7 +122,7 @@ def _remaining(steps: Columns, *, live: bool) -> str:
     elapsed = duration_text(steps["elapsed_s"])
     further = steps["steps"] - (steps["total"] or steps["steps"])
     if further > 0:
-        elapsed += f", {count_text(further)} more steps after these included"
+        elapsed += f", with {count_text(further)} further step{'s' * (further > 1)}"
     if not live:
         return f"took {elapsed}"
     if steps["eta_s"] is None or further > 0:
@@ -209,4 +209,19 @@ def device_facts(devices: Columns) -> Facts:
         ),
         "process_memory": bytes_text(int(process[-1])) if len(process) else NOTHING,
         "simulated": devices["simulated"],
+    }
+
+
+def reduction_facts(reductions: Columns) -> Facts:
+    """Returns what the table of reductions leaves out.
+
+    Args:
+      reductions: columns of `folds.Reductions`.
+    """
+    left_out = reductions["rows_left_out"]
+    return {
+        "reductions_left_out": f"{count_text(left_out)} reductions of still more kinds, called "
+        "from Python, are in no number here."
+        if left_out
+        else ""
     }

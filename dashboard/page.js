@@ -44,10 +44,8 @@
     for (const place of all("[data-text]")) setText(place, String(texts[place.dataset.text] ?? "–"))
     for (const place of all("[data-list]")) setList(place, facts[place.dataset.list] ?? [])
     one(".mark").dataset.status = status
-    one('[data-show="trouble"]').hidden = trouble == null
-    one('[data-show="other_metrics"]').hidden = !facts.other_metrics
-    one('[data-show="batch_forgotten"]').hidden = !facts.batch_forgotten
-    one('[data-show="simulated"]').hidden = !facts.simulated
+    const shown = {...facts, trouble: trouble != null}
+    for (const place of all("[data-show]")) place.hidden = !shown[place.dataset.show]
     document.title = `${facts.run ?? "distlab"} · ${texts.status_text} · distlab`
     showProgress()
     showBatch()
@@ -85,6 +83,28 @@
     row.dataset.size = size
     row.append(mark, name, amount)
     return row
+  }
+
+  // Rows stay and only their texts change, so that what a reader selects stays selected.
+  function showReductions(rows) {
+    const headings = all(".reductions thead th"), body = one(".reductions tbody")
+    const texts = headings.map((heading) => rows.get_column(heading.dataset.column))
+    const titles = headings.map((heading) => rows.get_column(heading.dataset.title))
+    const count = texts[0].length
+    while (body.rows.length > count) body.deleteRow(-1)
+    while (body.rows.length < count) body.insertRow().append(...headings.map(cellBelow))
+    Array.from(body.rows).forEach((row, place) => Array.from(row.cells).forEach((cell, column) => {
+      setText(cell, String(texts[column][place]))
+      if (titles[column]) cell.title = titles[column][place]
+    }))
+    one(".reductions").hidden = !count
+  }
+
+  function cellBelow(heading, column) {
+    const cell = document.createElement(column ? "td" : "th")
+    if (!column) cell.scope = "row"
+    cell.className = heading.className
+    return cell
   }
 
   function tell(change) {
@@ -138,6 +158,9 @@
       show()
     }
     source.properties.data.change.connect(read)
+    const rows = page.get_model_by_name("reduction_rows")
+    rows.properties.data.change.connect(() => showReductions(rows))
+    showReductions(rows)
     page.on_event("connection_lost", () => { away = true; show() })
     page.on_event("client_reconnected", () => { away = false; show() })
     read()

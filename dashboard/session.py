@@ -30,18 +30,19 @@ class Session:
     def __init__(self, feed: Feed) -> None:
         """Makes the charts and shows what the folds know."""
         self._feed = feed
+        self._reductions = charts.ReductionBars(height=220)
         self._charts: dict[str, tuple[str, Chart, str]] = {
-            "loss": ("overview", charts.loss_lines(height=390), "metrics"),
-            "rates": ("overview", charts.Rates(height=250), "steps"),
-            "others": ("overview", charts.other_lines(height=250), "metrics"),
+            "loss": ("overview", charts.loss_lines(height=320), "metrics"),
+            "rates": ("overview", charts.Rates(height=210), "steps"),
+            "others": ("overview", charts.other_lines(height=210), "metrics"),
             "history": ("batches", charts.BatchHistory(height=240), "batches"),
-            "devices": ("devices", charts.DeviceShares(height=380), "devices"),
+            "devices": ("devices", charts.DeviceShares(height=340, notes=False), "devices"),
             "memory": ("devices", charts.ProcessMemory(height=210), "devices"),
-            "reductions": ("reductions", charts.ReductionBars(height=240), "reductions"),
+            "reductions": ("reductions", self._reductions, "reductions"),
             "placement": ("placement", charts.PlacementTable(height=440), "placement"),
         }
         self._batch = charts.BatchTiles(height=580)
-        self._newest = charts.BatchTiles(height=390)
+        self._newest = charts.BatchTiles(height=320)
         self._shown: dict[str, int] = {}
         self._batch_shown: tuple[int, int | None] = (-1, None)
         self._facts = ColumnDataSource(data={"json": ["{}"]}, name="facts")
@@ -64,9 +65,8 @@ class Session:
     def _bridge(self) -> Div:
         """An invisible model that holds what page and session tell each other."""
         bridge = Div(visible=False, name="bridge")
-        bridge.js_on_change(
-            "tags", CustomJS(args={"facts": self._facts, "view": self._view}, code="")
-        )
+        held = {"facts": self._facts, "view": self._view, "rows": self._reductions.source}
+        bridge.js_on_change("tags", CustomJS(args=held, code=""))
         return bridge
 
     def attach(self, document: Document) -> None:
@@ -125,6 +125,7 @@ class Session:
             **facts.progress_facts(folds.columns("steps"), said["status"]),
             **facts.metric_facts(folds.columns("metrics")),
             **facts.device_facts(folds.columns("devices")),
+            **facts.reduction_facts(folds.columns("reductions")),
             **facts.batch_facts(folds.batch(self._chosen_batch()), folds.columns("batches")),
         }
 

@@ -20,6 +20,7 @@ from bokeh.models import (
     GlyphRenderer,
     LabelSet,
     LinearAxis,
+    Segment,
 )
 from bokeh.plotting import figure
 
@@ -160,7 +161,13 @@ def add_empty_text(plot: figure, text: str) -> ColumnDataSource:
     Returns:
       The text's source: see `set_empty`.
     """
-    source = ColumnDataSource(data={"x": [16], "y": [16], "text": [text]}, tags=[text])
+    source = ColumnDataSource(data={"x": [], "y": [], "text": []}, tags=[text, _text_bottom(plot)])
+    set_empty(source, empty=True)
+    # Something to take ranges from, or Bokeh warns that it found none.
+    renderer = draw(plot, source, Segment(x0=0, y0=0, x1=1, y1=1, line_alpha=0))
+    for axis_range in (plot.x_range, plot.y_range):
+        if isinstance(axis_range, DataRange1d) and axis_range.renderers:  # others follow all
+            axis_range.renderers = [*axis_range.renderers, renderer]
     plot.add_layout(
         LabelSet(
             x="x", y="y", text="text", source=source, x_units="screen", y_units="screen",
@@ -173,8 +180,15 @@ def add_empty_text(plot: figure, text: str) -> ColumnDataSource:
 def set_empty(source: ColumnDataSource, empty: bool) -> None:
     """Shows or hides what `add_empty_text` added."""
     if empty != bool(len(source.data["x"])):
-        text = [str(source.tags[0])] if empty else []
-        source.data = {"x": [16] * len(text), "y": [16] * len(text), "text": text}
+        text, bottom = source.tags
+        source.data = (
+            {"x": [16], "y": [bottom], "text": [text]} if empty else {"x": [], "y": [], "text": []}
+        )
+
+
+def _text_bottom(plot: figure) -> int:
+    """Pixels from the bottom of a figure's frame to a text near its top."""
+    return max(16, int(plot.height) - 150)
 
 
 def rows_range(renderers: list[Any], padding: float = 0.02) -> DataRange1d:

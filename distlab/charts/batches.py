@@ -32,15 +32,19 @@ _EMPTY = (
     "Iterate over strategy.experimental_distribute_dataset(dataset) to see its batches here."
 )
 
+_AMOUNT_PIXELS = 92
+_FULL, _LESS = INK, "#cc5a00"
 _KEEP_SQUARE = """
 const [columns, height, top] = ["columns", "height", "top"].map((name) => shape.get_column(name)[0])
 const {inner_width, inner_height} = plot
-if (!(inner_width > 0 && inner_height > 0)) return
-const tile = Math.min(inner_width / columns, inner_height / (height + top))
+const room = inner_width - amount
+if (!(room > 0 && inner_height > 0)) return
+const tile = Math.min(room / columns, inner_height / (height + top))
 x_range.setv({start: -0.25, end: inner_width / tile - 0.25}, {sync: false})
 y_range.setv({start: top - inner_height / tile, end: top}, {sync: false})
 """
-"""Tiles stay square and in the upper left corner, however wide the figure is."""
+"""Tiles stay square and in the upper left corner, however wide the figure is; right of
+them is room for what each row amounts to."""
 
 Ints = npt.NDArray[np.int64]
 
@@ -68,7 +72,7 @@ class BatchTiles:
                               "name", "index", "label")  # fmt: skip
         self._free = _source("free", "left", "right", "bottom", "top")
         self._image = _source("sheet", "image", "x", "y", "dw", "dh")
-        self._labels = _source("batch_rows", "y", "name", "text")
+        self._labels = _source("batch_rows", "y", "name", "text", "right", "color", "style")
         self._shape = ColumnDataSource(
             data={"columns": [16.0], "height": [9.0], "top": [1.5]}, name="batch_shape"
         )
@@ -81,9 +85,8 @@ class BatchTiles:
         plot.axis.visible = False
         plot.grid.visible = False
         self._draw(plot)
-        label_rows(plot, self._labels, left="name", right="text")
+        label_rows(plot, self._labels, left="name")
         plot.min_border_left = 92
-        plot.min_border_right = 84
         self._keep_square(plot)
         self._empty = add_empty_text(plot, _EMPTY)
         self.root = plot
@@ -111,6 +114,11 @@ class BatchTiles:
             text_font_size="13px", text_baseline="middle",
         )  # fmt: skip
         draw(plot, self.source, state)
+        amount = Text(
+            x="right", y="y", text="text", x_offset=12, text_color="color", text_font=value(FONT),
+            text_font_size="12px", text_font_style="style", text_baseline="middle",
+        )  # fmt: skip
+        draw(plot, self._labels, amount)
         plot.add_tools(
             HoverTool(renderers=[strip], tooltips=[("@name", "@size examples")]),
             HoverTool(
@@ -122,7 +130,7 @@ class BatchTiles:
     def _keep_square(self, plot: figure) -> None:
         callback = CustomJS(
             args={
-                "plot": plot, "shape": self._shape,
+                "plot": plot, "shape": self._shape, "amount": _AMOUNT_PIXELS,
                 "x_range": plot.x_range, "y_range": plot.y_range,
             },
             code=_KEEP_SQUARE,
@@ -173,10 +181,14 @@ class BatchTiles:
             "alpha": np.where(sizes > 0, 1.0, 0.35),
         }
         middle = _STRIP_TOP - _STRIP_HEIGHT / 2
+        less = [bool(size < share) for size in sizes]
         self._labels.data = {
             "y": [middle, *middles],
             "name": ["global batch", *thinned(names)],
             "text": [f"{sizes.sum()} examples", *thinned(texts)],
+            "right": [grid.columns - 1 + _TILE] * (len(sizes) + 1),
+            "color": [_FULL, *(_LESS if fewer else _FULL for fewer in less)],
+            "style": ["normal", *("bold" if fewer else "normal" for fewer in less)],
         }
         self._free.data = _free_boxes(grid, sizes, min(share, most))
 

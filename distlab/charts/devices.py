@@ -36,7 +36,8 @@ from distlab.charts._parts import (
 from distlab.charts.theme import FAINT, FONT, INK, ramp
 from distlab.charts.units import plain, share_text
 
-_CELLS = 240
+_MOST_CELLS = 240
+_WINDOWS_A_CELL = 2
 _LINES = 8
 _NOTE = "busy: has a step that is not finished, waiting in collectives included; gaps: not watched"
 _SIMULATED = "simulated devices: they share the cores of one machine"
@@ -49,7 +50,8 @@ class DeviceShares:
     """Busy share of each device: a strip over time, and a bar for the newest value.
 
     Reads the columns of `folds.Devices`: `device`, `start_s`, `end_s`, `busy`,
-    `now`, `simulated`. White places of a strip are times that were not watched.
+    `now`, `simulated`. A cell of a strip is the mean of what was watched in it;
+    blank cells were not watched.
 
     Attributes:
       root: a row of two figures.
@@ -108,6 +110,7 @@ class DeviceShares:
         glyph = Image(image="image", x="x", y="y", dw="dw", dh="dh", color_mapper=mapper)
         image = draw(plot, self._strips, glyph)
         plot.x_range = rows_range([image], 0)
+        rows.renderers = [*rows.renderers, image]  # whichever of the two is drawn first has some
         plot.grid.visible = False
         label_rows(plot, self.source, left="label")
         plot.min_border_left = 64
@@ -144,7 +147,9 @@ class DeviceShares:
             self._note.data = {name: [] for name in self._note.data}
             return
         first, last = float(columns["start_s"][0]), float(columns["end_s"][-1])
-        shares = resample(columns, np.linspace(first, last, _CELLS + 1))
+        # Pauses between two windows are short: a cell is wide enough to cover them.
+        cells = min(_MOST_CELLS, -(-len(columns["start_s"]) // _WINDOWS_A_CELL))
+        shares = resample(columns, np.linspace(first, last, cells + 1))
         self._strips.data = {
             "image": [_strips(shares)],
             "x": [first],

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from bokeh.models import ColumnDataSource, DataRange1d, HoverTool, VBar
+from bokeh.models import BasicTicker, ColumnDataSource, DataRange1d, HoverTool, VBar
 
 from distlab.charts._parts import Columns, add_empty_text, draw, new_figure, set_empty
 from distlab.charts.theme import colour
@@ -39,6 +39,7 @@ class BatchHistory:
             VBar(x="number", top="examples", width=0.8, fill_color="color", line_color=None),
         )
         plot.xgrid.visible = False
+        plot.xaxis.ticker = BasicTicker(min_interval=1)
         plot.add_tools(
             HoverTool(
                 renderers=[bars],

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from bokeh.models import (
+    BasicTicker,
     ColumnDataSource,
     DataRange1d,
     GlyphRenderer,
@@ -55,6 +56,7 @@ class MetricLines:
             x_range=DataRange1d(range_padding=0.01),
             y_range=DataRange1d(range_padding=0.08),
         )
+        plot.xaxis.ticker = BasicTicker(min_interval=1)
         curves = MultiLine(
             xs="step", ys="value", line_color="color", line_width=2, line_join="round"
         )

@@ -2,19 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
-from bokeh.layouts import column
-from bokeh.models import (
-    ColumnDataSource,
-    DataRange1d,
-    DataTable,
-    HBar,
-    HoverTool,
-    InlineStyleSheet,
-    Scatter,
-    StringFormatter,
-    TableColumn,
-)
+from bokeh.models import ColumnDataSource, DataRange1d, HBar, HoverTool, Scatter
 
 from distlab.charts._parts import (
     Columns,
@@ -27,7 +18,7 @@ from distlab.charts._parts import (
     set_empty,
 )
 from distlab.charts.theme import colour
-from distlab.charts.units import bytes_text, count_text, duration_text, plain
+from distlab.charts.units import bytes_text, count_text, dtype_text, duration_text, plain
 
 _MOST_BARS = 10
 _FEWEST_BARS = 5
@@ -35,58 +26,27 @@ _EMPTY = (
     "Nothing was combined across replicas yet.\n"
     "ctx.all_reduce(...) inside of a step and strategy.reduce(...) show here."
 )
-_TABLE_CSS = """
-:host {
-  --dl-row: var(--dl-line, #8c96a566);
-  --dl-font: system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", sans-serif;
-}
-.slick-header-columns, .slick-header, .slick-header-column.ui-state-default,
-.slick-row, .slick-row.odd, .slick-cell, .slick-viewport, .slick-pane, .grid-canvas {
-  background: transparent !important; background-image: none !important;
-  color: var(--dl-text, #767676) !important; border-color: var(--dl-row) !important;
-  font-family: var(--dl-font) !important; font-size: 13px;
-}
-.slick-header-column, .slick-cell { border-left: none !important; border-right: none !important; }
-.slick-row, .slick-row.odd { border: none !important; }
-.slick-cell { border-top: none !important; border-bottom: 1px solid var(--dl-row) !important; }
-.slick-header-column.ui-state-default { font-weight: 600; border-right: none !important; }
-.slick-cell { border-right: none !important; padding-top: 5px; }
-.slick-cell.l0, .slick-cell.l5 { color: var(--dl-strong, #767676) !important; }
-.slick-cell.selected { background: #8c96a526 !important; }
-"""
-_COLUMNS = {
-    "kind": ("kind", 110),
-    "where": ("where", 130),
-    "each": ("bytes", 80),
-    "dtype": ("type", 70),
-    "count_text": ("times", 70),
-    "total_text": ("in all", 80),
-    "participants": ("replicas", 75),
-    "time": ("mean time", 90),
-    "how": ("how", 200),
-}
+_TEXTS = ("kind", "where", "each", "dtype", "count_text", "total_text", "participants", "time",
+          "how", "how_full")  # fmt: skip
+_MOST_HOW = 40
 
 
 class ReductionBars:
-    """Bars for the largest reductions, and a table of all of them.
+    """Bars for the largest reductions; its source has the texts of all of them.
 
     Reads the columns of `folds.Reductions`. Bytes are those of the operand on
     one replica, which is not what travels over a network.
 
     Attributes:
-      root: a column of a figure and a table.
-      source: one row for each kind of reduction, with texts for people.
+      root: the figure.
+      source: one row for each kind of reduction, with texts for people. The bars
+        have one of their own: this is for the table that a page puts below.
     """
 
-    def __init__(self, *, height: int = 230, table: bool = True) -> None:
-        """Makes an empty chart.
-
-        Args:
-          height: pixels of the bars.
-          table: whether the table is below them; it needs Bokeh's tables script.
-        """
-        names = (*_COLUMNS, "inside", "count", "bytes", "total")
-        self.source = ColumnDataSource(data={name: [] for name in names}, name="reductions")
+    def __init__(self, *, height: int = 230) -> None:
+        """Makes an empty chart of `height` pixels."""
+        names = (*_TEXTS, "inside", "count", "bytes", "total")
+        self.source = ColumnDataSource(data={name: [] for name in names}, name="reduction_rows")
         bar_names = ("y", "room", "name", "total", "text", "color", "each", "count_text")
         self._bars = ColumnDataSource(data={name: [] for name in bar_names}, name="reduction_bars")
         plot = new_figure(
@@ -108,24 +68,7 @@ class ReductionBars:
             )
         )
         self._empty = add_empty_text(plot, _EMPTY)
-        self.root = column(plot, *([self._table()] if table else []), sizing_mode="stretch_width")
-
-    def _table(self) -> DataTable:
-        plain_text = StringFormatter()
-        return DataTable(
-            source=self.source,
-            columns=[
-                TableColumn(field=field, title=title, width=width, formatter=plain_text)
-                for field, (title, width) in _COLUMNS.items()
-            ],
-            index_position=None,
-            reorderable=False,
-            height=210,
-            autosize_mode="none",
-            row_height=32,
-            sizing_mode="stretch_width",
-            stylesheets=[InlineStyleSheet(css=_TABLE_CSS)],
-        )
+        self.root = plot
 
     def update(self, columns: Columns) -> None:
         """Shows the newest columns."""
@@ -138,7 +81,7 @@ class ReductionBars:
             "kind": [plain(kind) for kind in columns["kind"]],
             "where": [plain(where) for where in columns["where"]],
             "each": [bytes_text(size) for size in columns["bytes"]],
-            "dtype": [plain(dtype, 24) for dtype in columns["dtype"]],
+            "dtype": [plain(dtype_text(dtype), 24) for dtype in columns["dtype"]],
             "count_text": counts,
             "total_text": [bytes_text(size) for size in columns["total_bytes"]],
             "participants": list(columns["participants"]),
@@ -146,7 +89,8 @@ class ReductionBars:
                 "not timed" if inside else duration_text(mean / 1e3)
                 for inside, mean in zip(columns["inside"], columns["mean_ms"], strict=True)
             ],
-            "how": [plain(how) for how in columns["how"]],
+            "how": [how_text(how) for how in columns["how"]],
+            "how_full": ["\n".join(plain(line, 400) for line in how) for how in columns["how"]],
             "inside": list(columns["inside"]),
             "count": list(columns["count"]),
             "bytes": list(columns["bytes"]),
@@ -166,7 +110,7 @@ class ReductionBars:
             ],
             "total": data["total"],
             "text": [
-                f"{total} = {times} x {each}"
+                f"{total} = {times} \u00d7 {each}"
                 for total, times, each in zip(
                     data["total_text"], data["count_text"], data["each"], strict=True
                 )
@@ -175,3 +119,27 @@ class ReductionBars:
             "each": data["each"],
             "count_text": data["count_text"],
         }
+
+
+def how_text(how: Sequence[str]) -> str:
+    """Returns how a reduction was done as one short text.
+
+    Args:
+      how: an algorithm, or operations and lines of a program, such as
+        `"jit(step)/shard_map/psum at train.py:31"`.
+
+    Returns:
+      The first one's operation and line, `"psum at train.py:31"`, shortened from
+      the front, and how many others there are.
+    """
+    shown = list(dict.fromkeys(_operation_and_line(source) for source in how if source))
+    if not shown:
+        return "not known"
+    others = len(shown) - 1
+    text = shown[0] if len(shown[0]) <= _MOST_HOW else f"…{shown[0][1 - _MOST_HOW :]}"
+    return f"{text} and {others} other{'s' * (others > 1)}" if others else text
+
+
+def _operation_and_line(source: str) -> str:
+    operation, between, line = plain(source, 400).rpartition(" at ")
+    return f"{operation.rpartition('/')[2]}{between}{line.rpartition('/')[2]}"

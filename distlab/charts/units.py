@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import math
+import re
 
 _BYTES = ("B", "kB", "MB", "GB", "TB", "PB")
 _DELIMITERS = ("$$", "\\(", "\\[")
+_KINDS = {"f": "float", "s": "int", "u": "uint", "c": "complex"}
+_NAMED = {"bf16": "bfloat16", "pred": "bool"}
 
 
 def bytes_text(size: float) -> str:
@@ -52,6 +55,24 @@ def share_text(share: float) -> str:
 def value_text(value: float) -> str:
     """Returns a logged value with four digits, such as `"0.04213"`."""
     return f"{value:.4g}"
+
+
+def dtype_text(dtype: str) -> str:
+    """Returns NumPy's names for the element types in a compiled program.
+
+    Args:
+      dtype: XLA's names such as `"f32"`, joined by `+` when there are several;
+        any other name is returned as it is.
+    """
+    return "+".join(_dtype(name) for name in dtype.split("+"))
+
+
+def _dtype(name: str) -> str:
+    match = re.fullmatch(r"([fsuc])(\d+)(e\w+)?", name)
+    if match is None:
+        return _NAMED.get(name, name)
+    variant = f"_{match[3]}" if match[3] else ""
+    return f"{_KINDS[match[1]]}{match[2]}{variant}"
 
 
 def plain(text: str, most: int = 60) -> str:

@@ -22,17 +22,31 @@ class _Python(NamedTuple):
     participants: int
 
 
+class _Inside(NamedTuple):
+    """What makes collectives of a function's programs the same kind of thing."""
+
+    function: str
+    kind: str
+    dtype: str
+    bytes: int
+    participants: int
+    at_least: bool
+
+
 class Reductions:
     """Each kind of reduction once, with how often it ran.
 
     What runs inside a program is read from the compiled program, once, and
-    multiplied by the steps that ran it: nothing is measured while it runs.
+    multiplied by the steps that ran it: nothing is measured while it runs. A
+    function has a program for each shape of its arguments; a reduction that all
+    of them do is one row.
 
     Columns (one row for each kind of reduction, the most bytes first):
       where: list of `"inside FUNCTION"` or `"from Python"`.
       inside: list of bool: whether it is part of a compiled program.
       kind: list of `"all-reduce"`, ..., or `"reduce MEAN"`, `"gather"`.
-      how: list of the algorithm, or the line of the user's program.
+      how: list of tuples of texts: the algorithm, or the operations and lines of
+        the user's program, as far as XLA kept them.
       dtype: list of element types.
       bytes: list of operand bytes on one replica, each time.
       participants: list of how many replicas took part.
@@ -82,8 +96,7 @@ class Reductions:
     def columns(self) -> Columns:
         """Returns the columns that the class describes."""
         rows = [_python_row(key, *value) for key, value in self._python.items()]
-        inside = _collectives(self._programs, self._steps)
-        rows += [_inside_row(*key, count) for key, count in inside.items()]
+        rows += _inside_rows(list(self._programs.values()), self._steps)
         rows.sort(key=lambda row: (-row["total_bytes"], row["where"], row["kind"], row["bytes"]))
         names = _python_row(_Python("", "", "", "", 0, 0), 1, 0)
         columns: Columns = {name: [row[name] for row in rows] for name in names}
@@ -91,17 +104,34 @@ class Reductions:
         return columns
 
 
-def _collectives(
-    programs: dict[int, Compile], steps: dict[int, int]
-) -> dict[tuple[str, Collective], int]:
-    """Counts the same collective of the same function over all its programs."""
-    counts: dict[tuple[str, Collective], int] = {}
-    for program in programs.values():
+def _inside_rows(programs: list[Compile], steps: dict[int, int]) -> list[Columns]:
+    """One row for what is the same in all programs of a function."""
+    counts: dict[_Inside, int] = {}
+    sources: dict[_Inside, dict[str, None]] = {}
+    # A ragged program is put together from pieces and names the line that called
+    # `run`; so it is asked only for what no other program has.
+    for program in sorted(programs, key=lambda program: program.mode == "ragged"):
+        here: dict[_Inside, dict[str, None]] = {}
         for collective in program.collectives:
-            key = (program.function, collective)
+            key = _inside(program.function, collective)
             times = 1 if collective.times_per_step is None else collective.times_per_step
             counts[key] = counts.get(key, 0) + times * steps.get(program.program, 0)
-    return counts
+            here.setdefault(key, {})[collective.source] = None
+        for key, found in here.items():
+            if program.mode != "ragged" or key not in sources:
+                sources.setdefault(key, {}).update(found)
+    return [_inside_row(key, tuple(sources[key]), count) for key, count in counts.items()]
+
+
+def _inside(function: str, collective: Collective) -> _Inside:
+    return _Inside(
+        function,
+        collective.kind,
+        collective.dtype,
+        collective.operand_bytes,
+        collective.participants,
+        collective.times_per_step is None,
+    )
 
 
 def _python_row(key: _Python, count: int, duration_ns: int) -> Columns:
@@ -109,7 +139,7 @@ def _python_row(key: _Python, count: int, duration_ns: int) -> Columns:
         "where": "from Python",
         "inside": False,
         "kind": f"{key.verb} {key.op}".strip(),
-        "how": key.algorithm.replace("_", " "),
+        "how": (key.algorithm.replace("_", " "),),
         "dtype": key.dtype,
         "bytes": key.bytes,
         "participants": key.participants,
@@ -120,17 +150,17 @@ def _python_row(key: _Python, count: int, duration_ns: int) -> Columns:
     }
 
 
-def _inside_row(function: str, collective: Collective, count: int) -> Columns:
+def _inside_row(key: _Inside, sources: tuple[str, ...], count: int) -> Columns:
     return {
-        "where": f"inside {function}",
+        "where": f"inside {key.function}",
         "inside": True,
-        "kind": collective.kind,
-        "how": collective.source,
-        "dtype": collective.dtype,
-        "bytes": collective.operand_bytes,
-        "participants": collective.participants,
+        "kind": key.kind,
+        "how": sources,
+        "dtype": key.dtype,
+        "bytes": key.bytes,
+        "participants": key.participants,
         "count": count,
-        "at_least": collective.times_per_step is None,
-        "total_bytes": collective.operand_bytes * count,
+        "at_least": key.at_least,
+        "total_bytes": key.bytes * count,
         "mean_ms": float("nan"),
     }

@@ -33,7 +33,7 @@ _IOTA_GROUPS: Final = re.compile(r"^\[([\d,]+)\]<=")
 _NAME: Final = re.compile(r"%([\w.\-]+)")
 _CALLS: Final = ("calls", "to_apply", "called_computations")
 _BRANCHES: Final = ("branch_computations", "true_computation", "false_computation")
-_HERE: Final = str(Path(__file__).resolve().parents[1])
+_PACKAGE: Final = Path(__file__).resolve().parents[1]
 
 
 class ProgramContents(NamedTuple):
@@ -240,8 +240,14 @@ def _source(module: Module, instruction: Instruction) -> str:
     while frame is not None:
         file, line = frame.file, str(frame.line)
         caller = module.frames.get(frame.caller)
-        if caller is None or not file.startswith(_HERE):
+        if caller is None or not _is_library(file):
             break
         frame = caller
     place = f"{Path(file).name}:{line}" if file else ""
     return " at ".join(part for part in (operation, place) if part)
+
+
+def _is_library(file: str) -> bool:
+    """Whether a line of this file is distlab's own; the demo is a user's program."""
+    path = Path(file)
+    return path.is_relative_to(_PACKAGE) and not path.is_relative_to(_PACKAGE / "demo")

@@ -33,7 +33,7 @@ class Panes:
         self._charts: dict[str, Chart] = {
             "batches": BatchTiles(height=330),
             "devices": DeviceShares(height=240, notes=False),
-            "reductions": ReductionBars(height=130, table=False),
+            "reductions": ReductionBars(height=130),
         }
         self.items: dict[str, Any] = {}
         self._sources = {

@@ -23,6 +23,7 @@ from distlab.charts import (
 from distlab.charts._sheet import as_pictures, fit, sheet
 from distlab.charts.batches import size_text
 from distlab.charts.devices import resample
+from distlab.charts.reductions import how_text
 from distlab.folds import Folds
 from tests.synthetic import whole_run
 
@@ -96,6 +97,9 @@ def test_partial_and_empty_replicas_are_said_in_words(folds: Folds) -> None:
     chart.update(folds.batch(1_437 // 64))
     assert chart.source.data["text"] == ["8"] * 3 + ["5 of 8"] + ["0 of 8"] * 4
     assert chart.source.data["state"] == [""] * 4 + ["empty"] * 4
+    rows = _named(chart.root, "batch_rows").data
+    assert rows["text"] == ["29 examples", *chart.source.data["text"]]
+    assert rows["style"] == ["normal"] * 4 + ["bold"] * 5
     free = _named(chart.root, "free").data
     assert len(free["left"]) == 3 + 4  # three places of CPU:3, and four whole rows
     assert [right - left > 5 for left, right in zip(free["left"], free["right"], strict=True)] == [
@@ -163,6 +167,23 @@ def test_device_strips_are_blank_where_nothing_was_watched() -> None:
     assert shares[:, 0] == pytest.approx([0.5, np.nan, np.nan, 1.0], nan_ok=True)
 
 
+def test_device_cells_are_wide_enough_for_the_pauses_between_windows() -> None:
+    starts = np.arange(0, 20, 0.2)
+    columns = {
+        "device": ["CPU:0"],
+        "start_s": starts,
+        "end_s": starts + 0.1,
+        "busy": np.full((100, 1), 0.75),
+        "now": np.array([0.75]),
+        "simulated": True,
+    }
+    chart = DeviceShares()
+    chart.update(columns)
+    (image,) = _named(chart.root, "device_strips").data["image"]
+    assert image.shape[1] == 50
+    assert image[1] == pytest.approx(0.75)
+
+
 def test_cells_that_cover_windows_in_part_have_their_weighted_mean() -> None:
     columns = {
         "start_s": np.array([0.0, 1.0]),
@@ -200,6 +221,35 @@ def test_bytes_of_reductions_are_written_for_people(folds: Folds) -> None:
     assert data["total_text"] == ["1.93 MB", "800 B"]
     assert data["where"] == ["inside train_step", "from Python"]
     assert data["time"] == ["not timed", "50 µs"]
+    assert data["dtype"] == ["float32", "float32"]
+    assert data["how"] == ["train.py:31", "to one device"]
+
+
+def test_where_a_reduction_comes_from_is_short_and_whole(folds: Folds) -> None:
+    columns = dict(folds.columns("reductions"))
+    columns["how"] = [("jit(step)/shard_map/psum at train.py:31", "jit(step)/pmax at b.py:2"), ()]
+    chart = ReductionBars()
+    chart.update(columns)
+    assert chart.source.data["how"] == ["psum at train.py:31 and 1 other", "not known"]
+    assert chart.source.data["how_full"] == [
+        "jit(step)/shard_map/psum at train.py:31\njit(step)/pmax at b.py:2",
+        "",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("how", "text"),
+    [
+        (["to one device"], "to one device"),
+        (["train.py:31"], "train.py:31"),
+        (["jit(f)/psum"], "psum"),
+        ([f"jit(f)/psum at {'a' * 60}.py:7"], f"…{'a' * 34}.py:7"),
+        (["a/psum at t.py:1", "b/psum at t.py:1"], "psum at t.py:1"),
+        (["psum at t.py:1", "psum at t.py:2", "psum at t.py:3"], "psum at t.py:1 and 2 others"),
+    ],
+)
+def test_how_texts(how: list[str], text: str) -> None:
+    assert how_text(how) == text
 
 
 def test_what_is_only_a_lower_bound_says_so(folds: Folds) -> None:

@@ -7,6 +7,7 @@ import pytest
 from distlab.charts.units import (
     bytes_text,
     count_text,
+    dtype_text,
     duration_text,
     plain,
     rate_text,
@@ -41,6 +42,16 @@ def test_rates_shares_counts_and_values() -> None:
     assert share_text(0.634) == "63 %"
     assert share_text(float("nan")) == "unknown"
     assert value_text(0.042134) == "0.04213"
+
+
+@pytest.mark.parametrize(
+    ("xla", "numpy"),
+    [("f32", "float32"), ("bf16", "bfloat16"), ("s32", "int32"), ("u8", "uint8"),
+     ("c64", "complex64"), ("pred", "bool"), ("f8e4m3fn", "float8_e4m3fn"),
+     ("f32+s32", "float32+int32"), ("float32", "float32"), ("token", "token")],
+)  # fmt: skip
+def test_types_have_numpys_names(xla: str, numpy: str) -> None:
+    assert dtype_text(xla) == numpy
 
 
 def test_labels_of_strangers_are_one_line_without_mathematics() -> None:

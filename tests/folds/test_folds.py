@@ -296,6 +296,48 @@ def test_one_function_compiled_for_two_shapes_is_one_row() -> None:
     assert fold.columns()["count"] == [3]
 
 
+def test_a_reduction_of_full_and_ragged_programs_is_one_row() -> None:
+    fold = Reductions()
+    full = compiled(8)
+    (whole,) = full.collectives
+    part = msgspec.structs.replace(whole, source="train.py:80", operands=1)
+    ragged = msgspec.structs.replace(full, program=1, mode="ragged", collectives=[part])
+    fold.add([ragged, step(0, 1), step(1, 2, program=1), full, step(2, 3)])
+    columns = fold.columns()
+    assert columns["count"] == [3]
+    assert columns["how"] == [("train.py:31",)]
+
+
+def test_what_only_a_ragged_program_does_names_its_own_line() -> None:
+    fold = Reductions()
+    fold.add([msgspec.structs.replace(compiled(8), mode="ragged"), step(0, 1)])
+    assert fold.columns()["how"] == [("train.py:31",)]
+
+
+def test_equal_reductions_on_two_lines_are_one_row_with_both_lines() -> None:
+    fold = Reductions()
+    program = compiled(8)
+    (first,) = program.collectives
+    second = msgspec.structs.replace(first, source="train.py:32")
+    fold.add([msgspec.structs.replace(program, collectives=[first, second]), step(0, 1)])
+    columns = fold.columns()
+    assert columns["count"] == [2]
+    assert columns["how"] == [("train.py:31", "train.py:32")]
+
+
+def test_other_types_or_sizes_are_rows_of_their_own() -> None:
+    fold = Reductions()
+    program = compiled(8)
+    (first,) = program.collectives
+    others = [
+        msgspec.structs.replace(first, dtype="bf16"),
+        msgspec.structs.replace(first, operand_bytes=8),
+        msgspec.structs.replace(first, kind="all-gather"),
+    ]
+    fold.add([msgspec.structs.replace(program, collectives=[first, *others]), step(0, 1)])
+    assert fold.columns()["count"] == [1] * 4
+
+
 def test_gathers_and_reductions_are_apart() -> None:
     fold = Reductions()
     for verb, op in (("reduce", "SUM"), ("gather", "")):

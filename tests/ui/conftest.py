@@ -19,12 +19,14 @@ class Watched:
     Attributes:
       page: Playwright's page.
       errors: console errors, uncaught exceptions and failed answers.
+      warnings: what BokehJS warned of.
       foreign: requests that would have left this machine.
     """
 
     def __init__(self, page: Page) -> None:
         self.page = page
         self.errors: list[str] = []
+        self.warnings: list[str] = []
         self.foreign: list[str] = []
         page.set_default_timeout(LIMIT_MS)
         page.on("console", lambda message: self._on_console(message.type, message.text))
@@ -35,6 +37,8 @@ class Watched:
     def _on_console(self, kind: str, text: str) -> None:
         if kind == "error":
             self.errors.append(text)
+        elif kind == "warning" and "[bokeh" in text:
+            self.warnings.append(text)
 
     def _on_request(self, url: str) -> None:
         if not url.startswith(("http://127.0.0.1:", "data:", "blob:")):
@@ -65,6 +69,27 @@ class Watched:
             "([place, text]) => document.querySelector(`[data-text='${place}']`)"
             ".textContent === text",
             arg=[place, text],
+        )
+
+    def table(self) -> dict[str, list[str]]:
+        """The columns of the table of reductions, as they are written on the page."""
+        return {
+            heading: self.page.locator(
+                f".reductions tbody tr :nth-child({place + 1})"
+            ).all_inner_texts()
+            for place, heading in enumerate(
+                self.page.locator(".reductions thead th[scope=col]").all_inner_texts()
+            )
+        }
+
+    def wait_for_times(self, times: str) -> None:
+        """Waits until each row of the table of reductions ran exactly so often."""
+        self.page.wait_for_function(
+            """(times) => {
+              const cells = [...document.querySelectorAll(".reductions tbody td:nth-child(5)")]
+              return cells.length && cells.every((cell) => cell.textContent === times)
+            }""",
+            arg=times,
         )
 
     def data(self, root: str, source: str) -> dict[str, Any]:

@@ -14,12 +14,13 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from distlab.errors import InvalidArgumentError, NotARunError, PortInUseError
 from distlab.events import Error, Metric, RunEnd, Sharding
 from distlab_dashboard import DashboardServer, serve
 from distlab_dashboard import session as session_module
-from tests.synthetic import ListSource, beginning, ending, sizes_of, steps, whole_run
+from tests.synthetic import ListSource, beginning, compiled, ending, sizes_of, steps, whole_run
 
 Pages = Callable[..., Any]
 LIMIT_SECONDS = 60
@@ -168,6 +169,10 @@ def test_what_a_run_says_is_never_markup(served: Any, new_page: Pages) -> None:
     wicked = "<img src=x onerror=alert(1)> $$x$$"
     events = [*beginning(name=wicked), *steps(3)]
     events.append(Error(time_ns=1, where="run", type=wicked, message=wicked))
+    program = compiled(8)
+    (collective,) = program.collectives
+    collective = structs.replace(collective, source=wicked, dtype=wicked)
+    events.append(structs.replace(program, function=wicked, collectives=[collective]))
     renamed = Metric(time_ns=1, step=2, values={wicked: 1.0, f"{wicked} loss": 1})
     page = new_page().open(served(ListSource([*events, renamed])).url)
     assert "<img src=x" in page.text("run")
@@ -175,6 +180,10 @@ def test_what_a_run_says_is_never_markup(served: Any, new_page: Pages) -> None:
         page.tab(tab)
         page.page.wait_for_timeout(300)
         assert page.page.locator('img[src="x"]').count() == 0
+    page.tab("reductions")
+    table = page.table()
+    assert table["where"][0].startswith("inside <img src=x onerror=alert(1)>")
+    assert page.page.locator(".reductions tbody td").last.get_attribute("title") is not None
 
 
 @pytest.mark.parametrize(
@@ -202,6 +211,43 @@ def test_an_empty_run_says_what_to_do(served: Any, new_page: Pages) -> None:
     page.wait_for_text("loss_note", "nothing logged yet")
     for tab in ("batches", "devices", "reductions", "placement"):
         page.tab(tab)
+    assert not page.page.locator("table.reductions").is_visible()
+    assert page.warnings == []
+
+
+def test_reductions_are_a_table(served: Any, new_page: Pages) -> None:
+    page = new_page().open(f"{served(finished()).url}#reductions")
+    page.page.wait_for_selector(".reductions tbody tr")
+    assert page.table() == {
+        "kind": ["all-reduce", "reduce MEAN"],
+        "where": ["inside train_step", "from Python"],
+        "bytes each": ["9.64 kB", "4 B"],
+        "type": ["float32", "float32"],
+        "times": ["60", "60"],
+        "bytes in all": ["578 kB", "240 B"],
+        "replicas": ["8", "8"],
+        "mean time": ["not timed", "50 µs"],
+        "how": ["train.py:31", "to one device"],
+    }
+    assert page.page.locator(".reductions tbody th[scope=row]").count() == 2
+    times = page.page.locator(".reductions tbody tr td:nth-child(5)").first
+    assert times.evaluate("cell => getComputedStyle(cell).textAlign") == "right"
+    assert times.evaluate("cell => getComputedStyle(cell).userSelect") != "none"
+    card = page.page.locator('section[data-page="reductions"] .card').bounding_box()
+    table = page.page.locator("table.reductions").bounding_box()
+    assert card is not None
+    assert table is not None
+    assert table["width"] > 0.9 * card["width"]
+
+
+def test_what_is_selected_in_the_table_stays_selected(served: Any, new_page: Pages) -> None:
+    source = ListSource([*beginning(total_steps=20), *steps(10)])
+    page = new_page().open(f"{served(source).url}#reductions")
+    first = page.page.locator(".reductions tbody tr:first-child")
+    first.locator("td").last.select_text()
+    source.events.extend(steps(5, first=10))
+    page.wait_for_times("15")
+    assert page.page.evaluate("() => String(getSelection())") == "train.py:31"
 
 
 def test_light_and_dark_follow_the_system_and_the_button(served: Any, new_page: Pages) -> None:

@@ -9,19 +9,24 @@ from typing import Any
 
 import distlab as dl
 from distlab.demo import digits, training
-from distlab.events import Sharding
+from distlab.events import Compile, Sharding
 from distlab_dashboard import serve
 
 STEPS = 50
+LIMIT_SECONDS = 60
 Pages = Callable[..., Any]
 
 
 class Training(threading.Thread):
-    """Trains the demo's network, and records it, in a thread of its own."""
+    """Trains the demo's network, and records it, in a thread of its own.
 
-    def __init__(self, folder: Path) -> None:
+    It pauses after the steps named in `pauses`, each until its event is set.
+    """
+
+    def __init__(self, folder: Path, *pauses: int) -> None:
         super().__init__()
         self.folder = folder
+        self.pauses = {step: threading.Event() for step in pauses}
         self.recording = threading.Event()
         self.error: BaseException | None = None
 
@@ -40,8 +45,13 @@ class Training(threading.Thread):
             with strategy.scope():
                 params = training.variables()
             training.train(
-                strategy, params, digits.load(), run=run, steps=STEPS, report=lambda *_: None
+                strategy, params, digits.load(), run=run, steps=STEPS, report=self.report
             )
+
+    def report(self, done: int, loss: Any) -> None:
+        del loss
+        if done in self.pauses:
+            assert self.pauses[done].wait(LIMIT_SECONDS), "nobody let the training go on"
 
 
 def facts(page: Any) -> dict[str, Any]:
@@ -54,19 +64,19 @@ def facts(page: Any) -> dict[str, Any]:
 def test_a_run_is_seen_live_and_again_from_its_folder(tmp_path: Path, new_page: Pages) -> None:
     training = Training(tmp_path / "run")
     training.start()
-    assert training.recording.wait(60)
+    assert training.recording.wait(LIMIT_SECONDS)
     server = serve(training.folder)
     try:
         page = new_page().open(server.url)
         page.wait_for_text("status_text", "finished")
-        training.join(60)
+        training.join(LIMIT_SECONDS)
         assert training.error is None
         page.wait_for_text("steps", f"{STEPS} of {STEPS}")
         check_against_recording(page, training.folder)
         live = facts(page)
     finally:
         server.stop()
-        training.join(60)
+        training.join(LIMIT_SECONDS)
 
     again = serve(training.folder)
     try:
@@ -75,6 +85,47 @@ def test_a_run_is_seen_live_and_again_from_its_folder(tmp_path: Path, new_page: 
         assert facts(page) == live
     finally:
         again.stop()
+
+
+def test_the_table_of_reductions_keeps_up_with_the_run(tmp_path: Path, new_page: Pages) -> None:
+    training = Training(tmp_path / "run", 10, 30)
+    training.start()
+    assert training.recording.wait(LIMIT_SECONDS)
+    server = serve(training.folder)
+    try:
+        page = new_page().open(f"{server.url}#reductions")
+        for steps in (10, 30, STEPS):
+            page.wait_for_times(str(steps))
+            check_reductions(page, steps)
+            if steps in training.pauses:
+                assert page.text("status_text") == "live"
+                training.pauses[steps].set()
+        training.join(LIMIT_SECONDS)
+        assert training.error is None
+        run = dl.Run.open(training.folder)
+        assert len(list(run.events("step"))) == len(list(run.events("reduction"))) == STEPS
+        assert {e.mode for e in run.events("compile") if isinstance(e, Compile)} == {
+            "traced",
+            "ragged",
+        }
+    finally:
+        for pause in training.pauses.values():
+            pause.set()
+        server.stop()
+        training.join(LIMIT_SECONDS)
+
+
+def check_reductions(page: Any, steps: int) -> None:
+    """Compares the table with the bars, and both with the steps that were taken."""
+    table, bars = page.table(), page.data("reductions", "reduction_bars")
+    assert table["times"] == bars["count_text"] == [str(steps)] * 3
+    assert sorted(table["kind"]) == ["all-reduce", "all-reduce", "reduce MEAN"]
+    assert bars["name"] == [f"{k}, {w}" for k, w in zip(table["kind"], table["where"], strict=True)]
+    assert bars["text"] == [
+        f"{total} = {steps} \u00d7 {each}"
+        for total, each in zip(table["bytes in all"], table["bytes each"], strict=True)
+    ]
+    assert table["how"][0].startswith("psum at training.py:")
 
 
 def check_against_recording(page: Any, folder: Path) -> None:
@@ -99,6 +150,5 @@ def check_against_recording(page: Any, folder: Path) -> None:
     page.tab("placement")
     assert "dense/kernel" in page.data("placement", "placement")["variable"]
     page.tab("reductions")
-    kinds = page.data("reductions", "reductions")
-    assert "all-reduce" in kinds["kind"]
-    assert STEPS in kinds["count"]
+    page.wait_for_times(str(STEPS))
+    check_reductions(page, STEPS)
