@@ -10,7 +10,7 @@ import numpy as np
 from distlab import _split
 from distlab.data import Dataset
 from distlab.data._engine import State
-from distlab.errors import NotBatchedError, ValueShapeError
+from distlab.errors import InvalidArgumentError, NotBatchedError, ValueShapeError
 from distlab.input._parts import Parts
 from distlab.input._place import settled
 from distlab.input._step import Reader, Step, Steps, full_batch
@@ -83,6 +83,11 @@ class _Divided(Reader):
         return self._elements.state()
 
     def restore(self, state: State) -> None:
+        if "shuffles" not in state:
+            raise InvalidArgumentError(
+                "The position is not one of an iterator that divides global batches. Restore into "
+                "an iterator made in the same way."
+            )
         self._elements.restore(state)
 
     def close(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from distlab.data import AutoShardPolicy, Dataset, as_dataset, auto_shard
+from distlab.data import INFINITE_CARDINALITY, AutoShardPolicy, Dataset, as_dataset, auto_shard
 from distlab.data._auto_shard import effective_policy
 from distlab.data._worker_batches import divided, global_batch_size
 from distlab.errors import ArgumentTypeError, UnsupportedError
@@ -15,6 +15,7 @@ from distlab.input._whole_batches import WholeBatches
 from distlab.input.context import InputContext
 from distlab.input.dataset import DistributedDataset
 from distlab.input.options import InputOptions, InputReplicationMode, checked_options
+from distlab.input.spec import varying_spec
 
 if TYPE_CHECKING:
     from distlab.strategies.abstract import Strategy
@@ -91,7 +92,10 @@ def steps_of(dataset: Dataset, context: InputContext, replicas: int, *, looked_i
         if everywhere > 1:
             dataset = divided(dataset, workers, worker, replicas)
         parts = auto_shard(dataset, workers, worker)
-    return ReplicaBatches([parts], replicas, local_spec=whole.local_spec, fills=True)
+    spec = whole.local_spec
+    if workers > 1 and dataset.cardinality() != INFINITE_CARDINALITY:
+        spec = varying_spec(spec)  # this worker may have no batch in another one's last steps
+    return ReplicaBatches([parts], replicas, local_spec=spec, fills=True)
 
 
 def replica_steps(

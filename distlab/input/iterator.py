@@ -98,12 +98,14 @@ class DistributedIterator:
           state: what `state()` returned.
 
         Raises:
-          InvalidArgumentError: it belongs to a dataset made in another way.
+          InvalidArgumentError: it belongs to a dataset made or distributed in
+            another way.
         """
-        if set(state) != {"batch", "ended", "reader"}:
+        given: Any = state
+        if not isinstance(given, dict) or set(given) != {"batch", "ended", "reader"}:
             raise InvalidArgumentError(
                 "The position of a distributed iterator is what its state() returned, got "
-                f"{sorted(map(str, state))}."
+                f"{state!r:.80}."
             )
         self._feed.set_state(state["reader"])
         self._batch, self._ended = state["batch"], state["ended"]

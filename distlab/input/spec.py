@@ -47,6 +47,13 @@ def divided_spec(spec: Any, replicas: int) -> Any:
     return map_nest(lambda leaf: _divided(leaf, replicas), spec)
 
 
+def varying_spec(spec: Any) -> Any:
+    """Returns the specs with unknown first dimensions, for parts that may be empty."""
+    return map_nest(
+        lambda leaf: TensorSpec((None, *leaf.shape[1:]), leaf.dtype) if leaf.shape else leaf, spec
+    )
+
+
 def is_static(spec: Any) -> bool:
     """Says whether all dimensions of all components are known."""
     return all(size is not None for leaf in leaves(spec) for size in leaf.shape)

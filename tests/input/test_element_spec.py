@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 import distlab as dl
 from distlab.data import TensorSpec
+from distlab.input.distribute import steps_of
 from distlab.input.spec import PerReplicaSpec
 from tests.input.feeding import lines, mirrored, numbers
 
@@ -56,6 +57,14 @@ def test_a_dataset_of_files_is_described_in_the_same_way(
     dataset = lines(tmp_path_factory.mktemp("files"), 1, 8).batch(4, drop_remainder=True)
     spec = mirrored(2).experimental_distribute_dataset(dataset).element_spec
     assert spec == PerReplicaSpec((TensorSpec((2,), FLOATS),) * 2)
+
+
+def test_on_several_workers_first_dimensions_vary_unless_the_data_has_no_end() -> None:
+    context = dl.InputContext(2, 0, 4)
+    known = numbers(8, 8, drop=True)
+    for dataset, size in ((known, None), (known.repeat(), 2)):
+        steps = steps_of(dataset, context, 2, looked_into=True)
+        assert steps.local_spec == TensorSpec((size,), FLOATS)
 
 
 @settings(max_examples=30, deadline=None)

@@ -111,6 +111,9 @@ def test_a_position_of_something_else_is_refused_and_does_no_harm() -> None:
     in_turn, divided = (iter(w(strategy, _plain(8, 4), 1)) for w in (_in_turn, _divided))
     with pytest.raises(InvalidArgumentError, match="made in the same way"):
         in_turn.restore(divided.state())
-    with pytest.raises(InvalidArgumentError, match=r"what its state\(\) returned, got \['x'\]"):
+    with pytest.raises(InvalidArgumentError, match="divides global batches"):
+        divided.restore(in_turn.state())
+    assert len(list(divided)) == 2
+    with pytest.raises(InvalidArgumentError, match=r"what its state\(\) returned, got \{'x': 1\}"):
         in_turn.restore({"x": 1})
     assert len(list(in_turn)) == 1
