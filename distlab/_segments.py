@@ -12,7 +12,7 @@ from distlab._mesh import AXIS
 from distlab.errors import StructureError
 
 _LONGEST_UNROLLED_SCAN: Final = 256
-_CALLS: Final = {
+CALLS: Final = {
     "pjit": "jaxpr",
     "jit": "jaxpr",
     "closed_call": "call_jaxpr",
@@ -56,7 +56,7 @@ def cut(closed: core.ClosedJaxpr, replicas: int) -> Segments:
     pieces: list[list[Any]] = [[]]
     collectives = []
     for equation in flat.jaxpr.eqns:
-        if _is_collective(equation):
+        if is_collective(equation):
             collectives.append(equation)
             pieces.append([])
         else:
@@ -81,7 +81,7 @@ def _evaluate(jaxpr: Any, consts: Sequence[Any], inputs: Sequence[Any]) -> list[
 
     for equation in jaxpr.eqns:
         operands = [read(atom) for atom in equation.invars]
-        inner = any(_holds_collective(j) for j in _inner(equation))
+        inner = any(collective_in(j) for j in inner_jaxprs(equation))
         outputs = _enter(equation, operands) if inner else bind(equation, operands)
         values.update(zip(equation.outvars, outputs, strict=True))
     return [read(atom) for atom in jaxpr.outvars]
@@ -89,8 +89,8 @@ def _evaluate(jaxpr: Any, consts: Sequence[Any], inputs: Sequence[Any]) -> list[
 
 def _enter(equation: Any, operands: list[Any]) -> list[Any]:
     name = equation.primitive.name
-    if name in _CALLS:
-        inner = equation.params[_CALLS[name]]
+    if name in CALLS:
+        inner = equation.params[CALLS[name]]
         consts = getattr(inner, "consts", ())
         return _evaluate(getattr(inner, "jaxpr", inner), consts, operands)
     if name == "scan" and equation.params["length"] <= _LONGEST_UNROLLED_SCAN:
@@ -116,18 +116,25 @@ def _unroll(scan: dict[str, Any], operands: list[Any]) -> list[Any]:
     return [*carry, *(jax.numpy.stack(column) for column in zip(*rows, strict=True))]
 
 
-def _inner(equation: Any) -> list[Any]:
+def inner_jaxprs(equation: Any) -> list[Any]:
+    """Returns the jaxprs that an equation executes."""
     return list(core.jaxprs_in_params(equation.params))
 
 
-def _holds_collective(jaxpr: Any) -> bool:
-    return any(
-        _is_collective(equation) or any(_holds_collective(inner) for inner in _inner(equation))
-        for equation in jaxpr.eqns
-    )
+def collective_in(jaxpr: Any) -> str | None:
+    """Returns the name of the first collective in a jaxpr, at any depth, if there is one."""
+    for equation in jaxpr.eqns:
+        if is_collective(equation):
+            return str(equation.primitive.name)
+        for inner in inner_jaxprs(equation):
+            found = collective_in(inner)
+            if found is not None:
+                return found
+    return None
 
 
-def _is_collective(equation: Any) -> bool:
+def is_collective(equation: Any) -> bool:
+    """Says whether the replicas have to meet for an equation."""
     if equation.primitive.name == "axis_index":
         return False
     for key in ("axes", "axis_name"):

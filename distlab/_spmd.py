@@ -9,7 +9,7 @@ import jax
 import numpy as np
 from jax.sharding import PartitionSpec
 
-from distlab import _ragged, _segments
+from distlab import _meetings, _ragged, _segments
 from distlab._arguments import Arguments, Leaf
 from distlab._mesh import AXIS, ReplicaMesh
 from distlab._trace import Known, LocalTrace, trace
@@ -49,6 +49,10 @@ class SpreadFunction:
                 for local, replica in zip(self._traces, firsts, strict=True)
             ]
             _ragged.require_same_collectives(self._groups)
+        elif not self._alone:
+            differ = [v is not None and _spec(v) is _SPLIT for v in self._traces[0].read]
+            differ += [leaf.role == "split" for leaf in self._leaves]
+            _meetings.require_all_meet(self._traces[0].jaxpr, differ)
         self._out = [
             _across(column) for column in zip(*map(_out_shapes, self._traces), strict=True)
         ]
