@@ -15,7 +15,7 @@ DEV := $(VENV)/.installed-dev
 # Who has the development environment has all the demo needs.
 DEMO := $(if $(wildcard $(DEV)),$(DEV),$(VENV)/.installed-demo)
 
-.PHONY: help demo test lint browser bench conformance clean
+.PHONY: help demo test lint browser bench conformance screenshots clean
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -51,6 +51,9 @@ conformance: $(DEV)  ## Run the programs recorded with TensorFlow 2.21, in both 
 	  echo "conformance, $$mode mode:"; \
 	  $(BIN)/python tests/conformance/check.py --impl distlab --path . --mode $$mode $(ARGS) || status=1; \
 	done; exit $$status
+
+screenshots: $(DEV) browser  ## Take the pictures in docs/pictures from a running demo
+	@$(BIN)/python docs/pictures/take.py
 
 clean:  ## Remove the environment, caches and build output; recorded runs stay
 	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
