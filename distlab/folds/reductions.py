@@ -34,7 +34,7 @@ class _Inside(NamedTuple):
 
 
 class Reductions:
-    """Each kind of reduction once, with how often it ran.
+    """Each kind of reduction that ran, once, with how often it did.
 
     What runs inside a program is read from the compiled program, once, and
     multiplied by the steps that ran it: nothing is measured while it runs. A
@@ -96,7 +96,9 @@ class Reductions:
     def columns(self) -> Columns:
         """Returns the columns that the class describes."""
         rows = [_python_row(key, *value) for key, value in self._python.items()]
-        rows += _inside_rows(list(self._programs.values()), self._steps)
+        # A recording starts with the programs that were made before it, and may use none of them.
+        ran = [program for program in self._programs.values() if program.program in self._steps]
+        rows += _inside_rows(ran, self._steps)
         rows.sort(key=lambda row: (-row["total_bytes"], row["where"], row["kind"], row["bytes"]))
         names = _python_row(_Python("", "", "", "", 0, 0), 1, 0)
         columns: Columns = {name: [row[name] for row in rows] for name in names}
@@ -115,7 +117,7 @@ def _inside_rows(programs: list[Compile], steps: dict[int, int]) -> list[Columns
         for collective in program.collectives:
             key = _inside(program.function, collective)
             times = 1 if collective.times_per_step is None else collective.times_per_step
-            counts[key] = counts.get(key, 0) + times * steps.get(program.program, 0)
+            counts[key] = counts.get(key, 0) + times * steps[program.program]
             here.setdefault(key, {})[collective.source] = None
         for key, found in here.items():
             if program.mode != "ragged" or key not in sources:

@@ -296,6 +296,15 @@ def test_one_function_compiled_for_two_shapes_is_one_row() -> None:
     assert fold.columns()["count"] == [3]
 
 
+def test_programs_that_no_step_ran_have_no_rows() -> None:
+    fold = Reductions()
+    used = compiled(8)
+    fold.add([msgspec.structs.replace(used, program=7, function="earlier"), used])
+    assert fold.columns()["where"] == []
+    fold.add([step(0, 1)])
+    assert fold.columns()["where"] == [f"inside {used.function}"]
+
+
 def test_a_reduction_of_full_and_ragged_programs_is_one_row() -> None:
     fold = Reductions()
     full = compiled(8)
