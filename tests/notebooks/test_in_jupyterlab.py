@@ -74,7 +74,9 @@ class Seen:
             self.foreign.append(url)
 
     def open(self, name: str) -> None:
-        self.page.goto(self.lab.url(f"lab/tree/{name}"))
+        # A workspace for each notebook: JupyterLab opens again what was open in it.
+        workspace = Path(name).stem
+        self.page.goto(self.lab.url(f"lab/workspaces/{workspace}/tree/{name}"))
         self.page.wait_for_selector("text=/ipykernel.*Idle/")
 
     def choose(self, menu: str, entry: str) -> None:
