@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from distlab import _context, _seam
 
 if TYPE_CHECKING:
-    from distlab import cluster_resolver, data, errors, events, experimental, tpu
+    from distlab import cluster_resolver, coordinator, data, errors, events, experimental, tpu
     from distlab._context import (
         experimental_set_strategy,
         get_replica_context,
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from distlab._values import DistributedValues, Mirrored, PerReplica
     from distlab._variable import Variable
     from distlab._variable_kinds import VariableAggregation, VariableSynchronization
+    from distlab.cluster.server import Server
     from distlab.cluster.spec import ClusterSpec
     from distlab.cross_device_ops import (
         CrossDeviceOps,
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
     from distlab.strategies.mirrored import MirroredStrategy
     from distlab.strategies.multi_worker import MultiWorkerMirroredStrategy
     from distlab.strategies.one_device import OneDeviceStrategy
+    from distlab.strategies.parameter_server import ParameterServerStrategy
     from distlab.strategies.tpu import TPUStrategy
     from distlab.widgets import watch
 
@@ -73,12 +75,14 @@ __all__ = [
     "MultiWorkerMirroredStrategy",
     "NcclAllReduce",
     "OneDeviceStrategy",
+    "ParameterServerStrategy",
     "PerReplica",
     "ReduceOp",
     "ReductionToOneDevice",
     "ReplicaContext",
     "Run",
     "RunOptions",
+    "Server",
     "Strategy",
     "StrategyExtended",
     "TPUStrategy",
@@ -86,6 +90,7 @@ __all__ = [
     "VariableAggregation",
     "VariableSynchronization",
     "cluster_resolver",
+    "coordinator",
     "data",
     "errors",
     "events",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 # ruff: noqa: F401
-from distlab import cluster_resolver, data, errors, events, experimental, tpu
+from distlab import cluster_resolver, coordinator, data, errors, events, experimental, tpu
 from distlab._context import (
     experimental_set_strategy,
     get_replica_context,
@@ -18,6 +18,7 @@ from distlab._replica_context import ReplicaContext
 from distlab._values import DistributedValues, Mirrored, PerReplica
 from distlab._variable import Variable
 from distlab._variable_kinds import VariableAggregation, VariableSynchronization
+from distlab.cluster.server import Server
 from distlab.cluster.spec import ClusterSpec
 from distlab.cross_device_ops import (
     CrossDeviceOps,
@@ -35,4 +36,5 @@ from distlab.strategies.extended import StrategyExtended
 from distlab.strategies.mirrored import MirroredStrategy
 from distlab.strategies.multi_worker import MultiWorkerMirroredStrategy
 from distlab.strategies.one_device import OneDeviceStrategy
+from distlab.strategies.parameter_server import ParameterServerStrategy
 from distlab.strategies.tpu import TPUStrategy

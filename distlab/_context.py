@@ -38,6 +38,7 @@ _thread = _Thread()
 _base: Strategy | None = None
 _make_default: Callable[[], DefaultStrategy] | None = None
 _default: DefaultStrategy | None = None
+_making = threading.RLock()
 
 
 def set_default(make: Callable[[], DefaultStrategy]) -> None:
@@ -174,6 +175,8 @@ def _default_mode() -> _Mode:
 def _default_strategy() -> DefaultStrategy:
     global _default
     if _default is None:
-        assert _make_default is not None  # distlab/__init__.py sets it
-        _default = _make_default()
+        with _making:  # the first two threads to ask may ask at once
+            if _default is None:
+                assert _make_default is not None  # distlab/__init__.py sets it
+                _default = _make_default()
     return _default

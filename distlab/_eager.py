@@ -7,6 +7,7 @@ prints come in order, a debugger sees numbers, and nothing can deadlock.
 
 from __future__ import annotations
 
+import contextvars
 import functools
 import threading
 import time
@@ -98,7 +99,10 @@ class _Replica:
         self._over = self._ending = False
         self._go, self._paused = threading.Semaphore(0), threading.Semaphore(0)
         self._thread = threading.Thread(
-            target=self._run, name=f"distlab replica {number}", daemon=True
+            target=contextvars.copy_context().run,
+            args=(self._run,),
+            name=f"distlab replica {number}",
+            daemon=True,
         )
 
     def advance(self) -> None:

@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from distlab import _context, _frame, _jax_internals
+from distlab import _context, _frame, _in_flight, _jax_internals
 from distlab._operators import ArrayOperators
 from distlab._reduce_op import ReduceOp
 from distlab._storage import Storage
@@ -249,7 +249,8 @@ class Variable(ArrayOperators):
     def _update_all(self, array: jax.Array, verb: str, combine: Callable[[Any, Any], Any]) -> None:
         """Assigns every copy from cross-replica context."""
         placed = self.storage.placed(self._shared_out(array, verb))
-        self.storage.array = placed if verb == "assign" else combine(self.storage.array, placed)
+        with _in_flight.dispatching:  # no step or other thread assigns between reading and writing
+            self.storage.array = placed if verb == "assign" else combine(self.storage.array, placed)
 
     def _shared_out(self, array: jax.Array, verb: str) -> jax.Array:
         """What one copy gets of a value assigned in cross-replica context."""

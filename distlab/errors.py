@@ -100,6 +100,10 @@ class ClusterError(DistlabError, RuntimeError):
     """What runs the cluster (Slurm, Kubernetes, Google Cloud) did not give what is needed."""
 
 
+class CancelledError(DistlabError, RuntimeError):
+    """A scheduled function did not run (TensorFlow's `CancelledError`)."""
+
+
 class DuplicateTaskError(DistlabError, KeyError):
     """Two descriptions of a cluster name the same task."""
 

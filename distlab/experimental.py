@@ -6,6 +6,7 @@ from distlab._communication import collective_hints as CollectiveHints
 from distlab._value_context import ValueContext
 from distlab.strategies.central_storage import CentralStorageStrategy
 from distlab.strategies.multi_worker import MultiWorkerMirroredStrategy
+from distlab.strategies.parameter_server import ParameterServerStrategy
 from distlab.strategies.tpu import TPUStrategy
 
 __all__ = [
@@ -15,6 +16,7 @@ __all__ = [
     "CommunicationImplementation",
     "CommunicationOptions",
     "MultiWorkerMirroredStrategy",
+    "ParameterServerStrategy",
     "TPUStrategy",
     "ValueContext",
 ]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-import time
 from abc import ABC
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
@@ -11,14 +9,13 @@ from typing import Any, ClassVar
 
 import jax
 
-from distlab import _context, _devices, _gather, _reduce, _seam, _values, events
+from distlab import _context, _gather, _reduce, _values
 from distlab._devices import DeviceLike
 from distlab._fed import Fed
-from distlab._mesh import ReplicaMesh, replica_mesh
+from distlab._mesh import ReplicaMesh
 from distlab._modes import RunOptions
 from distlab._reduce_op import ReduceOp
 from distlab._regroup import regroup
-from distlab._run import Runner
 from distlab._storage import Storage
 from distlab._value_context import ValueContext
 from distlab._values import DistributedValues, PerReplica
@@ -29,9 +26,8 @@ from distlab.errors import ContextError
 from distlab.input import distribute, legacy
 from distlab.input.context import InputContext
 from distlab.input.options import InputOptions, InputReplicationMode
+from distlab.strategies._place import Place
 from distlab.strategies.extended import StrategyExtended
-
-_numbers = itertools.count()
 
 
 class Strategy(ABC):  # noqa: B024 - what makes it abstract is that devices must be chosen
@@ -40,8 +36,6 @@ class Strategy(ABC):  # noqa: B024 - what makes it abstract is that devices must
     Attributes:
       distributed: false for the default strategy alone.
       reads_per_replica: whether each replica may read a dataset of its own.
-      number: the strategy's number in this process; events name it.
-      fed: the batch it gave out last.
       cross_device_ops: how it adds up the replicas' values.
       extended: what libraries and ported code use beyond the verbs.
     """
@@ -52,27 +46,29 @@ class Strategy(ABC):  # noqa: B024 - what makes it abstract is that devices must
     def __init__(
         self, devices: Iterable[DeviceLike], cross_device_ops: CrossDeviceOps | None = None
     ) -> None:
-        self.number = next(_numbers)
-        self.fed = Fed()
         self.cross_device_ops = as_cross_device_ops(cross_device_ops)
         self.extended = StrategyExtended(self)
-        self._mesh = replica_mesh(_devices.find(list(devices)))
-        self._runner = Runner(self)
-        recorder = _seam.recorder()
-        if recorder.enabled:
-            recorder.emit(
-                events.Strategy(
-                    time_ns=time.monotonic_ns(),
-                    strategy=self.number,
-                    name=type(self).__name__,
-                    devices=list(self.device_names),
-                )
-            )
+        self._place = Place(self, devices, type(self).__name__)
+
+    @property
+    def place(self) -> Place:
+        """Where this strategy's replicas run, as seen from the calling thread."""
+        return self._place
+
+    @property
+    def number(self) -> int:
+        """The strategy's number in this process; events name it."""
+        return self.place.number
+
+    @property
+    def fed(self) -> Fed:
+        """The batch that was given out last."""
+        return self.place.fed
 
     @property
     def mesh(self) -> ReplicaMesh:
         """The replicas' devices as a JAX mesh."""
-        return self._mesh
+        return self.place.mesh
 
     def store(self, value: jax.Array, *, per_replica: bool) -> Storage:
         """Lays out the value of a new variable on this strategy's devices.
@@ -151,7 +147,7 @@ class Strategy(ABC):  # noqa: B024 - what makes it abstract is that devices must
             or replicas with different shapes return different structures.
           NeedsPythonError: `fn` needs a number while it is being traced.
         """
-        return self._runner.run(fn, args, kwargs, options)
+        return self.place.runner.run(fn, args, kwargs, options)
 
     def reduce(self, reduce_op: ReduceOp | str, value: Any, axis: Any) -> Any:
         """Combines the replicas' values into one, from cross-replica context.

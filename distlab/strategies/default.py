@@ -36,6 +36,8 @@ class DefaultStrategy(Strategy):
     """
 
     distributed: ClassVar[bool] = False
+    number: ClassVar[int] = -1
+    fed: ClassVar[Fed] = Fed()
 
     _only: ClassVar[DefaultStrategy | None] = None
 
@@ -47,8 +49,6 @@ class DefaultStrategy(Strategy):
                 "scope, or make a OneDeviceStrategy."
             )
         DefaultStrategy._only = self
-        self.number = -1
-        self.fed = Fed()
         self.cross_device_ops = as_cross_device_ops(None)
         self.extended = StrategyExtended(self)
         self._context = ReplicaContext(self, LoneCollectives())

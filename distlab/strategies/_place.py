@@ -1,0 +1,58 @@
+"""Where a strategy's replicas run, with what it keeps for that place."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, final
+
+from distlab import _devices, _seam, events
+from distlab._devices import DeviceLike
+from distlab._fed import Fed
+from distlab._mesh import replica_mesh
+from distlab._run import Runner
+
+if TYPE_CHECKING:
+    from distlab.strategies.abstract import Strategy
+
+_numbers = itertools.count()
+
+
+@final
+class Place:
+    """The devices of replicas that run in step.
+
+    Most strategies have one. Each worker of a `ParameterServerStrategy` is
+    another one, and has programs and batches of its own.
+
+    Args:
+      strategy: whose replicas run here.
+      devices: of the replicas, in their order.
+      name: the strategy as events name it.
+
+    Attributes:
+      number: the place's number in this process; events name it.
+      mesh: the replicas' devices.
+      fed: the batch that was given out here last.
+      runner: keeps the programs.
+
+    Raises:
+      DeviceError: a device does not exist or is named twice.
+    """
+
+    def __init__(self, strategy: Strategy, devices: Iterable[DeviceLike], name: str) -> None:
+        self.number = next(_numbers)
+        self.mesh = replica_mesh(_devices.find(list(devices)))
+        self.fed = Fed()
+        self.runner = Runner(strategy)
+        recorder = _seam.recorder()
+        if recorder.enabled:
+            recorder.emit(
+                events.Strategy(
+                    time_ns=time.monotonic_ns(),
+                    strategy=self.number,
+                    name=name,
+                    devices=list(self.mesh.names),
+                )
+            )

@@ -1,0 +1,165 @@
+"""Workers that train on their own, with variables on devices of their own."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+from collections.abc import Callable, Iterator
+from contextvars import ContextVar
+from typing import Any, Final, final
+
+import jax
+
+from distlab import _devices, _in_flight, _modes
+from distlab._modes import RunOptions
+from distlab._storage import Storage
+from distlab.cluster import server
+from distlab.cluster.resolver import ClusterResolver
+from distlab.cluster.spec import ClusterSpec
+from distlab.cross_device_ops import as_cross_device_ops
+from distlab.errors import ArgumentTypeError, ClusterError, ClusterSpecError, UnsupportedError
+from distlab.strategies._place import Place
+from distlab.strategies.abstract import Strategy
+from distlab.strategies.extended import StrategyExtended
+
+_JOBS: Final = ("chief", "worker", "ps", "evaluator")
+
+
+@final
+class ParameterServerStrategy(Strategy):
+    """Workers that do not wait for one another (`tf.distribute.ParameterServerStrategy`).
+
+    Variables lie on the devices of the parameter servers, dealt out in turn.
+    A `ClusterCoordinator` hands functions to the workers; each runs one replica
+    on its device, reads the variables as they are then, and sends its update
+    back. Updates are applied one after another, so none is lost.
+
+    All tasks are in this process: a worker is a thread with a device. Make a
+    `Server` for every worker and parameter server first, as in TensorFlow's
+    guide. Workers get the first devices, parameter servers the next ones (the
+    host's CPU devices where there are accelerators); where there are fewer
+    devices than tasks they take turns.
+
+    Args:
+      cluster_resolver: describes the cluster: jobs `worker` and `ps`, with a
+        task each or more, and at most one `chief`.
+      variable_partitioner: None; variables are kept whole.
+
+    Raises:
+      ArgumentTypeError: `cluster_resolver` is none.
+      ClusterSpecError: the cluster has no worker or no parameter server, more
+        than one chief, or other jobs.
+      ClusterError: a task has no server in this process.
+      UnsupportedError: a partitioner is given.
+    """
+
+    def __init__(
+        self,
+        cluster_resolver: ClusterResolver,
+        variable_partitioner: Callable[..., Any] | None = None,
+    ) -> None:
+        if not isinstance(cluster_resolver, ClusterResolver):
+            raise ArgumentTypeError(
+                "ParameterServerStrategy needs a ClusterResolver that names its workers and "
+                f"parameter servers, got a {type(cluster_resolver).__name__}. Use "
+                "SimpleClusterResolver(ClusterSpec({'worker': [...], 'ps': [...]}))."
+            )
+        cluster = _checked(cluster_resolver.cluster_spec())
+        if variable_partitioner is not None:
+            raise UnsupportedError(
+                "variable_partitioner must be None, as variables are kept whole on one parameter "
+                f"server each, got {variable_partitioner!r}. Leave it out."
+            )
+        self._resolver = cluster_resolver
+        self.cross_device_ops = as_cross_device_ops(None)
+        self.extended = StrategyExtended(self)
+        workers, servers = cluster.num_tasks("worker"), cluster.num_tasks("ps")
+        devices = _devices.available()
+        homes = devices if devices[0].platform == "cpu" else jax.local_devices(backend="cpu")
+        first_home = workers if homes is devices else 0
+        self._homes = [homes[(first_home + n) % len(homes)] for n in range(servers)]
+        self._next_home = itertools.cycle(self._homes)
+        self._workers = [
+            Place(self, [devices[n % len(devices)]], f"{type(self).__name__} worker {n}")
+            for n in range(workers)
+        ]
+        self._worker: ContextVar[int] = ContextVar("worker", default=0)
+
+    @property
+    def place(self) -> Place:
+        """The worker that the calling thread is; the first one for the coordinator."""
+        return self._workers[self._worker.get()]
+
+    @property
+    def num_workers(self) -> int:
+        """How many workers there are."""
+        return len(self._workers)
+
+    @property
+    def cluster_resolver(self) -> ClusterResolver:
+        """What describes the cluster."""
+        return self._resolver
+
+    @property
+    def parameter_device_names(self) -> tuple[str, ...]:
+        """The devices of the parameter servers."""
+        return tuple(map(_devices.name, self._homes))
+
+    @contextlib.contextmanager
+    def as_worker(self, number: int) -> Iterator[None]:
+        """Makes the calling thread a worker, for a block of code."""
+        token = self._worker.set(number)
+        try:
+            with self.scope():
+                yield
+        finally:
+            self._worker.reset(token)
+
+    def store(self, value: jax.Array, *, per_replica: bool) -> Storage:
+        """Puts the value on the next parameter server's device."""
+        del per_replica  # there is one replica in sync, so one copy
+        return Storage(value, "single", self.place.mesh, next(self._next_home))
+
+    def run(
+        self,
+        fn: Callable[..., Any],
+        args: tuple[Any, ...] | list[Any] = (),
+        kwargs: dict[str, Any] | None = None,
+        options: RunOptions | None = None,
+    ) -> Any:
+        """Runs `fn` on the worker's one replica. See `Strategy.run`.
+
+        A function that runs eagerly reads and assigns variables at any time, so
+        the other workers wait for it.
+        """
+        eagerly = _modes.eager_asked_for(options)
+        with _in_flight.dispatching if eagerly else contextlib.nullcontext():
+            return Strategy.run(self, fn, args, kwargs, options)
+
+    experimental_run_v2 = run
+
+    def __repr__(self) -> str:
+        """Counts the tasks."""
+        return f"ParameterServerStrategy({self.num_workers} workers, {len(self._homes)} servers)"
+
+
+def _checked(cluster: ClusterSpec) -> ClusterSpec:
+    odd = [job for job in cluster.jobs if job not in _JOBS]
+    counts = {job: len(cluster.as_dict().get(job, ())) for job in _JOBS}
+    if odd or not counts["worker"] or not counts["ps"] or counts["chief"] > 1:
+        raise ClusterSpecError(
+            "A cluster with parameter servers has at least one task in each of the jobs 'worker' "
+            f"and 'ps', at most one 'chief' and no job but {list(_JOBS)}, got {cluster!r}. Name "
+            "the missing tasks in the ClusterSpec."
+        )
+    for job in ("worker", "ps"):
+        for index in cluster.task_indices(job):
+            address = cluster.task_address(job, index)
+            if server.running_at(address) is None:
+                raise ClusterError(
+                    "All workers and parameter servers are in this process in this version, and "
+                    f"{job} {index} at {address} is not. Make distlab.Server(cluster, "
+                    f"job_name={job!r}, task_index={index}) first, or use "
+                    "MirroredStrategy on this process's devices."
+                )
+    return cluster

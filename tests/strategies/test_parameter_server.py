@@ -1,0 +1,268 @@
+"""ParameterServerStrategy and its coordinator, as in TensorFlow's guide."""
+
+from __future__ import annotations
+
+import gc
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import distlab as dl
+from distlab.coordinator import ClusterCoordinator, PerWorkerValue
+from distlab.errors import (
+    ArgumentTypeError,
+    ArgumentValueError,
+    CancelledError,
+    ClusterError,
+    ClusterSpecError,
+    OutOfRangeError,
+    UnsupportedError,
+)
+
+WORKERS, SERVERS, LIMIT_SECONDS = 3, 2, 60
+SPEC = dl.ClusterSpec(
+    {
+        "worker": [f"in-process:{port}" for port in range(WORKERS)],
+        "ps": [f"in-process:{port}" for port in range(10, 10 + SERVERS)],
+    }
+)
+RESOLVER = dl.cluster_resolver.SimpleClusterResolver(SPEC, rpc_layer="grpc")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def cluster() -> Iterator[None]:
+    servers = [
+        dl.Server(SPEC, job_name=job, task_index=index, protocol="grpc")
+        for job in SPEC.jobs
+        for index in SPEC.task_indices(job)
+    ]
+    yield
+    for server in servers:
+        server.stop()
+
+
+@pytest.fixture
+def strategy() -> dl.ParameterServerStrategy:
+    return dl.ParameterServerStrategy(RESOLVER)
+
+
+@pytest.fixture
+def coordinator(strategy: dl.ParameterServerStrategy) -> ClusterCoordinator:
+    return ClusterCoordinator(strategy, stall_seconds=LIMIT_SECONDS)
+
+
+def device_of(array: jax.Array) -> str:
+    (device,) = array.devices()
+    return f"CPU:{device.id}"
+
+
+def test_variables_are_dealt_out_to_the_parameter_servers(
+    strategy: dl.ParameterServerStrategy,
+) -> None:
+    with strategy.scope():
+        variables = [dl.Variable(float(n)) for n in range(4)]
+    homes = [device_of(variable.value()) for variable in variables]
+    assert homes == ["CPU:3", "CPU:4", "CPU:3", "CPU:4"]
+    assert strategy.extended.parameter_devices == ("CPU:3", "CPU:4")
+    variables[1].assign_add(2.0)
+    assert device_of(variables[1].value()) == "CPU:4"
+    assert float(variables[1].value()) == 3.0
+
+
+def test_workers_train_on_devices_of_their_own_and_lose_no_update(
+    strategy: dl.ParameterServerStrategy, coordinator: ClusterCoordinator
+) -> None:
+    random = np.random.default_rng(0)
+    x = random.normal(size=(256, 4)).astype(np.float32)
+    weights = random.normal(size=(4, 1)).astype(np.float32)
+    with strategy.scope():
+        w, updates = dl.Variable(np.zeros((4, 1), np.float32)), dl.Variable(0)
+
+    def dataset_fn(context: dl.InputContext) -> dl.data.Dataset:
+        batch = context.get_per_replica_batch_size(32)
+        return dl.data.Dataset.from_tensor_slices((x, x @ weights)).repeat().batch(batch)
+
+    def replica_fn(x: jax.Array, y: jax.Array) -> jax.Array:
+        loss, grad = jax.value_and_grad(lambda w: jnp.mean((x @ w - y) ** 2))(w.value())
+        w.assign_sub(0.1 * grad)
+        updates.assign_add(1)
+        return loss
+
+    def step(iterator: Iterator[Any]) -> tuple[Any, str]:
+        losses = strategy.run(replica_fn, args=next(iterator))
+        return strategy.reduce("SUM", losses, axis=None), device_of(losses)
+
+    batches = iter(
+        coordinator.create_per_worker_dataset(
+            lambda: strategy.distribute_datasets_from_function(dataset_fn)
+        )
+    )
+    results = [coordinator.schedule(step, args=(batches,)) for _ in range(200)]
+    coordinator.join()
+    assert coordinator.done()
+    losses, devices = zip(*coordinator.fetch(results), strict=True)
+    assert set(devices) <= {"CPU:0", "CPU:1", "CPU:2"}
+    assert losses[-1] < 1e-6 < losses[0]
+    assert int(updates.numpy()) == 200
+    np.testing.assert_allclose(w.numpy(), weights, atol=1e-3)
+
+
+@pytest.mark.parametrize("eagerly", [False, True])
+def test_assignments_of_all_workers_add_up(
+    strategy: dl.ParameterServerStrategy, coordinator: ClusterCoordinator, eagerly: bool
+) -> None:
+    with strategy.scope():
+        total = dl.Variable(0.0)
+    options = dl.RunOptions(run_eagerly=eagerly)
+
+    def add() -> jax.Array:
+        return total.assign_add(jnp.float32(1.0)).value()
+
+    def in_run() -> None:
+        strategy.run(add, options=options)
+
+    def outside_of_run() -> None:
+        total.assign_add(1.0)
+
+    for _ in range(100):
+        coordinator.schedule(in_run)
+        coordinator.schedule(outside_of_run)
+    coordinator.join()
+    assert float(total.numpy()) == 200.0
+
+
+def test_workers_run_at_the_same_time(
+    strategy: dl.ParameterServerStrategy, coordinator: ClusterCoordinator
+) -> None:
+    together = threading.Barrier(WORKERS, timeout=LIMIT_SECONDS)
+
+    def meet(own: str) -> tuple[str, bool]:
+        together.wait()
+        return own, dl.get_strategy() is strategy
+
+    names = PerWorkerValue(["a", "b", "c"])
+    results = [coordinator.schedule(meet, args=(names,)) for _ in range(WORKERS)]
+    assert sorted(coordinator.fetch(results)) == [("a", True), ("b", True), ("c", True)]
+
+
+def test_the_first_error_cancels_what_waits_and_is_raised_once(
+    coordinator: ClusterCoordinator,
+) -> None:
+    started, go_on = threading.Semaphore(0), threading.Event()
+
+    def held(number: int) -> int:
+        started.release()
+        assert go_on.wait(LIMIT_SECONDS)
+        if number == 0:
+            raise FloatingPointError("loss is NaN")
+        return number
+
+    running = [coordinator.schedule(held, args=(n,)) for n in range(WORKERS)]
+    for _ in range(WORKERS):
+        assert started.acquire(timeout=LIMIT_SECONDS)
+    waiting = coordinator.schedule(held, args=(7,))
+    assert not coordinator.done()
+    go_on.set()
+    with pytest.raises(FloatingPointError, match="loss is NaN"):
+        coordinator.join()
+    with pytest.raises(FloatingPointError, match="loss is NaN"):
+        running[0].fetch()
+    assert [result.fetch() for result in running[1:]] == [1, 2]
+    outcome = _outcome(waiting.get)
+    assert outcome == 7 or isinstance(outcome, CancelledError)
+    coordinator.join()  # the error was told
+    assert coordinator.schedule(lambda: jnp.ones(2)).fetch().tolist() == [1.0, 1.0]
+
+
+def _outcome(call: Callable[[], Any]) -> Any:
+    try:
+        return call()
+    except CancelledError as error:
+        return error
+
+
+def test_a_dataset_that_ends_is_told_as_such(coordinator: ClusterCoordinator) -> None:
+    dataset = coordinator.create_per_worker_dataset(dl.data.Dataset.range(2))
+    batches = iter(dataset)
+    assert dataset.element_spec.shape == ()
+    for _ in range(2 * WORKERS + 1):
+        try:
+            coordinator.schedule(next, args=(batches,))
+        except OutOfRangeError:
+            return  # a worker that was quick took more than its share
+    with pytest.raises(OutOfRangeError, match=r"more batches than worker \d has.*repeat"):
+        coordinator.join()
+
+
+def test_waiting_for_a_function_that_hangs_ends_and_names_it(
+    strategy: dl.ParameterServerStrategy,
+) -> None:
+    coordinator = ClusterCoordinator(strategy, stall_seconds=0.05)
+    go_on = threading.Event()
+
+    def stuck() -> bool:
+        return go_on.wait(LIMIT_SECONDS)
+
+    result = coordinator.schedule(stuck)
+    with pytest.raises(ClusterError, match=r"worker \d runs .*stuck for .*larger stall_seconds"):
+        coordinator.join()
+    go_on.set()
+    assert result.fetch() is True
+
+
+def test_a_strategy_has_one_coordinator_whose_threads_end_with_it(
+    strategy: dl.ParameterServerStrategy,
+) -> None:
+    coordinator = ClusterCoordinator(strategy)
+    assert ClusterCoordinator(strategy) is coordinator
+    assert coordinator.strategy is strategy
+    threads = coordinator.fetch([coordinator.schedule(threading.current_thread)])
+    del coordinator
+    gc.collect()
+    for thread in threads:
+        thread.join(LIMIT_SECONDS)
+        assert not thread.is_alive()
+
+
+@pytest.mark.parametrize(
+    "jobs",
+    [
+        {},
+        {"worker": ["in-process:0"]},
+        {"ps": ["in-process:10"]},
+        {"worker": ["in-process:0"], "ps": ["in-process:10"], "master": ["in-process:1"]},
+        {"worker": ["in-process:0"], "ps": ["in-process:10"], "chief": ["a:1", "b:1"]},
+    ],
+)
+def test_a_cluster_needs_workers_and_servers(jobs: dict[str, list[str]]) -> None:
+    resolver = dl.cluster_resolver.SimpleClusterResolver(dl.ClusterSpec(jobs))
+    with pytest.raises(ClusterSpecError, match="'worker' and 'ps'"):
+        dl.ParameterServerStrategy(resolver)
+
+
+def test_a_task_elsewhere_is_refused_with_a_remedy() -> None:
+    spec = dl.ClusterSpec({"worker": ["in-process:0"], "ps": ["far-away:1"]})
+    with pytest.raises(ClusterError, match=r"ps 0 at far-away:1 is not.*distlab\.Server"):
+        dl.ParameterServerStrategy(dl.cluster_resolver.SimpleClusterResolver(spec))
+
+
+def test_misuse_is_refused(coordinator: ClusterCoordinator) -> None:
+    with pytest.raises(ArgumentTypeError, match=r"needs a ClusterResolver.*NoneType"):
+        dl.ParameterServerStrategy(None)  # type: ignore[arg-type]
+    with pytest.raises(UnsupportedError, match="variable_partitioner must be None"):
+        dl.ParameterServerStrategy(RESOLVER, variable_partitioner=lambda **_: [1])
+    with pytest.raises(ArgumentTypeError, match=r"ParameterServerStrategy.*MirroredStrategy"):
+        ClusterCoordinator(dl.MirroredStrategy())  # type: ignore[arg-type]
+    with pytest.raises(ArgumentValueError, match="stall_seconds must be more than 0, got 0"):
+        ClusterCoordinator(coordinator.strategy, stall_seconds=0)
+    with pytest.raises(ArgumentTypeError, match="schedule needs a function, got 3"):
+        coordinator.schedule(3)  # type: ignore[arg-type]
+    result = coordinator.schedule(int)
+    with pytest.raises(ArgumentTypeError, match=r"RemoteValue.*fetch\(\)"):
+        coordinator.schedule(abs, args=(result,))
+    assert coordinator.fetch({"zero": result, "other": 1}) == {"zero": 0, "other": 1}
