@@ -12,13 +12,15 @@ from bokeh.server.server import Server
 from panel.io.server import get_server
 from tornado.ioloop import IOLoop
 
-from distlab.errors import DistlabError, PortInUseError
+from distlab._counts import is_count
+from distlab.errors import ArgumentValueError, DistlabError, PortInUseError
 from distlab_dashboard.feed import Feed, source_of
 from distlab_dashboard.health import Health
 from distlab_dashboard.session import show
 
 FIRST_PORT: Final = 5006
 _PORTS_TRIED: Final = 200
+_LAST_PORT: Final = 65_535
 _START_SECONDS: Final = 30.0
 _STOP_SECONDS: Final = 5.0
 _TAKEN: Final = (errno.EADDRINUSE, errno.EACCES)
@@ -180,10 +182,16 @@ def serve(
       The server, with its `url`; `stop()` ends it.
 
     Raises:
+      ArgumentValueError: there is no such port.
       PortInUseError: the port asked for is taken.
       NotARunError: the folder does not hold a recorded run.
       InvalidArgumentError: the source is nothing to read events from.
     """
+    if port is not None and not is_count(port, _LAST_PORT):
+        raise ArgumentValueError(
+            f"port must be a whole number from 0 to {_LAST_PORT}, or None for the first free one, "
+            f"got {port!r}."
+        )
     server = DashboardServer(Feed(source_of(source)), address, prefix, origins)
     server.start(port)
     if open_browser:

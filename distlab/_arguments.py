@@ -13,7 +13,7 @@ import numpy as np
 from distlab._mesh import ReplicaMesh
 from distlab._values import DistributedValues, Mirrored, PerReplica, Shape, replica_shapes
 from distlab._variable import Variable
-from distlab.errors import StructureError
+from distlab.errors import StructureError, ValueShapeError
 
 Role: TypeAlias = Literal["split", "whole", "static"]
 """A leaf differs per replica, is the same on each, or is no array at all."""
@@ -85,14 +85,55 @@ def is_array_like(value: Any) -> bool:
     return isinstance(value, jax.Array | bool | int | float | complex)
 
 
+def require_components(value: PerReplica, label: str, replicas: int) -> None:
+    """Checks that a per-replica value has an array for each replica.
+
+    Raises:
+      StructureError: it has not.
+    """
+    if np.shape(value.stacked)[:1] != (replicas,):
+        raise StructureError(
+            f"{label} must have a component for each of {replicas} replicas, got {value!r}. It "
+            "comes from another strategy: make it with the one that runs the function."
+        )
+    if isinstance(value.stacked, np.ndarray) and value.stacked.dtype.kind == "O":
+        raise StructureError(
+            f"{label} must have arrays of one dtype and one number of dimensions, got "
+            f"{list(value.stacked)!r:.200}. Convert the replicas' values to the same kind."
+        )
+
+
+def checked_call(
+    verb: str, fn: Any, args: Any, kwargs: Any
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Returns the arguments that a verb is to give to a function.
+
+    Raises:
+      StructureError: `fn` is no function.
+      ValueShapeError: the arguments are no tuple and dict.
+    """
+    if not callable(fn):
+        raise StructureError(
+            f"{verb} needs a function, got {fn!r:.80}. Give the function itself, and its arguments "
+            "as args=(...)."
+        )
+    if not isinstance(args, tuple | list):
+        raise ValueShapeError(
+            f"args must be a tuple or list of fn's arguments, got a {type(args).__name__}. For one "
+            "argument x write args=(x,)."
+        )
+    if kwargs is not None and not isinstance(kwargs, dict):
+        raise ValueShapeError(
+            f"kwargs must be a dict of fn's named arguments, got a {type(kwargs).__name__}. Write "
+            "kwargs={'name': value}."
+        )
+    return tuple(args), kwargs or {}
+
+
 def _leaf(value: Any, label: str, mesh: ReplicaMesh) -> Leaf:
     if isinstance(value, PerReplica):
         stacked = value.stacked
-        if not isinstance(stacked, jax.Array | np.ndarray) or stacked.shape[:1] != (mesh.size,):
-            raise StructureError(
-                f"{label} is a per-replica value that does not have one component for each of "
-                f"{mesh.size} replicas: {value!r}. It may come from another strategy."
-            )
+        require_components(value, label, mesh.size)
         return Leaf("split", label, None, replica_shapes(value), stacked.dtype)
     if isinstance(value, Mirrored):
         value = value.array

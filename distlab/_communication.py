@@ -37,10 +37,7 @@ class CommunicationOptions:
         timeout_seconds: float | None = None,
         implementation: CommunicationImplementation | str = CommunicationImplementation.AUTO,
     ) -> None:
-        if bytes_per_pack < 0:
-            raise OptionError(
-                f"bytes_per_pack must be 0 or more, got {bytes_per_pack}. Use 0 to let XLA choose."
-            )
+        _check_numbers(bytes_per_pack, timeout_seconds)
         self.bytes_per_pack = bytes_per_pack
         self.timeout_seconds = timeout_seconds
         self.implementation = _implementation(implementation)
@@ -58,6 +55,21 @@ def collective_hints(
 ) -> CommunicationOptions:
     """Makes `CommunicationOptions` by their older name (`CollectiveHints`)."""
     return CommunicationOptions(bytes_per_pack, timeout_seconds)
+
+
+def _check_numbers(bytes_per_pack: Any, timeout_seconds: Any) -> None:
+    if not isinstance(bytes_per_pack, int) or bytes_per_pack < 0:
+        raise OptionError(
+            "bytes_per_pack must be a whole number of bytes, 0 or more, got "
+            f"{bytes_per_pack!r}. Use 0 to let XLA choose."
+        )
+    if timeout_seconds is not None and not (
+        isinstance(timeout_seconds, int | float) and timeout_seconds > 0
+    ):
+        raise OptionError(
+            f"timeout_seconds must be more than 0 or None, got {timeout_seconds!r}. Use None "
+            "to wait."
+        )
 
 
 def _implementation(value: Any) -> CommunicationImplementation:

@@ -79,9 +79,17 @@ def experimental_set_strategy(strategy: Strategy | None) -> None:
       strategy: the strategy, or None to go back to the default one.
 
     Raises:
-      ContextError: called inside a strategy's scope or replica function.
+      ContextError: called inside a strategy's scope or replica function, or
+        with something that is no strategy.
     """
     global _base
+    if strategy is not None and not isinstance(
+        getattr(strategy, "num_replicas_in_sync", None), int
+    ):
+        raise ContextError(
+            "experimental_set_strategy needs a strategy that was made, such as "
+            f"distlab.MirroredStrategy(), or None, got {strategy!r:.80}."
+        )
     if _thread.modes:
         raise ContextError(
             "experimental_set_strategy must not be called inside a scope, but "

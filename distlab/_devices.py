@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable
 from typing import TypeAlias
 
 import jax
@@ -78,7 +78,7 @@ def available() -> list[jax.Device]:
     return list(jax.local_devices())
 
 
-def find(devices: Sequence[DeviceLike]) -> tuple[jax.Device, ...]:
+def find(devices: Iterable[DeviceLike]) -> tuple[jax.Device, ...]:
     """Returns the devices that were named.
 
     Args:
@@ -89,6 +89,12 @@ def find(devices: Sequence[DeviceLike]) -> tuple[jax.Device, ...]:
     """
     if isinstance(devices, str):
         devices = [devices]
+    if not isinstance(devices, Iterable):
+        raise DeviceError(
+            "devices must be a list of names or jax.Device objects, got a "
+            f"{type(devices).__name__}. For two CPU devices write ['CPU:0', 'CPU:1']; of a mesh "
+            "give list(mesh.devices.flat)."
+        )
     found = tuple(_find_one(device) for device in devices)
     if not found:
         raise DeviceError("A strategy needs at least one device, got an empty list.")

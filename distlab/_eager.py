@@ -18,14 +18,16 @@ import jax
 import jax.numpy as jnp
 
 from distlab import _context, _frame
+from distlab._arguments import require_components
 from distlab._collectives import gather_axis
 from distlab._mesh import ReplicaMesh
 from distlab._reduce import report
 from distlab._reduce_op import ReduceOp
 from distlab._regroup import regroup, select
 from distlab._replica_context import ReplicaContext
-from distlab._values import stack
-from distlab.errors import ContextError, ValueShapeError
+from distlab._values import PerReplica, stack
+from distlab._variable import Variable
+from distlab.errors import ContextError, StructureError, ValueShapeError
 
 
 class _Meeting(NamedTuple):
@@ -49,17 +51,28 @@ class _EndedError(BaseException):
 def run(strategy: Any, fn: Callable[..., Any], args: Any, kwargs: Any) -> Any:
     """Runs `fn` on every replica as Python. See `Strategy.run`.
 
+    When one raises, variables that were assigned get back what they held.
+
     Raises:
       ContextError: the replicas do not all come to the same collectives.
     """
     mesh: ReplicaMesh = strategy.mesh
-    replicas = [_Replica(strategy, number, fn, args, kwargs) for number in range(mesh.size)]
+    for leaf in jax.tree.leaves((args, kwargs), is_leaf=lambda v: isinstance(v, PerReplica)):
+        if isinstance(leaf, PerReplica):
+            require_components(leaf, "A per-replica argument", mesh.size)
+    before: dict[Variable, jax.Array] = {}
+    call = (fn, args, kwargs)
+    replicas = [_Replica(strategy, number, call, before) for number in range(mesh.size)]
     try:
         _conduct(replicas)
+        return regroup([replica.result for replica in replicas], mesh)
+    except BaseException:
+        for variable, array in before.items():
+            variable.storage.array = array
+        raise
     finally:
         for replica in replicas:
             replica.end()
-    return regroup([replica.result for replica in replicas], mesh)
 
 
 def _conduct(replicas: list[_Replica]) -> None:
@@ -87,14 +100,19 @@ class _Replica:
     """One replica's thread, which runs only while `advance` waits for it."""
 
     def __init__(
-        self, strategy: Any, number: int, fn: Callable[..., Any], args: Any, kwargs: Any
+        self,
+        strategy: Any,
+        number: int,
+        call: tuple[Callable[..., Any], Any, Any],
+        before: dict[Variable, jax.Array],
     ) -> None:
+        self._before = before
         self.number = number
         self.meeting: _Meeting | None = None
         self.answer: Any = None
         self.result: Any = None
         self._strategy = strategy
-        self._call = functools.partial(self._local, fn, args, kwargs)
+        self._call = functools.partial(self._local, *call)
         self._error: BaseException | None = None
         self._over = self._ending = False
         self._go, self._paused = threading.Semaphore(0), threading.Semaphore(0)
@@ -155,7 +173,7 @@ class _Replica:
         context = ReplicaContext(self._strategy, EagerCollectives(self, self._strategy))
         with (
             jax.default_device(device),
-            _frame.use(_frame.EagerFrame(self.number, device)),
+            _frame.use(_frame.EagerFrame(self.number, device, self._before)),
             _context.replica(context),
         ):
             own_args, own_kwargs = _moved(select((args, kwargs), self.number), device)
@@ -244,13 +262,13 @@ class EagerCollectives:
             )
             return result / self._mesh.size if op is ReduceOp.MEAN else result
 
-        return list(self._meet_arrays("all_reduce", arrays, total))
+        return list(self._meet_arrays(f"all_reduce {op.value}", arrays, total))
 
     def _gather(self, arrays: list[jax.Array], along: list[int]) -> list[jax.Array]:
         axes = iter(along)
         home = self._mesh.devices[0]
         return self._meet_arrays(
-            "all_gather",
+            f"all_gather along {along}",
             arrays,
             lambda column: jnp.concatenate(
                 [jax.device_put(array, home) for array in column], axis=next(axes)
@@ -280,6 +298,12 @@ class EagerCollectives:
         """Combines arrays position by position, and gives every replica the results."""
 
         def together(rows: list[list[jax.Array]]) -> Any:
+            counts = [len(row) for row in rows]
+            if len(set(counts)) > 1:
+                raise StructureError(
+                    f"{verb} needs the same structure on all replicas, but they gave {counts} "
+                    "arrays. Give as many on each."
+                )
             return [combine(column) for column in zip(*rows, strict=True)]
 
         results: list[jax.Array] = self._meet(verb, arrays, together)

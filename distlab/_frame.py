@@ -70,11 +70,18 @@ class TracedFrame:
 
 @final
 class EagerFrame:
-    """What one replica's Python reads and writes: its copy, at once."""
+    """What one replica's Python reads and writes: its copy, at once.
 
-    def __init__(self, replica: int, device: jax.Device) -> None:
+    Args:
+      replica: its number.
+      device: its device.
+      before: gets the arrays of variables as they were before any assignment.
+    """
+
+    def __init__(self, replica: int, device: jax.Device, before: dict[Variable, jax.Array]) -> None:
         self._replica = replica
         self._device = device
+        self._before = before
 
     def get(self, variable: Variable) -> jax.Array:
         """Returns the replica's copy; another strategy's variable on this replica's device."""
@@ -83,7 +90,18 @@ class EagerFrame:
         return own if own.devices() == {self._device} else jax.device_put(own, self._device)
 
     def set(self, variable: Variable, value: jax.Array) -> None:
-        """Writes the replica's copy."""
+        """Writes the replica's copy.
+
+        Raises:
+          ContextError: the value is being traced.
+        """
+        if isinstance(value, jax.core.Tracer):
+            raise ContextError(
+                f"{variable.name} was assigned inside jax.jit, grad, scan or another "
+                "transformation, while functions run eagerly. Return the value from it and assign "
+                "after."
+            )
+        self._before.setdefault(variable, variable.storage.array)
         variable.storage.set_copy(self._replica, value)
 
 

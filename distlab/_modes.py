@@ -6,6 +6,8 @@ from typing import Any
 
 import msgspec
 
+from distlab.errors import OptionError
+
 
 class RunOptions(msgspec.Struct, frozen=True):
     """Options of one call of `Strategy.run` (`tf.distribute.RunOptions`).
@@ -37,9 +39,20 @@ def run_functions_eagerly(run_eagerly: bool) -> None:
 
     Args:
       run_eagerly: true for ordinary Python, false (the default) for compiled.
+
+    Raises:
+      OptionError: it is neither.
     """
     global _eagerly
-    _eagerly = bool(run_eagerly)
+    _eagerly = _checked(run_eagerly)
+
+
+def _checked(run_eagerly: Any) -> bool:
+    if not isinstance(run_eagerly, bool):
+        raise OptionError(
+            f"run_eagerly must be True (ordinary Python) or False (compiled), got {run_eagerly!r}."
+        )
+    return run_eagerly
 
 
 def functions_run_eagerly() -> bool:
@@ -48,7 +61,16 @@ def functions_run_eagerly() -> bool:
 
 
 def eager_asked_for(options: RunOptions | None) -> bool:
-    """Says whether a call with these options runs eagerly."""
-    if options is None or options.run_eagerly is None:
+    """Says whether a call with these options runs eagerly.
+
+    Raises:
+      OptionError: they are no options, or `run_eagerly` is not true or false.
+    """
+    if options is None:
         return _eagerly
-    return options.run_eagerly
+    if not isinstance(options, RunOptions):
+        raise OptionError(
+            f"options must be a distlab.RunOptions or None, got a {type(options).__name__}. Write "
+            "RunOptions(run_eagerly=True), or leave it out."
+        )
+    return _eagerly if options.run_eagerly is None else _checked(options.run_eagerly)

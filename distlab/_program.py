@@ -67,6 +67,8 @@ class Program:
           ready when the step is (None when it makes none).
         """
         inputs = leaves if self._all_split else self._inputs(leaves)
+        if self.compiled is None:
+            inputs = self._placed(inputs)
         with _in_flight.dispatching:
             values = [variable.storage.over(self._mesh) for variable in self.spread.read]
             if self.compiled is None:
@@ -115,14 +117,14 @@ class Program:
         try:
             return self.compiled(values, inputs)
         except ValueError:
-            # A per-replica array that the user's own code moved: bring it back where it belongs.
-            placed = [
-                jax.device_put(
-                    array, self._mesh.split if leaf.role == "split" else self._mesh.whole
-                )
-                for array, leaf in zip(inputs, self.arguments.dynamic(), strict=True)
-            ]
-            return self.compiled(values, placed)
+            return self.compiled(values, self._placed(inputs))
+
+    def _placed(self, inputs: list[Any]) -> list[Any]:
+        """Brings arrays that the user's own code moved, or another strategy made, to the mesh."""
+        return [
+            jax.device_put(array, self._mesh.split if leaf.role == "split" else self._mesh.whole)
+            for array, leaf in zip(inputs, self.arguments.dynamic(), strict=True)
+        ]
 
     def _inputs(self, leaves: list[Any]) -> list[Any]:
         return [

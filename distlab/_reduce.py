@@ -11,6 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from distlab import _context, _in_flight, _jax_internals, _seam, events
+from distlab._arguments import require_components
+from distlab._collectives import as_array
 from distlab._reduce_op import ReduceOp
 from distlab._traced import TracedPerReplica
 from distlab._values import DistributedValues, Mirrored, PerReplica, Shape, pieces, replica_shapes
@@ -72,6 +74,7 @@ def _reduce_leaf(strategy: Strategy, op: ReduceOp, value: Any, axes: Axes | None
     if isinstance(value, TracedPerReplica):
         return _reduce_traced(op, value, axes)
     if isinstance(value, PerReplica):
+        require_components(value, "What is reduced", replicas)
         return reduce_per_replica(strategy, op, value, axes, strategy.cross_device_ops)
     return _reduce_plain(op, value, axes, replicas)
 
@@ -95,7 +98,7 @@ def _reduce_plain(op: ReduceOp, value: Any, axes: Axes | None, replicas: int) ->
     copies = isinstance(value, Mirrored | Variable)
     if isinstance(value, Mirrored):
         value = pieces(value.array)[0]
-    array = jnp.asarray(value)
+    array = as_array(value, "reduce")
     if op is ReduceOp.SUM and replicas > 1 and not copies:
         raise ValueShapeError(
             f"reduce(SUM) needs a per-replica value, got a plain {type(value).__name__}: it is the "
@@ -145,6 +148,11 @@ def _checked_axes(axes: Axes, shapes: tuple[Shape, ...]) -> Axes:
                 f"{_listed(shapes)}. Give axis=None to combine the components as they are."
             )
     front = tuple(int(axis) % rank for axis in axes)
+    if len(set(front)) < len(front):
+        raise ValueShapeError(
+            f"Each axis can be reduced once, got {axes} for components of {rank} dimension(s). "
+            "Name each one once."
+        )
     kept = {tuple(n for a, n in enumerate(shape) if a not in front) for shape in shapes}
     if len(kept) > 1:
         raise ValueShapeError(

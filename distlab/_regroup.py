@@ -68,7 +68,8 @@ def _merge(column: Sequence[Any], mesh: ReplicaMesh) -> Any:
         if len(kinds) == 1:
             return stack(column, mesh)
     objects = np.empty(len(column), dtype=object)
-    objects[:] = list(column)
+    for replica, leaf in enumerate(column):  # one by one: NumPy takes a list apart
+        objects[replica] = leaf
     return PerReplica(objects)
 
 

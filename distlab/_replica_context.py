@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, final
 import jax
 
 from distlab import _collectives, _context
+from distlab._arguments import checked_call
 from distlab._reduce_op import ReduceOp
 from distlab.errors import ContextError
 
@@ -43,8 +44,17 @@ class ReplicaContext:
 
         In a traced function it is an int32 tracer: use it in JAX expressions
         (`jnp.where`, indexing), not in a Python `if`.
+
+        Raises:
+          ContextError: asked after a traced function.
         """
-        return self.collectives.replica_id()
+        try:
+            return self.collectives.replica_id()
+        except NameError as error:  # JAX knows no replicas outside of the trace
+            raise ContextError(
+                "replica_id_in_sync_group was asked of a replica context outside of the replica "
+                "function that it belongs to. Return the number from the function instead."
+            ) from error
 
     def all_reduce(self, reduce_op: ReduceOp | str, value: Any, options: Any = None) -> Any:
         """Combines the replicas' values and gives every replica the result.
@@ -117,11 +127,14 @@ class ReplicaContext:
           component.
 
         Raises:
+          StructureError: `merge_fn` is no function.
+          ValueShapeError: the arguments are no tuple and dict.
           ContextError: called outside of the run that this context belongs to,
             or in cross-replica context.
         """
         self._require_current("merge_call")
-        return self.collectives.merge(self.strategy, merge_fn, tuple(args), kwargs or {})
+        args, kwargs = checked_call("merge_call", merge_fn, args, kwargs)
+        return self.collectives.merge(self.strategy, merge_fn, args, kwargs)
 
     def _require_current(self, verb: str) -> None:
         if _context.get_replica_context() is not self:

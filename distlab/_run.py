@@ -13,13 +13,14 @@ import jax
 import numpy as np
 
 from distlab import _context, _eager, _jax_internals, _modes, _seam, events
+from distlab._arguments import checked_call
 from distlab._jax_internals import ConcreteArray
 from distlab._modes import RunOptions
 from distlab._program import Program
 from distlab._replica_context import ReplicaContext
 from distlab._traced import local_part
 from distlab._variable import is_variable
-from distlab.errors import StructureError, ValueShapeError
+from distlab.errors import ContextError
 
 if TYPE_CHECKING:
     from distlab.strategies.abstract import Strategy
@@ -55,12 +56,20 @@ class Runner:
         _context.require_cross_replica("run", self._strategy)
         together = _context.merging()
         if together is not None:
-            args, kwargs = local_part(_checked(fn, args, kwargs))
+            args, kwargs = local_part(checked_call("run", fn, args, kwargs))
             with _context.replica(ReplicaContext(self._strategy, together)):
                 return together.merged(fn(*args, **kwargs))
         if not _modes.eager_asked_for(options):
             return self._run_traced(fn, args, kwargs)
-        args, kwargs = _checked(fn, args, kwargs)
+        args, kwargs = checked_call("run", fn, args, kwargs)
+        if _jax_internals.being_staged() or any(
+            isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves((args, kwargs))
+        ):
+            raise ContextError(
+                "run executes functions as ordinary Python now (run_functions_eagerly), which has "
+                "no meaning inside a JAX transformation such as jit, grad, vmap or scan. Call run "
+                "outside of it, or run_functions_eagerly(False)."
+            )
         return _eager.run(self._strategy, fn, args, kwargs)
 
     def _run_traced(self, fn: Callable[..., Any], args: Any, kwargs: Any) -> Any:
@@ -69,7 +78,7 @@ class Runner:
         recorder = _seam.recorder()
         try:
             _context.require_cross_replica("run", self._strategy)
-            args, kwargs = _checked(fn, args, kwargs)
+            args, kwargs = checked_call("run", fn, args, kwargs)
             leaves, structure = jax.tree.flatten((args, kwargs), is_leaf=is_variable)
             key, traced = _key(leaves)
             programs = self._programs_of(fn)
@@ -115,21 +124,6 @@ class Runner:
         else:
             self._programs.move_to_end(key)
         return programs
-
-
-def _checked(fn: Any, args: Any, kwargs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    if not callable(fn):
-        raise StructureError(f"run needs a function as its first argument, got {fn!r:.80}.")
-    if not isinstance(args, tuple | list):
-        raise ValueShapeError(
-            f"args must be a tuple or list of fn's arguments, got a {type(args).__name__}. For one "
-            "argument x write args=(x,)."
-        )
-    if kwargs is not None and not isinstance(kwargs, dict):
-        raise ValueShapeError(
-            f"kwargs must be a dict of fn's named arguments, got a {type(kwargs).__name__}."
-        )
-    return tuple(args), kwargs or {}
 
 
 def _function_key(fn: Callable[..., Any]) -> Any:

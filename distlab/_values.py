@@ -19,12 +19,13 @@ from jax.sharding import NamedSharding
 from distlab import _jax_internals
 from distlab._jax_internals import ConcreteArray, uncommitted
 from distlab._mesh import ReplicaMesh
+from distlab._not_an_array import NotAnArray
 from distlab.errors import StructureError
 
 Shape: TypeAlias = tuple[int, ...]
 
 
-class DistributedValues:
+class DistributedValues(NotAnArray):
     """Base of values with one component for each replica."""
 
     __slots__ = ()

@@ -23,8 +23,8 @@ from distlab._reduce_op import ReduceOp
 from distlab._storage import Storage
 from distlab._variable_copy import VariableCopy
 from distlab._variable_events import announce
-from distlab._variable_kinds import VariableAggregation, VariableSynchronization
-from distlab.errors import ContextError, ValueShapeError
+from distlab._variable_kinds import VariableAggregation, VariableSynchronization, check_kinds
+from distlab.errors import ArgumentTypeError, ContextError, ValueShapeError
 
 _live: weakref.WeakSet[Variable] = weakref.WeakSet()
 _numbers = itertools.count()
@@ -58,6 +58,7 @@ class Variable(ArrayOperators):
 
     Raises:
       ValueShapeError: no numbers, or an integer variable with MEAN.
+      ArgumentTypeError: the name or another argument has a wrong type.
       ContextError: made inside a function that is being traced.
     """
 
@@ -82,6 +83,13 @@ class Variable(ArrayOperators):
     ) -> None:
         if hasattr(self, "storage"):
             return  # made before, in __new__, for all replicas
+        if name is not None and not isinstance(name, str):
+            raise ArgumentTypeError(f"A variable's name must be a string, got {name!r:.80}.")
+        if trainable is not None and not isinstance(trainable, bool):
+            raise ArgumentTypeError(
+                f"trainable must be True, False or None, got {trainable!r:.80}. A name is given as "
+                "name=..."
+            )
         number = next(_numbers)
         self.name = name or f"variable_{number}"
         if _jax_internals.being_staged():
@@ -94,6 +102,7 @@ class Variable(ArrayOperators):
                 f"{self.name}: synchronization NONE has no meaning for a distributed variable. "
                 "Use ON_WRITE (copies stay the same) or ON_READ (each copy is written alone)."
             )
+        check_kinds(self.name, synchronization, aggregation)
         value = initial_value() if callable(initial_value) else initial_value
         array = as_value(value, dtype, self.name)
         if aggregation is VariableAggregation.MEAN and not jnp.issubdtype(array.dtype, jnp.inexact):
@@ -344,9 +353,10 @@ def as_value(value: Any, dtype: Any, what: str) -> jax.Array:
         value = value.value()
     try:
         return jnp.asarray(value, dtype=dtype)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise ValueShapeError(
-            f"{what} needs an array or numbers, got a {type(value).__name__}: {value!r:.80}."
+            f"{what} needs an array or numbers, got a {type(value).__name__}: {value!r:.80}. "
+            f"JAX says: {error}"
         ) from error
 
 

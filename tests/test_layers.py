@@ -18,6 +18,7 @@ FOLDERS = {"distlab": ROOT / "distlab", "distlab_dashboard": ROOT / "dashboard"}
 LAYER_OF = {
     "distlab.errors": "contract",
     "distlab.events": "contract",
+    "distlab._counts": "contract",
     "distlab._devices": "devices",
     "distlab._jax_internals": "devices",
     "distlab._seam": "seam",

@@ -52,6 +52,12 @@ class Elements(Iterator[Element]):
         Raises:
           InvalidArgumentError: when it belongs to a dataset made in another way.
         """
+        given: Any = state
+        if not isinstance(given, dict) or set(given) != {"shuffles", "reader"}:
+            raise InvalidArgumentError(
+                f"a position is what state() of an iterator returned, got {given!r:.80}. Give "
+                "that, of an iterator of the same pipeline."
+            )
         if len(state["shuffles"]) != len(self._shuffles):
             raise InvalidArgumentError(
                 f"the position is of a dataset with {len(state['shuffles'])} shuffles, "

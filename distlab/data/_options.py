@@ -30,7 +30,9 @@ SHARD_HINT = -1
 
 
 class DistributeOptions:
-    """Options of distribution."""
+    """Options of distribution. A name that is none of them is an AttributeError."""
+
+    __slots__ = ("_policy",)
 
     def __init__(self) -> None:
         self._policy: AutoShardPolicy | None = None
@@ -63,6 +65,8 @@ class Options:
     Attributes:
       experimental_distribute: options of distribution.
     """
+
+    __slots__ = ("experimental_distribute",)
 
     def __init__(self) -> None:
         self.experimental_distribute = DistributeOptions()

@@ -14,7 +14,7 @@ from distlab.data._prefetch import Prefetch
 from distlab.data._repeat import Repeat
 from distlab.data._shard import Shard, ShardHint
 from distlab.data._shuffle import Shuffle
-from distlab.errors import InvalidArgumentError
+from distlab.errors import ArgumentTypeError, InvalidArgumentError
 
 if TYPE_CHECKING:
     from distlab.data._dataset import Dataset
@@ -142,9 +142,15 @@ class OrderVerbs(ABC):
           A dataset of the elements of both.
 
         Raises:
+          ArgumentTypeError: when it is no dataset.
           StructureError: when structures differ, as soon as `element_spec` is
             asked for.
         """
+        if not hasattr(dataset, "plan"):
+            raise ArgumentTypeError(
+                f"concatenate needs a Dataset, got a {type(dataset).__name__}. Make one of it: "
+                "Dataset.from_tensor_slices(...)."
+            )
         options = dataset.options()
         return self.with_plan(Concatenate(self.plan, dataset.plan)).with_options(options)
 

@@ -104,6 +104,8 @@ class Steps(ABC):
 
 def full_batch(dataset: Dataset) -> int | None:
     """Returns the size of full batches where verbs say it, without looking into the data."""
+    if isinstance(dataset.plan, Rebatch):
+        return max(dataset.plan.sizes)
     if not any(isinstance(node, Batch | Rebatch) for node in walk(dataset.plan)):
         return None
     return global_batch_size(dataset.plan)

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from distlab._counts import is_count
 from distlab.errors import ArgumentTypeError, ArgumentValueError
 
 
@@ -57,8 +58,14 @@ def checked_options(options: InputOptions | None) -> InputOptions:
         raise ArgumentTypeError(
             f"options must be distlab.InputOptions or None, got {type(options).__name__}."
         )
-    size: Any = options.experimental_per_replica_buffer_size
-    if isinstance(size, bool) or not isinstance(size, int) or size < 0:
+    mode: Any = options.experimental_replication_mode
+    if not isinstance(mode, InputReplicationMode):
+        raise ArgumentTypeError(
+            "experimental_replication_mode must be InputReplicationMode.PER_WORKER or PER_REPLICA, "
+            f"got {mode!r}."
+        )
+    size = options.experimental_per_replica_buffer_size
+    if not is_count(size):
         raise ArgumentValueError(
             f"experimental_per_replica_buffer_size must be a whole number of batches, at least 0, "
             f"got {size!r}."

@@ -10,7 +10,8 @@ from types import TracebackType
 from typing import Any, Literal, Self
 
 from distlab import _seam
-from distlab.errors import RecordError
+from distlab._counts import is_count
+from distlab.errors import ArgumentTypeError, ArgumentValueError, RecordError
 from distlab.events import RunEnd
 from distlab.recording.recorder import Announcement, RingRecorder
 from distlab.recording.run_file import RunFile
@@ -128,9 +129,16 @@ def record(
 
     Raises:
       RecordError: the folder can't be made or written, or already holds a run.
+      ArgumentTypeError: `path` is no path.
+      ArgumentValueError: `total_steps` is no number of steps.
     """
     recorder = _seam.recorder()
-    folder = None if path is None else Path(path)
+    folder = None if path is None else _checked_folder(path)
+    if total_steps is not None and not is_count(total_steps):
+        raise ArgumentValueError(
+            f"total_steps must be a whole number of steps, at least 0, got {total_steps!r}. Leave "
+            "it out when it is not known."
+        )
     called = name or (folder.resolve().name if folder else "in memory")
     if not recorder.enabled:
         return Recording(None, None, called, None)
@@ -143,3 +151,12 @@ def record(
     if folder is not None:
         writer = Writer(recorder.ring, RunFile(folder, called, overwrite=overwrite))
     return Recording(recorder, folder, called, recorder.open(called, total_steps, writer))
+
+
+def _checked_folder(path: Any) -> Path:
+    if not isinstance(path, str | os.PathLike):
+        raise ArgumentTypeError(
+            f"record needs the folder to write to, got a {type(path).__name__}: {path!r:.80}. "
+            'Write record("runs/first"), or None to keep events in memory only.'
+        )
+    return Path(path)

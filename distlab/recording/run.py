@@ -55,6 +55,11 @@ class Run:
         Raises:
           NotARunError: it does not hold a run, or one that can't be read.
         """
+        if not isinstance(path, str | os.PathLike):
+            raise NotARunError(
+                f"A run is opened by its folder, got a {type(path).__name__}: {path!r:.80}. Name "
+                "the folder that was given to record."
+            )
         folder = Path(path)
         files = sorted(folder.glob(PATTERN)) if folder.is_dir() else []
         if not files:

@@ -43,7 +43,7 @@ class Place:
 
     def __init__(self, strategy: Strategy, devices: Iterable[DeviceLike], name: str) -> None:
         self.number = next(_numbers)
-        self.mesh = replica_mesh(_devices.find(list(devices)))
+        self.mesh = replica_mesh(_devices.find(devices))
         self.fed = Fed()
         self.runner = Runner(strategy)
         recorder = _seam.recorder()

@@ -5,11 +5,12 @@ from __future__ import annotations
 from abc import ABC
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NoReturn
 
 import jax
 
 from distlab import _context, _gather, _reduce, _values
+from distlab._arguments import checked_call
 from distlab._devices import DeviceLike
 from distlab._fed import Fed
 from distlab._mesh import ReplicaMesh
@@ -22,7 +23,7 @@ from distlab._values import DistributedValues, PerReplica
 from distlab._variable import Variable
 from distlab.cross_device_ops import CrossDeviceOps, as_cross_device_ops
 from distlab.data import Dataset
-from distlab.errors import ContextError
+from distlab.errors import ArgumentTypeError, ContextError
 from distlab.input import distribute, legacy
 from distlab.input.context import InputContext
 from distlab.input.options import InputOptions, InputReplicationMode
@@ -46,6 +47,11 @@ class Strategy(ABC):  # noqa: B024 - what makes it abstract is that devices must
     def __init__(
         self, devices: Iterable[DeviceLike], cross_device_ops: CrossDeviceOps | None = None
     ) -> None:
+        if type(self) is Strategy:
+            raise ArgumentTypeError(
+                "Strategy is what all strategies have in common and can't be made itself. Make a "
+                "MirroredStrategy, or another one of the final classes."
+            )
         self.cross_device_ops = as_cross_device_ops(cross_device_ops)
         self.extended = StrategyExtended(self)
         self._place = Place(self, devices, type(self).__name__)
@@ -209,6 +215,7 @@ class Strategy(ABC):  # noqa: B024 - what makes it abstract is that devices must
           ContextError: called in a replica function.
         """
         _context.require_cross_replica("experimental_distribute_values_from_function", self)
+        checked_call("experimental_distribute_values_from_function", value_fn, (), None)
         replicas = self.num_replicas_in_sync
         return regroup([value_fn(ValueContext(i, replicas)) for i in range(replicas)], self.mesh)
 
@@ -380,6 +387,20 @@ class Strategy(ABC):  # noqa: B024 - what makes it abstract is that devices must
 
     experimental_run_v2 = run
     experimental_distribute_datasets_from_function = distribute_datasets_from_function
+
+    def __enter__(self) -> NoReturn:
+        """Refuses `with strategy:`.
+
+        Raises:
+          ContextError: always.
+        """
+        raise ContextError(
+            f"A strategy is made current by its scope, and {self!r} was given to `with` itself. "
+            "Write `with strategy.scope():`."
+        )
+
+    def __exit__(self, *_: object) -> None:  # noqa: B027 - `with` looks for it before it enters
+        """Is never reached."""
 
     def __copy__(self) -> Strategy:
         """Refuses: a strategy's variables and programs belong to one object.

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, final
 import jax
 
 from distlab import _context
+from distlab._arguments import checked_call
 from distlab._collectives import LoneCollectives
 from distlab._fed import Fed
 from distlab._mesh import ReplicaMesh, replica_mesh
@@ -82,9 +83,10 @@ class DefaultStrategy(Strategy):
         """Calls `fn` as ordinary Python. See `Strategy.run`."""
         del options
         _context.require_cross_replica("run", self)
+        args, kwargs = checked_call("run", fn, args, kwargs)
         args, kwargs = jax.tree.map(
             lambda v: v.values[0] if isinstance(v, DistributedValues) else v,
-            (tuple(args), kwargs or {}),
+            (args, kwargs),
             is_leaf=lambda v: isinstance(v, DistributedValues | Variable),
         )
         with _context.replica(self._context):

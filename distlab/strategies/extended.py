@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 
 from distlab import _context, _devices, _reduce
+from distlab._arguments import checked_call
 from distlab._reduce_op import ReduceOp
 from distlab._regroup import regroup, select
 from distlab._traced import TracedPerReplica, local_part
@@ -87,16 +88,21 @@ class StrategyExtended:
         _context.require_cross_replica("update", self._strategy)
         if not isinstance(var, Variable):
             raise ValueShapeError(f"update needs a distlab.Variable, got {var!r:.80}.")
-        args, kwargs = tuple(args), kwargs or {}
+        args, kwargs = checked_call("update", fn, args, kwargs)
         together = _context.merging()
         if together is not None:
             own_args, own_kwargs = local_part((args, kwargs))
             merged = together.merged(_values_of_copies(fn(var.values[0], *own_args, **own_kwargs)))
             return merged if group else _in_tuples([merged])
+        before = var.storage.array
         results = []
-        for copy in var.values:
-            own_args, own_kwargs = _beside(copy, *select((args, kwargs), copy.number))
-            results.append(fn(copy, *own_args, **own_kwargs))
+        try:
+            for copy in var.values:
+                own_args, own_kwargs = _beside(copy, *select((args, kwargs), copy.number))
+                results.append(fn(copy, *own_args, **own_kwargs))
+        except BaseException:
+            var.storage.array = before
+            raise
         return regroup(results, self._strategy.mesh) if group else _in_tuples(results)
 
     def update_non_slot(

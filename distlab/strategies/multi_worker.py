@@ -8,7 +8,7 @@ from distlab import _devices
 from distlab._communication import CommunicationOptions
 from distlab.cluster.resolver import ClusterResolver
 from distlab.cluster.tf_config import TFConfigClusterResolver
-from distlab.errors import ClusterSpecError, UnsupportedError
+from distlab.errors import ArgumentTypeError, ClusterSpecError, UnsupportedError
 from distlab.strategies.abstract import Strategy
 
 
@@ -26,6 +26,7 @@ class MultiWorkerMirroredStrategy(Strategy):
       communication_options: hints that change no value.
 
     Raises:
+      ArgumentTypeError: it is no resolver.
       ClusterSpecError: the cluster has workers and does not say which of them
         this process is.
       UnsupportedError: the cluster has more than one worker.
@@ -38,6 +39,11 @@ class MultiWorkerMirroredStrategy(Strategy):
     ) -> None:
         del communication_options
         resolver = TFConfigClusterResolver() if cluster_resolver is None else cluster_resolver
+        if not isinstance(resolver, ClusterResolver):
+            raise ArgumentTypeError(
+                "cluster_resolver must be a ClusterResolver or None, got a "
+                f"{type(resolver).__name__}. Leave it out to read TF_CONFIG."
+            )
         _require_one_worker(resolver)
         self._resolver = resolver
         local = _devices.available()

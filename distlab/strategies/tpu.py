@@ -6,7 +6,7 @@ from typing import Any, final
 
 from distlab.cluster.resolver import ClusterResolver
 from distlab.cross_device_ops import NcclAllReduce
-from distlab.errors import OptionError
+from distlab.errors import ArgumentTypeError, OptionError
 from distlab.strategies.abstract import Strategy
 from distlab.tpu import DeviceAssignment, Topology
 
@@ -25,6 +25,7 @@ class TPUStrategy(Strategy):
         default every local device runs one.
 
     Raises:
+      ArgumentTypeError: the resolver is none.
       OptionError: the assignment is none.
     """
 
@@ -33,6 +34,14 @@ class TPUStrategy(Strategy):
         tpu_cluster_resolver: ClusterResolver | None = None,
         experimental_device_assignment: DeviceAssignment | None = None,
     ) -> None:
+        if tpu_cluster_resolver is not None and not isinstance(
+            tpu_cluster_resolver, ClusterResolver
+        ):
+            raise ArgumentTypeError(
+                "tpu_cluster_resolver must be a ClusterResolver or None, got a "
+                f"{type(tpu_cluster_resolver).__name__}. Write TPUClusterResolver(tpu=...); an "
+                "assignment is given as experimental_device_assignment=."
+            )
         assignment = experimental_device_assignment
         if assignment is None:
             topology = Topology()

@@ -9,7 +9,8 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from distlab import _seam
-from distlab.errors import MissingExtraError, RecordError
+from distlab._counts import is_count
+from distlab.errors import ArgumentTypeError, MissingExtraError, RecordError
 from distlab.events import Source
 from distlab.recording import RingRecorder
 from distlab.widgets._notebook import find_notebook
@@ -130,6 +131,7 @@ def watch(source: Source | None = None, *, batch: int | None = None) -> Watch | 
     Raises:
       MissingExtraError: the packages for notebooks are not installed.
       RecordError: nothing records this process, so there is nothing to show.
+      ArgumentTypeError: `source` is no run, or `batch` no number.
     """
     missing = [package for package in _NEEDS if find_spec(package) is None]
     if missing:
@@ -138,6 +140,15 @@ def watch(source: Source | None = None, *, batch: int | None = None) -> Watch | 
             'Install them with: pip install "distlab[notebook]"'
         )
     source = _ring() if source is None else source
+    if not hasattr(source, "since"):
+        raise ArgumentTypeError(
+            f"watch needs a run, got a {type(source).__name__}: {source!r:.80}. Open its folder: "
+            "watch(distlab.Run.open(folder)); or give nothing for this process."
+        )
+    if batch is not None and not is_count(batch):
+        raise ArgumentTypeError(
+            f"batch must be a batch's number, from 0, or None for the newest, got {batch!r}."
+        )
     notebook = find_notebook()
     if notebook is None:
         _print_summary(source, batch)

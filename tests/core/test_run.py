@@ -202,7 +202,7 @@ def test_arguments_that_are_no_sequence_are_refused(args: object, kwargs: object
 
 def test_values_of_another_strategy_are_refused() -> None:
     x = stack([jnp.zeros(1)] * 3, _strategy(3).mesh)
-    with pytest.raises(StructureError, match=r"one component for each of 2 replicas"):
+    with pytest.raises(StructureError, match=r"a component for each of 2 replicas"):
         _strategy(2).run(lambda v: v, args=(x,))
 
 

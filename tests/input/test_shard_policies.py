@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import distlab as dl
@@ -68,6 +68,7 @@ def test_off_a_batch_that_does_not_divide_gives_the_first_replicas_one_more() ->
 
 
 @settings(max_examples=40, deadline=None)
+@example(size=1, batch=3, replicas=2, policy=AutoShardPolicy.OFF)
 @given(
     size=st.integers(0, 50),
     batch=st.integers(1, 12),

@@ -1,0 +1,15 @@
+"""What a number of something is: whole, not negative, and no truth value."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def is_count(value: Any, most: int | None = None) -> bool:
+    """Returns whether a value is a whole number from 0 to `most`; True and False are none."""
+    return (
+        isinstance(value, int)
+        and not isinstance(value, bool)
+        and value >= 0
+        and (most is None or value <= most)
+    )
