@@ -83,6 +83,13 @@ class DashboardServer:
         try:
             self._server = self._bind(port)
             self._server.start()
+        except (socket.gaierror, UnicodeError) as error:
+            self._error = ArgumentValueError(
+                f"The dashboard listens on an address of this machine, and {self._address!r} is "
+                f"none ({error}). Use 127.0.0.1, or 0.0.0.0 for all of its addresses."
+            )
+            self._ready.set()
+            return
         except Exception as error:  # noqa: BLE001 - handed to the thread that called `start`
             self._error = error
             self._ready.set()
@@ -182,7 +189,7 @@ def serve(
       The server, with its `url`; `stop()` ends it.
 
     Raises:
-      ArgumentValueError: there is no such port.
+      ArgumentValueError: there is no such port or address.
       PortInUseError: the port asked for is taken.
       NotARunError: the folder does not hold a recorded run.
       InvalidArgumentError: the source is nothing to read events from.

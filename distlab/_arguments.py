@@ -103,6 +103,12 @@ def require_components(value: PerReplica, label: str, replicas: int) -> None:
         )
 
 
+def function_name(fn: Callable[..., Any]) -> str:
+    """Returns a function's qualified name without where it was defined."""
+    name = getattr(fn, "__qualname__", None) or type(fn).__qualname__
+    return str(name).rsplit("<locals>.", 1)[-1]
+
+
 def checked_call(
     verb: str, fn: Any, args: Any, kwargs: Any
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -116,6 +122,12 @@ def checked_call(
         raise StructureError(
             f"{verb} needs a function, got {fn!r:.80}. Give the function itself, and its arguments "
             "as args=(...)."
+        )
+    if inspect.isgeneratorfunction(fn) or inspect.iscoroutinefunction(fn):
+        raise StructureError(
+            f"{verb} needs a function that returns its result, and {function_name(fn)} is a "
+            "generator or async function, which only begins when something iterates or awaits. "
+            "Write a plain function, and loop outside of it."
         )
     if not isinstance(args, tuple | list):
         raise ValueShapeError(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol, final
 
 import jax
@@ -47,7 +47,8 @@ def as_array(value: Any, verb: str) -> jax.Array:
         return jnp.asarray(value)
     except (TypeError, ValueError) as error:
         raise ValueShapeError(
-            f"{verb} combines arrays and numbers, got a {type(value).__name__}: {value!r:.80}."
+            f"{verb} combines arrays and numbers, got a {type(value).__name__}: {value!r:.80}. "
+            "Leave it out."
         ) from error
 
 
@@ -64,6 +65,22 @@ def gather_axis(shape: tuple[int, ...], axis: Any, verb: str) -> int:
             f"{list(shape)} has no axis {axis!r}. Reshape scalars to [1] first."
         )
     return axis % rank
+
+
+def require_joinable(
+    shapes: Sequence[tuple[int, ...]], axis: int, verb: str = "all_gather"
+) -> None:
+    """Checks that arrays of these shapes can be put one after another along an axis.
+
+    Raises:
+      ValueShapeError: they differ in another dimension.
+    """
+    if len({(len(shape), shape[:axis], shape[axis + 1 :]) for shape in shapes}) > 1:
+        raise ValueShapeError(
+            f"{verb} along axis {axis} needs arrays that agree in all other dimensions, got "
+            f"{', '.join(str(list(shape)) for shape in dict.fromkeys(shapes))}. Pad them, or "
+            "gather along the axis in which they differ."
+        )
 
 
 @final

@@ -19,14 +19,14 @@ import jax.numpy as jnp
 
 from distlab import _context, _frame
 from distlab._arguments import require_components
-from distlab._collectives import gather_axis
+from distlab._collectives import gather_axis, require_joinable
 from distlab._mesh import ReplicaMesh
 from distlab._reduce import report
 from distlab._reduce_op import ReduceOp
 from distlab._regroup import regroup, select
 from distlab._replica_context import ReplicaContext
 from distlab._values import PerReplica, stack
-from distlab._variable import Variable
+from distlab._variable import Variable, live
 from distlab.errors import ContextError, StructureError, ValueShapeError
 
 
@@ -87,7 +87,8 @@ def _conduct(replicas: list[_Replica]) -> None:
         if len(set(came)) > 1:
             raise ContextError(
                 "All replicas must call the same collectives and merge_calls in the same order, "
-                f"but they are at {came} (None: it has returned)."
+                f"but they are at {came} (None: it has returned). Call them in every replica, not "
+                "under an `if` that only some take."
             )
         together = [meeting for meeting in meetings if meeting is not None]
         answers = together[0].together([meeting.value for meeting in together])
@@ -97,7 +98,15 @@ def _conduct(replicas: list[_Replica]) -> None:
 
 @final
 class _Replica:
-    """One replica's thread, which runs only while `advance` waits for it."""
+    """One replica's thread, which runs only while `advance` waits for it.
+
+    Attributes:
+      before: what variables held before they were assigned, shared by all replicas.
+      number: the replica's.
+      meeting: where it waits for the others.
+      answer: what it is given when they have come.
+      result: what its function returned.
+    """
 
     def __init__(
         self,
@@ -106,7 +115,7 @@ class _Replica:
         call: tuple[Callable[..., Any], Any, Any],
         before: dict[Variable, jax.Array],
     ) -> None:
-        self._before = before
+        self.before = before
         self.number = number
         self.meeting: _Meeting | None = None
         self.answer: Any = None
@@ -173,7 +182,7 @@ class _Replica:
         context = ReplicaContext(self._strategy, EagerCollectives(self, self._strategy))
         with (
             jax.default_device(device),
-            _frame.use(_frame.EagerFrame(self.number, device, self._before)),
+            _frame.use(_frame.EagerFrame(self.number, device, self.before)),
             _context.replica(context),
         ):
             own_args, own_kwargs = _moved(select((args, kwargs), self.number), device)
@@ -223,8 +232,14 @@ class EagerCollectives:
         def together(nests: list[Any]) -> Sequence[Any]:
             functions, args, kwargs = zip(*nests, strict=True)
             merged_args, merged_kwargs = regroup(list(zip(args, kwargs, strict=True)), self._mesh)
-            with _context.cross_replica(strategy):
-                result = functions[0](strategy, *merged_args, **merged_kwargs)
+            held = {variable: variable.storage.array for variable in live()}
+            try:
+                with _context.cross_replica(strategy):
+                    result = functions[0](strategy, *merged_args, **merged_kwargs)
+            finally:
+                for variable, array in held.items():
+                    if variable.storage.array is not array:
+                        self._replica.before.setdefault(variable, array)
             return [
                 _moved(select(result, replica), device)
                 for replica, device in enumerate(self._mesh.devices)
@@ -270,9 +285,7 @@ class EagerCollectives:
         return self._meet_arrays(
             f"all_gather along {along}",
             arrays,
-            lambda column: jnp.concatenate(
-                [jax.device_put(array, home) for array in column], axis=next(axes)
-            ),
+            lambda column: _joined([jax.device_put(array, home) for array in column], next(axes)),
         )
 
     def _scatter(
@@ -323,6 +336,11 @@ class EagerCollectives:
             return [jax.device_put(result, device) for device in self._mesh.devices]
 
         return self._replica.meet(_Meeting(verb, value, together))
+
+
+def _joined(column: list[jax.Array], axis: int) -> jax.Array:
+    require_joinable([array.shape for array in column], axis)
+    return jnp.concatenate(column, axis=axis)
 
 
 def _differentiable(

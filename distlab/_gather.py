@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from distlab import _context, _jax_internals
-from distlab._collectives import gather_axis
+from distlab._collectives import gather_axis, require_joinable
 from distlab._reduce import report
 from distlab._traced import TracedPerReplica
 from distlab._values import DistributedValues, PerReplica, replica_shapes
@@ -44,12 +44,7 @@ def _gather_leaf(strategy: Strategy, value: Any, axis: int) -> jax.Array:
         return array
     shapes = replica_shapes(value)
     along = gather_axis(shapes[0], axis, "gather")
-    others = {tuple(n for i, n in enumerate(shape) if i != along) for shape in shapes}
-    if len(others) > 1:
-        raise ValueShapeError(
-            f"gather along axis {axis} needs components that agree in all other dimensions, got "
-            f"{', '.join(str(list(shape)) for shape in shapes)}."
-        )
+    require_joinable(shapes, along, "gather")
     parts = value.values
     if not isinstance(value.stacked, jax.core.Tracer):
         parts = jax.device_put(parts, strategy.mesh.devices[0])

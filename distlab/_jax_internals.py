@@ -55,6 +55,11 @@ def being_staged() -> bool:
     return isinstance(_core.trace_ctx.trace, _DynamicJaxprTrace)
 
 
+def being_transformed() -> bool:
+    """Says whether a JAX transformation (jit, grad, vmap, scan) is running in this thread."""
+    return not isinstance(_core.trace_ctx.trace, _core.EvalTrace)
+
+
 def pieces(array: jax.Array) -> list[jax.Array]:
     """Returns an array's part on each of its devices, in the order of the devices.
 

@@ -13,11 +13,10 @@ import jax
 import numpy as np
 
 from distlab import _in_flight
-from distlab._arguments import Arguments
+from distlab._arguments import Arguments, function_name
 from distlab._jax_internals import ConcreteArray, plain
 from distlab._mesh import ReplicaMesh
 from distlab._spmd import SpreadFunction
-from distlab._trace import function_name
 from distlab.errors import ContextError
 
 _numbers = itertools.count()

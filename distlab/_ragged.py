@@ -63,7 +63,8 @@ def require_same_collectives(groups: list[Group]) -> None:
     if any(other != names[0] for other in names):
         raise StructureError(
             "All replicas must take part in the same collectives in the same order, but this "
-            f"step's replicas, which get different shapes, call {' and '.join(map(str, names))}."
+            f"step's replicas, which get different shapes, call {' and '.join(map(str, names))}. "
+            "Call them on every replica, whatever its shapes."
         )
     for equations in zip(*(group.segments.collectives for group in groups), strict=True):
         operands = [[str(atom.aval.str_short()) for atom in e.invars] for e in equations]

@@ -85,6 +85,12 @@ class Runner:
             program = programs.get((structure, key))
             if program is None:
                 program = Program(fn, args, kwargs, self._strategy)
+            if traced and not _jax_internals.being_transformed():
+                raise ContextError(
+                    "An argument of run was kept from inside a function that JAX transformed, "
+                    "where it had no numbers. Return values from that function instead of "
+                    "storing them."
+                )
             if traced or _jax_internals.being_staged():
                 programs[structure, key] = program
                 return program.join(leaves)

@@ -9,8 +9,8 @@ import jax
 import jax.numpy as jnp
 from jax.extend.core import ClosedJaxpr
 
-from distlab import _context, _frame, _variable
-from distlab._arguments import Arguments, is_array_like
+from distlab import _context, _frame, _jax_internals, _variable
+from distlab._arguments import Arguments, function_name, is_array_like
 from distlab._mesh import AXIS, ReplicaMesh
 from distlab._replica_context import ReplicaContext
 from distlab._traced import TracedCollectives
@@ -127,13 +127,14 @@ def trace(
             "often a variable was assigned inside jax.lax.scan, cond or jit: return the value "
             f"from it and assign after. JAX says: {error}"
         ) from error
+    kept = [const for const in jaxpr.consts if isinstance(const, jax.core.Tracer)]
+    if kept and not _jax_internals.being_transformed():
+        raise ContextError(
+            f"{function_name(fn)} uses a value ({kept[0].aval}) that was kept from inside another "
+            "function while it was traced, where it had no numbers. Return values from functions "
+            "instead of storing them."
+        )
     return LocalTrace(jaxpr, **found)
-
-
-def function_name(fn: Callable[..., Any]) -> str:
-    """Returns a function's qualified name without where it was defined."""
-    name = getattr(fn, "__qualname__", None) or type(fn).__qualname__
-    return str(name).rsplit("<locals>.", 1)[-1]
 
 
 def _is_computed(leaf: Any) -> bool:

@@ -9,13 +9,13 @@ import jax
 import jax.numpy as jnp
 
 from distlab import _context
-from distlab._collectives import gather_axis
+from distlab._collectives import gather_axis, require_joinable
 from distlab._mesh import AXIS
 from distlab._operators import ArrayOperators
 from distlab._reduce_op import ReduceOp
 from distlab._values import DistributedValues, Shape
 from distlab.cross_device_ops import CrossDeviceOps
-from distlab.errors import ContextError, ValueShapeError
+from distlab.errors import ContextError
 
 
 @final
@@ -94,12 +94,7 @@ class TracedCollectives:
         self.gathered.append(value.shape)
         known = number < len(self._plan)
         shapes = self._plan[number] if known else [value.shape] * self._replicas
-        others = {tuple(n for i, n in enumerate(s) if i != along) for s in shapes}
-        if len(others) > 1:
-            raise ValueShapeError(
-                f"all_gather along axis {along} needs arrays that agree in all other dimensions, "
-                f"got {', '.join(str(list(shape)) for shape in dict.fromkeys(shapes))}."
-            )
+        require_joinable(shapes, along)
         lengths = [shape[along] for shape in shapes]
         room = [(0, 0)] * value.ndim
         room[along] = (0, max(lengths) - value.shape[along])

@@ -16,10 +16,11 @@ import jax
 import jax.numpy as jnp
 
 from distlab import _devices
+from distlab._collectives import as_array
 from distlab._devices import DeviceLike
 from distlab._mesh import AXIS, ReplicaMesh
 from distlab._values import pieces
-from distlab.errors import OptionError
+from distlab.errors import OptionError, ValueShapeError
 
 _SMALL_BYTES: Final = 1 << 20
 
@@ -93,7 +94,7 @@ class ReductionToOneDevice(CrossDeviceOps):
         rows = jax.device_put(pieces(stacked), home)
         if self._accumulate is None:
             return _add_up(*rows)
-        return jnp.asarray(self._accumulate([row[0] for row in rows]))
+        return self._accumulated([row[0] for row in rows])
 
     def sum_in_program(self, values: list[jax.Array], replicas: int) -> list[jax.Array]:
         """Sends every replica's arrays to one, and the sum to every other one."""
@@ -105,10 +106,21 @@ class ReductionToOneDevice(CrossDeviceOps):
         if self._accumulate is None:
             total = functools.reduce(jnp.add, arrived)
         else:
-            total = jnp.asarray(self._accumulate(arrived))
+            total = self._accumulated(arrived)
         sent = [jax.lax.ppermute(total, AXIS, [(0, other)]) for other in others]
         mine = jnp.where(jax.lax.axis_index(AXIS) == 0, total, jnp.zeros_like(total))
         return functools.reduce(jnp.add, sent, mine)  # each replica was sent one sum and zeros
+
+    def _accumulated(self, values: list[jax.Array]) -> jax.Array:
+        assert self._accumulate is not None
+        total = as_array(self._accumulate(values), "accumulation_fn's result")
+        if total.shape != values[0].shape:
+            raise ValueShapeError(
+                "accumulation_fn must return one array of the values' shape "
+                f"{list(values[0].shape)}, got one of shape {list(total.shape)}. Give a function "
+                "of a list of arrays, such as sum."
+            )
+        return total
 
 
 @final

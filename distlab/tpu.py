@@ -9,8 +9,9 @@ import jax
 import numpy as np
 
 from distlab import _devices
+from distlab._counts import is_count
 from distlab._devices import DeviceLike
-from distlab.errors import DeviceError, OptionError
+from distlab.errors import ArgumentTypeError, DeviceError, OptionError
 
 _RANK = 4
 """A core stands at x, y, z and a number on its chip."""
@@ -94,9 +95,15 @@ class DeviceAssignment:
           num_replicas: how many replicas, each on a device of its own.
 
         Raises:
+          ArgumentTypeError: the topology is none.
           DeviceError: there are fewer devices.
         """
-        if not 1 <= num_replicas <= len(topology.devices):
+        if not isinstance(topology, Topology):
+            raise ArgumentTypeError(
+                f"topology must be a distlab.tpu.Topology, got {topology!r:.80}. Make one of the "
+                "devices there are with Topology()."
+            )
+        if not is_count(num_replicas) or not 1 <= num_replicas <= len(topology.devices):
             raise DeviceError(
                 f"num_replicas must be between 1 and the number of devices, "
                 f"{len(topology.devices)}, got {num_replicas}."

@@ -10,6 +10,7 @@ import distlab
 
 # Before any test module is imported: JAX reads the number of devices once.
 distlab.use_cpu_devices(8)
+pytest.register_assert_rewrite("tests.misuse.world")
 
 from distlab._cli.browser import find_browser  # noqa: E402
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from distlab.data import INFINITE_CARDINALITY, Dataset, Element
 from distlab.data._engine import State
-from distlab.errors import InvalidArgumentError
+from distlab.errors import InvalidArgumentError, StructureError
 from distlab.input._place import settled
 from distlab.input._step import Reader, Step, Steps, full_batch
 from distlab.input.spec import is_static
@@ -88,6 +88,12 @@ class _Taken(Reader):
         alone = len(self._sources) == 1
         indices = [e.indices for e in given if alone and e.indices is not None]
         leaves, structure = jax.tree.flatten(given[0].value)
+        others = {jax.tree.structure(element.value) for element in given} - {structure}
+        if others:
+            raise StructureError(
+                "The replicas' datasets must give elements of one structure, but one gave "
+                f"{structure} and another {others.pop()}. Give every replica the same components."
+            )
         empty = [_no_rows(leaf) for leaf in leaves]
         rows = [
             empty if element is None else list(map(settled, jax.tree.leaves(element.value)))

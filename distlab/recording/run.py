@@ -13,7 +13,8 @@ from urllib.parse import quote
 
 import msgspec
 
-from distlab.errors import NotARunError
+from distlab._counts import is_count
+from distlab.errors import ArgumentValueError, NotARunError, RecordError
 from distlab.events import Chunk, Event, Lost, Unknown
 from distlab.recording.run_file import PATTERN, being_written, event_of
 from distlab.recording.summary import summarize
@@ -91,7 +92,16 @@ class Run:
 
         Returns:
           The events and where to go on; none are given while there is nothing new.
+
+        Raises:
+          ArgumentValueError: the cursor is no sequence number.
+          RecordError: the run was closed.
         """
+        if not is_count(cursor):
+            raise ArgumentValueError(
+                f"cursor must be a sequence number, from 0, got {cursor!r:.80}. Give 0 for the "
+                "first event, or the `cursor` of the chunk before."
+            )
         with self._lock:
             rows, damaged = self._read(cursor, limit)
             if damaged and not rows:
@@ -104,6 +114,9 @@ class Run:
 
         Args:
           kind: only this kind, as run files spell it, such as `"step_ready"`.
+
+        Raises:
+          RecordError: the run was closed.
         """
         cursor = 0
         while True:
@@ -169,8 +182,11 @@ class Run:
                 )
             )
             rows.extend(found)
-        except sqlite3.ProgrammingError:
-            raise
+        except sqlite3.ProgrammingError as error:
+            raise RecordError(
+                f"The run in {self.path} was closed, so it can't be read. Open it again: "
+                "distlab.Run.open(folder)."
+            ) from error
         except sqlite3.DatabaseError:
             return rows, True
         return rows, False

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, final
 
 import jax
-import jax.numpy as jnp
 
 from distlab import _context, _devices, _reduce
 from distlab._arguments import checked_call
@@ -15,7 +14,7 @@ from distlab._reduce_op import ReduceOp
 from distlab._regroup import regroup, select
 from distlab._traced import TracedPerReplica, local_part
 from distlab._values import Mirrored, PerReplica
-from distlab._variable import Variable
+from distlab._variable import Variable, as_value
 from distlab._variable_copy import VariableCopy
 from distlab.errors import ContextError, InvalidArgumentError, ValueShapeError
 
@@ -115,10 +114,11 @@ class StrategyExtended:
     ) -> Any:
         """Calls `fn(*args, **kwargs)` once for each device that `colocate_with` names."""
         _context.require_cross_replica("update_non_slot", self._strategy)
-        devices = [colocate_with] if isinstance(colocate_with, str) else list(colocate_with)
+        args, kwargs = checked_call("update_non_slot", fn, args, kwargs)
+        devices = _devices.find(colocate_with)
         results = []
         for number in range(len(devices)):
-            own_args, own_kwargs = select((tuple(args), kwargs or {}), number)
+            own_args, own_kwargs = select((args, kwargs), number)
             results.append(fn(*own_args, **own_kwargs))
         return regroup(results, self._strategy.mesh) if group else _in_tuples(results)
 
@@ -177,10 +177,16 @@ class StrategyExtended:
         """
         _context.require_cross_replica("broadcast_to", self._strategy)
         _require_destination(destinations)
-        return self._placed(jnp.asarray(tensor), destinations)
+        return self._placed(as_value(tensor, None, "broadcast_to"), destinations)
 
     def read_var(self, v: Any) -> jax.Array:
-        """Returns a variable's value; ON_READ copies are aggregated."""
+        """Returns a variable's value; ON_READ copies are aggregated.
+
+        Raises:
+          ValueShapeError: not a variable.
+        """
+        if not isinstance(v, Variable | VariableCopy):
+            raise ValueShapeError(f"read_var needs a distlab.Variable, got {v!r:.80}.")
         value: jax.Array = v.read_value()
         return value
 

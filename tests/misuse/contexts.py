@@ -1,0 +1,94 @@
+"""Misuse of scopes and contexts."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+
+import distlab as dl
+from distlab import errors
+from tests.misuse.world import World, misuse
+
+
+@misuse(errors.ContextError, "made current by its scope", "MirroredStrategy", "strategy.scope()")
+def with_the_strategy_itself(w: World) -> None:
+    with w.strategy:
+        pass
+
+
+@misuse(errors.ContextError, "One strategy can be current", "(CPU:0, CPU:1)", "leave that scope")
+def the_scope_of_another_strategy_inside(w: World) -> None:
+    with w.strategy.scope(), w.other().scope():
+        pass
+
+
+@misuse(errors.ContextError, "One strategy can be current", "reduce was called", "leave that scope")
+def reduce_in_the_scope_of_another_strategy(w: World) -> None:
+    with w.other().scope():
+        w.strategy.reduce("MEAN", w.x, axis=None)
+
+
+@misuse(errors.ContextError, "must not be called inside a scope", "Mirrored", "Leave its `with`")
+def setting_the_strategy_inside_a_scope(w: World) -> None:
+    with w.strategy.scope():
+        dl.experimental_set_strategy(None)
+
+
+@misuse(errors.ContextError, "needs a strategy that was made", "'mirrored'", "MirroredStrategy()")
+def setting_a_name_as_strategy(w: World) -> None:
+    dl.experimental_set_strategy("mirrored")  # type: ignore[arg-type]
+
+
+@misuse(errors.ContextError, "must be called in cross-replica", "reduce", "Call it outside")
+def reduce_in_a_replica_function(w: World) -> None:
+    w.strategy.run(lambda a: w.strategy.reduce("SUM", a, axis=None), args=(w.x,))
+
+
+@misuse(errors.ContextError, "must be called in cross-replica", "scope()", "Call it outside")
+def a_scope_in_a_replica_function(w: World) -> None:
+    def step() -> None:
+        with w.strategy.scope():
+            pass
+
+    w.strategy.run(step)
+
+
+@misuse(errors.ContextError, "outside of the replica function", "all_reduce", "get_replica_context")
+def a_replica_context_kept_for_later(w: World) -> None:
+    kept: list[dl.ReplicaContext] = []
+    w.strategy.run(lambda: kept.append(dl.get_replica_context()))
+    kept[0].all_reduce("SUM", 1.0)
+
+
+@misuse(errors.ContextError, "outside of the replica function", "replica_id", "Return the number")
+def the_number_of_a_replica_asked_for_later(w: World) -> None:
+    kept: list[dl.ReplicaContext] = []
+    w.strategy.run(lambda: kept.append(dl.get_replica_context()))
+    _ = kept[0].replica_id_in_sync_group
+
+
+@misuse(errors.StructureError, "merge_call needs a function", "got", "Give the function itself")
+def a_merge_call_of_a_value(w: World) -> None:
+    def step(a: jax.Array) -> object:
+        return dl.get_replica_context().merge_call(a)  # type: ignore[arg-type]
+
+    w.strategy.run(step, args=(w.x,))
+
+
+@misuse(errors.ContextError, "All replicas must", "merge_call", "in every replica")
+def an_eager_merge_call_that_only_some_replicas_come_to(w: World) -> None:
+    def step(a: jax.Array) -> jax.Array:
+        context = dl.get_replica_context()
+        if context.replica_id_in_sync_group == 2:
+            context.merge_call(lambda _: w.weights.assign(jnp.zeros(2)))
+        return a
+
+    w.strategy.run(step, args=(w.x,), options=dl.RunOptions(run_eagerly=True))
+
+
+@misuse(errors.StructureError, "value for each replica", "TracedPerReplica", "strategy.reduce")
+def a_per_replica_value_in_a_merge_call_taken_for_an_array(w: World) -> None:
+    def step(a: jax.Array) -> object:
+        return dl.get_replica_context().merge_call(lambda _, v: v + 1, args=(a,))
+
+    w.strategy.run(step, args=(w.x,))

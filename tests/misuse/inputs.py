@@ -1,0 +1,119 @@
+"""Misuse of datasets and of their distribution."""
+
+from __future__ import annotations
+
+import numpy as np
+
+import distlab as dl
+from distlab import errors
+from distlab.data import AutoShardPolicy, Dataset
+from tests.misuse.world import World, misuse
+
+
+@misuse(errors.NotBatchedError, "needs a batch dimension", "shape=()", "Call .batch(")
+def a_dataset_that_is_not_batched(w: World) -> None:
+    w.strategy.experimental_distribute_dataset(Dataset.range(10))
+
+
+@misuse(errors.StructureError, "something to iterate over", "ndarray", "from_tensor_slices")
+def an_array_as_dataset(w: World) -> None:
+    w.strategy.experimental_distribute_dataset(np.ones((8, 3)))
+
+
+@misuse(errors.OneShotError, "can be read once", "this generator", "Dataset.from_generator")
+def a_generator_read_twice(w: World) -> None:
+    batches = w.strategy.experimental_distribute_dataset(np.ones(8) * i for i in range(3))
+    assert len(list(batches)) == 3
+    list(batches)
+
+
+@misuse(errors.ValueShapeError, "the same first dimension", "[(8,), (4,)]", "All components")
+def components_of_different_lengths(w: World) -> None:
+    next(iter(w.strategy.experimental_distribute_dataset([(np.ones(8), np.ones(4))])))
+
+
+@misuse(errors.StructureError, "numbers or strings", "got list", "Convert it")
+def objects_as_examples(w: World) -> None:
+    next(iter(w.strategy.experimental_distribute_dataset([[object()] * 8])))
+
+
+@misuse(errors.ArgumentTypeError, "must be distlab.InputOptions", "RunOptions", "or None")
+def the_options_of_run(w: World) -> None:
+    w.strategy.experimental_distribute_dataset(w.dataset, options=dl.RunOptions())  # type: ignore[arg-type]
+
+
+@misuse(errors.ArgumentTypeError, "must be InputReplicationMode", "'PER_REPLICA'", "PER_WORKER or")
+def a_replication_mode_by_name(w: World) -> None:
+    options = dl.InputOptions(experimental_replication_mode="PER_REPLICA")  # type: ignore[arg-type]
+    w.strategy.experimental_distribute_dataset(w.dataset, options=options)
+
+
+@misuse(errors.ArgumentTypeError, "takes an InputContext", "Dataset", "experimental_distribute_dat")
+def a_dataset_in_place_of_a_function(w: World) -> None:
+    w.strategy.distribute_datasets_from_function(w.dataset)  # type: ignore[arg-type]
+
+
+@misuse(errors.ArgumentValueError, "a multiple of num_replicas", "got 10", "Use 8 or 12")
+def a_batch_size_that_does_not_divide(w: World) -> None:
+    dl.InputContext(num_replicas_in_sync=4).get_per_replica_batch_size(10)
+
+
+@misuse(errors.StructureError, "of one structure", "PyTreeDef((*, *))", "same components")
+def datasets_of_different_structures(w: World) -> None:
+    made: list[int] = []
+
+    def dataset(_: dl.InputContext) -> Dataset:
+        made.append(1)
+        rows = np.ones(8, np.float32)
+        return Dataset.from_tensor_slices(rows if len(made) == 1 else (rows, rows)).batch(2)
+
+    mode = dl.InputReplicationMode.PER_REPLICA
+    options = dl.InputOptions(experimental_replication_mode=mode)
+    next(iter(w.strategy.distribute_datasets_from_function(dataset, options)))
+
+
+@misuse(errors.OutOfRangeError, "came to its end", "3 batches", "repeat() the dataset")
+def get_next_after_the_end(w: World) -> None:
+    iterator = iter(w.strategy.experimental_distribute_dataset(w.dataset))
+    for _ in range(4):
+        iterator.get_next()
+
+
+@misuse(errors.IteratorContextError, "can't be taken inside", "one replica", "next(iterator)")
+def the_next_batch_inside_a_replica_function(w: World) -> None:
+    iterator = iter(w.strategy.experimental_distribute_dataset(w.dataset))
+    w.strategy.run(lambda: next(iterator))
+
+
+@misuse(errors.CardinalityError, "only when its size is known", "infinite", "take(n)")
+def the_length_of_endless_data(w: World) -> None:
+    len(w.strategy.experimental_distribute_dataset(w.dataset.repeat()))
+
+
+@misuse(errors.InvalidArgumentError, "what its state() returned", "{'batch': 1}", "distributed")
+def a_position_that_is_none(w: World) -> None:
+    iter(w.strategy.experimental_distribute_dataset(w.dataset)).restore({"batch": 1})
+
+
+@misuse(errors.InvalidArgumentError, "at least 1", "got 0", "batch_size of batch")
+def batches_of_nothing(w: World) -> None:
+    w.dataset.batch(0)
+
+
+@misuse(errors.InvalidArgumentError, "must have one shape", "[(0,), (1,)]", "Pad them")
+def a_batch_of_different_shapes(w: World) -> None:
+    list(Dataset.range(2).map(lambda n: np.ones(int(n))).batch(2))
+
+
+@misuse(errors.InvalidArgumentError, "divides a dataset's files", "reads none", "Use AutoShardPo")
+def files_sharded_where_there_are_none(w: World) -> None:
+    options = dl.data.Options()
+    options.experimental_distribute.auto_shard_policy = AutoShardPolicy.FILE
+    dl.data.auto_shard(w.dataset.with_options(options), 2, 0)
+
+
+@misuse(errors.InvalidArgumentError, "is not a TFRecord file", "byte 0", "compression_type")
+def a_file_of_another_kind(w: World) -> None:
+    path = w.folder / "a.tfrecord"
+    path.write_bytes(b"hello, these are no records at all")
+    list(dl.data.TFRecordDataset(str(path)))

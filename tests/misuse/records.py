@@ -1,0 +1,90 @@
+"""Misuse of recording, runs and the live widget."""
+
+from __future__ import annotations
+
+import jax.numpy as jnp
+
+import distlab as dl
+from distlab import errors
+from tests.misuse.world import World, misuse
+
+
+@misuse(errors.ArgumentTypeError, "needs the folder", "got a int: 3", 'record("runs/first")')
+def a_number_as_folder(w: World) -> None:
+    dl.record(3)  # type: ignore[arg-type]
+
+
+@misuse(errors.RecordError, "A run folder holds one run", "/run already", "overwrite=True")
+def a_folder_that_holds_a_run(w: World) -> None:
+    for _ in range(2):
+        with dl.record(w.folder / "run"):
+            pass
+
+
+@misuse(errors.RecordError, "recorded to a folder", "is a file", "Name another path")
+def a_file_as_folder(w: World) -> None:
+    (w.folder / "run").write_text("mine")
+    try:
+        dl.record(w.folder / "run")
+    finally:
+        assert (w.folder / "run").read_text() == "mine"
+
+
+@misuse(errors.ArgumentValueError, "whole number of steps", "'many'", "Leave it out")
+def a_number_of_steps_in_words(w: World) -> None:
+    dl.record(w.folder / "run", total_steps="many")  # type: ignore[arg-type]
+
+
+@misuse(errors.ValueShapeError, "one real number", "shape (3,)", "Reduce it first")
+def an_array_as_metric(w: World) -> None:
+    with dl.record(w.folder / "run") as run:
+        run.log(loss=jnp.ones(3))
+
+
+@misuse(errors.ValueShapeError, "log takes numbers", "'loss' is being traced", "Return it from")
+def a_metric_logged_in_a_step(w: World) -> None:
+    with dl.record(w.folder / "run") as run:
+        w.strategy.run(lambda a: run.log(loss=a.sum()), args=(w.x,))
+
+
+@misuse(errors.RecordError, "until it is closed", "'run' is", "inside the with block")
+def a_metric_logged_after_the_end(w: World) -> None:
+    with dl.record(w.folder / "run") as run:
+        pass
+    run.log(loss=1.0)
+
+
+@misuse(errors.NotARunError, "that distlab.record wrote", "does not exist", "Name the folder")
+def a_run_that_is_not_there(w: World) -> None:
+    dl.Run.open(w.folder / "none")
+
+
+@misuse(errors.NotARunError, "can't be read", "not a database", "is damaged")
+def a_damaged_run(w: World) -> None:
+    with dl.record(w.folder / "run"):
+        pass
+    (file,) = (w.folder / "run").glob("*.sqlite*")
+    file.write_bytes(b"nothing of that kind" * 400)
+    dl.Run.open(w.folder / "run")
+
+
+@misuse(errors.RecordError, "was closed", "/run was", "Open it again")
+def a_run_read_after_it_was_closed(w: World) -> None:
+    with dl.record(w.folder / "run"):
+        pass
+    run = dl.Run.open(w.folder / "run")
+    run.close()
+    list(run.events())
+
+
+@misuse(errors.ArgumentValueError, "must be a sequence number", "'now'", "Give 0")
+def events_since_a_moment_in_words(w: World) -> None:
+    with dl.record(w.folder / "run"):
+        pass
+    with dl.Run.open(w.folder / "run") as run:
+        run.since("now")  # type: ignore[arg-type]
+
+
+@misuse(errors.ArgumentTypeError, "watch needs a run", "'runs/first'", "Run.open(folder)")
+def a_folder_given_to_watch(w: World) -> None:
+    dl.watch("runs/first")  # type: ignore[arg-type]

@@ -1,0 +1,100 @@
+"""What every misuse program gets, and how it is checked that no harm was done."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import jax.numpy as jnp
+import numpy as np
+
+import distlab as dl
+
+REPLICAS = 4
+
+
+class World:
+    """A strategy in use.
+
+    Attributes:
+      strategy: over 4 CPU devices.
+      weights: a mirrored variable, [1, 2].
+      total: an ON_READ variable that adds up, 3 on each replica.
+      own: an ON_READ variable without aggregation, 0.
+      x: a per-replica value, [n, n] on replica n.
+      ragged: three ones on replicas 0 and 1, one on the others.
+      dataset: 0 to 9 in batches of 4.
+      folder: an empty one.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.strategy = dl.MirroredStrategy([f"CPU:{i}" for i in range(REPLICAS)])
+        on_read = dl.VariableSynchronization.ON_READ
+        with self.strategy.scope():
+            self.weights = dl.Variable(jnp.array([1.0, 2.0]), name="weights")
+            self.total = dl.Variable(
+                3.0,
+                name="total",
+                synchronization=on_read,
+                aggregation=dl.VariableAggregation.SUM,
+            )
+            self.own = dl.Variable(0.0, name="own", synchronization=on_read)
+        make = self.strategy.experimental_distribute_values_from_function
+        self.x = make(lambda c: jnp.full(2, float(c.replica_id_in_sync_group)))
+        self.ragged = make(lambda c: jnp.ones(3 if c.replica_id_in_sync_group < 2 else 1))
+        self.dataset = dl.data.Dataset.range(10).batch(4)
+        self.folder = folder
+
+    def other(self) -> dl.Strategy:
+        """Returns another strategy, over 2 devices."""
+        return dl.MirroredStrategy(["CPU:0", "CPU:1"])
+
+    def require_unharmed(self) -> None:
+        """Asserts that everything holds what it held, and that the strategy still works."""
+        assert not dl.has_strategy()
+        assert not dl.in_cross_replica_context()
+        assert not [t.name for t in threading.enumerate() if t.name.startswith("distlab replica")]
+        for copy in self.weights.values:
+            np.testing.assert_array_equal(np.asarray(copy.value()), [1.0, 2.0])
+        assert float(self.total.read_value()) == 3.0 * REPLICAS
+        assert [float(copy.value()) for copy in self.own.values] == [0.0] * REPLICAS
+        sums = self.strategy.run(_weighted_sum, args=(self.x, self.weights))
+        np.testing.assert_array_equal(np.asarray(sums.values[REPLICAS - 1]), [6.0, 12.0])
+        batches = list(self.strategy.experimental_distribute_dataset(self.dataset))
+        assert [b.values[0].tolist() for b in batches] == [[0], [4], [8]]
+
+
+def _weighted_sum(x: dl.PerReplica, weights: dl.Variable) -> object:
+    return dl.get_replica_context().all_reduce("SUM", x) * weights.value()
+
+
+@dataclass(frozen=True)
+class Misuse:
+    """A program that must be refused.
+
+    Attributes:
+      program: what a user wrote.
+      error: what is raised.
+      says: what its message must have in it: the rule, the value, the remedy.
+    """
+
+    program: Callable[[World], object]
+    error: type[dl.errors.DistlabError]
+    says: tuple[str, str, str]
+
+
+PROGRAMS: list[Misuse] = []
+
+
+def misuse(
+    error: type[dl.errors.DistlabError], rule: str, value: str, remedy: str
+) -> Callable[[Callable[[World], object]], Callable[[World], object]]:
+    """Adds a program to those that are tried."""
+
+    def add(program: Callable[[World], object]) -> Callable[[World], object]:
+        PROGRAMS.append(Misuse(program, error, (rule, value, remedy)))
+        return program
+
+    return add

@@ -1,0 +1,44 @@
+"""Programs that misuse distlab: each gets a typed error that states the rule, the value and the
+remedy, and leaves everything as it was. The programs are in tests/misuse."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import distlab as dl
+from tests.misuse import contexts, inputs, making, records, reducing, running, variables
+from tests.misuse.world import PROGRAMS, Misuse, World
+
+TOPICS = (contexts, inputs, making, records, reducing, running, variables)
+
+
+def _name(case: Misuse) -> str:
+    topic = case.program.__module__.rsplit(".", 1)[-1]
+    return f"{topic}.{case.program.__name__}"
+
+
+@pytest.mark.parametrize("case", PROGRAMS, ids=_name)
+def test_misuse_gets_a_typed_error_and_does_no_harm(case: Misuse, tmp_path: Path) -> None:
+    world = World(tmp_path)
+    with pytest.raises(case.error) as caught:
+        case.program(world)
+    assert type(caught.value) is case.error
+    for part in case.says:
+        assert part in str(caught.value)
+    world.require_unharmed()
+
+
+def test_there_are_programs_of_every_topic() -> None:
+    names = [_name(case) for case in PROGRAMS]
+    assert len(names) == len(set(names)) >= 60
+    for topic in TOPICS:
+        name = topic.__name__.rsplit(".", 1)[-1]
+        assert sum(n.startswith(f"{name}.") for n in names) >= 5
+
+
+def test_every_error_is_one_of_distlabs_and_of_pythons_kind_as_in_tensorflow() -> None:
+    for case in PROGRAMS:
+        assert issubclass(case.error, dl.errors.DistlabError)
+        assert issubclass(case.error, ValueError | TypeError | RuntimeError | LookupError | OSError)
