@@ -29,6 +29,7 @@ class Leaf(NamedTuple):
       shapes: its shape on each replica.
       dtype: element type, None when static.
       weak: whether the dtype gives way to others, as a Python number's does.
+      donated: whether results may take over its memory.
     """
 
     role: Role
@@ -37,6 +38,7 @@ class Leaf(NamedTuple):
     shapes: tuple[Shape, ...] = ()
     dtype: Any = None
     weak: bool = False
+    donated: bool = False
 
     def local(self, replica: int) -> jax.ShapeDtypeStruct:
         """Returns what a replica sees of it."""
@@ -54,12 +56,22 @@ class Leaf(NamedTuple):
 class Arguments:
     """The arguments of one call: their leaves and how to put them together again."""
 
-    def __init__(self, fn: Callable[..., Any], args: Any, kwargs: Any, mesh: ReplicaMesh) -> None:
+    def __init__(
+        self,
+        fn: Callable[..., Any],
+        args: Any,
+        kwargs: Any,
+        mesh: ReplicaMesh,
+        donated: tuple[int, ...] = (),
+    ) -> None:
         paths, self._structure = jax.tree_util.tree_flatten_with_path(
             (args, kwargs), is_leaf=lambda v: isinstance(v, DistributedValues | Variable)
         )
         names = _parameter_names(fn, len(args))
-        self.leaves = [_leaf(value, _label(path, names), mesh) for path, value in paths]
+        self.leaves = [
+            _leaf(value, _label(path, names), mesh)._replace(donated=_position(path) in donated)
+            for path, value in paths
+        ]
 
     @property
     def ragged(self) -> bool:
@@ -167,6 +179,12 @@ def _parameter_names(fn: Callable[..., Any], count: int) -> list[str]:
         parameters = {}.values()
     names = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
     return [names[i] if i < len(names) else f"args[{i}]" for i in range(count)]
+
+
+def _position(path: tuple[Any, ...]) -> int | None:
+    """Returns which positional argument a leaf belongs to."""
+    kind, first, *_ = path
+    return first.idx if kind.idx == 0 else None
 
 
 def _label(path: tuple[Any, ...], names: list[str]) -> str:

@@ -33,6 +33,11 @@ def admit(result: jax.Array) -> None:
     _waiting.append(result)
     while len(_waiting) > LIMIT:
         oldest = _waiting.popleft()
-        # An output given on (donated) to a later step is gone; that step is in the queue.
+        # A result that the user gave away (donated) is gone; what took it over comes later.
         if not oldest.is_deleted():
             oldest.block_until_ready()
+
+
+def waiting() -> list[jax.Array]:
+    """Returns what is waited for, the oldest first."""
+    return list(_waiting)

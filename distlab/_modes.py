@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from distlab._counts import is_count
 from distlab.errors import OptionError
 
 
@@ -19,12 +20,17 @@ class RunOptions(msgspec.Struct, frozen=True):
       experimental_xla_options: taken for TensorFlow's sake.
       run_eagerly: true runs the function as ordinary Python, false compiled;
         None as `run_functions_eagerly` says.
+      donate_argnums: positions in `args` whose arrays' memory results may take
+        over, as in `jax.jit`; the arrays can't be used afterwards. What is not
+        where the replicas are is copied there first and stays. Functions that
+        run eagerly take nothing over.
     """
 
     experimental_enable_dynamic_batch_size: bool = True
     experimental_bucketizing_dynamic_shape: bool = False
     experimental_xla_options: Any = None
     run_eagerly: bool | None = None
+    donate_argnums: int | tuple[int, ...] = ()
 
 
 _eagerly = False
@@ -58,6 +64,28 @@ def _checked(run_eagerly: Any) -> bool:
 def functions_run_eagerly() -> bool:
     """Says whether `Strategy.run` executes functions as ordinary Python."""
     return _eagerly
+
+
+def donated_arguments(options: RunOptions | None, count: int) -> tuple[int, ...]:
+    """Returns the positions of the arguments that are given away.
+
+    Args:
+      options: those of the call.
+      count: how many arguments the call has.
+
+    Raises:
+      OptionError: there is no such argument.
+    """
+    if options is None:
+        return ()
+    asked: Any = options.donate_argnums
+    positions = (asked,) if isinstance(asked, int) else asked
+    if not isinstance(positions, tuple) or not all(is_count(n, count - 1) for n in positions):
+        raise OptionError(
+            "donate_argnums must be positions of arguments in args, which has "
+            f"{count} here, got {asked!r}. For the first one write donate_argnums=0."
+        )
+    return positions
 
 
 def eager_asked_for(options: RunOptions | None) -> bool:

@@ -10,14 +10,16 @@ from collections.abc import Callable
 from typing import Any, final
 
 import jax
+import jax.numpy as jnp
 import numpy as np
+from jax.sharding import NamedSharding
 
 from distlab import _in_flight
-from distlab._arguments import Arguments, function_name
+from distlab._arguments import Arguments, Leaf, function_name
 from distlab._jax_internals import ConcreteArray, plain
 from distlab._mesh import ReplicaMesh
 from distlab._spmd import SpreadFunction
-from distlab.errors import ContextError
+from distlab.errors import ContextError, DonatedError
 
 _numbers = itertools.count()
 
@@ -39,12 +41,17 @@ class Program:
     """
 
     def __init__(
-        self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], strategy: Any
+        self,
+        fn: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        strategy: Any,
+        donated: tuple[int, ...] = (),
     ) -> None:
         started = time.monotonic_ns()
         self.number = next(_numbers)
         self.function = function_name(fn)
-        self.arguments = Arguments(fn, args, kwargs, strategy.mesh)
+        self.arguments = Arguments(fn, args, kwargs, strategy.mesh, donated)
         self.spread = SpreadFunction(fn, self.arguments, strategy)
         self.compiled: Any = None
         self.trace_ns = time.monotonic_ns() - started
@@ -52,6 +59,8 @@ class Program:
         self._mesh: ReplicaMesh = strategy.mesh
         self._roles = [leaf.role for leaf in self.arguments.leaves]
         self._all_split = all(role == "split" for role in self._roles)
+        self._donated = [leaf.donated for leaf in self.arguments.dynamic()]
+        self._donates = any(self._donated)
         self._moved: dict[int, tuple[weakref.ref[jax.Array], jax.Array]] = {}
         self._smallest: int | None = None
 
@@ -65,6 +74,8 @@ class Program:
           The function's result with per-replica leaves, and one array that is
           ready when the step is (None when it makes none).
         """
+        if self._donates:
+            self.require_alive(leaves)
         inputs = leaves if self._all_split else self._inputs(leaves)
         if self.compiled is None:
             inputs = self._placed(inputs)
@@ -73,10 +84,12 @@ class Program:
             if self.compiled is None:
                 self._compile(values, inputs)
             outputs = self._execute(values, inputs)
+            smallest = None if self._smallest is None else plain(outputs[self._smallest])
+            if self._donates:
+                del outputs[-1]
             written = self.spread.written
             for variable, new in zip(written, outputs[len(outputs) - len(written) :], strict=True):
                 variable.storage.adopt(new)
-            smallest = None if self._smallest is None else plain(outputs[self._smallest])
             if smallest is not None:
                 _in_flight.admit(smallest)
         return self.spread.result(outputs), smallest
@@ -99,29 +112,67 @@ class Program:
         return self.spread.result(self.spread([], dynamic))
 
     def _compile(self, values: list[Any], inputs: list[Any]) -> None:
-        def step(values: list[Any], arrays: list[Any]) -> list[jax.Array]:
-            return self.spread(values, arrays)
+        def step(values: list[Any], kept: list[Any], given: list[Any]) -> list[jax.Array]:
+            rest, taken = iter(kept), iter(given)
+            results = self.spread(values, [next(taken if d else rest) for d in self._donated])
+            if not self._donates:
+                return results
+            # A result may be given away before this step is done, so the step's end is told by
+            # an array that nobody else gets.
+            done = jax.lax.with_sharding_constraint(jnp.zeros((), jnp.uint8), self._mesh.whole)
+            return [*results, done]
 
         step.__name__ = self.function.rsplit(".", 1)[-1].strip("<>")
         started = time.monotonic_ns()
-        lowered = jax.jit(step).lower(values, inputs)
+        lowered = jax.jit(step, donate_argnums=2).lower(values, *self._divided(inputs))
         compiling = time.monotonic_ns()
         self.compiled = lowered.compile()
         self.trace_ns += compiling - started
         self.compile_ns = time.monotonic_ns() - compiling
         sizes = [out.size * out.dtype.itemsize for out in jax.tree.leaves(lowered.out_info)]
         self._smallest = sizes.index(min(sizes)) if sizes else None
+        if self._donates:
+            self._smallest = len(sizes) - 1
 
     def _execute(self, values: list[Any], inputs: list[Any]) -> list[jax.Array]:
         try:
-            return self.compiled(values, inputs)
+            return self.compiled(values, *self._divided(inputs))
         except ValueError:
-            return self.compiled(values, self._placed(inputs))
+            return self.compiled(values, *self._divided(self._placed(inputs)))
+
+    def _divided(self, inputs: list[Any]) -> tuple[list[Any], list[Any]]:
+        """Returns the arrays that are kept, and those whose memory is given away."""
+        if not self._donates:
+            return inputs, []
+        pairs = list(zip(inputs, self._donated, strict=True))
+        return [array for array, d in pairs if not d], [array for array, d in pairs if d]
+
+    def require_alive(self, leaves: list[Any]) -> None:
+        """Checks that the arrays of the flat arguments are there, and given away once at most.
+
+        Raises:
+          DonatedError: they are not.
+        """
+        seen: dict[int, Leaf] = {}
+        for leaf, array in zip(self.arguments.leaves, leaves, strict=True):
+            if not isinstance(array, jax.Array):
+                continue
+            if array.is_deleted():
+                raise DonatedError(
+                    f"{leaf} was deleted, or given away by donate_argnums, so it can't be used "
+                    "again. Use what that call returned, or leave donate_argnums out there."
+                )
+            other = seen.setdefault(id(array), leaf)
+            if other is not leaf and (leaf.donated or other.donated):
+                raise DonatedError(
+                    f"{other.label} and {leaf.label} are one array, and donate_argnums gives it "
+                    "away. Give each of them a copy of its own, or leave donate_argnums out."
+                )
 
     def _placed(self, inputs: list[Any]) -> list[Any]:
         """Brings arrays that the user's own code moved, or another strategy made, to the mesh."""
         return [
-            jax.device_put(array, self._mesh.split if leaf.role == "split" else self._mesh.whole)
+            _put(array, self._mesh.split if leaf.role == "split" else self._mesh.whole, leaf)
             for array, leaf in zip(inputs, self.arguments.dynamic(), strict=True)
         ]
 
@@ -142,6 +193,8 @@ class Program:
             leaf = leaf.copy()  # JAX may go on using the buffer, and the user may write to it
         if isinstance(leaf, jax.Array) and leaf.sharding == self._mesh.whole:
             return leaf
+        if self.arguments.leaves[position].donated:
+            return _put(leaf, self._mesh.whole, self.arguments.leaves[position])
         placed = jax.device_put(leaf, self._mesh.whole)
         if isinstance(leaf, ConcreteArray):
             # Arrays never change: the same one need not move again, as long as it lives.
@@ -153,3 +206,11 @@ class Program:
         known = self._moved.get(position)
         if known is not None and known[0] is dead:
             del self._moved[position]
+
+
+def _put(array: Any, place: NamedSharding, leaf: Leaf) -> jax.Array:
+    """Brings an array to its place; as a copy when it is to be given away there."""
+    if isinstance(array, jax.Array) and array.sharding == place:
+        return array
+    # A copy for every device would share the array's own memory on the device that has it.
+    return jax.device_put(jnp.copy(array) if leaf.donated else array, place)

@@ -60,8 +60,9 @@ class Runner:
             with _context.replica(ReplicaContext(self._strategy, together)):
                 return together.merged(fn(*args, **kwargs))
         if not _modes.eager_asked_for(options):
-            return self._run_traced(fn, args, kwargs)
+            return self._run_traced(fn, args, kwargs, options)
         args, kwargs = checked_call("run", fn, args, kwargs)
+        _modes.donated_arguments(options, len(args))
         if _jax_internals.being_staged() or any(
             isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves((args, kwargs))
         ):
@@ -72,19 +73,24 @@ class Runner:
             )
         return _eager.run(self._strategy, fn, args, kwargs)
 
-    def _run_traced(self, fn: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+    def _run_traced(
+        self, fn: Callable[..., Any], args: Any, kwargs: Any, options: RunOptions | None = None
+    ) -> Any:
         """Runs as one compiled program."""
         called = time.monotonic_ns()
         recorder = _seam.recorder()
+        program: Program | None = None
+        leaves: list[Any] = []
         try:
             _context.require_cross_replica("run", self._strategy)
             args, kwargs = checked_call("run", fn, args, kwargs)
             leaves, structure = jax.tree.flatten((args, kwargs), is_leaf=is_variable)
             key, traced = _key(leaves)
+            donated = _modes.donated_arguments(options, len(args))
             programs = self._programs_of(fn)
-            program = programs.get((structure, key))
+            program = programs.get((structure, key, donated))
             if program is None:
-                program = Program(fn, args, kwargs, self._strategy)
+                program = Program(fn, args, kwargs, self._strategy, donated)
             if traced and not _jax_internals.being_transformed():
                 raise ContextError(
                     "An argument of run was kept from inside a function that JAX transformed, "
@@ -92,13 +98,14 @@ class Runner:
                     "storing them."
                 )
             if traced or _jax_internals.being_staged():
-                programs[structure, key] = program
+                programs[structure, key, donated] = program
                 return program.join(leaves)
             fresh = program.compiled is None
             result, watched = program(leaves)
         except Exception as error:
             if recorder.enabled:
                 recorder.emit(_error(error))
+            _require_alive(error, program, leaves)
             raise
         if recorder.enabled:
             if fresh:
@@ -117,7 +124,7 @@ class Runner:
             if watched is not None:
                 recorder.watch(self._strategy.number, step, called, watched)
         if fresh:
-            programs[structure, key] = program
+            programs[structure, key, donated] = program
         return result
 
     def _programs_of(self, fn: Callable[..., Any]) -> dict[Any, Program]:
@@ -223,6 +230,12 @@ def _cause(program: Program, before: list[Program]) -> tuple[str, str]:
     if not changed:
         return "new structure", "the same shapes, given in another way"
     return "new shapes", "; ".join(changed[:3])
+
+
+def _require_alive(error: Exception, program: Program | None, leaves: list[Any]) -> None:
+    """Says which argument was given away, where JAX only says that some array was deleted."""
+    if program is not None and isinstance(error, RuntimeError):
+        program.require_alive(leaves)
 
 
 def _error(error: Exception) -> events.Error:

@@ -40,6 +40,10 @@ class OptionError(DistlabError, ValueError):
     """An option has a value that it can't have."""
 
 
+class DonatedError(DistlabError, RuntimeError):
+    """An array was used again after its memory was given away."""
+
+
 class ReduceOpError(DistlabError, ValueError):
     """A reduction was asked for that does not exist."""
 

@@ -143,3 +143,16 @@ def jit_around_a_function_that_uses_a_variable(w: World) -> None:
 def jit_around_an_eager_function(w: World) -> None:
     eager = dl.RunOptions(run_eagerly=True)
     jax.jit(lambda x: w.strategy.run(lambda a: a * 2, args=(x,), options=eager))(w.x)
+
+
+@misuse(errors.DonatedError, "given away by donate_argnums", "a: float32[2]", "that call returned")
+def an_argument_that_was_given_away(w: World) -> None:
+    mine = w.strategy.run(lambda a: a + 1, args=(w.x,))
+    w.strategy.run(lambda a: a * 2, args=(mine,), options=dl.RunOptions(donate_argnums=0))
+    w.strategy.run(lambda a: a * 3, args=(mine,))
+
+
+@misuse(errors.OptionError, "positions of arguments", "got 'a'", "write donate_argnums=0")
+def an_argument_given_away_by_name(w: World) -> None:
+    options = dl.RunOptions(donate_argnums="a")  # type: ignore[arg-type]
+    w.strategy.run(lambda a: a, args=(w.x,), options=options)
