@@ -155,7 +155,7 @@ class Program:
         """
         seen: dict[int, Leaf] = {}
         for leaf, array in zip(self.arguments.leaves, leaves, strict=True):
-            if not isinstance(array, jax.Array):
+            if not isinstance(array, ConcreteArray):
                 continue
             if array.is_deleted():
                 raise DonatedError(
