@@ -121,6 +121,20 @@ def function_name(fn: Callable[..., Any]) -> str:
     return str(name).rsplit("<locals>.", 1)[-1]
 
 
+def require_plain(fn: Callable[..., Any]) -> None:
+    """Checks that calling a function runs it.
+
+    Raises:
+      StructureError: it is a generator or async function.
+    """
+    if inspect.isgeneratorfunction(fn) or inspect.iscoroutinefunction(fn):
+        raise StructureError(
+            f"run needs a function that returns its result, and {function_name(fn)} is a "
+            "generator or async function, which only begins when something iterates or awaits. "
+            "Write a plain function, and loop outside of it."
+        )
+
+
 def checked_call(
     verb: str, fn: Any, args: Any, kwargs: Any
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -134,12 +148,6 @@ def checked_call(
         raise StructureError(
             f"{verb} needs a function, got {fn!r:.80}. Give the function itself, and its arguments "
             "as args=(...)."
-        )
-    if inspect.isgeneratorfunction(fn) or inspect.iscoroutinefunction(fn):
-        raise StructureError(
-            f"{verb} needs a function that returns its result, and {function_name(fn)} is a "
-            "generator or async function, which only begins when something iterates or awaits. "
-            "Write a plain function, and loop outside of it."
         )
     if not isinstance(args, tuple | list):
         raise ValueShapeError(

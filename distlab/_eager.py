@@ -18,7 +18,7 @@ import jax
 import jax.numpy as jnp
 
 from distlab import _context, _frame
-from distlab._arguments import require_components
+from distlab._arguments import require_components, require_plain
 from distlab._collectives import gather_axis, require_joinable
 from distlab._mesh import ReplicaMesh
 from distlab._reduce import report
@@ -56,6 +56,7 @@ def run(strategy: Any, fn: Callable[..., Any], args: Any, kwargs: Any) -> Any:
     Raises:
       ContextError: the replicas do not all come to the same collectives.
     """
+    require_plain(fn)
     mesh: ReplicaMesh = strategy.mesh
     for leaf in jax.tree.leaves((args, kwargs), is_leaf=lambda v: isinstance(v, PerReplica)):
         if isinstance(leaf, PerReplica):

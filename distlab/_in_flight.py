@@ -24,18 +24,20 @@ _waiting: deque[jax.Array] = deque()
 
 
 def admit(result: jax.Array) -> None:
-    """Counts a step as in flight; waits for the oldest one when there are too many.
+    """Counts a step as in flight; waits for the older half when there are too many.
 
     Args:
       result: one output of the step, the smaller the better: it is kept until
         the step has left the queue.
     """
     _waiting.append(result)
-    while len(_waiting) > LIMIT:
-        oldest = _waiting.popleft()
+    if len(_waiting) <= LIMIT:
+        return
+    # The last of them first: then this thread is woken up once, and not for each.
+    for older in reversed([_waiting.popleft() for _ in range(LIMIT // 2)]):
         # A result that the user gave away (donated) is gone; what took it over comes later.
-        if not oldest.is_deleted():
-            oldest.block_until_ready()
+        if not older.is_deleted():
+            older.block_until_ready()
 
 
 def waiting() -> list[jax.Array]:

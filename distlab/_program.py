@@ -15,7 +15,7 @@ import numpy as np
 from jax.sharding import NamedSharding
 
 from distlab import _in_flight
-from distlab._arguments import Arguments, Leaf, function_name
+from distlab._arguments import Arguments, Leaf, function_name, require_plain
 from distlab._jax_internals import ConcreteArray, plain
 from distlab._mesh import ReplicaMesh
 from distlab._spmd import SpreadFunction
@@ -48,6 +48,7 @@ class Program:
         strategy: Any,
         donated: tuple[int, ...] = (),
     ) -> None:
+        require_plain(fn)
         started = time.monotonic_ns()
         self.number = next(_numbers)
         self.function = function_name(fn)

@@ -16,6 +16,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 import jax
 
+from distlab import _jax_internals
 from distlab.events import DeviceSample, Event, Lost
 from distlab.recording.busy import StrategyActivity
 from distlab.recording.memory import device_memory_bytes, process_memory_bytes
@@ -29,8 +30,14 @@ _SHORTEST_PAUSE, _LONGEST_PAUSE = 0.0002, 0.01
 _COST: Final = 0.01
 """The share of a core that looking may take, and what it takes from others' turns."""
 
+_REST, _LONGEST_REST = 20.0, 1.0
+"""How long to rest after a window, as a multiple of it, and at most, in seconds."""
+
 _QUIET_WINDOWS: Final = 4
 """Windows without work that are told before a strategy is left alone."""
+
+_KEEP_EVERY_NS: Final = 5_000_000
+"""How old the kept step may be of those that are not watched: to keep one costs 40 us."""
 
 _SLEEP_SECONDS: Final = 60.0
 _SETTLE_SECONDS: Final = 0.1
@@ -80,6 +87,7 @@ class Watcher:
         self._worker = Worker("distlab watcher", self._follow)
         self._inbox: deque[_Given] = deque()
         self._unwatched: dict[int, _Given] = {}
+        self._slipped_by = False
         self._listening = True
         self._asleep = True
         self._flushing = threading.Event()
@@ -99,11 +107,18 @@ class Watcher:
           time_ns: monotonic time at which the step was called.
           result: one output, sharded or replicated over the replicas' devices.
         """
+        # JAX makes an array's list of pieces when it is first asked for. Two threads that ask at
+        # once leave it twice as long, and the array broken: so the thread that made it asks first.
         if self._listening:
+            _jax_internals.pieces(result)
             self._inbox.append((strategy, step, time_ns, result))
             if self._asleep:
                 self._worker.wake()
-        else:
+            return
+        self._slipped_by = True
+        kept = self._unwatched.get(strategy)
+        if kept is None or time_ns - kept[2] > _KEEP_EVERY_NS:
+            _jax_internals.pieces(result)
             self._unwatched[strategy] = (strategy, step, time_ns, result)
 
     def flush(self, seconds: float = _FLUSH_SECONDS) -> None:
@@ -155,7 +170,7 @@ class Watcher:
                 break
         self._look_seconds = (time.thread_time() - used) / looks
         # A step that slipped by while the window was being opened makes it worthless.
-        whole = not self._unwatched
+        whole = not self._slipped_by
         start_ns, end_ns = opened_ns, now_ns
         if self._plan.gap:
             self._listening = False
@@ -190,6 +205,7 @@ class Watcher:
         if not self._listening:
             self._inbox.clear()
             self._listening = True
+            self._slipped_by = False
             unwatched, self._unwatched = self._unwatched, {}
             now_ns = time.monotonic_ns()
             for strategy, step, time_ns, result in list(unwatched.values()):
@@ -252,4 +268,7 @@ class Watcher:
 
     def _make_plan(self, seconds: float) -> None:
         steps = len(self._given_ns)
-        self._plan = plan(seconds / steps if steps else _CYCLE_SECONDS, self._look_seconds)
+        made = plan(seconds / steps if steps else _CYCLE_SECONDS, self._look_seconds)
+        # A window lasts longer than it was meant to where Python is busy: rest the longer then.
+        rest = min(max(made.gap, _REST * seconds), _LONGEST_REST) if made.gap else 0.0
+        self._plan = made._replace(gap=rest)

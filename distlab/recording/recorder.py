@@ -80,9 +80,6 @@ class RingRecorder:
           time_ns: monotonic time at which the step was called.
           result: one output, sharded or replicated over the replicas' devices.
         """
-        # JAX makes an array's list of pieces when it is first asked for. Two threads that ask at
-        # once leave it twice as long, and the array broken: so the thread that made it asks first.
-        _jax_internals.pieces(result)
         # A step whose program had to be compiled first was handed over after that.
         self.watcher.watch(strategy, step, max(time_ns, self._compiled_ns), result)
 

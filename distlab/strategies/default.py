@@ -9,7 +9,7 @@ from typing import Any, ClassVar, final
 import jax
 
 from distlab import _context
-from distlab._arguments import checked_call
+from distlab._arguments import checked_call, require_plain
 from distlab._collectives import LoneCollectives
 from distlab._fed import Fed
 from distlab._mesh import ReplicaMesh, replica_mesh
@@ -84,6 +84,7 @@ class DefaultStrategy(Strategy):
         del options
         _context.require_cross_replica("run", self)
         args, kwargs = checked_call("run", fn, args, kwargs)
+        require_plain(fn)
         args, kwargs = jax.tree.map(
             lambda v: v.values[0] if isinstance(v, DistributedValues) else v,
             (args, kwargs),

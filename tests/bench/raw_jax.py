@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import ctypes
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from tests.bench import work
+from tests.bench import models, work
 
 MOST_IN_FLIGHT = 8
 """More than 32 steps with collectives in flight can deadlock CPU devices."""
@@ -54,45 +55,129 @@ class RawJax:
 
         return work.seconds_per_call(calls, seconds)
 
-    def train(self, seconds: float) -> float:
-        """Returns seconds per training step of the perceptron."""
+    def _step(self, model: models.Model) -> Any:
+        def one(params: models.Arrays, images: jax.Array, labels: jax.Array) -> Any:
+            def mean(params: models.Arrays) -> jax.Array:
+                return models.losses(model, params, images, labels).mean()
 
-        def one(params: work.Arrays, images: jax.Array, labels: jax.Array) -> Any:
-            loss, gradients = jax.value_and_grad(work.mean_loss)(params, images, labels)
+            loss, gradients = jax.value_and_grad(mean)(params)
             loss, gradients = jax.lax.pmean((loss, gradients), "replica")
-            return work.descend(params, gradients), loss
+            return models.descend(params, gradients), loss
 
         inputs = (P(), P("replica"), P("replica"))
-        step = self._mapped(one, inputs, (P(), P()), donate_argnums=0)
-        images, labels = work.float_data(4)
-        batches = [
-            jax.device_put((x, y), self.split)
-            for x, y in zip(np.split(images, 4), np.split(labels, 4), strict=True)
-        ]
-        state = [jax.device_put(work.initial(), self.whole)]
+        return self._mapped(one, inputs, (P(), P()), donate_argnums=0)
+
+    def _masked_step(self) -> Any:
+        """Returns a step that takes a mask: what is needed for a batch that does not divide."""
+
+        def one(
+            params: models.Arrays, images: jax.Array, labels: jax.Array, mask: jax.Array
+        ) -> Any:
+            def total(params: models.Arrays) -> jax.Array:
+                return jnp.sum(mask * models.losses(models.mlp, params, images, labels))
+
+            loss, gradients = jax.value_and_grad(total)(params)
+            loss, gradients, count = jax.lax.psum((loss, gradients, mask.sum()), "replica")
+            return models.descend(params, [g / count for g in gradients]), loss / count
+
+        inputs = (P(), P("replica"), P("replica"), P("replica"))
+        return self._mapped(one, inputs, (P(), P()), donate_argnums=0)
+
+    def _trained(self, step: Any, params: Any, batches: Iterable[Any]) -> tuple[Any, list[Any]]:
+        """Trains without awaiting more than it must; returns the parameters and the losses."""
+        losses, waiting = [], deque[jax.Array]()
+        for batch in batches:
+            params, loss = step(params, *batch)
+            losses.append(loss)
+            waiting.append(loss)
+            if len(waiting) > MOST_IN_FLIGHT:
+                waiting.popleft().block_until_ready()
+        return jax.block_until_ready(params), losses
+
+    def train_mlp(self, seconds: float) -> float:
+        """Returns seconds per training step of the perceptron."""
+        batches = work.float_batches(work.BATCH, square=False)
+        return self._train(models.mlp, work.initial_mlp(), batches, seconds)
+
+    def train_cnn(self, seconds: float) -> float:
+        """Returns seconds per training step of the convolutional network."""
+        batches = work.float_batches(work.CNN_BATCH, square=True)
+        return self._train(models.cnn, work.initial_cnn(), batches, seconds)
+
+    def _train(self, model: models.Model, start: Any, arrays: Any, seconds: float) -> float:
+        step = self._step(model)
+        batches = jax.device_put(arrays, self.split)
+        state = [jax.device_put(start, self.whole)]
 
         def calls(count: int) -> None:
-            params, waiting = state[0], deque[jax.Array]()
-            for i in range(count):
-                params, loss = step(params, *batches[i % 4])
-                waiting.append(loss)
-                if len(waiting) > MOST_IN_FLIGHT:
-                    waiting.popleft().block_until_ready()
-            state[0] = jax.block_until_ready(params)
+            state[0], _ = self._trained(step, state[0], (batches[i % 4] for i in range(count)))
 
         return work.seconds_per_call(calls, seconds)
 
     def feed(self, seconds: float) -> float:
         """Returns seconds per epoch of shuffled batches put on the devices."""
         images, labels = work.data()
-        rng = np.random.default_rng(0)
+
+        def calls(count: int) -> None:
+            for epoch in range(count):
+                for batch in work.shuffled(images, labels, epoch):
+                    jax.block_until_ready(jax.device_put(batch, self.split))
+
+        return work.seconds_per_call(calls, seconds)
+
+    def end_to_end(self, seconds: float) -> float:
+        """Returns seconds for two epochs of the perceptron from arrays in memory, warm."""
+        images, labels = work.data()
+        step = self._step(models.mlp)
 
         def calls(count: int) -> None:
             for _ in range(count):
-                order = rng.permutation(len(images))
-                for at in range(0, len(order), work.BATCH):
-                    chosen = order[at : at + work.BATCH]
-                    batch = jax.device_put((images[chosen], labels[chosen]), self.split)
-                    jax.block_until_ready(batch)
+                params = jax.device_put(work.initial_mlp(), self.whole)
+                for epoch in range(work.EPOCHS):
+                    batches = work.shuffled(images, labels, epoch)
+                    placed = (jax.device_put(batch, self.split) for batch in batches)
+                    params, losses = self._trained(step, params, placed)
+                    _ = np.mean([float(loss) for loss in losses])
+
+        return work.seconds_per_call(calls, seconds, least=1)
+
+    def partial(self, seconds: float) -> float:
+        """Returns seconds for an epoch whose last batch is padded and masked by hand, warm."""
+        images, labels = work.data(work.PARTIAL_ROWS)
+        step = self._masked_step()
+
+        def padded(batch: tuple[work.Images, work.Labels]) -> Any:
+            count = len(batch[1])
+            mask = np.arange(work.BATCH) < count
+            rows = [np.concatenate([v, v[:1].repeat(work.BATCH - count, 0)]) for v in batch]
+            arrays = rows if count < work.BATCH else batch
+            return jax.device_put((*arrays, mask.astype(np.float32)), self.split)
+
+        def calls(count: int) -> None:
+            for _ in range(count):
+                params = jax.device_put(work.initial_mlp(), self.whole)
+                self._trained(step, params, map(padded, work.shuffled(images, labels, 0)))
+
+        return work.seconds_per_call(calls, seconds, least=1)
+
+    def reduce_1kb(self, seconds: float) -> float:
+        """Returns seconds to add up 1 KB of each replica."""
+        return self._reduce(1 << 10, seconds)
+
+    def reduce_1mb(self, seconds: float) -> float:
+        """Returns seconds to add up 1 MB of each replica."""
+        return self._reduce(1 << 20, seconds)
+
+    def reduce_64mb(self, seconds: float) -> float:
+        """Returns seconds to add up 64 MB of each replica."""
+        return self._reduce(64 << 20, seconds)
+
+    def _reduce(self, size: int, seconds: float) -> float:
+        total = self._mapped(lambda v: jax.lax.psum(v, "replica"), P("replica"), P())
+        x = jax.device_put(np.ones((self.replicas, size // 4), np.float32), self.split)
+
+        def calls(count: int) -> None:
+            for _ in range(count):
+                jax.block_until_ready(total(x))
 
         return work.seconds_per_call(calls, seconds)

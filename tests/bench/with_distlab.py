@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -12,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import distlab as dl
-from tests.bench import work
+from tests.bench import models, work
 
 
 class WithDistlab:
@@ -23,9 +24,19 @@ class WithDistlab:
         self.strategy = dl.MirroredStrategy()
         self.replicas = replicas
 
-    def _batches(self, arrays: Any, size: int) -> Any:
-        dataset = dl.data.Dataset.from_tensor_slices(arrays).batch(size)
-        return self.strategy.experimental_distribute_dataset(dataset)
+    def recording(self) -> AbstractContextManager[object]:
+        """Returns what is entered around the measurement."""
+        return nullcontext()
+
+    def _timed(self, calls: Callable[[int], None], seconds: float, **options: Any) -> float:
+        with self.recording():
+            return work.seconds_per_call(calls, seconds, **options)
+
+    def _batches(self, arrays: Any, size: int, *, shuffle: bool = False) -> Any:
+        dataset = dl.data.Dataset.from_tensor_slices(arrays)
+        if shuffle:
+            dataset = dataset.shuffle(len(arrays[1]), seed=0)
+        return self.strategy.experimental_distribute_dataset(dataset.batch(size))
 
     def dispatch(self, seconds: float) -> float:
         """Returns seconds per trivial step; none is awaited but the last."""
@@ -40,62 +51,119 @@ class WithDistlab:
                 y = self.strategy.run(add_one, args=(x,))
             jax.block_until_ready(y)
 
-        return work.seconds_per_call(calls, seconds)
+        return self._timed(calls, seconds)
 
-    def train(self, seconds: float) -> float:
-        """Returns seconds per training step of the perceptron."""
+    def _step(self, model: models.Model, start: Any, batch: int) -> tuple[Any, list[dl.Variable]]:
         with self.strategy.scope():
-            params = [dl.Variable(value) for value in work.initial()]
+            params = [dl.Variable(value) for value in start]
 
         def step(images: jax.Array, labels: jax.Array) -> jax.Array:
+            def mean(values: models.Arrays) -> jax.Array:
+                return models.losses(model, values, images, labels).sum() / batch
+
             values = [variable.value() for variable in params]
-            loss, gradients = jax.value_and_grad(work.mean_loss)(values, images, labels)
+            loss, gradients = jax.value_and_grad(mean)(values)
             context = dl.get_replica_context()
             assert context is not None
-            loss, gradients = context.all_reduce("MEAN", (loss, gradients))
-            for variable, value in zip(params, work.descend(values, gradients), strict=True):
+            loss, gradients = context.all_reduce("SUM", (loss, gradients))
+            for variable, value in zip(params, models.descend(values, gradients), strict=True):
                 variable.assign(value)
             return loss
 
-        batches = list(self._batches(work.float_data(4), work.BATCH))
+        return step, params
+
+    def train_mlp(self, seconds: float) -> float:
+        """Returns seconds per training step of the perceptron."""
+        batches = work.float_batches(work.BATCH, square=False)
+        return self._train(models.mlp, work.initial_mlp(), batches, seconds)
+
+    def train_cnn(self, seconds: float) -> float:
+        """Returns seconds per training step of the convolutional network."""
+        batches = work.float_batches(work.CNN_BATCH, square=True)
+        return self._train(models.cnn, work.initial_cnn(), batches, seconds)
+
+    def _train(self, model: models.Model, start: Any, arrays: Any, seconds: float) -> float:
+        size = len(arrays[0][1])
+        step, params = self._step(model, start, size)
+        columns = tuple(np.concatenate(column) for column in zip(*arrays, strict=True))
+        batches = list(self._batches(columns, size))
 
         def calls(count: int) -> None:
             for i in range(count):
                 loss = self.strategy.run(step, args=batches[i % 4])
             jax.block_until_ready((loss, [jnp.asarray(v.read_value()) for v in params]))
 
-        return work.seconds_per_call(calls, seconds)
+        return self._timed(calls, seconds)
 
     def feed(self, seconds: float) -> float:
         """Returns seconds per epoch of shuffled batches put on the devices."""
-        images, labels = work.data()
-        dataset = dl.data.Dataset.from_tensor_slices((images, labels))
-        dataset = dataset.shuffle(len(images), seed=0).batch(work.BATCH)
-        batches = self.strategy.experimental_distribute_dataset(dataset)
+        batches = self._batches(work.data(), work.BATCH, shuffle=True)
 
         def calls(count: int) -> None:
             for _ in range(count):
                 for batch in batches:
                     jax.block_until_ready(batch)
 
-        return work.seconds_per_call(calls, seconds)
+        return self._timed(calls, seconds)
+
+    def end_to_end(self, seconds: float) -> float:
+        """Returns seconds for two epochs of the perceptron from arrays in memory, warm."""
+        step, params = self._step(models.mlp, work.initial_mlp(), work.BATCH)
+        batches = self._batches(work.data(), work.BATCH, shuffle=True)
+
+        def calls(count: int) -> None:
+            for _ in range(count):
+                for variable, value in zip(params, work.initial_mlp(), strict=True):
+                    variable.assign(value)
+                for _ in range(work.EPOCHS):
+                    losses = [self.strategy.run(step, args=batch) for batch in batches]
+                    _ = np.mean([float(loss.values[0]) for loss in losses])
+
+        return self._timed(calls, seconds, least=1)
+
+    def partial(self, seconds: float) -> float:
+        """Returns seconds for an epoch whose last batch does not divide, warm."""
+        step, params = self._step(models.mlp, work.initial_mlp(), work.BATCH)
+        batches = self._batches(work.data(work.PARTIAL_ROWS), work.BATCH, shuffle=True)
+
+        def calls(count: int) -> None:
+            for _ in range(count):
+                for batch in batches:
+                    self.strategy.run(step, args=batch)
+                jax.block_until_ready([jnp.asarray(v.read_value()) for v in params])
+
+        return self._timed(calls, seconds, least=1)
+
+    def reduce_1kb(self, seconds: float) -> float:
+        """Returns seconds to add up 1 KB of each replica."""
+        return self._reduce(1 << 10, seconds)
+
+    def reduce_1mb(self, seconds: float) -> float:
+        """Returns seconds to add up 1 MB of each replica."""
+        return self._reduce(1 << 20, seconds)
+
+    def reduce_64mb(self, seconds: float) -> float:
+        """Returns seconds to add up 64 MB of each replica."""
+        return self._reduce(64 << 20, seconds)
+
+    def _reduce(self, size: int, seconds: float) -> float:
+        rows = np.ones((self.replicas, size // 4), np.float32)
+        x = next(iter(self._batches(rows, self.replicas)))
+
+        def calls(count: int) -> None:
+            for _ in range(count):
+                jax.block_until_ready(self.strategy.reduce("SUM", x, axis=None))
+
+        return self._timed(calls, seconds)
 
 
 class Recording(WithDistlab):
     """The tasks with distlab while everything is recorded to a run folder."""
 
-    def _recorded(self, task: Callable[[float], float], seconds: float) -> float:
-        with TemporaryDirectory() as folder, dl.record(Path(folder) / "run"):
-            return task(seconds)
+    def __init__(self, replicas: int) -> None:
+        super().__init__(replicas)
+        self._folder = TemporaryDirectory()
 
-    def dispatch(self, seconds: float) -> float:
-        """Returns seconds per trivial step, recorded."""
-        return self._recorded(super().dispatch, seconds)
-
-    def train(self, seconds: float) -> float:
-        """Returns seconds per training step, recorded."""
-        return self._recorded(super().train, seconds)
-
-    def feed(self, seconds: float) -> float:
-        """Returns seconds per epoch of batches, recorded."""
-        return self._recorded(super().feed, seconds)
+    def recording(self) -> AbstractContextManager[object]:
+        """Returns a recording to a new folder."""
+        return dl.record(Path(self._folder.name) / "run")

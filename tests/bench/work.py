@@ -1,50 +1,70 @@
-"""The work that every peer does: the same data, the same model, the same timing."""
+"""The work that every peer does: the same data, the same sizes, the same timing. NumPy only."""
 
 from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
 BATCH = 512
+CNN_BATCH = 256
 BATCHES = 117
+PARTIAL_ROWS = 60_037
+"""117 whole batches, and a last one of 133 examples."""
+EPOCHS = 2
 LEARNING_RATE = 0.1
 PIXELS = 784
+SIDE = 28
 GROUPS = 5
 LEAST_CALLS = 3
 
-Arrays = list[jax.Array]
+Images = NDArray[np.uint8]
+Labels = NDArray[np.int32]
+Weights = list[NDArray[np.float32]]
 
 
-def data() -> tuple[NDArray[np.uint8], NDArray[np.int32]]:
+def data(rows: int = BATCH * BATCHES) -> tuple[Images, Labels]:
     """Makes images from ten noisy class templates, with 10 % of the labels wrong.
 
     Returns:
-      Images `(59904, 784)` and labels `(59904,)`: 117 whole batches.
+      Images `(rows, 784)` and labels `(rows,)`.
     """
     rng = np.random.default_rng(0)
-    labels = rng.integers(0, 10, BATCH * BATCHES).astype(np.int32)
+    labels = rng.integers(0, 10, rows).astype(np.int32)
     templates = rng.integers(0, 64, (10, PIXELS)).astype(np.uint8)
-    images = rng.integers(0, 192, (len(labels), PIXELS), dtype=np.uint8) + templates[labels]
-    wrong = rng.random(len(labels)) < 0.1
+    images = rng.integers(0, 192, (rows, PIXELS), dtype=np.uint8) + templates[labels]
+    wrong = rng.random(rows) < 0.1
     labels[wrong] = rng.integers(0, 10, int(wrong.sum()))
     return images, labels
 
 
-def float_data(batches: int) -> tuple[NDArray[np.float32], NDArray[np.int32]]:
-    """Returns the first `batches` batches with pixels from -0.5 to 0.5."""
-    images, labels = data()
-    count = BATCH * batches
-    return images[:count].astype(np.float32) / np.float32(255) - np.float32(0.5), labels[:count]
+def scaled(images: Images) -> NDArray[np.float32]:
+    """Returns pixels from -0.5 to 0.5."""
+    return images.astype(np.float32) / np.float32(255) - np.float32(0.5)
 
 
-def initial() -> list[NDArray[np.float32]]:
+def float_batches(size: int, *, square: bool) -> list[tuple[NDArray[np.float32], Labels]]:
+    """Returns four batches, of images `(size, 784)` or `(size, 28, 28, 1)`."""
+    images, labels = data(4 * size)
+    pixels = scaled(images)
+    if square:
+        pixels = pixels.reshape(-1, SIDE, SIDE, 1)
+    return list(zip(np.split(pixels, 4), np.split(labels, 4), strict=True))
+
+
+def shuffled(images: Images, labels: Labels, seed: int) -> Iterator[tuple[Images, Labels]]:
+    """Gives an epoch of batches in a random order, the last one partial when it must be."""
+    order = np.random.default_rng(seed).permutation(len(images))
+    for at in range(0, len(order), BATCH):
+        chosen = order[at : at + BATCH]
+        yield images[chosen], labels[chosen]
+
+
+def initial_mlp() -> Weights:
     """Returns the parameters of a 784-256-256-10 perceptron."""
     rng = np.random.default_rng(1)
     values = []
@@ -54,34 +74,35 @@ def initial() -> list[NDArray[np.float32]]:
     return values
 
 
-def mean_loss(params: Arrays, images: jax.Array, labels: jax.Array) -> jax.Array:
-    """Returns the mean cross entropy of a batch, a scalar."""
-    w1, b1, w2, b2, w3, b3 = params
-    hidden = jax.nn.relu(jax.nn.relu(images @ w1 + b1) @ w2 + b2)
-    log_probabilities = jax.nn.log_softmax(hidden @ w3 + b3)
-    return -jnp.mean(jnp.take_along_axis(log_probabilities, labels[:, None], axis=1))
+def initial_cnn() -> Weights:
+    """Returns the parameters of two 3x3 convolutions (16, 32 channels) and a dense layer."""
+    rng = np.random.default_rng(1)
+    features = SIDE * SIDE // 4 * 32
+    values = []
+    for shape, inputs in (((3, 3, 1, 16), 9), ((3, 3, 16, 32), 144), ((features, 10), features)):
+        weights = rng.standard_normal(shape) * np.sqrt(2 / inputs)
+        values += [weights.astype(np.float32), np.zeros(shape[-1], np.float32)]
+    return values
 
 
-def descend(params: Arrays, gradients: Arrays) -> Arrays:
-    """Returns the parameters after one step of gradient descent."""
-    return [p - LEARNING_RATE * g for p, g in zip(params, gradients, strict=True)]
-
-
-def seconds_per_call(calls: Callable[[int], Any], seconds: float) -> float:
+def seconds_per_call(
+    calls: Callable[[int], Any], seconds: float, *, least: int = LEAST_CALLS
+) -> float:
     """Times groups of calls made one after another.
 
     Args:
       calls: does the work n times and leaves nothing pending.
       seconds: about how long to measure.
+      least: the fewest calls of a group.
 
     Returns:
       The median over five groups of the seconds for one call.
     """
     calls(1)
     start = time.perf_counter()
-    calls(LEAST_CALLS)
-    once = (time.perf_counter() - start) / LEAST_CALLS
-    count = max(LEAST_CALLS, int(seconds / GROUPS / once))
+    calls(least)
+    once = (time.perf_counter() - start) / least
+    count = max(least, int(seconds / GROUPS / once))
     times = []
     for _ in range(GROUPS):
         start = time.perf_counter()

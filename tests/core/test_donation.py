@@ -83,7 +83,7 @@ def test_steps_in_flight_stay_bounded_when_every_result_is_given_away() -> None:
         # What is waited for is nobody's result, so it is still there to be waited for.
         assert not any(array.is_deleted() for array in _in_flight.waiting()[-1:])
     alive = [array for array in _in_flight.waiting() if not array.is_deleted()]
-    assert len(alive) >= _in_flight.LIMIT
+    assert len(alive) > _in_flight.LIMIT // 2
     assert np.isfinite(np.asarray(state.values[0])).all()
 
 
