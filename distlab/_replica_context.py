@@ -39,6 +39,17 @@ class ReplicaContext:
         return self.strategy.num_replicas_in_sync
 
     @property
+    def devices(self) -> tuple[str, ...]:
+        """The names of the devices that the replicas run on (TensorFlow 1's name).
+
+        In a traced function one Python call stands for all replicas, so it
+        names all of their devices; in an eager one just this replica's.
+        """
+        names = self.strategy.device_names
+        replica = self.collectives.replica_id()
+        return (names[replica],) if isinstance(replica, int) and len(names) > 1 else names
+
+    @property
     def replica_id_in_sync_group(self) -> Any:
         """This replica's number, from 0 to `num_replicas_in_sync - 1`.
 

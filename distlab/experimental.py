@@ -1,5 +1,6 @@
 """What TensorFlow keeps under `tf.distribute.experimental`."""
 
+from distlab import coordinator
 from distlab._communication import CommunicationImplementation, CommunicationOptions
 from distlab._communication import CommunicationImplementation as CollectiveCommunication
 from distlab._communication import collective_hints as CollectiveHints
@@ -19,4 +20,5 @@ __all__ = [
     "ParameterServerStrategy",
     "TPUStrategy",
     "ValueContext",
+    "coordinator",
 ]

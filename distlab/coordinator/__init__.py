@@ -8,8 +8,18 @@ coordinator.join()
 print(loss.fetch())
 """
 
+from distlab.coordinator._current_worker import experimental_get_current_worker_index
 from distlab.coordinator.cluster_coordinator import ClusterCoordinator
 from distlab.coordinator.per_worker import PerWorkerValue
 from distlab.coordinator.remote_value import RemoteValue
 
-__all__ = ["ClusterCoordinator", "PerWorkerValue", "RemoteValue"]
+PerWorkerValues = PerWorkerValue
+"""The name it has under `tf.distribute.experimental.coordinator`."""
+
+__all__ = [
+    "ClusterCoordinator",
+    "PerWorkerValue",
+    "PerWorkerValues",
+    "RemoteValue",
+    "experimental_get_current_worker_index",
+]

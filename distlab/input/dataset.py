@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, final
 
+from distlab.errors import ArgumentTypeError
 from distlab.input._preview import Previewer
 from distlab.input._step import Steps
 from distlab.input.iterator import DistributedIterator
@@ -44,6 +47,28 @@ class DistributedDataset:
     def __iter__(self) -> DistributedIterator:
         """Starts an epoch."""
         return DistributedIterator(self, next(self._epochs))
+
+    def reduce(self, initial_state: Any, reduce_func: Callable[[Any, Any], Any]) -> Any:
+        """Folds the elements of an epoch into one value (`DistributedDataset.reduce`).
+
+        Args:
+          initial_state: the value to begin with.
+          reduce_func: takes the value so far and an element, returns the next
+            value. It is ordinary Python in cross-replica context, so it may
+            call `strategy.run`.
+
+        Returns:
+          The last value.
+
+        Raises:
+          ArgumentTypeError: `reduce_func` is no function.
+        """
+        if not callable(reduce_func):
+            raise ArgumentTypeError(
+                "reduce_func must be a function of the value so far and an element, got "
+                f"{reduce_func!r:.80}."
+            )
+        return functools.reduce(reduce_func, self, initial_state)
 
     @property
     def element_spec(self) -> Any:

@@ -385,6 +385,14 @@ class Strategy(ABC):  # noqa: B024 - what makes it abstract is that devices must
             return jax.device_put(leaf, self.mesh.whole)
         return _values.stack([leaf] * self.num_replicas_in_sync, self.mesh)
 
+    def unwrap(self, value: Any) -> list[Any]:
+        """Is `experimental_local_results` as a list, TensorFlow 1's name for it."""
+        return list(self.experimental_local_results(value))
+
+    def colocate_vars_with(self, colocate_with_variable: Variable) -> AbstractContextManager[None]:
+        """Is `extended.colocate_vars_with`, TensorFlow 1's place for it."""
+        return self.extended.colocate_vars_with(colocate_with_variable)
+
     experimental_run_v2 = run
     experimental_distribute_datasets_from_function = distribute_datasets_from_function
 

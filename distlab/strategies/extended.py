@@ -52,6 +52,30 @@ class StrategyExtended:
         """False: replicas may have different shapes."""
         return False
 
+    @property
+    def experimental_between_graph(self) -> bool:
+        """False: one program runs all replicas."""
+        return False
+
+    @property
+    def experimental_should_init(self) -> bool:
+        """True: this process makes the variables."""
+        return True
+
+    @property
+    def should_checkpoint(self) -> bool:
+        """True: this process has all of the state, and should save it."""
+        return True
+
+    @property
+    def should_save_summary(self) -> bool:
+        """True: this process should write summaries."""
+        return True
+
+    def experimental_make_numpy_dataset(self, numpy_input: Any, session: Any = None) -> Any:
+        """Is `Strategy.experimental_make_numpy_dataset`."""
+        return self._strategy.experimental_make_numpy_dataset(numpy_input, session)
+
     def call_for_each_replica(
         self, fn: Callable[..., Any], args: Any = (), kwargs: dict[str, Any] | None = None
     ) -> Any:

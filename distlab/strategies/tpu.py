@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, final
+
+import numpy as np
 
 from distlab.cluster.resolver import ClusterResolver
 from distlab.cross_device_ops import NcclAllReduce
-from distlab.errors import ArgumentTypeError, OptionError
+from distlab.errors import ArgumentTypeError, ArgumentValueError, OptionError
 from distlab.strategies.abstract import Strategy
 from distlab.tpu import DeviceAssignment, Topology
 
@@ -54,6 +57,39 @@ class TPUStrategy(Strategy):
         self.device_assignment = assignment
         self._resolver = tpu_cluster_resolver
         Strategy.__init__(self, assignment.devices, NcclAllReduce())
+
+    def experimental_assign_to_logical_device(self, tensor: Any, logical_device_id: int) -> Any:
+        """Returns the value: a replica has one core, number 0, so it is there already.
+
+        Raises:
+          ArgumentValueError: another core.
+        """
+        if logical_device_id != 0:
+            raise ArgumentValueError(
+                "logical_device_id must be 0, the one core that a replica has here, got "
+                f"{logical_device_id!r}. To split a model over devices use jax.sharding."
+            )
+        return tensor
+
+    def experimental_split_to_logical_devices(
+        self, tensor: Any, partition_dimensions: Sequence[int]
+    ) -> Any:
+        """Returns the value: with one core a replica, each dimension has one part.
+
+        Raises:
+          ArgumentValueError: more parts, or not as many numbers as dimensions.
+        """
+        dimensions = list(partition_dimensions)
+        if dimensions != [1] * np.ndim(tensor):
+            raise ArgumentValueError(
+                f"partition_dimensions must be {[1] * np.ndim(tensor)}, as a replica has one core "
+                f"here, got {dimensions!r:.80}. To split a model over devices use jax.sharding."
+            )
+        return tensor
+
+    def experimental_replicate_to_logical_devices(self, tensor: Any) -> Any:
+        """Returns the value: a replica has one core, so there is nothing to copy."""
+        return tensor
 
     @property
     def cluster_resolver(self) -> Any:

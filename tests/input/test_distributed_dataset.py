@@ -9,7 +9,7 @@ import pytest
 
 import distlab as dl
 from distlab import events
-from distlab.errors import NotBatchedError, OutOfRangeError, ValueShapeError
+from distlab.errors import ArgumentTypeError, NotBatchedError, OutOfRangeError, ValueShapeError
 from tests.core.listening import listening
 
 
@@ -152,3 +152,16 @@ def test_examples_are_previewed_once_with_their_labels() -> None:
     pixels = np.frombuffer(first.data, np.uint8).reshape(4, 8, 8)
     assert pixels[:, 0, 0].tolist() == [255] * 4
     assert int(pixels.sum()) == 4 * 255
+
+
+def test_reduce_folds_the_elements_of_an_epoch() -> None:
+    strategy = _strategy(2)
+    dataset = strategy.experimental_distribute_dataset(_range(5).batch(4))
+
+    def add(total: float, batch: object) -> float:
+        return total + float(strategy.reduce("SUM", batch, axis=0))
+
+    assert dataset.reduce(100.0, add) == 110.0
+    assert dataset.reduce(0.0, add) == 10.0
+    with pytest.raises(ArgumentTypeError, match="must be a function of the value so far"):
+        dataset.reduce(0.0, 3)

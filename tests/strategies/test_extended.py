@@ -10,7 +10,13 @@ import pytest
 
 import distlab as dl
 from distlab._values import Mirrored, stack
-from distlab.errors import ContextError, InvalidArgumentError, ReduceOpError, ValueShapeError
+from distlab.errors import (
+    ArgumentValueError,
+    ContextError,
+    InvalidArgumentError,
+    ReduceOpError,
+    ValueShapeError,
+)
 
 
 def _strategy(replicas: int = 3) -> dl.MirroredStrategy:
@@ -124,3 +130,49 @@ def test_values_come_from_a_function_of_the_replica() -> None:
     )
     assert _local(s, made["id"]) == [0, 1, 2]
     assert made["of"] == 7
+
+
+def test_this_process_makes_saves_and_summarizes_everything() -> None:
+    extended = _strategy().extended
+    assert extended.should_checkpoint
+    assert extended.should_save_summary
+    assert extended.experimental_should_init
+    assert not extended.experimental_between_graph
+    assert list(extended.experimental_make_numpy_dataset(np.arange(3))) == [0, 1, 2]
+
+
+def test_tensorflow_1_names_on_the_strategy() -> None:
+    s = _strategy(2)
+    v = _variable(s, 1.0)
+    x = stack([jnp.array(1.0), jnp.array(2.0)], s.mesh)
+    assert [float(part) for part in s.unwrap(x)] == [1.0, 2.0]
+    assert s.unwrap(7) == [7]
+    with s.scope(), s.colocate_vars_with(v):
+        assert dl.Variable(2.0).strategy is s
+
+
+def test_a_replica_context_names_its_device_or_that_of_all() -> None:
+    s = _strategy(2)
+    told: list[tuple[str, ...]] = []
+
+    def step() -> None:
+        told.append(dl.get_replica_context().devices)
+
+    s.run(step, options=dl.RunOptions(run_eagerly=True))
+    s.run(step)
+    dl.OneDeviceStrategy("CPU:3").run(step)
+    assert told == [("CPU:0",), ("CPU:1",), ("CPU:0", "CPU:1"), ("CPU:3",)]
+
+
+def test_a_tpu_replica_has_one_core_to_assign_split_and_replicate_over() -> None:
+    topology = dl.tpu.Topology()
+    assignment = dl.tpu.DeviceAssignment.build(topology, 2)
+    s = dl.TPUStrategy(experimental_device_assignment=assignment)
+    x = jnp.ones((4, 2))
+    assert s.experimental_assign_to_logical_device(x, 0) is x
+    assert s.experimental_split_to_logical_devices(x, [1, 1]) is x
+    assert s.experimental_replicate_to_logical_devices(x) is x
+    with pytest.raises(ArgumentValueError, match=r"must be 0, the one core.*got 1.*jax.sharding"):
+        s.experimental_assign_to_logical_device(x, 1)
+    with pytest.raises(ArgumentValueError, match=r"must be \[1, 1\].*got \[2, 1\].*jax.sharding"):
+        s.experimental_split_to_logical_devices(x, [2, 1])

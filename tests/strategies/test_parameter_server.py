@@ -20,6 +20,7 @@ from distlab.errors import (
     CancelledError,
     ClusterError,
     ClusterSpecError,
+    ContextError,
     OutOfRangeError,
     UnsupportedError,
 )
@@ -266,3 +267,28 @@ def test_misuse_is_refused(coordinator: ClusterCoordinator) -> None:
     with pytest.raises(ArgumentTypeError, match=r"RemoteValue.*fetch\(\)"):
         coordinator.schedule(abs, args=(result,))
     assert coordinator.fetch({"zero": result, "other": 1}) == {"zero": 0, "other": 1}
+
+
+def test_a_function_can_ask_which_worker_runs_it(strategy: dl.ParameterServerStrategy) -> None:
+    coordinator = ClusterCoordinator(strategy)
+    index = dl.coordinator.experimental_get_current_worker_index
+    asked: list[int] = []
+
+    def dataset() -> dl.data.Dataset:
+        asked.append(index())
+        return dl.data.Dataset.from_tensors(index())
+
+    batches = iter(coordinator.create_per_worker_dataset(dataset))
+
+    def compiled() -> Any:
+        return strategy.run(lambda: jnp.int32(index()))
+
+    def step(own: Iterator[Any]) -> tuple[int, int, int]:
+        return index(), int(next(own)), int(compiled())
+
+    results = [coordinator.schedule(step, args=(batches,)) for _ in range(WORKERS)]
+    numbers = [tuple(result.fetch()) for result in results]
+    assert asked == [0, 1, 2]
+    assert all(len(set(row)) == 1 and row[0] in range(WORKERS) for row in numbers)
+    with pytest.raises(ContextError, match="this thread is no worker's"):
+        index()
