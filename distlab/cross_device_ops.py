@@ -22,7 +22,7 @@ from distlab._mesh import AXIS, ReplicaMesh
 from distlab._values import pieces
 from distlab.errors import OptionError, ValueShapeError
 
-_SMALL_BYTES: Final = 1 << 20
+_SMALL_BYTES: Final = 1 << 16
 
 
 class CrossDeviceOps(ABC):

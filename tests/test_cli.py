@@ -29,6 +29,8 @@ COMMANDS = {
         "--record",
     ],
     "dashboard": ["RUN", "--port", "--open"],
+    "runs": ["DIR"],
+    "export": ["RUN", "--output", "--overwrite"],
     "doctor": ["--help"],
 }
 
@@ -193,3 +195,41 @@ def test_probe_prints_json() -> None:
     assert found["devices"] == ["CPU:0", "CPU:1"]
     assert found["sum"] == 2.0
     assert int(found["threads"]) >= 4
+
+
+def test_runs_lists_the_newest_first_and_says_what_can_not_be_read(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("first", "deeper/second"):
+        with distlab.record(tmp_path / name) as run:
+            run.log(loss=0.5)
+    (tmp_path / "broken").mkdir()
+    (tmp_path / "broken" / "process-1.sqlite").write_text("no database")
+    assert cli.main(["runs", str(tmp_path)]) == 0
+    complaint, head, *rows = capsys.readouterr().out.splitlines()
+    assert "broken can't be read" in complaint
+    assert head.split()[:3] == ["run", "started", "status"]
+    assert [row.split()[0] for row in rows] == ["deeper/second", "first"]
+    assert all("finished" in row and row.endswith("loss 0.5") for row in rows)
+
+
+def test_runs_says_when_there_are_none_and_when_there_is_no_folder(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["runs", str(tmp_path)]) == 0
+    assert "No runs in" in capsys.readouterr().out
+    assert cli.main(["runs", str(tmp_path / "none")]) == 2
+    assert "lists a folder of runs" in capsys.readouterr().err
+
+
+def test_export_writes_a_file_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with distlab.record(tmp_path / "run") as run:
+        run.log(loss=0.5)
+    command = ["export", str(tmp_path / "run"), "-o", str(tmp_path / "trace.json")]
+    assert cli.main(command) == 0
+    assert "trace.json: 0.0 MB" in capsys.readouterr().out
+    names = [e["name"] for e in json.loads((tmp_path / "trace.json").read_text())["traceEvents"]]
+    assert "metric loss" in names
+    assert cli.main(command) == 2
+    assert "exists already" in capsys.readouterr().err
+    assert cli.main([*command, "--overwrite"]) == 0

@@ -16,6 +16,7 @@ import msgspec
 from distlab._counts import is_count
 from distlab.errors import ArgumentValueError, NotARunError, RecordError
 from distlab.events import Chunk, Event, Lost, Unknown
+from distlab.recording.exports import export
 from distlab.recording.run_file import PATTERN, being_written, event_of
 from distlab.recording.summary import summarize
 
@@ -140,10 +141,31 @@ class Run:
           `"interrupted"`, or `"killed"` when its process ended without saying
           so), `message`, `started` (seconds since 1970), `seconds`, `host`,
           `process`, `platform`, `devices` (names), `strategies` (class names),
-          `steps`, `examples`, `total_steps`, `metrics` (the last value of each
-          name), `lost` and `versions`.
+          `replicas` (how many each of those has), `steps`, `examples`,
+          `total_steps`, `metrics` (the last value of each name), `lost` and
+          `versions`.
         """
         return summarize(self)
+
+    def export(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
+        """Writes the run to a file for other tools.
+
+        Args:
+          path: the file; its suffix says what is written. `.json`: a timeline
+            that Perfetto (ui.perfetto.dev) and Chrome open, with a track for
+            the Python calls, one for the input, and one for each replica's
+            device. `.jsonl`: each event on a line, after a line about the file.
+          overwrite: whether a file that exists may be replaced.
+
+        Returns:
+          The file.
+
+        Raises:
+          ArgumentValueError: the suffix is none of those.
+          ArgumentTypeError: `path` is no path.
+          RecordError: the file exists or can't be written, or the run was closed.
+        """
+        return export(self, path, overwrite=overwrite)
 
     def close(self) -> None:
         """Lets go of the file."""

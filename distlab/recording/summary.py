@@ -38,6 +38,7 @@ def summarize(run: Recorded) -> dict[str, Any]:
         "platform": "",
         "devices": [],
         "strategies": [],
+        "replicas": [],
         "steps": 0,
         "examples": 0,
         "total_steps": None,
@@ -64,6 +65,7 @@ def _add(summary: dict[str, Any], event: Event | Unknown) -> None:
             summary["metrics"].update(event.values)
         case Strategy():
             summary["strategies"].append(event.name)
+            summary["replicas"].append(len(event.devices))
         case Lost():
             summary["lost"] += event.count
         case RunEnd():

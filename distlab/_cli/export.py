@@ -1,0 +1,44 @@
+"""`distlab export`: writes a recorded run to a file for other tools."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from distlab._cli.options import HelpFormatter, folder
+
+EPILOG = """\
+FILE ends in
+  .json    a timeline: open it in ui.perfetto.dev
+  .jsonl   one event a line
+
+example:
+  distlab export runs/demo-20260101-120000 -o trace.json"""
+
+
+def add_to(commands: Any) -> None:
+    """Adds the subcommand to argparse's `commands`."""
+    parser = commands.add_parser(
+        "export",
+        help="write a recorded run to a file for Perfetto or other tools",
+        description="Writes a recorded run, finished or still running, to a file.",
+        epilog=EPILOG,
+        formatter_class=HelpFormatter,
+    )
+    parser.add_argument("folder", type=folder, metavar="RUN", help="folder of the recorded run")
+    parser.add_argument(
+        "-o", "--output", type=Path, metavar="FILE", required=True, help="the file to write"
+    )
+    parser.add_argument("--overwrite", action="store_true", help="replace FILE when it exists")
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Writes the file and returns the exit code."""
+    from distlab import Run
+
+    with Run.open(args.folder) as recorded:
+        target = recorded.export(args.output, overwrite=args.overwrite)
+    print(f"{target}: {target.stat().st_size / 1e6:.1f} MB")
+    return 0

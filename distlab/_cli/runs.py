@@ -1,0 +1,94 @@
+"""`distlab runs`: a table of the runs in a folder."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from distlab._cli.options import HelpFormatter, folder
+from distlab.errors import NotARunError
+
+DEEPEST = 3
+COLUMNS = ("run", "started", "status", "steps", "steps/s", "replicas", "size", "last metrics")
+
+EPILOG = """\
+example:
+  distlab runs runs"""
+
+
+def add_to(commands: Any) -> None:
+    """Adds the subcommand to argparse's `commands`."""
+    parser = commands.add_parser(
+        "runs",
+        help="list the recorded runs in a folder",
+        description="Lists the recorded runs in a folder and in the folders within it, the "
+        "newest first.",
+        epilog=EPILOG,
+        formatter_class=HelpFormatter,
+    )
+    parser.add_argument(
+        "folder", type=folder, metavar="DIR", nargs="?", default=Path("runs"),
+        help="the folder (default: runs)",
+    )  # fmt: skip
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Prints the table and returns the exit code."""
+    if not args.folder.is_dir():
+        raise NotARunError(
+            f"distlab runs lists a folder of runs, and {args.folder} is none. Name the folder in "
+            "which distlab.record made its folders."
+        )
+    found = sorted(_summaries(args.folder), key=lambda s: -s["started"])
+    if not found:
+        print(f"No runs in {args.folder}. Record one: distlab demo --record {args.folder}/first")
+        return 0
+    rows = [COLUMNS, *(_row(summary, args.folder) for summary in found)]
+    widths = [max(len(row[i]) for row in rows) for i in range(len(COLUMNS))]
+    for row in rows:
+        print(
+            "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        )
+    return 0
+
+
+def _summaries(root: Path) -> Iterator[dict[str, Any]]:
+    from distlab import Run
+
+    for path in _folders(root, DEEPEST):
+        try:
+            with Run.open(path) as recorded:
+                yield recorded.summary()
+        except NotARunError as error:
+            if any(path.glob("process-*.sqlite")):
+                print(f"distlab: {error}")
+
+
+def _folders(root: Path, depth: int) -> Iterator[Path]:
+    yield root
+    if depth:
+        for child in sorted(root.iterdir()):
+            if child.is_dir() and not child.is_symlink():
+                yield from _folders(child, depth - 1)
+
+
+def _row(summary: dict[str, Any], root: Path) -> tuple[str, ...]:
+    path = Path(summary["path"])
+    rate = summary["steps"] / summary["seconds"] if summary["seconds"] else 0.0
+    size = sum(file.stat().st_size for file in path.iterdir() if file.is_file())
+    metrics = [f"{name} {value:.4g}" for name, value in list(summary["metrics"].items())[:3]]
+    lost = [f"{summary['lost']} events lost"] if summary["lost"] else []
+    return (
+        str(path.relative_to(root)) if path != root else path.name,
+        f"{datetime.fromtimestamp(summary['started'], UTC).astimezone():%Y-%m-%d %H:%M:%S}",
+        summary["status"],
+        f"{summary['steps']:,}".replace(",", " "),
+        f"{rate:.1f}",
+        str(max(summary["replicas"], default=0)),
+        f"{size / 1e6:.1f} MB",
+        ", ".join([*metrics, *lost]),
+    )

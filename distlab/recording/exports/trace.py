@@ -1,0 +1,225 @@
+"""A timeline in the Trace Event Format, which Perfetto (ui.perfetto.dev) and Chrome open.
+
+One process; its first track is the Python that called distlab, and each replica's
+device has one of its own. Times are microseconds since the run's first event.
+Device tracks have the steps that were watched: a span goes from when the step was
+handed over, or the one before was ready, to when its results on that device were.
+An arrow leads from the call of a step to its spans.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from typing import IO, TYPE_CHECKING, Any, Final
+
+from distlab.events import (
+    Compile,
+    DeviceSample,
+    Error,
+    Event,
+    Lost,
+    Metric,
+    Reduction,
+    Run,
+    RunEnd,
+    Sharding,
+    Step,
+    StepReady,
+    Strategy,
+    Unknown,
+)
+
+if TYPE_CHECKING:
+    from distlab.recording.exports import Recorded
+
+Entry = dict[str, Any]
+
+_CALLS: Final = 1
+"""The track of the Python calls."""
+
+_INPUT: Final = 2
+_REPLICAS: Final = 100
+"""The track of a strategy's replica r is 100 x the strategy's place + r + 100."""
+
+_CALLS_KEPT: Final = 100_000
+"""How many calls of steps wait for their results to be told."""
+
+
+def write(run: Recorded, file: IO[str]) -> None:
+    """Writes the timeline; events are read one after another, however many there are."""
+    about = {"run": run.meta.get("name", ""), "schema": run.meta.get("schema")}
+    file.write('{"displayTimeUnit":"ms","otherData":' + json.dumps(about) + ',"traceEvents":[\n')
+    first = True
+    for entry in Timeline().entries(run.events()):
+        file.write(("" if first else ",\n") + json.dumps(entry, allow_nan=False))
+        first = False
+    file.write("\n]}\n")
+
+
+class Timeline:
+    """Makes trace events of a run's events, in order."""
+
+    def __init__(self) -> None:
+        self._start_ns: int | None = None
+        self._process = 1
+        self._programs: dict[int, str] = {}
+        self._tracks: dict[int, list[int]] = {}
+        self._ready_ns: dict[int, int] = {}
+        self._calls: OrderedDict[int, Step] = OrderedDict()
+        self._makers: dict[type, Callable[[Any], Iterator[Entry]]] = {
+            Run: self._run,
+            Strategy: self._replicas,
+            Step: self._step,
+            StepReady: self._ready,
+            Compile: self._compile,
+            Sharding: self._batch,
+            Reduction: self._reduction,
+            Metric: self._metric,
+            DeviceSample: self._sample,
+            Error: self._error,
+            Lost: self._lost,
+            RunEnd: self._end,
+        }
+
+    def entries(self, events: Iterator[Event | Unknown]) -> Iterator[Entry]:
+        """Gives the trace events."""
+        for event in events:
+            if self._start_ns is None:
+                self._start_ns = event.time_ns
+                self._process = event.process if isinstance(event, Run) else self._process
+                yield self._name("process_name", 0, "distlab")
+                yield self._name("thread_name", _CALLS, "Python: calls")
+                yield self._name("thread_name", _INPUT, "Python: input")
+            make = self._makers.get(type(event))
+            if make is not None:
+                yield from make(event)
+
+    def _run(self, event: Run) -> Iterator[Entry]:
+        yield self._name("process_name", 0, f"{event.name} on {event.host}")
+
+    def _replicas(self, event: Strategy) -> Iterator[Entry]:
+        place = len(self._tracks)
+        size = len(event.devices)
+        base = _REPLICAS + sum(len(tracks) for tracks in self._tracks.values())
+        self._tracks[event.strategy] = list(range(base, base + size))
+        for replica, device in enumerate(event.devices):
+            label = f"{device} (replica {replica} of {event.name} {place})"
+            yield self._name("thread_name", base + replica, label)
+
+    def _step(self, event: Step) -> Iterator[Entry]:
+        self._calls[event.step] = event
+        if len(self._calls) > _CALLS_KEPT:
+            self._calls.popitem(last=False)
+        about = {"step": event.step, "examples": event.examples}
+        name = f"run {self._programs.get(event.program, '')}".strip()
+        yield self._span(_CALLS, name, "step", (event.time_ns, event.dispatched_ns), about)
+
+    def _ready(self, event: StepReady) -> Iterator[Entry]:
+        call = self._calls.pop(event.step, None)
+        tracks = self._tracks.get(event.strategy, [])
+        if call is None or not tracks:
+            return
+        about = {"step": event.step, "resolution_us": event.resolution_ns / 1e3}
+        for track, ready_ns in zip(tracks, event.ready_ns, strict=False):
+            begin_ns = max(call.time_ns, self._ready_ns.get(track, 0))
+            self._ready_ns[track] = ready_ns
+            if ready_ns <= begin_ns:
+                continue
+            name = self._programs.get(call.program, "step")
+            yield self._span(track, name, "device", (begin_ns, ready_ns), about)
+            arrow = {"cat": "dispatch", "id": f"{event.step}.{track}", "pid": self._process}
+            yield {"name": "step", "ph": "s", "tid": _CALLS, "ts": self._us(call.time_ns), **arrow}
+            end = {"ph": "f", "bp": "e", "tid": track, "ts": self._us(begin_ns)}
+            yield {"name": "step", **end, **arrow}
+
+    def _compile(self, event: Compile) -> Iterator[Entry]:
+        self._programs[event.program] = event.function
+        about = {"cause": event.cause, "changed": event.changed, "mode": event.mode}
+        begin_ns = event.time_ns - event.trace_ns - event.compile_ns
+        name = f"compile {event.function}"
+        yield self._span(_CALLS, name, "compile", (begin_ns, event.time_ns), about)
+
+    def _batch(self, event: Sharding) -> Iterator[Entry]:
+        about = {"batch": event.batch, "sizes": event.sizes, "bytes": event.bytes}
+        placed_ns = event.time_ns - event.transfer_ns
+        waited_ns = placed_ns - event.wait_ns
+        yield self._span(_INPUT, "wait for a batch", "input", (waited_ns, placed_ns), about)
+        yield self._span(_INPUT, "put on devices", "input", (placed_ns, event.time_ns), about)
+
+    def _sample(self, event: DeviceSample) -> Iterator[Entry]:
+        length = max(event.time_ns - event.start_ns, 1)
+        memory = {"bytes": event.process_memory_bytes}
+        yield self._counter(event.time_ns, "memory of the process", memory)
+        for track, busy in zip(self._tracks.get(event.strategy, []), event.busy_ns, strict=False):
+            share = {"busy share": min(busy / length, 1.0)}
+            yield self._counter(event.time_ns, f"busy, track {track}", share)
+
+    def _reduction(self, event: Reduction) -> Iterator[Entry]:
+        about = {"bytes": event.bytes, "algorithm": event.algorithm, "op": event.op}
+        span = (event.time_ns, event.time_ns + event.duration_ns)
+        yield self._span(_CALLS, event.verb, "reduction", span, about)
+
+    def _metric(self, event: Metric) -> Iterator[Entry]:
+        for name, value in event.values.items():
+            if math.isfinite(value):  # JSON has no others
+                yield self._counter(event.time_ns, f"metric {name}", {name: value})
+
+    def _error(self, event: Error) -> Iterator[Entry]:
+        what = f"{event.type} in {event.where}"
+        yield self._instant(event.time_ns, what, {"message": event.message})
+
+    def _lost(self, event: Lost) -> Iterator[Entry]:
+        yield self._instant(event.time_ns, f"{event.count} events lost", {"reason": event.reason})
+
+    def _end(self, event: RunEnd) -> Iterator[Entry]:
+        yield self._instant(event.time_ns, f"run {event.status}", {"message": event.message})
+
+    def _us(self, time_ns: int) -> float:
+        return max(time_ns - (self._start_ns or 0), 0) / 1e3
+
+    def _span(
+        self, track: int, name: str, category: str, span: tuple[int, int], about: Entry
+    ) -> Entry:
+        begin, end = map(self._us, span)
+        return {
+            "name": name,
+            "cat": category,
+            "ph": "X",
+            "ts": begin,
+            "dur": max(end - begin, 0.0),
+            "pid": self._process,
+            "tid": track,
+            "args": about,
+        }
+
+    def _counter(self, time_ns: int, name: str, values: Entry) -> Entry:
+        return {
+            "name": name,
+            "ph": "C",
+            "ts": self._us(time_ns),
+            "pid": self._process,
+            "args": values,
+        }
+
+    def _instant(self, time_ns: int, name: str, about: Entry) -> Entry:
+        return {
+            "name": name,
+            "ph": "i",
+            "s": "p",
+            "ts": self._us(time_ns),
+            "pid": self._process,
+            "tid": _CALLS,
+            "args": about,
+        }
+
+    def _name(self, what: str, track: int, name: str) -> Entry:
+        return {
+            "name": what,
+            "ph": "M",
+            "pid": self._process,
+            "tid": track,
+            "args": {"name": name},
+        }

@@ -1,0 +1,198 @@
+"""A recorded run as a timeline for Perfetto and as lines of JSON."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections import Counter
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import msgspec
+import numpy as np
+import pytest
+
+import distlab as dl
+from distlab import events
+from distlab.errors import ArgumentTypeError, ArgumentValueError, RecordError
+
+REPLICAS, STEPS = 2, 6
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of a few steps that take long enough to be watched."""
+    folder = tmp_path_factory.mktemp("runs") / "small"
+    strategy = dl.MirroredStrategy([f"CPU:{i}" for i in range(REPLICAS)])
+    with strategy.scope():
+        w = dl.Variable(jnp.ones((200, 200)))
+
+    def step(x: jax.Array) -> jax.Array:
+        value = w.value()
+        for _ in range(20):
+            value = jnp.tanh(value @ w.value())
+        w.assign(dl.get_replica_context().all_reduce("MEAN", value + x.mean()))
+        return x.sum()
+
+    rows = np.arange(STEPS * 4, dtype=np.float32)
+    batches = dl.data.Dataset.from_tensor_slices(rows).batch(4)
+    with dl.record(folder) as run:
+        for batch in strategy.experimental_distribute_dataset(batches):
+            sums = strategy.run(step, args=(batch,))
+            total = strategy.reduce("SUM", sums, axis=None)
+            run.log(total=total, broken=float("nan"))
+        jax.block_until_ready(w.value())
+    return folder
+
+
+@pytest.fixture
+def run(folder: Path) -> dl.Run:
+    return dl.Run.open(folder)
+
+
+def _of(run: dl.Run, kind: type[Any]) -> list[Any]:
+    return [event for event in run.events() if isinstance(event, kind)]
+
+
+def _trace(run: dl.Run, folder: Path) -> list[dict[str, Any]]:
+    whole = json.loads(run.export(folder / "trace.json").read_text())
+    assert whole["otherData"] == {"run": "small", "schema": events.SCHEMA}
+    entries: list[dict[str, Any]] = whole["traceEvents"]
+    return entries
+
+
+def test_lines_hold_every_event_and_give_it_back(run: dl.Run, tmp_path: Path) -> None:
+    meta, *lines = run.export(tmp_path / "events.jsonl").read_text().splitlines()
+    assert json.loads(meta) == {"kind": "meta", **run.meta}
+    assert json.loads(meta)["schema"] == events.SCHEMA
+    decoder = msgspec.json.Decoder(events.AnyEvent, strict=False)
+    again = [decoder.decode(line) for line in lines]
+    assert list(map(repr, again)) == list(map(repr, run.events()))  # nan is not equal to nan
+    told = [json.loads(line)["values"] for line in lines if '"kind":"metric"' in line]
+    assert told == [{"total": n, "broken": "nan"} for n in (6.0, 22.0, 38.0, 54.0, 70.0, 86.0)]
+
+
+def test_lines_keep_kinds_that_this_version_does_not_know(folder: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "newer"
+    copy.mkdir()
+    (source,) = folder.glob("process-*.sqlite")
+    target = copy / source.name
+    target.write_bytes(source.read_bytes())
+    body = msgspec.msgpack.encode({"kind": "weather", "time_ns": 5, "sky": [1, 2]})
+    with sqlite3.connect(target) as database:
+        (last,) = database.execute("SELECT max(seq) FROM events").fetchone()
+        row = (last + 1, 5, "weather", body)
+        database.execute("INSERT INTO events VALUES (?,?,?,?)", row)
+    database.close()
+    with dl.Run.open(copy) as newer:
+        last_line = newer.export(tmp_path / "newer.jsonl").read_text().splitlines()[-1]
+        newer.export(tmp_path / "newer.json")
+    assert json.loads(last_line) == {"kind": "weather", "time_ns": 5, "sky": [1, 2]}
+
+
+def test_a_trace_keeps_the_rules_of_its_format(run: dl.Run, tmp_path: Path) -> None:
+    entries = _trace(run, tmp_path)
+    assert Counter(e["ph"] for e in entries).keys() <= set("XMCisf")
+    for entry in entries:
+        assert isinstance(entry["name"], str)
+        assert isinstance(entry["pid"], int)
+        if entry["ph"] != "M":
+            assert entry["ts"] >= 0
+        if entry["ph"] == "X":
+            assert entry["dur"] >= 0
+        if entry["ph"] == "C":
+            assert all(isinstance(value, int | float) for value in entry["args"].values())
+    assert len({e["pid"] for e in entries}) == 1
+    tracks = {e["tid"]: e["args"]["name"] for e in entries if e["name"] == "thread_name"}
+    assert {e["tid"] for e in entries if e["ph"] == "X"} <= tracks.keys()
+    spans = {(e["tid"], e["ts"]) for e in entries if e["ph"] == "X"}
+    begins = {e["id"]: e for e in entries if e["ph"] == "s"}
+    ends = {e["id"]: e for e in entries if e["ph"] == "f"}
+    assert begins.keys() == ends.keys()
+    assert len(begins) > 0
+    for number, end in ends.items():
+        begin = begins[number]
+        assert begin["ts"] <= end["ts"]
+        assert (begin["name"], begin["cat"]) == (end["name"], end["cat"])
+        assert (begin["tid"], begin["ts"]) in spans
+        assert (end["tid"], end["ts"]) in spans
+
+
+def test_a_trace_has_the_times_of_the_events(run: dl.Run, tmp_path: Path) -> None:
+    entries = _trace(run, tmp_path)
+    start_ns = next(iter(run.events())).time_ns
+
+    def us(time_ns: int) -> float:
+        return (time_ns - start_ns) / 1e3
+
+    calls = [e for e in entries if e.get("cat") == "step"]
+    steps = _of(run, events.Step)
+    assert [(e["ts"], e["args"]["step"]) for e in calls] == [(us(s.time_ns), s.step) for s in steps]
+    assert [e["dur"] for e in calls] == pytest.approx(
+        [(s.dispatched_ns - s.time_ns) / 1e3 for s in steps]
+    )
+    assert all(e["name"].startswith("run ") and "step" in e["name"] for e in calls)
+    reductions = [e for e in entries if e.get("cat") == "reduction"]
+    assert [e["dur"] for e in reductions] == pytest.approx(
+        [r.duration_ns / 1e3 for r in _of(run, events.Reduction)]
+    )
+    put = [e for e in entries if e["name"] == "put on devices"]
+    batches = _of(run, events.Sharding)
+    assert [e["args"]["sizes"] for e in put] == [b.sizes for b in batches] == [[2, 2]] * STEPS
+    assert [e["ts"] + e["dur"] for e in put] == pytest.approx([us(b.time_ns) for b in batches])
+    ready = {s.step: s for s in _of(run, events.StepReady)}
+    by_name = {
+        e["args"]["name"].split(" ")[0]: e["tid"] for e in entries if e["name"] == "thread_name"
+    }
+    on_devices = [e for e in entries if e.get("cat") == "device"]
+    assert len(on_devices) > 0
+    for replica in range(REPLICAS):
+        own = [e for e in on_devices if e["tid"] == by_name[f"CPU:{replica}"]]
+        for span in own:
+            told = us(ready[span["args"]["step"]].ready_ns[replica])
+            assert span["ts"] + span["dur"] == pytest.approx(told)
+        for before, after in pairwise(own):
+            assert before["ts"] + before["dur"] <= after["ts"] + 1e-3
+
+
+def test_a_trace_leaves_out_numbers_that_json_has_not(run: dl.Run, tmp_path: Path) -> None:
+    entries = _trace(run, tmp_path)
+    assert [e["args"]["total"] for e in entries if e["name"] == "metric total"] == [
+        6.0, 22.0, 38.0, 54.0, 70.0, 86.0,
+    ]  # fmt: skip
+    assert not [e for e in entries if e["name"] == "metric broken"]
+
+
+def test_a_run_that_is_still_written_can_be_exported(tmp_path: Path) -> None:
+    strategy = dl.MirroredStrategy(["CPU:0", "CPU:1"])
+    with dl.record(tmp_path / "live"):
+        strategy.run(lambda: jnp.zeros(2))
+        with dl.Run.open(tmp_path / "live") as run:
+            while not _of(run, events.Step):  # until it is stored
+                pass
+            assert run.live
+            whole = json.loads(run.export(tmp_path / "live.json").read_text())
+    assert [e for e in whole["traceEvents"] if e.get("cat") == "step"]
+
+
+def test_wrong_targets_are_refused_and_leave_nothing_behind(run: dl.Run, tmp_path: Path) -> None:
+    (tmp_path / "mine.json").write_text("mine")
+    with pytest.raises(RecordError, match=r"mine.json exists already.*overwrite=True"):
+        run.export(tmp_path / "mine.json")
+    assert (tmp_path / "mine.json").read_text() == "mine"
+    with pytest.raises(ArgumentValueError, match=r"writes .json or .jsonl files, got 'run.csv'"):
+        run.export(tmp_path / "run.csv")
+    with pytest.raises(ArgumentTypeError, match="needs the file to write, got a int"):
+        run.export(3)  # type: ignore[arg-type]
+    with pytest.raises(RecordError, match="can't be written: No such file or directory"):
+        run.export(tmp_path / "none" / "trace.json")
+    run.close()
+    with pytest.raises(RecordError, match=r"was closed.*Open it again"):
+        run.export(tmp_path / "closed.json")
+    assert [file.name for file in tmp_path.iterdir()] == ["mine.json"]
+    with dl.Run.open(run.path) as again:
+        again.export(tmp_path / "mine.json", overwrite=True)
+    assert json.loads((tmp_path / "mine.json").read_text())["traceEvents"]
