@@ -74,6 +74,15 @@ def pieces(array: jax.Array) -> list[jax.Array]:
     return list(held)
 
 
+def is_ready(array: jax.Array) -> bool:
+    """Says whether an array has been computed; it must not be deleted.
+
+    JAX's arrays have the method, its declared type does not.
+    """
+    declared: Any = array
+    return bool(declared.is_ready())
+
+
 def devices_of(array: jax.Array) -> list[jax.Device]:
     """Returns the devices of an array, deleted or not, in the order of its pieces."""
     sharding: Any = array.sharding

@@ -12,9 +12,9 @@ from typing import Any, Final
 import jax
 import numpy as np
 
+from distlab._jax_internals import is_ready
 from distlab.errors import ValueShapeError
 from distlab.events import Event, Lost, Metric
-from distlab.recording.readiness import is_ready
 from distlab.recording.worker import Worker
 
 _POLL_SECONDS: Final = 0.01

@@ -2,20 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import jax
 
 from distlab import _jax_internals
-
-
-def is_ready(array: jax.Array) -> bool:
-    """Says whether an array has been computed; it must not be deleted.
-
-    JAX's arrays have the method, its declared type does not.
-    """
-    declared: Any = array
-    return bool(declared.is_ready())
+from distlab._jax_internals import is_ready
 
 
 class WatchedStep:
