@@ -158,6 +158,23 @@ def test_a_trace_has_the_times_of_the_events(run: dl.Run, tmp_path: Path) -> Non
             assert before["ts"] + before["dur"] <= after["ts"] + 1e-3
 
 
+def test_a_trace_shows_the_compilations_of_its_own_time_only(run: dl.Run, tmp_path: Path) -> None:
+    strategy = dl.MirroredStrategy(["CPU:0", "CPU:1"])
+    entries = _trace(run, tmp_path)
+    spans = [e for e in entries if e.get("cat") == "compile"]
+    start_ns = next(iter(run.events())).time_ns
+    own = [c for c in _of(run, events.Compile) if c.time_ns > start_ns]
+    assert [e["name"] for e in spans] == [f"compile {c.function}" for c in own]
+    assert all(e["dur"] > 0 for e in spans)
+    strategy.run(lambda: jnp.ones(3))
+    with dl.record(tmp_path / "later"):
+        pass
+    with dl.Run.open(tmp_path / "later") as later:
+        assert _of(later, events.Compile)
+        whole = json.loads(later.export(tmp_path / "later.json").read_text())
+    assert not [e for e in whole["traceEvents"] if e.get("cat") == "compile"]
+
+
 def test_a_trace_leaves_out_numbers_that_json_has_not(run: dl.Run, tmp_path: Path) -> None:
     entries = _trace(run, tmp_path)
     assert [e["args"]["total"] for e in entries if e["name"] == "metric total"] == [

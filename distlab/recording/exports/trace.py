@@ -137,6 +137,8 @@ class Timeline:
 
     def _compile(self, event: Compile) -> Iterator[Entry]:
         self._programs[event.program] = event.function
+        if event.time_ns <= (self._start_ns or 0):
+            return  # compiled before the recording began
         about = {"cause": event.cause, "changed": event.changed, "mode": event.mode}
         begin_ns = event.time_ns - event.trace_ns - event.compile_ns
         name = f"compile {event.function}"
