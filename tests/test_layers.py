@@ -60,6 +60,7 @@ ALSO_USES = {
     "widgets": {"bokeh", "panel", "ipywidgets", "anywidget", "IPython", "traitlets"},
     "dashboard": {"bokeh", "panel", "tornado"},
     "demo": {"sklearn"},
+    "recording": {"pandas", "pyarrow"},
 }
 MAY_USE_JAX = {"cluster", "devices", "seam", "core", "recording", "demo", "cli"}
 

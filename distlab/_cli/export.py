@@ -12,6 +12,7 @@ EPILOG = """\
 FILE ends in
   .json    a timeline: open it in ui.perfetto.dev
   .jsonl   one event a line
+  .parquet one event a row (needs pip install "distlab[export]")
 
 example:
   distlab export runs/demo-20260101-120000 -o trace.json"""

@@ -17,6 +17,7 @@ from distlab._counts import is_count
 from distlab.errors import ArgumentValueError, NotARunError, RecordError
 from distlab.events import Chunk, Event, Lost, Unknown
 from distlab.recording.exports import export
+from distlab.recording.exports.frame import to_pandas
 from distlab.recording.run_file import PATTERN, being_written, event_of
 from distlab.recording.summary import summarize
 
@@ -147,6 +148,24 @@ class Run:
         """
         return summarize(self)
 
+    def to_pandas(self, kind: str) -> Any:
+        """Returns the events of one kind as a pandas table.
+
+        Args:
+          kind: as run files spell it, such as `"step"`; docs/events.md lists
+            them with their fields.
+
+        Returns:
+          A `pandas.DataFrame` with a row for each event and a column for each
+          field, `time_ns` first.
+
+        Raises:
+          ArgumentValueError: there is no such kind.
+          MissingExtraError: pandas is not installed.
+          RecordError: the run was closed.
+        """
+        return to_pandas(self, kind)
+
     def export(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
         """Writes the run to a file for other tools.
 
@@ -155,6 +174,7 @@ class Run:
             that Perfetto (ui.perfetto.dev) and Chrome open, with a track for
             the Python calls, one for the input, and one for each replica's
             device. `.jsonl`: each event on a line, after a line about the file.
+            `.parquet`: the same, a row each (needs pyarrow).
           overwrite: whether a file that exists may be replaced.
 
         Returns:
@@ -162,6 +182,7 @@ class Run:
 
         Raises:
           ArgumentValueError: the suffix is none of those.
+          MissingExtraError: pyarrow is needed and not installed.
           ArgumentTypeError: `path` is no path.
           RecordError: the file exists or can't be written, or the run was closed.
         """

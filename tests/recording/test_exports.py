@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+import sys
 from collections import Counter
 from itertools import pairwise
 from pathlib import Path
@@ -14,10 +15,16 @@ import jax.numpy as jnp
 import msgspec
 import numpy as np
 import pytest
+from pyarrow import parquet
 
 import distlab as dl
 from distlab import events
-from distlab.errors import ArgumentTypeError, ArgumentValueError, RecordError
+from distlab.errors import (
+    ArgumentTypeError,
+    ArgumentValueError,
+    MissingExtraError,
+    RecordError,
+)
 
 REPLICAS, STEPS = 2, 6
 
@@ -91,6 +98,39 @@ def test_lines_keep_kinds_that_this_version_does_not_know(folder: Path, tmp_path
         last_line = newer.export(tmp_path / "newer.jsonl").read_text().splitlines()[-1]
         newer.export(tmp_path / "newer.json")
     assert json.loads(last_line) == {"kind": "weather", "time_ns": 5, "sky": [1, 2]}
+
+
+def test_parquet_holds_the_lines(run: dl.Run, tmp_path: Path) -> None:
+    lines = run.export(tmp_path / "events.jsonl").read_text().splitlines()
+    table = parquet.read_table(run.export(tmp_path / "events.parquet"))
+    assert table.column_names == ["time_ns", "kind", "event"]
+    assert table["event"].to_pylist() == lines[1:]
+    assert table["kind"].to_pylist() == [json.loads(line)["kind"] for line in lines[1:]]
+    assert table["time_ns"].to_pylist() == [event.time_ns for event in run.events()]
+    assert json.loads(table.schema.metadata[b"distlab"]) == run.meta
+
+
+def test_a_pandas_table_has_the_events_of_a_kind(run: dl.Run) -> None:
+    steps = run.to_pandas("step")
+    assert list(steps.columns) == list(events.Step.__struct_fields__)
+    assert steps.to_dict("records") == list(map(msgspec.structs.asdict, _of(run, events.Step)))
+    assert len(steps) == STEPS
+    assert run.to_pandas("error").empty
+    assert "message" in run.to_pandas("error").columns
+    with pytest.raises(ArgumentValueError, match=r"kind must be one of run, .*got 'stepz'"):
+        run.to_pandas("stepz")
+
+
+@pytest.mark.parametrize("package", ["pandas", "pyarrow"])
+def test_a_missing_package_is_named_with_the_command_that_installs_it(
+    run: dl.Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, package: str
+) -> None:
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(
+        MissingExtraError, match=rf"with {package}.*pip install \"distlab\[export\]"
+    ):
+        run.to_pandas("step") if package == "pandas" else run.export(tmp_path / "a.parquet")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_trace_keeps_the_rules_of_its_format(run: dl.Run, tmp_path: Path) -> None:
@@ -200,7 +240,7 @@ def test_wrong_targets_are_refused_and_leave_nothing_behind(run: dl.Run, tmp_pat
     with pytest.raises(RecordError, match=r"mine.json exists already.*overwrite=True"):
         run.export(tmp_path / "mine.json")
     assert (tmp_path / "mine.json").read_text() == "mine"
-    with pytest.raises(ArgumentValueError, match=r"writes .json or .jsonl files, got 'run.csv'"):
+    with pytest.raises(ArgumentValueError, match=r"writes .json, .jsonl, .parquet files, got 'run"):
         run.export(tmp_path / "run.csv")
     with pytest.raises(ArgumentTypeError, match="needs the file to write, got a int"):
         run.export(3)  # type: ignore[arg-type]

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import IO, Any, Final, Protocol
+from typing import Any, Final, Protocol
 
 from distlab.errors import ArgumentTypeError, ArgumentValueError, RecordError
 from distlab.events import Event, Unknown
-from distlab.recording.exports import lines, trace
+from distlab.recording.exports import lines, parquet, trace
 
 
 class Recorded(Protocol):
@@ -22,9 +22,10 @@ class Recorded(Protocol):
         """Goes through the events of a kind, by default through all."""
 
 
-WRITERS: Final[dict[str, Callable[[Recorded, IO[str]], None]]] = {
+WRITERS: Final[dict[str, Callable[[Recorded, Path], None]]] = {
     ".json": trace.write,
     ".jsonl": lines.write,
+    ".parquet": parquet.write,
 }
 
 
@@ -39,8 +40,8 @@ def export(run: Recorded, path: str | os.PathLike[str], *, overwrite: bool = Fal
     write = WRITERS.get(target.suffix)
     if write is None:
         raise ArgumentValueError(
-            f"export writes {' or '.join(sorted(WRITERS))} files, got {target.name!r}. Name it "
-            "trace.json for Perfetto, or events.jsonl for one event a line."
+            f"export writes {', '.join(WRITERS)} files, got {target.name!r}. Name it "
+            "trace.json for Perfetto, events.jsonl for one event a line, or events.parquet."
         )
     if target.exists() and not overwrite:
         raise RecordError(
@@ -49,8 +50,7 @@ def export(run: Recorded, path: str | os.PathLike[str], *, overwrite: bool = Fal
     # Who opens the file finds all of it or none.
     unfinished = target.with_name(f".{target.name}.{os.getpid()}")
     try:
-        with unfinished.open("w", encoding="utf-8") as file:
-            write(run, file)
+        write(run, unfinished)
         unfinished.replace(target)
     except RecordError:
         raise

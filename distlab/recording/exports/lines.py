@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import math
-from typing import IO, TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from distlab.events import Event, Metric, Unknown
+from distlab.events import Event, Metric, Unknown, kind_of
 
 if TYPE_CHECKING:
     from distlab.recording.exports import Recorded
 
 
-def write(run: Recorded, file: IO[str]) -> None:
+_encoder = msgspec.json.Encoder()
+
+
+def write(run: Recorded, path: Path) -> None:
     """Writes the file's `meta` on the first line, then each event in order.
 
     An event has its `kind` and its fields, with bytes in base64; kinds that this
@@ -21,10 +25,15 @@ def write(run: Recorded, file: IO[str]) -> None:
     are words: "nan", "inf", "-inf". An event is given back by
     `msgspec.json.decode(line, type=AnyEvent, strict=False)`.
     """
-    encoder = msgspec.json.Encoder()
-    file.write(encoder.encode({"kind": "meta", **run.meta}).decode() + "\n")
-    for event in run.events():
-        file.write(encoder.encode(_whole(event)).decode() + "\n")
+    with path.open("w", encoding="utf-8") as file:
+        file.write(_encoder.encode({"kind": "meta", **run.meta}).decode() + "\n")
+        for event in run.events():
+            file.write(line_of(event)[1] + "\n")
+
+
+def line_of(event: Event | Unknown) -> tuple[str, str]:
+    """Returns an event's kind, and the event as JSON."""
+    return kind_of(event), _encoder.encode(_whole(event)).decode()
 
 
 def _whole(event: Event | Unknown) -> Any:

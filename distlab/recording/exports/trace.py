@@ -13,7 +13,8 @@ import json
 import math
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
-from typing import IO, TYPE_CHECKING, Any, Final
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
 
 from distlab.events import (
     Compile,
@@ -48,15 +49,16 @@ _CALLS_KEPT: Final = 100_000
 """How many calls of steps wait for their results to be told."""
 
 
-def write(run: Recorded, file: IO[str]) -> None:
+def write(run: Recorded, path: Path) -> None:
     """Writes the timeline; events are read one after another, however many there are."""
     about = {"run": run.meta.get("name", ""), "schema": run.meta.get("schema")}
-    file.write('{"displayTimeUnit":"ms","otherData":' + json.dumps(about) + ',"traceEvents":[\n')
-    first = True
-    for entry in Timeline().entries(run.events()):
-        file.write(("" if first else ",\n") + json.dumps(entry, allow_nan=False))
-        first = False
-    file.write("\n]}\n")
+    between = ""
+    with path.open("w", encoding="utf-8") as file:
+        file.write(f'{{"displayTimeUnit":"ms","otherData":{json.dumps(about)},"traceEvents":[\n')
+        for entry in Timeline().entries(run.events()):
+            file.write(between + json.dumps(entry, allow_nan=False))
+            between = ",\n"
+        file.write("\n]}\n")
 
 
 class Timeline:
