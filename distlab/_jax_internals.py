@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, cast
 
 import jax
 import numpy as np
 from jax._src import core as _core
+from jax._src import profiler as _profiler
 from jax._src import xla_bridge as _xla_bridge
 from jax._src.array import ArrayImpl
 from jax._src.interpreters import pxla as _pxla
 from jax._src.interpreters.partial_eval import DynamicJaxprTrace as _DynamicJaxprTrace
+from jax._src.lib import _profiler as _profiler_library
 from jax.sharding import NamedSharding
 
 ConcreteArray = ArrayImpl
@@ -107,3 +110,41 @@ def put_rows(rows: Sequence[Any] | np.ndarray, sharding: NamedSharding) -> jax.A
     aval = _core.ShapedArray((len(rows), *rows[0].shape), dtype)
     devices = list(sharding.mesh.devices.flat)
     return cast(jax.Array, _pxla.batched_device_put(aval, sharding, pieces, devices))
+
+
+@contextmanager
+def profiler_reserved() -> Iterator[bool]:
+    """Keeps JAX's one profiler from being started by others, who wait meanwhile.
+
+    JAX refuses to start a second profile. Whoever calls `jax.profiler.start_trace`
+    while this is held waits for it to be given back instead, and then succeeds.
+
+    Yields:
+      Whether the profiler is free: false while the user is taking a profile.
+    """
+    state = _profiler._profile_state
+    if not state.lock.acquire(blocking=False):
+        yield False
+        return
+    try:
+        yield state.profile_session is None
+    finally:
+        state.lock.release()
+
+
+def free_profiler_after_fork() -> None:
+    """Gives the profiler back in a forked child, where its holder does not live on."""
+    state = _profiler._profile_state
+    if state.lock.locked():
+        state.lock.release()
+
+
+def start_profile(options: Any) -> Any:
+    """Starts a profile in memory; `stop()` of what is returned gives it as bytes.
+
+    `jax.profiler` only writes profiles to files.
+
+    Args:
+      options: `jax.profiler.ProfileOptions`.
+    """
+    return _profiler_library.ProfilerSession(options)

@@ -25,9 +25,9 @@ class ArrayOperators:
         """Lets `jnp` functions take this object."""
         return self.value()
 
+    @abstractmethod
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         """Lets NumPy functions take this object."""
-        return np.asarray(self.value(), dtype=dtype)
 
     def __getitem__(self, index: Any) -> jax.Array:
         return self.value()[index]

@@ -14,8 +14,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import NamedSharding
 
-from distlab import _in_flight
+from distlab import _copy_events, _in_flight
 from distlab._arguments import Arguments, Leaf, function_name, require_plain
+from distlab._copy_events import Direction
 from distlab._jax_internals import ConcreteArray, plain
 from distlab._mesh import ReplicaMesh
 from distlab._spmd import SpreadFunction
@@ -58,6 +59,7 @@ class Program:
         self.trace_ns = time.monotonic_ns() - started
         self.compile_ns = 0
         self._mesh: ReplicaMesh = strategy.mesh
+        self._strategy: int = strategy.number
         self._roles = [leaf.role for leaf in self.arguments.leaves]
         self._all_split = all(role == "split" for role in self._roles)
         self._donated = [leaf.donated for leaf in self.arguments.dynamic()]
@@ -81,7 +83,7 @@ class Program:
         if self.compiled is None:
             inputs = self._placed(inputs)
         with _in_flight.dispatching:
-            values = [variable.storage.over(self._mesh) for variable in self.spread.read]
+            values = self._values()
             if self.compiled is None:
                 self._compile(values, inputs)
             outputs = self._execute(values, inputs)
@@ -94,6 +96,29 @@ class Program:
             if smallest is not None:
                 _in_flight.admit(smallest)
         return self.spread.result(outputs), smallest
+
+    def _values(self) -> list[jax.Array]:
+        """Returns the variables' values on the mesh; says when they had to be moved there."""
+        started = time.monotonic_ns() if self.spread.read else 0
+        values = [variable.storage.over(self._mesh) for variable in self.spread.read]
+        moved = [
+            value.nbytes
+            for value, variable in zip(values, self.spread.read, strict=True)
+            if value is not variable.storage.array
+        ]
+        if moved:
+            self._tell(f"{len(moved)} variables", "between_devices", sum(moved), started)
+        return values
+
+    def _tell(self, what: str, direction: Direction, size: int, started: int) -> None:
+        _copy_events.announce(
+            self._strategy,
+            f"{what} of {self.function}",
+            direction,
+            size=size,
+            copies=self._mesh.size,
+            started=started,
+        )
 
     def join(self, leaves: list[Any]) -> Any:
         """Puts the step into the program that a user's own `jax.jit` is making.
@@ -190,13 +215,22 @@ class Program:
         known = self._moved.get(position)
         if known is not None and known[0]() is leaf:
             return known[1]
-        if isinstance(leaf, np.ndarray):
-            leaf = leaf.copy()  # JAX may go on using the buffer, and the user may write to it
         if isinstance(leaf, jax.Array) and leaf.sharding == self._mesh.whole:
             return leaf
+        started = time.monotonic_ns()
+        from_host = isinstance(leaf, np.ndarray)
+        if from_host:
+            leaf = leaf.copy()  # JAX may go on using the buffer, and the user may write to it
         if self.arguments.leaves[position].donated:
-            return _put(leaf, self._mesh.whole, self.arguments.leaves[position])
-        placed = jax.device_put(leaf, self._mesh.whole)
+            placed = _put(leaf, self._mesh.whole, self.arguments.leaves[position])
+        else:
+            placed = jax.device_put(leaf, self._mesh.whole)
+        if from_host or isinstance(leaf, ConcreteArray):
+            label = f"argument {self.arguments.leaves[position].label}"
+            direction: Direction = "to_devices" if from_host else "between_devices"
+            self._tell(label, direction, leaf.nbytes, started)
+        if self.arguments.leaves[position].donated:
+            return placed
         if isinstance(leaf, ConcreteArray):
             # Arrays never change: the same one need not move again, as long as it lives.
             forget = functools.partial(self._forget, position)

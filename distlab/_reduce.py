@@ -12,6 +12,7 @@ import numpy as np
 
 from distlab import _context, _in_flight, _jax_internals, _seam, events
 from distlab._arguments import require_components
+from distlab._array_numbers import number_of
 from distlab._collectives import as_array
 from distlab._reduce_op import ReduceOp
 from distlab._traced import TracedPerReplica
@@ -198,5 +199,6 @@ def report(
             dtype=str(stacked.dtype),
             participants=strategy.num_replicas_in_sync,
             duration_ns=time.monotonic_ns() - started,
+            array=number_of(stacked),
         )
     )

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, final
 import jax
 import numpy as np
 
-from distlab import _context, _eager, _jax_internals, _modes, _seam, events
+from distlab import _compile_events, _context, _eager, _jax_internals, _modes, _seam, events
 from distlab._arguments import checked_call
 from distlab._jax_internals import ConcreteArray
 from distlab._modes import RunOptions
@@ -109,7 +109,7 @@ class Runner:
             raise
         if recorder.enabled:
             if fresh:
-                _report(program, programs, self._strategy.number, recorder)
+                _compile_events.announce(program, programs, self._strategy.number, recorder)
             step = next(_steps)
             recorder.emit(
                 events.Step(
@@ -187,49 +187,6 @@ class _Same:
             return False
         mine, theirs = self.object, other.object
         return mine is theirs or (isinstance(mine, str) and mine == theirs)
-
-
-def _report(
-    program: Program, programs: dict[Any, Program], strategy: int, recorder: _seam.Recorder
-) -> None:
-    """Emits that a program was compiled, why, and what is inside."""
-    cause, changed = _cause(program, list(programs.values()))
-
-    def compiled_event(**contents: Any) -> events.Compile:
-        return events.Compile(
-            time_ns=time.monotonic_ns(),
-            program=program.number,
-            strategy=strategy,
-            function=program.function,
-            cause=cause,
-            changed=changed,
-            arguments=[str(leaf) for leaf in program.arguments.leaves],
-            mode="ragged" if program.spread.ragged else "traced",
-            trace_ns=program.trace_ns,
-            compile_ns=program.compile_ns,
-            **contents,
-        )
-
-    recorder.compiled(compiled_event, program.compiled)
-
-
-def _cause(program: Program, before: list[Program]) -> tuple[str, str]:
-    """Says why a program had to be made, and which argument was the reason."""
-    if not before:
-        return "new function", ""
-    new = {leaf.label: leaf for leaf in program.arguments.leaves}
-    old = {leaf.label: leaf for leaf in before[-1].arguments.leaves}
-    if new.keys() != old.keys():
-        odd = sorted(new.keys() ^ old.keys())
-        return "new structure", f"{', '.join(odd[:3])} came or went"
-    changed = [
-        f"{old[label]} -> {str(leaf).split(': ', 1)[1]}"
-        for label, leaf in new.items()
-        if str(leaf) != str(old[label])
-    ]
-    if not changed:
-        return "new structure", "the same shapes, given in another way"
-    return "new shapes", "; ".join(changed[:3])
 
 
 def _require_alive(error: Exception, program: Program | None, leaves: list[Any]) -> None:

@@ -39,7 +39,7 @@ class Recorder(Protocol):
 
         Args:
           event: makes the event from `collectives`, `flops`, `bytes_accessed`,
-            `temp_bytes`, `argument_bytes` and `output_bytes`.
+            `temp_bytes`, `argument_bytes`, `output_bytes` and `peak_bytes`.
           program: a `jax.stages.Compiled`, or a list of them for a ragged step.
         """
 

@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from distlab import _context, _frame, _in_flight, _jax_internals
+from distlab import _context, _copy_events, _frame, _in_flight, _jax_internals
 from distlab._operators import ArrayOperators
 from distlab._reduce_op import ReduceOp
 from distlab._storage import Storage
@@ -156,7 +156,13 @@ class Variable(ArrayOperators):
 
     def numpy(self) -> np.ndarray:
         """Returns the value as a NumPy array; waits for it."""
-        return np.asarray(self.value())
+        return self.__array__()
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        """Lets NumPy functions take this object; waits for its value."""
+        return _copy_events.to_host(
+            self.value(), dtype, strategy=self.strategy.number, what=self.name
+        )
 
     @functools.cached_property
     def values(self) -> tuple[VariableCopy, ...]:
@@ -324,6 +330,10 @@ class VariableValue(ArrayOperators):
     def value(self) -> Any:
         """Returns the value."""
         return self._array
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        """Lets NumPy functions take this object."""
+        return np.asarray(self._array, dtype=dtype)
 
 
 # jnp functions take an object only when it is a pytree: a variable is one, of its value.

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from distlab import _frame
+from distlab import _copy_events, _frame
 from distlab._operators import ArrayOperators
 
 if TYPE_CHECKING:
@@ -66,7 +66,12 @@ class VariableCopy(ArrayOperators):
 
     def numpy(self) -> np.ndarray:
         """Returns the value as a NumPy array; waits for it."""
-        return np.asarray(self.value())
+        return self.__array__()
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        """Lets NumPy functions take this object; waits for its value."""
+        strategy = self.variable.strategy.number
+        return _copy_events.to_host(self.value(), dtype, strategy=strategy, what=self.name)
 
     def assign(self, value: Any) -> VariableCopy:
         """Sets this copy's value and returns the copy; errors as `Variable.assign`."""

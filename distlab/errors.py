@@ -68,6 +68,10 @@ class RecordError(DistlabError, OSError):
     """A run folder can't be written."""
 
 
+class CaptureError(DistlabError, RuntimeError):
+    """A profile of the devices can't be taken now, or what was taken can't be read."""
+
+
 class NotARunError(DistlabError, ValueError):
     """A path does not hold a recorded run, or holds one that can't be read."""
 

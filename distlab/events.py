@@ -18,8 +18,10 @@ from typing import Any, ClassVar, Literal, NamedTuple, Protocol, TypeAlias
 
 import msgspec
 
-SCHEMA = 1
-"""The version of this schema, stored in each run file."""
+SCHEMA = 2
+"""The version of this schema, stored in each run file. Version 2 added the kinds `copy`,
+`capture`, `advice` and `recorder`, and fields with defaults to `Compile`, its collectives
+and `Reduction`, so that files of version 1 open as they were."""
 
 
 Buffer: TypeAlias = bytes
@@ -55,6 +57,12 @@ class Collective(msgspec.Struct, frozen=True, kw_only=True):
       times_per_step: how often one execution of the program runs it (inside a
         scan: its trip count); None when the program does not say.
       source: where in the user's program it comes from, as far as XLA kept it.
+      wire_bytes: bytes that one device sends when it runs once, by the algorithm
+        that moves the fewest (a ring); None for runs recorded before this was
+        known.
+      group: devices that work together; `participants` when all do.
+      values: what the user knows of what XLA combined here, such as the shapes
+        and source lines of the operands, in their order.
     """
 
     kind: str
@@ -64,6 +72,9 @@ class Collective(msgspec.Struct, frozen=True, kw_only=True):
     participants: int
     times_per_step: int | None
     source: str
+    wire_bytes: int | None = None
+    group: int = 0
+    values: list[str] = []
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind"):
@@ -244,6 +255,8 @@ class Compile(Event, frozen=True, kw_only=True, tag="compile"):
       temp_bytes: scratch memory of one device.
       argument_bytes: memory of the arguments on one device.
       output_bytes: memory of the outputs on one device.
+      peak_bytes: the most memory that one execution holds on one device at any
+        time: arguments, outputs and scratch memory.
     """
 
     STANDING = True
@@ -262,6 +275,7 @@ class Compile(Event, frozen=True, kw_only=True, tag="compile"):
     temp_bytes: int | None = None
     argument_bytes: int | None = None
     output_bytes: int | None = None
+    peak_bytes: int | None = None
 
 
 class Step(Event, frozen=True, kw_only=True, tag="step"):
@@ -313,6 +327,8 @@ class Reduction(Event, frozen=True, kw_only=True, tag="reduction"):
       dtype: element type.
       participants: how many replicas took part.
       duration_ns: nanoseconds the caller spent in the call.
+      array: number of the value in this process: the same one has the same number
+        each time; -1 for runs recorded before this was known.
     """
 
     strategy: int
@@ -323,6 +339,117 @@ class Reduction(Event, frozen=True, kw_only=True, tag="reduction"):
     dtype: str
     participants: int
     duration_ns: int
+    array: int = -1
+
+
+class Copy(Event, frozen=True, kw_only=True, tag="copy"):
+    """Data moved outside of the dataset's input: between host and devices, or devices.
+
+    Attributes:
+      strategy: number of the strategy.
+      what: what was copied, such as `"argument x of step"` or a variable's name.
+      direction: `"to_devices"` (from the host), `"to_host"` or
+        `"between_devices"`.
+      bytes: bytes of the value, once.
+      copies: how many devices got it, or gave it.
+      duration_ns: nanoseconds the caller spent; for `"to_host"` this includes
+        the wait for the value.
+    """
+
+    strategy: int
+    what: str
+    direction: Literal["to_devices", "to_host", "between_devices"]
+    bytes: int
+    copies: int
+    duration_ns: int
+
+
+class Capture(Event, frozen=True, kw_only=True, tag="capture"):
+    """A short profile of the devices; `time_ns` is its end.
+
+    Lists are in the order of `devices`. A moment counts once, for the first of
+    computing, copying, waiting and idle that was the case.
+
+    Attributes:
+      strategy: number of the strategy whose steps were captured.
+      start_ns: monotonic time at which it began.
+      steps: how many steps were handed over meanwhile.
+      asked_by: `"user"`, or `"recorder"` for the short ones it takes by itself.
+      devices: device names.
+      compute_ns: nanoseconds in which the device ran operations.
+      waiting_ns: nanoseconds in which it waited for others in a collective.
+      copy_ns: nanoseconds in which it did nothing but copy.
+      idle_ns: the rest.
+      spans: for each device its spans, oldest first: begin and length in
+        nanoseconds after `start_ns` and what (0 compute, 1 waiting, 2 copy),
+        as int64, little-endian. Neighbours of one sort closer than 1 us are one.
+      spans_left_out: spans beyond the 4,096 kept for each device.
+      profile_bytes: size of the profile it was read from.
+      cost_ns: nanoseconds spent on taking and reading it, off the hot path.
+    """
+
+    strategy: int
+    start_ns: int
+    steps: int
+    asked_by: Literal["user", "recorder"]
+    devices: list[str]
+    compute_ns: list[int]
+    waiting_ns: list[int]
+    copy_ns: list[int]
+    idle_ns: list[int]
+    spans: list[Buffer]
+    spans_left_out: int
+    profile_bytes: int
+    cost_ns: int
+
+
+class Advice(Event, frozen=True, kw_only=True, tag="advice"):
+    """Something that could be better, found by `distlab.insight`.
+
+    Attributes:
+      cause: what is wrong, one of `distlab.insight.CAUSES`.
+      subject: who or what it is about, such as `"replica 3"` or an argument.
+      text: one sentence that says what was seen.
+      remedy: one sentence that says what to do.
+      evidence: names to the numbers behind it; names end in their unit.
+      steps: first and last step it was seen in, empty when it has none.
+      page: the chart that shows it, as the dashboard's pages are named.
+      share: the part of the time, or of the devices' work, that it costs; 0 to 1.
+    """
+
+    cause: str
+    subject: str
+    text: str
+    remedy: str
+    evidence: dict[str, float]
+    steps: list[int]
+    page: str
+    share: float
+
+
+class RecorderCost(Event, frozen=True, kw_only=True, tag="recorder"):
+    """What recording itself cost since the last event of this kind.
+
+    Attributes:
+      start_ns: monotonic time at which the account begins; `time_ns` is its end.
+      events: events that were taken.
+      emit_ns: nanoseconds the callers spent on handing over events, estimated
+        from a sample of them.
+      sampled: how many of the events were timed.
+      writer_ns: processor time of the thread that writes the run file.
+      watcher_ns: processor time of the thread that watches the devices.
+      waiting: events not stored yet.
+      lost: events lost up to now.
+    """
+
+    start_ns: int
+    events: int
+    emit_ns: int
+    sampled: int
+    writer_ns: int
+    watcher_ns: int
+    waiting: int
+    lost: int
 
 
 class Metric(Event, frozen=True, kw_only=True, tag="metric"):
@@ -346,6 +473,10 @@ class DeviceSample(Event, frozen=True, kw_only=True, tag="device_sample"):
       busy_ns: nanoseconds in the window during which the device had a step
         that was handed to it and not finished. Waiting for other devices in a
         collective counts as busy.
+      basis: where `busy_ns` comes from: `"ready"`, the times at which results
+        were ready, or `"profile"`, where they were cut by how long the steps of
+        this device take in the last profile. (CPU devices share threads: a step
+        may wait for one, and would count as busy.)
       memory_bytes: allocator memory in use on each device, None when the
         platform does not tell (CPU).
       process_memory_bytes: resident memory of the whole process.
@@ -356,6 +487,7 @@ class DeviceSample(Event, frozen=True, kw_only=True, tag="device_sample"):
     busy_ns: list[int]
     memory_bytes: list[int] | None
     process_memory_bytes: int
+    basis: Literal["ready", "profile"] = "ready"
 
 
 class Error(Event, frozen=True, kw_only=True, tag="error"):
@@ -409,6 +541,10 @@ AnyEvent: TypeAlias = (
     | Step
     | StepReady
     | Reduction
+    | Copy
+    | Capture
+    | Advice
+    | RecorderCost
     | Metric
     | DeviceSample
     | Error

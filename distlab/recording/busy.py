@@ -8,18 +8,18 @@ the strategy's steps usually take on that device places the end between them.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
-from itertools import islice
-from typing import Final
+from collections.abc import Iterable, Sequence
+from itertools import islice, pairwise
+from typing import Final, Literal
 
 import jax
 
-from distlab import _jax_internals
-from distlab.events import StepReady
+from distlab import _devices, _jax_internals
+from distlab.events import Capture, StepReady
 from distlab.recording.readiness import WatchedStep
 
-_LOOK_AHEAD: Final = 4
-"""Steps in flight whose devices are asked one by one; later ones hardly overtake them."""
+_LOOK_AHEAD: Final = 16
+"""Steps in flight whose devices are asked one by one: all that a strategy has."""
 
 
 class StrategyActivity:
@@ -42,6 +42,31 @@ class StrategyActivity:
         self._in_flight: deque[WatchedStep] = deque()
         self._spans: list[list[tuple[int, int]]] = [[] for _ in self.devices]
         self._typical_ns: list[float | None] = [None] * len(self.devices)
+        self._service_ns: list[float] | None = None
+
+    @property
+    def basis(self) -> Literal["ready", "profile"]:
+        """Where the times come from, as `DeviceSample` says it."""
+        return "ready" if self._service_ns is None else "profile"
+
+    def profiled(self, capture: Capture | None) -> None:
+        """Takes how long a step keeps each device, from a profile.
+
+        Where a step was handed to a device and is not finished, a CPU device may
+        still be idle: the step waits for one of the threads that all devices
+        share, and which the steps of a slow one keep.
+
+        Args:
+          capture: the profile; None when it is not true any more.
+        """
+        names = [_devices.name(device) for device in self.devices]
+        if capture is None or capture.devices != names or not capture.steps:
+            self._service_ns = None
+            return
+        self._service_ns = [
+            sum(parts) / capture.steps
+            for parts in zip(capture.compute_ns, capture.waiting_ns, capture.copy_ns, strict=True)
+        ]
 
     @property
     def in_flight(self) -> int:
@@ -88,8 +113,11 @@ class StrategyActivity:
             self._note_spans(step)
             if not step.donated:
                 done.append(_event(self._strategy, step, now_ns))
-        for step in islice(self._in_flight, 1, _LOOK_AHEAD):
-            step.look(now_ns)
+        # A device without collectives may be many steps ahead of the slowest one.
+        for before, step in pairwise(islice(self._in_flight, _LOOK_AHEAD)):
+            if not any(before.ready_ns):
+                break
+            step.look(now_ns, before.ready_ns)
         return done
 
     def close_window(self, start_ns: int, end_ns: int) -> list[int]:
@@ -108,6 +136,8 @@ class StrategyActivity:
             ]
             busy.append(covered_ns(spans + going_on, start_ns, end_ns))
             spans[:] = [span for span in spans if span[1] > end_ns]
+        if self._service_ns is not None:
+            busy = _cut(busy, self._service_ns)
         quiet = not self._stepped and not self._in_flight
         self.quiet_windows = self.quiet_windows + 1 if quiet else 0
         self._stepped = False
@@ -132,6 +162,18 @@ class StrategyActivity:
             spans.append((step.start_ns, end))
             if not step.donated:
                 self._typical_ns[device] = (typical + end - begin) / 2
+
+
+def _cut(busy_ns: list[int], service_ns: Sequence[float]) -> list[int]:
+    """Cuts busy times to what the steps take, by the profile's proportions.
+
+    The slowest device keeps its time, since steps take longer while they are profiled.
+    """
+    slowest = max(range(len(service_ns)), key=service_ns.__getitem__)
+    scale = busy_ns[slowest] / service_ns[slowest] if service_ns[slowest] else 1.0
+    return [
+        min(busy, round(service * scale)) for busy, service in zip(busy_ns, service_ns, strict=True)
+    ]
 
 
 def covered_ns(spans: Iterable[tuple[int, int]], start_ns: int, end_ns: int) -> int:

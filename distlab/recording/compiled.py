@@ -33,6 +33,7 @@ _IOTA_GROUPS: Final = re.compile(r"^\[([\d,]+)\]<=")
 _NAME: Final = re.compile(r"%([\w.\-]+)")
 _CALLS: Final = ("calls", "to_apply", "called_computations")
 _BRANCHES: Final = ("branch_computations", "true_computation", "false_computation")
+_VALUES_KEPT: Final = 64
 _PACKAGE: Final = Path(__file__).resolve().parents[1]
 
 
@@ -46,6 +47,7 @@ class ProgramContents(NamedTuple):
       temp_bytes: scratch memory.
       argument_bytes: memory of the arguments.
       output_bytes: memory of the outputs.
+      peak_bytes: the most memory held at any time.
 
     The numbers are None when XLA does not say.
     """
@@ -56,6 +58,7 @@ class ProgramContents(NamedTuple):
     temp_bytes: int | None
     argument_bytes: int | None
     output_bytes: int | None
+    peak_bytes: int | None
 
 
 def read_program(compiled: Any) -> ProgramContents:
@@ -80,6 +83,7 @@ def read_program(compiled: Any) -> ProgramContents:
         temp_bytes=getattr(memory, "temp_size_in_bytes", None),
         argument_bytes=getattr(memory, "argument_size_in_bytes", None),
         output_bytes=getattr(memory, "output_size_in_bytes", None),
+        peak_bytes=getattr(memory, "peak_memory_in_bytes", None),
     )
 
 
@@ -110,6 +114,7 @@ def read_programs(programs: Sequence[Any]) -> ProgramContents:
         temp_bytes=None,
         argument_bytes=None,
         output_bytes=None,
+        peak_bytes=None,
     )
 
 
@@ -191,15 +196,62 @@ def _collective(
 ) -> Collective:
     shapes = [instructions[name].shape for name in instruction.operands if name in instructions]
     arrays = [array for shape in shapes for array in _ARRAY.findall(shape)]
+    operand_bytes = sum(_bytes(dtype, dimensions) for dtype, dimensions in arrays)
+    participants = _participants(module, instruction)
+    group = _group(instruction, participants)
     return Collective(
         kind=kind,
-        operand_bytes=sum(_bytes(dtype, dimensions) for dtype, dimensions in arrays),
+        operand_bytes=operand_bytes,
         dtype="+".join(dict.fromkeys(dtype for dtype, _ in arrays)),
         operands=len(arrays),
-        participants=_participants(module, instruction),
+        participants=participants,
         times_per_step=times,
         source=_source(module, instruction),
+        wire_bytes=wire_bytes(kind, operand_bytes, group),
+        group=group,
+        values=_values(module, instructions, instruction, arrays),
     )
+
+
+def wire_bytes(kind: str, operand_bytes: int, group: int) -> int:
+    """Returns the bytes that one device sends, by the algorithm that sends the fewest.
+
+    For the first three kinds that is a ring, as NCCL's performance notes count it:
+    https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md.
+
+    Args:
+      kind: what kind of collective.
+      operand_bytes: bytes of its operands on one device.
+      group: how many devices work together.
+    """
+    others = max(group - 1, 0)
+    match kind:
+        case "all-reduce":
+            return 2 * operand_bytes * others // max(group, 1)
+        case "all-gather":
+            return operand_bytes * others
+        case "reduce-scatter" | "all-to-all":
+            return operand_bytes * others // max(group, 1)
+        case _:
+            return operand_bytes if others else 0
+
+
+def _values(
+    module: Module,
+    instructions: dict[str, Instruction],
+    collective: Instruction,
+    arrays: Sequence[tuple[str, str]],
+) -> list[str]:
+    """Says what each operand is: XLA leaves its origin where a combined result is taken apart."""
+    texts = [f"{dtype}[{dimensions}]" for dtype, dimensions in arrays]
+    if len(arrays) > 1:
+        for taken in instructions.values():
+            if taken.opcode == "get-tuple-element" and taken.operands == [collective.name]:
+                place = int(taken.attributes.get("index", -1))
+                source = _source(module, taken)
+                if 0 <= place < len(texts) and source:
+                    texts[place] += f" from {source}"
+    return texts[:_VALUES_KEPT]
 
 
 def _bytes(dtype: str, dimensions: str) -> int:
@@ -228,6 +280,16 @@ def _participants(module: Module, instruction: Instruction) -> int:
         return len(set(named))
     header = module.header
     return int(header.get("num_partitions", 1)) * int(header.get("replica_count", 1))
+
+
+def _group(instruction: Instruction, participants: int) -> int:
+    """Devices that work together: the size of a replica group, or all."""
+    groups = instruction.attributes.get("replica_groups", "")
+    iota = _IOTA_GROUPS.match(groups)
+    if iota:
+        return int(iota[1].split(",")[-1])
+    first = re.search(r"\{([\d,]+)\}", groups)
+    return len(first[1].split(",")) if first else participants
 
 
 def _source(module: Module, instruction: Instruction) -> str:

@@ -17,7 +17,7 @@ from typing import Final, NamedTuple, TypeAlias
 import jax
 
 from distlab import _jax_internals
-from distlab.events import DeviceSample, Event, Lost
+from distlab.events import Capture, DeviceSample, Event, Lost
 from distlab.recording.busy import StrategyActivity
 from distlab.recording.memory import device_memory_bytes, process_memory_bytes
 from distlab.recording.worker import Worker
@@ -93,6 +93,7 @@ class Watcher:
         self._flushing = threading.Event()
         self._flushed = threading.Event()
         self._activities: dict[int, StrategyActivity] = {}
+        self._profiles: dict[int, Capture] = {}
         self._given_ns: list[int] = []
         self._edge_ns = 0
         self._plan = Plan(_FEWEST_STEPS * _SHORTEST_PAUSE, _CYCLE_SECONDS, 0.0)
@@ -120,6 +121,20 @@ class Watcher:
         if kept is None or time_ns - kept[2] > _KEEP_EVERY_NS:
             _jax_internals.pieces(result)
             self._unwatched[strategy] = (strategy, step, time_ns, result)
+
+    def profiled(self, capture: Capture) -> None:
+        """Takes what a profile found; see `StrategyActivity.profiled`."""
+        self._profiles[capture.strategy] = capture
+        activity = self._activities.get(capture.strategy)
+        if activity is not None:
+            activity.profiled(capture)
+
+    def compiled(self, strategy: int) -> None:
+        """Forgets what a profile found: new programs take other times."""
+        self._profiles.pop(strategy, None)
+        activity = self._activities.get(strategy)
+        if activity is not None:
+            activity.profiled(None)
 
     def flush(self, seconds: float = _FLUSH_SECONDS) -> None:
         """Waits until what is being watched is ready and told.
@@ -237,7 +252,8 @@ class Watcher:
 
     def _activity(self, strategy: int, result: jax.Array) -> StrategyActivity:
         if strategy not in self._activities:
-            self._activities[strategy] = StrategyActivity(strategy, result)
+            activity = self._activities[strategy] = StrategyActivity(strategy, result)
+            activity.profiled(self._profiles.get(strategy))
         return self._activities[strategy]
 
     def _in_flight(self) -> int:
@@ -261,6 +277,7 @@ class Watcher:
                     strategy=strategy,
                     start_ns=start_ns,
                     busy_ns=busy_ns,
+                    basis=activity.basis,
                     memory_bytes=device_memory_bytes(activity.devices),
                     process_memory_bytes=process_memory_bytes(),
                 )

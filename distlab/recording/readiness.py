@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import jax
 
 from distlab import _jax_internals
@@ -34,18 +36,20 @@ class WatchedStep:
         self.donated = False
         self._result = result
 
-    def look(self, now_ns: int) -> bool:
+    def look(self, now_ns: int, before: Sequence[int] | None = None) -> bool:
         """Asks the devices that were not done; says whether all are now.
 
         Args:
           now_ns: monotonic time just before the call.
+          before: `ready_ns` of the step before: a device that is not done with
+            that one need not be asked. None asks all.
         """
         try:
-            if is_ready(self._result):
+            if (before is None or all(before)) and is_ready(self._result):
                 self._all_ready(now_ns)
                 return True
             for place, piece in enumerate(_jax_internals.pieces(self._result)):
-                if self.ready_ns[place]:
+                if self.ready_ns[place] or (before is not None and not before[place]):
                     continue
                 if is_ready(piece):
                     self.ready_ns[place] = now_ns

@@ -11,17 +11,22 @@ import weakref
 from collections.abc import Callable
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import jax
 
 from distlab import _devices, _jax_internals, _seam
-from distlab.events import Event, Run, RunEnd, Step
+from distlab.events import Capture, Compile, Event, Run, RunEnd, Step
+from distlab.recording.capture import Capturer
 from distlab.recording.compiled import read_program, read_programs
 from distlab.recording.devices import Watcher
 from distlab.recording.metrics import Metrics
+from distlab.recording.prober import Prober
 from distlab.recording.ring import Ring
 from distlab.recording.writer import Writer
+
+_CAPTURE_SECONDS: Final = 10.0
+"""How long the end of a recording waits for a capture that is being read."""
 
 _living: weakref.WeakSet[RingRecorder] = weakref.WeakSet()
 
@@ -57,6 +62,8 @@ class RingRecorder:
         self._compiled_ns = 0
         self.watcher = Watcher(self.emit)
         self.metrics = Metrics(self.emit)
+        self.capturer = Capturer(self._captured)
+        self._probers: dict[int, Prober] = {}
         self._append = self.ring.append
         self._lock = threading.RLock()
         self._open: list[Announcement] = []
@@ -81,28 +88,38 @@ class RingRecorder:
           result: one output, sharded or replicated over the replicas' devices.
         """
         # A step whose program had to be compiled first was handed over after that.
-        self.watcher.watch(strategy, step, max(time_ns, self._compiled_ns), result)
+        time_ns = max(time_ns, self._compiled_ns)
+        self.watcher.watch(strategy, step, time_ns, result)
+        capture = self.capturer.running
+        if capture is not None:
+            capture.see(strategy, time_ns, result)
 
     def compiled(self, event: Callable[..., Event], program: Any) -> None:
         """Reads what is inside a compiled program and emits its event.
 
         Args:
           event: makes the event from `collectives`, `flops`, `bytes_accessed`,
-            `temp_bytes`, `argument_bytes` and `output_bytes`.
+            `temp_bytes`, `argument_bytes`, `output_bytes` and `peak_bytes`.
           program: a `jax.stages.Compiled`, or a list of them for a ragged step.
         """
         self._compiled_ns = time.monotonic_ns()
         several = isinstance(program, list | tuple)
         contents = read_programs(program) if several else read_program(program)
-        self.emit(event(**contents._asdict()))
+        made = event(**contents._asdict())
+        if isinstance(made, Compile):
+            self.watcher.compiled(made.strategy)
+        self.emit(made)
 
-    def open(self, name: str, total_steps: int | None, writer: Writer | None) -> Announcement:
+    def open(
+        self, name: str, total_steps: int | None, writer: Writer | None, *, probe: bool
+    ) -> Announcement:
         """Begins a recording: its `Run` event comes first, when something happens.
 
         Args:
           name: the run's name.
           total_steps: steps the run means to take, None when it did not say.
           writer: the run file to begin, None for the ring alone.
+          probe: whether to take short captures now and then.
 
         Returns:
           What to `close`.
@@ -113,6 +130,8 @@ class RingRecorder:
             self._unannounced = [a for a in self._unannounced if a.writer is not None]
             self._unannounced.append(opened)
             self._open.append(opened)
+            if probe:
+                self._probers[id(opened)] = Prober(self.capturer, lambda: self.last_step)
         if _jax_internals.backend_started():
             self._announce()
         return opened
@@ -124,7 +143,11 @@ class RingRecorder:
           opened: what `open` gave.
           end: its last event.
         """
+        prober = self._probers.pop(id(opened), None)
+        if prober is not None:
+            prober.stop()
         self.metrics.flush()
+        self.capturer.finish(_CAPTURE_SECONDS)
         self.watcher.flush()
         self._announce()
         with self._lock:
@@ -150,6 +173,12 @@ class RingRecorder:
                     one.writer.announce(run)
                 self._append(run)
 
+    def _captured(self, event: Event) -> None:
+        """Takes what a capture found; the watcher's times get better by it."""
+        if isinstance(event, Capture):
+            self.watcher.profiled(event)
+        self.emit(event)
+
     def after_fork(self) -> None:
         """Leaves a forked child with a ring of its own past and nothing that writes."""
         self._lock = threading.RLock()
@@ -161,6 +190,9 @@ class RingRecorder:
         self._unannounced = []
         self.watcher = Watcher(self.emit)
         self.metrics = Metrics(self.emit)
+        self.capturer = Capturer(self._captured)
+        self._probers = {}
+        _jax_internals.free_profiler_after_fork()
 
 
 def make_default() -> _seam.Recorder:

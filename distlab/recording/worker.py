@@ -23,12 +23,17 @@ class Worker:
     """
 
     def __init__(self, name: str, work: Callable[[], None]) -> None:
-        self.stopping = False
+        self._stopping = threading.Event()
         self._name = name
         self._work = work
         self._wake = threading.Event()
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
+
+    @property
+    def stopping(self) -> bool:
+        """True once the work shall come to its end."""
+        return self._stopping.is_set()
 
     def wake(self) -> None:
         """Ends the present or the next `rest`; starts the thread if need be."""
@@ -48,10 +53,14 @@ class Worker:
         self._wake.wait(seconds)
         self._wake.clear()
 
+    def end(self) -> None:
+        """Asks the thread to end, and does not wait for it."""
+        self._stopping.set()
+        self._wake.set()
+
     def stop(self) -> None:
         """Asks the thread to end and waits for it, within a limit."""
-        self.stopping = True
-        self._wake.set()
+        self.end()
         if self._thread is not None:
             self._thread.join(_STOP_SECONDS)
 

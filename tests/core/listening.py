@@ -35,17 +35,7 @@ class Listener:
 
     def compiled(self, event: Callable[..., Event], program: Any) -> None:
         """Keeps the compile event with its contents."""
-        contents = read_program(program)
-        self.emit(
-            event(
-                collectives=list(contents.collectives),
-                flops=contents.flops,
-                bytes_accessed=contents.bytes_accessed,
-                temp_bytes=contents.temp_bytes,
-                argument_bytes=contents.argument_bytes,
-                output_bytes=contents.output_bytes,
-            )
-        )
+        self.emit(event(**read_program(program)._asdict()))
 
     def of(self, kind: type[EventT]) -> list[EventT]:
         """Returns the events of one kind, in order."""

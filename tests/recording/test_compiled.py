@@ -163,6 +163,44 @@ def test_a_psum_of_half_the_replicas_counts_all_that_take_part() -> None:
     assert one.participants == REPLICAS
 
 
+@pytest.mark.parametrize(
+    ("fn", "sent"),
+    [
+        # A ring of n sends 2 (n - 1) / n of the operand for a sum, and n - 1 parts for a gather.
+        (psum, 2 * BYTES * 3 // 4),
+        (lambda x: lax.all_gather(x, "replica", tiled=True), 3 * BYTES),
+        (lambda x: lax.psum(x, "replica", axis_index_groups=[[0, 1], [2, 3]]), BYTES),
+        (lambda x: lax.ppermute(x, "replica", [(0, 1), (1, 0), (2, 3), (3, 2)]), BYTES),
+    ],
+)
+def test_the_wire_carries_what_a_ring_sends(fn: Callable[[Any], Any], sent: int) -> None:
+    (one,) = found(fn, X)
+    assert one.wire_bytes == sent
+
+
+def test_combined_operands_lead_back_to_where_they_were_asked_for() -> None:
+    def fn(x: Any, y: Any) -> Any:
+        first = psum(x)
+        second = lax.psum(y, "replica")  # another line
+        return first + 1, second * 2
+
+    (one,) = found(fn, X, jnp.zeros((3,)))
+    assert one.operands == 2
+    by_shape = {value.split(" from ")[0]: value for value in one.values}
+    assert set(by_shape) == {f"f32[2,{WIDTH}]", "f32[3]"}
+    lines = {value.rsplit(":", 1)[1] for value in one.values}
+    assert all("psum at test_compiled.py:" in value for value in one.values)
+    assert len(lines) == 2
+
+
+def test_the_peak_holds_at_least_arguments_and_outputs() -> None:
+    contents = read_program(compiled(lambda x: jnp.sin(x) @ jnp.cos(x), jnp.zeros((32, 32))))
+    assert contents.peak_bytes is not None
+    assert contents.argument_bytes is not None
+    assert contents.output_bytes is not None
+    assert contents.peak_bytes >= contents.argument_bytes + contents.output_bytes
+
+
 def test_costs_and_memory_are_those_of_one_device() -> None:
     size = 64
     contents = read_program(compiled(lambda x: x @ x, jnp.zeros((size, size))))
@@ -187,7 +225,7 @@ def test_programs_of_one_step_cost_what_the_busiest_device_does() -> None:
 
 
 def test_a_program_that_tells_nothing_is_no_error() -> None:
-    assert read_program(object()) == ([], None, None, None, None, None)
+    assert read_program(object()) == ([], None, None, None, None, None, None)
 
 
 # What CPU devices do not write: asynchronous pairs, iota groups, older metadata.
