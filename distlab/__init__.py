@@ -20,7 +20,16 @@ from typing import TYPE_CHECKING, Any
 from distlab import _context, _seam
 
 if TYPE_CHECKING:
-    from distlab import cluster_resolver, coordinator, data, errors, events, experimental, tpu
+    from distlab import (
+        cluster_resolver,
+        coordinator,
+        data,
+        errors,
+        events,
+        experimental,
+        insight,
+        tpu,
+    )
     from distlab._context import (
         experimental_set_strategy,
         get_replica_context,
@@ -101,6 +110,7 @@ __all__ = [
     "get_strategy",
     "has_strategy",
     "in_cross_replica_context",
+    "insight",
     "record",
     "run_functions_eagerly",
     "tpu",

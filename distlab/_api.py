@@ -3,7 +3,16 @@
 from __future__ import annotations
 
 # ruff: noqa: F401
-from distlab import cluster_resolver, coordinator, data, errors, events, experimental, tpu
+from distlab import (
+    cluster_resolver,
+    coordinator,
+    data,
+    errors,
+    events,
+    experimental,
+    insight,
+    tpu,
+)
 from distlab._context import (
     experimental_set_strategy,
     get_replica_context,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeAlias, final
 
 import jax
@@ -119,6 +120,13 @@ def function_name(fn: Callable[..., Any]) -> str:
     """Returns a function's qualified name without where it was defined."""
     name = getattr(fn, "__qualname__", None) or type(fn).__qualname__
     return str(name).rsplit("<locals>.", 1)[-1]
+
+
+def function_source(fn: Callable[..., Any]) -> str:
+    """Returns file and line where a function is defined, empty when it has none."""
+    code = getattr(inspect.unwrap(fn), "__code__", None)
+    code = getattr(getattr(fn, "func", None), "__code__", None) if code is None else code
+    return "" if code is None else f"{Path(code.co_filename).name}:{code.co_firstlineno}"
 
 
 def require_plain(fn: Callable[..., Any]) -> None:

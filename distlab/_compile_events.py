@@ -41,6 +41,7 @@ def announce(
             mode="ragged" if program.spread.ragged else "traced",
             trace_ns=program.trace_ns,
             compile_ns=program.compile_ns,
+            source=program.source,
             **contents,
         )
 
@@ -100,6 +101,14 @@ def _cause(program: Program, before: list[Program]) -> tuple[str, str]:
         for label, leaf in new.items()
         if str(leaf) != str(old[label])
     ]
+    if not changed:
+        changed = [
+            f"{label}: {old[label].value!r:.40} -> {leaf.value!r:.40}"
+            for label, leaf in new.items()
+            if leaf.role == "static" and old[label].value is not leaf.value
+        ]
+        if changed:
+            return "new structure", "; ".join(changed[:3])
     if not changed:
         return "new structure", "the same shapes, given in another way"
     return "new shapes", "; ".join(changed[:3])

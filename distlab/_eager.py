@@ -21,7 +21,7 @@ from distlab import _context, _frame
 from distlab._arguments import require_components, require_plain
 from distlab._collectives import gather_axis, require_joinable
 from distlab._mesh import ReplicaMesh
-from distlab._reduce import report
+from distlab._reduce import calls, report
 from distlab._reduce_op import ReduceOp
 from distlab._regroup import regroup, select
 from distlab._replica_context import ReplicaContext
@@ -275,6 +275,7 @@ class EagerCollectives:
                 ops.algorithm,
                 stacked=stacked,
                 started=started,
+                call=next(calls),
             )
             return result / self._mesh.size if op is ReduceOp.MEAN else result
 

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 
 from distlab import _context, _jax_internals
 from distlab._collectives import gather_axis, require_joinable
-from distlab._reduce import report
+from distlab._reduce import calls, report
 from distlab._traced import TracedPerReplica
 from distlab._values import DistributedValues, PerReplica, replica_shapes
 from distlab.errors import ValueShapeError
@@ -49,6 +49,14 @@ def _gather_leaf(strategy: Strategy, value: Any, axis: int) -> jax.Array:
     if not isinstance(value.stacked, jax.core.Tracer):
         parts = jax.device_put(parts, strategy.mesh.devices[0])
     gathered = jnp.concatenate(parts, axis=along)
-    report(strategy, "gather", "", "to_one_device", stacked=value.stacked, started=started)
+    report(
+        strategy,
+        "gather",
+        "",
+        "to_one_device",
+        stacked=value.stacked,
+        started=started,
+        call=next(calls),
+    )
     mixing: jax.Array = _jax_internals.uncommitted(gathered)
     return mixing

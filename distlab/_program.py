@@ -15,7 +15,7 @@ import numpy as np
 from jax.sharding import NamedSharding
 
 from distlab import _copy_events, _in_flight
-from distlab._arguments import Arguments, Leaf, function_name, require_plain
+from distlab._arguments import Arguments, Leaf, function_name, function_source, require_plain
 from distlab._copy_events import Direction
 from distlab._jax_internals import ConcreteArray, plain
 from distlab._mesh import ReplicaMesh
@@ -34,6 +34,7 @@ class Program:
     Attributes:
       number: its number in this process.
       function: the function's qualified name.
+      source: file and line where it is defined.
       arguments: what the function is given, leaf by leaf.
       spread: the function over all replicas.
       compiled: what XLA made, None until the first call.
@@ -53,6 +54,7 @@ class Program:
         started = time.monotonic_ns()
         self.number = next(_numbers)
         self.function = function_name(fn)
+        self.source = function_source(fn)
         self.arguments = Arguments(fn, args, kwargs, strategy.mesh, donated)
         self.spread = SpreadFunction(fn, self.arguments, strategy)
         self.compiled: Any = None

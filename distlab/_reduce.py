@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -26,21 +27,31 @@ if TYPE_CHECKING:
 
 Axes = tuple[int, ...]
 
+calls = itertools.count()
+"""Numbers for calls that combine values, which events name."""
+
 
 def reduce(strategy: Strategy, reduce_op: ReduceOp | str, value: Any, axis: Any) -> Any:
     """Combines the components of per-replica values. See `Strategy.reduce`."""
     _context.require_cross_replica("reduce", strategy)
     op = ReduceOp.of(reduce_op)
     axes = None if axis is None else tuple(axis) if isinstance(axis, tuple | list) else (axis,)
+    call = next(calls)
     return jax.tree.map(
-        lambda leaf: _reduce_leaf(strategy, op, leaf, axes),
+        lambda leaf: _reduce_leaf(strategy, op, leaf, axes, call),
         value,
         is_leaf=lambda v: isinstance(v, DistributedValues | Variable),
     )
 
 
 def reduce_per_replica(
-    strategy: Strategy, op: ReduceOp, value: PerReplica, axes: Axes | None, ops: CrossDeviceOps
+    strategy: Strategy,
+    op: ReduceOp,
+    value: PerReplica,
+    axes: Axes | None,
+    *,
+    ops: CrossDeviceOps,
+    call: int,
 ) -> jax.Array:
     """Combines the components of one per-replica value by a given algorithm."""
     started = time.monotonic_ns()
@@ -63,12 +74,22 @@ def reduce_per_replica(
     if op is ReduceOp.MEAN:
         count = replicas if local_axes is None else _count(shapes, local_axes)
         result = _divide(result, count)
-    report(strategy, "reduce", op.value, chosen.algorithm, stacked=value.stacked, started=started)
+    report(
+        strategy,
+        "reduce",
+        op.value,
+        chosen.algorithm,
+        stacked=value.stacked,
+        started=started,
+        call=call,
+    )
     mixing: jax.Array = _jax_internals.uncommitted(result)
     return mixing
 
 
-def _reduce_leaf(strategy: Strategy, op: ReduceOp, value: Any, axes: Axes | None) -> jax.Array:
+def _reduce_leaf(
+    strategy: Strategy, op: ReduceOp, value: Any, axes: Axes | None, call: int
+) -> jax.Array:
     replicas = strategy.num_replicas_in_sync
     if isinstance(value, Variable) and value.storage.layout == "per_replica":
         value = PerReplica(value.storage.array)
@@ -76,7 +97,9 @@ def _reduce_leaf(strategy: Strategy, op: ReduceOp, value: Any, axes: Axes | None
         return _reduce_traced(op, value, axes)
     if isinstance(value, PerReplica):
         require_components(value, "What is reduced", replicas)
-        return reduce_per_replica(strategy, op, value, axes, strategy.cross_device_ops)
+        return reduce_per_replica(
+            strategy, op, value, axes, ops=strategy.cross_device_ops, call=call
+        )
     return _reduce_plain(op, value, axes, replicas)
 
 
@@ -173,7 +196,14 @@ def _listed(shapes: tuple[Shape, ...]) -> str:
 
 
 def report(
-    strategy: Strategy, verb: str, op: str, algorithm: str, *, stacked: Any, started: int
+    strategy: Strategy,
+    verb: str,
+    op: str,
+    algorithm: str,
+    *,
+    stacked: Any,
+    started: int,
+    call: int,
 ) -> None:
     """Emits that values of the replicas were combined from Python.
 
@@ -184,6 +214,7 @@ def report(
       algorithm: how the data moved.
       stacked: the values, `(replicas, ...)`.
       started: monotonic time in nanoseconds at which the call began.
+      call: number of the call, from `calls`; the leaves of a structure share it.
     """
     recorder = _seam.recorder()
     if not recorder.enabled or isinstance(stacked, jax.core.Tracer):
@@ -200,5 +231,6 @@ def report(
             participants=strategy.num_replicas_in_sync,
             duration_ns=time.monotonic_ns() - started,
             array=number_of(stacked),
+            call=call,
         )
     )

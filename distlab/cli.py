@@ -11,7 +11,7 @@ import sys
 from collections.abc import Sequence
 from importlib import metadata
 
-from distlab._cli import dashboard, demo, doctor, export, runs
+from distlab._cli import advise, dashboard, demo, doctor, export, runs
 from distlab._cli.options import HelpFormatter
 from distlab.errors import DistlabError
 
@@ -58,7 +58,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"distlab {_version()}")
     parser.set_defaults(run=None)
     commands = parser.add_subparsers(title="commands")
-    for command in (demo, dashboard, runs, export, doctor):
+    for command in (demo, dashboard, runs, advise, export, doctor):
         command.add_to(commands)
     return parser
 

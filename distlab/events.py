@@ -257,6 +257,7 @@ class Compile(Event, frozen=True, kw_only=True, tag="compile"):
       output_bytes: memory of the outputs on one device.
       peak_bytes: the most memory that one execution holds on one device at any
         time: arguments, outputs and scratch memory.
+      source: file and line where the function is defined.
     """
 
     STANDING = True
@@ -276,6 +277,7 @@ class Compile(Event, frozen=True, kw_only=True, tag="compile"):
     argument_bytes: int | None = None
     output_bytes: int | None = None
     peak_bytes: int | None = None
+    source: str = ""
 
 
 class Step(Event, frozen=True, kw_only=True, tag="step"):
@@ -329,6 +331,8 @@ class Reduction(Event, frozen=True, kw_only=True, tag="reduction"):
       duration_ns: nanoseconds the caller spent in the call.
       array: number of the value in this process: the same one has the same number
         each time; -1 for runs recorded before this was known.
+      call: number of the call: the values of one structure that was reduced share
+        it; -1 as above.
     """
 
     strategy: int
@@ -340,6 +344,7 @@ class Reduction(Event, frozen=True, kw_only=True, tag="reduction"):
     participants: int
     duration_ns: int
     array: int = -1
+    call: int = -1
 
 
 class Copy(Event, frozen=True, kw_only=True, tag="copy"):

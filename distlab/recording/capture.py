@@ -29,7 +29,8 @@ SPANS_KEPT: Final = 4_096
 """Spans kept for each device."""
 
 _PAUSE_SECONDS: Final = 0.001
-_GLANCE_SECONDS: Final = 0.03
+_LEAST_GLANCE_NS: Final = 40_000_000
+"""CPU devices take turns on the machine's cores: a few milliseconds would show whose turn it is."""
 
 
 class Capturer:
@@ -137,7 +138,8 @@ class _Running:
             self._devices = _jax_internals.devices_of(result)
         self._seen += 1
         self._last = result
-        if self._seen >= self._steps:
+        least_ns = _LEAST_GLANCE_NS if self.asked_by == "recorder" else 0
+        if self._seen >= self._steps and time_ns - self._begin_ns >= least_ns:
             self.enough.set()
 
     def take(self) -> Capture:
@@ -182,12 +184,11 @@ class _Running:
     def _wait_until_ready(self) -> None:
         """Waits, within a limit, until the last step is done.
 
-        Where many steps are in flight the devices did as many meanwhile as came:
-        a glance need not wait for the ones behind all of those.
+        A glance need not wait: where many steps are in flight, the devices did as
+        many meanwhile as came.
         """
-        glance = self.asked_by == "recorder"
-        passed = (time.monotonic_ns() - self._begin_ns) / 1e9
-        limit = time.monotonic() + (max(passed, _GLANCE_SECONDS) if glance else self._seconds)
+        seconds = self._seconds if self.asked_by == "user" else 0.0
+        limit = time.monotonic() + seconds
         while time.monotonic() < limit:
             try:
                 if self._last is None or _jax_internals.is_ready(self._last):

@@ -80,15 +80,24 @@ class Watcher:
 
     Args:
       emit: takes the `StepReady` and `DeviceSample` events.
+      after_window: called by the watcher's thread after each window.
+
+    Attributes:
+      listening: true in a window, when every step is followed.
+      callers_ns: nanoseconds that callers of `watch` spent in windows so far.
     """
 
-    def __init__(self, emit: Callable[[Event], None]) -> None:
+    def __init__(
+        self, emit: Callable[[Event], None], after_window: Callable[[], None] = lambda: None
+    ) -> None:
         self._emit = emit
+        self._after_window = after_window
         self._worker = Worker("distlab watcher", self._follow)
         self._inbox: deque[_Given] = deque()
         self._unwatched: dict[int, _Given] = {}
         self._slipped_by = False
-        self._listening = True
+        self.listening = True
+        self.callers_ns = 0
         self._asleep = True
         self._flushing = threading.Event()
         self._flushed = threading.Event()
@@ -110,11 +119,13 @@ class Watcher:
         """
         # JAX makes an array's list of pieces when it is first asked for. Two threads that ask at
         # once leave it twice as long, and the array broken: so the thread that made it asks first.
-        if self._listening:
+        if self.listening:
+            began = time.perf_counter_ns()
             _jax_internals.pieces(result)
             self._inbox.append((strategy, step, time_ns, result))
             if self._asleep:
                 self._worker.wake()
+            self.callers_ns += time.perf_counter_ns() - began
             return
         self._slipped_by = True
         kept = self._unwatched.get(strategy)
@@ -160,7 +171,7 @@ class Watcher:
             if self._flushing.is_set():
                 self._flushing.clear()
                 self._flushed.set()
-            elif not self._activities and not self._inbox and self._listening:
+            elif not self._activities and not self._inbox and self.listening:
                 self._asleep = True
                 # What came before `_asleep` was set did not wake anyone.
                 if not self._inbox:
@@ -188,7 +199,7 @@ class Watcher:
         whole = not self._slipped_by
         start_ns, end_ns = opened_ns, now_ns
         if self._plan.gap:
-            self._listening = False
+            self.listening = False
             self._look()
             if len(self._given_ns) >= _FEWEST_STEPS:
                 # From step to step, so that no half cycle counts.
@@ -197,10 +208,11 @@ class Watcher:
         self._edge_ns = end_ns
         self._tell(start_ns, end_ns, whole)
         self._make_plan((now_ns - opened_ns) / 1e9)
+        self._after_window()
 
     def _stop_listening(self) -> None:
         """Lets go of all results; the next window begins with what runs then."""
-        self._listening = False
+        self.listening = False
         self._inbox.clear()
         for activity in self._activities.values():
             activity.forget()
@@ -212,14 +224,14 @@ class Watcher:
         self._inbox.clear()
         self._activities.clear()
         self._edge_ns = 0
-        self._listening = True
+        self.listening = True
 
     def _open(self) -> int:
         """Begins to listen, if need be; returns when the window begins."""
         self._given_ns = []
-        if not self._listening:
+        if not self.listening:
             self._inbox.clear()
-            self._listening = True
+            self.listening = True
             self._slipped_by = False
             unwatched, self._unwatched = self._unwatched, {}
             now_ns = time.monotonic_ns()

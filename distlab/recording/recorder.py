@@ -14,9 +14,12 @@ from pathlib import Path
 from typing import Any, Final
 
 import jax
+import msgspec
 
 from distlab import _devices, _jax_internals, _seam
-from distlab.events import Capture, Compile, Event, Run, RunEnd, Step
+from distlab.events import Capture, Compile, Error, Event, Run, RunEnd, Step
+from distlab.insight import advise
+from distlab.recording.account import Account
 from distlab.recording.capture import Capturer
 from distlab.recording.compiled import read_program, read_programs
 from distlab.recording.devices import Watcher
@@ -38,12 +41,16 @@ class Announcement:
       name: the run's name.
       total_steps: steps the run means to take, None when it did not say.
       writer: the run file that begins with it, None for the ring alone.
+      cursor: where the ring was then.
     """
 
-    def __init__(self, name: str, total_steps: int | None, writer: Writer | None) -> None:
+    def __init__(
+        self, name: str, total_steps: int | None, writer: Writer | None, cursor: int = 0
+    ) -> None:
         self.name = name
         self.total_steps = total_steps
         self.writer = writer
+        self.cursor = cursor
         self.made = False
 
 
@@ -60,7 +67,8 @@ class RingRecorder:
         self.ring = Ring() if ring is None else ring
         self.last_step = -1
         self._compiled_ns = 0
-        self.watcher = Watcher(self.emit)
+        self.account = Account(self.emit, lambda: self.ring.end, lambda: self.watcher.callers_ns)
+        self.watcher = Watcher(self.emit, self._watched)
         self.metrics = Metrics(self.emit)
         self.capturer = Capturer(self._captured)
         self._probers: dict[int, Prober] = {}
@@ -72,11 +80,22 @@ class RingRecorder:
 
     def emit(self, event: Event) -> None:
         """Takes one event: one append."""
-        if self._unannounced:
-            self._announce()
+        if self._unannounced or self.account.sampling:
+            self._emit_slowly(event)
+            return
         self._append(event)
         if type(event) is Step:
             self.last_step = event.step
+
+    def _emit_slowly(self, event: Event) -> None:
+        """Takes an event and how long that takes; the run's own first event comes before."""
+        if self._unannounced:
+            self._announce()
+        began = time.perf_counter_ns()
+        self._append(event)
+        if type(event) is Step:
+            self.last_step = event.step
+        self.account.emitted(time.perf_counter_ns() - began)
 
     def watch(self, strategy: int, step: int, time_ns: int, result: jax.Array) -> None:
         """May follow `result`, one output of `step`, until it is ready.
@@ -87,12 +106,16 @@ class RingRecorder:
           time_ns: monotonic time at which the step was called.
           result: one output, sharded or replicated over the replicas' devices.
         """
+        timed = self.account.sampling and not self.watcher.listening
+        began = time.perf_counter_ns() if timed else 0
         # A step whose program had to be compiled first was handed over after that.
         time_ns = max(time_ns, self._compiled_ns)
         self.watcher.watch(strategy, step, time_ns, result)
         capture = self.capturer.running
         if capture is not None:
             capture.see(strategy, time_ns, result)
+        if began:
+            self.account.watched(time.perf_counter_ns() - began)
 
     def compiled(self, event: Callable[..., Event], program: Any) -> None:
         """Reads what is inside a compiled program and emits its event.
@@ -124,7 +147,7 @@ class RingRecorder:
         Returns:
           What to `close`.
         """
-        opened = Announcement(name, total_steps, writer)
+        opened = Announcement(name, total_steps, writer, self.ring.end)
         with self._lock:
             # The new run speaks for the process from here on.
             self._unannounced = [a for a in self._unannounced if a.writer is not None]
@@ -149,7 +172,10 @@ class RingRecorder:
         self.metrics.flush()
         self.capturer.finish(_CAPTURE_SECONDS)
         self.watcher.flush()
+        self.account.tell(self.last_step)
         self._announce()
+        if opened.writer is not None:
+            self._advise(opened)
         with self._lock:
             self._open.remove(opened)
             if opened in self._unannounced:
@@ -157,6 +183,22 @@ class RingRecorder:
         if opened.writer is not None:
             opened.writer.close(end)
         self._append(end)
+
+    def _advise(self, opened: Announcement) -> None:
+        """Emits what the run could do better, as far as the ring still knows it."""
+        now_ns = time.monotonic_ns()
+        try:
+            for found in advise(self.ring, opened.cursor):
+                self.emit(msgspec.structs.replace(found, time_ns=now_ns))
+        except Exception as error:  # noqa: BLE001 - a recording ends in any case
+            self.emit(
+                Error(
+                    time_ns=now_ns,
+                    where="advice",
+                    type=type(error).__name__,
+                    message=str(error)[:2_000],
+                )
+            )
 
     def _announce(self) -> None:
         """Emits the `Run` events that are due, again for those that lacked devices."""
@@ -173,6 +215,22 @@ class RingRecorder:
                     one.writer.announce(run)
                 self._append(run)
 
+    def _watched(self) -> None:
+        """Called by the watcher's thread after each window."""
+        self.account.used("watcher")
+        self.account.tell(self.last_step)
+
+    def stored(self, *, waiting: int, lost: int) -> None:
+        """Called by a writer's thread after it stored what there was.
+
+        Args:
+          waiting: events that were not stored.
+          lost: events that could not be stored, in all.
+        """
+        self.account.used("writer")
+        self.account.store(waiting=waiting, lost=lost)
+        self.account.tell(self.last_step)
+
     def _captured(self, event: Event) -> None:
         """Takes what a capture found; the watcher's times get better by it."""
         if isinstance(event, Capture):
@@ -188,7 +246,8 @@ class RingRecorder:
                 opened.writer.abandon()
         self._open = []
         self._unannounced = []
-        self.watcher = Watcher(self.emit)
+        self.account = Account(self.emit, lambda: self.ring.end, lambda: self.watcher.callers_ns)
+        self.watcher = Watcher(self.emit, self._watched)
         self.metrics = Metrics(self.emit)
         self.capturer = Capturer(self._captured)
         self._probers = {}

@@ -193,7 +193,8 @@ def record(
         )
     writer = None
     if folder is not None:
-        writer = Writer(recorder.ring, RunFile(folder, called, overwrite=overwrite))
+        file = RunFile(folder, called, overwrite=overwrite)
+        writer = Writer(recorder.ring, file, recorder.stored)
     probes = probe and writer is not None
     opened = recorder.open(called, total_steps, writer, probe=probes)
     return Recording(recorder, folder, called, opened)

@@ -15,7 +15,8 @@ import msgspec
 
 from distlab._counts import is_count
 from distlab.errors import ArgumentValueError, NotARunError, RecordError
-from distlab.events import Chunk, Event, Lost, Unknown
+from distlab.events import Advice, Chunk, Event, Lost, Unknown
+from distlab.insight import advise
 from distlab.recording.exports import export
 from distlab.recording.exports.frame import to_pandas
 from distlab.recording.run_file import PATTERN, being_written, event_of
@@ -147,6 +148,17 @@ class Run:
           `versions`.
         """
         return summarize(self)
+
+    def advice(self) -> list[Advice]:
+        """Says what the run could do better; see `distlab.insight.advise`.
+
+        Returns:
+          What was found, what costs the most first; empty when nothing was.
+
+        Raises:
+          RecordError: the run was closed.
+        """
+        return advise(self)
 
     def to_pandas(self, kind: str) -> Any:
         """Returns the events of one kind as a pandas table.

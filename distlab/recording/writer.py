@@ -12,6 +12,7 @@ import sqlite3
 import threading
 import time
 import warnings
+from collections.abc import Callable
 from typing import Final
 
 from distlab.events import Event, Lost, Run, RunEnd, Unknown
@@ -36,10 +37,16 @@ class Writer:
     Args:
       ring: where events come from.
       file: where they go; the writer closes it.
+      stored: called by the writer's thread after it stored what there was, with
+        how many events are `waiting`, and `lost` in all.
     """
 
-    def __init__(self, ring: Ring, file: RunFile) -> None:
+    def __init__(
+        self, ring: Ring, file: RunFile, stored: Callable[..., None] = lambda **_: None
+    ) -> None:
         self.file = file
+        self._stored = stored
+        self._lost = 0
         self._ring = ring
         self._standing, self._pin = ring.pin()
         self._own: list[Event] = []
@@ -97,6 +104,7 @@ class Writer:
         target = self._ring.end
         while self._pin.cursor < target and self._store_some():
             pass
+        self._stored(waiting=self._ring.end - self._pin.cursor, lost=self._lost)
 
     def _store_some(self) -> bool:
         chunk = self._ring.since(self._pin.cursor, _AT_ONCE)
@@ -115,6 +123,7 @@ class Writer:
         self._started = True
         self._failed = False
         self._pin.cursor = chunk.cursor
+        self._lost += chunk.lost
         return True
 
     def _belongs(self, event: Event | Unknown) -> bool:

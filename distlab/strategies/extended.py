@@ -178,7 +178,9 @@ class StrategyExtended:
         _require_destination(destinations)
         if isinstance(value, PerReplica) and not isinstance(value.stacked, jax.core.Tracer):
             ops = self._strategy.cross_device_ops
-            result = _reduce.reduce_per_replica(self._strategy, op, value, None, ops)
+            result = _reduce.reduce_per_replica(
+                self._strategy, op, value, None, ops=ops, call=next(_reduce.calls)
+            )
         else:
             result = self._strategy.reduce(op, value, axis=None)
         return self._placed(result, destinations)

@@ -1,0 +1,44 @@
+"""`distlab advise`: what a recorded run could do better."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from distlab._cli.options import HelpFormatter, folder
+
+EPILOG = """\
+example:
+  distlab advise runs/demo-20260101-120000"""
+
+
+def add_to(commands: Any) -> None:
+    """Adds the subcommand to argparse's `commands`."""
+    parser = commands.add_parser(
+        "advise",
+        help="say what a recorded run could do better",
+        description="Looks at a recorded run, finished or still running, and says what it could "
+        "do better: what was seen, the numbers behind it, and what to do. docs/advice.md explains "
+        "each finding.",
+        epilog=EPILOG,
+        formatter_class=HelpFormatter,
+    )
+    parser.add_argument("folder", type=folder, metavar="RUN", help="folder of the recorded run")
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Prints the findings and returns the exit code."""
+    from distlab import Run
+
+    with Run.open(args.folder) as recorded:
+        found = recorded.advice()
+    if not found:
+        print("Nothing to advise: no straggler, no waiting for input, no needless work was seen.")
+    for number, one in enumerate(found, 1):
+        numbers = ", ".join(f"{name} {value:.4g}" for name, value in one.evidence.items())
+        steps = f" (steps {one.steps[0]} to {one.steps[1]})" if one.steps else ""
+        print(f"{number}. {one.cause}: {one.text}{steps}")
+        print(f"   {one.remedy}")
+        print(f"   {numbers}")
+    return 0

@@ -1,0 +1,723 @@
+"""Small programs with one fault each, and as many without any.
+
+Each is a real run on CPU devices, some tens of steps long. `cause` and `subject`
+say what advice has to name; both are empty for a clean one.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import distlab as dl
+
+FLOAT = np.dtype("float32")
+
+
+@dataclass(frozen=True)
+class Program:
+    """A program and what is wrong with it."""
+
+    name: str
+    run: Callable[[dl.recording.Recording], None]
+    cause: str = ""
+    subject: str = ""
+
+
+def mirrored(replicas: int, **options: Any) -> dl.MirroredStrategy:
+    return dl.MirroredStrategy([f"CPU:{n}" for n in range(replicas)], **options)
+
+
+def filled(strategy: dl.Strategy, shape: tuple[int, ...]) -> Any:
+    """A per-replica value of equal arrays."""
+    return strategy.experimental_distribute_values_from_function(
+        lambda _: jnp.full(shape, 0.01, jnp.float32)
+    )
+
+
+def busy(x: Any, rounds: Any) -> Any:
+    """Keeps a device busy: so many products of a 64 x 64 matrix."""
+    square = jnp.full((64, 64), 0.01) + jnp.sum(x) * 0
+    return jax.lax.fori_loop(0, rounds, lambda _, a: jnp.tanh(a @ a), square)
+
+
+def for_seconds(seconds: float, least: int) -> Iterator[int]:
+    """Counts steps for some time, and at least so many."""
+    end = time.monotonic() + seconds
+    number = 0
+    while number < least or time.monotonic() < end:
+        yield number
+        number += 1
+
+
+# --- faults ------------------------------------------------------------------------------------
+
+
+def straggler(replicas: int, slow: int, *, together: bool, rounds: int, times: int) -> Program:
+    def run(_: Any) -> None:
+        strategy = mirrored(replicas)
+
+        def step(x: Any) -> Any:
+            context = dl.get_replica_context()
+            mine = context.replica_id_in_sync_group == slow
+            y = busy(x, jnp.where(mine, times * rounds, rounds)).sum()
+            return x + (context.all_reduce("MEAN", y) if together else y)
+
+        x = filled(strategy, (4,))
+        for _number in for_seconds(0.8, 25):
+            x = strategy.run(step, (x,))
+        jax.block_until_ready(x)
+
+    kind = "together" if together else "alone"
+    name = f"straggler-{kind}-{slow}-of-{replicas}-{times}x"
+    return Program(name, run, "slow_replica", f"replica {slow}")
+
+
+def slow_source(replicas: int, seconds: float, how: str) -> Program:
+    def run(_: Any) -> None:
+        strategy = mirrored(replicas)
+        rows = np.zeros((replicas * 2, 16), np.float32)
+
+        def generate() -> Iterator[np.ndarray]:
+            for _ in range(25):
+                time.sleep(seconds)
+                yield rows
+
+        def mapped(row: Any) -> Any:
+            time.sleep(seconds / len(rows))
+            return row
+
+        if how == "generator":
+            spec = dl.data.TensorSpec(rows.shape, FLOAT)
+            dataset = dl.data.Dataset.from_generator(generate, output_signature=spec)
+        else:
+            many = np.zeros((25 * len(rows), 16), np.float32)
+            dataset = dl.data.Dataset.from_tensor_slices(many).map(mapped).batch(len(rows))
+        for batch in strategy.experimental_distribute_dataset(dataset):
+            strategy.run(jnp.sum, (batch,))
+
+    return Program(f"input-{how}-{replicas}-{seconds * 1e3:.0f}ms", run, "input_bound", "dataset")
+
+
+def changing_shapes(replicas: int, argument: str) -> Program:
+    def run(_: Any) -> None:
+        strategy = mirrored(replicas)
+
+        def train(tokens: Any, weights: Any) -> Any:
+            return (tokens * 2).sum() + weights.sum()
+
+        fixed = filled(strategy, (4,))
+        for number in range(12):
+            changing = filled(strategy, (4 + number,))
+            if argument == "tokens":
+                strategy.run(train, (changing, fixed))
+            else:
+                strategy.run(train, (fixed, changing))
+
+    name = f"shapes-of-{argument}-{replicas}"
+    return Program(name, run, "recompilation", f"argument {argument}")
+
+
+def new_function(replicas: int) -> Program:
+    def run(_: Any) -> None:
+        strategy = mirrored(replicas)
+        x = filled(strategy, (4,))
+        for number in range(12):
+            strategy.run(lambda v, n=number: v * n, (x,))
+
+    return Program(f"new-lambda-each-step-{replicas}", run, "recompilation", "function <lambda>")
+
+
+def changing_text(replicas: int) -> Program:
+    def run(_: Any) -> None:
+        strategy = mirrored(replicas)
+
+        def step(x: Any, label: Any) -> Any:
+            return x + len(label)
+
+        x = filled(strategy, (4,))
+        for number in range(10):
+            strategy.run(step, (x, f"step {number}"))
+
+    return Program(f"text-argument-{replicas}", run, "recompilation", "argument label")
+
+
+def growing_sequence(replicas: int) -> Program:
+    def run(_: Any) -> None:
+        strategy = mirrored(replicas)
+
+        def generate() -> Iterator[np.ndarray]:
+            for length in range(5, 17):
+                yield np.zeros((replicas * 2, length), np.float32)
+
+        spec = dl.data.TensorSpec((replicas * 2, None), FLOAT)
+        dataset = dl.data.Dataset.from_generator(generate, output_signature=spec)
+
+        def step(batch: Any) -> Any:
+            return batch.sum()
+
+        for batch in strategy.experimental_distribute_dataset(dataset):
+            strategy.run(step, (batch,))
+
+    return Program(f"lengths-differ-{replicas}", run, "recompilation", "argument batch")
+
+
+def uneven(replicas: int, batch: int, subject: str) -> Program:
+    def run(_: Any) -> None:
+        strategy = mirrored(replicas)
+        rows = np.zeros((batch * 12, 3), np.float32)
+        dataset = dl.data.Dataset.from_tensor_slices(rows).batch(batch)
+
+        def step(x: Any) -> Any:
+            return x.sum()
+
+        for x in strategy.experimental_distribute_dataset(dataset):
+            strategy.run(step, (x,))
+
+    return Program(f"batch-of-{batch}-on-{replicas}", run, "uneven_batch", subject)
+
+
+def large_reduce(replicas: int, verb: str, megabytes: int) -> Program:
+    def run(_: Any) -> None:
+        strategy = mirrored(replicas)
+        x = filled(strategy, (megabytes << 18,))
+
+        def step(value: Any) -> Any:
+            return value + 1
+
+        for _number in range(12):
+            x = strategy.run(step, (x,))
+            if verb == "reduce":
+                jax.block_until_ready(strategy.reduce("SUM", x, axis=None))
+            else:
+                jax.block_until_ready(strategy.gather(x, axis=0))
+
+    return Program(f"{verb}-of-{megabytes}MB-{replicas}", run, "large_reduction", verb)
+
+
+def large_activation(replicas: int, gather: bool) -> Program:
+    def run(_: Any) -> None:
+        strategy = mirrored(replicas)
+        x = filled(strategy, (8, 128))
+
+        def activations(value: Any) -> Any:
+            context = dl.get_replica_context()
+            hidden = jnp.tanh(value @ jnp.ones((128, 64 << 10), jnp.float32))
+            whole = context.all_gather(hidden, 0) if gather else context.all_reduce("SUM", hidden)
+            return value + whole.mean()
+
+        for _number in range(8):
+            x = strategy.run(activations, (x,))
+        jax.block_until_ready(x)
+
+    kind = "all-gather" if gather else "all-reduce"
+    return Program(f"{kind}-of-activations-{replicas}", run, "large_reduction", "activations")
+
+
+def repeated(replicas: int, op: str) -> Program:
+    def run(_: Any) -> None:
+        strategy = mirrored(replicas)
+        x = filled(strategy, (64,))
+
+        def step(value: Any) -> Any:
+            return value * 1.5
+
+        for _number in range(15):
+            x = strategy.run(step, (x,))
+            strategy.reduce(op, x, axis=None)
+            strategy.reduce(op, x, axis=None)
+
+    return Program(f"reduced-twice-{op}-{replicas}", run, "repeated_reduction", "reduce")
+
+
+def reduced_in_loop(replicas: int, rounds: int) -> Program:
+    def run(_: Any) -> None:
+        strategy = mirrored(replicas)
+        x = filled(strategy, (256,))
+
+        def accumulate(value: Any) -> Any:
+            context = dl.get_replica_context()
+
+            def body(total: Any, _: Any) -> tuple[Any, None]:
+                return total + context.all_reduce("SUM", jnp.sin(total)), None
+
+            return jax.lax.scan(body, value, None, length=rounds)[0] * 0.1
+
+        for _number in range(10):
+            x = strategy.run(accumulate, (x,))
+        jax.block_until_ready(x)
+
+    return Program(
+        f"all-reduce-in-scan-{rounds}-{replicas}", run, "repeated_reduction", "accumulate"
+    )
+
+
+def many(replicas: int, number: int) -> Program:
+    def run(_: Any) -> None:
+        strategy = mirrored(replicas)
+        x = filled(strategy, (16,))
+
+        def step(value: Any) -> Any:
+            return value, [value.sum() * n for n in range(number)]
+
+        for _number in range(15):
+            x, metrics = strategy.run(step, (x,))
+            for metric in metrics:
+                strategy.reduce("MEAN", metric, axis=None)
+
+    return Program(f"{number}-reduces-one-by-one-{replicas}", run, "many_reductions", "reduce")
+
+
+def host_batches(replicas: int, kilobytes: int) -> Program:
+    def run(_: Any) -> None:
+        strategy = mirrored(replicas)
+        images = np.zeros((kilobytes << 8,), np.float32)
+
+        def step(images: Any) -> Any:
+            return images.sum()
+
+        for number in range(20):
+            images[0] = number
+            strategy.run(step, (images,))
+
+    return Program(
+        f"host-array-of-{kilobytes}kB-{replicas}", run, "host_transfer", "argument images of step"
+    )
+
+
+def read_back(replicas: int, kilobytes: int) -> Program:
+    def run(_: Any) -> None:
+        strategy = mirrored(replicas)
+        with strategy.scope():
+            weights = dl.Variable(jnp.zeros((kilobytes << 8,)), name="weights")
+
+        def step() -> Any:
+            weights.assign_add(jnp.ones_like(weights.value()))
+            return weights.value()[0]
+
+        for _number in range(20):
+            strategy.run(step)
+            weights.numpy()
+
+    return Program(f"variable-read-back-{kilobytes}kB-{replicas}", run, "host_transfer", "weights")
+
+
+def foreign_variable(replicas: int) -> Program:
+    def run(_: Any) -> None:
+        elsewhere = dl.OneDeviceStrategy("CPU:7")
+        with elsewhere.scope():
+            table = dl.Variable(jnp.zeros((1 << 16,)), name="table")
+        strategy = mirrored(replicas)
+        x = filled(strategy, (4,))
+
+        def lookup(value: Any) -> Any:
+            return value + table.value()[0]
+
+        for _number in range(20):
+            x = strategy.run(lookup, (x,))
+
+    return Program(
+        f"variable-of-another-strategy-{replicas}",
+        run,
+        "host_transfer",
+        "1 variables of lookup",
+    )
+
+
+def algorithm(replicas: int, ops: Any, name: str, size: int) -> Program:
+    def run(_: Any) -> None:
+        strategy = mirrored(replicas, cross_device_ops=ops())
+        x = filled(strategy, (size,))
+
+        def step(value: Any) -> Any:
+            return value + 1
+
+        for _number in range(25):
+            x = strategy.run(step, (x,))
+            jax.block_until_ready(strategy.reduce("SUM", x, axis=None))
+
+    return Program(f"{name}-{size}-{replicas}", run, "slow_algorithm", name)
+
+
+def on_one_device(replicas: int, megabytes: int) -> Program:
+    def run(_: Any) -> None:
+        strategy = dl.experimental.CentralStorageStrategy([f"CPU:{n}" for n in range(replicas)])
+        with strategy.scope():
+            table = dl.Variable(jnp.zeros((megabytes << 18,)), name="table")
+
+        def step() -> Any:
+            return table.value()[0]
+
+        for _number in range(3):
+            strategy.run(step)
+        held.append(table)
+
+    held: list[Any] = []
+    return Program(f"{megabytes}MB-on-one-of-{replicas}", run, "memory_imbalance", "CPU:0")
+
+
+FAULTS = [
+    *(
+        straggler(replicas, slow, together=True, rounds=20, times=times)
+        for replicas, slow, times in [(2, 1, 20), (4, 0, 20), (4, 2, 15), (8, 7, 20), (8, 3, 20)]
+    ),
+    *(
+        straggler(replicas, slow, together=False, rounds=40, times=20)
+        for replicas, slow in [(2, 0), (4, 3), (8, 5)]
+    ),
+    slow_source(2, 0.006, "generator"),
+    slow_source(8, 0.010, "generator"),
+    slow_source(4, 0.020, "generator"),
+    slow_source(2, 0.012, "map"),
+    slow_source(8, 0.025, "map"),
+    changing_shapes(2, "tokens"),
+    changing_shapes(4, "weights"),
+    changing_shapes(8, "tokens"),
+    new_function(2),
+    new_function(8),
+    changing_text(4),
+    growing_sequence(2),
+    growing_sequence(4),
+    uneven(8, 10, "replicas 5 to 7"),
+    uneven(8, 4, "replicas 4 to 7"),
+    uneven(4, 5, "replica 3"),
+    uneven(4, 3, "replica 3"),
+    uneven(2, 3, "replica 1"),
+    large_reduce(2, "reduce", 8),
+    large_reduce(4, "gather", 4),
+    large_reduce(8, "reduce", 4),
+    large_activation(2, gather=False),
+    large_activation(4, gather=True),
+    repeated(2, "SUM"),
+    repeated(8, "MEAN"),
+    reduced_in_loop(2, 8),
+    reduced_in_loop(4, 32),
+    many(2, 5),
+    many(8, 10),
+    host_batches(2, 64),
+    host_batches(8, 1024),
+    read_back(2, 1024),
+    read_back(4, 128),
+    foreign_variable(4),
+    algorithm(4, dl.HierarchicalCopyAllReduce, "hierarchical_copy", 4),
+    algorithm(8, dl.NcclAllReduce, "all_reduce", 1 << 14),
+    on_one_device(2, 32),
+    on_one_device(8, 20),
+]
+
+
+# --- clean -------------------------------------------------------------------------------------
+
+
+def training(
+    replicas: int,
+    *,
+    batch: int = 32,
+    examples: int = 256,
+    epochs: int = 4,
+    read_loss: str = "",
+    strategy: str = "mirrored",
+) -> Program:
+    """A small classifier, trained as the guides do it."""
+
+    def run(recording: dl.recording.Recording) -> None:
+        devices = [f"CPU:{n}" for n in range(replicas)]
+        made: dl.Strategy = {
+            "mirrored": lambda: dl.MirroredStrategy(devices),
+            "central": lambda: dl.experimental.CentralStorageStrategy(devices),
+            "one": lambda: dl.OneDeviceStrategy("CPU:0"),
+            "tpu": dl.TPUStrategy,
+            "default": dl.get_strategy,
+        }[strategy]()
+        numbers = np.random.default_rng(0)
+        features = numbers.normal(size=(examples, 32)).astype(np.float32)
+        labels = (features[:, 0] > 0).astype(np.int32)
+        dataset = dl.data.Dataset.from_tensor_slices((features, labels))
+        dataset = dataset.shuffle(examples).batch(batch)
+        with made.scope():
+            first = dl.Variable(jnp.asarray(numbers.normal(size=(32, 64)) * 0.1, jnp.float32))
+            second = dl.Variable(jnp.asarray(numbers.normal(size=(64, 2)) * 0.1, jnp.float32))
+
+        def step(inputs: Any) -> Any:
+            x, y = inputs
+
+            def loss_of(weights: Any) -> Any:
+                logits = jnp.tanh(x @ weights[0]) @ weights[1]
+                chosen = jnp.take_along_axis(jax.nn.log_softmax(logits), y[:, None], axis=1)
+                return -chosen.sum() / batch
+
+            loss, grads = jax.value_and_grad(loss_of)((first.value(), second.value()))
+            context = dl.get_replica_context()
+            grads = context.all_reduce("SUM", grads)
+            if strategy == "central":
+                return loss + 0 * grads[0].sum()
+            first.assign_sub(0.1 * grads[0])
+            second.assign_sub(0.1 * grads[1])
+            return loss
+
+        distributed = made.experimental_distribute_dataset(dataset)
+        for _epoch in range(epochs):
+            for inputs in distributed:
+                loss = made.reduce("SUM", made.run(step, (inputs,)), axis=None)
+                if read_loss == "float":
+                    float(loss)
+                elif read_loss == "log":
+                    recording.log(loss=loss)
+
+    name = f"training-{strategy}-{replicas}-{batch}-{examples}-{read_loss}"
+    return Program(name, run)
+
+
+def balanced(replicas: int, rounds: int, *, together: bool) -> Program:
+    def run(_: Any) -> None:
+        strategy = mirrored(replicas)
+
+        def step(x: Any) -> Any:
+            y = busy(x, rounds).sum()
+            return x + (dl.get_replica_context().all_reduce("MEAN", y) if together else y)
+
+        x = filled(strategy, (4,))
+        for _number in for_seconds(0.7, 25):
+            x = strategy.run(step, (x,))
+        jax.block_until_ready(x)
+
+    return Program(f"balanced-{replicas}-{rounds}-{'together' if together else 'alone'}", run)
+
+
+def quick_source(replicas: int, how: str) -> Program:
+    def run(_: Any) -> None:
+        strategy = mirrored(replicas)
+        rows = np.zeros((replicas * 4, 16), np.float32)
+        spec = dl.data.TensorSpec(rows.shape, FLOAT)
+        dataset = {
+            "generator": lambda: dl.data.Dataset.from_generator(
+                lambda: (rows for _ in range(30)), output_signature=spec
+            ),
+            "map": lambda: (
+                dl.data.Dataset.from_tensor_slices(np.tile(rows, (30, 1)))
+                .batch(len(rows))
+                .map(lambda x: x * 2)
+            ),
+            "prefetch": lambda: (
+                dl.data.Dataset.from_tensor_slices(np.tile(rows, (30, 1)))
+                .batch(len(rows))
+                .prefetch(2)
+            ),
+            "repeat": lambda: dl.data.Dataset.from_tensor_slices(rows).repeat(30).batch(len(rows)),
+        }[how]()
+
+        def step(x: Any) -> Any:
+            return busy(x, 20).sum()
+
+        for batch in strategy.experimental_distribute_dataset(dataset):
+            strategy.run(step, (batch,))
+
+    return Program(f"quick-{how}-{replicas}", run)
+
+
+def scalars(replicas: int) -> Program:
+    """A learning rate that changes in each step, as a number and as an array."""
+
+    def run(_: Any) -> None:
+        strategy = mirrored(replicas)
+        x = filled(strategy, (32,))
+
+        def step(value: Any, rate: Any, schedule: Any) -> Any:
+            return value * rate + schedule.sum()
+
+        for number in range(30):
+            x = strategy.run(step, (x, 0.1 * number, np.array([number], np.float32)))
+
+    return Program(f"learning-rates-{replicas}", run)
+
+
+def metrics_together(replicas: int, number: int) -> Program:
+    def run(_: Any) -> None:
+        strategy = mirrored(replicas)
+        x = filled(strategy, (16,))
+
+        def step(value: Any) -> Any:
+            return value, {f"metric {n}": value.sum() * n for n in range(number)}
+
+        for _number in range(20):
+            x, metrics = strategy.run(step, (x,))
+            strategy.reduce("MEAN", metrics, axis=None)
+
+    return Program(f"{number}-metrics-in-one-reduce-{replicas}", run)
+
+
+def two_programs(replicas: int) -> Program:
+    """Training and evaluation in turns, each with a partial batch."""
+
+    def run(_: Any) -> None:
+        strategy = mirrored(replicas)
+        rows = np.zeros((replicas * 8 + 3, 8), np.float32)
+        dataset = dl.data.Dataset.from_tensor_slices(rows).batch(replicas * 2)
+        distributed = strategy.experimental_distribute_dataset(dataset)
+
+        def train(x: Any) -> Any:
+            return (x * 2).sum()
+
+        def evaluate(x: Any) -> Any:
+            return x.sum()
+
+        for _epoch in range(6):
+            for x in distributed:
+                strategy.run(train, (x,))
+            for x in distributed:
+                strategy.reduce("SUM", strategy.run(evaluate, (x,)), axis=None)
+
+    return Program(f"train-and-evaluate-{replicas}", run)
+
+
+def several_lambdas(replicas: int) -> Program:
+    def run(_: Any) -> None:
+        strategy = mirrored(replicas)
+        x = filled(strategy, (8,))
+        strategy.run(lambda v: v + 1, (x,))
+        strategy.run(lambda v: v + 2, (x,))
+        strategy.run(lambda v: v + 3, (x,))
+        strategy.run(lambda v: v + 4, (x,))
+        strategy.run(lambda v: v + 5, (x,))
+        strategy.run(lambda v: v + 6, (x,))
+
+    return Program(f"lambdas-by-hand-{replicas}", run)
+
+
+def functional(replicas: int, megabytes: int) -> Program:
+    """State as arguments and results, with gradients of some size."""
+
+    def run(_: Any) -> None:
+        strategy = mirrored(replicas)
+        state = strategy.replicate(
+            {"weights": jnp.zeros((megabytes << 10, 256)), "bias": jnp.zeros((256,))}
+        )
+        x = filled(strategy, (4, megabytes << 10))
+
+        def step(state: Any, x: Any) -> Any:
+            def loss_of(state: Any) -> Any:
+                return jnp.square(x @ state["weights"] + state["bias"]).mean()
+
+            grads = dl.get_replica_context().all_reduce("MEAN", jax.grad(loss_of)(state))
+            return jax.tree.map(lambda s, g: s - 0.1 * g, state, grads)
+
+        for _number in range(12):
+            state = strategy.run(step, (state, x))
+        jax.block_until_ready(state)
+
+    return Program(f"functional-{megabytes}MB-{replicas}", run)
+
+
+def checkpoints(replicas: int) -> Program:
+    """Reads a variable now and then, and once at the end."""
+
+    def run(_: Any) -> None:
+        strategy = mirrored(replicas)
+        with strategy.scope():
+            weights = dl.Variable(jnp.zeros((1 << 16,)), name="weights")
+
+        def step() -> Any:
+            weights.assign_add(jnp.ones_like(weights.value()))
+            return weights.value()[0]
+
+        for number in range(40):
+            strategy.run(step)
+            if number % 10 == 9:
+                weights.numpy()
+
+    return Program(f"reads-now-and-then-{replicas}", run)
+
+
+def eager(replicas: int) -> Program:
+    def run(_: Any) -> None:
+        strategy = mirrored(replicas)
+        x = filled(strategy, (4,))
+
+        def step(value: Any) -> Any:
+            return dl.get_replica_context().all_reduce("SUM", value)
+
+        dl.run_functions_eagerly(True)
+        try:
+            for _number in range(10):
+                strategy.run(step, (x,))
+        finally:
+            dl.run_functions_eagerly(False)
+
+    return Program(f"eager-{replicas}", run)
+
+
+def several_steps_in_a_scan(replicas: int) -> Program:
+    def run(_: Any) -> None:
+        strategy = mirrored(replicas)
+        x = filled(strategy, (64, 64))
+
+        def step(value: Any) -> Any:
+            total = jax.lax.scan(lambda c, _: (jnp.tanh(c @ c), None), value, None, length=16)[0]
+            return dl.get_replica_context().all_reduce("MEAN", total)
+
+        for _number in range(30):
+            x = strategy.run(step, (x,))
+        jax.block_until_ready(x)
+
+    return Program(f"scan-without-collectives-{replicas}", run)
+
+
+def idle(replicas: int) -> Program:
+    """Hardly any steps: nothing can be said."""
+
+    def run(_: Any) -> None:
+        strategy = mirrored(replicas)
+        strategy.run(jnp.sum, (filled(strategy, (4,)),))
+
+    return Program(f"one-step-{replicas}", run)
+
+
+CLEAN = [
+    training(2),
+    training(4, read_loss="float"),
+    training(8, read_loss="log"),
+    training(2, batch=30, examples=250),
+    training(8, batch=64, examples=300, read_loss="float"),
+    training(4, batch=16, examples=100),
+    training(8, batch=8, examples=129),
+    training(1, strategy="one"),
+    training(1, strategy="default"),
+    training(8, strategy="tpu"),
+    training(8, strategy="tpu", batch=24, examples=100),
+    training(4, strategy="central"),
+    *(
+        balanced(replicas, rounds, together=together)
+        for replicas, rounds, together in [
+            *[(2, 20, True), (3, 60, True), (4, 100, True), (8, 20, True), (8, 100, True)],
+            *[(2, 100, False), (3, 60, False), (4, 20, False), (8, 60, False)],
+        ]
+    ),
+    *(
+        quick_source(replicas, how)
+        for replicas, how in [(2, "generator"), (8, "map"), (4, "prefetch"), (2, "repeat")]
+    ),
+    scalars(2),
+    scalars(8),
+    metrics_together(2, 3),
+    metrics_together(8, 12),
+    two_programs(2),
+    two_programs(4),
+    two_programs(8),
+    several_lambdas(4),
+    functional(2, 4),
+    functional(8, 2),
+    checkpoints(2),
+    checkpoints(8),
+    eager(2),
+    eager(4),
+    several_steps_in_a_scan(4),
+    several_steps_in_a_scan(8),
+    idle(2),
+    idle(8),
+]
