@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 
@@ -13,3 +14,8 @@ def is_count(value: Any, most: int | None = None) -> bool:
         and value >= 0
         and (most is None or value <= most)
     )
+
+
+def is_number(value: Any) -> bool:
+    """Returns whether a value is a finite real number; True and False are none."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)

@@ -4,27 +4,24 @@ from __future__ import annotations
 
 import os
 import sqlite3
-import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
-from urllib.parse import quote
 
-import msgspec
-
-from distlab._counts import is_count
-from distlab.errors import ArgumentValueError, NotARunError, RecordError
-from distlab.events import Advice, Chunk, Event, Lost, Unknown
+from distlab._counts import is_count, is_number
+from distlab.errors import ArgumentValueError, NotARunError
+from distlab.events import Advice, Chunk, Event, Unknown, kind_of
 from distlab.insight import advise
 from distlab.recording.exports import export
 from distlab.recording.exports.frame import to_pandas
-from distlab.recording.run_file import PATTERN, being_written, event_of
+from distlab.recording.run_file import PATTERN, being_written
+from distlab.recording.stored import PAGE, StoredEvents
 from distlab.recording.summary import summarize
 
-_PAGE: Final = 10_000
-_FAR: Final = 1 << 40
-_BUSY_SECONDS: Final = 5.0
+_FAR_NS: Final = 1 << 62
+_FOLLOW_SECONDS: Final = 0.05
 
 
 class Run:
@@ -40,14 +37,11 @@ class Run:
         (`unix_ns`).
     """
 
-    def __init__(self, path: Path, file: Path, database: sqlite3.Connection) -> None:
+    def __init__(self, path: Path, file: Path, stored: StoredEvents) -> None:
         self.path = path
-        self.meta: dict[str, Any] = dict(database.execute("SELECT key, value FROM meta"))
+        self.meta: dict[str, Any] = stored.meta
         self._file = file
-        self._database = database
-        self._lock = threading.Lock()
-        self._last_time_ns = 0
-        self._ends_at = _FAR
+        self._stored = stored
 
     @classmethod
     def open(cls, path: str | os.PathLike[str]) -> Self:
@@ -74,7 +68,7 @@ class Run:
                 "Name the folder that was given to record."
             )
         try:
-            return cls(folder, files[0], _connect(files[0]))
+            return cls(folder, files[0], StoredEvents(files[0]))
         except (sqlite3.Error, OSError) as error:
             raise NotARunError(
                 f"The run in {folder} can't be read: {error}. "
@@ -86,7 +80,7 @@ class Run:
         """True while the process that records it is alive and has not closed it."""
         return being_written(self._file)
 
-    def since(self, cursor: int, limit: int = _PAGE) -> Chunk:
+    def since(self, cursor: int, limit: int = PAGE) -> Chunk:
         """Returns up to `limit` events from `cursor` on, at once (never waits).
 
         Args:
@@ -105,35 +99,81 @@ class Run:
                 f"cursor must be a sequence number, from 0, got {cursor!r:.80}. Give 0 for the "
                 "first event, or the `cursor` of the chunk before."
             )
-        with self._lock:
-            rows, damaged = self._read(cursor, limit)
-            if damaged and not rows:
-                return self._skip(cursor)
-        events = [self._event(kind, body) for _, kind, body in rows]
-        return Chunk(events, rows[-1][0] + 1 if rows else cursor, 0)
+        return self._stored.since(cursor, limit)
 
-    def events(self, kind: str | None = None) -> Iterator[Event | Unknown]:
-        """Goes through the events stored so far, oldest first.
+    def events(
+        self,
+        kind: str | None = None,
+        *,
+        start: float | None = None,
+        end: float | None = None,
+    ) -> Iterator[Event | Unknown]:
+        """Goes through the events stored so far, in the order in which they came.
 
         Args:
           kind: only this kind, as run files spell it, such as `"step_ready"`.
+          start: only from here on, in seconds since the run's first event.
+          end: only what was before, in seconds since the run's first event.
+
+        Raises:
+          ArgumentValueError: `start` or `end` is no number, or `end` is not after
+            `start`.
+          RecordError: the run was closed.
+        """
+        if start is None and end is None:
+            yield from (event for _, event in self._stored.events(kind))
+            return
+        low_ns, high_ns = self._times(start, end)
+        for first, last in self._stored.batches(low_ns, high_ns):
+            for time_ns, event in self._stored.events(kind, first, last + 1):
+                if low_ns <= time_ns < high_ns:
+                    yield event
+
+    def follow(
+        self, kind: str | None = None, *, idle_seconds: float | None = None
+    ) -> Iterator[Event | Unknown]:
+        """Goes through the events and on with those that are still to come.
+
+        Ends when the run is finished or its process has died, and when nothing
+        came for `idle_seconds`.
+
+        Args:
+          kind: only this kind.
+          idle_seconds: the longest wait for the next event; None waits as long as
+            the run goes on.
 
         Raises:
           RecordError: the run was closed.
         """
-        cursor = 0
+        cursor, came = 0, time.monotonic()
         while True:
-            with self._lock:
-                rows, damaged = self._read(cursor, _PAGE, kind)
-                skipped = self._skip(cursor) if damaged and not rows else None
-            if skipped is not None:
-                yield from skipped.events
-                cursor = skipped.cursor
-            elif rows:
-                yield from (self._event(kind, body) for _, kind, body in rows)
-                cursor = rows[-1][0] + 1
-            else:
+            live = self.live
+            chunk = self.since(cursor)
+            cursor = chunk.cursor
+            yield from (e for e in chunk.events if kind is None or kind_of(e) == kind)
+            if chunk.events:
+                came = time.monotonic()
+            elif not live or (idle_seconds is not None and time.monotonic() - came > idle_seconds):
                 return
+            else:
+                time.sleep(_FOLLOW_SECONDS)
+
+    def _times(self, start: float | None, end: float | None) -> tuple[int, int]:
+        for name, given in (("start", start), ("end", end)):
+            if given is not None and not is_number(given):
+                raise ArgumentValueError(
+                    f"{name} must be a number of seconds since the run began, got {given!r:.80}."
+                )
+        if start is not None and end is not None and not start < end:
+            raise ArgumentValueError(
+                f"end must be after start, got {start!r} to {end!r}. Give seconds since the run's "
+                "first event."
+            )
+        first_ns = next((e.time_ns for e in self.events("run")), None)
+        if first_ns is None:
+            first_ns = next((e.time_ns for e in self.events()), 0)
+        low_ns = first_ns + round(start * 1e9) if start is not None else -_FAR_NS
+        return low_ns, first_ns + round(end * 1e9) if end is not None else _FAR_NS
 
     def summary(self) -> dict[str, Any]:
         """Returns what the run was, for a table of runs.
@@ -147,7 +187,7 @@ class Run:
           `total_steps`, `metrics` (the last value of each name), `lost` and
           `versions`.
         """
-        return summarize(self)
+        return summarize(self, self._stored.totals(), self._stored.ends())
 
     def advice(self) -> list[Advice]:
         """Says what the run could do better; see `distlab.insight.advise`.
@@ -202,8 +242,7 @@ class Run:
 
     def close(self) -> None:
         """Lets go of the file."""
-        with self._lock:
-            self._database.close()
+        self._stored.close()
 
     def __enter__(self) -> Self:
         return self
@@ -215,80 +254,3 @@ class Run:
         traceback: TracebackType | None,
     ) -> None:
         self.close()
-
-    def _read(
-        self, cursor: int, limit: int, kind: str | None = None
-    ) -> tuple[list[tuple[int, str, bytes]], bool]:
-        """Reads rows up to a damaged one. Returns them, and whether there is one."""
-        rows: list[tuple[int, str, bytes]] = []
-        if cursor >= self._ends_at:
-            return rows, False
-        try:
-            found = (
-                self._database.execute(
-                    "SELECT seq, kind, body FROM events WHERE seq >= ? ORDER BY seq LIMIT ?",
-                    (cursor, limit),
-                )
-                if kind is None
-                else self._database.execute(
-                    "SELECT seq, kind, body FROM events"
-                    " WHERE kind = ? AND seq >= ? ORDER BY seq LIMIT ?",
-                    (kind, cursor, limit),
-                )
-            )
-            rows.extend(found)
-        except sqlite3.ProgrammingError as error:
-            raise RecordError(
-                f"The run in {self.path} was closed, so it can't be read. Open it again: "
-                "distlab.Run.open(folder)."
-            ) from error
-        except sqlite3.DatabaseError:
-            return rows, True
-        return rows, False
-
-    def _skip(self, cursor: int) -> Chunk:
-        """Gives a `Lost` event for the damaged part that begins at `cursor`."""
-        bad, good = cursor, cursor + 1
-        while good - cursor < _FAR and self._read(good, 1)[1]:
-            bad, good = good, cursor + 2 * (good - cursor)
-        if good - cursor >= _FAR or not self._read(good, 1)[0]:
-            self._ends_at = cursor
-            reason = "The run file is damaged; how many events are missing here is not known."
-            return Chunk([Lost(time_ns=self._last_time_ns, count=1, reason=reason)], cursor + 1, 0)
-        while good - bad > 1:
-            middle = (bad + good) // 2
-            bad, good = (middle, good) if self._read(middle, 1)[1] else (bad, middle)
-        reason = "The run file is damaged."
-        lost = Lost(time_ns=self._last_time_ns, count=good - cursor, reason=reason)
-        return Chunk([lost], good, 0)
-
-    def _event(self, kind: str, body: bytes) -> Event | Unknown:
-        try:
-            event = event_of(kind, body)
-        except msgspec.DecodeError:
-            reason = f"An event of kind {kind!r} in the run file is damaged."
-            return Lost(time_ns=self._last_time_ns, count=1, reason=reason)
-        self._last_time_ns = event.time_ns
-        return event
-
-
-def _connect(file: Path) -> sqlite3.Connection:
-    """Opens a run file for reading, also one that was cut off or can't be locked."""
-    place = f"file:{quote(str(file.absolute()))}?mode=ro"
-    ways = ((place, "OFF"), (f"{place}&immutable=1", "OFF"), (place, "ON"))
-    for last, (uri, cut_off) in enumerate(ways, 1 - len(ways)):
-        database = sqlite3.connect(
-            uri, uri=True, isolation_level=None, check_same_thread=False, timeout=_BUSY_SECONDS
-        )
-        try:
-            # SQLite refuses a file shorter than it says, unless told that this is known.
-            database.execute(f"PRAGMA writable_schema={cut_off}")
-            database.execute("SELECT count(*) FROM meta").fetchone()
-            database.execute("SELECT 1 FROM events LIMIT 0").fetchone()
-        except sqlite3.DatabaseError:
-            database.close()
-            if last == 0:
-                raise
-        else:
-            return database
-    raise AssertionError("the last way raises or returns")

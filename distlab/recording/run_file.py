@@ -2,14 +2,20 @@
 
 `events` holds one row for each event, numbered from 0 without gaps; `body` is
 the event in MessagePack. `meta` holds the schema's number and what is known
-before the first event. While the file is written it is in WAL mode, so that it
-survives a killed process and can be read meanwhile; a closed one is a single
-file. Next to an open one lies a lock file that its process holds: it is how
-readers know that the process is alive.
+before the first event. `spans` has a row for each batch that was stored: its
+first and last number and its earliest and latest time, by which a part of a long
+run is found; events come nearly in the order of their times. `totals` has the
+numbers of a summary. (Both are missing in files of schema 1.)
+
+While the file is written it is in WAL mode, so that it survives a killed process
+and can be read meanwhile; a closed one is a single file. Next to an open one lies
+a lock file that its process holds: it is how readers know that the process is
+alive.
 """
 
 from __future__ import annotations
 
+import copy
 import fcntl
 import os
 import socket
@@ -24,6 +30,7 @@ import numpy as np
 
 from distlab.errors import RecordError
 from distlab.events import SCHEMA, AnyEvent, Event, Lost, Unknown, kind_of
+from distlab.recording.totals import Totals
 
 PATTERN: Final = "process-*.sqlite"
 """The names of the run files in a run folder."""
@@ -35,6 +42,8 @@ _TABLES: Final = """
 CREATE TABLE meta (key TEXT PRIMARY KEY, value) WITHOUT ROWID;
 CREATE TABLE events (seq INTEGER PRIMARY KEY, time_ns INTEGER, kind TEXT, body BLOB);
 CREATE INDEX events_by_kind ON events (kind, seq);
+CREATE TABLE spans (first INTEGER PRIMARY KEY, last INTEGER, low_ns INTEGER, high_ns INTEGER);
+CREATE TABLE totals (key TEXT PRIMARY KEY, value) WITHOUT ROWID;
 """
 _ROW: Final = "(?,?,?,?)"
 _INSERTS: Final = [
@@ -74,6 +83,7 @@ class RunFile:
         _refuse_existing(folder, overwrite)
         self._lock = _take_lock(self.path)
         self._end = 0
+        self._totals = Totals()
         try:
             for old in (f for kept in folder.glob(PATTERN) for f in _files_of(kept)):
                 old.unlink(missing_ok=True)
@@ -97,16 +107,25 @@ class RunFile:
         Raises:
           sqlite3.Error: they could not be stored.
         """
+        if not events:
+            return
         rows = [row(event, self._end + place) for place, event in enumerate(events)]
+        times = [time_ns for _, time_ns, _, _ in rows]
+        totals = copy.deepcopy(self._totals)
+        totals.add(events, [kind for _, _, kind, _ in rows])
         self._database.execute("BEGIN")
         try:
             _insert(self._database, rows)
+            span = (rows[0][0], rows[-1][0], min(times), max(times))
+            self._database.execute("INSERT INTO spans VALUES (?, ?, ?, ?)", span)
+            self._database.executemany("INSERT OR REPLACE INTO totals VALUES (?, ?)", totals.rows())
             self._database.execute("COMMIT")
         except sqlite3.Error:
             if self._database.in_transaction:
                 self._database.execute("ROLLBACK")
             raise
         self._end += len(rows)
+        self._totals = totals
 
     def close(self) -> None:
         """Makes it a single finished file and lets go of it. Never raises."""
@@ -149,6 +168,8 @@ def event_of(kind: str, body: bytes) -> Event | Unknown:
         fields: dict[str, Any] = msgspec.msgpack.decode(body, type=dict[str, Any])
         time_ns = fields.pop("time_ns", 0)
         fields.pop("kind", None)
+        if not isinstance(time_ns, int) or not isinstance(kind, str):
+            raise
         return Unknown(time_ns=time_ns, kind=kind, fields=fields)
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from distlab.events import Event, Lost, Metric, Run, RunEnd, Step, Strategy, Unknown
+from distlab.recording.totals import Totals
 
 
 class Recorded(Protocol):
@@ -23,8 +24,14 @@ class Recorded(Protocol):
         """Goes through the events of a kind."""
 
 
-def summarize(run: Recorded) -> dict[str, Any]:
-    """Returns what a run was; `distlab.Run.summary` says what is in it."""
+def summarize(run: Recorded, totals: Totals | None, ends: tuple[int, int] | None) -> dict[str, Any]:
+    """Returns what a run was; `distlab.Run.summary` says what is in it.
+
+    Args:
+      run: the run.
+      totals: the numbers that its file keeps, None when it has none.
+      ends: the earliest and the latest time in nanoseconds, None when unknown.
+    """
     live = run.live
     summary: dict[str, Any] = {
         "name": run.meta.get("name", run.path.name),
@@ -46,14 +53,28 @@ def summarize(run: Recorded) -> dict[str, Any]:
         "lost": 0,
         "versions": {},
     }
+    if totals is None or ends is None:
+        _add_all(summary, run.events())
+        return summary
+    for kind in ("run", "strategy", "run_end"):
+        for event in run.events(kind):
+            _add(summary, event)
+    summary["steps"], summary["examples"] = totals.steps, totals.examples
+    summary["metrics"], summary["lost"] = totals.metrics, totals.lost
+    began = next((event.time_ns for event in run.events("run")), ends[0])
+    summary["seconds"] = max(ends[1] - began, 0) / 1e9
+    return summary
+
+
+def _add_all(summary: dict[str, Any], events: Iterator[Event | Unknown]) -> None:
+    """Goes through a run that kept no totals."""
     first_ns: int | None = None
     last_ns = 0
-    for event in run.events():
+    for event in events:
         first_ns = event.time_ns if first_ns is None else first_ns
         last_ns = max(last_ns, event.time_ns)
         _add(summary, event)
     summary["seconds"] = 0.0 if first_ns is None else (last_ns - first_ns) / 1e9
-    return summary
 
 
 def _add(summary: dict[str, Any], event: Event | Unknown) -> None:

