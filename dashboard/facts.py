@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 from distlab.charts.batches import size_text
@@ -15,13 +16,51 @@ from distlab.charts.units import (
     rate_text,
     value_text,
 )
-from distlab.folds import Columns
+from distlab.events import Advice, RecorderCost
+from distlab.folds import Columns, Folds
+from distlab.insight import evidence_text
 
 Facts: TypeAlias = dict[str, Any]
 """Names of places on the page to their text; the page inserts it as plain text."""
 
 NOTHING = "\u2013"
 _STALLED_SECONDS = 5.0
+_MOST_ADVICE = 12
+
+
+def collect(
+    folds: Folds,
+    *,
+    live: bool,
+    caught_up: bool,
+    name: str,
+    batch: int | None,
+    advice: Sequence[Advice],
+) -> Facts:
+    """Returns all that the page says.
+
+    Args:
+      folds: all that is known of the run.
+      live: whether more events may come.
+      caught_up: whether all that was recorded has been read.
+      name: what to call a run that did not say its name.
+      batch: the batch to tell of, None for the newest.
+      advice: what the run could do better.
+    """
+    header = folds.columns("header")
+    said = run_facts(header, live=live, caught_up=caught_up, name=name)
+    return {
+        **said,
+        **loss_facts(header, lost=folds.lost),
+        **progress_facts(folds.columns("steps"), said["status"]),
+        **metric_facts(folds.columns("metrics")),
+        **device_facts(folds.columns("devices")),
+        **capture_facts(folds.columns("captures")),
+        **cost_facts(folds.evidence.last_cost),
+        **reduction_facts(folds.columns("reductions")),
+        **batch_facts(folds.batch(batch), folds.columns("batches")),
+        **advice_facts(advice),
+    }
 
 
 def run_facts(header: Columns, *, live: bool, caught_up: bool, name: str) -> Facts:
@@ -209,6 +248,81 @@ def device_facts(devices: Columns) -> Facts:
         ),
         "process_memory": bytes_text(int(process[-1])) if len(process) else NOTHING,
         "simulated": devices["simulated"],
+    }
+
+
+def capture_facts(captures: Columns) -> Facts:
+    """Returns what is known of the newest capture.
+
+    Args:
+      captures: columns of `folds.Captures`.
+    """
+    if not captures["count"]:
+        return {"capture_note": "", "has_capture": False}
+    by = "you" if captures["asked_by"] == "user" else "the recorder, which does so now and then"
+    length = captures["end_s"] - captures["start_s"]
+    left = captures["spans_left_out"]
+    note = (
+        f"Taken at {captures['start_s']:.1f} s of the run by {by}: {duration_text(length)}, "
+        f"{count_text(captures['steps'])} steps handed over, "
+        f"{bytes_text(captures['profile_bytes'])} of profile."
+    )
+    if left:
+        note += f" {count_text(left)} short spans were not kept."
+    return {"capture_note": note, "has_capture": True}
+
+
+def cost_facts(cost: RecorderCost | None) -> Facts:
+    """Returns what recording costs, by its own account of the last second.
+
+    Args:
+      cost: the newest account, None before the first.
+    """
+    if cost is None:
+        return {"cost": NOTHING}
+    seconds = max(cost.time_ns - cost.start_ns, 1)
+    beside = (cost.writer_ns + cost.watcher_ns) / seconds
+    return {
+        "cost": f"{cost.emit_ns / seconds:.1%} of the loop's time, {beside:.1%} of a core beside "
+        f"it ({rate_text(1e9 * cost.events / seconds)} events a second)"
+    }
+
+
+def advice_facts(advice: Sequence[Advice]) -> Facts:
+    """Returns what the run could do better, the dearest first.
+
+    Args:
+      advice: what `distlab.insight` found.
+    """
+    return {
+        "advice": [
+            {
+                "cause": one.cause.replace("_", " "),
+                "subject": plain(one.subject),
+                "text": plain(one.text, 400),
+                "remedy": plain(one.remedy, 400),
+                "evidence": plain(evidence_text(one), 400),
+                "steps": f"steps {count_text(one.steps[0])} to {count_text(one.steps[1])}"
+                if one.steps
+                else "",
+                "page": one.page,
+            }
+            for one in advice[:_MOST_ADVICE]
+        ],
+        "no_advice": not advice,
+    }
+
+
+def capture_button_facts(state: str) -> Facts:
+    """Returns what the capture button says.
+
+    Args:
+      state: what `Feed.capture_state` says; empty when there is nothing to capture.
+    """
+    return {
+        "can_capture": bool(state),
+        "capture_busy": state == "running",
+        "capture_state": "" if state in {"ready", "running"} else plain(state, 300),
     }
 
 

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import os
 import threading
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
-from distlab.errors import InvalidArgumentError
-from distlab.events import Source
+from distlab.errors import DistlabError, InvalidArgumentError
+from distlab.events import Advice, Source
 from distlab.folds import Folds
+from distlab.insight import advise_on
 
 _LIMIT: Final = 5_000
 _PAUSE_SECONDS: Final = 0.1
 _LONG_PAUSE_SECONDS: Final = 1.0
 _STOP_SECONDS: Final = 5.0
+_ADVICE_SECONDS: Final = 2.0
+_ADVICE_SHARE: Final = 0.01
 
 
 class Feed:
@@ -23,12 +28,25 @@ class Feed:
     Attributes:
       source: where the events come from.
       folds: what sessions look at.
+      advice: what the run could do better, as of some seconds ago.
     """
 
-    def __init__(self, source: Source) -> None:
-        """Prepares to read `source`; `start` begins."""
+    def __init__(self, source: Source, ask: Callable[[], Any] | None = None) -> None:
+        """Prepares to read `source`; `start` begins.
+
+        Args:
+          source: where the events come from.
+          ask: asks the process that trains for a capture, and returns a future;
+            None where that is another process, or none.
+        """
         self.source = source
         self.folds = Folds()
+        self.advice: list[Advice] = []
+        self._ask = ask
+        self._asked: Any = None
+        self._refused = ""
+        self._next_advice = 0.0
+        self._advised = -1
         self._stopping = threading.Event()
         self._read_all = threading.Event()
         self._thread = threading.Thread(target=self._work, name="distlab-feed", daemon=True)
@@ -48,6 +66,26 @@ class Feed:
         """Whether everything that had been recorded at the start was read."""
         return self._read_all.is_set()
 
+    @property
+    def capture_state(self) -> str:
+        """`"ready"`, `"running"`, why the last one failed, or empty when none can be taken."""
+        if self._ask is None or not self.live:
+            return ""
+        asked = self._asked
+        if asked is not None and not asked.done():
+            return "running"
+        failed = asked is not None and asked.exception()
+        return self._refused or (str(failed) if failed else "ready")
+
+    def capture(self) -> None:
+        """Asks for a capture of the next steps, unless one is running."""
+        if self._ask is None or self.capture_state == "running":
+            return
+        try:
+            self._asked, self._refused = self._ask(), ""
+        except DistlabError as error:
+            self._refused = str(error)
+
     def start(self) -> None:
         """Begins to read."""
         self._thread.start()
@@ -63,8 +101,20 @@ class Feed:
             taken = self.folds.read(self.source, _LIMIT)
             if taken == _LIMIT:
                 continue
+            self._advise()
             self._read_all.set()
             self._stopping.wait(_PAUSE_SECONDS if taken or self.live else _LONG_PAUSE_SECONDS)
+
+    def _advise(self) -> None:
+        """Looks for advice now and then: so seldom that it takes a hundredth of the time."""
+        began = time.monotonic()
+        version = self.folds.version("evidence")
+        if version == self._advised or began < self._next_advice:
+            return
+        self._advised = version
+        self.advice = advise_on(self.folds.columns("evidence"))
+        spent = time.monotonic() - began
+        self._next_advice = began + max(_ADVICE_SECONDS, spent / _ADVICE_SHARE)
 
 
 def source_of(source: Any) -> Source:

@@ -44,11 +44,38 @@
     for (const place of all("[data-text]")) setText(place, String(texts[place.dataset.text] ?? "–"))
     for (const place of all("[data-list]")) setList(place, facts[place.dataset.list] ?? [])
     one(".mark").dataset.status = status
-    const shown = {...facts, trouble: trouble != null}
+    const shown = {...facts, trouble: trouble != null, has_advice: (facts.advice ?? []).length > 0}
     for (const place of all("[data-show]")) place.hidden = !shown[place.dataset.show]
     document.title = `${facts.run ?? "distlab"} · ${texts.status_text} · distlab`
     showProgress()
     showBatch()
+    showAdvice()
+    one(".take").disabled = Boolean(facts.capture_busy)
+    setText(one(".take"), facts.capture_busy ? "Capturing\u2026" : "Capture 5 steps")
+  }
+
+  function showAdvice() {
+    const list = one(".advice ol"), found = facts.advice ?? []
+    if (list.dataset.shown === JSON.stringify(found)) return
+    list.dataset.shown = JSON.stringify(found)
+    list.replaceChildren(...found.map(adviceItem))
+  }
+
+  function adviceItem({cause, subject, text, remedy, evidence, steps, page}) {
+    const item = document.createElement("li"), head = document.createElement("h3")
+    const mark = document.createElement("b"), link = document.createElement("a")
+    mark.textContent = cause
+    head.append(mark, ` ${subject}`)
+    link.href = `#${page}`
+    link.textContent = `see ${page}`
+    const said = document.createElement("p"), cure = document.createElement("p"), numbers = document.createElement("p")
+    said.textContent = text
+    cure.textContent = remedy
+    cure.className = "remedy"
+    numbers.className = "note"
+    numbers.append([evidence, steps].filter(Boolean).join("; ") + " \u00b7 ", link)
+    item.append(head, said, cure, numbers)
+    return item
   }
 
   function showProgress() {
@@ -181,6 +208,9 @@
   one(".slider").addEventListener("input", (event) => choose(Number(event.target.value)))
   one(".number input").addEventListener("change", (event) => choose(Number(event.target.value)))
   one(".follow input").addEventListener("change", (event) => setFollow(event.target.checked))
+  one(".take").addEventListener("click", () => {
+    if (view != null) tell({capture: [(view.data.capture?.[0] ?? 0) + 1]})
+  })
   one(".uneven").addEventListener("click", () => {
     const from = facts.batch_number ?? 0, uneven = facts.batch_uneven ?? []
     if (uneven.length) choose(uneven.find((number) => number > from) ?? uneven[0])

@@ -5,8 +5,6 @@ from __future__ import annotations
 from functools import cache
 from importlib.resources import files
 
-import panel as pn
-
 from distlab.charts import theme
 
 
@@ -15,10 +13,15 @@ def _asset(name: str) -> str:
     return files("distlab_dashboard").joinpath(name).read_text(encoding="utf-8")
 
 
-def page_template() -> pn.Template:
-    """Returns the page without its charts; they have names in its HTML."""
-    template = pn.Template(_asset("page.html"))
-    template.add_variable("theme_css", theme.CSS)
-    template.add_variable("page_css", _asset("page.css"))
-    template.add_variable("page_js", _asset("page.js"))
-    return template
+def page_html() -> str:
+    """Returns the page's HTML: a template that wants `page_variables` and the charts."""
+    return _asset("page.html")
+
+
+def page_variables() -> dict[str, str]:
+    """Returns the style sheets and the script that the page's HTML wants."""
+    return {
+        "theme_css": theme.CSS,
+        "page_css": _asset("page.css"),
+        "page_js": _asset("page.js"),
+    }

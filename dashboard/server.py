@@ -199,7 +199,8 @@ def serve(
             f"port must be a whole number from 0 to {_LAST_PORT}, or None for the first free one, "
             f"got {port!r}."
         )
-    server = DashboardServer(Feed(source_of(source)), address, prefix, origins)
+    feed = Feed(source_of(source), getattr(source, "capture", None))
+    server = DashboardServer(feed, address, prefix, origins)
     server.start(port)
     if open_browser:
         import webbrowser

@@ -34,6 +34,11 @@ LAYER_OF = {
     "distlab._cli": "cli",
     "distlab.__main__": "cli",
     "distlab_dashboard": "dashboard",
+    # What a page is made of, without a server; exports use it, so it knows no recording.
+    "distlab_dashboard.report": "page",
+    "distlab_dashboard.board": "page",
+    "distlab_dashboard.facts": "page",
+    "distlab_dashboard.page": "page",
     "distlab": "core",
 }
 
@@ -43,15 +48,16 @@ MAY_IMPORT = {
     "devices": {"contract", "devices"},
     "cluster": {"contract", "cluster"},
     "core": {"contract", "devices", "seam", "cluster", "core"},
-    "recording": {"contract", "devices", "seam", "folds", "insight", "recording"},
+    "recording": {"contract", "devices", "seam", "folds", "insight", "page", "recording"},
     "folds": {"contract", "folds"},
     "insight": {"contract", "folds", "insight"},
     "charts": {"charts"},
     "widgets": {"contract", "seam", "recording", "folds", "insight", "charts", "widgets"},
-    "dashboard": {"contract", "recording", "folds", "insight", "charts", "dashboard"},
+    "page": {"contract", "folds", "insight", "charts", "page"},
+    "dashboard": {"contract", "recording", "folds", "insight", "charts", "page", "dashboard"},
     "public": {"contract", "devices", "seam", "cluster", "core", "recording", "insight", "public"},
     "demo": {"contract", "public", "demo"},
-    "cli": {"contract", "public", "demo", "dashboard", "cli"},
+    "cli": {"contract", "insight", "public", "demo", "dashboard", "cli"},
 }
 
 # Packages outside of the standard library, beyond numpy, jax and msgspec.
@@ -60,6 +66,7 @@ ALSO_USES = {
     "core": {"grain", "psutil"},
     "charts": {"bokeh"},
     "widgets": {"bokeh", "panel", "ipywidgets", "anywidget", "IPython", "traitlets"},
+    "page": {"bokeh"},
     "dashboard": {"bokeh", "panel", "tornado"},
     "demo": {"sklearn"},
     "recording": {"pandas", "pyarrow"},

@@ -30,15 +30,15 @@ def add_to(commands: Any) -> None:
 def run(args: argparse.Namespace) -> int:
     """Prints the findings and returns the exit code."""
     from distlab import Run
+    from distlab.insight import evidence_text
 
     with Run.open(args.folder) as recorded:
         found = recorded.advice()
     if not found:
         print("Nothing to advise: no straggler, no waiting for input, no needless work was seen.")
     for number, one in enumerate(found, 1):
-        numbers = ", ".join(f"{name} {value:.4g}" for name, value in one.evidence.items())
         steps = f" (steps {one.steps[0]} to {one.steps[1]})" if one.steps else ""
         print(f"{number}. {one.cause}: {one.text}{steps}")
         print(f"   {one.remedy}")
-        print(f"   {numbers}")
+        print(f"   {evidence_text(one)}")
     return 0

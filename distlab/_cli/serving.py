@@ -7,9 +7,8 @@ import logging
 import signal
 import socket
 import threading
-from pathlib import Path
 from types import FrameType, ModuleType
-from typing import Protocol, cast
+from typing import Any, Protocol, cast
 
 from distlab.errors import MissingExtraError, PortInUseError
 
@@ -46,11 +45,12 @@ def prepare(port: int | None) -> None:
         )
 
 
-def serve(folder: Path, *, port: int | None, open_browser: bool) -> Server:
+def serve(source: Any, *, port: int | None, open_browser: bool) -> Server:
     """Serves the dashboard of a run on 127.0.0.1.
 
     Args:
-      folder: the run's folder, finished or being written.
+      source: the run's folder, finished or being written, or a recording of this
+        process, which the page can then ask for captures.
       port: the port; None for the first free one from 5006.
       open_browser: whether to open the page in the default browser.
 
@@ -62,7 +62,7 @@ def serve(folder: Path, *, port: int | None, open_browser: bool) -> Server:
     serve = _dashboard().serve
     # A page that is closed while it is being sent something is not worth a line.
     logging.getLogger("bokeh.server.views.ws").setLevel(logging.ERROR)
-    return cast(Server, serve(folder, address=HOST, port=port, open_browser=open_browser))
+    return cast(Server, serve(source, address=HOST, port=port, open_browser=open_browser))
 
 
 def port_is_free(port: int) -> bool:

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 from distlab.charts import theme, units
 from distlab.charts._parts import Columns
 from distlab.charts.batches import BatchTiles
+from distlab.charts.captured import CapturedSpans
 from distlab.charts.devices import DeviceShares
 from distlab.charts.history import BatchHistory
 from distlab.charts.memory import ProcessMemory
@@ -24,6 +25,7 @@ from distlab.charts.reductions import ReductionBars
 __all__ = [
     "BatchHistory",
     "BatchTiles",
+    "CapturedSpans",
     "Chart",
     "Columns",
     "DeviceShares",

@@ -12,7 +12,9 @@ from collections.abc import Sequence
 from distlab.events import Event, Source, Unknown
 from distlab.folds._fold import Columns, Fold
 from distlab.folds.batches import Batches
+from distlab.folds.captures import Captures
 from distlab.folds.devices import Devices
+from distlab.folds.evidence import Evidence
 from distlab.folds.header import Header
 from distlab.folds.metrics import Metrics
 from distlab.folds.placement import Placements
@@ -21,8 +23,10 @@ from distlab.folds.steps import Steps
 
 __all__ = [
     "Batches",
+    "Captures",
     "Columns",
     "Devices",
+    "Evidence",
     "Fold",
     "Folds",
     "Header",
@@ -43,7 +47,8 @@ class Folds:
       cursor: what to ask the source for next.
       lost: events that a ring dropped before this reader came for them. What
         the recording itself says it left out is the header's `not_recorded`.
-      header, metrics, steps, batches, devices, reductions, placement: the folds.
+      header, metrics, steps, batches, devices, captures, reductions, placement,
+        evidence: the folds.
     """
 
     def __init__(self) -> None:
@@ -54,8 +59,10 @@ class Folds:
         self.steps = Steps()
         self.batches = Batches()
         self.devices = Devices()
+        self.captures = Captures()
         self.reductions = Reductions()
         self.placement = Placements()
+        self.evidence = Evidence()
         self._lock = threading.RLock()
         self._cache: dict[str, tuple[int, Columns]] = {}
         self._folds: dict[str, Fold] = {
@@ -64,8 +71,10 @@ class Folds:
             "steps": self.steps,
             "batches": self.batches,
             "devices": self.devices,
+            "captures": self.captures,
             "reductions": self.reductions,
             "placement": self.placement,
+            "evidence": self.evidence,
         }
 
     @property

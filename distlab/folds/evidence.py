@@ -103,6 +103,12 @@ class Evidence:
                 self._take(event)
         self.version += bool(events)
 
+    @property
+    def last_cost(self) -> RecorderCost | None:
+        """The newest account of what recording costs, None before the first."""
+        costs = self._kept[RecorderCost]
+        return costs[-1] if costs else None
+
     def _take(self, event: Event) -> None:
         match event:
             case DeviceSample(memory_bytes=memory) if memory is not None:

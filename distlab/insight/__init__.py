@@ -13,8 +13,7 @@ from typing import Any, Final
 
 from distlab.errors import ArgumentTypeError
 from distlab.events import Advice, Event, Source, Unknown
-from distlab.folds import Columns
-from distlab.folds.evidence import Evidence
+from distlab.folds import Columns, Evidence
 from distlab.insight import (
     algorithms,
     host_transfers,
@@ -26,8 +25,9 @@ from distlab.insight import (
     uneven,
     waiting_input,
 )
+from distlab.insight._finding import evidence_text
 
-__all__ = ["CAUSES", "Advice", "advise", "advise_on"]
+__all__ = ["CAUSES", "Advice", "advise", "advise_on", "evidence_text"]
 
 CAUSES: Final = (
     stragglers.CAUSE,

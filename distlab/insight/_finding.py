@@ -67,3 +67,21 @@ def size(count: float) -> str:
 def percent(share: float) -> str:
     """Writes a share."""
     return f"{share:.0%}"
+
+
+def evidence_text(one: Advice) -> str:
+    """Returns an advice's evidence for people: `"late 20 ms, last share 95%"`."""
+    return ", ".join(_number(name, value) for name, value in one.evidence.items())
+
+
+def _number(name: str, value: float) -> str:
+    words, _, unit = name.replace("_", " ").rpartition(" ")
+    if unit == "ms":
+        return f"{words} {ms(value * 1e6)}"
+    if unit == "s" and words:
+        return f"{words} {value:.3g} s"
+    if unit == "share":
+        return f"{name.replace('_', ' ')} {percent(value)}"
+    if "bytes" in name:
+        return f"{name.replace('_', ' ')} {size(value)}"
+    return f"{name.replace('_', ' ')} {value:,.4g}"

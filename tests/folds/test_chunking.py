@@ -92,7 +92,7 @@ def test_versions_rise_only_where_something_changed() -> None:
     before = {name: folds.version(name) for name in folds.names}
     folds.add([placed(99, "late", [3], ["CPU:0"])])
     after = {name: folds.version(name) for name in folds.names}
-    assert {name for name in before if after[name] != before[name]} == {"placement"}
+    assert {name for name in before if after[name] != before[name]} == {"placement", "evidence"}
     assert folds.columns("steps") is folds.columns("steps")
 
 

@@ -6,8 +6,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Literal
 
+import jax
 import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
+
+from distlab import _seam
+from distlab.recording import RingRecorder
 
 FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking"]
 LIMIT_MS = 60_000
@@ -134,3 +138,14 @@ def new_page(browser: Browser) -> Iterator[Callable[..., Watched]]:
         watched.page.close()
     assert [error for watched in made for error in watched.errors] == []
     assert [url for watched in made for url in watched.foreign] == []
+
+
+@pytest.fixture
+def recorder(monkeypatch: pytest.MonkeyPatch) -> Iterator[RingRecorder]:
+    """A new recorder, in force for the test; JAX's devices have started."""
+    jax.devices()
+    made = RingRecorder()
+    monkeypatch.setattr(_seam, "_recorder", made)
+    yield made
+    made.metrics.flush()
+    made.watcher.flush()

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 
 from distlab.errors import ArgumentTypeError, ArgumentValueError, RecordError
-from distlab.events import Event, Unknown
-from distlab.recording.exports import lines, parquet, trace
+from distlab.events import Chunk, Event, Unknown
+from distlab.recording.exports import lines, page, parquet, trace
 
 
 class Recorded(Protocol):
@@ -21,8 +21,12 @@ class Recorded(Protocol):
     def events(self, kind: str | None = None) -> Iterator[Event | Unknown]:
         """Goes through the events of a kind, by default through all."""
 
+    def since(self, cursor: int, limit: int = 10_000) -> Chunk:
+        """Returns up to `limit` events from `cursor` on."""
+
 
 WRITERS: Final[dict[str, Callable[[Recorded, Path], None]]] = {
+    ".html": page.write,
     ".json": trace.write,
     ".jsonl": lines.write,
     ".parquet": parquet.write,
@@ -41,7 +45,8 @@ def export(run: Recorded, path: str | os.PathLike[str], *, overwrite: bool = Fal
     if write is None:
         raise ArgumentValueError(
             f"export writes {', '.join(WRITERS)} files, got {target.name!r}. Name it "
-            "trace.json for Perfetto, events.jsonl for one event a line, or events.parquet."
+            "run.html for a page, trace.json for Perfetto, events.jsonl for one event a line, or "
+            "events.parquet."
         )
     if target.exists() and not overwrite:
         raise RecordError(

@@ -1,0 +1,71 @@
+"""A run as one HTML file: the dashboard's page as it stands, which opens without a server."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from bokeh.embed.bundle import Bundle
+from bokeh.embed.elements import html_page_for_render_items
+from bokeh.embed.util import OutputDocumentFor, standalone_docs_json_and_render_items
+from bokeh.resources import Resources
+
+from distlab.events import Source
+from distlab.folds import Folds
+from distlab.insight import advise_on
+from distlab_dashboard import facts
+from distlab_dashboard.board import Board
+from distlab_dashboard.page import page_html, page_variables
+
+_STATIC = """
+html[data-static] .controls, html[data-static] .capture { display: none !important; }
+"""
+
+
+def write(source: Source, name: str, path: Path) -> None:
+    """Writes the page of a run.
+
+    Args:
+      source: where the events come from.
+      name: what to call a run that did not say its name.
+      path: the file.
+    """
+    folds = Folds()
+    while folds.read(source):
+        pass
+    board = Board()
+    board.look(folds, everything=True)
+    said = facts.collect(
+        folds,
+        live=bool(getattr(source, "live", False)),
+        caught_up=True,
+        name=name,
+        batch=None,
+        advice=advise_on(folds.columns("evidence")),
+    )
+    board.say({**said, **facts.capture_button_facts("")})
+    path.write_text(_page(board, said["run"]), encoding="utf-8")
+
+
+def _page(board: Board, title: str) -> str:
+    roots = board.roots()
+    for name, root in roots.items():
+        root.name = name
+    variables: dict[str, Any] = dict(page_variables())
+    variables["page_css"] += _STATIC
+    template = page_html().replace("{% extends base %}", "").strip()
+    mark = "<script>document.documentElement.dataset.static = 'true'</script>"
+    template = template.replace("{% block preamble %}", "{% block preamble %}" + mark)
+    models = list(roots.values())
+    # Bokeh's own `file_html` would take along what Panel adds, from the network, once it is loaded.
+    library = Resources(mode="inline", components=["bokeh", "bokeh-widgets"])
+    with OutputDocumentFor(models, always_new=True):
+        documents, items = standalone_docs_json_and_render_items(models)
+        return html_page_for_render_items(
+            Bundle(js_raw=library.js_raw),
+            documents,
+            items,
+            title=f"{title} · distlab",
+            template=template,
+            template_variables=variables,
+        )
