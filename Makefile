@@ -15,10 +15,10 @@ DEV := $(VENV)/.installed-dev
 # Who has the development environment has all the demo needs.
 DEMO := $(if $(wildcard $(DEV)),$(DEV),$(VENV)/.installed-demo)
 
-.PHONY: help demo test lint browser bench conformance screenshots clean
+.PHONY: help demo test lint browser bench bench-recording soak conformance screenshots clean
 
 help:  ## Show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 $(VENV)/.installed-%: pyproject.toml setup.py
 	@if [ -z "$(PYTHON)" ]; then \
@@ -45,6 +45,12 @@ browser: $(DEV)
 
 bench: $(DEV)  ## Compare dispatch, training and input with raw JAX (minutes)
 	@$(BIN)/python -m tests.bench.run $(ARGS)
+
+bench-recording: $(DEV)  ## Measure what recording costs and how fast long runs are read
+	@$(BIN)/python -m tests.bench.recording $(ARGS)
+
+soak: $(DEV)  ## 200 kills, a minute at 50,000 events/s, 2,000 damaged run files (20 minutes)
+	@$(BIN)/python -m tests.soak.run $(ARGS)
 
 conformance: $(DEV)  ## Run the programs recorded with TensorFlow 2.21, in both modes
 	@status=0; for mode in eager traced; do \

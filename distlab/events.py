@@ -14,7 +14,7 @@ know gives it back as `Unknown`, so that newer files open in older versions.
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal, NamedTuple, Protocol, TypeAlias
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol, TypeAlias, get_args
 
 import msgspec
 
@@ -560,9 +560,10 @@ AnyEvent: TypeAlias = (
 
 def kind_of(event: Event | Unknown) -> str:
     """Returns the kind's name as run files spell it, such as `"step_ready"`."""
-    if isinstance(event, Unknown):
-        return event.kind
-    return str(event.__struct_config__.tag)
+    return event.kind if isinstance(event, Unknown) else _KINDS[type(event)]
+
+
+_KINDS: dict[type, str] = {kind: str(kind.__struct_config__.tag) for kind in get_args(AnyEvent)}
 
 
 class Chunk(NamedTuple):

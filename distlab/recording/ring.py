@@ -15,9 +15,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
-from distlab.events import Chunk, Event, Placement, Preview, Run, Sharding, Unknown
+from distlab.events import Capture, Chunk, Event, Placement, Preview, Run, Sharding, Unknown
 
 _BLOCK: Final = 128
+_WITH_PAYLOAD: Final = {Sharding, Preview, Capture}
 _PINNED_ROOM: Final = 16
 """A reader that pinned its place may hold this many times the ring's bounds."""
 
@@ -182,12 +183,7 @@ class Ring:
             count = len(self._open)
             events = self._open[:count]
             del self._open[:count]
-            block = _Block(
-                self._sealed,
-                events,
-                sum(map(_payload, events)),
-                [(s, e) for s, e in enumerate(events, self._sealed) if e.STANDING],
-            )
+            block = _block(self._sealed, events)
             self._blocks.append(block)
             self._sealed += count
             self._count += count
@@ -212,10 +208,22 @@ class Ring:
             self._standing.add(sequence, event)
 
 
+def _block(first: int, events: list[Event]) -> _Block:
+    """Makes a block; most hold only events that are neither large nor standing."""
+    kinds = set(map(type, events))
+    payload = sum(map(_payload, events)) if not kinds.isdisjoint(_WITH_PAYLOAD) else 0
+    standing: list[tuple[int, Event]] = []
+    if any(kind.STANDING for kind in kinds):
+        standing = [(s, e) for s, e in enumerate(events, first) if e.STANDING]
+    return _Block(first, events, payload, standing)
+
+
 def _payload(event: Event) -> int:
     """Bytes of an event beyond its few numbers and names."""
     if isinstance(event, Sharding):
         return len(event.indices or b"")
     if isinstance(event, Preview):
         return len(event.data) + len(event.indices)
+    if isinstance(event, Capture):
+        return sum(map(len, event.spans))
     return 0

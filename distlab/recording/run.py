@@ -69,7 +69,7 @@ class Run:
             )
         try:
             return cls(folder, files[0], StoredEvents(files[0]))
-        except (sqlite3.Error, OSError) as error:
+        except (sqlite3.Error, OSError, UnicodeDecodeError) as error:
             raise NotARunError(
                 f"The run in {folder} can't be read: {error}. "
                 "Its file is damaged, or was not written by distlab."
@@ -121,13 +121,13 @@ class Run:
           RecordError: the run was closed.
         """
         if start is None and end is None:
-            yield from (event for _, event in self._stored.events(kind))
+            for page in self._stored.pages(kind):
+                yield from page
             return
         low_ns, high_ns = self._times(start, end)
         for first, last in self._stored.batches(low_ns, high_ns):
-            for time_ns, event in self._stored.events(kind, first, last + 1):
-                if low_ns <= time_ns < high_ns:
-                    yield event
+            for page in self._stored.pages(kind, first, last + 1):
+                yield from (event for event in page if low_ns <= event.time_ns < high_ns)
 
     def follow(
         self, kind: str | None = None, *, idle_seconds: float | None = None

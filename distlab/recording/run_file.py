@@ -62,7 +62,8 @@ def _plain(value: Any) -> Any:
 
 
 _encode = msgspec.msgpack.Encoder(enc_hook=_plain).encode
-_decode = msgspec.msgpack.Decoder(AnyEvent).decode
+decode = msgspec.msgpack.Decoder(AnyEvent).decode
+"""Returns the event in a body of a kind that this version knows."""
 
 
 class RunFile:
@@ -162,7 +163,7 @@ def event_of(kind: str, body: bytes) -> Event | Unknown:
       msgspec.DecodeError: the body is damaged.
     """
     try:
-        event: Event = _decode(body)
+        event: Event = decode(body)
         return event
     except msgspec.ValidationError:
         fields: dict[str, Any] = msgspec.msgpack.decode(body, type=dict[str, Any])

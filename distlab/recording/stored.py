@@ -13,11 +13,17 @@ import msgspec
 
 from distlab.errors import RecordError
 from distlab.events import Chunk, Event, Lost, Unknown
-from distlab.recording.run_file import event_of
+from distlab.recording.run_file import decode, event_of
 from distlab.recording.totals import Totals
 
 PAGE: Final = 10_000
 """Events read at once."""
+
+DAMAGED: Final = (sqlite3.DatabaseError, UnicodeDecodeError)
+"""What SQLite raises over a damaged file: the second when the damage is in its message."""
+
+_DECODED: Final = 256
+"""Events decoded at once: Python's garbage collector looks through all that are alive."""
 
 _FAR: Final = 1 << 40
 _BUSY_SECONDS: Final = 5.0
@@ -34,6 +40,7 @@ class StoredEvents:
 
     Raises:
       sqlite3.Error: it is no run file, or can't be read.
+      UnicodeDecodeError: so, and what is damaged is part of SQLite's message.
     """
 
     def __init__(self, file: Path) -> None:
@@ -50,27 +57,28 @@ class StoredEvents:
             rows, damaged = self._read(cursor, limit)
             if damaged and not rows:
                 return self._skip(cursor)
-        events = [self._event(kind, body) for _, kind, body in rows]
-        return Chunk(events, rows[-1][0] + 1 if rows else cursor, 0)
+        return Chunk(self._events(rows), rows[-1][0] + 1 if rows else cursor, 0)
 
-    def events(
+    def pages(
         self, kind: str | None = None, cursor: int = 0, end: int = _FAR
-    ) -> Iterator[tuple[int, Event | Unknown]]:
-        """Gives the events from a sequence number to another, with their times."""
+    ) -> Iterator[list[Event | Unknown]]:
+        """Gives the events from a sequence number to another, some hundreds at a time."""
+        of_kind: str | None = kind
         while cursor < end:
             with self._lock:
-                rows, damaged = self._read(cursor, min(PAGE, end - cursor), kind)
+                rows, damaged = self._read(cursor, min(PAGE, end - cursor), of_kind)
+                if damaged and not rows and of_kind is not None:
+                    of_kind = None  # the index is damaged: look through all events
+                    continue
                 skipped = self._skip(cursor) if damaged and not rows else None
             if skipped is not None:
-                yield from ((event.time_ns, event) for event in skipped.events)
+                yield skipped.events
                 cursor = skipped.cursor
             elif rows:
-                for number, of_kind, body in rows:
-                    if number >= end:
-                        return
-                    event = self._event(of_kind, body)
-                    yield event.time_ns, event
                 cursor = rows[-1][0] + 1
+                rows = [r for r in rows if r[0] < end and (kind is None or r[1] == kind)]
+                for start in range(0, len(rows), _DECODED):
+                    yield self._events(rows[start : start + _DECODED])
             else:
                 return
 
@@ -85,12 +93,14 @@ class StoredEvents:
                 ).fetchall()
         except sqlite3.ProgrammingError as error:
             raise self._closed() from error
-        except sqlite3.DatabaseError:
+        except DAMAGED:
             return [(0, _FAR)]  # of schema 1, or damaged: everything is looked at
         joined: list[tuple[int, int]] = []
         for first, last in found:
-            if joined and joined[-1][1] + 1 == first:
-                joined[-1] = (joined[-1][0], last)
+            if not isinstance(first, int) or not isinstance(last, int):
+                return [(0, _FAR)]
+            if joined and first <= joined[-1][1] + 1:
+                joined[-1] = (joined[-1][0], max(joined[-1][1], last))
             else:
                 joined.append((first, last))
         return joined
@@ -106,7 +116,7 @@ class StoredEvents:
                 return Totals.of(self._database.execute("SELECT key, value FROM totals").fetchall())
         except sqlite3.ProgrammingError as error:
             raise self._closed() from error
-        except (sqlite3.DatabaseError, ValueError):
+        except (*DAMAGED, ValueError):
             return None
 
     def ends(self) -> tuple[int, int] | None:
@@ -122,7 +132,7 @@ class StoredEvents:
                 ).fetchone()
         except sqlite3.ProgrammingError as error:
             raise self._closed() from error
-        except sqlite3.DatabaseError:
+        except DAMAGED:
             return None
         return None if low is None else (low, high)
 
@@ -160,9 +170,10 @@ class StoredEvents:
             rows.extend(found)
         except sqlite3.ProgrammingError as error:
             raise self._closed() from error
-        except sqlite3.DatabaseError:
-            return rows, True
-        return rows, False
+        except DAMAGED:
+            return _ascending(rows, cursor), True
+        ascending = _ascending(rows, cursor)
+        return ascending, len(ascending) < len(rows)
 
     def _skip(self, cursor: int) -> Chunk:
         """Gives a `Lost` event for the damaged part that begins at `cursor`."""
@@ -180,6 +191,16 @@ class StoredEvents:
         lost = Lost(time_ns=self._last_time_ns, count=good - cursor, reason=reason)
         return Chunk([lost], good, 0)
 
+    def _events(self, rows: list[tuple[int, str, bytes]]) -> list[Event | Unknown]:
+        """Decodes rows: all in one go, or one by one where that can't be."""
+        try:
+            events: list[Event | Unknown] = [decode(body) for _, _, body in rows]
+        except (msgspec.DecodeError, UnicodeDecodeError, TypeError):
+            return [self._event(kind, body) for _, kind, body in rows]
+        if events:
+            self._last_time_ns = events[-1].time_ns
+        return events
+
     def _event(self, kind: str, body: bytes) -> Event | Unknown:
         try:
             event = event_of(kind, body)
@@ -189,6 +210,16 @@ class StoredEvents:
             return Lost(time_ns=self._last_time_ns, count=1, reason=reason)
         self._last_time_ns = event.time_ns
         return event
+
+
+def _ascending(rows: list[tuple[int, str, bytes]], cursor: int) -> list[tuple[int, str, bytes]]:
+    """Returns the rows up to the first that is out of order, as in a damaged tree."""
+    last = cursor - 1
+    for place, row in enumerate(rows):
+        if row[0] <= last:
+            return rows[:place]
+        last = row[0]
+    return rows
 
 
 def _connect(file: Path) -> sqlite3.Connection:
@@ -204,7 +235,7 @@ def _connect(file: Path) -> sqlite3.Connection:
             database.execute(f"PRAGMA writable_schema={cut_off}")
             database.execute("SELECT count(*) FROM meta").fetchone()
             database.execute("SELECT 1 FROM events LIMIT 0").fetchone()
-        except sqlite3.DatabaseError:
+        except DAMAGED:
             database.close()
             if last == 0:
                 raise

@@ -29,22 +29,24 @@ class Totals:
         self.lost = 0
         self.metrics: dict[str, float] = {}
 
-    def add(self, events: Iterable[Event | Unknown], kinds: Sequence[str]) -> None:
+    def add(self, events: Sequence[Event | Unknown], kinds: Sequence[str]) -> None:
         """Counts events.
 
         Args:
           events: the events.
           kinds: the kinds they are stored as, in their order.
         """
-        self.events.update(kinds)
-        for event in events:
-            if type(event) is Step:
-                self.steps += 1
-                self.examples += event.examples
-            elif type(event) is Metric:
-                self.metrics.update(event.values)
-            elif type(event) is Lost:
-                self.lost += event.count
+        came = Counter(kinds)
+        self.events.update(came)
+        if came["step"]:
+            self.steps += came["step"]
+            self.examples += sum([e.examples for e in events if type(e) is Step])
+        if came["metric"] or came["lost"]:
+            for event in events:
+                if type(event) is Metric:
+                    self.metrics.update(event.values)
+                elif type(event) is Lost:
+                    self.lost += event.count
 
     def rows(self) -> list[tuple[str, int | bytes]]:
         """Returns the numbers as the run file keeps them: names and values."""

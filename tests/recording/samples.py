@@ -6,6 +6,23 @@ from distlab import events
 from distlab.events import Event, Placement, Preview, Sharding, Step
 
 
+def run() -> events.Run:
+    return events.Run(
+        time_ns=0,
+        name="a run",
+        unix_ns=0,
+        process=1,
+        host="host",
+        platform="cpu",
+        devices=[],
+        versions={},
+    )
+
+
+def end() -> events.RunEnd:
+    return events.RunEnd(time_ns=1 << 40, status="finished")
+
+
 def step(number: int) -> Step:
     return Step(time_ns=number, step=number, program=1, strategy=2, dispatched_ns=5, examples=64)
 
