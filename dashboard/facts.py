@@ -281,7 +281,7 @@ def cost_facts(cost: RecorderCost | None) -> Facts:
     if cost is None:
         return {"cost": NOTHING}
     seconds = max(cost.time_ns - cost.start_ns, 1)
-    beside = (cost.writer_ns + cost.watcher_ns) / seconds
+    beside = (cost.writer_ns + cost.watcher_ns + cost.capture_ns) / seconds
     return {
         "cost": f"{cost.emit_ns / seconds:.1%} of the loop's time, {beside:.1%} of a core beside "
         f"it ({rate_text(1e9 * cost.events / seconds)} events a second)"

@@ -443,6 +443,7 @@ class RecorderCost(Event, frozen=True, kw_only=True, tag="recorder"):
       sampled: how many of the events were timed.
       writer_ns: processor time of the thread that writes the run file.
       watcher_ns: processor time of the thread that watches the devices.
+      capture_ns: processor time spent on taking and reading profiles.
       waiting: events not stored yet.
       lost: events lost up to now.
     """
@@ -453,6 +454,7 @@ class RecorderCost(Event, frozen=True, kw_only=True, tag="recorder"):
     sampled: int
     writer_ns: int
     watcher_ns: int
+    capture_ns: int
     waiting: int
     lost: int
 

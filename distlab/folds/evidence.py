@@ -42,8 +42,8 @@ _NUMBERS: Final[dict[type[Event], tuple[str, ...]]] = {
     Reduction: ("time_ns", "strategy", "bytes", "participants", "duration_ns", "array", "call"),
     Copy: ("time_ns", "strategy", "bytes", "copies", "duration_ns"),
     RecorderCost: (
-        *("time_ns", "start_ns", "events", "emit_ns", "writer_ns", "watcher_ns", "waiting"),
-        "lost",
+        *("time_ns", "start_ns", "events", "emit_ns", "writer_ns", "watcher_ns"),
+        *("capture_ns", "waiting", "lost"),
     ),
 }
 _OTHERS: Final[dict[type[Event], tuple[str, ...]]] = {

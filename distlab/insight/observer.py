@@ -27,7 +27,8 @@ def find(columns: Columns) -> list[Advice]:
     if seconds >= _LEAST_SECONDS:
         events = float(costs["events"].sum()) / seconds
         callers = float(costs["emit_ns"].sum()) / 1e9 / seconds
-        threads = float((costs["writer_ns"] + costs["watcher_ns"]).sum()) / 1e9 / seconds
+        beside = costs["writer_ns"] + costs["watcher_ns"] + costs["capture_ns"]
+        threads = float(beside.sum()) / 1e9 / seconds
         if callers >= _CALLERS or threads >= _THREADS:
             found.append(
                 advice(

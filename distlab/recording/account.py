@@ -52,6 +52,7 @@ class Account:
         self._start_ns = time.monotonic_ns()
         self._start_taken = 0
         self._start_steps = 0
+        self._captures_ns = 0
         self._waiting = 0
         self._lost = 0
 
@@ -74,6 +75,10 @@ class Account:
         self._threads[f"{thread}.{threading.get_ident()}"] = time.thread_time_ns()
         if not self._emits:
             self.sampling = True
+
+    def captured(self, nanoseconds: int) -> None:
+        """Takes the processor time that a capture used."""
+        self._captures_ns += nanoseconds
 
     def store(self, *, waiting: int, lost: int) -> None:
         """Takes how far the run file is behind, and how many events were lost in all."""
@@ -107,6 +112,7 @@ class Account:
         self._start_in_windows_ns = in_windows
         if events <= 0:
             return None
+        captures_ns, self._captures_ns = self._captures_ns, 0
         emits, self._emits = self._emits, []
         watches, self._watches = self._watches, []
         threads, told = dict(self._threads), self._told_threads
@@ -123,6 +129,7 @@ class Account:
             sampled=len(emits) + len(watches),
             writer_ns=spent["writer"],
             watcher_ns=spent["watcher"],
+            capture_ns=captures_ns,
             waiting=self._waiting,
             lost=self._lost,
         )

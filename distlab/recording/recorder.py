@@ -235,6 +235,7 @@ class RingRecorder:
         """Takes what a capture found; the watcher's times get better by it."""
         if isinstance(event, Capture):
             self.watcher.profiled(event)
+            self.account.captured(event.cost_ns)
         self.emit(event)
 
     def after_fork(self) -> None:

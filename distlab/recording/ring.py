@@ -210,7 +210,7 @@ class Ring:
 
 def _block(first: int, events: list[Event]) -> _Block:
     """Makes a block; most hold only events that are neither large nor standing."""
-    kinds = set(map(type, events))
+    kinds: set[type[Event]] = set(map(type, events))
     payload = sum(map(_payload, events)) if not kinds.isdisjoint(_WITH_PAYLOAD) else 0
     standing: list[tuple[int, Event]] = []
     if any(kind.STANDING for kind in kinds):

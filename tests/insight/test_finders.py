@@ -189,6 +189,7 @@ def cost(number: int, callers: float, threads: float) -> RecorderCost:
         sampled=16,
         writer_ns=round(threads * SECOND / 2),
         watcher_ns=round(threads * SECOND / 2),
+        capture_ns=0,
         waiting=0,
         lost=0,
     )

@@ -168,6 +168,7 @@ def one_of_each() -> list[Event]:
             sampled=3,
             writer_ns=7,
             watcher_ns=8,
+            capture_ns=0,
             waiting=0,
             lost=0,
         ),

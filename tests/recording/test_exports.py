@@ -161,6 +161,40 @@ def test_a_trace_keeps_the_rules_of_its_format(run: dl.Run, tmp_path: Path) -> N
         assert (end["tid"], end["ts"]) in spans
 
 
+def test_a_trace_shows_a_capture_and_which_step_led_to_which_collective(tmp_path: Path) -> None:
+    strategy = dl.MirroredStrategy(["CPU:0", "CPU:1"])
+
+    def step(x: Any) -> Any:
+        context = dl.get_replica_context()
+        rounds = jnp.where(context.replica_id_in_sync_group == 1, 400, 20)
+        y = jax.lax.fori_loop(0, rounds, lambda _, a: jnp.tanh(a @ a), x)
+        return context.all_reduce("MEAN", y)
+
+    x = strategy.experimental_distribute_values_from_function(lambda _: jnp.eye(64) * 0.5)
+    with dl.record(tmp_path / "small", probe=False) as recording:
+        x = strategy.run(step, (x,))
+        asked = recording.capture(steps=4)
+        for _ in range(4):
+            x = jax.block_until_ready(strategy.run(step, (x,)))
+        asked.result(60)
+    with dl.Run.open(tmp_path / "small") as run:
+        entries = _trace(run, tmp_path)
+        (capture,) = _of(run, events.Capture)
+        steps = _of(run, events.Step)
+    captured = [e for e in entries if e["ph"] == "X" and e["cat"] == "capture"]
+    for place, sort in enumerate(("computing", "waiting for others", "copying")):
+        shown = sum(e["dur"] for e in captured if e["name"] == sort)
+        spans = [np.frombuffer(packed, "<i8").reshape(-1, 3) for packed in capture.spans]
+        stored = sum(int(rows[rows[:, 2] == place, 1].sum()) for rows in spans)
+        assert shown == pytest.approx(stored / 1e3, rel=1e-6)
+    arrows = [e for e in entries if e.get("cat") == "collective" and e["ph"] == "f"]
+    waits = [e for e in captured if e["name"] == "waiting for others"]
+    assert {(e["tid"], e["ts"]) for e in arrows} <= {(e["tid"], e["ts"]) for e in waits}
+    # The quick replica waits in each of the four steps, one after the other.
+    led = {int(e["id"].split(".")[1]) for e in arrows if e["tid"] == min(e["tid"] for e in arrows)}
+    assert led == {event.step for event in steps[1:]}
+
+
 def test_a_trace_has_the_times_of_the_events(run: dl.Run, tmp_path: Path) -> None:
     entries = _trace(run, tmp_path)
     start_ns = next(iter(run.events())).time_ns

@@ -4,19 +4,25 @@ One process; its first track is the Python that called distlab, and each replica
 device has one of its own. Times are microseconds since the run's first event.
 Device tracks have the steps that were watched: a span goes from when the step was
 handed over, or the one before was ready, to when its results on that device were.
-An arrow leads from the call of a step to its spans.
+An arrow leads from the call of a step to its spans. Where a profile was captured,
+each device has a second track with what it did, and arrows lead from the calls to
+the collectives in which it waited for others.
 """
 
 from __future__ import annotations
 
 import json
 import math
-from collections import OrderedDict
+from bisect import bisect_right
+from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
+
 from distlab.events import (
+    Capture,
     Compile,
     DeviceSample,
     Error,
@@ -45,6 +51,15 @@ _INPUT: Final = 2
 _REPLICAS: Final = 100
 """The track of a strategy's replica r is 100 x the strategy's place + r + 100."""
 
+_CAPTURED: Final = 50_000
+"""The track of a device's captured spans is that of its replica and so much more."""
+
+_SORTS: Final = ("computing", "waiting for others", "copying")
+_WAITING: Final = 1
+
+_SPANS_KEPT: Final = 4_096
+"""Spans of a device that wait for a capture of the same time."""
+
 _CALLS_KEPT: Final = 100_000
 """How many calls of steps wait for their results to be told."""
 
@@ -71,6 +86,10 @@ class Timeline:
         self._tracks: dict[int, list[int]] = {}
         self._ready_ns: dict[int, int] = {}
         self._calls: OrderedDict[int, Step] = OrderedDict()
+        self._recent: deque[Step] = deque(maxlen=_SPANS_KEPT)
+        self._spans: dict[int, deque[tuple[int, Step]]] = defaultdict(
+            lambda: deque(maxlen=_SPANS_KEPT)
+        )
         self._makers: dict[type, Callable[[Any], Iterator[Entry]]] = {
             Run: self._run,
             Strategy: self._replicas,
@@ -81,6 +100,7 @@ class Timeline:
             Reduction: self._reduction,
             Metric: self._metric,
             DeviceSample: self._sample,
+            Capture: self._capture,
             Error: self._error,
             Lost: self._lost,
             RunEnd: self._end,
@@ -115,6 +135,7 @@ class Timeline:
         self._calls[event.step] = event
         if len(self._calls) > _CALLS_KEPT:
             self._calls.popitem(last=False)
+        self._recent.append(event)
         about = {"step": event.step, "examples": event.examples}
         name = f"run {self._programs.get(event.program, '')}".strip()
         yield self._span(_CALLS, name, "step", (event.time_ns, event.dispatched_ns), about)
@@ -130,12 +151,11 @@ class Timeline:
             self._ready_ns[track] = ready_ns
             if ready_ns <= begin_ns:
                 continue
+            # When it was done is known to lie in the resolution before it was seen.
+            self._spans[track].append((ready_ns - event.resolution_ns, call))
             name = self._programs.get(call.program, "step")
             yield self._span(track, name, "device", (begin_ns, ready_ns), about)
-            arrow = {"cat": "dispatch", "id": f"{event.step}.{track}", "pid": self._process}
-            yield {"name": "step", "ph": "s", "tid": _CALLS, "ts": self._us(call.time_ns), **arrow}
-            end = {"ph": "f", "bp": "e", "tid": track, "ts": self._us(begin_ns)}
-            yield {"name": "step", **end, **arrow}
+            yield from self._arrow("dispatch", call, track, begin_ns)
 
     def _compile(self, event: Compile) -> Iterator[Entry]:
         self._programs[event.program] = event.function
@@ -160,6 +180,38 @@ class Timeline:
         for track, busy in zip(self._tracks.get(event.strategy, []), event.busy_ns, strict=False):
             share = {"busy share": min(busy / length, 1.0)}
             yield self._counter(event.time_ns, f"busy, track {track}", share)
+
+    def _capture(self, event: Capture) -> Iterator[Entry]:
+        tracks = self._tracks.get(event.strategy, [])
+        for track, device, packed in zip(tracks, event.devices, event.spans, strict=False):
+            captured = track + _CAPTURED
+            yield self._name("thread_name", captured, f"{device}, captured")
+            for offset, length, sort in np.frombuffer(packed, "<i8").reshape(-1, 3).tolist():
+                begin = event.start_ns + offset
+                span = (begin, begin + length)
+                yield self._span(captured, _SORTS[sort], "capture", span, {})
+                call = self._call_of(track, begin) if sort == _WAITING else None
+                if call is not None:
+                    yield from self._arrow("collective", call, captured, begin)
+
+    def _call_of(self, track: int, time_ns: int) -> Step | None:
+        """Returns the call of the step that a device worked on at a time: the oldest in flight."""
+        for end_ns, call in self._spans[track]:
+            if call.time_ns <= time_ns < end_ns:
+                return call
+        place = bisect_right([step.time_ns for step in self._recent], time_ns)
+        return self._recent[place - 1] if place else None
+
+    def _arrow(self, name: str, call: Step, track: int, end_ns: int) -> Iterator[Entry]:
+        """Leads from a call to what came of it."""
+        about = {
+            "name": name,
+            "cat": name,
+            "id": f"{name}.{call.step}.{track}.{end_ns}",
+            "pid": self._process,
+        }
+        yield {**about, "ph": "s", "tid": _CALLS, "ts": self._us(call.time_ns)}
+        yield {**about, "ph": "f", "bp": "e", "tid": track, "ts": self._us(end_ns)}
 
     def _reduction(self, event: Reduction) -> Iterator[Entry]:
         about = {"bytes": event.bytes, "algorithm": event.algorithm, "op": event.op}

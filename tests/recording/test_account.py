@@ -1,0 +1,96 @@
+"""The recorder's account of its own cost, checked against times taken from outside."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import jax.numpy as jnp
+import pytest
+
+import distlab as dl
+from distlab.events import RecorderCost
+from distlab.recording import RingRecorder
+from distlab.recording.account import SAMPLE, Account
+from tests.recording import samples
+
+
+def costs(recorder: RingRecorder) -> list[RecorderCost]:
+    return [e for e in recorder.ring.since(0, 100_000).events if isinstance(e, RecorderCost)]
+
+
+def test_events_and_times_are_those_of_the_second(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [0]
+    monkeypatch.setattr(time, "monotonic_ns", lambda: now[0])
+    told: list[Any] = []
+    taken, windows = [0], [0]
+    account = Account(told.append, lambda: taken[0], lambda: windows[0])
+    account.sampling = True
+    for nanoseconds in [100] * (SAMPLE - 1) + [10_000]:
+        account.emitted(nanoseconds)
+    assert not account.sampling
+    account.watched(400)
+    account.captured(5_000)
+    account.store(waiting=7, lost=2)
+    taken[0], windows[0], now[0] = 1_000, 30_000, 999_999_999
+    account.tell(last_step=99)
+    assert told == []  # the second is not over
+    now[0] += 1
+    account.tell(last_step=99)
+    (cost,) = told
+    assert (cost.start_ns, cost.time_ns, cost.events) == (0, 1_000_000_000, 1_000)
+    # The median of the sample for each event, of the watched steps for each step, and the windows.
+    assert cost.emit_ns == 100 * 1_000 + 400 * 99 + 30_000
+    assert cost.sampled == SAMPLE + 1
+    assert (cost.capture_ns, cost.waiting, cost.lost) == (5_000, 7, 2)
+    now[0] += 2_000_000_000
+    taken[0] += 1  # the account itself
+    account.tell(last_step=99)
+    assert len(told) == 1, "nothing happened, so nothing is told"
+
+
+def test_what_it_says_of_callers_is_what_they_spend(
+    recorder: RingRecorder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    strategy = dl.MirroredStrategy(["CPU:0", "CPU:1"])
+    value = strategy.experimental_distribute_values_from_function(lambda _: jnp.ones(4))
+    spent = [0]
+    emit, watch = recorder.emit, recorder.watch
+
+    def timed_emit(event: Any) -> None:
+        began = time.perf_counter_ns()
+        emit(event)
+        spent[0] += time.perf_counter_ns() - began
+
+    def timed_watch(*given: Any) -> None:
+        began = time.perf_counter_ns()
+        watch(*given)
+        spent[0] += time.perf_counter_ns() - began
+
+    def step(x: Any) -> Any:
+        return x + 1
+
+    with dl.record(tmp_path / "run", probe=False):
+        strategy.run(step, (value,))
+        monkeypatch.setattr(recorder, "emit", timed_emit)
+        monkeypatch.setattr(recorder, "watch", timed_watch)
+        limit = time.monotonic() + 60
+        while len(costs(recorder)) < 4 and time.monotonic() < limit:
+            strategy.run(step, (value,))
+    told = costs(recorder)[1:]
+    assert len(told) >= 3
+    # The timing takes time itself, and other threads may come in between: a factor, not percents.
+    share = sum(cost.emit_ns for cost in told) / spent[0]
+    assert 0.1 < share < 3
+    for cost in told:
+        length = cost.time_ns - cost.start_ns
+        assert cost.events > 100
+        assert 0 < cost.writer_ns < length
+        assert 0 < cost.watcher_ns < length
+        assert cost.emit_ns < length
+
+
+def test_an_idle_recorder_tells_nothing(recorder: RingRecorder) -> None:
+    recorder.emit(samples.step(0))
+    assert costs(recorder) == []
