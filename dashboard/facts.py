@@ -14,6 +14,7 @@ from distlab.charts.units import (
     duration_text,
     plain,
     rate_text,
+    share_text,
     value_text,
 )
 from distlab.events import Advice, RecorderCost
@@ -247,8 +248,19 @@ def device_facts(devices: Columns) -> Facts:
             for name, size in zip(devices["device"], memory, strict=True)
         ),
         "process_memory": bytes_text(int(process[-1])) if len(process) else NOTHING,
+        "gpu_use": "" if devices["used"] is None else _gpu_use(devices),
         "simulated": devices["simulated"],
     }
+
+
+def _gpu_use(devices: Columns) -> str:
+    """Says what NVML told of the GPUs."""
+    return ", ".join(
+        f"{plain(name, 18)} {bytes_text(used)}, {share_text(share)}"
+        for name, used, share in zip(
+            devices["device"], devices["used"], devices["utilization"], strict=True
+        )
+    )
 
 
 def capture_facts(captures: Columns) -> Facts:

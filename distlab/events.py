@@ -487,6 +487,10 @@ class DeviceSample(Event, frozen=True, kw_only=True, tag="device_sample"):
       memory_bytes: allocator memory in use on each device, None when the
         platform does not tell (CPU).
       process_memory_bytes: resident memory of the whole process.
+      used_bytes: memory in use on each GPU by all processes, as NVML says it;
+        None where it does not (other platforms, or `nvidia-ml-py` is missing).
+      utilization: share of NVML's last sampling period in which a kernel ran on
+        each GPU, 0 to 1; None as above.
     """
 
     strategy: int
@@ -495,6 +499,8 @@ class DeviceSample(Event, frozen=True, kw_only=True, tag="device_sample"):
     memory_bytes: list[int] | None
     process_memory_bytes: int
     basis: Literal["ready", "profile"] = "ready"
+    used_bytes: list[int] | None = None
+    utilization: list[float] | None = None
 
 
 class Error(Event, frozen=True, kw_only=True, tag="error"):

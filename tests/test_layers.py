@@ -48,7 +48,9 @@ MAY_IMPORT = {
     "devices": {"contract", "devices"},
     "cluster": {"contract", "cluster"},
     "core": {"contract", "devices", "seam", "cluster", "core"},
-    "recording": {"contract", "devices", "seam", "folds", "insight", "page", "recording"},
+    "recording": {
+        *("contract", "devices", "seam", "cluster", "folds", "insight", "page", "recording"),
+    },
     "folds": {"contract", "folds"},
     "insight": {"contract", "folds", "insight"},
     "charts": {"charts"},
@@ -69,7 +71,7 @@ ALSO_USES = {
     "page": {"bokeh"},
     "dashboard": {"bokeh", "panel", "tornado"},
     "demo": {"sklearn"},
-    "recording": {"pandas", "pyarrow"},
+    "recording": {"pandas", "pyarrow", "pynvml"},
 }
 MAY_USE_JAX = {"cluster", "devices", "seam", "core", "recording", "demo", "cli"}
 

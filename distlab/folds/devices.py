@@ -32,6 +32,8 @@ class _Track:
         self._in_open = 0
         self.now: Floats = np.zeros(replicas)
         self.memory: list[int] | None = None
+        self.used: list[int] | None = None
+        self.utilization: list[float] | None = None
 
     def add(self, start_s: float, end_s: float, event: DeviceSample) -> None:
         """Adds a window; it joins the newest one while that is not full."""
@@ -40,6 +42,7 @@ class _Track:
             return
         busy = np.array(event.busy_ns, np.float64) / 1e9
         self.now, self.memory = busy / watched, event.memory_bytes
+        self.used, self.utilization = event.used_bytes, event.utilization
         self.start_s.append(start_s)
         self.end_s.append(end_s)
         self.watched_s.append(watched)
@@ -83,6 +86,9 @@ class Devices:
       now: float64 array `(devices,)`: shares in the newest window.
       memory: list of allocator bytes in use on each device, or None when the
         platform does not tell.
+      used: list of bytes in use on each GPU by all processes, or None when NVML
+        does not tell.
+      utilization: list of shares in which a kernel ran on each GPU, or None.
       process_bytes: int64 array: resident memory of the whole process at each
         window's end (the most of those merged).
       simulated: true when the devices share one machine's cores.
@@ -143,6 +149,8 @@ class Devices:
             "merged": track.merged,
             "now": track.now,
             "memory": track.memory,
+            "used": track.used,
+            "utilization": track.utilization,
             "process_bytes": np.array(track.process_bytes, np.int64),
             "simulated": self._simulated,
             "watched": self._watched,

@@ -20,6 +20,7 @@ from distlab import _jax_internals
 from distlab.events import Capture, DeviceSample, Event, Lost
 from distlab.recording.busy import StrategyActivity
 from distlab.recording.memory import device_memory_bytes, process_memory_bytes
+from distlab.recording.nvml import gpu_use
 from distlab.recording.worker import Worker
 
 _CYCLE_SECONDS: Final = 0.2
@@ -284,12 +285,15 @@ class Watcher:
             if activity.quiet_windows >= _QUIET_WINDOWS:
                 del self._activities[strategy]
             if whole and end_ns > start_ns:
+                gpus = gpu_use(activity.devices)
                 sample = DeviceSample(
                     time_ns=end_ns,
                     strategy=strategy,
                     start_ns=start_ns,
                     busy_ns=busy_ns,
                     basis=activity.basis,
+                    used_bytes=None if gpus is None else gpus.used_bytes,
+                    utilization=None if gpus is None else gpus.utilization,
                     memory_bytes=device_memory_bytes(activity.devices),
                     process_memory_bytes=process_memory_bytes(),
                 )

@@ -1,0 +1,72 @@
+"""What NVIDIA's management library says of GPUs: memory of all processes, and utilization.
+
+It needs the package `nvidia-ml-py` (`pip install 'distlab[gpu]'`); without it, or
+without an NVIDIA driver, nothing is said. NVML numbers GPUs by their PCI bus, CUDA
+by speed unless `CUDA_DEVICE_ORDER=PCI_BUS_ID` is set: that differs only where a
+machine has GPUs of several kinds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from importlib import import_module
+from typing import Any, NamedTuple
+
+import jax
+
+from distlab.cluster._gpus import named_by_environment
+
+
+class GpuUse(NamedTuple):
+    """What GPUs are used for, in the order in which they were asked for.
+
+    Attributes:
+      used_bytes: memory in use on each, by all processes.
+      utilization: share of NVML's last sampling period in which a kernel ran on
+        each, 0 to 1.
+    """
+
+    used_bytes: list[int]
+    utilization: list[float]
+
+
+def gpu_use(devices: Sequence[jax.Device]) -> GpuUse | None:
+    """Returns what NVML says of devices; None when they are no GPUs or it says nothing."""
+    if not devices or any(device.platform != "gpu" for device in devices):
+        return None
+    library = _library()
+    if library is None:
+        return None
+    try:
+        handles = [_handle(library, device) for device in devices]
+        return GpuUse(
+            [int(library.nvmlDeviceGetMemoryInfo(handle).used) for handle in handles],
+            [library.nvmlDeviceGetUtilizationRates(handle).gpu / 100 for handle in handles],
+        )
+    except (library.NVMLError, IndexError):
+        return None
+
+
+@cache
+def _library() -> Any:
+    """Returns the library, ready to be asked; None when there is none."""
+    try:
+        library = import_module("pynvml")
+    except ImportError:
+        return None
+    try:
+        library.nvmlInit()
+    except library.NVMLError:
+        return None
+    return library
+
+
+def _handle(library: Any, device: Any) -> Any:
+    """Returns NVML's name for a device: CUDA counts the visible ones, NVML all."""
+    number = int(device.local_hardware_id)
+    visible = named_by_environment()
+    name = str(number) if visible is None else visible[number]
+    if name.isdigit():
+        return library.nvmlDeviceGetHandleByIndex(int(name))
+    return library.nvmlDeviceGetHandleByUUID(name)
