@@ -10,8 +10,9 @@ from bokeh.models import ColumnDataSource, CustomJS, Div, Model
 
 from distlab import charts
 from distlab.charts import Chart
-from distlab.folds import Folds
+from distlab.folds import Columns, Folds
 from distlab_dashboard.facts import Facts
+from distlab_dashboard.programs import NAMES, program_rows
 
 TILES_WIDTH = 680
 """Pixels that a picture of a batch is wide at most."""
@@ -38,6 +39,7 @@ class Board:
             "reductions": ("reductions", self._reductions, "reductions"),
             "placement": ("placement", charts.PlacementTable(height=440), "placement"),
         }
+        self._programs = ColumnDataSource(data={name: [] for name in NAMES}, name="program_rows")
         self._batch = charts.BatchTiles(height=580)
         self._newest = charts.BatchTiles(height=320)
         self._shown: dict[str, int] = {}
@@ -62,6 +64,7 @@ class Board:
         """An invisible model that holds what page and session tell each other."""
         bridge = Div(visible=False, name="bridge")
         held = {"facts": self._facts, "view": self.view, "rows": self._reductions.source}
+        held["programs"] = self._programs
         bridge.js_on_change("tags", CustomJS(args=held, code=""))
         return bridge
 
@@ -83,6 +86,8 @@ class Board:
                 self._once_a_version(folds, name, columns, chart.update)
         if everything or page == "batches":
             self._look_at_batch(folds)
+        if everything or page == "compile":
+            self._once_a_version(folds, "programs", "programs", self._show_programs)
         if everything or page == "overview":
             self._once_a_version(folds, "newest", "batches", lambda _: self._show_newest(folds))
 
@@ -106,6 +111,11 @@ class Board:
         if wanted != self._batch_shown:
             self._batch_shown = wanted
             self._batch.update(folds.batch(chosen))
+
+    def _show_programs(self, columns: Columns) -> None:
+        rows = program_rows(columns)
+        if rows != self._programs.data:
+            self._programs.data = rows
 
     def _show_newest(self, folds: Folds) -> None:
         self._newest.update(folds.batch())

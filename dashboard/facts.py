@@ -59,6 +59,7 @@ def collect(
         **capture_facts(folds.columns("captures")),
         **cost_facts(folds.evidence.last_cost),
         **reduction_facts(folds.columns("reductions")),
+        **program_facts(folds.columns("programs")),
         **batch_facts(folds.batch(batch), folds.columns("batches")),
         **advice_facts(advice),
     }
@@ -335,6 +336,23 @@ def capture_button_facts(state: str) -> Facts:
         "can_capture": bool(state),
         "capture_busy": state == "running",
         "capture_state": "" if state in {"ready", "running"} else plain(state, 300),
+    }
+
+
+def program_facts(programs: Columns) -> Facts:
+    """Returns what all compilations took together.
+
+    Args:
+      programs: columns of `folds.Programs`.
+    """
+    count = len(programs["function"]) + programs["rows_left_out"]
+    left_out = programs["rows_left_out"]
+    older = f"; the oldest {count_text(left_out)} are not listed" if left_out else ""
+    return {
+        "has_programs": count > 0,
+        "no_programs": not count,
+        "compiling": f"{count_text(count)} program{'s' * (count != 1)}, compiled in "
+        f"{duration_text(programs['compiling_s'])} together{older}",
     }
 
 

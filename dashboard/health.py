@@ -5,21 +5,25 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from tornado.web import RequestHandler
+from tornado.web import HTTPError, RequestHandler
 
+from distlab_dashboard.access import allowed
 from distlab_dashboard.feed import Feed
 
 
 class Health(RequestHandler):
     """Answers with JSON: who serves which run, and how far it was read."""
 
-    def initialize(self, feed: Feed, about: dict[str, Any]) -> None:
-        """Takes what to report; tornado calls it for each request."""
+    def initialize(self, feed: Feed, about: dict[str, Any], token: str) -> None:
+        """Takes what to report and the token to ask for; tornado calls it for each request."""
         self._feed = feed
         self._about = about
+        self._token = token
 
     def get(self) -> None:
         """Writes the answer."""
+        if self._token and not allowed(self, self._token):
+            raise HTTPError(401)
         header = self._feed.folds.columns("header")
         self.set_header("Cache-Control", "no-store")
         self.write(

@@ -113,8 +113,8 @@
   }
 
   // Rows stay and only their texts change, so that what a reader selects stays selected.
-  function showReductions(rows) {
-    const headings = all(".reductions thead th"), body = one(".reductions tbody")
+  function showTable(name, rows) {
+    const headings = all(`.${name} thead th`), body = one(`.${name} tbody`)
     const texts = headings.map((heading) => rows.get_column(heading.dataset.column))
     const titles = headings.map((heading) => rows.get_column(heading.dataset.title))
     const count = texts[0].length
@@ -124,7 +124,7 @@
       setText(cell, String(texts[column][place]))
       if (titles[column]) cell.title = titles[column][place]
     }))
-    one(".reductions").hidden = !count
+    one(`.${name}`).hidden = !count
   }
 
   function cellBelow(heading, column) {
@@ -185,9 +185,11 @@
       show()
     }
     source.properties.data.change.connect(read)
-    const rows = page.get_model_by_name("reduction_rows")
-    rows.properties.data.change.connect(() => showReductions(rows))
-    showReductions(rows)
+    for (const [name, source] of [["reductions", "reduction_rows"], ["programs", "program_rows"]]) {
+      const rows = page.get_model_by_name(source)
+      rows.properties.data.change.connect(() => showTable(name, rows))
+      showTable(name, rows)
+    }
     page.on_event("connection_lost", () => { away = true; show() })
     page.on_event("client_reconnected", () => { away = false; show() })
     read()

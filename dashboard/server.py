@@ -7,6 +7,7 @@ import errno
 import socket
 import threading
 from typing import Any, Final
+from urllib.parse import quote
 
 from bokeh.server.server import Server
 from panel.io.server import get_server
@@ -14,6 +15,7 @@ from tornado.ioloop import IOLoop
 
 from distlab._counts import is_count
 from distlab.errors import ArgumentValueError, DistlabError, PortInUseError
+from distlab_dashboard.access import TokenAccess, checked_token
 from distlab_dashboard.feed import Feed, source_of
 from distlab_dashboard.health import Health
 from distlab_dashboard.session import show
@@ -34,7 +36,9 @@ class DashboardServer:
       port: the port it listens on.
     """
 
-    def __init__(self, feed: Feed, address: str, prefix: str, origins: tuple[str, ...]) -> None:
+    def __init__(
+        self, feed: Feed, address: str, prefix: str, origins: tuple[str, ...], token: str
+    ) -> None:
         """Keeps what is served and where; `start` begins."""
         self.url = ""
         self.port = 0
@@ -42,6 +46,7 @@ class DashboardServer:
         self._address = address
         self._prefix = prefix.strip("/")
         self._origins = origins
+        self._token = token
         self._loop: IOLoop | None = None
         self._server: Server | None = None
         self._ready = threading.Event()
@@ -136,22 +141,27 @@ class DashboardServer:
 
     def _listen(self, port: int) -> Server:
         about: dict[str, Any] = {}
+        asked = {"feed": self._feed, "about": about, "token": self._token}
+        access = {"auth_provider": TokenAccess(self._token)} if self._token else {}
         server = get_server(
             {"/": lambda: show(self._feed)},
             port=port,
             address=self._address,
             prefix=self._prefix,
             websocket_origin=self._allowed_origins(port),
-            extra_patterns=[(r"/health", Health, {"feed": self._feed, "about": about})],
+            extra_patterns=[(r"/health", Health, asked)],
             loop=self._loop,
             title="distlab",
             check_unused_sessions_milliseconds=2_000,
             unused_session_lifetime_milliseconds=5_000,
+            **access,
         )
         self.port = int(server.port or port)
         host = "127.0.0.1" if self._address in {"", "0.0.0.0", "::"} else self._address  # noqa: S104
         self.url = f"http://{host}:{self.port}/{self._prefix}{'/' if self._prefix else ''}"
-        about |= {"url": self.url, "version": _version()}
+        if self._token:
+            self.url += f"?token={quote(self._token)}"
+        about |= {"url": self.url.partition("?")[0], "version": _version()}
         return server
 
     def _allowed_origins(self, port: int) -> list[str]:
@@ -173,23 +183,28 @@ def serve(
     open_browser: bool = False,
     prefix: str = "",
     origins: tuple[str, ...] = (),
+    token: str | None = None,
 ) -> DashboardServer:
     """Serves the dashboard of a run from a thread of its own.
 
     Args:
       source: a run's folder, a recording in progress, or anything with `since`.
-      address: address to listen on. Everyone who can reach it can look.
+      address: address to listen on. Everyone who can reach it and has the token can
+        look.
       port: the port; None for the first free one from 5006.
       open_browser: whether to open the page in the default browser.
       prefix: path under which a proxy shows the page, such as `"dashboard"`.
       origins: further `host:port` under which browsers may come, when a proxy
         shows the page under another name.
+      token: what a browser must have to look; it becomes part of the `url`. Needed
+        for addresses that others can reach.
 
     Returns:
       The server, with its `url`; `stop()` ends it.
 
     Raises:
-      ArgumentValueError: there is no such port or address.
+      ArgumentValueError: there is no such port or address, or the address can be
+        reached by others and there is no token.
       PortInUseError: the port asked for is taken.
       NotARunError: the folder does not hold a recorded run.
       InvalidArgumentError: the source is nothing to read events from.
@@ -199,8 +214,9 @@ def serve(
             f"port must be a whole number from 0 to {_LAST_PORT}, or None for the first free one, "
             f"got {port!r}."
         )
+    asked_for = checked_token(address, token)
     feed = Feed(source_of(source), getattr(source, "capture", None))
-    server = DashboardServer(feed, address, prefix, origins)
+    server = DashboardServer(feed, address, prefix, origins, asked_for)
     server.start(port)
     if open_browser:
         import webbrowser

@@ -39,6 +39,7 @@ LAYER_OF = {
     "distlab_dashboard.board": "page",
     "distlab_dashboard.facts": "page",
     "distlab_dashboard.page": "page",
+    "distlab_dashboard.programs": "page",
     "distlab": "core",
 }
 

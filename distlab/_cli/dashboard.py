@@ -6,7 +6,7 @@ import argparse
 from typing import Any
 
 from distlab._cli.options import HelpFormatter, add_server_options, folder
-from distlab._cli.serving import serve, wait_for_interrupt
+from distlab._cli.serving import HOST, serve, wait_for_interrupt
 
 EPILOG = """\
 example:
@@ -25,12 +25,29 @@ def add_to(commands: Any) -> None:
     )
     parser.add_argument("folder", type=folder, metavar="RUN", help="folder of the recorded run")
     add_server_options(parser)
+    parser.add_argument(
+        "--address", default=HOST, metavar="ADDRESS",
+        help="address to listen on (default: %(default)s); others need --token",
+    )  # fmt: skip
+    parser.add_argument(
+        "--token", metavar="TOKEN", help="what a browser must have to look; part of the address"
+    )
+    parser.add_argument(
+        "--prefix", default="", metavar="PATH", help="path under which a proxy shows the page"
+    )
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
     """Serves the run until Ctrl-C and returns the exit code."""
-    server = serve(args.folder, port=args.port, open_browser=args.open)
+    server = serve(
+        args.folder,
+        port=args.port,
+        open_browser=args.open,
+        address=args.address,
+        prefix=args.prefix,
+        token=args.token,
+    )
     print(f"Dashboard: {server.url}", flush=True)
     print(f"Serving {args.folder} until Ctrl-C.", flush=True)
     wait_for_interrupt()

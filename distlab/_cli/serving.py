@@ -45,12 +45,23 @@ def prepare(port: int | None) -> None:
         )
 
 
-def serve(source: Any, *, port: int | None, open_browser: bool) -> Server:
-    """Serves the dashboard of a run on 127.0.0.1.
+def serve(
+    source: Any,
+    *,
+    port: int | None,
+    open_browser: bool,
+    address: str = HOST,
+    prefix: str = "",
+    token: str | None = None,
+) -> Server:
+    """Serves the dashboard of a run.
 
     Args:
       source: the run's folder, finished or being written, or a recording of this
         process, which the page can then ask for captures.
+      address: the address to listen on.
+      prefix: path under which a proxy shows the page.
+      token: what a browser must have to look.
       port: the port; None for the first free one from 5006.
       open_browser: whether to open the page in the default browser.
 
@@ -62,7 +73,10 @@ def serve(source: Any, *, port: int | None, open_browser: bool) -> Server:
     serve = _dashboard().serve
     # A page that is closed while it is being sent something is not worth a line.
     logging.getLogger("bokeh.server.views.ws").setLevel(logging.ERROR)
-    return cast(Server, serve(source, address=HOST, port=port, open_browser=open_browser))
+    server = serve(
+        source, address=address, port=port, open_browser=open_browser, prefix=prefix, token=token
+    )
+    return cast(Server, server)
 
 
 def port_is_free(port: int) -> bool:

@@ -18,6 +18,7 @@ from distlab.folds.evidence import Evidence
 from distlab.folds.header import Header
 from distlab.folds.metrics import Metrics
 from distlab.folds.placement import Placements
+from distlab.folds.programs import Programs
 from distlab.folds.reductions import Reductions
 from distlab.folds.steps import Steps
 
@@ -32,6 +33,7 @@ __all__ = [
     "Header",
     "Metrics",
     "Placements",
+    "Programs",
     "Reductions",
     "Steps",
 ]
@@ -48,7 +50,7 @@ class Folds:
       lost: events that a ring dropped before this reader came for them. What
         the recording itself says it left out is the header's `not_recorded`.
       header, metrics, steps, batches, devices, captures, reductions, placement,
-        evidence: the folds.
+        programs, evidence: the folds.
     """
 
     def __init__(self) -> None:
@@ -62,6 +64,7 @@ class Folds:
         self.captures = Captures()
         self.reductions = Reductions()
         self.placement = Placements()
+        self.programs = Programs()
         self.evidence = Evidence()
         self._lock = threading.RLock()
         self._cache: dict[str, tuple[int, Columns]] = {}
@@ -74,6 +77,7 @@ class Folds:
             "captures": self.captures,
             "reductions": self.reductions,
             "placement": self.placement,
+            "programs": self.programs,
             "evidence": self.evidence,
         }
 

@@ -29,6 +29,7 @@ from distlab.folds._fold import Columns
 _MOST: Final = 5_000
 """Events of each kind that are kept: the last ones."""
 
+_LARGEST: Final = (1 << 63) - 1
 _MOST_CAPTURES: Final = 16
 _MOST_COMPILES: Final = 1_000
 
@@ -154,4 +155,8 @@ class Evidence:
 
 
 def _array(events: Iterable[Event], field: str) -> np.ndarray:
-    return np.array([getattr(event, field) for event in events], np.int64)
+    numbers = [getattr(event, field) for event in events]
+    try:
+        return np.array(numbers, np.int64)
+    except OverflowError:  # a damaged file can hold any number
+        return np.array([min(number, _LARGEST) for number in numbers], np.int64)

@@ -22,6 +22,7 @@ from tests.recording import processes
 
 REPLICAS = 4
 SECONDS = 60
+ATTEMPTS = 4
 
 
 def two_speeds(slow: int, *, together: bool, work: int = 30) -> Callable[[Any], Any]:
@@ -94,6 +95,17 @@ def test_the_replica_that_others_wait_for_computes_and_they_wait(
 def test_device_samples_agree_with_the_profiler_on_two_speeds(
     basis: str, recorder: RingRecorder
 ) -> None:
+    # Whatever else runs on this machine takes the cores from the devices now and then.
+    for attempt in range(ATTEMPTS):
+        told, profiled = shares_told_and_profiled(basis, recorder)
+        assert np.argmax(told) == np.argmax(profiled) == 1
+        if attempt == ATTEMPTS - 1 or told == pytest.approx(profiled, abs=0.1):
+            break
+    assert told == pytest.approx(profiled, abs=0.1)
+
+
+def shares_told_and_profiled(basis: str, recorder: RingRecorder) -> tuple[list[float], list[float]]:
+    """Busy shares of four devices, replica 1 being slow, in relation to the slowest."""
     slow = 1
     # Long steps, so that handing one over is no part of what is compared.
     loop = Loop(two_speeds(slow, together=False, work=50), size=128)
@@ -115,7 +127,10 @@ def test_device_samples_agree_with_the_profiler_on_two_speeds(
     samples = [
         e
         for e in recorder.ring.since(0, 100_000).events
-        if isinstance(e, events.DeviceSample) and e.start_ns >= begin_ns and e.time_ns <= end_ns
+        if isinstance(e, events.DeviceSample)
+        and e.strategy == loop.strategy.number
+        and e.start_ns >= begin_ns
+        and e.time_ns <= end_ns
     ]
     assert {s.basis for s in samples} == {basis}
     watched = sum(s.time_ns - s.start_ns for s in samples)
@@ -125,8 +140,7 @@ def test_device_samples_agree_with_the_profiler_on_two_speeds(
     # In relation to the slowest, as both have moments between steps of their own.
     told = [share / max(told) for share in told]
     profiled = [share / max(profiled) for share in profiled]
-    assert np.argmax(told) == np.argmax(profiled) == slow
-    assert told == pytest.approx(profiled, abs=0.1)
+    return told, profiled
 
 
 def test_never_two_captures_at_once_and_the_users_profiler_waits_its_turn(

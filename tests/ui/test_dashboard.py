@@ -411,3 +411,23 @@ def test_it_works_behind_a_proxy_that_takes_a_path_away(served: Any, new_page: P
         page.page.close()
     finally:
         proxy.stop()
+
+
+def test_the_compile_page_lists_programs_and_grows(
+    served: Callable[..., DashboardServer], new_page: Pages
+) -> None:
+    source = finished()
+    page = new_page(width=800).open(served(source).url)
+    page.tab("compile")
+    page.wait_for_text("compiling", "1 program, compiled in 110 ms together")
+    cells = page.page.locator(".programs tbody tr").first
+    assert cells.locator("th").inner_text() == "train_step"
+    assert cells.locator("td").all_inner_texts()[0] == "new function"
+    assert cells.locator("th").get_attribute("title") == "x: float32[8,64]; y: int32[8]"
+    changed = structs.replace(
+        compiled(8), program=1, cause="new shapes", changed="<b>x</b>: float32[8] -> float32[5]"
+    )
+    source.events.append(changed)
+    page.wait_for_text("compiling", "2 programs, compiled in 220 ms together")
+    why = page.page.locator(".programs tbody tr").first.locator("td").first
+    assert why.inner_text() == "new shapes: <b>x</b>: float32[8] \u2192 float32[5]"

@@ -1,0 +1,101 @@
+"""Who may look at a dashboard: this machine, and elsewhere those who have the token."""
+
+from __future__ import annotations
+
+import http.client
+from collections.abc import Callable, Iterator
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+
+from distlab.errors import ArgumentValueError
+from distlab_dashboard import DashboardServer, serve
+from tests.synthetic import ListSource, whole_run
+
+TOKEN = "a long token & more"
+Pages = Callable[..., Any]
+
+
+def source() -> ListSource:
+    made = ListSource(whole_run(30))
+    made.live = False
+    return made
+
+
+@pytest.fixture(params=["", "behind/a/proxy"])
+def server(request: pytest.FixtureRequest) -> Iterator[DashboardServer]:
+    made = serve(source(), token=TOKEN, prefix=request.param)
+    yield made
+    made.stop()
+
+
+def answer(server: DashboardServer, path: str, **headers: str) -> tuple[int, bytes]:
+    """Asks the server for a path below the page's address."""
+    at = urlsplit(server.url)
+    connection = http.client.HTTPConnection(str(at.hostname), server.port, timeout=30)
+    connection.request("GET", at.path + path, headers=headers)
+    response = connection.getresponse()
+    found = response.status, response.read()
+    connection.close()
+    return found
+
+
+@pytest.mark.parametrize("address", ["0.0.0.0", "::", "192.0.2.7", "example.org", ""])
+def test_an_address_that_others_can_reach_needs_a_token(address: str) -> None:
+    with pytest.raises(ArgumentValueError, match="a token is needed there"):
+        serve(source(), address=address)
+
+
+def test_a_token_that_can_be_guessed_is_refused() -> None:
+    with pytest.raises(ArgumentValueError, match="at least 8 characters, got 3"):
+        serve(source(), token="abc")
+
+
+def test_all_addresses_can_be_served_with_a_token() -> None:
+    made = serve(source(), address="0.0.0.0", token=TOKEN)
+    try:
+        assert answer(made, "health")[0] == 401
+        assert answer(made, "health?token=a%20long%20token%20%26%20more")[0] == 200
+    finally:
+        made.stop()
+
+
+def test_without_the_token_nothing_of_the_run_is_given(server: DashboardServer) -> None:
+    for path in ("health", "health?token=wrong", "?token=wrong"):
+        status, body = answer(server, path)
+        assert status in {302, 401}
+        assert b"made-up" not in body
+    status, _ = answer(
+        server,
+        "ws",
+        Connection="Upgrade",
+        Upgrade="websocket",
+        **{"Sec-WebSocket-Version": "13", "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ=="},
+    )
+    assert status in {401, 403}
+
+
+def test_a_browser_with_the_address_sees_the_run_and_one_without_is_asked(
+    server: DashboardServer, browser: Any
+) -> None:
+    context = browser.new_context()
+    page = context.new_page()
+    page.goto(server.url.partition("?")[0])
+    assert "needs its token" in page.locator("h1").inner_text()
+    page.fill("input[name=token]", "wrong, wrong")
+    page.click("button")
+    assert "needs its token" in page.locator("h1").inner_text()
+    page.fill("input[name=token]", TOKEN)
+    page.click("button")
+    page.wait_for_selector("html[data-ready=true]")
+    assert page.locator("[data-text=run]").first.inner_text() == "made-up"
+    again = context.new_page()
+    again.goto(server.url.partition("?")[0])  # the cookie is enough from here on
+    again.wait_for_selector("html[data-ready=true]")
+    context.close()
+    other = browser.new_context()
+    page = other.new_page()
+    page.goto(server.url)
+    page.wait_for_selector("html[data-ready=true]")
+    other.close()
