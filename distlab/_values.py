@@ -75,6 +75,12 @@ class PerReplica(DistributedValues):
         """Makes the value again from what `tree_flatten` gave."""
         return cls(children[0], shapes)
 
+    def _repr_html_(self) -> str:
+        """Shows in notebooks where each component lies."""
+        from distlab._reprs import per_replica_html
+
+        return per_replica_html(self)
+
     def __repr__(self) -> str:
         """Shows shapes and devices, not numbers: those would have to be fetched."""
         dtype = getattr(self.stacked, "dtype", "?")
@@ -111,6 +117,12 @@ class Mirrored(DistributedValues):
     def tree_unflatten(cls, _: None, children: tuple[Any]) -> Mirrored:
         """Makes the value again from what `tree_flatten` gave."""
         return cls(children[0])
+
+    def _repr_html_(self) -> str:
+        """Shows in notebooks where the copies lie."""
+        from distlab._reprs import mirrored_html
+
+        return mirrored_html(self)
 
     def __repr__(self) -> str:
         """Shows shape and dtype, not numbers."""

@@ -313,6 +313,12 @@ class Variable(ArrayOperators):
                 f"{current!r}. Assign a variable under the strategy that made it."
             )
 
+    def _repr_html_(self) -> str:
+        """Shows in notebooks where the copies lie."""
+        from distlab._reprs import variable_html
+
+        return variable_html(self)
+
     def __repr__(self) -> str:
         """Shows name, shape and layout, not numbers."""
         return f"<Variable {self.name}: {self.dtype}{list(self.shape)}, {self.storage.layout}>"

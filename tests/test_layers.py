@@ -19,6 +19,7 @@ LAYER_OF = {
     "distlab.errors": "contract",
     "distlab.events": "contract",
     "distlab._counts": "contract",
+    "distlab._html": "contract",
     "distlab._devices": "devices",
     "distlab._jax_internals": "devices",
     "distlab._seam": "seam",

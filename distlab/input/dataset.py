@@ -91,6 +91,12 @@ class DistributedDataset:
         """Is true, whatever the length."""
         return True
 
+    def _repr_html_(self) -> str:
+        """Shows in notebooks what each replica gets."""
+        from distlab._reprs import dataset_html
+
+        return dataset_html(self)
+
     def __repr__(self) -> str:
         """Names what is divided over how many replicas."""
         return f"DistributedDataset({self.steps!r}, {self.strategy!r})"

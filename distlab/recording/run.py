@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from distlab._counts import is_count, is_number
+from distlab._html import card
 from distlab.errors import ArgumentValueError, NotARunError
 from distlab.events import Advice, Chunk, Event, Unknown, kind_of
 from distlab.insight import advise
@@ -239,6 +240,25 @@ class Run:
           RecordError: the file exists or can't be written, or the run was closed.
         """
         return export(self, path, overwrite=overwrite)
+
+    def __repr__(self) -> str:
+        """Names the run and its folder."""
+        return f"<Run {self.meta.get('name', '')!r} in {self.path}>"
+
+    def _repr_html_(self) -> str:
+        """Shows in notebooks what the run was, and what it is advised."""
+        told = self.summary()
+        metrics = ", ".join(f"{name} {value:.4g}" for name, value in told["metrics"].items())
+        rows = [
+            ["status", told["status"]],
+            ["strategies", ", ".join(dict.fromkeys(told["strategies"])) or "none"],
+            ["devices", str(len(told["devices"]))],
+            ["steps", f"{told['steps']:,} in {told['seconds']:.1f} s"],
+            ["examples", f"{told['examples']:,}"],
+            ["last metrics", metrics or "none"],
+            *(["advice", f"{one.text} {one.remedy}"] for one in self.advice()[:3]),
+        ]
+        return card(f"Run {told['name']}", str(self.path), (), rows)
 
     def close(self) -> None:
         """Lets go of the file."""

@@ -425,6 +425,12 @@ class Strategy(ABC):  # noqa: B024 - what makes it abstract is that devices must
         """Refuses, as `copy.copy` does."""
         return self.__copy__()
 
+    def _repr_html_(self) -> str:
+        """Shows in notebooks which device each replica runs on."""
+        from distlab._reprs import strategy_html
+
+        return strategy_html(self)
+
     def __repr__(self) -> str:
         """Names the devices."""
         return f"{type(self).__name__}({', '.join(self.device_names)})"

@@ -1,0 +1,170 @@
+"""What notebooks show of strategies, values, variables and datasets: where pieces lie.
+
+A number is shown only where it is there already and costs nothing to read: showing
+a value neither waits for a device nor copies much.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import jax
+import numpy as np
+
+from distlab import _devices, _jax_internals
+from distlab._html import card, size
+
+_NUMBERS_SHOWN: Final = 4
+_MOST_BYTES: Final = 1 << 20
+"""Larger pieces are not fetched from their device to show some numbers of them."""
+
+
+def strategy_html(strategy: Any) -> str:
+    """Shows which device each replica runs on."""
+    devices = strategy.mesh.devices
+    told = [_devices.describe(device) for device in devices]
+    simulated = "simulated " if any(one.simulated for one in told) else ""
+    rows = [[str(n), one.name, one.kind] for n, one in enumerate(told)]
+    return card(
+        type(strategy).__name__,
+        f"{len(told)} replica{'s' * (len(told) != 1)} on {simulated}devices",
+        ("replica", "device", "hardware"),
+        rows,
+    )
+
+
+def per_replica_html(value: Any) -> str:
+    """Shows each replica's component: where it lies, its shape and its first numbers."""
+    stacked = value.stacked
+    if not isinstance(stacked, np.ndarray) and not _is_concrete(stacked):
+        return card("PerReplica", "being traced", (), ())
+    count = stacked.shape[0] if stacked.shape else 0
+    shapes = value.shapes or (stacked.shape[1:],) * count
+    pieces = _pieces(stacked)
+    rows = []
+    for replica, shape in enumerate(shapes):
+        piece = None if pieces is None else pieces[replica]
+        nbytes = int(np.prod(shape, dtype=np.int64)) * stacked.dtype.itemsize
+        rows.append(
+            [str(replica), _device_of(piece), str(list(shape)), size(nbytes), _first(piece, shape)]
+        )
+    even = "" if value.shapes is None else ", of different shapes"
+    facts = f"{count} components of {stacked.dtype}{even}"
+    return card("PerReplica", facts, ("replica", "device", "shape", "bytes", "numbers"), rows)
+
+
+def mirrored_html(value: Any) -> str:
+    """Shows the copies of a mirrored value."""
+    array = value.array
+    if not _is_concrete(array):
+        return card("Mirrored", "being traced", (), ())
+    return card(
+        "Mirrored",
+        f"{array.dtype}{list(array.shape)}, a whole copy on each device",
+        ("replica", "device", "bytes", "numbers"),
+        [
+            [str(n), _device_of(piece), size(array.nbytes), _first(piece, array.shape, row=False)]
+            for n, piece in enumerate(_pieces(array) or [])
+        ],
+    )
+
+
+def variable_html(variable: Any) -> str:
+    """Shows where the copies of a variable lie."""
+    layout = {
+        "replicated": "the same on each device",
+        "per_replica": "each replica has its own",
+        "single": "on one device",
+    }[variable.storage.layout]
+    try:
+        copies = variable.storage.copies()
+    except RuntimeError:  # deleted
+        return card(f"Variable {variable.name}", "its memory was given away", (), ())
+    rows = [
+        [str(n), _device_of(copy), size(copy.nbytes), _first(copy, copy.shape, row=False)]
+        for n, copy in enumerate(copies)
+    ]
+    return card(
+        f"Variable {variable.name}",
+        f"{variable.dtype}{list(variable.shape)}, {layout}",
+        ("copy", "device", "bytes", "numbers"),
+        rows,
+    )
+
+
+def dataset_html(dataset: Any) -> str:
+    """Shows what each replica gets of each component."""
+    leaves, _ = jax.tree_util.tree_flatten_with_path(dataset.element_spec)
+    strategy = dataset.strategy
+    replicas = strategy.num_replicas_in_sync
+    try:
+        steps = f", {len(dataset)} steps an epoch"
+    except TypeError:  # unknown, or without an end
+        steps = ""
+    return card(
+        "DistributedDataset",
+        f"divided over {replicas} replica{'s' * (replicas != 1)} of {type(strategy).__name__}"
+        f"{steps}",
+        ("component", "each replica gets"),
+        [[jax.tree_util.keystr(path) or "element", _spec_text(leaf)] for path, leaf in leaves],
+    )
+
+
+def _spec_text(spec: Any) -> str:
+    """Returns what one replica gets, as `float32[?, 8, 8]`; `?` may differ between them."""
+    local = getattr(spec, "value_specs", (spec,))[0]
+    shape, dtype = getattr(local, "shape", None), getattr(local, "dtype", None)
+    if shape is None or dtype is None:
+        return repr(local)
+    return f"{dtype}[{', '.join('?' if size is None else str(size) for size in shape)}]"
+
+
+def _is_concrete(array: Any) -> bool:
+    return isinstance(array, jax.Array) and not isinstance(array, jax.core.Tracer)
+
+
+def _pieces(array: Any) -> list[Any] | None:
+    """Returns an array's rows or copies by device, None when it was deleted."""
+    if isinstance(array, np.ndarray):
+        return [array[n : n + 1] for n in range(len(array))]
+    try:
+        return _jax_internals.pieces(array)
+    except RuntimeError:
+        return None
+
+
+def _device_of(piece: Any) -> str:
+    if piece is None:
+        return "given away"
+    if isinstance(piece, np.ndarray):
+        return "host"
+    return ", ".join(_devices.name(device) for device in piece.devices())
+
+
+def _first(piece: Any, shape: tuple[int, ...], *, row: bool = True) -> str:
+    """Returns the first numbers of a component, if they can be had at once.
+
+    Args:
+      piece: the row that it lies in, or the component itself.
+      shape: its shape.
+      row: whether `piece` is the row.
+    """
+    if piece is None or 0 in shape:
+        return "\u2013"
+    try:
+        if isinstance(piece, jax.Array):
+            if not _jax_internals.is_ready(piece):
+                return "being computed"
+            if piece.nbytes > _MOST_BYTES:
+                return "\u2026"
+        array: Any = np.asarray(piece)
+    except (RuntimeError, TypeError):  # deleted meanwhile; random keys
+        return "\u2026"
+    if row:
+        array = array[(0, *(slice(n) for n in shape))]
+    numbers = array.reshape(-1)
+    text = ", ".join(
+        f"{number:.4g}" if numbers.dtype.kind in "fc" else str(number)[:20]
+        for number in numbers[:_NUMBERS_SHOWN].tolist()
+    )
+    return text + (", \u2026" if numbers.size > _NUMBERS_SHOWN else "")
