@@ -58,6 +58,8 @@ class Account:
 
     def emitted(self, nanoseconds: int) -> None:
         """Takes how long it took to hand over an event."""
+        if not self.sampling:
+            return
         self._emits.append(nanoseconds)
         if len(self._emits) >= SAMPLE:
             self.sampling = False

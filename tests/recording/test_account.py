@@ -94,3 +94,12 @@ def test_what_it_says_of_callers_is_what_they_spend(
 def test_an_idle_recorder_tells_nothing(recorder: RingRecorder) -> None:
     recorder.emit(samples.step(0))
     assert costs(recorder) == []
+
+
+def test_calls_beyond_the_sample_take_no_memory() -> None:
+    account = Account(lambda _: None, lambda: 0, lambda: 0)
+    account.sampling = True
+    for nanoseconds in range(10 * SAMPLE):
+        account.emitted(nanoseconds)
+    held = sum(len(taken) for taken in vars(account).values() if isinstance(taken, list))
+    assert held == SAMPLE
