@@ -38,6 +38,7 @@ if TYPE_CHECKING:
         in_cross_replica_context,
     )
     from distlab._devices import use_cpu_devices
+    from distlab._loop_control import controlled
     from distlab._modes import RunOptions, functions_run_eagerly, run_functions_eagerly
     from distlab._reduce_op import ReduceOp
     from distlab._replica_context import ReplicaContext
@@ -99,6 +100,7 @@ __all__ = [
     "VariableAggregation",
     "VariableSynchronization",
     "cluster_resolver",
+    "controlled",
     "coordinator",
     "data",
     "errors",

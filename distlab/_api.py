@@ -21,6 +21,7 @@ from distlab._context import (
     in_cross_replica_context,
 )
 from distlab._devices import use_cpu_devices
+from distlab._loop_control import controlled
 from distlab._modes import RunOptions, functions_run_eagerly, run_functions_eagerly
 from distlab._reduce_op import ReduceOp
 from distlab._replica_context import ReplicaContext

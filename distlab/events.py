@@ -20,7 +20,7 @@ import msgspec
 
 SCHEMA = 2
 """The version of this schema, stored in each run file. Version 2 added the kinds `copy`,
-`capture`, `advice` and `recorder`, and fields with defaults to `Compile`, its collectives
+`capture`, `advice`, `recorder` and `loop`, and fields with defaults to `Compile`, its collectives
 and `Reduction`, so that files of version 1 open as they were."""
 
 
@@ -503,6 +503,22 @@ class DeviceSample(Event, frozen=True, kw_only=True, tag="device_sample"):
     utilization: list[float] | None = None
 
 
+class Loop(Event, frozen=True, kw_only=True, tag="loop"):
+    """A loop that can be controlled began, ended, paused or went on.
+
+    Attributes:
+      loop: number of the loop in this process, from 0.
+      name: what it calls itself.
+      state: `"running"`, `"paused"`, `"stopped"` by someone, or `"done"` by itself.
+      position: elements that were handed to it so far.
+    """
+
+    loop: int
+    name: str
+    state: str
+    position: int
+
+
 class Error(Event, frozen=True, kw_only=True, tag="error"):
     """An exception reached the caller of a distlab verb.
 
@@ -560,6 +576,7 @@ AnyEvent: TypeAlias = (
     | RecorderCost
     | Metric
     | DeviceSample
+    | Loop
     | Error
     | Lost
 )
