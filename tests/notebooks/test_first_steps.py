@@ -6,16 +6,16 @@ import re
 from pathlib import Path
 from typing import Any
 
-import nbformat
 import numpy as np
 import pytest
-from nbclient import NotebookClient
 from nbconvert import HTMLExporter
 
 import distlab as dl
 from distlab.events import Metric, Sharding
+from tests.notebooks.executed import check_stored, execute, path_of, pictures, text_of
 
-NOTEBOOK = Path(__file__).parents[2] / "notebooks" / "01_first_steps.ipynb"
+NAME = "01_first_steps"
+NOTEBOOK = path_of(NAME)
 
 
 @pytest.fixture(scope="module")
@@ -25,30 +25,15 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def executed(folder: Path) -> Any:
-    notebook = nbformat.read(NOTEBOOK, as_version=4)
-    where = {"metadata": {"path": str(folder)}}
-    NotebookClient(notebook, timeout=120, startup_timeout=120, resources=where).execute()
-    return notebook
-
-
-def cell(notebook: Any, name: str) -> Any:
-    return next(cell for cell in notebook.cells if cell.id == name)
-
-
-def pictures(notebook: Any) -> list[Any]:
-    outputs = [output for cell in notebook.cells for output in cell.get("outputs", [])]
-    return [output.data for output in outputs if output.output_type == "display_data"]
+    return execute(NAME, folder)
 
 
 def test_it_is_stored_without_outputs() -> None:
-    notebook = nbformat.read(NOTEBOOK, as_version=4)
-    nbformat.validate(notebook)
-    code = [cell for cell in notebook.cells if cell.cell_type == "code"]
-    assert all(cell.outputs == [] and cell.execution_count is None for cell in code)
+    check_stored(NAME)
 
 
 def test_it_learns(executed: Any) -> None:
-    said = cell(executed, "score").outputs[0].text
+    said = text_of(executed, "score")
     found = re.search(r"([\d.]+)% of 360 digits", said)
     assert found is not None
     assert float(found[1]) > 80
@@ -75,7 +60,7 @@ def test_pictures_show_the_sizes_that_were_recorded(executed: Any, folder: Path)
 
 
 def test_each_variable_is_on_each_device(executed: Any) -> None:
-    said = cell(executed, "where").outputs[0].text.splitlines()
+    said = text_of(executed, "where").splitlines()
     assert len(said) == 8
     assert len({line.split()[0] for line in said}) == 8
     assert all("2,560 bytes" in line for line in said)

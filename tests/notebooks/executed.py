@@ -1,0 +1,91 @@
+"""A stored notebook: whether it is fit to be kept, and what its cells give when it runs."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import nbformat
+from nbclient import NotebookClient
+
+FOLDER = Path(__file__).parents[2] / "notebooks"
+LIMIT_S = 240
+READABLE = re.compile(r"[a-z]{2,}\d*(-[a-z0-9]+)*")
+
+
+def path_of(name: str) -> Path:
+    """The stored notebook whose file name begins with `name`, as in `"02"`."""
+    (found,) = FOLDER.glob(f"{name}*.ipynb")
+    return found
+
+
+def read(name: str) -> Any:
+    """The notebook as it is stored."""
+    return nbformat.read(path_of(name), as_version=4)
+
+
+def execute(name: str, folder: Path) -> Any:
+    """The notebook with its outputs, after a kernel of its own ran it in `folder`.
+
+    Raises:
+      nbclient.exceptions.CellExecutionError: a cell raised an error.
+    """
+    notebook = read(name)
+    where = {"metadata": {"path": str(folder)}}
+    NotebookClient(notebook, timeout=LIMIT_S, startup_timeout=120, resources=where).execute()
+    return notebook
+
+
+def cell(notebook: Any, cell_id: str) -> Any:
+    """The cell with this id."""
+    (found,) = [cell for cell in notebook.cells if cell.id == cell_id]
+    return found
+
+
+def text_of(notebook: Any, cell_id: str) -> str:
+    """What a cell printed, and the plain text of what it showed, in order."""
+    parts = []
+    for output in cell(notebook, cell_id).outputs:
+        if output.output_type == "stream":
+            assert output.name == "stdout", f"{cell_id} warned: {output.text}"
+            parts.append(output.text)
+        else:
+            parts.append(output.data["text/plain"] + "\n")
+    return "".join(parts)
+
+
+def html_of(notebook: Any, cell_id: str) -> str:
+    """The HTML that a cell showed, in order."""
+    outputs = cell(notebook, cell_id).outputs
+    return "".join(output.get("data", {}).get("text/html", "") for output in outputs)
+
+
+def pictures(notebook: Any) -> list[Any]:
+    """What the cells displayed, each as a mapping from MIME type to content."""
+    outputs = [output for cell in notebook.cells for output in cell.get("outputs", [])]
+    return [output.data for output in outputs if output.output_type == "display_data"]
+
+
+def code_of(notebook: Any) -> str:
+    """The source of all code cells."""
+    return "\n".join(cell.source for cell in notebook.cells if cell.cell_type == "code")
+
+
+def check_stored(name: str) -> None:
+    """It is valid, has no outputs, its cells have names, and it ends with the reader's turn."""
+    notebook = read(name)
+    nbformat.validate(notebook)
+    assert notebook.metadata.kernelspec.name == "python3"
+    names = [cell.id for cell in notebook.cells]
+    assert len(set(names)) == len(names)
+    assert [each for each in names if not READABLE.fullmatch(each)] == []
+    for each in notebook.cells:
+        assert set(each.metadata) <= {"tags"}, each.id
+    code = [each for each in notebook.cells if each.cell_type == "code"]
+    assert [each.id for each in code if each.outputs or each.execution_count is not None] == []
+    headings = re.findall(
+        r"^#+ .*", "\n".join(each.source for each in notebook.cells), re.MULTILINE
+    )
+    assert headings[0].startswith("# ")
+    assert headings[-1] == "## Your turn"
