@@ -49,7 +49,7 @@ class LoopControl:
         self.position = 0
         self._pause_seconds = pause_seconds
         self._steps = 0
-        self._changed = threading.Condition()
+        self._changed = threading.Condition(threading.RLock())
 
     def pause(self) -> None:
         """Lets the loop wait before its next element. Does nothing when it is paused or over."""
@@ -101,10 +101,10 @@ class LoopControl:
         self.state = "paused"
         _tell(self)
         limit = time.monotonic() + self._pause_seconds
-        while self.state == "paused":
+        while self.state == "paused" and time.monotonic() < limit:
             self._changed.wait(_LOOK_SECONDS)  # not for ever: Ctrl-C has to come through
-            if self.state == "paused" and time.monotonic() > limit:
-                self.state = "running"
+        if self.state == "paused":
+            self.resume()  # nobody ended the pause
         if self.state == "running":
             _tell(self)
 
