@@ -49,7 +49,7 @@ class LoopControl:
         self.position = 0
         self._pause_seconds = pause_seconds
         self._steps = 0
-        self._changed = threading.Condition(threading.RLock())
+        self._changed = threading.Condition()
 
     def pause(self) -> None:
         """Lets the loop wait before its next element. Does nothing when it is paused or over."""
@@ -98,15 +98,16 @@ class LoopControl:
             self._changed.notify_all()
 
     def _wait(self) -> None:
-        self.state = "paused"
-        _tell(self)
+        self._become("paused")
         limit = time.monotonic() + self._pause_seconds
         while self.state == "paused" and time.monotonic() < limit:
             self._changed.wait(_LOOK_SECONDS)  # not for ever: Ctrl-C has to come through
-        if self.state == "paused":
-            self.resume()  # nobody ended the pause
-        if self.state == "running":
-            _tell(self)
+        if self.state in {"paused", "running"}:  # also when nobody ended the pause
+            self._become("running")
+
+    def _become(self, state: State) -> None:
+        self.state = state
+        _tell(self)
 
     def __repr__(self) -> str:
         return f"<LoopControl {self.name!r}: {self.state} at {self.position}>"
