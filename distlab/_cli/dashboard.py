@@ -32,9 +32,6 @@ def add_to(commands: Any) -> None:
     parser.add_argument(
         "--token", metavar="TOKEN", help="what a browser must have to look; part of the address"
     )
-    parser.add_argument(
-        "--prefix", default="", metavar="PATH", help="path under which a proxy shows the page"
-    )
     parser.set_defaults(run=run)
 
 

@@ -80,7 +80,9 @@ def run(args: argparse.Namespace) -> int:
     try:
         with dl.record(path, total_steps=steps) as recording:
             if not args.no_dashboard:
-                server = serve(recording, port=args.port, open_browser=args.open)
+                server = serve(
+                    recording, port=args.port, open_browser=args.open, prefix=args.prefix
+                )
                 _say(f"Dashboard: {server.url}")
             _train(digits, args.replicas, steps, recording)
         _say(f"Recorded in {path}  (open it again: distlab dashboard {path})")

@@ -40,12 +40,15 @@ def _whole(text: str, least: int, most: int | None) -> int:
 
 
 def add_server_options(parser: argparse.ArgumentParser) -> None:
-    """Adds `--port` and `--open`, the options of a served dashboard."""
+    """Adds `--port`, `--prefix` and `--open`, the options of a served dashboard."""
     parser.add_argument(
         "--port",
         type=port,
         metavar="N",
         help="port of 127.0.0.1 for the dashboard (default: the first free one from 5006)",
+    )
+    parser.add_argument(
+        "--prefix", default="", metavar="PATH", help="path under which a proxy shows the page"
     )
     parser.add_argument(
         "--open", action="store_true", help="open the dashboard in the default browser"
