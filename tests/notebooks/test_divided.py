@@ -1,0 +1,171 @@
+"""The notebook about batches: who got what is found here once more, by other means."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_digits
+
+import distlab as dl
+from distlab.events import Sharding
+from tests.notebooks.executed import check_stored, execute, html_of, pictures, text_of
+
+NAME = "02_how_a_batch_is_divided"
+EMPTY: list[int] = []
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("divided")
+
+
+@pytest.fixture(scope="module")
+def executed(folder: Path) -> Any:
+    return execute(NAME, folder)
+
+
+def divided(examples: range, replicas: int) -> list[list[int]]:
+    """Deals examples out one replica after another, as evenly full as the first one."""
+    most = min(size for size in range(len(examples) + 1) if size * replicas >= len(examples))
+    parts: list[list[int]] = [[] for _ in range(replicas)]
+    for place, example in enumerate(examples):
+        parts[place // most].append(example)
+    return parts
+
+
+def sizes(batch: int, examples: int, replicas: int) -> list[list[int]]:
+    """How many examples each replica gets in each step."""
+    starts = range(0, examples, batch)
+    batches = [range(start, min(start + batch, examples)) for start in starts]
+    return [[len(part) for part in divided(each, replicas)] for each in batches]
+
+
+def steps_of(text: str) -> list[list[list[int]]]:
+    """The parts in lines such as `step 0: [0 1]  [2]  -`."""
+    lines = re.findall(r"^step \d+: (.*)$", text, re.MULTILINE)
+    parts = [re.findall(r"\[[\d ]+\]|-", line) for line in lines]
+    return [[[int(n) for n in re.findall(r"\d+", part)] for part in line] for line in parts]
+
+
+def test_it_is_stored_without_outputs() -> None:
+    check_stored(NAME)
+
+
+def test_each_replica_gets_what_the_rule_says(executed: Any) -> None:
+    said = text_of(executed, "rule")
+    assert steps_of(said) == [divided(range(16), 8), divided(range(16, 20), 8)]
+    full, partial = sizes(16, 20, 8)
+    assert f"by the rule: {full} and {partial}" in said
+
+
+def test_the_last_batch_is_a_table_of_components(executed: Any) -> None:
+    shown = html_of(executed, "per-replica")
+    rows = re.findall(r"<td[^>]*>CPU:(\d)</td><td[^>]*>\[(\d)\]</td>", shown)
+    assert rows == [(str(replica), "1" if replica < 4 else "0") for replica in range(8)]
+    assert "int32[?]" in html_of(executed, "spec")
+
+
+def test_the_picture_shows_the_batch_that_was_recorded(executed: Any, folder: Path) -> None:
+    with dl.Run.open(folder / "runs" / "divided") as run:
+        recorded = [event.sizes for event in run.events("sharding") if isinstance(event, Sharding)]
+    assert recorded == sizes(64, 69, 8)
+    picture, _ = pictures(executed)
+    text = picture["text/plain"]
+    assert "Batch 1 (of 2 so far, from 0): 5 examples over 8 replicas" in text
+    shown = re.findall(r"^  CPU:\d +(\d of 8|empty)", text, re.MULTILINE)
+    assert shown == ["1 of 8"] * 5 + ["empty"] * 3
+    assert picture["text/html"].count("<img") == 5
+    labels = re.findall(r'alt="(\d)"', picture["text/html"])
+    assert [int(label) for label in labels] == load_digits().target[64:69].tolist()
+
+
+def test_only_the_mean_over_examples_is_that_of_one_device(executed: Any) -> None:
+    said = text_of(executed, "empty")
+    images = load_digits().images[:69].astype("float32") / 16
+    own = re.findall(r"\S+", said.splitlines()[0].partition(":")[2])
+    assert own == [f"{image.mean():.4f}" for image in images[64:]] + ["nan"] * 3
+    assert re.search(r"mean of those means: +nan$", said, re.MULTILINE)
+    found = re.findall(r"(?:over examples|on one device): +([\d.]+)$", said, re.MULTILINE)
+    assert [float(mean) for mean in found] == pytest.approx([images[64:].mean()] * 2, rel=1e-6)
+
+
+def test_what_is_dropped_is_the_remainder(executed: Any) -> None:
+    kept, dropped = text_of(executed, "drop").splitlines()
+    assert kept.split(maxsplit=1)[1] == f"69 examples seen, {sizes(64, 69, 8)}"
+    assert dropped.split(maxsplit=1)[1] == f"64 examples seen, {sizes(64, 64, 8)}"
+
+
+def test_batches_for_single_replicas_are_taken_in_turn(executed: Any) -> None:
+    said = text_of(executed, "function")
+    assert "called for 8 replicas, so 2 examples in a batch" in said
+    pairs = [[n, n + 1] for n in range(0, 20, 2)]
+    assert steps_of(said) == [pairs[:8], pairs[8:] + [EMPTY] * 6]
+    own = [list(range(replica, 20, 8)) for replica in range(8)]
+    taken = steps_of(text_of(executed, "own"))
+    assert taken == [[part[start : start + 2] for part in own] for start in (0, 2)]
+
+
+def test_policies_say_which_worker_reads_what(executed: Any) -> None:
+    found = re.findall(
+        r"^(\w+) +worker (\d) reads ([\d ]+)$", text_of(executed, "workers"), re.MULTILINE
+    )
+    read = {(policy, int(worker)): list(map(int, line.split())) for policy, worker, line in found}
+    files = [list(range(5 * file, 5 * file + 5)) for file in range(4)]
+    assert read == {
+        ("DATA", 0): list(range(0, 20, 2)),
+        ("DATA", 1): list(range(1, 20, 2)),
+        ("FILE", 0): files[0] + files[2],
+        ("FILE", 1): files[1] + files[3],
+        ("OFF", 0): list(range(20)),
+        ("OFF", 1): list(range(20)),
+    }
+
+
+def test_workers_see_each_example_once_in_equal_parts(executed: Any) -> None:
+    said = text_of(executed, "worker-batches")
+    lines = re.findall(r"^worker (\d), step (\d): (.*)$", said, re.MULTILINE)
+    assert [line[:2] for line in lines] == [(str(w), str(s)) for w in range(2) for s in range(3)]
+    parts = [[list(map(int, part.split())) for part in re.findall(r"\[([\d ]+)\]", line[2])]
+             for line in lines]  # fmt: skip
+    assert sorted(n for step in parts for part in step for n in part) == list(range(20))
+    cut = [part for start in (0, 8, 16)
+           for part in divided(range(start, min(start + 8, 20)), 4)]  # fmt: skip
+    for worker in range(2):
+        mine = [part for step in parts[3 * worker : 3 * worker + 3] for part in step]
+        assert mine == cut[worker::2]
+
+
+def test_a_size_that_does_not_come_out_even_is_refused_with_those_that_do(executed: Any) -> None:
+    said = text_of(executed, "context")
+    assert "worker 1 of 2: 4 examples for each replica" in said
+    assert "multiple of num_replicas_in_sync (4), got 18. Use 16 or 20;" in said
+
+
+def test_by_file_and_off_the_first_replicas_are_filled(executed: Any) -> None:
+    spread, filled = sizes(16, 20, 8)[1], [2, 2, 0, 0, 0, 0, 0, 0]
+    assert text_of(executed, "off").splitlines() == [
+        f"DATA {spread}",
+        f"FILE {filled}",
+        f"OFF  {filled}",
+    ]
+
+
+def test_it_ends_with_numbers_to_change(executed: Any, folder: Path) -> None:
+    expected = sizes(24, 50, 3)
+    lines = [f"step {step}: {part}, by the rule {part}" for step, part in enumerate(expected)]
+    printed = [line for line in text_of(executed, "change").splitlines() if line.startswith("step")]
+    assert printed == lines
+    with dl.Run.open(folder / "runs" / "mine") as run:
+        recorded = [event.sizes for event in run.events("sharding") if isinstance(event, Sharding)]
+    assert recorded == expected
+    assert "Batch 2 (of 3 so far, from 0): 2 examples over 3" in pictures(executed)[1]["text/plain"]
+
+
+def test_the_rule_gives_every_example_to_one_replica() -> None:
+    for examples in range(1, 40):
+        parts = divided(range(examples), 8)
+        assert np.concatenate(parts).tolist() == list(range(examples))
