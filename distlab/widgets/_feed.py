@@ -20,6 +20,9 @@ class View(Protocol):
     def refresh(self, folds: Folds) -> None:
         """Shows what changed."""
 
+    def tick(self) -> None:
+        """Shows what is no event; called often, so it does nothing where nothing changed."""
+
     def settle(self, folds: Folds) -> None:
         """Leaves a lasting picture: nothing has changed for a moment."""
 
@@ -99,6 +102,9 @@ class Feed:
                 return
 
     def _tick(self) -> None:
+        with self._lock:
+            for view in list(self._views):
+                view.tick()
         self._quiet = 0 if self.pull() else self._quiet + 1
         if self._quiet == _QUIET_TICKS:
             self.settle()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from importlib import resources
 from typing import Any
 
@@ -12,6 +13,7 @@ import traitlets
 from distlab.charts import theme
 from distlab.folds import Folds
 from distlab.widgets import _bokehjs
+from distlab.widgets._controls import let_messages_pass, press, shown_loops
 from distlab.widgets._facts import Facts
 from distlab.widgets._panes import Panes
 
@@ -25,9 +27,10 @@ def _file(name: str) -> str:
 class LiveView(anywidget.AnyWidget):
     """Draws in every element of the page whose class is `host`, over what is in it.
 
-    Data goes one way, from here to the page: a page can answer only between
-    cells, so nothing waits for it. Each trait holds all there is to know, and a
-    page that comes late or missed some of it draws the newest state.
+    Data goes from here to the page, and nothing waits for the page. Each trait
+    holds all there is to know, so a page that comes late or missed some of it
+    draws the newest state. From a page come the clicks on the buttons; each is
+    acknowledged, so that the page can say when its clicks have to wait.
     """
 
     _esm = _file("view.js")
@@ -35,23 +38,34 @@ class LiveView(anywidget.AnyWidget):
 
     host = traitlets.Unicode().tag(sync=True)
     bokeh_version = traitlets.Unicode().tag(sync=True)
+    panes: traitlets.List[str] = traitlets.List().tag(sync=True)
     items = traitlets.Dict().tag(sync=True)
     said = traitlets.Dict().tag(sync=True)
+    loops: traitlets.List[dict[str, Any]] = traitlets.List().tag(sync=True)
+    # The data of each chart, for those that it has.
     batches = traitlets.Dict().tag(sync=True)
     devices = traitlets.Dict().tag(sync=True)
     reductions = traitlets.Dict().tag(sync=True)
+    placement = traitlets.Dict().tag(sync=True)
+    steps = traitlets.Dict().tag(sync=True)
 
-    def __init__(self, host: str, batch: int | None) -> None:
+    def __init__(
+        self, host: str, panes: Sequence[str], *, batch: int | None, buttons: bool
+    ) -> None:
         """Opens the view.
 
         Args:
           host: class name of the elements to draw in.
+          panes: names of its charts, from top to bottom.
           batch: number of the batch to show, None for the newest.
+          buttons: whether it has buttons for the controlled loops of this process.
         """
-        self._panes = Panes(batch)
-        super().__init__(host=host, bokeh_version=bokeh.__version__)
+        self._panes = Panes(panes, batch)
+        self._buttons = buttons
+        super().__init__(host=host, bokeh_version=bokeh.__version__, panes=list(panes))
+        let_messages_pass(self)
         self.on_msg(_answer)
-        # A page that opens while a cell runs could not be answered, so it need not ask.
+        # A page that opens while a cell runs may not be answered, so it need not ask.
         self.send({"kind": "bokehjs"}, [_bokehjs.script()])
 
     def show(self, said: Facts, folds: Folds) -> None:
@@ -62,21 +76,33 @@ class LiveView(anywidget.AnyWidget):
           folds: all that is known of it.
         """
         changed = self._panes.update(folds)
+        sentence, amounts = said.headline()
         with self.hold_sync():
             self.said = {
                 "name": said.name,
                 "status": said.status,
                 "steps": said.steps,
-                "batch": said.batch,
-                "sizes": [list(pair) for pair in said.sizes],
+                "sentence": sentence,
+                "amounts": [list(pair) for pair in amounts],
                 "notes": said.notes,
             }
             self.items = self._panes.items
             for name, data in changed.items():
                 setattr(self, name, data)
 
+    def show_loops(self) -> None:
+        """Brings the buttons up to date; sends nothing when nothing changed."""
+        if self._buttons:
+            self.loops = shown_loops()
+
 
 def _answer(view: LiveView, content: dict[str, Any], _buffers: list[Any]) -> None:
-    """Sends BokehJS again to a page that was opened later."""
-    if content.get("kind") == "bokehjs":
-        view.send({"kind": "bokehjs"}, [_bokehjs.script()])
+    """Does what a page asks for: BokehJS once more, or a click on a button."""
+    match content.get("kind"):
+        case "bokehjs":
+            view.send({"kind": "bokehjs"}, [_bokehjs.script()])
+        case "press":
+            press(content.get("loop"), content.get("verb"))
+            view.send({"kind": "pressed", "click": content.get("click")})
+        case _:
+            pass

@@ -2,39 +2,72 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 from bokeh.core.serialization import Serializer
 from bokeh.embed import json_item
 from bokeh.models import ColumnDataSource
 
-from distlab.charts import BatchTiles, Chart, DeviceShares, ReductionBars
+from distlab.charts import (
+    BatchTiles,
+    Chart,
+    DeviceShares,
+    PlacementTable,
+    Rates,
+    ReductionBars,
+)
 from distlab.folds import Folds
 
-NAMES = ("batches", "devices", "reductions")
-"""The charts of a view, from top to bottom."""
+
+class Pane(NamedTuple):
+    """One chart that a view may have.
+
+    Attributes:
+      columns: the fold whose columns it shows.
+      make: makes it, of the size that fits a notebook.
+    """
+
+    columns: str
+    make: Callable[[], Chart]
+
+
+def _placement() -> Chart:
+    chart = PlacementTable(height=260)
+    # Its texts at the sides are made for a page: here the cells need the room.
+    chart.root.min_border_left, chart.root.min_border_right = 90, 120
+    return chart
+
+
+PANES = {
+    "batches": Pane("batches", lambda: BatchTiles(height=330)),
+    "devices": Pane("devices", lambda: DeviceShares(height=240, notes=False)),
+    "reductions": Pane("reductions", lambda: ReductionBars(height=130)),
+    "placement": Pane("placement", _placement),
+    "steps": Pane("steps", lambda: Rates(height=200)),
+}
+"""All charts, by the name that pages and `%%watch` know them by."""
 
 
 class Panes:
-    """A view's charts.
+    """A view's charts, from top to bottom.
 
     Attributes:
+      names: which they are.
       items: the `json_item` of each chart that ever had something to show, made
         when it first had.
     """
 
-    def __init__(self, batch: int | None = None) -> None:
+    def __init__(self, names: Sequence[str], batch: int | None = None) -> None:
         """Makes empty charts.
 
         Args:
+          names: of `PANES`.
           batch: number of the batch to show, None for the newest.
         """
+        self.names = tuple(names)
         self._batch = batch
-        self._charts: dict[str, Chart] = {
-            "batches": BatchTiles(height=330),
-            "devices": DeviceShares(height=240, notes=False),
-            "reductions": ReductionBars(height=130),
-        }
+        self._charts = {name: PANES[name].make() for name in self.names}
         self.items: dict[str, Any] = {}
         self._sources = {
             name: list(chart.root.select({"type": ColumnDataSource}))
@@ -53,14 +86,15 @@ class Panes:
           the id of each source to the patch that replaces its data.
         """
         changed = {}
-        for name in NAMES:
-            version = folds.version(name)
+        for name, chart in self._charts.items():
+            columns = PANES[name].columns
+            version = folds.version(columns)
             if self._versions.get(name) == version:
                 continue
             self._versions[name] = version
-            columns = folds.batch(self._batch) if name == "batches" else folds.columns(name)
-            self._charts[name].update(columns)
-            if any(len(column) for column in self._charts[name].source.data.values()):
+            of_batch = name == "batches"
+            chart.update(folds.batch(self._batch) if of_batch else folds.columns(columns))
+            if any(len(column) for column in chart.source.data.values()):
                 self._add_item(name)
                 changed[name] = self._patches(name)
         return changed

@@ -1,8 +1,4 @@
-"""The picture that stays in the notebook: a table with small images, no program.
-
-Sanitizers of notebook viewers let tables, images and some inline style pass,
-and nothing else. So all that matters is in those, and as text.
-"""
+"""The picture that stays in the notebook: what a view shows, without any program."""
 
 from __future__ import annotations
 
@@ -10,108 +6,97 @@ from html import escape
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from distlab.charts._sheet import Grid, as_pictures, sheet
-from distlab.charts.devices import resample
-from distlab.charts.theme import colour
+from distlab.charts.theme import ink_on, ramp
+from distlab.charts.units import bytes_text, plain
 from distlab.folds import Folds
-from distlab.widgets._facts import Facts
-from distlab.widgets._png import data_uri, enlarge
+from distlab.widgets._facts import Facts, reduction_rows
+from distlab.widgets._png import data_uri
+from distlab.widgets._replica_table import replica_table
+from distlab.widgets._still import image, line, swatch, table
 
-_MOST_ROWS = 32
-_MOST_TILES = 48
-_TILES_IN_A_LINE = 8
-_TILE_PIXELS = 24
-_CELLS = 80
-_CELL = "padding:2px 10px 2px 0;text-align:left;vertical-align:middle;border:none"
-_HEAD = f"{_CELL};font-weight:600"
+_MOST_REDUCTIONS = 10
+_MOST_DEVICES = 16
+_CURVE = (320, 60)
+_CURVE_COLOUR = (0x00, 0x9E, 0x73)
 
 
 def picture(folds: Folds, batch: dict[str, Any], said: Facts) -> str:
-    """Draws a run as HTML that needs neither script nor style sheet.
+    """Draws what a view shows as HTML that needs neither script nor style sheet.
 
     Args:
-      folds: all that is known of it.
+      folds: all that is known of the run.
       batch: the batch to show, from `folds.batch`.
       said: the same in words.
     """
     run = f"<strong>{escape(said.name)}</strong>: {escape(said.status)}, {escape(said.steps)}"
-    parts = [f"<p style='margin:4px 0'>{line}</p>" for line in (run, escape(said.batch))]
-    if said.sizes:
-        parts.append(_table(folds, batch, said))
-    parts += [f"<p style='margin:2px 0'>{escape(line)}</p>" for line in said.reductions]
-    parts += [f"<p style='margin:2px 0'><small>{escape(line)}</small></p>" for line in said.notes]
+    sentence, _ = said.headline()
+    heading = (run, escape(sentence)) if sentence else (run,)
+    parts = [f"<p style='margin:4px 0'>{text}</p>" for text in heading]
+    if {"batches", "devices"} & set(said.panes):
+        parts.append(replica_table(batch, folds.columns("devices"), said))
+    if "reductions" in said.panes:
+        parts.append(_reductions(folds.columns("reductions")))
+    if "placement" in said.panes:
+        parts.append(_placement(folds.columns("placement")))
+    if "steps" in said.panes:
+        parts.append(_rates(folds.columns("steps"), said))
+    parts += [f"<p style='margin:2px 0'><small>{escape(note)}</small></p>" for note in said.notes]
     return "".join(parts)
 
 
-def _table(folds: Folds, batch: dict[str, Any], said: Facts) -> str:
-    tiles = _tiles(batch)
-    strips = _strips(folds.columns("devices")) if said.busy else []
-    titles = ["Replica on", "Examples", "Count", *(["Busy over time", "Busy"] if strips else [])]
-    rows = ["".join(f"<th style='{_HEAD}'>{title}</th>" for title in titles)]
-    for row, (name, size) in enumerate(said.sizes[:_MOST_ROWS]):
-        mark = f"border-left:4px solid {colour(row)};padding-left:6px"
-        cells = [f"<td style='{_CELL};{mark}'>{escape(name)}</td>"]
-        cells += [_cell(tiles[row]), _cell(escape(size))]
-        if row < len(strips):
-            cells += [_cell(strips[row]), _cell(escape(said.busy[row]))]
-        rows.append("".join(cells))
-    body = "".join(f"<tr style='background:none'>{row}</tr>" for row in rows)
-    left = len(said.sizes) - _MOST_ROWS
-    more = f"<p style='margin:2px 0'>and {left} more replicas</p>" if left > 0 else ""
-    return f"<table style='border-collapse:collapse;margin:6px 0'>{body}</table>{more}"
-
-
-def _cell(inside: str) -> str:
-    return f"<td style='{_CELL}'>{inside}</td>"
-
-
-def _tiles(batch: dict[str, Any]) -> list[str]:
-    """Draws each replica's examples as one image, or says why there is none."""
-    ends = np.cumsum(batch["size"])
-    if not batch["form"]:
-        return ["no preview" if size else "" for size in batch["size"]]
-    pixels = batch["pixels"]
-    pictures = as_pictures(pixels) if batch["form"] == "numbers" else np.asarray(pixels)
-    return [
-        _replica_tiles(pictures[end - size : end], batch["label"][end - size : end])
-        for size, end in zip(batch["size"], ends.tolist(), strict=True)
-    ]
-
-
-def _replica_tiles(pictures: npt.NDArray[Any], labels: list[str]) -> str:
-    if not len(pictures):
+def _reductions(columns: dict[str, Any]) -> str:
+    rows = reduction_rows(columns)
+    if not rows:
         return ""
-    shown = pictures[:_MOST_TILES]
-    columns = min(len(shown), _TILES_IN_A_LINE)
-    grid = Grid(columns, -(-len(shown) // columns), 1)
-    places = np.arange(len(shown))
-    flat, _, _ = sheet(shown, grid, np.zeros_like(places), places)
-    upright = np.ascontiguousarray(flat[::-1]).view(np.uint8).reshape(*flat.shape, 4)
-    upright = upright[: np.flatnonzero(upright[..., 3].any(axis=1))[-1] + 1]
-    times = max(1, _TILE_PIXELS // max(pictures.shape[1:3]))
-    large = enlarge(upright, times, times)
-    text = escape(" ".join(label for label in labels[:_MOST_TILES] if label), quote=True)
-    shrink = min(1.0, _TILE_PIXELS / (times * max(pictures.shape[1:3])))
-    width = round(large.shape[1] * shrink)
-    # The notebook's own style sheet would let it shrink to nothing in a narrow table.
-    style = f"width:{width}px;max-width:none;vertical-align:middle"
-    return f'<img src="{data_uri(large)}" alt="{text}" title="{text}" style="{style}">'
+    titles = ("Combined across replicas", "Where", "Times", "Bytes each time")
+    cells = zip(*([escape(text) for text in row] for row in rows[:_MOST_REDUCTIONS]), strict=True)
+    left = len(rows) - _MOST_REDUCTIONS
+    more = line(f"and {left} other kinds of reductions") if left > 0 else ""
+    return table(dict(zip(titles, map(list, cells), strict=True)), "reductions") + more
 
 
-def _strips(devices: dict[str, Any]) -> list[str]:
-    """Draws each device's busy share over time as one image."""
-    from bokeh.palettes import Cividis256
+def _placement(columns: dict[str, Any]) -> str:
+    """Draws variables by devices: darker cells hold less, empty ones nothing."""
+    sizes = columns["bytes"]
+    if not len(sizes):
+        return ""
+    shown: dict[str, list[str]] = {
+        "Variable": [escape(plain(name, 30)) for name in columns["name"]],
+        "One copy": [
+            escape(f"{dtype}[{', '.join(map(str, shape))}] {layout.replace('_', ' ')}")
+            for dtype, shape, layout in zip(
+                columns["dtype"], columns["shape"], columns["layout"], strict=True
+            )
+        ],
+    }
+    shares = np.log1p(sizes) / max(1.0, np.log1p(sizes.max()))
+    for place, device in enumerate(columns["device"][:_MOST_DEVICES]):
+        papers, inks = ramp(shares[:, place]), ink_on(shares[:, place])
+        shown[plain(device, 18)] = [
+            swatch(bytes_text(int(size)), str(paper), str(ink)) if size else ""
+            for size, paper, ink in zip(sizes[:, place], papers, inks, strict=True)
+        ]
+    left = len(columns["device"]) - _MOST_DEVICES
+    return table(shown, "variables") + (line(f"and {left} more devices") if left > 0 else "")
 
-    edges = np.linspace(float(devices["start_s"][0]), float(devices["end_s"][-1]), _CELLS + 1)
-    shares = resample(devices, edges)
-    palette = np.array([tuple(bytes.fromhex(code[1:])) for code in Cividis256], np.uint8)
-    colours = palette[np.clip(np.nan_to_num(shares) * 255, 0, 255).astype(np.uint8)]
-    seen = np.where(np.isnan(shares), 0, 255).astype(np.uint8)
-    rgba = np.concatenate([colours, seen[..., None]], axis=2)
-    style = "width:160px;max-width:none;vertical-align:middle"
-    return [
-        f'<img src="{data_uri(enlarge(rgba[None, :, device], 2, 16))}" alt="" style="{style}">'
-        for device in range(shares.shape[1])
-    ]
+
+def _rates(steps: dict[str, Any], said: Facts) -> str:
+    """Draws steps per second over time, and says the newest numbers."""
+    rates = np.asarray(steps["steps_per_s"], np.float64)
+    told = "; ".join(f"{name}: {amount}" for name, amount in said.rates)
+    if len(rates) < 2:
+        return line(told) if told else ""
+    return f"<p style='margin:4px 0'>{_curve(rates)}</p>{line(told)}"
+
+
+def _curve(rates: np.ndarray[Any, np.dtype[np.float64]]) -> str:
+    wide, high = _CURVE
+    at = np.interp(np.linspace(0, len(rates) - 1, wide), np.arange(len(rates)), rates)
+    filled = np.round(at / max(float(at.max()), 1e-9) * (high - 2)).astype(int)
+    below = np.arange(high)[::-1, None] <= filled[None, :]
+    edge = below & (np.arange(high)[::-1, None] >= filled[None, :] - 1)
+    pixels = np.zeros((high, wide, 4), np.uint8)
+    pixels[..., :3] = _CURVE_COLOUR
+    pixels[..., 3] = np.where(edge, 255, np.where(below, 70, 0))
+    return image(data_uri(pixels), wide, f"Steps per second, at most {rates.max():.3g}")

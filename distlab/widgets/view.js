@@ -1,7 +1,10 @@
 // Draws a run's charts into every element whose class is the model's `host`, and
 // follows the model's data. BokehJS comes from the kernel, once for a page.
 const ASK_AFTER_MS = 3000
-const CHARTS = ["batches", "devices", "reductions"]
+const CLICK_WAITS_MS = 2500
+const WAITING =
+  "The kernel has not taken this click yet. Some front ends hand clicks over only when the cell " +
+  "has ended: start the loop with dl.background there, or use the dashboard's buttons."
 const libraries = (globalThis.distlabLibraries ??= new Map())
 
 // Resolves to BokehJS of this version: the page's own, or the one that `receive` brings.
@@ -49,11 +52,72 @@ function showWords(words, notes, said) {
     element("header", {},
       element("strong", { textContent: said.name }), mark,
       element("span", { className: "quiet", textContent: said.steps })),
-    element("p", { textContent: said.batch }),
-    element("div", { className: "sizes" }, ...said.sizes.map(([name, size]) =>
-      element("span", {}, `${name} `, element("b", { textContent: size })))))
+    element("p", { textContent: said.sentence }),
+    element("div", { className: "amounts" }, ...said.amounts.map(([name, amount]) =>
+      element("span", {}, `${name} `, element("b", { textContent: amount })))))
   notes.replaceChildren(
     ...said.notes.map((note) => element("p", { className: "quiet", textContent: note })))
+}
+
+// The buttons of the loops that run. A loop's buttons stay the same elements while it
+// runs: one that is replaced between press and release would lose the click.
+function loopButtons(model, bar) {
+  const rows = new Map()
+  const waiting = new Map()
+  const note = element("p", { className: "quiet", textContent: WAITING, hidden: true })
+  note.setAttribute("role", "status")
+  bar.append(note)
+
+  function press(loop, verb) {
+    const click = crypto.randomUUID?.() ?? String(Math.random())
+    waiting.set(click, setTimeout(() => { note.hidden = false }, CLICK_WAITS_MS))
+    model.send({ kind: "press", loop, verb, click })
+  }
+  function add(number) {
+    const button = (verb, text) => element("button", {
+      type: "button", className: verb, textContent: text, onclick: () => press(number, verb) })
+    const row = {
+      told: element("span", { className: "told" }),
+      pause: button("pause", "Pause"),
+      step: button("step", "One step"),
+      resume: button("resume", "Go on"),
+      stop: button("stop", "Stop"),
+    }
+    row.el = element("div", { className: "loop" }, row.told, row.pause, row.resume, row.step, row.stop)
+    bar.insertBefore(row.el, note)
+    rows.set(number, row)
+    return row
+  }
+  function show() {
+    const loops = model.get("loops")
+    for (const { number, name, state, position } of loops) {
+      const row = rows.get(number) ?? add(number)
+      row.el.dataset.state = state
+      row.told.replaceChildren(
+        element("b", { textContent: name }), ` ${state}, ${position} so far`)
+      const held = state === "paused" || state === "pausing"
+      row.pause.hidden = held
+      row.resume.hidden = !held
+      row.pause.disabled = state !== "running"
+      row.resume.disabled = !held
+      row.step.disabled = state !== "paused"
+      row.stop.disabled = state === "stopping"
+    }
+    for (const [number, row] of rows) {
+      if (!loops.some((loop) => loop.number === number)) {
+        row.el.remove()
+        rows.delete(number)
+      }
+    }
+    if (!loops.length) note.hidden = true
+  }
+  function heard(content) {
+    if (content.kind !== "pressed") return
+    clearTimeout(waiting.get(content.click))
+    waiting.delete(content.click)
+    if (!waiting.size) note.hidden = true
+  }
+  return { show, heard, end: () => waiting.forEach(clearTimeout) }
 }
 
 // One drawing of the model: `el` is put into a page, `remove` ends it.
@@ -61,8 +125,12 @@ function draw(model) {
   const words = element("div")
   const notes = element("div")
   const trouble = element("p", { hidden: true })
-  const places = new Map(CHARTS.map((name) => [name, element("div", { className: `chart ${name}` })]))
-  const el = element("div", { className: "distlab-live" }, words, trouble, ...places.values(), notes)
+  const bar = element("div", { className: "loops" })
+  const buttons = loopButtons(model, bar)
+  const charts = model.get("panes")
+  const places = new Map(charts.map((name) => [name, element("div", { className: `chart ${name}` })]))
+  const el = element(
+    "div", { className: "distlab-live" }, words, bar, trouble, ...places.values(), notes)
   const drawn = new Map()
   const ends = []
   let removed = false
@@ -96,7 +164,7 @@ function draw(model) {
   }
   async function start() {
     const Bokeh = await library(model.get("bokeh_version")).ready
-    for (const name of CHARTS) {
+    for (const name of charts) {
       follow(`change:${name}`, () => show(Bokeh, name).catch(fail))
       await show(Bokeh, name)
     }
@@ -117,6 +185,10 @@ function draw(model) {
 
   say()
   follow("change:said", say)
+  buttons.show()
+  follow("change:loops", buttons.show)
+  follow("msg:custom", buttons.heard)
+  ends.push(buttons.end)
   start().catch(fail)
 
   return {

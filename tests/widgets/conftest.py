@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from distlab.widgets import _watch
+from distlab.widgets import _view, _views
 from distlab.widgets._notebook import Execution
 
 FIRST = Execution("cell 1", "request 1")
@@ -41,9 +41,10 @@ class FakeNotebook:
 @pytest.fixture
 def notebook(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeNotebook]:
     fake = FakeNotebook()
-    monkeypatch.setattr(_watch, "find_notebook", lambda: fake)
-    monkeypatch.setattr(_watch, "_desk", None)
+    monkeypatch.setattr(_view, "find_notebook", lambda: fake)
+    monkeypatch.setattr(_views, "find_notebook", lambda: fake)
+    monkeypatch.setattr(_view, "_desk", None)
     yield fake
-    if _watch._desk is not None:
-        for view in list(_watch._desk.views):
+    if _view._desk is not None:
+        for view in list(_view._desk.views):
             view.close()

@@ -8,13 +8,14 @@ import pytest
 from distlab.events import Event, RunEnd, Unknown
 from distlab.folds import Folds
 from distlab.widgets._facts import Facts, facts, mean_shares
+from distlab.widgets._views import OVERVIEW
 from tests.synthetic import START_NS, beginning, ending, steps, whole_run
 
 
 def said_of(events: list[Event | Unknown], batch: int | None = None) -> Facts:
     folds = Folds()
     folds.add(events)
-    return facts(folds, folds.batch(batch))
+    return facts(folds, folds.batch(batch), OVERVIEW)
 
 
 def test_an_empty_run_says_what_to_do() -> None:
@@ -64,7 +65,7 @@ def test_lost_events_are_said() -> None:
     folds = Folds()
     folds.add([*beginning(), *steps(3)])
     folds.lost = 1_200
-    notes = facts(folds, folds.batch()).notes
+    notes = facts(folds, folds.batch(), OVERVIEW).notes
     assert notes[-1] == "1\u202f200 events were lost and are in no number here."
 
 

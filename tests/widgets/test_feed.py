@@ -19,6 +19,7 @@ class Seen:
     def __init__(self) -> None:
         self.refreshed = 0
         self.settled = 0
+        self.ticks = 0
         self.steps = 0
         self.settled_version = 0
         self.error: Exception | None = None
@@ -26,6 +27,9 @@ class Seen:
     def refresh(self, folds: Folds) -> None:
         self.refreshed += 1
         self.steps = folds.columns("steps")["steps"]
+
+    def tick(self) -> None:
+        self.ticks += 1
 
     def settle(self, folds: Folds) -> None:
         self.settled += 1

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from distlab.folds import Folds
-from distlab.widgets._panes import NAMES, Panes
+from distlab.widgets._panes import PANES, Panes
 from tests.synthetic import beginning, steps, whole_run
 
 
@@ -20,7 +20,7 @@ def columns_of(patches: dict[str, Any], wanted: str) -> dict[str, Any]:
 
 
 def test_charts_without_data_are_not_sent() -> None:
-    panes = Panes()
+    panes = Panes(list(PANES))
     assert panes.update(Folds()) == {}
     assert panes.items == {}
 
@@ -28,16 +28,16 @@ def test_charts_without_data_are_not_sent() -> None:
 def test_each_chart_is_sent_as_json() -> None:
     folds = Folds()
     folds.add(whole_run(30))
-    panes = Panes()
+    panes = Panes(list(PANES))
     changed = panes.update(folds)
-    assert set(changed) == set(panes.items) == set(NAMES)
+    assert set(changed) == set(panes.items) == set(PANES)
     json.dumps([changed, panes.items], allow_nan=False)
 
 
 def test_sizes_are_what_was_recorded() -> None:
     folds = Folds()
     folds.add(whole_run(30))
-    changed = Panes(batch=22).update(folds)
+    changed = Panes(["batches"], batch=22).update(folds)
     columns = columns_of(changed["batches"], "state")
     assert columns["state"] == [*[""] * 4, *["empty"] * 4]
     assert columns["text"][:4] == ["8", "8", "8", "5 of 8"]
@@ -46,7 +46,7 @@ def test_sizes_are_what_was_recorded() -> None:
 def test_only_what_changed_is_sent() -> None:
     folds = Folds()
     folds.add([*beginning(), *steps(4)])
-    panes = Panes()
+    panes = Panes(list(PANES))
     panes.update(folds)
     assert panes.update(folds) == {}
     folds.add([event for event in steps(1, first=4) if type(event).__name__ == "Sharding"])
@@ -56,7 +56,7 @@ def test_only_what_changed_is_sent() -> None:
 def test_what_a_chart_is_does_not_change_with_its_data() -> None:
     folds = Folds()
     folds.add([*beginning(), *steps(4)])
-    panes = Panes()
+    panes = Panes(list(PANES))
     panes.update(folds)
     items = dict(panes.items)
     folds.add(list(steps(10, first=4)))

@@ -15,6 +15,7 @@ from distlab.folds import Folds
 from distlab.widgets._facts import facts
 from distlab.widgets._picture import picture
 from distlab.widgets._png import encode, enlarge
+from distlab.widgets._views import OVERVIEW
 from tests.synthetic import START_NS, beginning, digit, whole_run
 
 # What JupyterLab's sanitizer lets pass in a notebook that is not trusted, as far as needed.
@@ -32,7 +33,7 @@ class Tags(HTMLParser):
 
 def drawn(folds: Folds, batch: int | None = None) -> str:
     columns = folds.batch(batch)
-    return picture(folds, columns, facts(folds, columns))
+    return picture(folds, columns, facts(folds, columns, OVERVIEW))
 
 
 def tags_of(html: str) -> list[tuple[str, dict[str, str | None]]]:

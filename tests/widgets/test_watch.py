@@ -45,7 +45,7 @@ def test_the_live_view_draws_over_the_picture(notebook: FakeNotebook) -> None:
     live = view._view
     assert live is not None
     assert f'class="distlab-watch {live.host}"' in notebook.newest()["text/html"]
-    assert live.said["sizes"] == [[f"CPU:{replica}", "8"] for replica in range(8)]
+    assert live.said["amounts"] == [[f"CPU:{replica}", "8"] for replica in range(8)]
     assert set(live.items) == {"batches", "devices", "reductions"}
 
 
@@ -56,7 +56,7 @@ def test_the_live_view_follows_the_run(notebook: FakeNotebook) -> None:
     assert view._view.said["status"] == "waiting"
     events.extend(steps(23))
     wait_for(lambda: view._view is not None and view._view.said["status"] == "live")
-    assert [size for _, size in view._view.said["sizes"]][3:5] == ["5 of 8", "empty"]
+    assert [size for _, size in view._view.said["amounts"]][3:5] == ["5 of 8", "empty"]
 
 
 def test_the_picture_is_up_to_date_when_a_cell_ends(notebook: FakeNotebook) -> None:
@@ -150,7 +150,7 @@ def test_an_error_of_the_source_is_said_in_the_picture(notebook: FakeNotebook) -
 def test_missing_packages_are_named_with_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
     find_spec = importlib.util.find_spec
     monkeypatch.setattr(
-        "distlab.widgets._watch.find_spec",
+        "distlab.widgets._view.find_spec",
         lambda name: None if name == "anywidget" else find_spec(name),
     )
     with pytest.raises(MissingExtraError, match=r'pip install "distlab\[notebook\]"'):
