@@ -1,0 +1,87 @@
+"""Amounts spread over equal cells of time, in bounded memory."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+Floats = npt.NDArray[np.float64]
+
+
+class Cells:
+    """Equal cells of time, each with amounts by name.
+
+    What is kept depends on what was added and its order, never on when it was
+    asked for.
+
+    Attributes:
+      start_s: where the first cell begins, in seconds.
+      width_s: width of a cell in seconds.
+      most: how many cells there are room for, an even number.
+    """
+
+    def __init__(self, start_s: float, width_s: float, most: int, *, widen: bool) -> None:
+        """Makes empty cells.
+
+        Args:
+          start_s: where the first cell begins.
+          width_s: width of a cell, at first.
+          most: how many cells there are room for, an even number.
+          widen: whether cells double in width for what lies beyond the last one;
+            otherwise that is cut off.
+        """
+        self.start_s = start_s
+        self.width_s = width_s
+        self.most = most
+        self._widen = widen
+        self._amounts: dict[object, Floats] = {}
+
+    def of(self, name: object, lanes: int = 0) -> Floats:
+        """Returns the amounts of a name, zeros at first: `(most,)`, or `(most, lanes)`."""
+        amounts = self._amounts.get(name)
+        if amounts is None:
+            shape = (self.most, lanes) if lanes else (self.most,)
+            amounts = self._amounts[name] = np.zeros(shape)
+        return amounts
+
+    def drop(self, name: object) -> None:
+        """Forgets the amounts of a name."""
+        self._amounts.pop(name, None)
+
+    def place(self, time_s: float) -> int:
+        """Returns the cell of a time, which may make all cells wider; -1 outside of all."""
+        place = int((time_s - self.start_s) // self.width_s)
+        if 0 <= place < self.most:
+            return place
+        if place < 0 or not self._widen:
+            return -1
+        self._double()
+        return self.place(time_s)
+
+    def spread(self, name: object, begin_s: float, end_s: float, amounts: Floats | float) -> None:
+        """Adds amounts, spread evenly over a span of time.
+
+        Args:
+          name: whose amounts, see `of`.
+          begin_s: where the span begins; what is before the first cell is cut off.
+          end_s: where it ends.
+          amounts: one for each lane, or one for all.
+        """
+        if end_s <= begin_s or end_s <= self.start_s:
+            return
+        last, first = self.place(end_s), self.place(begin_s)
+        kept = self.of(name)
+        if first == last >= 0:  # most spans are short
+            kept[first] += amounts
+            return
+        first, last = max(first, 0), last if last >= 0 else self.most - 1
+        edges = self.start_s + np.arange(first, last + 2) * self.width_s
+        parts = np.diff(np.clip(edges, begin_s, end_s)) / (end_s - begin_s)
+        kept[first : last + 1] += parts[:, None] * amounts if kept.ndim > 1 else parts * amounts
+
+    def _double(self) -> None:
+        half = self.most // 2
+        for amounts in self._amounts.values():
+            amounts[:half] = amounts[::2] + amounts[1::2]
+            amounts[half:] = 0
+        self.width_s *= 2
