@@ -1,0 +1,188 @@
+"""The notebook about reductions: sums, sizes and what the events said of them."""
+
+from __future__ import annotations
+
+import ast
+import base64
+import gzip
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import distlab as dl
+from distlab.events import Compile, Reduction
+from tests.notebooks.executed import cell, check_stored, execute, pictures, text_of
+
+NAME = "04_reductions"
+ALGORITHMS = ["NcclAllReduce", "HierarchicalCopyAllReduce", "ReductionToOneDevice"]
+SIZES = [1 << 10, 1 << 13, 1 << 16, 1 << 18]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("reductions")
+
+
+@pytest.fixture(scope="module")
+def executed(folder: Path) -> Any:
+    return execute(NAME, folder)
+
+
+def times_the_value(algorithm: str, replicas: int) -> tuple[int, float]:
+    """How many collectives it takes, and how often each of them sends the value in all."""
+    if algorithm == "NcclAllReduce":
+        return 1, 2 * (replicas - 1) / replicas
+    if algorithm == "ReductionToOneDevice":
+        return 2 * (replicas - 1), 2 * (replicas - 1)
+    rounds = 2 * (replicas - 1).bit_length()
+    return rounds, rounds
+
+
+def test_it_is_stored_without_outputs() -> None:
+    check_stored(NAME)
+
+
+def test_reduce_combines_replicas_and_with_an_axis_examples(executed: Any) -> None:
+    ranks = np.arange(8.0)
+    assert text_of(executed, "outside").split() == [
+        "SUM",
+        f"{ranks.sum()}",
+        "MEAN",
+        f"{ranks.mean()}",
+    ]
+    said = text_of(executed, "axis")
+    assert "examples [3, 3, 3, 3, 3, 3, 2, 0]" in said
+    numbers = np.arange(20)
+    assert f"SUM  {numbers.sum()}\nMEAN {numbers.mean()}\n" in said
+    assert "Give axis=0 to reduce over the batch as well." in said
+
+
+def test_each_replica_gets_the_result_of_all(executed: Any) -> None:
+    lines = text_of(executed, "inside").splitlines()
+    sums, counts, apart = (ast.literal_eval(line.partition(":")[2].strip()) for line in lines)
+    assert sums == [sum(range(8))] * 8
+    assert counts == [[8.0, 8.0]] * 8
+    assert apart == [rank - 3.5 for rank in range(8)]
+
+
+def test_all_algorithms_give_the_same_sum(executed: Any) -> None:
+    pattern = r"^(\w+) +largest difference ([\d.e+-]+),"
+    found = re.findall(pattern, text_of(executed, "algorithms"), re.MULTILINE)
+    assert [name for name, _ in found] == ALGORITHMS
+    assert all(0 < float(off) < 1e-5 for _, off in found)
+
+
+def test_the_bytes_sent_are_those_recorded_and_those_of_theory(executed: Any, folder: Path) -> None:
+    size = 1 << 16
+    with dl.Run.open(folder / "runs" / "moved") as run:
+        programs = [event for event in run.events("compile") if isinstance(event, Compile)]
+    recorded = [
+        (len(program.collectives), sum(each.wire_bytes or 0 for each in program.collectives))
+        for program in programs
+        if program.function == "total" and program.arguments == [f"x: float32[{size // 4}]"]
+    ]
+    theory = [times_the_value(name, 8) for name in ALGORITHMS]
+    assert recorded == [(count, times * size) for count, times in theory]
+    shown = text_of(executed, "moved").splitlines()[1:]
+    for line, name, (count, times) in zip(shown, ALGORITHMS, theory, strict=True):
+        kind = "all-reduce" if name == "NcclAllReduce" else "collective-permute"
+        assert line.split() == [
+            name, str(count), "x", kind, f"{size:,}", f"{int(times * size):,}",
+            "=", f"{times:g}", "times", "the", "value",
+        ]  # fmt: skip
+
+
+def times_told(executed: Any) -> dict[str, list[list[float]]]:
+    """The medians: for each table, the rows in the order of the algorithms."""
+    tables: dict[str, list[list[float]]] = {}
+    for line in text_of(executed, "time").splitlines():
+        words = line.split()
+        if "milliseconds" in line:
+            title = line.partition(":")[0]
+            tables[title] = []
+        elif words[0] in ALGORITHMS:
+            tables[title].append([float(word) for word in words[1:]])
+        else:
+            assert [int(word.replace(",", "")) for word in words] == SIZES
+    return tables
+
+
+def test_times_are_told_for_each_algorithm_and_size(executed: Any) -> None:
+    tables = times_told(executed)
+    assert list(tables) == ["inside a step", "from python"]
+    for rows in tables.values():
+        assert [len(row) for row in rows] == [len(SIZES)] * len(ALGORITHMS)
+        assert all(time > 0 for row in rows for time in row)
+
+
+def sources_of(document: Any) -> list[dict[str, Any]]:
+    """The columns of all data sources in a Bokeh document."""
+    if isinstance(document, list):
+        return [source for part in document for source in sources_of(part)]
+    if not isinstance(document, dict):
+        return []
+    here = []
+    if document.get("name") == "ColumnDataSource":
+        here = [dict(document["attributes"]["data"]["entries"])]
+    return here + [source for part in document.values() for source in sources_of(part)]
+
+
+def test_the_picture_has_the_times_of_the_table_and_fetches_nothing(executed: Any) -> None:
+    scripts = [
+        output.data["application/javascript"]
+        for output in cell(executed, "picture").outputs
+        if "application/javascript" in output.data
+    ]
+    bokeh, drawing = scripts
+    assert len(bokeh) > 500_000
+    assert "const js_urls = [];" in bokeh
+    assert "cdn." not in drawing
+    found = re.search(r"const docs_json = (\{.*?\});\n", drawing)
+    assert found is not None
+    lines = [source for source in sources_of(json.loads(found[1])) if set(source) == {"x", "y"}]
+    assert len(lines) == 2 * 2 * len(ALGORITHMS)  # two panels with a line and points for each
+    drawn = [[float(f"{number:.2f}") for number in plain(line["y"])] for line in lines]
+    told = [row for rows in times_told(executed).values() for row in rows]
+    for row in told:
+        assert drawn.count(row) >= 2
+
+
+def plain(column: Any) -> list[float]:
+    """The numbers of a column, however Bokeh wrote it."""
+    if isinstance(column, list):
+        return column
+    array = column["array"]
+    if isinstance(array, list):
+        return array
+    data = base64.b64decode(array["data"])
+    if data[:2] == b"\x1f\x8b":
+        data = gzip.decompress(data)
+    return np.frombuffer(data, column["dtype"]).tolist()
+
+
+def test_reductions_from_python_are_printed_and_shown_as_recorded(
+    executed: Any, folder: Path
+) -> None:
+    with dl.Run.open(folder / "runs" / "reduced") as run:
+        events = [event for event in run.events("reduction") if isinstance(event, Reduction)]
+    ways = ["to_one_device", "all_reduce", "hierarchical_copy", "to_one_device"]
+    expected = [("MEAN", way, size, 8) for way in ways for size in (1 << 10, 1 << 18)]
+    assert [(e.op, e.algorithm, e.bytes, e.participants) for e in events] == expected
+    pattern = r"^reduce (\w+) by (\w+) +([\d,]+) bytes of float32 on each of (\d) replicas$"
+    said = re.findall(pattern, text_of(executed, "recorded"), re.MULTILINE)
+    assert [(op, way, int(n.replace(",", "")), int(k)) for op, way, n, k in said] == expected
+    view = next(each for each in pictures(executed) if "distlab" in each.get("text/plain", ""))
+    for size in ("262 kB", "1.02 kB"):
+        assert f"reduce MEAN from Python: 4 times {size}" in view["text/plain"]
+
+
+def test_it_ends_with_replicas_and_an_algorithm_to_change(executed: Any) -> None:
+    count, times = times_the_value("HierarchicalCopyAllReduce", 8)
+    assert text_of(executed, "change").splitlines() == [
+        f"{count} collectives, {int(times * 4096):,} wire bytes for a value of 4,096 bytes",
+        "right: True",
+    ]
