@@ -15,6 +15,7 @@ Every placement, sharding and reduction is an event: `dl.record` keeps them,
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from distlab import _context, _seam
@@ -29,7 +30,9 @@ if TYPE_CHECKING:
         experimental,
         insight,
         tpu,
+        widgets,
     )
+    from distlab._background import background
     from distlab._context import (
         experimental_set_strategy,
         get_replica_context,
@@ -99,6 +102,7 @@ __all__ = [
     "Variable",
     "VariableAggregation",
     "VariableSynchronization",
+    "background",
     "cluster_resolver",
     "controlled",
     "coordinator",
@@ -118,6 +122,7 @@ __all__ = [
     "tpu",
     "use_cpu_devices",
     "watch",
+    "widgets",
 ]
 
 
@@ -145,14 +150,20 @@ def __getattr__(name: str) -> Any:
     """
     if name not in __all__:
         raise AttributeError(f"module 'distlab' has no attribute {name!r}")
-    if name == "watch":
-        from distlab import widgets
-
-        return widgets.watch
+    if name in ("watch", "widgets"):
+        widgets = import_module("distlab.widgets")
+        return widgets if name == "widgets" else widgets.watch
     from distlab import _api
 
     value = globals()[name] = getattr(_api, name)
     return value
+
+
+def load_ipython_extension(shell: Any) -> None:
+    """Adds the cell magic `%%watch` to IPython, for `%load_ext distlab`."""
+    from distlab.widgets._magic import register
+
+    register(shell)
 
 
 def __dir__() -> list[str]:

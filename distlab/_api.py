@@ -13,6 +13,7 @@ from distlab import (
     insight,
     tpu,
 )
+from distlab._background import background
 from distlab._context import (
     experimental_set_strategy,
     get_replica_context,

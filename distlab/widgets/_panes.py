@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from bokeh.core.serialization import Serializer
 from bokeh.embed import json_item
-from bokeh.models import ColumnDataSource
+from bokeh.models import BasicTicker, ColumnDataSource
 
 from distlab.charts import (
     BatchTiles,
@@ -32,6 +32,12 @@ class Pane(NamedTuple):
     make: Callable[[], Chart]
 
 
+def _reductions() -> Chart:
+    chart = ReductionBars(height=130)
+    chart.root.xaxis.ticker = BasicTicker(desired_num_ticks=3)  # the bars are narrow here
+    return chart
+
+
 def _placement() -> Chart:
     chart = PlacementTable(height=260)
     # Its texts at the sides are made for a page: here the cells need the room.
@@ -42,7 +48,7 @@ def _placement() -> Chart:
 PANES = {
     "batches": Pane("batches", lambda: BatchTiles(height=330)),
     "devices": Pane("devices", lambda: DeviceShares(height=240, notes=False)),
-    "reductions": Pane("reductions", lambda: ReductionBars(height=130)),
+    "reductions": Pane("reductions", _reductions),
     "placement": Pane("placement", _placement),
     "steps": Pane("steps", lambda: Rates(height=200)),
 }

@@ -156,6 +156,11 @@ class View:
         return f"<{type(self).__name__} of {self._said.name!r}, {state}>"
 
 
+def in_notebook() -> bool:
+    """Says whether a front end can show views; in a script they are printed."""
+    return find_notebook() is not None
+
+
 def _check_packages() -> None:
     missing = [package for package in _NEEDS if find_spec(package) is None]
     if missing:

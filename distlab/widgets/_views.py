@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import final
 
 from distlab.events import Source
-from distlab.widgets._notebook import find_notebook
-from distlab.widgets._view import View
+from distlab.widgets._view import View, in_notebook
 
 OVERVIEW = ("batches", "devices", "reductions")
 """The charts of `watch()`."""
@@ -118,4 +117,4 @@ def watch(source: Source | None = None, *, batch: int | None = None) -> Watch | 
       ArgumentTypeError: `source` is no run, or `batch` no number.
     """
     view = Watch(source, batch=batch)
-    return view if find_notebook() is not None else None
+    return view if in_notebook() else None

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from distlab.widgets import _view, _views
+from distlab.widgets import _view
 from distlab.widgets._notebook import Execution
 
 FIRST = Execution("cell 1", "request 1")
@@ -42,7 +42,6 @@ class FakeNotebook:
 def notebook(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeNotebook]:
     fake = FakeNotebook()
     monkeypatch.setattr(_view, "find_notebook", lambda: fake)
-    monkeypatch.setattr(_views, "find_notebook", lambda: fake)
     monkeypatch.setattr(_view, "_desk", None)
     yield fake
     if _view._desk is not None:

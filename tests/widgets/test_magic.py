@@ -1,0 +1,120 @@
+"""`%%watch`: a view, and the cell below it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from IPython.core.error import UsageError
+from IPython.core.interactiveshell import InteractiveShell
+from traitlets.config import Config
+
+import distlab as dl
+from distlab.errors import OptionError, RecordError
+from distlab.widgets import _view
+from distlab.widgets._magic import parse, run_watched
+from tests.widgets.conftest import FakeNotebook
+
+
+@pytest.fixture(scope="module")
+def started(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    config = Config()
+    config.HistoryManager.enabled = False
+    home = str(tmp_path_factory.mktemp("ipython"))
+    shell = InteractiveShell(config=config, ipython_dir=home)  # type: ignore[no-untyped-call]
+    dl.load_ipython_extension(shell)
+    return shell
+
+
+@pytest.fixture
+def shell(started: Any, notebook: FakeNotebook) -> Iterator[Any]:
+    yield started
+    started.reset()
+
+
+def views() -> list[Any]:
+    return [] if _view._desk is None else _view._desk.views
+
+
+def test_the_extension_adds_the_magic(shell: Any) -> None:
+    assert shell.find_cell_magic("watch") is not None
+
+
+def test_the_cell_runs_and_its_last_value_comes_back(shell: Any) -> None:
+    assert run_watched(shell, "", "a = 20\na + 1\n") == 21
+    assert shell.user_ns["a"] == 20
+    assert run_watched(shell, "", "b = 1\n") is None
+    assert run_watched(shell, "", "") is None
+
+
+def test_it_shows_all_or_the_views_asked_for(shell: Any) -> None:
+    run_watched(shell, "", "pass")
+    run_watched(shell, "steps batches steps", "pass")
+    assert [view.panes for view in views()] == [
+        ("batches", "devices", "reductions"),
+        ("steps", "batches"),
+    ]
+
+
+def test_the_view_is_there_before_the_cell_runs(shell: Any) -> None:
+    shell.user_ns["count"] = lambda: len(views())
+    assert run_watched(shell, "devices", "count()") == 1
+
+
+def test_a_recording_has_the_name_that_the_cell_uses(shell: Any, tmp_path: Path) -> None:
+    folder = tmp_path / "a run"
+    run_watched(shell, f'--record "{folder}" run batches', "run.log(loss=0.5)")
+    assert dl.Run.open(folder).summary()["metrics"] == {"loss": 0.5}
+    with pytest.raises(RecordError, match="already holds one"):
+        run_watched(shell, f'--record "{folder}"', "pass")
+    run_watched(shell, f'--record "{folder}" --overwrite', "pass")
+    assert dl.Run.open(folder).summary()["metrics"] == {}
+
+
+def test_an_error_in_the_cell_ends_it_and_the_recording(shell: Any, tmp_path: Path) -> None:
+    with pytest.raises(ZeroDivisionError):
+        run_watched(shell, f"--record {tmp_path / 'run'}", "1 / 0\nafter = 1\n")
+    assert "after" not in shell.user_ns
+    assert dl.Run.open(tmp_path / "run").summary()["status"] == "failed"
+
+
+def test_an_error_is_shown_with_its_line(shell: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    done = shell.run_cell("%%watch\nbefore = 1\nbefore / 0\n")
+    assert isinstance(done.error_in_exec, ZeroDivisionError)
+    shown = re.sub(r"\x1b\[[\d;]*m", "", capsys.readouterr().out)
+    assert shown.count("ZeroDivisionError: division by zero") == 1
+    assert "before / 0" in shown
+
+
+def test_without_a_notebook_the_summary_comes_after_the_cell(
+    started: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run_watched(started, "batches", "print('the cell')")
+    said = capsys.readouterr().out.splitlines()
+    assert said[0] == "the cell"
+    assert said[1].startswith("distlab: ")
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("batchs", "%%watch does not know 'batchs'. Did you mean batches?"),
+        ("--recrod runs/x", "Did you mean --record?"),
+        ("everything", "It takes charts (batches, devices, reductions, placement, steps)"),
+        ("--record", "--record needs a folder, such as --record runs/first."),
+        ("--record --overwrite", "--record needs a folder"),
+        ("--batch last", "--batch needs a batch's number, from 0, got 'last'."),
+        ("--overwrite", "--overwrite is about a recording. Add --record and its folder."),
+        ("--record runs/x one two", "%%watch does not know 'two'."),
+        ("--record runs/x 1st", "%%watch does not know '1st'."),
+        ('--record "runs/x', "Close the quotation."),
+    ],
+)
+def test_mistakes_are_named_with_what_is_right(line: str, message: str) -> None:
+    with pytest.raises(OptionError) as caught:
+        parse(line)
+    assert message in str(caught.value)
+    assert isinstance(caught.value, UsageError)

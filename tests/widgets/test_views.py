@@ -1,0 +1,188 @@
+"""The single views: each shows one idea, by the same mechanism as `watch()`."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+import distlab as dl
+from distlab._loop_control import loops
+from distlab.errors import ArgumentTypeError
+from distlab.events import Event, Unknown
+from distlab.widgets import Batches, Devices, Placement, Reductions, Steps, View, watch
+from distlab.widgets._live import _answer
+from tests.synthetic import ListSource, beginning, placed, steps, whole_run
+from tests.widgets.conftest import FakeNotebook
+from tests.widgets.test_feed import wait_for
+
+SINGLE: dict[str, Callable[..., View]] = {
+    "batches": Batches,
+    "devices": Devices,
+    "reductions": Reductions,
+    "placement": Placement,
+    "steps": Steps,
+}
+
+
+def live(view: View) -> Any:
+    assert view._view is not None
+    return view._view
+
+
+def test_they_are_public() -> None:
+    assert dl.widgets.Batches is Batches
+
+
+@pytest.mark.parametrize("name", SINGLE)
+def test_each_shows_its_own_chart_and_no_other(notebook: FakeNotebook, name: str) -> None:
+    view = SINGLE[name](ListSource(whole_run(400)))
+    assert view.live
+    assert list(live(view).items) == live(view).panes == [name]
+    assert getattr(live(view), name)
+    assert live(view).said["steps"].startswith("400 steps")
+
+
+@pytest.mark.parametrize(
+    ("name", "html", "text"),
+    [
+        ("batches", ["<img", ">5 of 8<"], "  CPU:3  5 of 8"),
+        ("devices", ["<img", "Busy over time"], "  CPU:0  "),
+        ("reductions", [">inside train_step<", ">9.64 kB<"], "all-reduce inside train_step: "),
+        ("placement", [">dense/kernel<", ">8.19 kB<", ">float32[64, 32] replicated<"], "  CPU:0  "),
+        ("steps", ["<img", "examples, lately: "], "  steps, lately"),
+    ],
+)
+def test_each_leaves_a_picture_and_text(
+    notebook: FakeNotebook, name: str, html: list[str], text: str
+) -> None:
+    options = {"batch": 22} if name == "batches" else {}
+    SINGLE[name](ListSource(whole_run(400)), **options)
+    shown = notebook.newest()
+    assert [part for part in html if part not in shown["text/html"]] == []
+    assert any(line.startswith(text) for line in shown["text/plain"].splitlines())
+
+
+@pytest.mark.parametrize("name", SINGLE)
+def test_each_says_what_to_do_while_there_is_nothing(notebook: FakeNotebook, name: str) -> None:
+    view = SINGLE[name](ListSource([]))
+    assert live(view).said["amounts"] == []
+    assert "yet" in live(view).said["sentence"]
+    assert "yet" in notebook.newest()["text/html"]
+    assert "yet" in notebook.newest()["text/plain"]
+
+
+def test_a_view_is_live_while_its_run_goes_on(notebook: FakeNotebook) -> None:
+    events: list[Event | Unknown] = [*beginning()]
+    view = Placement(ListSource(events))
+    before = live(view).placement
+    events.append(placed(9, "extra", [4], ["CPU:0"]))
+    wait_for(lambda: live(view).placement != before)
+
+
+def test_a_closed_view_ends_and_leaves_its_picture(notebook: FakeNotebook) -> None:
+    events: list[Event | Unknown] = [*beginning()]
+    view = Batches(ListSource(events))
+    events.extend(steps(23))
+    view.feed.pull()
+    view.close()
+    assert not view.live
+    assert "5 of 8" in notebook.newest()["text/html"]
+    assert repr(view) == "<Batches of 'made-up', closed>"
+
+
+def test_all_views_count_for_the_newest_four(notebook: FakeNotebook) -> None:
+    source = ListSource(whole_run(30))
+    views = [make(source) for make in SINGLE.values()]
+    assert [view.live for view in views] == [False, True, True, True, True]
+    assert len({id(view.feed) for view in views[1:]}) == 1
+
+
+def test_a_source_must_be_a_run(notebook: FakeNotebook) -> None:
+    with pytest.raises(ArgumentTypeError, match="A view shows a run, got a str"):
+        Devices("runs/first")  # type: ignore[arg-type]
+    with pytest.raises(ArgumentTypeError, match="batch must be a batch's number"):
+        Batches(ListSource([]), batch=-1)
+
+
+def test_a_script_gets_words_and_loads_no_widgets() -> None:
+    code = (
+        "import sys, distlab as dl\n"
+        "view = dl.widgets.Placement()\n"
+        "assert not view.live\n"
+        "view.close()\n"
+        "assert not {'ipywidgets', 'anywidget', 'IPython'} & set(sys.modules)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", code],
+        capture_output=True, text=True, timeout=120, check=True, env=os.environ | {"HOME": "/tmp"},
+    )  # fmt: skip
+    assert done.stdout.splitlines() == [
+        "distlab: no run yet, waiting, 0 steps",
+        "No variable was placed yet.",
+    ]
+
+
+@pytest.fixture
+def elements() -> Iterator[Iterator[int]]:
+    controlled = iter(dl.controlled(range(1_000), name="training"))
+    next(controlled)
+    yield controlled
+    for loop in loops():
+        loop.stop()
+    list(controlled)
+
+
+def test_a_loop_of_this_process_has_buttons(
+    notebook: FakeNotebook, elements: Iterator[int]
+) -> None:
+    view = watch()
+    assert view is not None
+    wait_for(lambda: live(view).loops)
+    (shown,) = live(view).loops
+    assert (shown["name"], shown["state"], shown["position"]) == ("training", "running", 1)
+    next(elements)
+    wait_for(lambda: live(view).loops[0]["position"] == 2)
+
+
+def test_a_recorded_run_and_a_view_without_buttons_show_no_loops(
+    notebook: FakeNotebook, elements: Iterator[int]
+) -> None:
+    for view in (watch(ListSource(whole_run(3))), Devices()):
+        assert view is not None
+        view.tick()
+        assert live(view).loops == []
+
+
+def test_a_click_reaches_the_loop_and_is_acknowledged(
+    notebook: FakeNotebook, elements: Iterator[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    view = live(Batches())
+    sent: list[dict[str, Any]] = []
+    monkeypatch.setattr(type(view), "send", lambda _, content, __=None: sent.append(content))
+    (loop,) = loops()
+    for verb, state in (("pause", "pausing"), ("resume", "running"), ("stop", "stopping")):
+        _answer(view, {"kind": "press", "loop": loop.number, "verb": verb, "click": verb}, [])
+        assert loop.state == state
+    assert sent == [{"kind": "pressed", "click": verb} for verb in ("pause", "resume", "stop")]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        {"kind": "press", "loop": 10**9, "verb": "stop", "click": "1"},
+        {"kind": "press", "loop": None, "verb": "stop"},
+        {"kind": "press", "loop": 0, "verb": "__init__"},
+        {"kind": "something else"},
+        {},
+    ],
+)
+def test_whatever_else_a_page_sends_does_nothing(
+    notebook: FakeNotebook, elements: Iterator[int], content: dict[str, Any]
+) -> None:
+    _answer(live(Batches()), content, [])
+    assert [loop.state for loop in loops()] == ["running"]
