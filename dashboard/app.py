@@ -1,7 +1,8 @@
 """The dashboard for Panel's own server: `panel serve dashboard/app.py --args RUN`.
 
-Without `--args`, the run is the folder named by the environment variable
-`DISTLAB_RUN`. One feed serves all sessions of the server.
+`RUN` is a run's folder or a folder of runs. Without `--args` it is the folder named by
+the environment variable `DISTLAB_RUN`. One library of feeds serves all sessions of the
+server.
 """
 
 from __future__ import annotations
@@ -13,25 +14,26 @@ import panel as pn
 
 from distlab.errors import NotARunError
 from distlab_dashboard.feed import Feed, source_of
+from distlab_dashboard.library import Library, library_of
 from distlab_dashboard.session import show
 
 _USAGE = "Name a run's folder: panel serve dashboard/app.py --args RUN"
 
 
-def _feed() -> Feed:
-    """Returns the server's one feed of the run that was named."""
+def _library() -> Library:
+    """Returns the server's one library of what was named."""
     path = sys.argv[1] if len(sys.argv) > 1 else os.environ.get("DISTLAB_RUN", "")
     if not path:
         raise NotARunError(f"The dashboard shows a recorded run, and none was named. {_USAGE}")
-    feeds: dict[str, Feed] = pn.state.cache.setdefault("distlab_feeds", {})
-    if path not in feeds:
-        feed = Feed(source_of(path))
-        feed.start()
-        feeds[path] = feed
-    return feeds[path]
+    libraries: dict[str, Library] = pn.state.cache.setdefault("distlab_libraries", {})
+    if path not in libraries:
+        library = library_of(path, lambda source: Feed(source_of(source)))
+        library.start()
+        libraries[path] = library
+    return libraries[path]
 
 
 try:
-    show(_feed())
+    show(_library())
 except NotARunError as error:
     pn.pane.Str(str(error), styles={"font-size": "16px", "padding": "24px"}).servable()

@@ -3,26 +3,33 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, Final
 
 from bokeh.models import ColumnDataSource, CustomJS, Div, Model
 
 from distlab import charts
 from distlab.charts import Chart
 from distlab.folds import Columns, Folds
+from distlab_dashboard import event_search, programs, runs_table
 from distlab_dashboard.facts import Facts
-from distlab_dashboard.programs import NAMES, program_rows
+from distlab_dashboard.view import View
 
-TILES_WIDTH = 680
+TILES_WIDTH: Final = 680
 """Pixels that a picture of a batch is wide at most."""
+
+_TABLES: Final = {
+    "programs": programs.NAMES,
+    "events": event_search.NAMES,
+    "runs": runs_table.NAMES,
+}
 
 
 class Board:
     """All charts of one page. It holds the version of each fold it has shown.
 
     Attributes:
-      view: what the reader chose; the page's script writes into it.
+      view: what the reader chose, as JSON; the page's script writes into it.
     """
 
     def __init__(self) -> None:
@@ -39,16 +46,16 @@ class Board:
             "reductions": ("reductions", self._reductions, "reductions"),
             "placement": ("placement", charts.PlacementTable(height=440), "placement"),
         }
-        self._programs = ColumnDataSource(data={name: [] for name in NAMES}, name="program_rows")
+        self._tables = {
+            name: ColumnDataSource(data={column: [] for column in columns}, name=f"{name}_rows")
+            for name, columns in _TABLES.items()
+        }
         self._batch = charts.BatchTiles(height=580)
         self._newest = charts.BatchTiles(height=320)
-        self._shown: dict[str, int] = {}
-        self._batch_shown: tuple[int, int | None] = (-1, None)
+        self._folds: Folds | None = None
+        self._shown: dict[str, object] = {}
         self._facts = ColumnDataSource(data={"json": ["{}"]}, name="facts")
-        self.view = ColumnDataSource(
-            data={"page": ["overview"], "batch": [None], "follow": [True], "capture": [0]},
-            name="view",
-        )
+        self.view = ColumnDataSource(data={"json": ["{}"]}, name="view")
 
     def roots(self) -> dict[str, Model]:
         """Returns the models to put into the page, by their names in its HTML."""
@@ -64,32 +71,35 @@ class Board:
         """An invisible model that holds what page and session tell each other."""
         bridge = Div(visible=False, name="bridge")
         held = {"facts": self._facts, "view": self.view, "rows": self._reductions.source}
-        held["programs"] = self._programs
-        bridge.js_on_change("tags", CustomJS(args=held, code=""))
+        bridge.js_on_change("tags", CustomJS(args=held | self._tables, code=""))
         return bridge
 
-    @property
-    def chosen_batch(self) -> int | None:
-        """The batch that the reader chose, None for the newest."""
-        return None if self.view.data["follow"][0] else self.view.data["batch"][0]
+    def chosen(self) -> View:
+        """Returns what the reader chose."""
+        return View.read(self.view.data.get("json", [""])[0])
 
-    def look(self, folds: Folds, *, everything: bool = False) -> None:
+    def look(self, folds: Folds, view: View, *, everything: bool = False) -> None:
         """Shows what changed since the last look, on the page that is open or on all.
 
         Args:
-          folds: all that is known of the run.
+          folds: what is known of the run at the moment that is shown.
+          view: what the reader chose.
           everything: whether pages that are not open are shown, too.
         """
-        page = self.view.data["page"][0]
+        if folds is not self._folds:
+            self._folds = folds
+            self._shown.clear()
+        page = view.page
         for name, (home, chart, columns) in self._charts.items():
             if everything or home == page:
                 self._once_a_version(folds, name, columns, chart.update)
         if everything or page == "batches":
-            self._look_at_batch(folds)
+            version = folds.version("batches") if view.batch is None else None
+            self._once("batch", (version, view.batch), self._show_batch, folds, view.batch)
         if everything or page == "compile":
             self._once_a_version(folds, "programs", "programs", self._show_programs)
         if everything or page == "overview":
-            self._once_a_version(folds, "newest", "batches", lambda _: self._show_newest(folds))
+            self._once("newest", folds.version("batches"), self._show_newest, folds)
 
     def say(self, facts: Facts) -> None:
         """Gives the page its texts, when they changed."""
@@ -97,25 +107,32 @@ class Board:
         if text != self._facts.data["json"][0]:
             self._facts.data = {"json": [text]}
 
+    def show_rows(self, table: str, rows: Mapping[str, list[str]]) -> None:
+        """Fills a table, when its texts changed.
+
+        Args:
+          table: its name.
+          rows: texts by column.
+        """
+        if rows != self._tables[table].data:
+            self._tables[table].data = dict(rows)
+
     def _once_a_version(
-        self, folds: Folds, name: str, columns: str, update: Callable[[Any], None]
+        self, folds: Folds, name: str, columns: str, update: Callable[[Columns], None]
     ) -> None:
-        version = folds.version(columns)
-        if self._shown.get(name) != version:
-            self._shown[name] = version
-            update(folds.columns(columns))
+        self._once(name, folds.version(columns), lambda: update(folds.columns(columns)))
 
-    def _look_at_batch(self, folds: Folds) -> None:
-        chosen = self.chosen_batch
-        wanted = (folds.version("batches") if chosen is None else -2, chosen)
-        if wanted != self._batch_shown:
-            self._batch_shown = wanted
-            self._batch.update(folds.batch(chosen))
+    def _once(self, name: str, state: object, update: Callable[..., None], *given: Any) -> None:
+        """Updates what does not show this state yet."""
+        if self._shown.get(name, self) != state:
+            self._shown[name] = state
+            update(*given)
 
-    def _show_programs(self, columns: Columns) -> None:
-        rows = program_rows(columns)
-        if rows != self._programs.data:
-            self._programs.data = rows
+    def _show_batch(self, folds: Folds, number: int | None) -> None:
+        self._batch.update(folds.batch(number))
 
     def _show_newest(self, folds: Folds) -> None:
         self._newest.update(folds.batch())
+
+    def _show_programs(self, columns: Columns) -> None:
+        self.show_rows("programs", programs.program_rows(columns))

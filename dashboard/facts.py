@@ -6,6 +6,7 @@ import time
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
+from distlab._loop_control import LoopControl
 from distlab.charts.batches import size_text
 from distlab.charts.theme import colour
 from distlab.charts.units import (
@@ -32,6 +33,7 @@ _MOST_ADVICE = 12
 def collect(
     folds: Folds,
     *,
+    whole: Folds,
     live: bool,
     caught_up: bool,
     name: str,
@@ -41,19 +43,22 @@ def collect(
     """Returns all that the page says.
 
     Args:
-      folds: all that is known of the run.
+      folds: what is known of the run at the moment that is shown.
+      whole: all that is known of it.
       live: whether more events may come.
       caught_up: whether all that was recorded has been read.
       name: what to call a run that did not say its name.
       batch: the batch to tell of, None for the newest.
       advice: what the run could do better.
     """
-    header = folds.columns("header")
+    header = whole.columns("header")
     said = run_facts(header, live=live, caught_up=caught_up, name=name)
+    # A moment gone by is shown as it was then.
+    status = said["status"] if folds is whole else "live"
     return {
         **said,
-        **loss_facts(header, lost=folds.lost),
-        **progress_facts(folds.columns("steps"), said["status"]),
+        **loss_facts(header, lost=whole.lost),
+        **progress_facts(folds.columns("steps"), status),
         **metric_facts(folds.columns("metrics")),
         **device_facts(folds.columns("devices")),
         **capture_facts(folds.columns("captures")),
@@ -336,6 +341,35 @@ def capture_button_facts(state: str) -> Facts:
         "can_capture": bool(state),
         "capture_busy": state == "running",
         "capture_state": "" if state in {"ready", "running"} else plain(state, 300),
+    }
+
+
+def loop_facts(loops: Sequence[LoopControl] | None, told: Columns, *, live: bool) -> Facts:
+    """Returns the loops that can be controlled, and which are paused.
+
+    Args:
+      loops: those of this process, None where another one has them.
+      told: columns of `folds.Loops`.
+      live: whether the run goes on.
+    """
+    there = loops or ()
+    elsewhere = [
+        f"{plain(name)} is {state}"
+        for name, state in zip(told["name"], told["state"], strict=True)
+        if live and loops is None and state in {"running", "paused"}
+    ]
+    return {
+        "loops": [
+            {
+                "number": loop.number,
+                "name": plain(loop.name),
+                "state": loop.state,
+                "position": count_text(loop.position),
+            }
+            for loop in there
+        ],
+        "has_loops": bool(there),
+        "loops_elsewhere": "; ".join(elsewhere),
     }
 
 

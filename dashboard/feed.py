@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
+from distlab._loop_control import LoopControl, loops
 from distlab.errors import DistlabError, InvalidArgumentError
 from distlab.events import Advice, Source
 from distlab.folds import Folds
@@ -36,13 +37,14 @@ class Feed:
 
         Args:
           source: where the events come from.
-          ask: asks the process that trains for a capture, and returns a future;
-            None where that is another process, or none.
+          ask: asks the process that trains, which is this one, for a capture, and
+            returns a future; None where that is another process, or none.
         """
         self.source = source
         self.folds = Folds()
         self.advice: list[Advice] = []
         self._ask = ask
+        self._own = ask is not None
         self._asked: Any = None
         self._refused = ""
         self._next_advice = 0.0
@@ -55,6 +57,23 @@ class Feed:
     def path(self) -> Path | None:
         """The run's folder, None for events in memory."""
         return getattr(self.source, "path", None)
+
+    @property
+    def zero_ns(self) -> int | None:
+        """When the run began by its own clock, None before it said so."""
+        zero_ns: int | None = self.folds.columns("header")["time_ns"]
+        return zero_ns
+
+    @property
+    def length_s(self) -> float:
+        """Seconds from the run's beginning to its newest event."""
+        ended = self.folds.columns("header")["ended_s"]
+        return max(self.folds.columns("steps")["elapsed_s"], ended or 0.0)
+
+    @property
+    def loops(self) -> list[LoopControl] | None:
+        """Loops that can be controlled, None where another process has them."""
+        return loops() if self._own and self.live else None
 
     @property
     def live(self) -> bool:

@@ -8,15 +8,15 @@ from typing import Any
 from tornado.web import HTTPError, RequestHandler
 
 from distlab_dashboard.access import allowed
-from distlab_dashboard.feed import Feed
+from distlab_dashboard.library import Library
 
 
 class Health(RequestHandler):
     """Answers with JSON: who serves which run, and how far it was read."""
 
-    def initialize(self, feed: Feed, about: dict[str, Any], token: str) -> None:
+    def initialize(self, library: Library, about: dict[str, Any], token: str) -> None:
         """Takes what to report and the token to ask for; tornado calls it for each request."""
-        self._feed = feed
+        self._library = library
         self._about = about
         self._token = token
 
@@ -24,16 +24,18 @@ class Health(RequestHandler):
         """Writes the answer."""
         if self._token and not allowed(self, self._token):
             raise HTTPError(401)
-        header = self._feed.folds.columns("header")
         self.set_header("Cache-Control", "no-store")
-        self.write(
-            {
-                **self._about,
-                "pid": os.getpid(),
-                "run": header["name"],
-                "path": str(self._feed.path) if self._feed.path else None,
-                "status": header["status"] or ("live" if self._feed.live else "killed"),
-                "cursor": self._feed.folds.cursor,
-                "lost": self._feed.folds.lost,
-            }
-        )
+        self.write({**self._about, "pid": os.getpid(), **self._what()})
+
+    def _what(self) -> dict[str, Any]:
+        if not self._library.single:
+            return {"runs": len(self._library.summaries())}
+        feed = self._library.hold("")
+        header = feed.folds.columns("header")
+        return {
+            "run": header["name"],
+            "path": str(feed.path) if feed.path else None,
+            "status": header["status"] or ("live" if feed.live else "killed"),
+            "cursor": feed.folds.cursor,
+            "lost": feed.folds.lost,
+        }

@@ -16,9 +16,11 @@ from distlab.insight import advise_on
 from distlab_dashboard import facts
 from distlab_dashboard.board import Board
 from distlab_dashboard.page import page_html, page_variables
+from distlab_dashboard.view import View
 
 _STATIC = """
-html[data-static] .controls, html[data-static] .capture { display: none !important; }
+html[data-static] .controls, html[data-static] .capture, html[data-static] .timebar,
+html[data-static] .share, html[data-static] .tabs a[data-page=events] { display: none !important; }
 """
 
 
@@ -34,9 +36,10 @@ def write(source: Source, name: str, path: Path) -> None:
     while folds.read(source):
         pass
     board = Board()
-    board.look(folds, everything=True)
+    board.look(folds, View(), everything=True)
     said = facts.collect(
         folds,
+        whole=folds,
         live=bool(getattr(source, "live", False)),
         caught_up=True,
         name=name,

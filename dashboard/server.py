@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import re
 import socket
 import threading
 from typing import Any, Final
@@ -16,8 +17,10 @@ from tornado.ioloop import IOLoop
 from distlab._counts import is_count
 from distlab.errors import ArgumentValueError, DistlabError, PortInUseError
 from distlab_dashboard.access import TokenAccess, checked_token
+from distlab_dashboard.exports import FILES, Export
 from distlab_dashboard.feed import Feed, source_of
 from distlab_dashboard.health import Health
+from distlab_dashboard.library import Library, library_of
 from distlab_dashboard.session import show
 
 FIRST_PORT: Final = 5006
@@ -37,12 +40,12 @@ class DashboardServer:
     """
 
     def __init__(
-        self, feed: Feed, address: str, prefix: str, origins: tuple[str, ...], token: str
+        self, library: Library, address: str, prefix: str, origins: tuple[str, ...], token: str
     ) -> None:
         """Keeps what is served and where; `start` begins."""
         self.url = ""
         self.port = 0
-        self._feed = feed
+        self._library = library
         self._address = address
         self._prefix = prefix.strip("/")
         self._origins = origins
@@ -73,11 +76,11 @@ class DashboardServer:
             )
         if self._error is not None:
             raise self._error
-        self._feed.start()
+        self._library.start()
 
     def stop(self) -> None:
         """Stops serving, frees the port and stops reading. Twice does no harm."""
-        self._feed.stop()
+        self._library.stop()
         if self._loop is not None and self._thread is not None and self._thread.is_alive():
             self._loop.add_callback(self._shut_down)
             self._thread.join(_STOP_SECONDS)
@@ -141,15 +144,19 @@ class DashboardServer:
 
     def _listen(self, port: int) -> Server:
         about: dict[str, Any] = {}
-        asked = {"feed": self._feed, "about": about, "token": self._token}
+        asked = {"library": self._library, "token": self._token}
+        exports = "|".join(re.escape(name) for name in FILES)
         access = {"auth_provider": TokenAccess(self._token)} if self._token else {}
         server = get_server(
-            {"/": lambda: show(self._feed)},
+            {"/": lambda: show(self._library)},
             port=port,
             address=self._address,
             prefix=self._prefix,
             websocket_origin=self._allowed_origins(port),
-            extra_patterns=[(r"/health", Health, asked)],
+            extra_patterns=[
+                (r"/health", Health, {**asked, "about": about}),
+                (rf"/export/({exports})", Export, asked),
+            ],
             loop=self._loop,
             title="distlab",
             check_unused_sessions_milliseconds=2_000,
@@ -169,6 +176,10 @@ class DashboardServer:
         return [*dict.fromkeys(own), *self._origins]
 
 
+def _feed_of(source: Any) -> Feed:
+    return Feed(source_of(source), getattr(source, "capture", None))
+
+
 def _version() -> str:
     from importlib.metadata import version
 
@@ -185,10 +196,11 @@ def serve(
     origins: tuple[str, ...] = (),
     token: str | None = None,
 ) -> DashboardServer:
-    """Serves the dashboard of a run from a thread of its own.
+    """Serves the dashboard of a run, or of all runs in a folder, from a thread of its own.
 
     Args:
-      source: a run's folder, a recording in progress, or anything with `since`.
+      source: a run's folder, a folder of runs, a recording in progress, or anything
+        with `since`.
       address: address to listen on. Everyone who can reach it and has the token can
         look.
       port: the port; None for the first free one from 5006.
@@ -206,7 +218,7 @@ def serve(
       ArgumentValueError: there is no such port or address, or the address can be
         reached by others and there is no token.
       PortInUseError: the port asked for is taken.
-      NotARunError: the folder does not hold a recorded run.
+      NotARunError: the folder does not hold any recorded run.
       InvalidArgumentError: the source is nothing to read events from.
     """
     if port is not None and not is_count(port, _LAST_PORT):
@@ -215,8 +227,7 @@ def serve(
             f"got {port!r}."
         )
     asked_for = checked_token(address, token)
-    feed = Feed(source_of(source), getattr(source, "capture", None))
-    server = DashboardServer(feed, address, prefix, origins, asked_for)
+    server = DashboardServer(library_of(source, _feed_of), address, prefix, origins, asked_for)
     server.start(port)
     if open_browser:
         import webbrowser

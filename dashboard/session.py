@@ -7,26 +7,61 @@ from typing import Any, Final
 import panel as pn
 from bokeh.document import Document
 
+from distlab._loop_control import LoopControl
+from distlab.errors import NotARunError
+from distlab.folds import Folds
 from distlab_dashboard import facts
 from distlab_dashboard.board import TILES_WIDTH, Board
+from distlab_dashboard.event_list import EventList
 from distlab_dashboard.feed import Feed
+from distlab_dashboard.library import Library
+from distlab_dashboard.moment import Moment
 from distlab_dashboard.page import page_html, page_variables
+from distlab_dashboard.runs_table import run_rows
+from distlab_dashboard.view import View
 
 PERIOD_MS: Final = 200
 """Milliseconds between two looks at the folds: five updates a second."""
 
+_ORDERS: Final = {
+    "pause": LoopControl.pause,
+    "step": LoopControl.step,
+    "resume": LoopControl.resume,
+    "stop": LoopControl.stop,
+}
+
 
 class Session:
-    """Shows a feed on a board.
+    """Shows a run on a board, or the runs to choose from.
 
     Only its own periodic callback and the page's own messages touch its models.
     """
 
-    def __init__(self, feed: Feed) -> None:
-        """Makes the charts and shows what the folds know."""
-        self._feed = feed
+    def __init__(self, library: Library, run: str | None = None, other: str | None = None) -> None:
+        """Makes the charts and shows what the folds know.
+
+        Args:
+          library: where runs come from.
+          run: which one to show; None for the only one, or for none yet.
+          other: which one to compare it with.
+
+        Raises:
+          NotARunError: there is no such run.
+        """
+        self._library = library
+        self._run = run
+        self._other_name = other
+        self._feed: Feed | None = None
+        self._other: Feed | None = None
+        if library.single or run is not None:
+            self._feed = library.hold(run or "")
+        if self._feed is not None and other is not None and not library.single:
+            self._other = library.hold(other)
+        self._moment = Moment(self._feed) if self._feed else None
+        self._events = EventList(self._feed) if self._feed else None
+        self._nothing = Folds()
         self._board = Board()
-        self._captures_asked = 0
+        self._view = View()
         self._look(everything=True)
 
     def template(self) -> pn.Template:
@@ -43,40 +78,98 @@ class Session:
         """Begins to update the page, from callbacks of its own document."""
         self._board.view.on_change("data", self._on_view)
         document.add_periodic_callback(self._look, PERIOD_MS)
+        document.on_session_destroyed(self._close)
+
+    def _close(self, context: Any) -> None:
+        """Lets go of what was read for this page alone."""
+        del context
+        if self._moment is not None:
+            self._moment.close()
+        if self._events is not None:
+            self._events.close()
+        for feed in (self._feed, self._other):
+            if feed is not None:
+                self._library.release(feed)
+        self._feed = self._other = self._moment = self._events = None
 
     def _on_view(self, attribute: str, old: Any, new: Any) -> None:
         del attribute, old, new
-        asked = int(self._board.view.data["capture"][0])
-        if asked > self._captures_asked:
-            self._captures_asked = asked
-            self._feed.capture()
+        before, self._view = self._view, self._board.chosen()
+        feed = self._feed
+        if feed is not None and self._view.captures > before.captures:
+            feed.capture()
+        if feed is not None and self._view.orders > before.orders:
+            self._give_order(feed, self._view)
+        if self._moment is not None:
+            self._moment.choose(self._view)
         self._look()
+
+    def _give_order(self, feed: Feed, view: View) -> None:
+        act = _ORDERS.get(view.order)
+        for loop in feed.loops or ():
+            if act is not None and loop.number == view.loop:
+                act(loop)
 
     def _look(self, *, everything: bool = False) -> None:
         """Shows what changed since the last look on the page that is open."""
-        feed = self._feed
-        self._board.look(feed.folds, everything=everything)
+        board, view = self._board, self._view
+        folds = self._moment.folds() if self._moment else self._nothing
+        board.look(folds, view, everything=everything)
+        if view.page == "runs" or everything:
+            board.show_rows("runs", run_rows(self._library.summaries()))
+        if self._feed is not None:
+            board.say(self._facts(self._feed, folds))
+        else:
+            board.say({"index": True, "library": True, "run": "runs", "status": "index"})
+
+    def _facts(self, feed: Feed, folds: Folds) -> facts.Facts:
+        moment, events, view = self._moment, self._events, self._view
+        assert moment is not None
+        assert events is not None
         said = facts.collect(
-            feed.folds,
+            folds,
+            whole=feed.folds,
             live=feed.live,
             caught_up=feed.caught_up,
             name=feed.path.name if feed.path else "this process",
-            batch=self._board.chosen_batch,
+            batch=view.batch,
             advice=feed.advice,
         )
-        self._board.say({**said, **facts.capture_button_facts(feed.capture_state)})
+        said |= facts.capture_button_facts(feed.capture_state)
+        said |= facts.loop_facts(feed.loops, feed.folds.columns("loops"), live=feed.live)
+        time = moment.facts()
+        if view.page == "events":
+            self._board.show_rows("events", events.look(view, time["time_at"]))
+            said |= events.facts(view)
+        compared = {"other": self._other_name or "", "compared": self._other is not None}
+        shared = {"can_share": feed.path is not None, "run_key": self._run or ""}
+        return {**said, **time, **compared, **shared, "library": not self._library.single}
 
 
-def show(feed: Feed) -> None:
-    """Puts the page of a run into the current document.
+def show(library: Library) -> None:
+    """Puts a page into the current document.
+
+    Which run it shows, and with which other one it is compared, the address says:
+    `?run=NAME&compare=NAME`.
 
     Args:
-      feed: the run's feed, which all pages share.
+      library: where runs come from; all pages share it.
     """
-    session = Session(feed)
     document = pn.state.curdoc
     assert document is not None  # this is called to make a document
+    document.title = "distlab"
+    try:
+        session = Session(library, _argument(document, "run"), _argument(document, "compare"))
+    except NotARunError as error:
+        pn.pane.Str(str(error), styles={"font-size": "16px", "padding": "24px"}).servable()
+        return
     with document.models.freeze():  # or Bokeh looks through all models once for each chart
         session.template().servable()
-    document.title = "distlab"
     session.attach(document)
+
+
+def _argument(document: Document, name: str) -> str | None:
+    """Returns a value that the page's address gives, None when it gives none."""
+    context = document.session_context
+    given = context.request.arguments.get(name) if context and context.request else None
+    return given[0].decode("utf-8", "replace") if given else None

@@ -9,21 +9,24 @@ from distlab._cli.options import HelpFormatter, add_server_options, folder
 from distlab._cli.serving import HOST, serve, wait_for_interrupt
 
 EPILOG = """\
-example:
-  distlab dashboard runs/demo-20260101-120000 --open"""
+examples:
+  distlab dashboard runs/demo-20260101-120000 --open
+  distlab dashboard runs"""
 
 
 def add_to(commands: Any) -> None:
     """Adds the subcommand to argparse's `commands`."""
     parser = commands.add_parser(
         "dashboard",
-        help="open a recorded run in the dashboard",
-        description="Serves the dashboard of a recorded run, finished or still running, "
-        "until Ctrl-C.",
+        help="open a recorded run, or a folder of them, in the dashboard",
+        description="Serves the dashboard of a recorded run, finished or still running, or of "
+        "all runs in a folder, until Ctrl-C.",
         epilog=EPILOG,
         formatter_class=HelpFormatter,
     )
-    parser.add_argument("folder", type=folder, metavar="RUN", help="folder of the recorded run")
+    parser.add_argument(
+        "folder", type=folder, metavar="RUN", help="folder of the recorded run, or a folder of runs"
+    )
     add_server_options(parser)
     parser.add_argument(
         "--address", default=HOST, metavar="ADDRESS",

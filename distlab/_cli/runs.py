@@ -11,7 +11,6 @@ from typing import Any
 from distlab._cli.options import HelpFormatter, folder
 from distlab.errors import NotARunError
 
-DEEPEST = 3
 COLUMNS = ("run", "started", "status", "steps", "steps/s", "replicas", "size", "last metrics")
 
 EPILOG = """\
@@ -58,22 +57,14 @@ def run(args: argparse.Namespace) -> int:
 
 def _summaries(root: Path) -> Iterator[dict[str, Any]]:
     from distlab import Run
+    from distlab.recording.listing import run_folders
 
-    for path in _folders(root, DEEPEST):
+    for path in run_folders(root):
         try:
             with Run.open(path) as recorded:
                 yield recorded.summary()
         except NotARunError as error:
-            if any(path.glob("process-*.sqlite")):
-                print(f"distlab: {error}")
-
-
-def _folders(root: Path, depth: int) -> Iterator[Path]:
-    yield root
-    if depth:
-        for child in sorted(root.iterdir()):
-            if child.is_dir() and not child.is_symlink():
-                yield from _folders(child, depth - 1)
+            print(f"distlab: {error}")
 
 
 def _row(summary: dict[str, Any], root: Path) -> tuple[str, ...]:

@@ -59,7 +59,7 @@ def train(
     steps: int,
     report: Callable[[int, jax.Array], None],
 ) -> None:
-    """Trains for a number of steps.
+    """Trains for a number of steps, unless someone stops it before.
 
     Args:
       strategy: divides each batch over its replicas.
@@ -74,7 +74,8 @@ def train(
     dataset = dataset.shuffle(len(digits.train_labels), seed=0).batch(BATCH)
     batches = strategy.experimental_distribute_dataset(dataset)
     step = train_step(params)
-    for done, (images, labels) in enumerate(_repeated(batches, steps), start=1):
+    looped = dl.controlled(_repeated(batches, steps), name="the demo's training")
+    for done, (images, labels) in enumerate(looped, start=1):
         per_replica = strategy.run(step, args=(images, labels))
         loss = strategy.reduce("MEAN", per_replica, axis=None)
         run.log(loss=loss)

@@ -16,11 +16,13 @@ from distlab.folds.captures import Captures
 from distlab.folds.devices import Devices
 from distlab.folds.evidence import Evidence
 from distlab.folds.header import Header
+from distlab.folds.loops import Loops
 from distlab.folds.metrics import Metrics
 from distlab.folds.placement import Placements
 from distlab.folds.programs import Programs
 from distlab.folds.reductions import Reductions
 from distlab.folds.steps import Steps
+from distlab.folds.timeline import Timeline, window
 
 __all__ = [
     "Batches",
@@ -31,11 +33,14 @@ __all__ = [
     "Fold",
     "Folds",
     "Header",
+    "Loops",
     "Metrics",
     "Placements",
     "Programs",
     "Reductions",
     "Steps",
+    "Timeline",
+    "window",
 ]
 
 
@@ -50,7 +55,7 @@ class Folds:
       lost: events that a ring dropped before this reader came for them. What
         the recording itself says it left out is the header's `not_recorded`.
       header, metrics, steps, batches, devices, captures, reductions, placement,
-        programs, evidence: the folds.
+        loops, programs, evidence, timeline: the folds.
     """
 
     def __init__(self) -> None:
@@ -64,8 +69,10 @@ class Folds:
         self.captures = Captures()
         self.reductions = Reductions()
         self.placement = Placements()
+        self.loops = Loops()
         self.programs = Programs()
         self.evidence = Evidence()
+        self.timeline = Timeline()
         self._lock = threading.RLock()
         self._cache: dict[str, tuple[int, Columns]] = {}
         self._folds: dict[str, Fold] = {
@@ -77,8 +84,10 @@ class Folds:
             "captures": self.captures,
             "reductions": self.reductions,
             "placement": self.placement,
+            "loops": self.loops,
             "programs": self.programs,
             "evidence": self.evidence,
+            "timeline": self.timeline,
         }
 
     @property

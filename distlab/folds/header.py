@@ -17,6 +17,7 @@ class Header:
     Columns (single values unless said otherwise):
       name, host, platform, process, unix_ns: as the `Run` event says; empty
         and 0 before it.
+      time_ns: when the run began by its own clock, or None.
       versions: package name to version.
       devices: list of device names of the process.
       simulated: true when they are CPU devices that share one machine's cores.
@@ -83,6 +84,7 @@ class Header:
             "platform": run.platform if run else "",
             "process": run.process if run else 0,
             "unix_ns": run.unix_ns if run else 0,
+            "time_ns": run.time_ns if run else None,
             "versions": dict(run.versions) if run else {},
             "devices": [device.name for device in devices],
             "simulated": any(device.simulated for device in devices),

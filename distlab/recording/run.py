@@ -8,12 +8,12 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final, Self, get_args
 
 from distlab._counts import is_count, is_number
 from distlab._html import card
 from distlab.errors import ArgumentValueError, NotARunError
-from distlab.events import Advice, Chunk, Event, Unknown, kind_of
+from distlab.events import Advice, AnyEvent, Chunk, Event, Unknown, kind_of
 from distlab.insight import advise
 from distlab.recording.exports import export
 from distlab.recording.exports.frame import to_pandas
@@ -23,6 +23,9 @@ from distlab.recording.summary import summarize
 
 _FAR_NS: Final = 1 << 62
 _FOLLOW_SECONDS: Final = 0.05
+_STANDING: Final = tuple(
+    str(kind.__struct_config__.tag) for kind in get_args(AnyEvent) if kind.STANDING
+)
 
 
 class Run:
@@ -129,6 +132,27 @@ class Run:
         for first, last in self._stored.batches(low_ns, high_ns):
             for page in self._stored.pages(kind, first, last + 1):
                 yield from (event for event in page if low_ns <= event.time_ns < high_ns)
+
+    def between(
+        self, low_ns: int, high_ns: int, *, before: int | None = None, standing: bool = False
+    ) -> Iterator[list[Event | Unknown]]:
+        """Gives the events of a range of time, some hundreds at a time, in their order.
+
+        Args:
+          low_ns: the first nanosecond, by the run's own clock (`Event.time_ns`).
+          high_ns: the first nanosecond after the range.
+          before: only events with lower sequence numbers; None for all.
+          standing: only kinds that later events refer to.
+
+        Raises:
+          RecordError: the run was closed.
+        """
+        kinds: tuple[str | None, ...] = _STANDING if standing else (None,)
+        for first, last in self._stored.batches(low_ns, high_ns):
+            end = last + 1 if before is None else min(last + 1, before)
+            for kind in kinds:
+                for page in self._stored.pages(kind, first, end):
+                    yield [event for event in page if low_ns <= event.time_ns < high_ns]
 
     def follow(
         self, kind: str | None = None, *, idle_seconds: float | None = None

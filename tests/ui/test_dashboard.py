@@ -24,6 +24,7 @@ from tests.synthetic import ListSource, beginning, compiled, ending, sizes_of, s
 
 Pages = Callable[..., Any]
 LIMIT_SECONDS = 60
+PAGES = ("overview", "batches", "devices", "reductions", "placement", "compile", "events")
 
 
 def wait_until(holds: Callable[[], bool]) -> None:
@@ -176,7 +177,7 @@ def test_what_a_run_says_is_never_markup(served: Any, new_page: Pages) -> None:
     renamed = Metric(time_ns=1, step=2, values={wicked: 1.0, f"{wicked} loss": 1})
     page = new_page().open(served(ListSource([*events, renamed])).url)
     assert "<img src=x" in page.text("run")
-    for tab in ("overview", "batches", "devices", "reductions", "placement"):
+    for tab in PAGES:
         page.tab(tab)
         page.page.wait_for_timeout(300)
         assert page.page.locator('img[src="x"]').count() == 0
@@ -209,7 +210,7 @@ def test_the_header_says_how_the_run_ended(
 def test_an_empty_run_says_what_to_do(served: Any, new_page: Pages) -> None:
     page = new_page().open(served(ListSource([])).url)
     page.wait_for_text("loss_note", "nothing logged yet")
-    for tab in ("batches", "devices", "reductions", "placement"):
+    for tab in PAGES[1:]:
         page.tab(tab)
     assert not page.page.locator("table.reductions").is_visible()
     assert page.warnings == []
@@ -267,7 +268,7 @@ def test_light_and_dark_follow_the_system_and_the_button(served: Any, new_page: 
 @pytest.mark.parametrize("width", [800, 1280])
 def test_nothing_is_wider_than_the_window(served: Any, new_page: Pages, width: int) -> None:
     page = new_page(width=width).open(served(finished(30)).url)
-    for tab in ("overview", "batches", "devices", "reductions", "placement"):
+    for tab in PAGES:
         page.tab(tab)
         page.page.wait_for_timeout(300)
         assert page.page.evaluate("document.documentElement.scrollWidth") <= width
@@ -293,8 +294,8 @@ def test_closed_pages_leave_nothing_behind(
 
     make = session_module.Session.__init__
 
-    def noted(session: Any, feed: Any) -> None:
-        make(session, feed)
+    def noted(session: Any, *given: Any) -> None:
+        make(session, *given)
         sessions.append(weakref.ref(session))
 
     monkeypatch.setattr(session_module.Session, "__init__", noted)

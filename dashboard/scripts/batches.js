@@ -1,0 +1,45 @@
+// Which batch is shown.
+function showBatch() {
+  const slider = one(".slider"), number = one(".number input"), follow = state.batch == null
+  slider.min = number.min = facts.batch_first ?? 0
+  slider.max = number.max = facts.batch_last ?? 0
+  one(".follow input").checked = follow
+  if (follow || document.activeElement !== slider) slider.value = follow ? facts.batch_last : state.batch
+  if (document.activeElement !== number) number.value = facts.batch_number ?? 0
+  one(".follow span").textContent = facts.status === "live" ? "follow live" : "show the last"
+  one(".uneven").hidden = !(facts.batch_uneven ?? []).length
+  setItems(one(".sizes"), facts.batch_sizes ?? [], sizeRow)
+}
+
+function sizeRow({replica, size, text, color}) {
+  const row = document.createElement("li"), mark = document.createElement("i")
+  const name = document.createElement("span"), amount = document.createElement("b")
+  mark.style.setProperty("--mark", color)
+  name.textContent = replica
+  amount.textContent = text
+  row.className = size === 0 ? "empty" : text.includes("of") ? "partial" : "full"
+  row.dataset.size = size
+  row.append(mark, name, amount)
+  return row
+}
+
+function choose(number) {
+  const chosen = Math.min(Math.max(Math.round(number), facts.batch_first), facts.batch_last)
+  tell({batch: chosen})
+  one(".slider").value = chosen
+  showBatch()
+}
+
+one(".slider").addEventListener("input", (event) => choose(Number(event.target.value)))
+one(".number input").addEventListener("change", (event) => choose(Number(event.target.value)))
+one(".follow input").addEventListener("change", (event) => {
+  tell({batch: event.target.checked ? null : facts.batch_number ?? 0})
+  showBatch()
+})
+one(".uneven").addEventListener("click", () => {
+  const from = facts.batch_number ?? 0, uneven = facts.batch_uneven ?? []
+  if (uneven.length) choose(uneven.find((number) => number > from) ?? uneven[0])
+})
+for (const button of all(".step")) {
+  button.addEventListener("click", () => choose((facts.batch_number ?? 0) + Number(button.dataset.move)))
+}

@@ -1,0 +1,51 @@
+// The time bar: live, pause, another moment, a range, play.
+function seconds(value) {
+  return `${value.toFixed(value < 100 ? 2 : value < 10000 ? 1 : 0)} s`
+}
+
+function showTime() {
+  const end = facts.time_end ?? 0, at = facts.time_at ?? null, live = facts.status === "live"
+  const slider = one(".moment"), bar = one(".timebar")
+  bar.hidden = facts.time_end == null
+  bar.dataset.past = String(at != null || facts.time_since != null)
+  slider.max = end
+  slider.step = Math.max(end / 2000, 0.001)
+  if (document.activeElement !== slider || at == null || facts.time_playing) slider.value = at ?? end
+  const begin = facts.time_since
+  one(".moment-track").style.setProperty("--from", `${end ? 100 * Math.min(1, (begin ?? 0) / end) : 0}%`)
+  const shown = begin == null ? seconds(at ?? end) : `${seconds(begin)} to ${seconds(at ?? end)}`
+  setText(one(".moment-text"), `${shown} of ${seconds(end)}${facts.time_reading ? ", reading\u2026" : ""}`)
+  slider.setAttribute("aria-valuetext", shown)
+  setText(one(".now"), live ? "Live" : "Whole run")
+  one(".now").setAttribute("aria-pressed", String(at == null && begin == null))
+  const playing = Boolean(facts.time_playing)
+  one(".play").dataset.playing = String(playing || (at == null && live))
+  const label = playing || (at == null && live) ? "Pause" : "Play from here"
+  one(".play").setAttribute("aria-label", label)
+  one(".play").title = label
+  const since = one(".since")
+  if (document.activeElement !== since) since.value = begin == null ? "" : String(begin)
+}
+
+function playOrPause() {
+  const end = facts.time_end ?? 0, at = facts.time_at
+  if (facts.time_playing) tell({at, speed: null})
+  else if (at == null && facts.status === "live") tell({at: end, speed: null})
+  else {
+    const begin = at == null || at >= end ? state.since ?? 0 : at
+    tell({at: begin, speed: Number(one(".speed").value)})
+  }
+}
+
+one(".now").addEventListener("click", () => tell({at: null, since: null, speed: null}))
+one(".play").addEventListener("click", playOrPause)
+one(".moment").addEventListener("input", (event) => tell({at: Number(event.target.value), speed: null}))
+one(".since").addEventListener("change", (event) => {
+  const given = event.target.value.trim() === "" ? null : Number(event.target.value)
+  const most = state.at ?? facts.time_end ?? 0
+  tell({since: given == null || !(given >= 0) ? null : Math.min(given, most)})
+})
+one(".from-here").addEventListener("click", () => tell({since: facts.time_at ?? facts.time_end, at: null, speed: null}))
+one(".speed").addEventListener("change", () => {
+  if (facts.time_playing) tell({at: facts.time_at, speed: Number(one(".speed").value)})
+})
