@@ -21,6 +21,7 @@ from distlab.charts.metrics import MetricLines, loss_lines, other_lines
 from distlab.charts.placement import PlacementTable
 from distlab.charts.rates import Rates
 from distlab.charts.reductions import ReductionBars
+from distlab.charts.timeline import StepTimeline
 
 __all__ = [
     "BatchHistory",
@@ -34,6 +35,7 @@ __all__ = [
     "ProcessMemory",
     "Rates",
     "ReductionBars",
+    "StepTimeline",
     "loss_lines",
     "other_lines",
     "theme",

@@ -1,0 +1,146 @@
+"""What the timeline does on the page by itself: ticks, zooming, and what the mouse is told."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from bokeh.models import (
+    AdaptiveTicker,
+    ColumnDataSource,
+    CompositeTicker,
+    CustomJSHover,
+    HoverTool,
+    PanTool,
+    ResetTool,
+    WheelZoomTool,
+)
+from bokeh.plotting import figure
+
+TOGGLE = """
+if (plot.properties.inner_width.is_unset) return
+const [step] = about.get_column("step_s") ?? []
+const [lanes] = about.get_column("lanes") ?? []
+const {x_range, inner_width, inner_height} = plot
+const pixels = inner_width / (x_range.end - x_range.start)
+if (step === undefined || !(pixels > 0)) return
+const exact = step * pixels >= 2
+const [room] = words.get_column("room")
+const show = (renderer, visible) => {
+  if (renderer.visible != visible) renderer.setv({visible}, {sync: false})
+}
+show(under, !exact)
+show(spans, exact)
+show(watched, exact)
+show(numbers, exact && room * pixels >= 40 && inner_height / (lanes + 1) >= 14)
+"""
+"""Shows single steps when there are two pixels for each, else cells in their place."""
+
+TICK = """
+const gap = ticks.length > 1 ? Math.abs(ticks[1] - ticks[0]) : 1
+const digits = Math.max(0, Math.min(9, Math.ceil(-Math.log10(gap) - 1e-9)))
+const most = Math.max(...ticks)
+if (most < 60) return tick.toFixed(digits)
+const whole = Math.floor(tick / 60 + 1e-9)
+const seconds = Math.max(0, tick - 60 * whole).toFixed(digits)
+const two = (text) => text.padStart(digits ? digits + 3 : 2, "0")
+const hours = Math.floor(whole / 60), minutes = String(whole % 60).padStart(2, "0")
+return `${hours}:${minutes}:${two(seconds)}`
+"""
+"""Writes seconds, or hours, minutes and seconds where there are minutes."""
+
+_LANE = """
+const [names, middles, heights] = ["lane", "y", "height"].map((name) => lanes.get_column(name))
+const near = (lane) => Math.abs(special_vars.y - middles[lane]) <= heights[lane] / 2
+return names.find((_, lane) => near(lane)) ?? ""
+"""
+
+_CELL = """
+if (value % 64 == 0) return "not watched"
+const share = Math.round(100 * (value % 64 - 1) / 62)
+const sort = Math.floor(value / 64)
+const text = `${share} % of the time ${["waiting for a batch", "in calls of run", "busy"][sort]}`
+if (sort != 1) return text
+const {index, flat_index} = special_vars.image_index ?? {}
+const begun = cells.get_column("steps")[index]?.[flat_index]
+return begun === undefined ? text : `${text}, ${begun} steps called`
+"""
+
+_SPAN = """
+const row = special_vars.index
+if (format == "length") {
+  const length = spans.get_column("end")[row] - spans.get_column("begin")[row]
+  if (length < 1e-3) return `${(1e6 * length).toFixed(0)} \\u00b5s`
+  return length < 1 ? `${(1e3 * length).toPrecision(4)} ms` : `${length.toPrecision(5)} s`
+}
+const number = spans.get_column("number")[row]
+return [
+  `waiting for batch ${number}`, `call of run, step ${number}`, `step ${number}`,
+  `step ${number}`, `putting batch ${number} on the devices`,
+][value]
+"""
+
+
+def time_ticker() -> CompositeTicker:
+    """Returns ticks at round numbers of seconds, minutes and hours."""
+    return CompositeTicker(
+        tickers=[
+            AdaptiveTicker(mantissas=[1, 2, 5], base=10, min_interval=0, max_interval=20),
+            AdaptiveTicker(
+                mantissas=[1, 2, 5, 10, 15, 20, 30], base=60, min_interval=30, max_interval=1_800
+            ),
+            AdaptiveTicker(
+                mantissas=[1, 2, 4, 6, 12], base=24, min_interval=3_600, max_interval=None
+            ),
+        ]
+    )
+
+
+def add_zooming(plot: figure) -> None:
+    """Lets the wheel zoom and the mouse move a figure along its x axis."""
+    wheel, pan = WheelZoomTool(dimensions="width"), PanTool(dimensions="width")
+    plot.add_tools(wheel, pan, ResetTool())
+    plot.toolbar.active_scroll, plot.toolbar.active_drag = wheel, pan
+    plot.toolbar.logo = None
+    plot.toolbar.autohide = True
+    plot.toolbar_location = "above"
+
+
+def cell_hover(picture: Any, lanes: ColumnDataSource) -> HoverTool:
+    """Returns what says of a cell of time what share of it was spent how.
+
+    Args:
+      picture: the renderer of the cells.
+      lanes: a row for each lane.
+    """
+    cell = CustomJSHover(args={"cells": picture.data_source}, code=_CELL)
+    return HoverTool(
+        renderers=[picture],
+        tooltips=[("", "@y{custom}"), ("", "@image{custom}"), ("at", "$x{0,0.000} s")],
+        formatters={"@y": _lane(lanes), "@image": cell},
+        visible=False,
+    )
+
+
+def span_hover(spans: Any, lanes: ColumnDataSource) -> HoverTool:
+    """Returns what says of a span which step or batch it was, where, when and how long.
+
+    Args:
+      spans: the renderer of the spans.
+      lanes: a row for each lane.
+    """
+    span = CustomJSHover(args={"spans": spans.data_source}, code=_SPAN)
+    return HoverTool(
+        renderers=[spans],
+        tooltips=[
+            ("", "@y{custom}"),
+            ("", "@sort{what}"),
+            ("from", "@begin{0,0.000000} s"),
+            ("for", "@end{length}"),
+        ],
+        formatters={"@y": _lane(lanes), "@sort": span, "@end": span},
+        visible=False,
+    )
+
+
+def _lane(lanes: ColumnDataSource) -> CustomJSHover:
+    return CustomJSHover(args={"lanes": lanes}, code=_LANE)
