@@ -26,7 +26,7 @@ MOST_MEMORY = 900.0
 MOST_CPU = 60.0
 """CPU seconds of the demo, from its start until it has trained."""
 FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking"]
-LIMIT_SECONDS = 240.0
+LIMIT_SECONDS = 120.0
 DRAWN = """
 (canvas) => {
   if (!canvas.width || !canvas.height) return false
@@ -88,7 +88,7 @@ def run_notebook(visit: Visit, served: Served) -> Page:
     page = visit.context.new_page()
     page.goto(served.url(NOTEBOOK))
     with waiting_for("JupyterLab to open on the first notebook, with a kernel"):
-        page.wait_for_selector(".jp-NotebookPanel:visible >> text=One program, eight devices")
+        page.wait_for_selector(".jp-RenderedMarkdown:visible >> text=One program, eight devices")
         page.wait_for_selector("text=/ipykernel.*Idle/")
     page.click(".lm-MenuBar-itemLabel >> text=Run")
     page.click(".lm-Menu-itemLabel >> text=/^Run All Cells$/")
@@ -98,7 +98,7 @@ def run_notebook(visit: Visit, served: Served) -> Page:
     with waiting_for("three live views"):
         page.wait_for_function("document.querySelectorAll('.distlab-live .devices').length === 3")
         page.locator(".distlab-live").last.scroll_into_view_if_needed()
-    check_drawn(page, ".distlab-live >> nth=-1 >> css=.batches canvas >> nth=0")
+    check_drawn(page, ".distlab-live", 3)
     visit.keep(page, "notebook")
     errors = page.locator(".jp-OutputArea-output[data-mime-type*=error]").all_inner_texts()
     if errors:
@@ -128,8 +128,7 @@ def watch_training(visit: Visit, page: Page, served: Served) -> float:
     with waiting_for("steps to rise"):
         before = page.evaluate(STEPS)
         page.wait_for_function(f"(before) => {STEPS} > before", arg=before)
-    for chart in range(2):
-        check_drawn(page, f"section[data-page=overview] canvas >> nth={chart}")
+    check_drawn(page, "section[data-page=overview]", 2)
     visit.keep(page, "dashboard-live")
     wait_until(
         "the demo to finish training",
@@ -143,11 +142,14 @@ def watch_training(visit: Visit, page: Page, served: Served) -> float:
     return used
 
 
-def check_drawn(page: Page, canvas: str) -> None:
-    """Raises unless a canvas has something on it before long."""
-    with waiting_for(f"something drawn on {canvas}"):
-        element = page.wait_for_selector(canvas, state="attached")
-        page.wait_for_function(DRAWN, arg=element)
+def check_drawn(page: Page, place: str, charts: int) -> None:
+    """Raises unless charts within a place of the page have something on them before long."""
+    canvases = page.locator(f"{place} canvas")
+    wait_until(
+        f"{charts} charts to be drawn in {place}",
+        lambda: canvases.evaluate_all(f"(all) => all.filter({DRAWN}).length") >= charts,
+        LIMIT_SECONDS,
+    )
 
 
 def report(served: Served, cpu: float) -> None:
