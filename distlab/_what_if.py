@@ -204,7 +204,7 @@ class _Part(NamedTuple):
 
 
 def _read(reader: Reader) -> list[_Part]:
-    parts = []
+    parts: list[_Part] = []
     while True:
         try:
             step = reader.read()

@@ -40,14 +40,3 @@ def _do(loop: LoopControl, verb: str) -> None:
             loop.resume()
         case _:
             loop.stop()
-
-
-def let_messages_pass(widget: Any) -> None:
-    """Lets messages of a page reach a widget while a cell runs, where the front end can.
-
-    JupyterLab sends them to a subshell, which is another thread of the kernel. But
-    ipykernel (7.4) hands what a page sends to the thread that last sent to the page,
-    so that a program may wait for an answer: here that would be the busy one, and
-    nobody waits. Without subshells this changes nothing.
-    """
-    widget.comm._reply_subshell_for = None

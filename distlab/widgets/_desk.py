@@ -5,17 +5,22 @@ from __future__ import annotations
 from typing import Protocol
 
 from distlab.events import Source
-from distlab.widgets._feed import Feed, View
+from distlab.widgets._feed import Feed
 from distlab.widgets._notebook import Execution, Notebook
 
 _MOST_OPEN = 4
 
 
-class Opened(View, Protocol):
+class Opened(Protocol):
     """A view as the desk sees it."""
 
-    execution: Execution
-    feed: Feed
+    @property
+    def execution(self) -> Execution:
+        """The execution of the cell that made it."""
+
+    @property
+    def feed(self) -> Feed | None:
+        """What it reads from, None when it reads no run."""
 
     def close(self) -> None:
         """Ends it; it leaves the desk."""
@@ -36,7 +41,7 @@ class Desk:
 
     def feed(self, source: Source) -> Feed:
         """Returns what reads a source; views of the same source share it."""
-        shared = (view.feed for view in self.views if view.feed.source is source)
+        shared = (feed for feed in self._feeds() if feed.source is source)
         return next(shared, None) or Feed(source)
 
     def open(self, view: Opened) -> None:
@@ -53,17 +58,19 @@ class Desk:
         for old in self.views[: max(0, len(self.views) + 1 - _MOST_OPEN)]:
             old.close()
         self.views.append(view)
-        view.feed.add(view)
         self.notebook.call_after_cells(self._settle)
 
     def forget(self, view: Opened) -> None:
         """Lets go of a view that was closed."""
         if view in self.views:
             self.views.remove(view)
-            view.feed.remove(view)
         if not self.views:
             self.notebook.call_after_cells(None)
 
     def _settle(self) -> None:
-        for feed in {id(view.feed): view.feed for view in self.views}.values():
+        for feed in self._feeds():
             feed.settle()
+
+    def _feeds(self) -> list[Feed]:
+        feeds = {id(view.feed): view.feed for view in self.views}
+        return [feed for feed in feeds.values() if feed is not None]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from importlib import resources
 from typing import Any
 
 import anywidget
@@ -13,15 +12,12 @@ import traitlets
 from distlab.charts import theme
 from distlab.folds import Folds
 from distlab.widgets import _bokehjs
-from distlab.widgets._controls import let_messages_pass, press, shown_loops
+from distlab.widgets._controls import press, shown_loops
 from distlab.widgets._facts import Facts
+from distlab.widgets._page import file_text, let_messages_pass
 from distlab.widgets._panes import Panes
 
 _SCOPE = ".distlab-live"
-
-
-def _file(name: str) -> str:
-    return resources.files("distlab.widgets").joinpath(name).read_text("utf-8")
 
 
 class LiveView(anywidget.AnyWidget):
@@ -33,8 +29,8 @@ class LiveView(anywidget.AnyWidget):
     acknowledged, so that the page can say when its clicks have to wait.
     """
 
-    _esm = _file("view.js")
-    _css = theme.css_within(_SCOPE) + _file("view.css")
+    _esm = file_text("host.js") + file_text("view.js")
+    _css = theme.css_within(_SCOPE) + file_text("view.css")
 
     host = traitlets.Unicode().tag(sync=True)
     bokeh_version = traitlets.Unicode().tag(sync=True)

@@ -12,6 +12,9 @@ from html import escape
 MOST_ROWS = 32
 """A table has no more rows than these, and says how many it left out."""
 
+NO_BREAK = "\u00a0"
+"""A space at which no line breaks."""
+
 _CELL = "padding:2px 10px 2px 0;text-align:left;vertical-align:middle;border:none"
 _HEAD = f"{_CELL};font-weight:600"
 
@@ -41,7 +44,7 @@ def table(columns: Mapping[str, Sequence[str]], things: str, marks: Sequence[str
 def swatch(text: str, paper: str, ink: str) -> str:
     """Returns a text on a colour, the same on light and on dark pages."""
     style = f"background-color:{paper};color:{ink};padding:1px 6px"
-    return f"<span style='{style}'>{escape(text)}</span>"
+    return f"<span style='{style}'>{escape(text).replace(' ', NO_BREAK)}</span>"
 
 
 def image(source: str, width: int, text: str = "") -> str:

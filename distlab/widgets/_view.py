@@ -60,7 +60,7 @@ class View:
           RecordError: nothing records this process, so there is nothing to show.
           ArgumentTypeError: `source` is no run, or `batch` no number.
         """
-        _check_packages()
+        check_packages()
         shown = _ring() if source is None else _checked(source)
         if batch is not None and not is_count(batch):
             raise ArgumentTypeError(
@@ -69,7 +69,7 @@ class View:
         self.panes = panes
         self._batch = batch
         self._view: LiveView | None = None
-        self._desk = _find_desk()
+        self._desk = find_desk()
         self.execution = self._desk.notebook.execution if self._desk else Execution("", "")
         self._open(shown, buttons=buttons and source is None)
 
@@ -88,6 +88,7 @@ class View:
             self.tick()
             self._publish(self._desk, update=False)
             self._desk.open(self)
+            self.feed.add(self)
         else:
             sys.stdout.write(f"{self}\n")
 
@@ -130,6 +131,7 @@ class View:
         if view is None or self._desk is None:
             return
         self._desk.forget(self)
+        self.feed.remove(self)
         self.settle(self.feed.folds)
         view.close()
 
@@ -161,7 +163,12 @@ def in_notebook() -> bool:
     return find_notebook() is not None
 
 
-def _check_packages() -> None:
+def check_packages() -> None:
+    """Checks that what draws is installed.
+
+    Raises:
+      MissingExtraError: it is not.
+    """
     missing = [package for package in _NEEDS if find_spec(package) is None]
     if missing:
         raise MissingExtraError(
@@ -190,7 +197,7 @@ def _ring() -> Source:
     return recorder.ring
 
 
-def _find_desk() -> Desk | None:
+def find_desk() -> Desk | None:
     """Returns the views of this notebook; None in a script or a terminal."""
     global _desk
     notebook = find_notebook()

@@ -39,12 +39,6 @@ async function receive(entry, version, bytes) {
   }
 }
 
-function element(tag, properties = {}, ...children) {
-  const made = Object.assign(document.createElement(tag), properties)
-  made.append(...children)
-  return made
-}
-
 function showWords(words, notes, said) {
   const mark = element("span", { className: "mark", textContent: said.status })
   mark.dataset.status = said.status
@@ -215,45 +209,12 @@ function initialize({ model }) {
   }
   model.on("msg:custom", listen)
   const timer = setTimeout(() => entry.started || model.send({ kind: "bokehjs" }), ASK_AFTER_MS)
-
-  const selector = `.${model.get("host")}`
-  const drawings = new Map()
-  const look = () => {
-    const hosts = Array.from(document.querySelectorAll(selector))
-    // A drawing whose host was replaced moves on to the new one, before anything is painted.
-    const orphans = Array.from(drawings).filter(([host]) => !host.isConnected)
-    for (const host of hosts.filter((host) => !drawings.has(host))) {
-      const [old, drawing] = orphans.shift() ?? [null, draw(model)]
-      drawings.delete(old)
-      drawings.set(host, drawing)
-      for (const child of host.children) child.hidden = true
-      host.append(drawing.el)
-    }
-  }
-  const holds = (node) => node.nodeType === 1 && (node.matches(selector) || node.querySelector(selector))
-  const observer = new MutationObserver((records) => {
-    if (records.some((record) => Array.from(record.addedNodes).some(holds))) look()
-  })
-  observer.observe(document.body, { childList: true, subtree: true })
-  look()
-
+  const leave = drawInHosts(model, draw)
   return () => {
-    observer.disconnect()
     clearTimeout(timer)
     model.off("msg:custom", listen)
-    for (const [host, drawing] of drawings) {
-      drawing.remove()
-      for (const child of host.children) child.hidden = false
-    }
-    drawings.clear()
+    leave()
   }
 }
 
-// For those who place the widget themselves, as any other ipywidget.
-function render({ model, el }) {
-  const drawing = draw(model)
-  el.append(drawing.el)
-  return () => drawing.remove()
-}
-
-export default { initialize, render }
+export default { initialize, render: drawWhere(draw) }

@@ -19,7 +19,7 @@ from distlab.widgets._views import OVERVIEW
 from tests.synthetic import START_NS, beginning, digit, whole_run
 
 # What JupyterLab's sanitizer lets pass in a notebook that is not trusted, as far as needed.
-ALLOWED = {"p", "strong", "small", "table", "tr", "th", "td", "img"}
+ALLOWED = {"p", "strong", "small", "span", "table", "tr", "th", "td", "img"}
 
 
 class Tags(HTMLParser):

@@ -53,7 +53,11 @@ def test_each_shows_its_own_chart_and_no_other(notebook: FakeNotebook, name: str
         ("batches", ["<img", ">5 of 8<"], "  CPU:3  5 of 8"),
         ("devices", ["<img", "Busy over time"], "  CPU:0  "),
         ("reductions", [">inside train_step<", ">9.64 kB<"], "all-reduce inside train_step: "),
-        ("placement", [">dense/kernel<", ">8.19 kB<", ">float32[64, 32] replicated<"], "  CPU:0  "),
+        (
+            "placement",
+            [">dense/kernel<", ">8.19\u00a0kB<", ">float32[64, 32] replicated<"],
+            "  CPU:0  ",
+        ),
         ("steps", ["<img", "examples, lately: "], "  steps, lately"),
     ],
 )

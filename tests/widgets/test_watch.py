@@ -54,7 +54,7 @@ def test_the_live_view_follows_the_run(notebook: FakeNotebook) -> None:
     view = opened(ListSource(events))
     assert view._view is not None
     assert view._view.said["status"] == "waiting"
-    events.extend(steps(23))
+    events.extend(list(steps(23)))  # at once: it is being read
     wait_for(lambda: view._view is not None and view._view.said["status"] == "live")
     assert [size for _, size in view._view.said["amounts"]][3:5] == ["5 of 8", "empty"]
 

@@ -1,0 +1,142 @@
+"""The explorer: what is chosen, and what it answers."""
+
+from __future__ import annotations
+
+import gc
+import re
+import weakref
+from typing import Any
+
+import pytest
+
+import distlab as dl
+from distlab.errors import ArgumentValueError
+from distlab.widgets import Explorer, Placement
+from distlab.widgets._explorer_widget import _answer
+from distlab.widgets._notebook import Execution
+from tests.synthetic import ListSource
+from tests.widgets.conftest import FakeNotebook
+from tests.widgets.test_feed import wait_for
+from tests.widgets.test_picture import ALLOWED, tags_of
+
+
+def opened(**choices: Any) -> Explorer:
+    return dl.widgets.explorer(**choices)
+
+
+def page(explorer: Explorer) -> Any:
+    assert explorer._widget is not None
+    return explorer._widget
+
+
+def sizes_of(html: str) -> list[str]:
+    return re.findall(r"<span style='[^']*'>([^<]*)</span>", html)
+
+
+def test_partial_and_empty_replicas_are_marked(notebook: FakeNotebook) -> None:
+    explorer = opened(replicas=4, batch=6, examples=11)
+    shown = page(explorer).picture
+    assert sizes_of(shown) == ["2", "2", "2", "2", "2", "1 of 2", "empty", "empty"]
+    assert "from example 6 on" in shown
+    assert "Step 1 (last)" in shown
+
+
+def test_a_choice_is_answered_and_left_in_the_notebook(notebook: FakeNotebook) -> None:
+    explorer = opened(replicas=2, batch=4, examples=4)
+    _answer(page(explorer), {"kind": "choose", "name": "replicas", "value": 16}, [])
+    assert page(explorer).chosen["replicas"] == 16
+    assert sizes_of(page(explorer).picture)[:6] == ["1", "1", "1", "1", "empty", "empty"]
+    assert sizes_of(notebook.newest()["text/html"]) == sizes_of(page(explorer).picture)
+    assert "4 examples, batches of 4, over 16 replicas: 1 step." in notebook.newest()["text/plain"]
+
+
+def test_the_variable_and_its_reduction_follow_the_shape(notebook: FakeNotebook) -> None:
+    explorer = opened(replicas=8, shape=(10,))
+    explorer.choose("shape", "1000, 1000")
+    shown = page(explorer).picture
+    assert "takes 4.00 MB: a whole copy on each of 8 devices, 32.0 MB in all." in shown
+    assert "7.00 MB" in shown  # a ring's 2 * 7 / 8
+    assert "14 \u00d7 collective-permute" in shown
+    explorer.choose("strategy", "CentralStorageStrategy")
+    assert "one copy on one device, 4.00 MB in all." in page(explorer).picture
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("replicas", 17, "replicas must be a whole number from 1 to 16, got 17"),
+        ("replicas", None, "replicas must be a whole number from 1 to 16, got None"),
+        ("shape", "<img src=x>", "got &#x27;&lt;img src"),
+        ("policy", ["OFF"], "policy must be one of"),
+        ("__class__", 1, "There is nothing called"),
+    ],
+)
+def test_what_can_not_be_is_said_and_changes_nothing(
+    notebook: FakeNotebook, name: str, value: Any, message: str
+) -> None:
+    explorer = opened()
+    before, answered = explorer.choices, page(explorer).answered
+    _answer(page(explorer), {"kind": "choose", "name": name, "value": value}, [])
+    assert explorer.choices == before
+    assert message in page(explorer).picture
+    assert page(explorer).answered == answered + 1
+
+
+@pytest.mark.parametrize("content", [{}, {"kind": "choose"}, {"kind": "press", "loop": 1}])
+def test_whatever_else_a_page_sends_does_nothing(
+    notebook: FakeNotebook, content: dict[str, Any]
+) -> None:
+    explorer = opened()
+    answered = page(explorer).answered
+    _answer(page(explorer), content, [])
+    assert page(explorer).answered == answered
+
+
+@pytest.mark.parametrize(
+    ("choices", "said"),
+    [
+        ({"policy": "FROM FUNCTION"}, "each replica&#x27;s batches of 64"),
+        ({"strategy": "MultiWorkerMirroredStrategy"}, "over 8 replicas of 2 workers"),
+        ({"strategy": "OneDeviceStrategy"}, "over 1 replica: "),
+        ({"batch": 2000, "examples": 2000, "replicas": 16}, "2\u202f000 examples"),
+        ({"shape": ()}, "float32[] takes 4 B"),
+    ],
+)
+def test_sanitizers_let_every_picture_pass(
+    notebook: FakeNotebook, choices: dict[str, Any], said: str
+) -> None:
+    shown = page(opened(**choices)).picture
+    assert said in shown
+    assert {name for name, _ in tags_of(shown)} <= ALLOWED
+
+
+def test_a_wrong_choice_raises() -> None:
+    with pytest.raises(ArgumentValueError, match="Choose 4"):
+        opened(strategy="MultiWorkerMirroredStrategy", replicas=3)
+
+
+def test_executing_the_cell_again_closes_it(notebook: FakeNotebook) -> None:
+    first = opened()
+    notebook.execution = Execution("cell 1", "request 2")
+    second = opened()
+    assert [first.live, second.live] == [False, True]
+    Placement(ListSource([]))
+    second.close()
+    second.close()
+    assert "examples, batches of" in notebook.outputs[second._host][-1]["text/plain"]
+
+
+def test_a_closed_explorer_is_garbage(notebook: FakeNotebook) -> None:
+    explorer = opened()
+    gone: list[weakref.ref[Any]] = [weakref.ref(explorer), weakref.ref(page(explorer))]
+    explorer.close()
+    del explorer
+    wait_for(lambda: gc.collect() >= 0 and all(ref() is None for ref in gone))
+
+
+def test_a_script_gets_words(capsys: pytest.CaptureFixture[str]) -> None:
+    explorer = opened(replicas=3, batch=7, examples=7)
+    assert not explorer.live
+    said = capsys.readouterr().out.splitlines()
+    assert said[0].startswith("7 examples, batches of 7, over 3 replicas: 1 step.")
+    assert "  Step 0 (last): 3, 3, 1 of 3" in said
