@@ -17,6 +17,7 @@ _PAGE: Final = 2_000
 _MOST_TEXT: Final = 240
 _MOST_WHOLE: Final = 20_000
 _MOST_VALUES: Final = 64
+_MOST_LISTED: Final = 8
 NAMES: Final = ("number", "time", "kind", "text")
 
 
@@ -138,19 +139,22 @@ def _fields(event: Event | Unknown) -> dict[str, Any]:
 
 
 def _short(value: Any) -> str:
-    if isinstance(value, bytes | bytearray | memoryview):
-        return f"<{len(value):,} bytes>"
-    if isinstance(value, float):
-        return f"{value:.6g}"
-    if isinstance(value, list) and len(value) > 8:
-        return f"[{', '.join(map(_short, value[:8]))}, \u2026 {len(value)} in all]"
-    if isinstance(value, list):
-        return f"[{', '.join(map(_short, value))}]"
-    if isinstance(value, dict):
-        return "{" + ", ".join(f"{key}: {_short(one)}" for key, one in value.items()) + "}"
-    if isinstance(value, msgspec.Struct):
-        return _short(msgspec.structs.asdict(value))
-    return str(value)[:_MOST_TEXT]
+    match value:
+        case bytes() | bytearray() | memoryview():
+            return f"<{len(value):,} bytes>"
+        case float():
+            return f"{value:.6g}"
+        case list():
+            shown = ", ".join(map(_short, value[:_MOST_LISTED]))
+            more = f", \u2026 {len(value)} in all" if len(value) > _MOST_LISTED else ""
+            text = f"[{shown}{more}]"
+        case dict():
+            text = "{" + ", ".join(f"{key}: {_short(one)}" for key, one in value.items()) + "}"
+        case msgspec.Struct():
+            text = _short(msgspec.structs.asdict(value))
+        case _:
+            text = str(value)[:_MOST_TEXT]
+    return text
 
 
 def _cut(value: Any) -> Any:

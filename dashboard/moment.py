@@ -61,7 +61,9 @@ class Moment:
             "time_end": round(self._feed.length_s, 3),
             "time_at": None if self._at is None else round(self._at, 3),
             "time_since": self._view.since,
-            "time_playing": self._at is not None and self._view.speed is not None,
+            "time_playing": self._at is not None
+            and self._view.speed is not None
+            and self._at < self._feed.length_s,
             "time_reading": window is not None and window.reading,
         }
 

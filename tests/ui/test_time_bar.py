@@ -1,0 +1,153 @@
+"""The time bar over all pages: live, pause, another moment, a range, play, and its address."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from distlab.events import Event, Step, Unknown
+from distlab_dashboard import DashboardServer, serve
+from tests.synthetic import START_NS, ListSource, beginning, steps, whole_run
+
+Pages = Callable[..., Any]
+
+
+def steps_until(events: list[Event | Unknown], at_s: float, since_s: float = 0.0) -> int:
+    low, high = START_NS + round(since_s * 1e9), START_NS + round(at_s * 1e9)
+    return sum(isinstance(event, Step) and low <= event.time_ns <= high for event in events)
+
+
+@pytest.fixture(scope="module")
+def finished() -> Iterator[DashboardServer]:
+    source = ListSource(whole_run(60))
+    source.live = False
+    made = serve(source)
+    yield made
+    made.stop()
+
+
+def move_to(page: Any, seconds: float) -> None:
+    """Moves the slider as a hand does: it has steps of its own."""
+    page.page.locator(".moment").evaluate(
+        "(slider, at) => { slider.value = at; slider.dispatchEvent(new Event('input')) }", seconds
+    )
+
+
+def test_another_moment_is_shown_as_it_was_then_on_all_pages(
+    finished: DashboardServer, new_page: Pages
+) -> None:
+    page = new_page().open(finished.url)
+    page.wait_for_text("steps", "60 of 60")
+    assert page.page.locator(".now").inner_text() == "Whole run"
+    move_to(page, 0.5)
+    at = float(page.page.locator(".moment").input_value())
+    then = steps_until(whole_run(60), at)
+    assert 25 < then < 35
+    page.wait_for_text("steps", f"{then} of 60")
+    assert page.page.locator(".moment-text").inner_text().startswith("0.50 s of ")
+    page.tab("batches")
+    page.wait_for_text("batch_number", str(then - 1))
+    page.page.click(".now")
+    page.wait_for_text("batch_number", "59")
+    assert page.text("status_text") == "finished"
+
+
+def test_a_range_shows_what_happened_in_it(finished: DashboardServer, new_page: Pages) -> None:
+    page = new_page().open(finished.url)
+    move_to(page, 0.6)
+    at = float(page.page.locator(".moment").input_value())
+    page.page.fill(".since", "0.4")
+    page.page.keyboard.press("Enter")
+    count = steps_until(whole_run(60), at, 0.4)
+    page.wait_for_text("steps", f"{count} of 60")
+    assert page.page.locator(".moment-text").inner_text().startswith("0.40 s to 0.60 s of ")
+    assert page.page.locator(".now").get_attribute("aria-pressed") == "false"
+
+
+def test_a_link_opens_the_same_page_moment_and_batch(
+    finished: DashboardServer, new_page: Pages
+) -> None:
+    page = new_page().open(f"{finished.url}#batches?at=0.6&from=0.3&batch=25")
+    page.wait_for_text("batch_number", "25")
+    assert page.page.locator('section[data-page="batches"]').is_visible()
+    assert page.page.locator(".since").input_value() == "0.3"
+    page.page.click('button[data-move="1"]')
+    page.wait_for_text("batch_number", "26")
+    assert page.page.url.endswith("#batches?batch=26&at=0.6&from=0.3")
+    page.tab("overview")
+    count = steps_until(whole_run(60), 0.6, 0.3)
+    page.wait_for_text("steps", f"{count} of 60")
+    page.page.reload()
+    page.page.wait_for_selector("html[data-ready=true]")
+    page.wait_for_text("steps", f"{count} of 60")
+
+
+def test_playing_goes_on_from_the_moment_and_ends_at_the_end(
+    finished: DashboardServer, new_page: Pages
+) -> None:
+    page = new_page().open(f"{finished.url}#overview?at=0.1")
+    page.wait_for_text("steps", "0 of 60")
+    page.page.select_option(".speed", "0.25")
+    page.page.click(".play")
+    page.page.wait_for_selector(".play[data-playing=true]")
+    page.wait_for_text("steps", "60 of 60")
+    page.page.wait_for_selector(".play[data-playing=false]")
+
+
+def test_a_live_run_can_be_paused_while_it_goes_on(new_page: Pages) -> None:
+    source = ListSource([*beginning(total_steps=1_000), *steps(50)])
+    server = serve(source)
+    try:
+        page = new_page().open(server.url)
+        page.wait_for_text("steps", "50 of 1\u202f000")
+        assert page.page.locator(".now").inner_text() == "Live"
+        assert page.page.locator(".play").get_attribute("aria-label") == "Pause"
+        page.page.click(".play")
+        page.page.wait_for_selector(".timebar[data-past=true]")
+        source.events.extend(steps(100, first=50))
+        page.page.wait_for_function("() => Number(document.querySelector('.moment').max) > 1.5")
+        assert page.text("steps") == "50 of 1\u202f000"
+        page.page.click(".now")
+        page.wait_for_text("steps", "150 of 1\u202f000")
+    finally:
+        server.stop()
+
+
+def test_a_page_that_loses_its_server_says_so_and_comes_back(new_page: Pages) -> None:
+    source = ListSource(whole_run(60))
+    source.live = False
+    first = serve(source)
+    page = new_page().open(f"{first.url}#batches?batch=22")
+    page.wait_for_text("batch_number", "22")
+    first.stop()
+    page.wait_for_text("status_text", "no connection")
+    assert "looks for its server again" in page.text("trouble")
+    second = serve(source, port=first.port)
+    try:
+        page.wait_for_text("status_text", "finished")
+        page.wait_for_text("batch_number", "22")
+        page.errors[:] = [error for error in page.errors if not _is_of_the_outage(error)]
+    finally:
+        page.page.close()
+        second.stop()
+
+
+def _is_of_the_outage(error: str) -> bool:
+    return "ERR_CONNECTION" in error or "WebSocket" in error or "Lost websocket" in error
+
+
+def test_keys_alone_reach_the_time_bar(finished: DashboardServer, new_page: Pages) -> None:
+    page = new_page().open(finished.url)
+    page.wait_for_text("steps", "60 of 60")
+    page.page.focus(".moment")
+    for _ in range(20):
+        page.page.keyboard.press("PageDown")
+    page.page.wait_for_selector(".timebar[data-past=true]")
+    page.page.wait_for_function(
+        "() => document.querySelector('[data-text=steps]').textContent[0] < 6"
+    )
+    page.page.focus(".now")
+    page.page.keyboard.press("Enter")
+    page.wait_for_text("steps", "60 of 60")
