@@ -161,9 +161,12 @@ def chosen_steps(columns: Columns, visible: Range | None) -> slice:
         return slice(0, 0)  # some of those in sight are not there
     ends = np.fmax(columns["called_s"], np.fmax.reduce(columns["ready_s"], axis=1, initial=-1.0))
     for margin in ((high - low) / 2, 0.0):
-        found = np.flatnonzero((ends >= low - margin) & (begins <= high + margin))
-        if len(found) and found[-1] + 1 - found[0] <= most:
-            return slice(int(found[0]), int(found[-1]) + 1)
+        # With one more on each side, so that all that is in sight lies between them.
+        first = int(np.argmax(ends >= low - margin)) if (ends >= low - margin).any() else len(ends)
+        first = min(first, int(np.searchsorted(begins, low - margin)))
+        last = int(np.searchsorted(begins, high + margin, side="right"))
+        if 0 < min(len(begins), last + 1) - max(0, first - 1) <= most:
+            return slice(max(0, first - 1), min(len(begins), last + 1))
     return slice(0, 0)
 
 

@@ -58,6 +58,8 @@ _MOST_LABELS = 16
 _CELLS_IN_SIGHT = 200
 """With fewer cells than that in sight, a closer look shows more."""
 
+_STEPS_AROUND = 20
+
 
 Range = _lanes.Range
 
@@ -110,7 +112,8 @@ class StepTimeline:
         self._empty = add_empty_text(plot, _EMPTY)
 
     def _draw_rows(self, plot: figure) -> None:
-        room = draw(plot, self.source, Scatter(x=0, y="y", size=1, fill_alpha=0, line_alpha=0))
+        nothing = HBar(y="y", left=0, right=0, height="height", fill_alpha=0, line_alpha=0)
+        room = draw(plot, self.source, nothing)
         whole = draw(plot, self._about, Segment(x0="begin", y0=0, x1="end", y1=0, line_alpha=0))
         mapper = LinearColorMapper(palette=_lanes.palette(), low=0, high=3 * _lanes.LEVELS - 1)
         picture = Image(image="image", x="x", y="y", dw="dw", dh="dh", color_mapper=mapper)
@@ -171,13 +174,23 @@ class StepTimeline:
         if seen is None or columns is None:
             return None
         low, high = seen
-        margin = (high - low) / 2
-        low, high = max(0.0, low - margin), min(columns["now_s"], high + margin)
-        if low >= high:
+        if self._shows(columns, seen):
             return None
-        wide = columns["cell_s"] > (seen[1] - seen[0]) / _CELLS_IN_SIGHT
-        few = _lanes.chosen_steps(columns, seen) != slice(0, 0)
-        return (low, high) if wide and not few else None
+        if self._detail is not None and self._shows(self._detail, seen):
+            return None
+        # What was in flight at the edges was called before, and ready after them.
+        step_s = columns["now_s"] / max(1, columns["step_count"])
+        margin = max((high - low) / 2, _STEPS_AROUND * step_s)
+        low, high = max(0.0, low - margin), min(columns["now_s"], high + margin)
+        return (low, high) if low < high else None
+
+    @staticmethod
+    def _shows(columns: Columns, seen: Range) -> bool:
+        """Whether these columns show a range as closely as the page can."""
+        begin, width = columns["cell_start_s"], columns["cell_s"]
+        inside = begin <= seen[0] and seen[1] <= begin + width * len(columns["steps"])
+        fine = width <= (seen[1] - seen[0]) / _CELLS_IN_SIGHT
+        return inside and (fine or _lanes.chosen_steps(columns, seen) != slice(0, 0))
 
     def update(self, columns: Columns) -> None:
         """Shows the newest columns."""

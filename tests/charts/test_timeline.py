@@ -142,12 +142,12 @@ def test_farther_back_a_closer_look_is_wanted_and_shown() -> None:
     look_at(chart, 5.0, 5.1)
     assert steps_of(chart) == set()
     wanted = chart.wanted()
-    assert wanted == pytest.approx((4.95, 5.15))
+    assert wanted == pytest.approx((4.8, 5.3))  # and the 20 steps around
     assert wanted is not None
     columns = folds.columns("timeline")
     chart.zoom(window([*beginning(2), *events], columns["zero_ns"], *wanted))
     assert {500, 505, 510} <= steps_of(chart)
-    assert chart.wanted() is None or chart.spans.data["number"].size
+    assert chart.wanted() is None
     look_at(chart, 0.0, 60.0)
     assert chart.visible is None
     assert max(steps_of(chart)) == 5_999
