@@ -15,7 +15,7 @@ DEV := $(VENV)/.installed-dev
 # Who has the development environment has all the demo needs.
 DEMO := $(if $(wildcard $(DEV)),$(DEV),$(VENV)/.installed-demo)
 
-.PHONY: help demo test lint browser bench bench-recording soak conformance screenshots clean
+.PHONY: help demo test lint browser bench bench-recording soak conformance screenshots binder-check clean
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -60,6 +60,9 @@ conformance: $(DEV)  ## Run the programs recorded with TensorFlow 2.21, in both 
 
 screenshots: $(DEV) browser  ## Take the pictures in docs/pictures from a running demo
 	@$(BIN)/python docs/pictures/take.py
+
+binder-check: $(DEV) browser  ## Build what Binder builds and visit it with a browser (5 minutes)
+	@.ci/binder-check $(BIN)
 
 clean:  ## Remove the environment, caches and build output; recorded runs stay
 	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

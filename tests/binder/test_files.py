@@ -1,0 +1,113 @@
+"""The files that Binder reads: what they ask for, and what they set."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+BINDER = ROOT / "binder"
+SCRIPTS = [BINDER / "postBuild", BINDER / "start", ROOT / ".ci" / "binder-check"]
+LIMIT_SECONDS = 120
+
+
+def project() -> dict[str, Any]:
+    found: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    return found
+
+
+def start(*command: str) -> str:
+    """What a command prints that `binder/start` starts as Binder does."""
+    done = subprocess.run(
+        [str(BINDER / "start"), *command],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_SECONDS,
+        check=True,
+        env={"PATH": os.environ["PATH"], "HOME": os.environ.get("HOME", "/")},
+    )
+    return done.stdout
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.name)
+def test_a_script_can_be_run_and_is_well_formed(script: Path) -> None:
+    assert os.access(script, os.X_OK)
+    subprocess.run(["bash", "-n", str(script)], timeout=LIMIT_SECONDS, check=True)
+
+
+def test_start_ends_with_the_command_it_was_given() -> None:
+    assert (BINDER / "start").read_text().rstrip().splitlines()[-1] == 'exec "$@"'
+    assert start("printf", "%s\n", "two words", "*") == "two words\n*\n"
+
+
+def test_post_build_stops_at_the_first_failure(tmp_path: Path) -> None:
+    for name, body in (("python", "exit 3"), ("jupyter", f"touch {tmp_path}/went-on")):
+        (tmp_path / name).write_text(f"#!/bin/sh\n{body}\n")
+        (tmp_path / name).chmod(0o755)
+    path = f"{tmp_path}{os.pathsep}{os.environ['PATH']}"
+    done = subprocess.run(
+        [str(BINDER / "postBuild")],
+        cwd=tmp_path,
+        env={"PATH": path},
+        timeout=LIMIT_SECONDS,
+        check=False,
+    )
+    assert done.returncode == 3
+    assert not (tmp_path / "went-on").exists()
+
+
+def test_start_gives_eight_devices_to_plain_jax_and_to_distlab() -> None:
+    code = (
+        "import jax; before = len(jax.devices())\n"
+        "import distlab as dl; dl.use_cpu_devices(8); print(before, len(jax.devices()))"
+    )
+    assert start(sys.executable, "-c", code) == "8 8\n"
+
+
+def test_a_notebook_can_still_choose_another_number_of_devices() -> None:
+    code = "import distlab as dl; dl.use_cpu_devices(3)\nimport jax; print(len(jax.devices()))"
+    assert start(sys.executable, "-c", code) == "3\n"
+
+
+def test_requirements_are_those_of_the_extra() -> None:
+    lines = (BINDER / "requirements.txt").read_text().splitlines()
+    asked = [line for line in lines if line and not line.startswith("#")]
+    assert asked == sorted(needs("distlab[binder]"))
+
+
+def needs(requirement: str) -> set[str]:
+    """What a requirement comes to when distlab's own extras are followed."""
+    if not requirement.startswith("distlab["):
+        return {requirement}
+    extras = requirement.removeprefix("distlab[").removesuffix("]").split(",")
+    named = [one for extra in extras for one in project()["optional-dependencies"][extra]]
+    return set(project()["dependencies"]).union(*map(needs, named))
+
+
+def test_python_is_one_that_distlab_runs_on() -> None:
+    language, _, version = (BINDER / "runtime.txt").read_text().strip().partition("-")
+    assert language == "python"
+    assert [int(part) for part in version.split(".")] >= [3, 11]
+    assert project()["requires-python"] == ">=3.11"
+
+
+def test_no_file_makes_binder_ignore_the_others() -> None:
+    # An environment.yml or a Dockerfile, there or in the root, would be used instead.
+    kept = {"overrides.json", "postBuild", "requirements.txt", "runtime.txt", "start"}
+    assert {file.name for file in BINDER.iterdir()} == kept
+    assert not (ROOT / ".binder").exists()
+
+
+def test_jupyterlab_asks_a_visitor_nothing() -> None:
+    notification = json.loads((BINDER / "overrides.json").read_text())[
+        "@jupyterlab/apputils-extension:notification"
+    ]
+    assert notification == {"fetchNews": "false", "checkForUpdates": False}
