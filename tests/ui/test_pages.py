@@ -1,0 +1,241 @@
+"""Runs, events, loop control and files to take away, on the served page."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import jax.numpy as jnp
+import pytest
+
+import distlab as dl
+from distlab._loop_control import loops
+from distlab.events import Metric, Placement, Step
+from distlab.recording import RingRecorder
+from distlab.recording.run_file import RunFile
+from distlab_dashboard import DashboardServer, serve
+from tests.synthetic import ListSource, whole_run
+
+Pages = Callable[..., Any]
+LIMIT_SECONDS = 60
+
+
+def wait_until(holds: Callable[[], bool], what: str) -> None:
+    end = time.monotonic() + LIMIT_SECONDS
+    while not holds():
+        assert time.monotonic() < end, f"waited too long for {what}"
+        threading.Event().wait(0.01)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with two runs, one of them deeper, and something beside it that is private."""
+    root = tmp_path_factory.mktemp("library")
+    for name, count in (("runs/first", 60), ("runs/deep/second", 20), ("private", 5)):
+        file = RunFile(root / name, name)
+        file.write(whole_run(count))
+        file.close()
+    return root / "runs"
+
+
+@pytest.fixture(scope="module")
+def library(folder: Path) -> Iterator[DashboardServer]:
+    made = serve(folder)
+    yield made
+    made.stop()
+
+
+def answer(url: str) -> tuple[int, dict[str, str], bytes]:
+    at = urlsplit(url)
+    connection = http.client.HTTPConnection(str(at.hostname), at.port or 80, timeout=60)
+    connection.request("GET", f"{at.path}?{at.query}")
+    response = connection.getresponse()
+    found = response.status, dict(response.getheaders()), response.read()
+    connection.close()
+    return found
+
+
+def test_the_runs_of_a_folder_are_listed_searched_and_opened(
+    library: DashboardServer, new_page: Pages
+) -> None:
+    page = new_page().open(library.url)
+    rows = page.page.locator(".runs tbody tr")
+    page.page.wait_for_function("() => document.querySelectorAll('.runs tbody tr').length === 2")
+    assert sorted(rows.locator("th").all_inner_texts()) == ["deep/second", "first"]
+    assert page.page.locator(".timebar").is_hidden()
+    assert page.page.locator('.tabs a[data-page="overview"]').is_hidden()
+    page.page.fill(".run-search", "FIRST")
+    assert page.page.locator(".runs tbody tr:visible").count() == 1
+    page.page.click(".runs tbody tr:visible a")
+    page.page.wait_for_selector("html[data-ready=true]")
+    page.wait_for_text("steps", "60 of 60")
+    assert page.page.url.endswith("?run=first#overview")
+    page.tab("runs")
+    assert page.page.locator(".runs tbody tr").count() == 2
+
+
+def test_a_run_further_down_is_opened_by_its_name(
+    library: DashboardServer, new_page: Pages
+) -> None:
+    page = new_page().open(f"{library.url}?run=deep%2Fsecond#events")
+    page.wait_for_text("event_note", "the newest 100 that fit")
+
+
+@pytest.mark.parametrize("name", ["../private", "/etc", "first/../../private", "nothing", "\x00"])
+def test_nothing_outside_of_the_folder_can_be_opened(library: DashboardServer, name: str) -> None:
+    from urllib.parse import quote
+
+    status, _, body = answer(f"{library.url}?run={quote(name)}")
+    assert status == 200
+    assert b"made-up" not in body
+    assert b'id=\\"facts' not in body
+    status, _, _ = answer(f"{library.url}export/run.html?run={quote(name)}")
+    assert status == 404
+
+
+def test_events_are_filtered_searched_and_shown_whole(new_page: Pages) -> None:
+    events = whole_run(60)
+    wicked = "<img src=x onerror=alert(1)>"
+    events.append(Metric(time_ns=events[-1].time_ns, step=59, values={wicked: 1.0}))
+    source = ListSource(events)
+    source.live = False
+    server = serve(source)
+    try:
+        page = new_page().open(f"{server.url}#events")
+        page.wait_for_text("event_note", "the newest 100 that fit")
+        first = page.page.locator(".events tbody tr").first
+        assert first.locator("td").all_inner_texts()[1:] == [
+            "metric",
+            f"step=59 values={{{wicked}: 1}}",
+        ]
+        assert page.page.locator('img[src="x"]').count() == 0
+        page.page.click(".older")
+        page.page.wait_for_function(
+            "(n) => document.querySelector('.events tbody th').textContent === n",
+            arg=str(len(events) - 101),
+        )
+        page.page.select_option(".event-kind", "placement")
+        count = sum(isinstance(event, Placement) for event in events)
+        page.wait_for_text("event_note", f"{count} found, {len(events)} looked at")
+        page.page.fill(".event-text", "head/bias")
+        page.wait_for_text("event_note", f"1 found, {len(events)} looked at")
+        page.page.click(".events tbody button")
+        page.page.wait_for_selector(".whole")
+        whole = page.page.locator(".whole").inner_text()
+        kind, _, text = whole.partition("\n")
+        assert kind == "placement"
+        assert json.loads(text)["name"] == "head/bias"
+        assert "kind=placement" in page.page.url
+        assert "text=head" in page.page.url
+        page.page.fill(".event-text", "nothing like this")
+        page.wait_for_text("event_note", f"0 found, {len(events)} looked at")
+        assert page.page.get_by_text("No event fits.").is_visible()
+    finally:
+        server.stop()
+
+
+def test_new_events_come_to_the_top_of_the_list(new_page: Pages) -> None:
+    source = ListSource(whole_run(3))
+    server = serve(source)
+    try:
+        page = new_page().open(f"{server.url}#events?kind=step")
+        page.page.wait_for_function(
+            "() => document.querySelectorAll('.events tbody tr').length === 3"
+        )
+        last = next(e for e in reversed(source.events) if isinstance(e, Step))
+        source.events.append(
+            Step(time_ns=last.time_ns, step=3, program=0, strategy=0, dispatched_ns=1, examples=64)
+        )
+        page.page.wait_for_function(
+            "() => document.querySelector('.events tbody td:last-child')"
+            ".textContent.startsWith('step=3 ')"
+        )
+    finally:
+        server.stop()
+
+
+def test_a_loop_is_paused_stepped_resumed_and_stopped_from_the_page(
+    recorder: RingRecorder, new_page: Pages, tmp_path: Path
+) -> None:
+    strategy = dl.MirroredStrategy(["CPU:0", "CPU:1"])
+    dataset = dl.data.Dataset.range(1_000_000).batch(4)
+    done: list[int] = []
+
+    def train() -> None:
+        batches = strategy.experimental_distribute_dataset(dataset)
+        for number, batch in enumerate(dl.controlled(batches, name="fit <b>")):
+            strategy.run(jnp.sum, (batch,))
+            done.append(number)
+            threading.Event().wait(0.002)
+
+    with dl.record(tmp_path / "run", probe=False) as recording:
+        server = serve(recording)
+        thread = threading.Thread(target=train, daemon=True)
+        thread.start()
+        try:
+            page = new_page().open(server.url)
+            says = page.page.locator(".loops span")
+            page.page.click(".loops [data-order=pause]")
+            page.page.wait_for_selector(".loops [data-order=resume]:visible")
+            wait_until(lambda: loops()[0].state == "paused", "the pause")
+            assert page.page.locator(".loops b").inner_text() == "fit <b>"
+            before = len(done)
+            page.page.click(".loops [data-order=step]")
+            wait_until(lambda: len(done) == before + 1, "one step")
+            page.page.wait_for_function(
+                "(n) => document.querySelector('.loops span').textContent"
+                " === `paused, ${n} batches so far`",
+                arg=f"{before + 1:,}".replace(",", "\u202f"),
+            )
+            assert says.inner_text().startswith("paused")
+            page.page.click(".loops [data-order=resume]")
+            wait_until(lambda: len(done) > before + 20, "the loop to go on")
+            page.page.click(".loops [data-order=stop]")
+            thread.join(LIMIT_SECONDS)
+            assert not thread.is_alive()
+            page.page.wait_for_selector(".loops", state="hidden")
+        finally:
+            for loop in loops():
+                loop.stop()
+            server.stop()
+
+
+def test_a_run_is_taken_away_as_a_page_and_as_a_timeline(
+    library: DashboardServer, new_page: Pages
+) -> None:
+    page = new_page().open(f"{library.url}?run=first")
+    page.page.wait_for_selector(".share")
+    with page.page.expect_download() as download:
+        page.page.click('[data-export="trace.json"]')
+    trace = json.loads(Path(download.value.path()).read_text())
+    assert trace["otherData"]["run"] == "runs/first"
+    assert download.value.suggested_filename == "first-trace.json"
+    with page.page.expect_download() as download:
+        page.page.click('[data-export="run.html"]')
+    saved = Path(download.value.path())
+    assert saved.stat().st_size < 5_000_000
+    opened = new_page()
+    opened.page.goto(f"file://{saved.rename(saved.with_suffix('.html'))}")
+    opened.page.wait_for_selector("html[data-ready=true]")
+    assert opened.text("steps") == "60 of 60"
+    assert opened.page.locator(".timebar").is_hidden()
+    opened.foreign.clear()
+
+
+def test_files_to_take_away_need_the_token(folder: Path) -> None:
+    made = serve(folder, token="a long token")
+    try:
+        url = made.url.partition("?")[0]
+        assert answer(f"{url}export/trace.json?run=first")[0] == 401
+        status, headers, body = answer(f"{url}export/trace.json?run=first&token=a%20long%20token")
+        assert status == 200
+        assert headers["Content-Disposition"] == 'attachment; filename="first-trace.json"'
+        assert json.loads(body)["traceEvents"]
+    finally:
+        made.stop()
