@@ -1,0 +1,142 @@
+"""The notebook about users' own code: distributed losses are those of one device."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from sklearn.datasets import load_digits
+
+import distlab as dl
+from distlab.events import Compile, Metric, Sharding, Step
+from tests.notebooks.executed import check_stored, code_of, execute, pictures, read, text_of
+
+NAME = "05_your_own_jax_flax_optax"
+STEPS = 2 * 23
+WEIGHTS = 64 * 32 + 32 + 32 * 10 + 10
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("own_code")
+
+
+@pytest.fixture(scope="module")
+def executed(folder: Path) -> Any:
+    return execute(NAME, folder)
+
+
+def last_batch() -> tuple[np.ndarray, np.ndarray]:
+    """The 29 training examples that no full batch has."""
+    digits = load_digits()
+    rows = slice(22 * 64, 1437)
+    return (digits.data[rows] / 16).astype(np.float32), digits.target[rows]
+
+
+def losses(images: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    """The losses of the untrained perceptron, in NumPy."""
+    first, second = jax.random.split(jax.random.key(0))
+    hidden = np.tanh(images @ np.asarray(0.1 * jax.random.normal(first, (64, 32))))
+    scores = hidden @ np.asarray(0.1 * jax.random.normal(second, (32, 10)))
+    of_label = np.take_along_axis(scores, labels[:, None], axis=1)[:, 0]
+    told: np.ndarray = np.log(np.exp(scores).sum(axis=1)) - of_label
+    return told
+
+
+def test_it_is_stored_without_outputs_and_says_what_it_needs() -> None:
+    check_stored(NAME)
+    notebook = read(NAME)
+    assert 'pip install "flax>=0.12" "optax>=0.2.5"' in notebook.cells[0].source
+    pins = (Path(__file__).parents[2] / "pyproject.toml").read_text()
+    assert '"flax>=0.12"' in pins
+    assert '"optax>=0.2.5"' in pins
+
+
+@pytest.mark.parametrize(
+    ("cell", "steps"), [("spread", STEPS), ("flax-train", STEPS), ("change", 22)]
+)
+def test_losses_are_those_of_one_device(executed: Any, cell: str, steps: int) -> None:
+    pattern = r"(\d+) steps, largest difference of the losses: (\S+)"
+    found = re.search(pattern, text_of(executed, cell))
+    assert found is not None
+    assert int(found[1]) == steps
+    assert 0 <= float(found[2]) < 1e-5
+
+
+def test_the_plain_loop_learns_the_real_digits(executed: Any) -> None:
+    assert text_of(executed, "setup") == "23 batches, the last one of 29\n"
+    digits = load_digits()
+    first = losses((digits.data[:64] / 16).astype(np.float32), digits.target[:64])
+    found = re.search(r"loss (\S+) at first, (\S+) in the last", text_of(executed, "plain"))
+    assert found is not None
+    assert float(found[1]) == pytest.approx(first.mean(), abs=2e-4)
+    assert float(found[2]) < 0.5 * first.mean()
+
+
+def test_replicas_stay_alike(executed: Any) -> None:
+    said = text_of(executed, "alike")
+    assert said == "PerReplica(8 x float32[64, 32])\nequal on all replicas: True\n"
+
+
+def test_a_mean_of_means_weighs_the_last_example_too_much(executed: Any) -> None:
+    told = losses(*last_batch())
+    parts = np.split(told, range(4, 29, 4))
+    sizes = [len(part) for part in parts]
+    assert sizes == [4] * 7 + [1]
+    said = text_of(executed, "mean")
+    assert f"examples:      {sizes}\n" in said
+    of_means, of_all = (
+        float(n) for n in re.findall(r"(?:means|device): ([\d.]+)$", said, re.MULTILINE)
+    )
+    assert of_means == pytest.approx(np.mean([part.mean() for part in parts]), abs=1e-4)
+    assert of_all == pytest.approx(told.mean(), abs=1e-4)
+    assert abs(of_means - of_all) > 0.01
+
+
+def test_the_flax_run_was_recorded_with_its_gradients(executed: Any, folder: Path) -> None:
+    with dl.Run.open(folder / "runs" / "flax") as run:
+        events = list(run.events())
+    sizes = [event.sizes for event in events if isinstance(event, Sharding)]
+    assert sizes == ([[8] * 8] * 22 + [[4] * 7 + [1]]) * 2
+    assert len([event for event in events if isinstance(event, Step)]) == STEPS
+    logged = [event.values["loss"] for event in events if isinstance(event, Metric)]
+    assert len(logged) == STEPS
+    assert logged[0] == pytest.approx(np.log(10), abs=0.5)
+    assert logged[-2] < 0.7 * logged[0]
+    programs = [event for event in events if isinstance(event, Compile)]
+    sent = {
+        sum(each.operand_bytes for each in program.collectives)
+        for program in programs
+        if program.function == "on_all"
+    }
+    assert sent == {4 * (WEIGHTS + 1)}  # all gradients and the loss, as float32
+    (view,) = pictures(executed)
+    text = view["text/plain"]
+    assert f"Batch {STEPS - 1} (of {STEPS} so far, from 0): 29 examples over 8 replicas" in text
+    assert f"all-reduce inside on_all: {STEPS} times {4 * (WEIGHTS + 1) / 1e3:.2f} kB" in text
+
+
+def test_the_trained_model_is_an_ordinary_one(executed: Any) -> None:
+    found = re.search(r"([\d.]+)% of 360 digits", text_of(executed, "use"))
+    assert found is not None
+    assert float(found[1]) > 60
+
+
+def test_folding_the_replica_in_makes_numbers_differ(executed: Any) -> None:
+    same, own = (
+        line.partition(":")[2].split() for line in text_of(executed, "random").splitlines()
+    )
+    key = jax.random.key(0)
+    assert same == [f"{float(jax.random.uniform(key)):.3f}"] * 8
+    folded = [jax.random.uniform(jax.random.fold_in(key, jnp.int32(n))) for n in range(8)]
+    assert own == [f"{float(number):.3f}" for number in folded]
+
+
+def test_what_is_marked_as_changed_is_what_changed(executed: Any) -> None:
+    marked = re.findall(r"^.*# (\d)$", code_of(executed), re.MULTILINE)
+    assert sorted(marked) == ["1", "2", "3", "4"]
