@@ -110,13 +110,45 @@ def dataset_html(dataset: Any) -> str:
     )
 
 
+def per_replica_spec_html(spec: Any) -> str:
+    """Shows what each replica gets of one component."""
+    locals_ = spec.value_specs
+    same = len(set(locals_)) == 1
+    rows = [[str(replica), _spec_text(local)] for replica, local in enumerate(locals_)]
+    return card(
+        "PerReplicaSpec",
+        f"{len(locals_)} replicas{', all alike' if same else ''}{_unknown(locals_)}",
+        ("replica", "gets"),
+        [[f"0 to {len(locals_) - 1}", rows[0][1]]] if same and len(rows) > 1 else rows,
+    )
+
+
+def tensor_spec_html(spec: Any) -> str:
+    """Shows the dimensions of one component, and its bytes where they are all known."""
+    known = spec.dtype != object and None not in spec.shape
+    count = int(np.prod(spec.shape, dtype=np.int64)) if known else 0
+    rows = [["dimensions", " \u00d7 ".join(map(_length, spec.shape)) or "none"]]
+    if known:
+        rows.append(["bytes", size(count * spec.dtype.itemsize)])
+    return card("TensorSpec", _spec_text(spec) + _unknown((spec,)), (), rows)
+
+
+def _unknown(specs: Any) -> str:
+    """Says what `?` means, when some dimension is not known."""
+    return "; ? differs between batches" if any(None in spec.shape for spec in specs) else ""
+
+
+def _length(length: int | None) -> str:
+    return "?" if length is None else f"{length:,}"
+
+
 def _spec_text(spec: Any) -> str:
     """Returns what one replica gets, as `float32[?, 8, 8]`; `?` may differ between them."""
     local = getattr(spec, "value_specs", (spec,))[0]
     shape, dtype = getattr(local, "shape", None), getattr(local, "dtype", None)
     if shape is None or dtype is None:
         return repr(local)
-    return f"{dtype}[{', '.join('?' if size is None else str(size) for size in shape)}]"
+    return f"{dtype}[{', '.join('?' if length is None else str(length) for length in shape)}]"
 
 
 def _is_concrete(array: Any) -> bool:

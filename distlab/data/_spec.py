@@ -34,6 +34,12 @@ class TensorSpec:
         """How many dimensions it has."""
         return len(self.shape)
 
+    def _repr_html_(self) -> str:
+        """Shows in notebooks what an element looks like."""
+        from distlab._reprs import tensor_spec_html
+
+        return tensor_spec_html(self)
+
 
 def spec_of(value: Any) -> Any:
     """Returns the nest of `TensorSpec` of one element."""

@@ -21,6 +21,12 @@ class PerReplicaSpec:
 
     value_specs: tuple[TensorSpec, ...]
 
+    def _repr_html_(self) -> str:
+        """Shows in notebooks what each replica gets."""
+        from distlab._reprs import per_replica_spec_html
+
+        return per_replica_spec_html(self)
+
 
 def per_replica_spec(spec: Any, replicas: int) -> Any:
     """Returns the nest of specs of elements that differ per replica.

@@ -17,6 +17,7 @@ from distlab.events import Advice, AnyEvent, Chunk, Event, Unknown, kind_of
 from distlab.insight import advise
 from distlab.recording.exports import export
 from distlab.recording.exports.frame import to_pandas
+from distlab.recording.programs import Programs, read_programs
 from distlab.recording.run_file import PATTERN, being_written
 from distlab.recording.stored import PAGE, StoredEvents
 from distlab.recording.summary import summarize
@@ -224,6 +225,17 @@ class Run:
           RecordError: the run was closed.
         """
         return advise(self)
+
+    def programs(self) -> Programs:
+        """Returns the compiled programs: why each was made, and what is inside.
+
+        Returns:
+          A sequence of `Program`, the oldest first; in notebooks a table.
+
+        Raises:
+          RecordError: the run was closed.
+        """
+        return read_programs(self.events)
 
     def to_pandas(self, kind: str) -> Any:
         """Returns the events of one kind as a pandas table.

@@ -14,7 +14,7 @@ from distlab.charts.theme import colour
 from distlab.charts.units import bytes_text, count_text
 from distlab.recording.compiled import wire_bytes
 from distlab.widgets._png import data_uri
-from distlab.widgets._still import image, line, table
+from distlab.widgets._still import NO_BREAK, image, line, table
 
 _MOST_BATCHES = 3
 _BAR = (84, 14)
@@ -85,9 +85,9 @@ def _sentences(choices: Choices, division: Division, placed: list[int]) -> list[
     shape = ", ".join(map(str, choices.shape))
     divided = (
         f"{_counted(choices.examples, 'example')}, {each} of {choices.batch}, over "
-        f"{_counted(choices.replicas, 'replica')}{workers}: {_counted(len(sizes), 'step')}. "
-        f"In {partial} of them a replica gets fewer examples than its share, in {empty} one gets "
-        "none."
+        f"{_counted(choices.replicas, 'replica')}{workers}: {_counted(len(sizes), 'step')}, "
+        f"{partial or 'none'} of them with a replica that gets less than its share, "
+        f"{empty or 'none'} with one that gets nothing."
     )
     variable = (
         f"A variable {choices.dtype}[{shape}] takes {bytes_text(choices.bytes)}: {on}, "
@@ -129,7 +129,8 @@ def _movements(choices: Choices) -> str:
     rows = _movement_rows(choices)
     titles = ("Algorithm", "Messages, one after the other", "Each of", "One replica sends at most",
               "All send")  # fmt: skip
-    cells = zip(*([escape(cell) for cell in row] for row in rows), strict=True)
+    unbroken = ([escape(cell.replace(" ", NO_BREAK)) for cell in row] for row in rows)
+    cells = zip(*unbroken, strict=True)
     return table(dict(zip(titles, map(list, cells), strict=True)), "algorithms")
 
 

@@ -9,13 +9,16 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import msgspec
 import numpy as np
 import pytest
 
 import distlab as dl
 from distlab._html import card
+from distlab.events import Step
 from distlab.recording.run_file import RunFile
 from tests.recording import samples
+from tests.synthetic import beginning, compiled, steps
 
 
 class Cells(HTMLParser):
@@ -142,6 +145,73 @@ def test_a_run_shows_its_summary(tmp_path: Path) -> None:
         assert cells["status"] == "finished"
         assert cells["examples"] == "64"
         assert repr(run) == f"<Run 'a <b>run</b>' in {tmp_path}>"
+
+
+def test_specs_show_what_each_replica_gets(strategy: dl.Strategy) -> None:
+    features = {"x": np.zeros((12, 4), np.float32), "y": np.zeros(12, np.int32)}
+    dataset = dl.data.Dataset.from_tensor_slices(features).batch(5)
+    spec = strategy.experimental_distribute_dataset(dataset).element_spec
+    assert rows_of(spec["x"]) == [["0 to 2", "float32[?, 4]"]]
+    assert "3 replicas, all alike; ? differs between batches" in spec["x"]._repr_html_()
+    assert rows_of(dataset.element_spec["x"]) == [["dimensions", "? \u00d7 4"]]
+    whole = dl.data.TensorSpec((3, 1_000), np.dtype("float32"))
+    assert rows_of(whole) == [["dimensions", "3 \u00d7 1,000"], ["bytes", "12 kB"]]
+    scalar = dl.data.TensorSpec((), np.dtype(object))
+    assert rows_of(scalar) == [["dimensions", "none"]]
+
+
+def recorded(folder: Path, function: str = "<b>step</b>") -> dl.Run:
+    compile_ = compiled(8)
+    events = [
+        *beginning()[:2],
+        msgspec.structs.replace(compile_, function=function),
+        msgspec.structs.replace(
+            compile_, program=1, cause="new shapes", changed="x: [8,64] -> [5,64]", collectives=[],
+            flops=3.4e9, peak_bytes=20_000,
+        ),
+        *(event for event in steps(4) if isinstance(event, Step)),
+    ]  # fmt: skip
+    file = RunFile(folder, "programs")
+    file.write(events)
+    file.close()
+    return dl.Run.open(folder)
+
+
+def test_a_program_shows_its_devices_and_what_they_exchange(tmp_path: Path) -> None:
+    with recorded(tmp_path) as run:
+        first, second = run.programs()
+    cells = {row[0]: row[-1] for row in rows_of(first)}
+    assert ["y: int32[8]"] in rows_of(first)
+    assert cells["runs on"] == ", ".join(f"CPU:{n}" for n in range(8))
+    assert cells["each replica gets"] == "x: float32[8,64]"
+    assert cells["devices exchange"] == "all-reduce of 9.64 kB: float32 (in groups of 8)"
+    assert cells["why compiled"] == "new function, in 0.11 s"
+    assert "<b>step" not in (first._repr_html_() or "")
+    assert first.steps == 4
+    told = {row[0]: row[-1] for row in rows_of(second)}
+    assert told["why compiled"] == "new shapes: x: [8,64] \u2192 [5,64], in 0.11 s"
+    assert told["devices exchange"] == "nothing"
+    assert told["work on each"] == "3.4 GFLOP"
+
+
+def test_programs_are_a_sequence_and_a_table(tmp_path: Path) -> None:
+    with recorded(tmp_path) as run:
+        programs = run.programs()
+    assert len(programs) == 2
+    assert len(programs[1:]) == 1
+    assert rows_of(programs)[0][:4] == ["<b>step</b>", "new function", "4", "all-reduce of 9.64 kB"]
+    assert repr(programs[0]) == (
+        "<Program of <b>step</b>: new function, 4 steps on 8 devices; all-reduce of 9.64 kB>"
+    )
+
+
+def test_without_the_dashboards_packages_programs_are_text(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("distlab.recording.programs.find_spec", lambda _: None)
+    with recorded(tmp_path) as run:
+        assert run.programs()._repr_html_() is None
+        assert run.programs()[0]._repr_html_() is None
 
 
 def test_a_long_table_says_what_it_leaves_out() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import secrets
 import socket
 import subprocess
@@ -16,7 +17,27 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+import nbformat
+from playwright.sync_api import Page
+
 START_LIMIT_S = 120
+LIMIT_MS = 60_000
+LIVE = ".distlab-live"
+KERNEL = {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"}
+DRAWN = """
+(canvas) => {
+  const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height)
+  return data.some((value, place) => place % 4 === 3 && value > 0)
+}
+"""
+FACTS = """
+(live) => ({
+  batch: live.querySelector("p").textContent,
+  steps: live.querySelector("header .quiet").textContent,
+  sizes: Array.from(live.querySelectorAll(".amounts b")).map((size) => size.textContent),
+  busy: document.querySelector(".jp-Notebook-ExecutionIndicator").dataset.status,
+})
+"""
 
 
 class Lab:
@@ -40,6 +61,18 @@ class Lab:
     def use_theme(self, name: str) -> None:
         """Makes pages that are opened from now on `"Light"` or `"Dark"`."""
         self._set("themes", {"theme": f"JupyterLab {name}"})
+
+    def send_comms_over_subshells(self, *, yes: bool) -> None:
+        """Lets pages that are opened from now on reach a kernel that is busy, or not."""
+        how = "perCommTarget" if yes else "disabled"
+        self._set("kernels-settings", {"commsOverSubshells": how})
+
+    def write(self, name: str, *cells: str) -> str:
+        """Puts a notebook of code cells into the folder."""
+        made = [nbformat.v4.new_code_cell(cell) for cell in cells]
+        notebook = nbformat.v4.new_notebook(cells=made, metadata={"kernelspec": KERNEL})
+        nbformat.write(notebook, self.folder / name)
+        return name
 
     def _set(self, plugin: str, values: dict[str, Any]) -> None:
         folder = self._home / "settings" / "@jupyterlab" / "apputils-extension"
@@ -103,3 +136,50 @@ class Lab:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait(30)
+
+
+class Seen:
+    """A page with a notebook, and what must not happen on it."""
+
+    def __init__(self, page: Page, lab: Lab) -> None:
+        self.page, self.lab = page, lab
+        self.errors: list[str] = []
+        self.foreign: list[str] = []
+        page.set_default_timeout(LIMIT_MS)
+        page.on("console", lambda m: self.errors.append(m.text) if m.type == "error" else None)
+        page.on("pageerror", lambda error: self.errors.append(str(error)))
+        page.on("request", lambda request: self._check(request.url))
+        page.on("websocket", lambda websocket: self._check(websocket.url))
+
+    def _check(self, url: str) -> None:
+        if not re.match(r"((http|ws)://127\.0\.0\.1:|blob:|data:)", url):
+            self.foreign.append(url)
+
+    def open(self, name: str) -> None:
+        # A workspace for each notebook: JupyterLab opens again what was open in it.
+        workspace = Path(name).stem
+        self.page.goto(self.lab.url(f"lab/workspaces/{workspace}/tree/{name}"))
+        self.page.wait_for_selector("text=/ipykernel.*Idle/")
+
+    def choose(self, menu: str, entry: str) -> None:
+        self.page.click(f".lm-MenuBar-itemLabel >> text={menu}")
+        self.page.click(f".lm-Menu-itemLabel >> text=/^{entry}$/")
+
+    def facts(self) -> dict[str, Any]:
+        found: dict[str, Any] = self.page.locator(LIVE).first.evaluate(FACTS)
+        return found
+
+    def run(self, name: str) -> None:
+        """Opens a notebook and runs all of its cells; does not wait for their end."""
+        self.open(name)
+        self.choose("Run", "Run All Cells")
+
+    def wait_until_idle(self) -> None:
+        """Waits until all cells have run."""
+        self.page.wait_for_selector(".jp-Notebook-ExecutionIndicator[data-status=idle]")
+
+    @property
+    def busy(self) -> bool:
+        """Whether a cell runs."""
+        indicator = self.page.locator(".jp-Notebook-ExecutionIndicator")
+        return indicator.get_attribute("data-status") == "busy"

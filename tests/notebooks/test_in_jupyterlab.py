@@ -4,22 +4,17 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import nbformat
-import pytest
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Page
 
 import distlab as dl
 from distlab.events import Sharding
-from tests.notebooks.lab import Lab
+from tests.notebooks.lab import DRAWN, LIVE, Lab, Seen
 from tests.notebooks.test_first_steps import NOTEBOOK
 from tests.widgets.test_feed import wait_for
 
-FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking"]
-LIMIT_MS = 60_000
 HOLD = """
 import time
 from pathlib import Path
@@ -31,13 +26,6 @@ def epochs():
         if Path("seen").exists():
             return
 """
-LIVE = ".distlab-live"
-DRAWN = """
-(canvas) => {
-  const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height)
-  return data.some((value, place) => place % 4 === 3 && value > 0)
-}
-"""
 REPLICAS = """
 () => {
   const sources = Bokeh.documents.flatMap((made) => Array.from(made._all_models.values()))
@@ -46,69 +34,6 @@ REPLICAS = """
   return column("name").map((name, row) => [name, column("size")[row]])
 }
 """
-FACTS = """
-(live) => ({
-  batch: live.querySelector("p").textContent,
-  steps: live.querySelector("header .quiet").textContent,
-  sizes: Array.from(live.querySelectorAll(".sizes b")).map((size) => size.textContent),
-  busy: document.querySelector(".jp-Notebook-ExecutionIndicator").dataset.status,
-})
-"""
-
-
-class Seen:
-    """A page with a notebook, and what must not happen on it."""
-
-    def __init__(self, page: Page, lab: Lab) -> None:
-        self.page, self.lab = page, lab
-        self.errors: list[str] = []
-        self.foreign: list[str] = []
-        page.set_default_timeout(LIMIT_MS)
-        page.on("console", lambda m: self.errors.append(m.text) if m.type == "error" else None)
-        page.on("pageerror", lambda error: self.errors.append(str(error)))
-        page.on("request", lambda request: self._check(request.url))
-        page.on("websocket", lambda websocket: self._check(websocket.url))
-
-    def _check(self, url: str) -> None:
-        if not re.match(r"((http|ws)://127\.0\.0\.1:|blob:|data:)", url):
-            self.foreign.append(url)
-
-    def open(self, name: str) -> None:
-        # A workspace for each notebook: JupyterLab opens again what was open in it.
-        workspace = Path(name).stem
-        self.page.goto(self.lab.url(f"lab/workspaces/{workspace}/tree/{name}"))
-        self.page.wait_for_selector("text=/ipykernel.*Idle/")
-
-    def choose(self, menu: str, entry: str) -> None:
-        self.page.click(f".lm-MenuBar-itemLabel >> text={menu}")
-        self.page.click(f".lm-Menu-itemLabel >> text=/^{entry}$/")
-
-    def facts(self) -> dict[str, Any]:
-        found: dict[str, Any] = self.page.locator(LIVE).first.evaluate(FACTS)
-        return found
-
-
-@pytest.fixture(scope="module")
-def browser(chromium: Path) -> Iterator[Browser]:
-    with sync_playwright() as playwright:
-        started = playwright.chromium.launch(executable_path=chromium, args=FLAGS)
-        yield started
-        started.close()
-
-
-@pytest.fixture(scope="module")
-def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
-    with Lab(tmp_path_factory.mktemp("lab")) as started:
-        yield started
-
-
-@pytest.fixture
-def seen(lab: Lab, browser: Browser) -> Iterator[Seen]:
-    page = browser.new_page(viewport={"width": 1_060, "height": 1_400})
-    yield Seen(page, lab)
-    page.close()
-    for kernel in lab.request("api/kernels"):
-        lab.request(f"api/kernels/{kernel['id']}", "DELETE")
 
 
 def held_notebook(lab: Lab) -> str:

@@ -47,7 +47,7 @@ def test_a_choice_is_answered_and_left_in_the_notebook(notebook: FakeNotebook) -
     assert page(explorer).chosen["replicas"] == 16
     assert sizes_of(page(explorer).picture)[:6] == ["1", "1", "1", "1", "empty", "empty"]
     assert sizes_of(notebook.newest()["text/html"]) == sizes_of(page(explorer).picture)
-    assert "4 examples, batches of 4, over 16 replicas: 1 step." in notebook.newest()["text/plain"]
+    assert "4 examples, batches of 4, over 16 replicas: 1 step," in notebook.newest()["text/plain"]
 
 
 def test_the_variable_and_its_reduction_follow_the_shape(notebook: FakeNotebook) -> None:
@@ -55,8 +55,8 @@ def test_the_variable_and_its_reduction_follow_the_shape(notebook: FakeNotebook)
     explorer.choose("shape", "1000, 1000")
     shown = page(explorer).picture
     assert "takes 4.00 MB: a whole copy on each of 8 devices, 32.0 MB in all." in shown
-    assert "7.00 MB" in shown  # a ring's 2 * 7 / 8
-    assert "14 \u00d7 collective-permute" in shown
+    assert "7.00\u00a0MB" in shown  # a ring's 2 * 7 / 8
+    assert "14\u00a0\u00d7\u00a0collective-permute" in shown
     explorer.choose("strategy", "CentralStorageStrategy")
     assert "one copy on one device, 4.00 MB in all." in page(explorer).picture
 
@@ -138,5 +138,5 @@ def test_a_script_gets_words(capsys: pytest.CaptureFixture[str]) -> None:
     explorer = opened(replicas=3, batch=7, examples=7)
     assert not explorer.live
     said = capsys.readouterr().out.splitlines()
-    assert said[0].startswith("7 examples, batches of 7, over 3 replicas: 1 step.")
+    assert said[0].startswith("7 examples, batches of 7, over 3 replicas: 1 step,")
     assert "  Step 0 (last): 3, 3, 1 of 3" in said
