@@ -22,6 +22,7 @@ from distlab.charts.placement import PlacementTable
 from distlab.charts.rates import Rates
 from distlab.charts.reductions import ReductionBars
 from distlab.charts.timeline import StepTimeline
+from distlab.charts.traffic import Traffic, traffic_row
 
 __all__ = [
     "BatchHistory",
@@ -36,9 +37,11 @@ __all__ = [
     "Rates",
     "ReductionBars",
     "StepTimeline",
+    "Traffic",
     "loss_lines",
     "other_lines",
     "theme",
+    "traffic_row",
     "units",
 ]
 

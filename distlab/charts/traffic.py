@@ -1,0 +1,299 @@
+"""How a reduction moves data from device to device."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from bokeh.core.properties import value
+from bokeh.models import (
+    Arrow,
+    ColumnDataSource,
+    HoverTool,
+    Range1d,
+    Rect,
+    Scatter,
+    Segment,
+    Text,
+    VeeHead,
+)
+from bokeh.plotting import figure
+
+from distlab.charts._parts import Columns, add_empty_text, draw, new_figure, set_empty, thinned
+from distlab.charts._sends import Phase, Plan, plan
+from distlab.charts.theme import FONT, INK, colour, ramp
+from distlab.charts.units import bytes_text, count_text, plain
+
+_MOST_DRAWN = 16
+"""Devices drawn on a circle; more are drawn as a table of who sends to whom."""
+
+_MOST_ROWS = 32
+_MOST_PHASES = 4
+_RADIUS = 0.11
+_APART = 0.045
+_EMPTY = (
+    "No reduction is chosen, or none was done yet.\n"
+    "ctx.all_reduce(...) inside of a step and strategy.reduce(...) are the ones to choose from."
+)
+
+
+class Traffic:
+    """One reduction, drawn from device to device.
+
+    Reads what `traffic_row` returns. Up to 16 devices lie on a circle, with an arrow
+    for each that sends to another; more of them are a table: rows send, columns get.
+
+    Attributes:
+      root: the figure.
+      source: one row for each arrow: ends, `sender`, `receiver`, `phase`, `bytes`, `text`.
+      table: one row for each cell of the table: `x`, `y`, `sender`, `receiver`, `bytes`,
+        `text`.
+      notes: one row for each line of text: `text`, `color`.
+    """
+
+    def __init__(self, *, height: int = 420) -> None:
+        """Makes an empty chart of `height` pixels."""
+        ends = ("x0", "y0", "x1", "y1")
+        what = ("sender", "receiver", "bytes", "text", "color")
+        self.source = _source("traffic", *ends, *what, "phase")
+        self.table = _source("traffic_table", "x", "y", "side", *what)
+        self.notes = _source("traffic_notes", "y", "text", "color")
+        self._devices = _source("traffic_devices", "x", "y", "size")
+        self._names = _source("traffic_names", "x", "y", "name", "align")
+        plot = new_figure(
+            "How one reduction moves data", height=height,
+            x_range=Range1d(-2.4, 2.4), y_range=Range1d(-1.3, 2.1),
+        )  # fmt: skip
+        plot.axis.visible = False
+        plot.grid.visible = False
+        self.root = plot
+        self._draw(plot)
+        self._empty = add_empty_text(plot, _EMPTY)
+
+    def _draw(self, plot: figure) -> None:
+        line = Segment(x0="x0", y0="y0", x1="x1", y1="y1", line_color="color", line_width=2)
+        arrows = draw(plot, self.source, line)
+        head = VeeHead(size=9, fill_color="color", line_color="color")
+        plot.add_layout(
+            Arrow(
+                end=head, source=self.source, x_start="x0", y_start="y0", x_end="x1", y_end="y1",
+                line_color="color", line_width=2,
+            )
+        )  # fmt: skip
+        box = Rect(x="x", y="y", width="side", height="side", fill_color="color", line_color=None)
+        cells = draw(plot, self.table, box)
+        dot = Scatter(x="x", y="y", size="size", fill_color=INK, line_color=None)
+        draw(plot, self._devices, dot)
+        font = {"text_font": value(FONT), "text_font_size": "12px", "text_baseline": "middle"}
+        name = Text(x="x", y="y", text="name", text_align="align", text_color=INK, **font)
+        draw(plot, self._names, name)
+        draw(plot, self.notes, Text(x=-2.35, y="y", text="text", text_color="color", **font))
+        tooltips = [("from", "@sender"), ("to", "@receiver"), ("sent", "@text")]
+        plot.add_tools(
+            HoverTool(renderers=[arrows], tooltips=[*tooltips, ("in", "@phase")]),
+            HoverTool(renderers=[cells], tooltips=tooltips),
+        )
+
+    def update(self, columns: Columns) -> None:
+        """Shows a reduction.
+
+        Args:
+          columns: what `traffic_row` returned; empty for none.
+        """
+        for source in (self.source, self.table, self.notes, self._devices, self._names):
+            source.data = {name: [] for name in source.data}
+        set_empty(self._empty, not columns)
+        if not columns:
+            return
+        devices = columns["group"]
+        found = plan(columns["kind"], columns["how"], size=columns["bytes"], devices=devices)
+        self._say(columns, found)
+        names = _names(columns, devices)
+        if devices <= _MOST_DRAWN:
+            self._show_circle(found, names)
+        elif found is not None:
+            self._show_table(found, names)
+
+    def _say(self, columns: Columns, found: Plan | None) -> None:
+        group, everyone = columns["group"], columns["participants"]
+        size = bytes_text(columns["bytes"])
+        lines = [(f"{plain(columns['kind'])} of {size} on each device, {columns['where']}", INK)]
+        who = f"{count_text(everyone)} devices take part"
+        if group < everyone:
+            who += f" in groups of {count_text(group)}: drawn is one; who is in it is not recorded"
+        elif group > _MOST_DRAWN:
+            who += f", drawn in {-(-group // _per_row(group))} rows: a row sends, a column gets"
+        lines.append((who, INK))
+        if found is None:
+            how = plain(columns["how"])
+            lines.append((f'How the algorithm "{how}" moves data is not known here.', INK))
+        else:
+            each = found.total / max(group, 1)
+            where = "all" if group == everyone else "a group"
+            who = "by each device" if _is_even(found, group) else "by a device on average"
+            told = f"{bytes_text(found.total)} are sent in {where}, {bytes_text(each)} {who}"
+            lines += [(told, INK), (found.says, INK)]
+            lines += [_phase_line(number, phase) for number, phase in enumerate(found.phases)]
+            if len(found.phases) > _MOST_PHASES:
+                others = len(found.phases) - _MOST_PHASES
+                lines[-others:] = [(f"and {others} rounds more", INK)]
+        self.notes.data = {
+            "y": [2.0 - 0.155 * line for line in range(len(lines))],
+            "text": [text for text, _ in lines],
+            "color": [ink for _, ink in lines],
+        }
+
+    def _show_circle(self, found: Plan | None, names: list[str]) -> None:
+        places = _circle(len(names))
+        outside = places * 1.17
+        self._devices.data = {
+            "x": places[:, 0], "y": places[:, 1], "size": [12] * len(names),
+        }  # fmt: skip
+        self._names.data = {
+            "x": outside[:, 0],
+            "y": outside[:, 1],
+            "name": names,
+            "align": [
+                "center" if abs(x) < 0.2 else "left" if x > 0 else "right" for x in outside[:, 0]
+            ],
+        }
+        phases = found.phases if found else []
+        rows: dict[str, list[Any]] = {name: [] for name in self.source.data}
+        for number, phase in enumerate(phases):
+            middle = number - (len(phases) - 1) / 2
+            for sender, receiver in phase.pairs.tolist():
+                begin, end = _line(places[sender], places[receiver], middle * _APART)
+                values = (*begin, *end, names[sender], names[receiver], phase.bytes_each,
+                          bytes_text(phase.bytes_each), colour(number), phase.name)  # fmt: skip
+                for name, one in zip(rows, values, strict=True):
+                    rows[name].append(one)
+        self.source.data = rows
+
+    def _show_table(self, found: Plan, names: list[str]) -> None:
+        per_row = _per_row(len(names))
+        sent = matrix(found, len(names), per_row)
+        rows = len(sent)
+        side = 2.2 / rows
+        starts = range(0, len(names), per_row)
+        ends = [min(start + per_row, len(names)) - 1 for start in starts]
+        texts = [
+            names[start] if start == end else f"{names[start]} to {names[end]}"
+            for start, end in zip(starts, ends, strict=True)
+        ]
+        sender, receiver = np.nonzero(sent)
+        amounts = sent[sender, receiver]
+        top = 1.0 if len(found.phases) < 3 else 0.85
+        self.table.data = {
+            "x": -1.1 + side * (receiver + 0.5),
+            "y": top - side * (sender + 0.5),
+            "side": np.full(len(sender), 0.94 * side),
+            "sender": [texts[row] for row in sender],
+            "receiver": [texts[row] for row in receiver],
+            "bytes": amounts,
+            "text": [bytes_text(amount) for amount in amounts],
+            "color": ramp(0.15 + 0.8 * amounts / amounts.max()).tolist() if len(amounts) else [],
+        }
+        self._names.data = {
+            "x": [-1.15] * rows,
+            "y": [top - side * (row + 0.5) for row in range(rows)],
+            "name": thinned(texts, _MOST_DRAWN),
+            "align": ["right"] * rows,
+        }
+
+
+def traffic_row(
+    reductions: Columns, place: int, *, programs: Columns | None = None, devices: Sequence[str] = ()
+) -> Columns:
+    """Returns what `Traffic` shows of one kind of reduction.
+
+    Args:
+      reductions: the columns of `folds.Reductions`.
+      place: which of its rows.
+      programs: the columns of `folds.Programs`, which know the groups in which
+        devices work together; without them all work with all.
+      devices: names of the devices that take part, in replica order.
+
+    Returns:
+      `kind`, `how`, `where`, `bytes`, `participants`, `group` and `device`; empty when
+      there is no such row.
+    """
+    if not 0 <= place < len(reductions["kind"]):
+        return {}
+    names = ("kind", "where", "bytes", "participants", "dtype", "inside", "how")
+    row = {name: reductions[name][place] for name in names}
+    row["how"] = "" if row["inside"] else next(iter(row["how"]), "")
+    row["group"] = (_group(row, programs) if programs and row["inside"] else 0) or row[
+        "participants"
+    ]
+    row["where"] = plain(row["where"])
+    row["device"] = list(devices)
+    return row
+
+
+def _group(row: Columns, programs: Columns) -> int:
+    for function, collectives in zip(programs["function"], programs["collectives"], strict=True):
+        for one in collectives:
+            found = (one.kind, one.operand_bytes, one.participants, one.dtype)
+            wanted = tuple(row[name] for name in ("kind", "bytes", "participants", "dtype"))
+            if row["where"] == f"inside {function}" and found == wanted:
+                return int(one.group)
+    return 0
+
+
+def matrix(found: Plan, devices: int, per_row: int = 1) -> np.ndarray[Any, np.dtype[np.float64]]:
+    """Returns the bytes that each row of devices sends (rows) to each other (columns).
+
+    Args:
+      found: how data moves.
+      devices: how many there are.
+      per_row: how many neighbours share a row.
+    """
+    rows = -(-devices // per_row)
+    sent = np.zeros((rows, rows))
+    for phase in found.phases:
+        places = phase.pairs // per_row
+        np.add.at(sent, (places[:, 0], places[:, 1]), phase.bytes_each)
+    return sent
+
+
+def _source(name: str, *columns: str) -> ColumnDataSource:
+    return ColumnDataSource(data={column: [] for column in columns}, name=name)
+
+
+def _per_row(devices: int) -> int:
+    return -(-devices // _MOST_ROWS)
+
+
+def _is_even(found: Plan, devices: int) -> bool:
+    sent = np.zeros(devices)
+    for phase in found.phases:
+        np.add.at(sent, phase.pairs[:, 0], phase.bytes_each)
+    return bool(np.ptp(sent) == 0) if devices else True
+
+
+def _phase_line(number: int, phase: Phase) -> tuple[str, str]:
+    rounds = f"{phase.rounds} rounds" if phase.rounds > 1 else "1 round"
+    arrows = count_text(len(phase.pairs))
+    amount = bytes_text(phase.bytes_each)
+    return f"\u25ac {phase.name}: {rounds}, {arrows} \u00d7 {amount}", colour(number)
+
+
+def _names(columns: Columns, devices: int) -> list[str]:
+    known = columns["device"] if devices == columns["participants"] else []
+    if len(known) == devices:
+        return [plain(name, 24) for name in known]
+    return [f"device {place}" for place in range(devices)]
+
+
+def _circle(devices: int) -> np.ndarray[Any, np.dtype[np.float64]]:
+    """Places on a circle, the first on top, clockwise."""
+    angles = np.pi / 2 - 2 * np.pi * np.arange(devices) / max(devices, 1)
+    return np.stack([np.cos(angles), np.sin(angles)], axis=1)
+
+
+def _line(begin: Any, end: Any, aside: float) -> tuple[list[float], list[float]]:
+    """The line between two devices, a little shorter and a little to the side."""
+    along = (end - begin) / max(float(np.hypot(*(end - begin))), 1e-9)
+    shift = np.array([-along[1], along[0]]) * aside
+    return (begin + along * _RADIUS + shift).tolist(), (end - along * _RADIUS + shift).tolist()

@@ -1,0 +1,163 @@
+"""What a reduction's drawing says of who sends how much to whom."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+from bokeh.embed import json_item
+
+from distlab.charts import Traffic, traffic_row
+from distlab.charts._sends import _RING, plan
+from distlab.charts.traffic import matrix
+from distlab.folds import Folds
+from distlab.recording.compiled import wire_bytes
+from tests.synthetic import compiled, whole_run
+
+INSIDE = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all", "collective-permute")
+
+
+def row(kind: str, how: str = "", *, devices: int = 8, group: int = 0, size: int = 9_640) -> Any:
+    return {
+        "kind": kind,
+        "how": how,
+        "where": "inside train_step",
+        "bytes": size,
+        "participants": devices,
+        "group": group or devices,
+        "device": [f"CPU:{device}" for device in range(devices)],
+    }
+
+
+def shown(columns: Any) -> Traffic:
+    chart = Traffic()
+    chart.update(columns)
+    return chart
+
+
+@pytest.mark.parametrize("kind", INSIDE)
+@pytest.mark.parametrize("devices", [1, 2, 3, 8, 16, 17, 64, 1_024])
+def test_what_is_drawn_adds_up_to_the_bytes_on_the_wire(kind: str, devices: int) -> None:
+    chart = shown(row(kind, devices=devices))
+    drawn = sum(chart.source.data["bytes"]) + sum(chart.table.data["bytes"])
+    # The events round down for each device.
+    assert drawn == pytest.approx(devices * wire_bytes(kind, 9_640, devices), abs=devices)
+
+
+@pytest.mark.parametrize("kind", INSIDE)
+def test_groups_are_drawn_once_and_said(kind: str) -> None:
+    chart = shown(row(kind, devices=16, group=4))
+    assert sum(chart.source.data["bytes"]) == pytest.approx(4 * wire_bytes(kind, 9_640, 4), abs=4)
+    assert "16 devices take part in groups of 4" in chart.notes.data["text"][1]
+    assert set(chart.source.data["sender"]) == {f"device {place}" for place in range(4)}
+
+
+def test_an_all_reduce_is_a_ring_in_two_phases() -> None:
+    chart = shown(row("all-reduce"))
+    data = chart.source.data
+    arrows = list(zip(data["sender"], data["receiver"], data["phase"], strict=True))
+    assert arrows[0] == ("CPU:0", "CPU:1", "reduce-scatter")
+    assert arrows[7] == ("CPU:7", "CPU:0", "reduce-scatter")
+    assert arrows[8] == ("CPU:0", "CPU:1", "all-gather")
+    assert len(arrows) == 16
+    assert set(data["text"]) == {"8.44 kB"}
+    assert chart.notes.data["text"] == [
+        "all-reduce of 9.64 kB on each device, inside train_step",
+        "8 devices take part",
+        "135 kB are sent in all, 16.9 kB by each device",
+        _RING,
+        "\u25ac reduce-scatter: 7 rounds, 8 \u00d7 8.44 kB",
+        "\u25ac all-gather: 7 rounds, 8 \u00d7 8.44 kB",
+    ]
+
+
+def test_a_star_ends_on_one_device() -> None:
+    chart = shown(row("reduce SUM", "to one device"))
+    data = chart.source.data
+    assert set(data["receiver"]) == {"CPU:0"}
+    assert data["sender"] == [f"CPU:{device}" for device in range(1, 8)]
+    assert set(data["bytes"]) == {9_640}
+    text = " ".join(chart.notes.data["text"])
+    assert "That is what runs here" in text
+    assert "on average" in text
+
+
+@pytest.mark.parametrize("devices", [1, 2, 3, 5, 8, 13])
+def test_a_tree_brings_every_value_to_the_first_device(devices: int) -> None:
+    found = plan("reduce SUM", "hierarchical copy", size=10, devices=devices)
+    assert found is not None
+    has = [{device} for device in range(devices)]
+    for phase in found.phases:
+        for sender, receiver in phase.pairs.tolist():
+            has[receiver] |= has[sender]
+    assert has[0] == set(range(devices))
+    assert found.total == 10 * (devices - 1)
+
+
+def test_an_algorithm_of_the_user_is_not_guessed() -> None:
+    chart = shown(row("reduce SUM", "my own"))
+    assert chart.source.data["sender"] == []
+    assert 'How the algorithm "my own" moves data is not known here.' in chart.notes.data["text"]
+
+
+def test_many_devices_are_a_table_of_rows() -> None:
+    chart = shown(row("all-to-all", devices=1_024))
+    assert len(chart.table.data["x"]) == 32 * 32
+    assert chart.source.data["sender"] == []
+    assert chart.table.data["sender"][0] == "CPU:0 to CPU:31"
+    assert "drawn in 32 rows" in chart.notes.data["text"][1]
+
+
+def test_the_table_has_what_each_row_sends() -> None:
+    found = plan("all-to-all", "", size=4, devices=4)
+    assert found is not None
+    assert np.array_equal(matrix(found, 4), 1 - np.eye(4))
+    assert matrix(found, 4, 2).tolist() == [[2, 4], [4, 2]]
+
+
+def test_a_row_comes_from_the_folds() -> None:
+    folds = Folds()
+    folds.add(whole_run(10))
+    chosen = traffic_row(folds.columns("reductions"), 0, devices=["a"] * 8)
+    assert (chosen["kind"], chosen["how"], chosen["bytes"], chosen["group"]) == (
+        *("all-reduce", "", 9_640, 8),
+    )
+    python = traffic_row(folds.columns("reductions"), 1)
+    assert (python["kind"], python["how"]) == ("reduce MEAN", "to one device")
+    assert traffic_row(folds.columns("reductions"), 2) == {}
+    assert traffic_row(Folds().columns("reductions"), 0) == {}
+
+
+def test_groups_come_from_the_programs() -> None:
+    program = compiled(8)
+    one = msgspec.structs.replace(program.collectives[0], group=2)
+    folds = Folds()
+    folds.add(whole_run(10))
+    folds.add([msgspec.structs.replace(program, collectives=[one])])
+    chosen = traffic_row(folds.columns("reductions"), 0, programs=folds.columns("programs"))
+    assert chosen["group"] == 2
+
+
+def test_empty_it_says_what_to_do_and_embeds() -> None:
+    chart = shown({})
+    json.dumps(json_item(chart.root))
+    assert any("all_reduce" in text for text in _texts(chart))
+    chart.update(row("all-reduce"))
+    assert not any("ctx.all_reduce" in text for text in _texts(chart))
+    json.dumps(json_item(chart.root))
+
+
+def test_strangers_names_are_only_text() -> None:
+    columns = {**row("$$x$$", "\\(y\\)"), "device": ["$$d$$"] * 8}
+    chart = shown(columns)
+    texts = [*chart.notes.data["text"], *_texts(chart)]
+    assert not any("$$" in text or "\\(" in text for text in texts)
+
+
+def _texts(chart: Traffic) -> list[str]:
+    sources = chart.root.select({"type": type(chart.source)})
+    data = [source.data for source in sources]
+    return [text for one in data for name in ("text", "name") for text in one.get(name, [])]
