@@ -30,10 +30,12 @@ class Board:
 
     Attributes:
       view: what the reader chose, as JSON; the page's script writes into it.
+      timeline: the chart of steps, which asks for more when it is zoomed into.
     """
 
     def __init__(self) -> None:
         """Makes empty charts."""
+        self.timeline = charts.StepTimeline(height=460)
         self._reductions = charts.ReductionBars(height=220)
         self._charts: dict[str, tuple[str, Chart, str]] = {
             "loss": ("overview", charts.loss_lines(height=320), "metrics"),
@@ -43,6 +45,7 @@ class Board:
             "devices": ("devices", charts.DeviceShares(height=340, notes=False), "devices"),
             "captured": ("devices", charts.CapturedSpans(height=300), "captures"),
             "memory": ("devices", charts.ProcessMemory(height=210), "devices"),
+            "steps": ("steps", self.timeline, "timeline"),
             "reductions": ("reductions", self._reductions, "reductions"),
             "placement": ("placement", charts.PlacementTable(height=440), "placement"),
         }

@@ -12,6 +12,7 @@ from distlab.errors import NotARunError
 from distlab.folds import Folds
 from distlab_dashboard import facts
 from distlab_dashboard.board import TILES_WIDTH, Board
+from distlab_dashboard.closer_look import CloserLook
 from distlab_dashboard.event_list import EventList
 from distlab_dashboard.feed import Feed
 from distlab_dashboard.library import Library
@@ -61,6 +62,7 @@ class Session:
         self._events = EventList(self._feed) if self._feed else None
         self._nothing = Folds()
         self._board = Board()
+        self._closer = CloserLook(self._feed, self._board.timeline) if self._feed else None
         self._view = View()
         self._look(everything=True)
 
@@ -90,7 +92,7 @@ class Session:
         for feed in (self._feed, self._other):
             if feed is not None:
                 self._library.release(feed)
-        self._feed = self._other = self._moment = self._events = None
+        self._feed = self._other = self._moment = self._events = self._closer = None
 
     def _on_view(self, attribute: str, old: Any, new: Any) -> None:
         del attribute, old, new
@@ -115,6 +117,8 @@ class Session:
         board, view = self._board, self._view
         folds = self._moment.folds() if self._moment else self._nothing
         board.look(folds, view, everything=everything)
+        if self._closer is not None and view.page == "steps":
+            self._closer.look()
         if view.page == "runs" or everything:
             board.show_rows("runs", run_rows(self._library.summaries()))
         if self._feed is not None:

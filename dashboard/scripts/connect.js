@@ -60,6 +60,9 @@ function waitForModels(since) {
   else lost()
 }
 
+one(".show-all").addEventListener("click", () => {
+  Bokeh?.documents?.[0]?.roots().find((model) => model.name === "steps")?.reset.emit()
+})
 one(".theme").addEventListener("click", switchTheme)
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", repaint)
 openPage()

@@ -24,7 +24,10 @@ from tests.synthetic import ListSource, beginning, compiled, ending, sizes_of, s
 
 Pages = Callable[..., Any]
 LIMIT_SECONDS = 60
-PAGES = ("overview", "batches", "devices", "reductions", "placement", "compile", "events")
+PAGES = (
+    *("overview", "batches", "devices", "steps", "reductions", "placement", "compile"),
+    "events",
+)
 
 
 def wait_until(holds: Callable[[], bool]) -> None:
