@@ -14,6 +14,7 @@ from distlab.charts import theme, units
 from distlab.charts._parts import Columns
 from distlab.charts.batches import BatchTiles
 from distlab.charts.captured import CapturedSpans
+from distlab.charts.comparison import RunComparison
 from distlab.charts.devices import DeviceShares
 from distlab.charts.history import BatchHistory
 from distlab.charts.memory import ProcessMemory
@@ -36,6 +37,7 @@ __all__ = [
     "ProcessMemory",
     "Rates",
     "ReductionBars",
+    "RunComparison",
     "StepTimeline",
     "Traffic",
     "loss_lines",

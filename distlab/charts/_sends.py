@@ -62,7 +62,7 @@ def plan(kind: str, how: str, *, size: float, devices: int) -> Plan | None:
       The plan, None for an algorithm whose ways are not known.
     """
     ring = _shifted(devices)
-    piece, passes = size / max(devices, 1), devices - 1
+    piece, passes = size / max(devices, 1), max(devices - 1, 0)
     phases: list[Phase]
     match how or kind:
         case "all-reduce" | "all reduce":

@@ -13,6 +13,7 @@ from distlab.events import Event, Source, Unknown
 from distlab.folds._fold import Columns, Fold
 from distlab.folds.batches import Batches
 from distlab.folds.captures import Captures
+from distlab.folds.comparison import compare
 from distlab.folds.devices import Devices
 from distlab.folds.evidence import Evidence
 from distlab.folds.header import Header
@@ -40,6 +41,7 @@ __all__ = [
     "Reductions",
     "Steps",
     "Timeline",
+    "compare",
     "window",
 ]
 

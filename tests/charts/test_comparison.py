@@ -1,0 +1,168 @@
+"""Two runs side by side: what is aligned, what differs, and what is said of it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+from bokeh.embed import json_item
+
+from distlab.charts import RunComparison
+from distlab.charts.comparison import ratio_text
+from distlab.events import Event, Metric, Run
+from distlab.folds import Folds, compare
+from tests.synthetic import START_NS, beginning, whole_run
+
+
+def logged(values: dict[int, float], name: str = "loss", run: str = "made-up") -> Folds:
+    events: list[Event] = [*beginning(8, name=run)]
+    events += [
+        Metric(time_ns=START_NS + step * 1_000_000, step=step, values={name: number})
+        for step, number in values.items()
+    ]
+    return told(events)
+
+
+def told(events: Any) -> Folds:
+    folds = Folds()
+    folds.add(events)
+    return folds
+
+
+def shown(first: Folds, second: Folds) -> RunComparison:
+    chart = RunComparison()
+    chart.update(compare(first, second))
+    return chart
+
+
+def line(chart: RunComparison, what: str) -> tuple[str, str, str]:
+    data = chart.source.data
+    place = data["what"].index(what)
+    return data["a"][place], data["b"][place], data["ratio"][place]
+
+
+def test_losses_are_aligned_by_step() -> None:
+    columns = compare(
+        logged({0: 4.0, 10: 2.0, 20: 1.0}), logged({0: 4.0, 5: 3.5, 15: 2.0, 30: 1.0})
+    )
+    step, first, second = columns["largest"]
+    assert (step, first) == (10, 2.0)
+    assert second == pytest.approx(2.75)  # between the values at 5 and 15
+    assert columns["metric"] == ["loss", "loss"]
+
+
+def test_the_largest_difference_is_said() -> None:
+    chart = shown(logged({0: 4.0, 1: 2.0}), logged({0: 4.0, 1: 2.5}))
+    assert chart.notes.data["text"] == ["largest difference: 0.5 at step 1, 2 and 2.5"]
+    same = shown(logged({0: 4.0}), logged({0: 4.0}))
+    assert same.notes.data["text"] == ["no difference at any step"]
+
+
+def test_runs_that_share_no_step_are_not_compared() -> None:
+    columns = compare(logged({0: 4.0, 1: 2.0}), logged({5: 4.0, 6: 2.0}))
+    assert columns["largest"] is None
+    chart = RunComparison()
+    chart.update(columns)
+    assert "share no step" in chart.notes.data["text"][0]
+
+
+def test_values_that_are_not_finite_are_left_out_of_the_difference() -> None:
+    nan = float("nan")
+    columns = compare(logged({0: 1.0, 1: nan, 2: 1.0}), logged({0: 1.5, 1: 9.0, 2: 1.0}))
+    assert columns["largest"] == (0.0, 1.0, 1.5)
+
+
+def test_a_loss_that_both_have_goes_before_others() -> None:
+    columns = compare(logged({0: 1.0}, "accuracy"), logged({0: 2.0}, "Train Loss"))
+    assert columns["metric"] == ["accuracy", "Train Loss"]
+    both = logged({0: 1.0}, "accuracy")
+    both.add([Metric(time_ns=START_NS, step=0, values={"Train Loss": 3.0})])
+    assert compare(both, logged({0: 2.0}, "Train Loss"))["metric"] == ["Train Loss"] * 2
+
+
+def test_the_table_has_both_runs_and_their_ratio() -> None:
+    chart = shown(told(whole_run(100)), told(whole_run(200)))
+    assert line(chart, "replicas") == ("8", "8", "same")
+    assert line(chart, "steps") == ("100", "200", "\u00d7 2")
+    assert line(chart, "steps a second") == ("100", "100", "same")
+    assert line(chart, "combined on one replica") == ("964 kB", "1.93 MB", "\u00d7 2")
+    waited = sum(40 + number % 7 for number in range(100)) / 1_000
+    number, unit = line(chart, "waited for input")[0].split()
+    assert unit == "ms"
+    assert float(number) == pytest.approx(waited, abs=0.01)
+    assert line(chart, "tracing and compiling") == ("110 ms", "110 ms", "same")
+
+
+def test_rates_of_both_runs_are_drawn_in_colours_of_their_own() -> None:
+    chart = shown(told(whole_run(100)), told(whole_run(200)))
+    assert len(chart.rates.data["time"][0]) < len(chart.rates.data["time"][1])
+    assert np.max(chart.rates.data["steps"][1]) == pytest.approx(100, abs=8)
+    assert len(set(chart.rates.data["color"])) == 2
+    assert chart.rates.data["color"] == chart.curves.data["color"]
+    assert len(set(chart.curves.data["dash"])) == 2  # for print, and for those who see no colours
+
+
+def test_runs_have_names_that_differ() -> None:
+    assert compare(logged({}, run="a"), logged({}, run="b"))["name"] == ["a", "b"]
+    assert compare(logged({}, run="a"), logged({}, run="a"))["name"] == ["a (1)", "a (2)"]
+    assert compare(Folds(), Folds())["name"] == ["run 1", "run 2"]
+    assert compare(Folds(), Folds(), ("x", ""))["name"] == ["x", "run 2"]
+
+
+def test_strangers_names_are_only_text() -> None:
+    run = beginning(2, name="$$evil$$")[0]
+    assert isinstance(run, Run)
+    evil = told([run, Metric(time_ns=START_NS, step=0, values={"$$loss$$": 1.0})])
+    chart = shown(evil, told([msgspec.structs.replace(run, name="\\[b\\]")]))
+    data = [source.data for source in chart.root.select({"type": type(chart.source)})]
+    texts = [str(text) for one in data for name in ("text", "name") for text in one.get(name, [])]
+    assert texts
+    assert not any("$$" in text or "\\[" in text for text in texts)
+
+
+def test_empty_it_says_what_to_do_and_embeds() -> None:
+    chart = RunComparison()
+    for columns in ({}, compare(Folds(), Folds())):
+        chart.update(columns)
+        assert any("dl.record(...)" in text for text in _texts(chart))
+        json.dumps(json_item(chart.root))
+    chart.update(compare(told(whole_run(50)), told(whole_run(80))))
+    assert not any("dl.record(...)" in text for text in _texts(chart))
+    json.dumps(json_item(chart.root))
+    chart.update({})
+    assert chart.source.data["what"] == []
+
+
+def test_long_runs_send_little() -> None:
+    metrics: list[Event] = [
+        Metric(time_ns=START_NS + step, step=step, values={"loss": 1 / (step + 1)})
+        for step in range(20_000)
+    ]
+    long = told([*beginning(8), *metrics])
+    chart = shown(long, long)
+    assert max(len(values) for values in chart.curves.data["value"]) <= 2_002
+    assert chart.notes.data["text"] == ["no difference at any step (of the values kept)"]
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "text"),
+    [
+        (2.0, 3.0, "\u00d7 1.5"),
+        (2, 2, "same"),
+        (0, 0, "same"),
+        (0, 3, ""),
+        (None, 3, ""),
+        (3, None, ""),
+        (1.0, float("nan"), ""),
+    ],
+)
+def test_ratio_texts(first: float | None, second: float | None, text: str) -> None:
+    assert ratio_text(first, second) == text
+
+
+def _texts(chart: RunComparison) -> list[str]:
+    sources = chart.root.select({"type": type(chart.source)})
+    return [text for source in sources for text in source.data.get("text", [])]
