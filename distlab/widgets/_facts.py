@@ -24,7 +24,7 @@ _NONE_YET = {
     "devices": "No device was watched yet. It begins when strategy.run(...) takes some steps.",
     "reductions": "Nothing was combined across replicas yet.",
     "placement": "No variable was placed yet.",
-    "steps": "No rate yet: it needs two steps.",
+    "rates": "No rate yet: it needs two steps.",
 }
 
 Pairs = list[tuple[str, str]]
@@ -63,15 +63,17 @@ class Facts:
 
     def headline(self) -> tuple[str, Pairs]:
         """Returns a sentence and named amounts for the top of the view: its first chart's."""
-        first = self.panes[0]
+        first = next(pane for pane in (*self.panes, "rates") if pane != "timeline")
         pairs = {"batches": self.sizes, "devices": self.busy, "placement": self.placement,
-                 "steps": self.rates}.get(first, [])  # fmt: skip
+                 "rates": self.rates}.get(first, [])  # fmt: skip
         return self._sentence(first), pairs
 
     def lines(self) -> list[str]:
         """Returns all of it as lines of plain text."""
         lines = [f"distlab: {self.name}, {self.status}, {self.steps}"]
         for pane in self.panes:
+            if pane == "timeline":  # a picture only
+                continue
             # One row says both of a replica: how many examples it got, how busy it was.
             if pane != "devices" or "batches" not in self.panes:
                 lines += [self._sentence(pane), *self._rows(pane)]
@@ -87,7 +89,7 @@ class Facts:
         pairs, title = {
             "devices": (self.busy, "Busy share of the time watched"),
             "placement": (self.placement, "Bytes of all variables on each device"),
-            "steps": (self.rates, "Per second"),
+            "rates": (self.rates, "Per second"),
         }[pane]
         return title if pairs else _NONE_YET[pane]
 
@@ -102,7 +104,7 @@ class Facts:
                 f"  {name:<{wide}}  {size:<8}{f'  busy {share}' if share else ''}".rstrip()
                 for (name, size), share in told
             ]
-        pairs = {"devices": self.busy, "placement": self.placement, "steps": self.rates}[pane]
+        pairs = {"devices": self.busy, "placement": self.placement, "rates": self.rates}[pane]
         wide = max((len(name) for name, _ in pairs), default=0)
         return [f"  {name:<{wide}}  {amount}" for name, amount in pairs]
 
@@ -221,7 +223,7 @@ def _rates(steps: dict[str, Any]) -> Pairs:
 
 
 def _notes(folds: Folds, header: dict[str, Any], panes: Sequence[str]) -> list[str]:
-    watched = "devices" in panes and folds.columns("devices")["watched"]
+    watched = {"devices", "timeline"} & set(panes) and folds.columns("devices")["watched"]
     notes = [_BUSY] if watched else []
     if header["simulated"]:
         notes.append(_SIMULATED)

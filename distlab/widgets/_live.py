@@ -43,7 +43,8 @@ class LiveView(anywidget.AnyWidget):
     devices = traitlets.Dict().tag(sync=True)
     reductions = traitlets.Dict().tag(sync=True)
     placement = traitlets.Dict().tag(sync=True)
-    steps = traitlets.Dict().tag(sync=True)
+    rates = traitlets.Dict().tag(sync=True)
+    timeline = traitlets.Dict().tag(sync=True)
 
     def __init__(
         self, host: str, panes: Sequence[str], *, batch: int | None, buttons: bool

@@ -14,9 +14,8 @@ from IPython.core.error import UsageError
 from distlab.errors import OptionError
 from distlab.recording import record
 from distlab.widgets._view import View, in_notebook
-from distlab.widgets._views import OVERVIEW
+from distlab.widgets._views import OVERVIEW, SINGLE
 
-_VIEWS = ("batches", "devices", "reductions", "placement", "steps")
 _OPTIONS = ("--record", "--overwrite", "--batch")
 
 
@@ -50,12 +49,12 @@ def register(shell: Any) -> None:
         """Shows a view of the run and executes the cell.
 
             %%watch                                batches, devices and reductions
-            %%watch placement steps                these charts only
+            %%watch placement steps                these views only
             %%watch --batch 22                     that batch instead of the newest
             %%watch --record runs/first run        and records it; the cell may call run.log(...)
             %%watch --record runs/first --overwrite
 
-        Charts: batches, devices, reductions, placement, steps.
+        Views: batches, devices, reductions, placement, steps.
         """
         return run_watched(shell, line, cell)
 
@@ -112,8 +111,8 @@ def parse(line: str) -> Asked:
             asked.batch = _number(_following(word, words, "a batch's number, from 0"))
         elif word == "--overwrite":
             asked.overwrite = True
-        elif word in _VIEWS:
-            asked.panes += [word] if word not in asked.panes else []
+        elif word in SINGLE:
+            asked.panes += [pane for pane in SINGLE[word] if pane not in asked.panes]
         else:
             _name(asked, word)
     if asked.folder is None and (asked.variable or asked.overwrite):
@@ -139,8 +138,8 @@ def _number(word: str) -> int:
 
 
 def _name(asked: Asked, word: str) -> None:
-    """Takes a word that is no chart: the recording's name, or a mistake."""
-    near = difflib.get_close_matches(word, [*_VIEWS, *_OPTIONS], 1)
+    """Takes a word that is no view: the recording's name, or a mistake."""
+    near = difflib.get_close_matches(word, [*SINGLE, *_OPTIONS], 1)
     if near or asked.folder is None or asked.variable or not word.isidentifier():
         meant = f" Did you mean {near[0]}?" if near else ""
         raise WatchError(f"%%watch does not know {word!r}.{meant}{_known()}")
@@ -149,7 +148,7 @@ def _name(asked: Asked, word: str) -> None:
 
 def _known() -> str:
     return (
-        f" It takes charts ({', '.join(_VIEWS)}), --batch NUMBER, and --record FOLDER with the "
+        f" It takes views ({', '.join(SINGLE)}), --batch NUMBER, and --record FOLDER with the "
         "name by which the cell calls the recording, and --overwrite."
     )
 

@@ -16,6 +16,7 @@ from distlab.charts import (
     PlacementTable,
     Rates,
     ReductionBars,
+    StepTimeline,
 )
 from distlab.folds import Folds
 
@@ -50,9 +51,10 @@ PANES = {
     "devices": Pane("devices", lambda: DeviceShares(height=240, notes=False)),
     "reductions": Pane("reductions", _reductions),
     "placement": Pane("placement", _placement),
-    "steps": Pane("steps", lambda: Rates(height=200)),
+    "rates": Pane("steps", lambda: Rates(height=200)),
+    "timeline": Pane("timeline", lambda: StepTimeline(height=320)),
 }
-"""All charts, by the name that pages and `%%watch` know them by."""
+"""All charts, by the name that pages know them by."""
 
 
 class Panes:

@@ -14,10 +14,12 @@ from distlab.widgets._facts import Facts, reduction_rows
 from distlab.widgets._png import data_uri
 from distlab.widgets._replica_table import replica_table
 from distlab.widgets._still import image, line, swatch, table
+from distlab.widgets._strips import strips
 
 _MOST_REDUCTIONS = 10
 _MOST_DEVICES = 16
 _CURVE = (320, 60)
+_TIMELINE_WIDTH = 420
 _CURVE_COLOUR = (0x00, 0x9E, 0x73)
 
 
@@ -39,8 +41,10 @@ def picture(folds: Folds, batch: dict[str, Any], said: Facts) -> str:
         parts.append(_reductions(folds.columns("reductions")))
     if "placement" in said.panes:
         parts.append(_placement(folds.columns("placement")))
-    if "steps" in said.panes:
+    if "rates" in said.panes:
         parts.append(_rates(folds.columns("steps"), said))
+    if "timeline" in said.panes:
+        parts.append(_timeline(folds.columns("timeline")))
     parts += [f"<p style='margin:2px 0'><small>{escape(note)}</small></p>" for note in said.notes]
     return "".join(parts)
 
@@ -88,6 +92,22 @@ def _rates(steps: dict[str, Any], said: Facts) -> str:
     if len(rates) < 2:
         return line(told) if told else ""
     return f"<p style='margin:4px 0'>{_curve(rates)}</p>{line(told)}"
+
+
+def _timeline(columns: dict[str, Any]) -> str:
+    """Draws a lane for input, one for calls of `run`, and one for each device."""
+    count = len(columns["busy"])
+    used = min(count, round((columns["now_s"] - columns["cell_start_s"]) / columns["cell_s"]) + 1)
+    if not columns["step_count"] or not used:
+        return ""
+    lanes = [columns["waited"], columns["calls"], *columns["busy"].T]
+    shown = {
+        "Lane": ["input", "calls", *(escape(plain(name, 18)) for name in columns["device"])],
+        "Share of the time: waiting for a batch; in run; a step in flight": strips(
+            np.stack(lanes, axis=1)[:used], _TIMELINE_WIDTH
+        ),
+    }
+    return table(shown, "lanes")
 
 
 def _curve(rates: np.ndarray[Any, np.dtype[np.float64]]) -> str:

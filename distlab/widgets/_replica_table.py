@@ -14,6 +14,7 @@ from distlab.charts.theme import colour
 from distlab.widgets._facts import Facts
 from distlab.widgets._png import data_uri, enlarge
 from distlab.widgets._still import MOST_ROWS, image, table
+from distlab.widgets._strips import strips
 
 _MOST_TILES = 48
 _TILES_IN_A_LINE = 8
@@ -78,15 +79,5 @@ def _replica_tiles(pictures: npt.NDArray[Any], labels: list[str]) -> str:
 
 def _strips(devices: dict[str, Any]) -> list[str]:
     """Draws each device's busy share over time as one image."""
-    from bokeh.palettes import Cividis256
-
     edges = np.linspace(float(devices["start_s"][0]), float(devices["end_s"][-1]), _CELLS + 1)
-    shares = resample(devices, edges)
-    palette = np.array([tuple(bytes.fromhex(code[1:])) for code in Cividis256], np.uint8)
-    colours = palette[np.clip(np.nan_to_num(shares) * 255, 0, 255).astype(np.uint8)]
-    seen = np.where(np.isnan(shares), 0, 255).astype(np.uint8)
-    rgba = np.concatenate([colours, seen[..., None]], axis=2)
-    return [
-        image(data_uri(enlarge(rgba[None, :, device], 2, 16)), _STRIP_WIDTH)
-        for device in range(shares.shape[1])
-    ]
+    return strips(resample(devices, edges), _STRIP_WIDTH)

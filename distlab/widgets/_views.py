@@ -10,6 +10,15 @@ from distlab.widgets._view import View, in_notebook
 OVERVIEW = ("batches", "devices", "reductions")
 """The charts of `watch()`."""
 
+SINGLE = {
+    "batches": ("batches",),
+    "devices": ("devices",),
+    "reductions": ("reductions",),
+    "placement": ("placement",),
+    "steps": ("rates", "timeline"),
+}
+"""The charts of each single view, by the view's name in small letters."""
+
 
 @final
 class Watch(View):
@@ -32,7 +41,7 @@ class Batches(View):
     """
 
     def __init__(self, source: Source | None = None, *, batch: int | None = None) -> None:
-        super().__init__(("batches",), source, batch=batch, buttons=True)
+        super().__init__(SINGLE["batches"], source, batch=batch, buttons=True)
 
 
 @final
@@ -47,7 +56,7 @@ class Devices(View):
     """
 
     def __init__(self, source: Source | None = None) -> None:
-        super().__init__(("devices",), source)
+        super().__init__(SINGLE["devices"], source)
 
 
 @final
@@ -62,7 +71,7 @@ class Reductions(View):
     """
 
     def __init__(self, source: Source | None = None) -> None:
-        super().__init__(("reductions",), source)
+        super().__init__(SINGLE["reductions"], source)
 
 
 @final
@@ -77,12 +86,12 @@ class Placement(View):
     """
 
     def __init__(self, source: Source | None = None) -> None:
-        super().__init__(("placement",), source)
+        super().__init__(SINGLE["placement"], source)
 
 
 @final
 class Steps(View):
-    """How fast the run goes: steps and examples per second over time.
+    """How fast the run goes: rates over time, and when each device had a step in flight.
 
     Args:
       source: the run to show, by default that of this process.
@@ -92,7 +101,7 @@ class Steps(View):
     """
 
     def __init__(self, source: Source | None = None) -> None:
-        super().__init__(("steps",), source, buttons=True)
+        super().__init__(SINGLE["steps"], source, buttons=True)
 
 
 def watch(source: Source | None = None, *, batch: int | None = None) -> Watch | None:

@@ -70,7 +70,7 @@ def test_single_views_are_drawn_while_their_cell_runs(
     watched = "%%watch placement steps batches --record runs/watched run\ntrain()"
     seen.run(lab.write("single.ipynb", PROGRAM, "%load_ext distlab", watched))
     live = seen.page.locator(LIVE)
-    for chart in ("placement", "steps", "batches"):
+    for chart in ("placement", "rates", "timeline", "batches"):
         canvas = live.locator(f".{chart} canvas").first
         canvas.wait_for(state="attached")
         assert canvas.evaluate(DRAWN), chart

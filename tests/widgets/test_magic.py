@@ -55,7 +55,7 @@ def test_it_shows_all_or_the_views_asked_for(shell: Any) -> None:
     run_watched(shell, "steps batches steps", "pass")
     assert [view.panes for view in views()] == [
         ("batches", "devices", "reductions"),
-        ("steps", "batches"),
+        ("rates", "timeline", "batches"),
     ]
 
 
@@ -103,7 +103,7 @@ def test_without_a_notebook_the_summary_comes_after_the_cell(
     [
         ("batchs", "%%watch does not know 'batchs'. Did you mean batches?"),
         ("--recrod runs/x", "Did you mean --record?"),
-        ("everything", "It takes charts (batches, devices, reductions, placement, steps)"),
+        ("everything", "It takes views (batches, devices, reductions, placement, steps)"),
         ("--record", "--record needs a folder, such as --record runs/first."),
         ("--record --overwrite", "--record needs a folder"),
         ("--batch last", "--batch needs a batch's number, from 0, got 'last'."),

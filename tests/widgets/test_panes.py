@@ -7,6 +7,7 @@ from typing import Any
 
 from distlab.folds import Folds
 from distlab.widgets._panes import PANES, Panes
+from distlab.widgets._views import OVERVIEW
 from tests.synthetic import beginning, steps, whole_run
 
 
@@ -46,7 +47,7 @@ def test_sizes_are_what_was_recorded() -> None:
 def test_only_what_changed_is_sent() -> None:
     folds = Folds()
     folds.add([*beginning(), *steps(4)])
-    panes = Panes(list(PANES))
+    panes = Panes(OVERVIEW)
     panes.update(folds)
     assert panes.update(folds) == {}
     folds.add([event for event in steps(1, first=4) if type(event).__name__ == "Sharding"])

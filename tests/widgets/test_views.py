@@ -42,8 +42,9 @@ def test_they_are_public() -> None:
 def test_each_shows_its_own_chart_and_no_other(notebook: FakeNotebook, name: str) -> None:
     view = SINGLE[name](ListSource(whole_run(400)))
     assert view.live
-    assert list(live(view).items) == live(view).panes == [name]
-    assert getattr(live(view), name)
+    panes = {"steps": ["rates", "timeline"]}.get(name, [name])
+    assert list(live(view).items) == live(view).panes == panes
+    assert all(getattr(live(view), pane) for pane in panes)
     assert live(view).said["steps"].startswith("400 steps")
 
 
@@ -58,7 +59,7 @@ def test_each_shows_its_own_chart_and_no_other(notebook: FakeNotebook, name: str
             [">dense/kernel<", ">8.19\u00a0kB<", ">float32[64, 32] replicated<"],
             "  CPU:0  ",
         ),
-        ("steps", ["<img", "examples, lately: "], "  steps, lately"),
+        ("steps", ["<img", "examples, lately: ", ">calls<", ">CPU:7<"], "  steps, lately"),
     ],
 )
 def test_each_leaves_a_picture_and_text(
