@@ -13,6 +13,8 @@ from typing import Any
 
 START_SECONDS = 180.0
 """How long a click may take until the page is there; the default of 5 s is too short."""
+EPOCHS = 40
+"""Fewer than the command's own 60: on Binder all of it has to fit into one CPU-minute."""
 NEEDS = ("panel", "sklearn")
 NAME = "distlab"
 """Name of the entry point, and of the path under which the page is shown."""
@@ -26,7 +28,7 @@ def demo_tile() -> dict[str, Any]:
       that the demo needs are not installed.
     """
     python = sys.executable.replace("{", "{{").replace("}", "}}")
-    options = ["--port", "{port}", "--prefix", f"{{base_url}}{NAME}"]
+    options = ["--port", "{port}", "--prefix", f"{{base_url}}{NAME}", "--epochs", str(EPOCHS)]
     return {
         "command": [python, "-m", "distlab", "demo", *options],
         "timeout": START_SECONDS,
