@@ -10,7 +10,7 @@ from bokeh.models import ColumnDataSource, CustomJS, Div, Model
 
 from distlab import charts
 from distlab.charts import Chart
-from distlab.folds import Columns, Folds
+from distlab.folds import Columns, Folds, compare
 from distlab_dashboard import event_search, programs, runs_table
 from distlab_dashboard.facts import Facts
 from distlab_dashboard.view import View
@@ -55,6 +55,8 @@ class Board:
         }
         self._batch = charts.BatchTiles(height=580)
         self._newest = charts.BatchTiles(height=320)
+        self._traffic = charts.Traffic(height=420)
+        self._comparison = charts.RunComparison(height=300)
         self._folds: Folds | None = None
         self._shown: dict[str, object] = {}
         self._facts = ColumnDataSource(data={"json": ["{}"]}, name="facts")
@@ -67,6 +69,8 @@ class Board:
             **roots,
             "batch": self._batch.root,
             "newest": self._newest.root,
+            "traffic": self._traffic.root,
+            "comparison": self._comparison.root,
             "bridge": self._bridge(),
         }
 
@@ -99,10 +103,23 @@ class Board:
         if everything or page == "batches":
             version = folds.version("batches") if view.batch is None else None
             self._once("batch", (version, view.batch), self._show_batch, folds, view.batch)
+        if everything or page == "reductions":
+            known = (folds.version("reductions"), folds.version("programs"), view.reduction)
+            self._once("traffic", known, self._show_traffic, folds, view.reduction)
         if everything or page == "compile":
             self._once_a_version(folds, "programs", "programs", self._show_programs)
         if everything or page == "overview":
             self._once("newest", folds.version("batches"), self._show_newest, folds)
+
+    def compare(self, runs: tuple[Folds, Folds], names: tuple[str, str]) -> None:
+        """Shows two runs side by side, when one of them changed.
+
+        Args:
+          runs: all that is known of each.
+          names: what to call them.
+        """
+        version = [tuple(run.version(name) for name in run.names) for run in runs]
+        self._once("comparison", version, lambda: self._comparison.update(compare(*runs, names)))
 
     def say(self, facts: Facts) -> None:
         """Gives the page its texts, when they changed."""
@@ -133,6 +150,15 @@ class Board:
 
     def _show_batch(self, folds: Folds, number: int | None) -> None:
         self._batch.update(folds.batch(number))
+
+    def _show_traffic(self, folds: Folds, row: int) -> None:
+        shown = charts.traffic_row(
+            folds.columns("reductions"),
+            row,
+            programs=folds.columns("programs"),
+            devices=folds.columns("header")["replicas"],
+        )
+        self._traffic.update(shown)
 
     def _show_newest(self, folds: Folds) -> None:
         self._newest.update(folds.batch())

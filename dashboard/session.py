@@ -119,6 +119,9 @@ class Session:
         board.look(folds, view, everything=everything)
         if self._closer is not None and view.page == "steps":
             self._closer.look()
+        if view.page == "compare" and self._feed is not None and self._other is not None:
+            names = self._run or "", self._other_name or ""
+            board.compare((self._feed.folds, self._other.folds), names)
         if view.page == "runs" or everything:
             board.show_rows("runs", run_rows(self._library.summaries()))
         if self._feed is not None:
@@ -146,6 +149,7 @@ class Session:
             self._board.show_rows("events", events.look(view, time["time_at"]))
             said |= events.facts(view)
         compared = {"other": self._other_name or "", "compared": self._other is not None}
+        compared["not_compared"] = self._other is None
         shared = {"can_share": feed.path is not None, "run_key": self._run or ""}
         return {**said, **time, **compared, **shared, "library": not self._library.single}
 

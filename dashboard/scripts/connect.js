@@ -26,7 +26,7 @@ function connect(page) {
     const rows = page.get_model_by_name(source)
     const draw = () => {
       if (name === "runs") showRuns(rows)
-      else showTable(name, rows, name === "events" ? dressEvent : undefined)
+      else showTable(name, rows, {events: dressEvent, reductions: dressReduction}[name])
     }
     rows.properties.data.change.connect(draw)
     draw()

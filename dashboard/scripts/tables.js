@@ -33,3 +33,18 @@ function dressFirst(row, tag) {
   cell.replaceChildren(control)
   return control
 }
+
+// The row whose traffic is drawn, chosen by a button in its first cell.
+function dressReduction(row, place) {
+  const button = dressFirst(row, "button")
+  button.type = "button"
+  button.className = "link"
+  button.setAttribute("aria-pressed", String(place === state.reduction))
+}
+
+one(".reductions tbody").addEventListener("click", (event) => {
+  const row = event.target.closest("tr")
+  if (row == null || String(getSelection())) return
+  tell({reduction: row.sectionRowIndex})
+  Array.from(row.parentElement.rows).forEach(dressReduction)
+})

@@ -79,7 +79,7 @@ class Watched:
         """The columns of the table of reductions, as they are written on the page."""
         return {
             heading: self.page.locator(
-                f".reductions tbody tr :nth-child({place + 1})"
+                f".reductions tbody tr > :nth-child({place + 1})"
             ).all_inner_texts()
             for place, heading in enumerate(
                 self.page.locator(".reductions thead th[scope=col]").all_inner_texts()

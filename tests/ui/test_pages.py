@@ -239,3 +239,78 @@ def test_files_to_take_away_need_the_token(folder: Path) -> None:
         assert json.loads(body)["traceEvents"]
     finally:
         made.stop()
+
+
+def test_two_runs_are_compared_by_step(library: DashboardServer, new_page: Pages) -> None:
+    page = new_page().open(library.url)
+    page.page.wait_for_function("() => document.querySelectorAll('.runs tbody tr').length === 2")
+    page.page.select_option(".run-a", "first")
+    page.page.select_option(".run-b", "deep/second")
+    page.page.click(".compare-runs")
+    page.page.wait_for_selector("html[data-ready=true]")
+    page.page.wait_for_function(
+        "() => Bokeh.documents[0].get_model_by_name('comparison').get_column('what').length > 0"
+    )
+    assert page.page.url.endswith("?run=first&compare=deep%2Fsecond#compare")
+    rows = page.data("comparison", "comparison")
+    place = rows["what"].index("steps")
+    assert (rows["a"][place], rows["b"][place]) == ("60", "20")
+    curves = page.data("comparison", "comparison_curves")
+    assert [len(values) for values in curves["value"]] == [60, 20]
+    assert curves["value"][0][:20] == curves["value"][1]
+
+
+def test_the_traffic_of_the_chosen_reduction_is_drawn(
+    library: DashboardServer, new_page: Pages
+) -> None:
+    page = new_page().open(f"{library.url}?run=first#reductions")
+    page.page.wait_for_selector(".reductions tbody tr")
+    drawn = page.data("traffic", "traffic")
+    # A ring of 8: each device sends 2 x 7/8 of its 9,640 bytes.
+    assert sum(drawn["bytes"]) == pytest.approx(8 * 2 * 7 / 8 * 9_640)
+    assert {(a, b) for a, b in zip(drawn["sender"], drawn["receiver"], strict=True)} == {
+        (f"CPU:{n}", f"CPU:{(n + 1) % 8}") for n in range(8)
+    }
+    page.page.locator(".reductions tbody button").nth(1).click()
+    page.page.wait_for_function(
+        "() => Bokeh.documents[0].get_model_by_name('traffic_notes')"
+        ".get_column('text')[0].startsWith('reduce MEAN')"
+    )
+    to_one = page.data("traffic", "traffic")
+    assert "CPU:0" in to_one["receiver"]
+    assert page.page.locator(".reductions [aria-pressed=true]").all_inner_texts() == ["reduce MEAN"]
+
+
+def test_zooming_into_the_steps_shows_single_ones(new_page: Pages) -> None:
+    events = whole_run(5_000)
+    source = ListSource(events)
+    source.live = False
+    server = serve(source)
+    try:
+        page = new_page().open(f"{server.url}#steps")
+        spans = (
+            "() => new Set(Bokeh.documents[0].get_model_by_name('timeline_spans')"
+            ".get_column('number')).size"
+        )
+        page.page.wait_for_function(
+            "() => Bokeh.documents[0].get_model_by_name('timeline_lanes').get_column('lane').length"
+            " === 10"
+        )
+        # Early steps are not among the newest 2,000: the page asks for them.
+        page.page.evaluate(
+            """() => {
+              const plot = Bokeh.documents[0].roots().find((model) => model.name === "steps")
+              plot.x_range.setv({start: 5.0, end: 5.4})
+            }"""
+        )
+        page.page.wait_for_function(
+            "() => Array.from(Bokeh.documents[0].get_model_by_name('timeline_spans')"
+            ".get_column('number')).some((number) => Number(number) > 470 && Number(number) < 530)"
+        )
+        assert page.page.evaluate(spans) < 400
+        page.page.click(".show-all")
+        page.page.wait_for_function(
+            "() => Bokeh.documents[0].roots().find((m) => m.name === 'steps').x_range.end > 40"
+        )
+    finally:
+        server.stop()
