@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import tomllib
@@ -90,6 +91,20 @@ def needs(requirement: str) -> set[str]:
     extras = requirement.removeprefix("distlab[").removesuffix("]").split(",")
     named = [one for extra in extras for one in project()["optional-dependencies"][extra]]
     return set(project()["dependencies"]).union(*map(needs, named))
+
+
+def test_what_the_notebooks_import_is_installed() -> None:
+    named = {re.split(r"[<>=\[]", line)[0] for line in needs("distlab[binder]")}
+    named |= {"distlab", "IPython", *sys.stdlib_module_names}  # ipython comes with jupyterlab
+    code = [
+        "".join(cell["source"])
+        for notebook in (ROOT / "notebooks").glob("*.ipynb")
+        for cell in json.loads(notebook.read_text())["cells"]
+        if cell["cell_type"] == "code"
+    ]
+    imported = set(re.findall(r"^ *(?:import|from) (\w+)", "\n".join(code), re.MULTILINE))
+    assert "jax" in imported
+    assert {"scikit-learn" if name == "sklearn" else name for name in imported} <= named
 
 
 def test_python_is_one_that_distlab_runs_on() -> None:
