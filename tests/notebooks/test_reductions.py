@@ -175,9 +175,13 @@ def test_reductions_from_python_are_printed_and_shown_as_recorded(
     pattern = r"^reduce (\w+) by (\w+) +([\d,]+) bytes of float32 on each of (\d) replicas$"
     said = re.findall(pattern, text_of(executed, "recorded"), re.MULTILINE)
     assert [(op, way, int(n.replace(",", "")), int(k)) for op, way, n, k in said] == expected
-    view = next(each for each in pictures(executed) if "distlab" in each.get("text/plain", ""))
-    for size in ("262 kB", "1.02 kB"):
-        assert f"reduce MEAN from Python: 4 times {size}" in view["text/plain"]
+
+
+def test_the_view_of_a_loop_counts_both_kinds(executed: Any) -> None:
+    views = [each["text/plain"] for each in pictures(executed) if "text/plain" in each]
+    (text,) = [view for view in views if view.startswith("distlab: loop, finished, 10 steps")]
+    assert "all-reduce inside training_step: 10 times 65.5 kB" in text
+    assert "reduce MEAN from Python: 10 times 4 B" in text
 
 
 def test_it_ends_with_replicas_and_an_algorithm_to_change(executed: Any) -> None:
