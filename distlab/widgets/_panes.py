@@ -12,6 +12,7 @@ from bokeh.models import BasicTicker, ColumnDataSource
 from distlab.charts import (
     BatchTiles,
     Chart,
+    Columns,
     DeviceShares,
     PlacementTable,
     Rates,
@@ -19,6 +20,8 @@ from distlab.charts import (
     StepTimeline,
 )
 from distlab.folds import Folds
+
+_MOST_TEXTS = 8
 
 
 class Pane(NamedTuple):
@@ -39,18 +42,28 @@ def _reductions() -> Chart:
     return chart
 
 
-def _placement() -> Chart:
-    chart = PlacementTable(height=260)
-    # Its texts at the sides are made for a page: here the cells need the room.
-    chart.root.min_border_left, chart.root.min_border_right = 90, 120
-    return chart
+class _NarrowPlacement:
+    """The table of variables for 600 pixels: its cells get the room of the texts beside them."""
+
+    def __init__(self) -> None:
+        self._table = PlacementTable(height=260)
+        self.root, self.source = self._table.root, self._table.source
+        self.root.right = []
+        self.root.min_border_left, self.root.min_border_right = 90, 8
+
+    def update(self, columns: Columns) -> None:
+        """Shows the newest columns; with many devices bytes show when one points at a cell."""
+        self._table.update(columns)
+        if len(columns["device"]) > _MOST_TEXTS:
+            cells = dict(self.source.data)
+            self.source.data = {**cells, "text": [""] * len(cells["text"])}
 
 
 PANES = {
     "batches": Pane("batches", lambda: BatchTiles(height=330)),
     "devices": Pane("devices", lambda: DeviceShares(height=240, notes=False)),
     "reductions": Pane("reductions", _reductions),
-    "placement": Pane("placement", _placement),
+    "placement": Pane("placement", _NarrowPlacement),
     "rates": Pane("steps", lambda: Rates(height=200)),
     "timeline": Pane("timeline", lambda: StepTimeline(height=320)),
 }

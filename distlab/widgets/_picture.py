@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from html import escape
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from distlab.widgets._still import image, line, swatch, table
 from distlab.widgets._strips import strips
 
 _MOST_REDUCTIONS = 10
-_MOST_DEVICES = 16
+_MOST_COLUMNS = 8
 _CURVE = (320, 60)
 _TIMELINE_WIDTH = 420
 _CURVE_COLOUR = (0x00, 0x9E, 0x73)
@@ -75,14 +76,24 @@ def _placement(columns: dict[str, Any]) -> str:
         ],
     }
     shares = np.log1p(sizes) / max(1.0, np.log1p(sizes.max()))
-    for place, device in enumerate(columns["device"][:_MOST_DEVICES]):
+    runs = _alike(sizes)
+    for place, end in runs[:_MOST_COLUMNS]:
         papers, inks = ramp(shares[:, place]), ink_on(shares[:, place])
-        shown[plain(device, 18)] = [
-            swatch(bytes_text(int(size)), str(paper), str(ink)) if size else ""
+        names = [plain(name, 18) for name in columns["device"][place:end]]
+        times = "" if len(names) == 1 else f"{len(names)} \u00d7 "
+        shown[names[0] if len(names) == 1 else f"{names[0]} to {names[-1]}"] = [
+            swatch(f"{times}{bytes_text(int(size))}", str(paper), str(ink)) if size else ""
             for size, paper, ink in zip(sizes[:, place], papers, inks, strict=True)
         ]
-    left = len(columns["device"]) - _MOST_DEVICES
+    left = len(columns["device"]) - runs[:_MOST_COLUMNS][-1][1]
     return table(shown, "variables") + (line(f"and {left} more devices") if left > 0 else "")
+
+
+def _alike(sizes: np.ndarray[Any, np.dtype[np.int64]]) -> list[tuple[int, int]]:
+    """Returns where neighbouring devices begin and end that hold the same."""
+    devices = sizes.shape[1]
+    changes = [n for n in range(1, devices) if (sizes[:, n] != sizes[:, n - 1]).any()]
+    return list(pairwise([0, *changes, devices]))
 
 
 def _rates(steps: dict[str, Any], said: Facts) -> str:
@@ -115,7 +126,11 @@ def _curve(rates: np.ndarray[Any, np.dtype[np.float64]]) -> str:
     at = np.interp(np.linspace(0, len(rates) - 1, wide), np.arange(len(rates)), rates)
     filled = np.round(at / max(float(at.max()), 1e-9) * (high - 2)).astype(int)
     below = np.arange(high)[::-1, None] <= filled[None, :]
-    edge = below & (np.arange(high)[::-1, None] >= filled[None, :] - 1)
+    inside = below.copy()
+    inside[1:] &= below[:-1]
+    inside[:, 1:] &= below[:, :-1]
+    inside[:, :-1] &= below[:, 1:]
+    edge = below & ~inside
     pixels = np.zeros((high, wide, 4), np.uint8)
     pixels[..., :3] = _CURVE_COLOUR
     pixels[..., 3] = np.where(edge, 255, np.where(below, 70, 0))

@@ -33,8 +33,9 @@ def strips(shares: npt.NDArray[np.float64], width: int) -> list[str]:
     codes = np.clip(np.nan_to_num(shares) * 255, 0, 255).astype(np.uint8)
     seen = np.where(np.isnan(shares), 0, 255).astype(np.uint8)
     rgba = np.concatenate([_palette()[codes], seen[..., None]], axis=2)
+    across = max(1, width // max(1, len(shares)))
     return [
-        image(data_uri(enlarge(rgba[None, :, lane], 2, _HIGH)), width)
+        image(data_uri(enlarge(rgba[None, :, lane], across, _HIGH)), width)
         for lane in range(shares.shape[1])
     ]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -79,6 +80,32 @@ def test_each_says_what_to_do_while_there_is_nothing(notebook: FakeNotebook, nam
     assert "yet" in live(view).said["sentence"]
     assert "yet" in notebook.newest()["text/html"]
     assert "yet" in notebook.newest()["text/plain"]
+
+
+def test_devices_that_hold_the_same_share_a_column_of_the_picture(notebook: FakeNotebook) -> None:
+    Placement(ListSource([*beginning(), placed(9, "last", [5], ["CPU:7"])]))
+    html = notebook.newest()["text/html"]
+    assert [name for name in re.findall(r"<th[^>]*>([^<]*)<", html) if "CPU" in name] == [
+        "CPU:0",
+        "CPU:1 to CPU:6",
+        "CPU:7",
+    ]
+    assert ">6\u00a0\u00d7\u00a08.19\u00a0kB<" in html
+
+
+@pytest.mark.parametrize(("devices", "written"), [(8, True), (9, False)])
+def test_cells_that_are_too_narrow_have_no_text(
+    notebook: FakeNotebook, devices: int, written: bool
+) -> None:
+    view = Placement(ListSource(beginning(devices)))
+    texts = view_texts(live(view).placement)
+    assert any(texts) == written
+
+
+def view_texts(patches: dict[str, Any]) -> list[str]:
+    columns = [dict(patch["data"]["entries"]) for patch in patches.values()]
+    (cells,) = [one for one in columns if "variable" in one]
+    return list(cells["text"])
 
 
 def test_a_view_is_live_while_its_run_goes_on(notebook: FakeNotebook) -> None:
