@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -210,6 +211,8 @@ def main() -> int:
     if browser is None:
         _say("no Chromium was found: run `make browser`, or set CHROMIUM=/path/to/chromium")
         return 1
+    # Whoever stops this check stops the server too, and what that has started.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     pictures = os.environ.get("BINDER_PICTURES")
     served = Served(args.environment, args.home)
     try:

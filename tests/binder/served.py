@@ -13,10 +13,11 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self
 
-from tests.binder.cost import Meter
+from tests.binder.cost import Meter, command
 
 BASE_URL = "/user/someone/"
 START_SECONDS = 180.0
@@ -80,7 +81,7 @@ class Served:
         return json.loads(body) if body else None
 
     def __enter__(self) -> Self:
-        command = [
+        start = [
             str(self._home / "binder" / "start"), "jupyter", "lab", "--no-browser", "--allow-root",
             "--ip=127.0.0.1", f"--port={self._port}", "--ServerApp.port_retries=0",
             f"--ServerApp.base_url={BASE_URL}", f"--IdentityProvider.token={self._token}",
@@ -94,7 +95,7 @@ class Served:
         }
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(
-                command, env=environment, cwd=self._home, stdout=log, stderr=subprocess.STDOUT
+                start, env=environment, cwd=self._home, stdout=log, stderr=subprocess.STDOUT
             )
         self.meter = Meter(self._process.pid).__enter__()
         try:
@@ -129,7 +130,8 @@ class Served:
         except WaitedTooLongError as late:
             left = self._left()
             for pid in left:
-                os.kill(pid, signal.SIGKILL)
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
             raise WaitedTooLongError(f"{late} Killed: {left}") from None
 
     def _has_ended(self) -> bool:
@@ -137,6 +139,4 @@ class Served:
 
     def _left(self) -> dict[int, str]:
         """Returns the processes that were seen and still run the same command."""
-        from tests.binder.cost import command
-
         return {pid: it for pid, it in self.meter.commands.items() if it and command(pid) == it}
