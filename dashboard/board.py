@@ -69,8 +69,8 @@ class Board:
             **roots,
             "batch": self._batch.root,
             "newest": self._newest.root,
-            "traffic": self._traffic.root,
-            "comparison": self._comparison.root,
+            "one_reduction": self._traffic.root,
+            "two_runs": self._comparison.root,
             "bridge": self._bridge(),
         }
 

@@ -23,6 +23,8 @@ LAYER_OF = {
     "distlab._devices": "devices",
     "distlab._jax_internals": "devices",
     "distlab._seam": "seam",
+    "distlab._loop_control": "control",
+    "distlab._what_if": "what if",
     "distlab.cluster": "cluster",
     "distlab.cluster_resolver": "cluster",
     "distlab.recording": "recording",
@@ -41,6 +43,9 @@ LAYER_OF = {
     "distlab_dashboard.facts": "page",
     "distlab_dashboard.page": "page",
     "distlab_dashboard.programs": "page",
+    "distlab_dashboard.runs_table": "page",
+    "distlab_dashboard.event_search": "page",
+    "distlab_dashboard.view": "page",
     "distlab": "core",
 }
 
@@ -49,19 +54,29 @@ MAY_IMPORT = {
     "seam": {"contract"},
     "devices": {"contract", "devices"},
     "cluster": {"contract", "cluster"},
-    "core": {"contract", "devices", "seam", "cluster", "core"},
+    "control": {"contract", "seam"},
+    "core": {"contract", "devices", "seam", "cluster", "control", "core"},
+    "what if": {"contract", "core"},  # asks the core's own code, for the explorer
     "recording": {
         *("contract", "devices", "seam", "cluster", "folds", "insight", "page", "recording"),
     },
     "folds": {"contract", "folds"},
     "insight": {"contract", "folds", "insight"},
     "charts": {"charts"},
-    "widgets": {"contract", "seam", "recording", "folds", "insight", "charts", "widgets"},
-    "page": {"contract", "folds", "insight", "charts", "page"},
-    "dashboard": {"contract", "recording", "folds", "insight", "charts", "page", "dashboard"},
-    "public": {"contract", "devices", "seam", "cluster", "core", "recording", "insight", "public"},
+    "widgets": {
+        *("contract", "seam", "control", "recording", "folds", "insight", "charts", "what if"),
+        "widgets",
+    },
+    "page": {"contract", "control", "folds", "insight", "charts", "page"},
+    "dashboard": {
+        *("contract", "control", "recording", "folds", "insight", "charts", "page", "dashboard"),
+    },
+    "public": {
+        *("contract", "devices", "seam", "cluster", "control", "core", "recording", "insight"),
+        "public",
+    },
     "demo": {"contract", "public", "demo"},
-    "cli": {"contract", "insight", "public", "demo", "dashboard", "cli"},
+    "cli": {"contract", "insight", "recording", "public", "demo", "dashboard", "cli"},
 }
 
 # Packages outside of the standard library, beyond numpy, jax and msgspec.
@@ -75,7 +90,7 @@ ALSO_USES = {
     "demo": {"sklearn"},
     "recording": {"pandas", "pyarrow", "pynvml"},
 }
-MAY_USE_JAX = {"cluster", "devices", "seam", "core", "recording", "demo", "cli"}
+MAY_USE_JAX = {"cluster", "devices", "seam", "core", "what if", "recording", "demo", "cli"}
 
 
 def modules() -> dict[str, Path]:

@@ -61,7 +61,8 @@ function waitForModels(since) {
 }
 
 one(".show-all").addEventListener("click", () => {
-  Bokeh?.documents?.[0]?.roots().find((model) => model.name === "steps")?.reset.emit()
+  const steps = Bokeh?.documents?.[0]?.roots().find((model) => model.name === "steps")
+  for (const model of steps?.references() ?? []) if (model.type === "Figure") model.reset.emit()
 })
 one(".theme").addEventListener("click", switchTheme)
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", repaint)

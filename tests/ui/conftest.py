@@ -12,6 +12,7 @@ from playwright.sync_api import Browser, Page, sync_playwright
 
 from distlab import _seam
 from distlab.recording import RingRecorder
+from distlab_dashboard import DashboardServer, serve
 
 FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking"]
 LIMIT_MS = 60_000
@@ -121,6 +122,20 @@ def browser(chromium: Path) -> Iterator[Browser]:
         browser = playwright.chromium.launch(executable_path=str(chromium), args=FLAGS)
         yield browser
         browser.close()
+
+
+@pytest.fixture
+def served() -> Iterator[Callable[..., DashboardServer]]:
+    """Serves dashboards, and stops them when the test's pages are closed."""
+    servers: list[DashboardServer] = []
+
+    def make(source: Any, **options: Any) -> DashboardServer:
+        servers.append(serve(source, **options))
+        return servers[-1]
+
+    yield make
+    for server in servers:
+        server.stop()
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import threading
 import time
 import urllib.request
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -36,19 +36,6 @@ def wait_until(holds: Callable[[], bool]) -> None:
     while not holds():
         assert time.monotonic() < end, "waited too long"
         threading.Event().wait(0.05)
-
-
-@pytest.fixture
-def served() -> Iterator[Callable[..., DashboardServer]]:
-    servers: list[DashboardServer] = []
-
-    def make(source: Any, **options: Any) -> DashboardServer:
-        servers.append(serve(source, **options))
-        return servers[-1]
-
-    yield make
-    for server in servers:
-        server.stop()
 
 
 def finished(count: int = 60) -> ListSource:
@@ -237,7 +224,7 @@ def test_reductions_are_a_table(served: Any, new_page: Pages) -> None:
     times = page.page.locator(".reductions tbody tr td:nth-child(5)").first
     assert times.evaluate("cell => getComputedStyle(cell).textAlign") == "right"
     assert times.evaluate("cell => getComputedStyle(cell).userSelect") != "none"
-    card = page.page.locator('section[data-page="reductions"] .card').bounding_box()
+    card = page.page.locator('section[data-page="reductions"] .card').first.bounding_box()
     table = page.page.locator("table.reductions").bounding_box()
     assert card is not None
     assert table is not None

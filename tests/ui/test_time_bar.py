@@ -96,23 +96,20 @@ def test_playing_goes_on_from_the_moment_and_ends_at_the_end(
     page.page.wait_for_selector(".play[data-playing=false]")
 
 
-def test_a_live_run_can_be_paused_while_it_goes_on(new_page: Pages) -> None:
+def test_a_live_run_can_be_paused_while_it_goes_on(served: Any, new_page: Pages) -> None:
     source = ListSource([*beginning(total_steps=1_000), *steps(50)])
-    server = serve(source)
-    try:
-        page = new_page().open(server.url)
-        page.wait_for_text("steps", "50 of 1\u202f000")
-        assert page.page.locator(".now").inner_text() == "Live"
-        assert page.page.locator(".play").get_attribute("aria-label") == "Pause"
-        page.page.click(".play")
-        page.page.wait_for_selector(".timebar[data-past=true]")
-        source.events.extend(steps(100, first=50))
-        page.page.wait_for_function("() => Number(document.querySelector('.moment').max) > 1.5")
-        assert page.text("steps") == "50 of 1\u202f000"
-        page.page.click(".now")
-        page.wait_for_text("steps", "150 of 1\u202f000")
-    finally:
-        server.stop()
+    server = served(source)
+    page = new_page().open(server.url)
+    page.wait_for_text("steps", "50 of 1\u202f000")
+    assert page.page.locator(".now").inner_text() == "Live"
+    assert page.page.locator(".play").get_attribute("aria-label") == "Pause"
+    page.page.click(".play")
+    page.page.wait_for_selector(".timebar[data-past=true]")
+    source.events.extend(steps(100, first=50))
+    page.page.wait_for_function("() => Number(document.querySelector('.moment').max) > 1.5")
+    assert page.text("steps") == "50 of 1\u202f000"
+    page.page.click(".now")
+    page.wait_for_text("steps", "150 of 1\u202f000")
 
 
 def test_a_page_that_loses_its_server_says_so_and_comes_back(new_page: Pages) -> None:
