@@ -13,7 +13,7 @@ from typing import Any
 
 START_SECONDS = 180.0
 """How long a click may take until the page is there; the default of 5 s is too short."""
-EPOCHS = 40
+EPOCHS = 30
 """Fewer than the command's own 60: on Binder all of it has to fit into one CPU-minute."""
 NEEDS = ("panel", "sklearn")
 NAME = "distlab"
