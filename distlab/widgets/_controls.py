@@ -1,4 +1,4 @@
-"""The buttons of a view: pause, one step, go on and stop, for the loops of this process."""
+"""The buttons of a view: pause, one step, resume and stop, for the loops of this process."""
 
 from __future__ import annotations
 

@@ -74,7 +74,7 @@ function loopButtons(model, bar) {
       told: element("span", { className: "told" }),
       pause: button("pause", "Pause"),
       step: button("step", "One step"),
-      resume: button("resume", "Go on"),
+      resume: button("resume", "Resume"),
       stop: button("stop", "Stop"),
     }
     row.el = element("div", { className: "loop" }, row.told, row.pause, row.resume, row.step, row.stop)
