@@ -272,6 +272,16 @@ def test_the_traffic_of_the_chosen_reduction_is_drawn(
     assert page.page.locator(".reductions [aria-pressed=true]").all_inner_texts() == ["reduce MEAN"]
 
 
+_CLOSER = """
+(before) => {
+  const root = Bokeh.documents[0].roots().find((model) => model.name === "steps")
+  const plot = Array.from(root.references()).find((model) => model.type === "Figure")
+  const {start, end} = plot.x_range
+  return end - start < before ? [start, end] : null
+}
+"""
+
+
 def test_zooming_into_the_steps_shows_single_ones(served: Any, new_page: Pages) -> None:
     events = whole_run(5_000)
     source = ListSource(events)
@@ -287,16 +297,21 @@ def test_zooming_into_the_steps_shows_single_ones(served: Any, new_page: Pages) 
         " === 10"
     )
     # Early steps are not among the newest 2,000: the page asks for them.
-    page.page.evaluate(
-        """() => {
-          const root = Bokeh.documents[0].roots().find((model) => model.name === "steps")
-          const plot = Array.from(root.references()).find((model) => model.type === "Figure")
-          plot.x_range.setv({start: 5.0, end: 5.4})
-        }"""
-    )
+    box = page.page.locator('section[data-page="steps"] .bk-Figure').bounding_box()
+    assert box is not None
+    page.page.mouse.move(box["x"] + 0.2 * box["width"], box["y"] + 0.5 * box["height"])
+    seen = [0.0, 50.0]
+    for _ in range(60):
+        if seen[1] - seen[0] < 0.5:
+            break
+        page.page.mouse.wheel(0, -120)
+        seen = page.page.wait_for_function(_CLOSER, arg=seen[1] - seen[0]).json_value()
+    first, last = ((at - 0.2) / 0.01 for at in seen)
+    assert 0 < first < last < 2_000
     page.page.wait_for_function(
-        "() => Array.from(Bokeh.documents[0].get_model_by_name('timeline_spans')"
-        ".get_column('number')).some((number) => Number(number) > 470 && Number(number) < 530)"
+        "([n0, n1]) => Array.from(Bokeh.documents[0].get_model_by_name('timeline_spans')"
+        ".get_column('number')).some((number) => Number(number) >= n0 && Number(number) <= n1)",
+        arg=[first, last],
     )
     assert page.page.evaluate(spans) < 400
     page.page.click(".show-all")
