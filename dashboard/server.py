@@ -160,7 +160,8 @@ class DashboardServer:
             loop=self._loop,
             title="distlab",
             check_unused_sessions_milliseconds=2_000,
-            unused_session_lifetime_milliseconds=5_000,
+            # A slow line takes long to load the scripts; a session made anew asks a CDN for styles.
+            unused_session_lifetime_milliseconds=60_000,
             **access,
         )
         self.port = int(server.port or port)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any, Final
 
 import panel as pn
@@ -23,6 +24,9 @@ from distlab_dashboard.view import View
 
 PERIOD_MS: Final = 200
 """Milliseconds between two looks at the folds: five updates a second."""
+
+_LEFT_SECONDS: Final = 5.0
+"""How long a page that was left may come back to its session."""
 
 _ORDERS: Final = {
     "pause": LoopControl.pause,
@@ -80,6 +84,8 @@ class Session:
         """Begins to update the page, from callbacks of its own document."""
         self._board.view.on_change("data", self._on_view)
         document.add_periodic_callback(self._look, PERIOD_MS)
+        if document.session_context is not None:
+            document.add_periodic_callback(Departure(document.session_context).look, 1_000)
         document.on_session_destroyed(self._close)
 
     def _close(self, context: Any) -> None:
@@ -144,14 +150,38 @@ class Session:
         )
         said |= facts.capture_button_facts(feed.capture_state)
         said |= facts.loop_facts(feed.loops, feed.folds.columns("loops"), live=feed.live)
-        time = moment.facts()
+        bar = moment.facts()
         if view.page == "events":
-            self._board.show_rows("events", events.look(view, time["time_at"]))
+            self._board.show_rows("events", events.look(view, bar["time_at"]))
             said |= events.facts(view)
         compared = {"other": self._other_name or "", "compared": self._other is not None}
         compared["not_compared"] = self._other is None
         shared = {"can_share": feed.path is not None, "run_key": self._run or ""}
-        return {**said, **time, **compared, **shared, "library": not self._library.single}
+        return {**said, **bar, **compared, **shared, "library": not self._library.single}
+
+
+class Departure:
+    """Ends a session some seconds after its page was closed.
+
+    The server would wait for a minute, as it has to before a page has come: over a
+    slow line its scripts may take that long.
+    """
+
+    def __init__(self, context: Any) -> None:
+        """Takes Bokeh's session context."""
+        self._context = context
+        self._came = False
+        self._left: float | None = None
+
+    def look(self) -> None:
+        """Sees whether the page is there; a periodic callback calls it."""
+        session = self._context.session
+        if session is None or session.connection_count:
+            self._came, self._left = session is not None, None
+        elif self._came:
+            self._left = self._left or time.monotonic()
+            if time.monotonic() - self._left > _LEFT_SECONDS:
+                session.request_expiration()
 
 
 def show(library: Library) -> None:

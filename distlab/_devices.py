@@ -72,6 +72,19 @@ def prepare_cpu_backend() -> None:
     _keep_large_buffers()
 
 
+def give_back_memory() -> None:
+    """Gives the operating system what was freed, about 80 MB after a compilation.
+
+    glibc would keep it, because `prepare_cpu_backend` told it to keep large buffers.
+    It takes some 20 ms, and does nothing on other libcs.
+    """
+    try:
+        trim = ctypes.CDLL(None).malloc_trim
+    except (OSError, AttributeError):
+        return
+    trim(0)
+
+
 def available() -> list[jax.Device]:
     """Returns this process's devices of JAX's default platform, starting it if need be."""
     prepare_cpu_backend()

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import NamedSharding
 
-from distlab import _copy_events, _in_flight
+from distlab import _copy_events, _devices, _in_flight
 from distlab._arguments import Arguments, Leaf, function_name, function_source, require_plain
 from distlab._copy_events import Direction
 from distlab._jax_internals import ConcreteArray, plain
@@ -157,6 +157,7 @@ class Program:
         self.compiled = lowered.compile()
         self.trace_ns += compiling - started
         self.compile_ns = time.monotonic_ns() - compiling
+        _devices.give_back_memory()
         sizes = [out.size * out.dtype.itemsize for out in jax.tree.leaves(lowered.out_info)]
         self._smallest = sizes.index(min(sizes)) if sizes else None
         if self._donates:

@@ -23,6 +23,7 @@ COMMANDS = {
         "--epochs",
         "--steps",
         "--port",
+        "--prefix",
         "--open",
         "--no-dashboard",
         "--exit-when-done",

@@ -17,6 +17,8 @@ CAUSE: Final = "recording_cost"
 _CALLERS: Final = 0.05
 _THREADS: Final = 0.2
 _LEAST_SECONDS: Final = 2.0
+_LEAST_EVENTS: Final = 50.0
+"""Events a second: with fewer, what looks like a cost is a machine that is busy with others."""
 
 
 def find(columns: Columns) -> list[Advice]:
@@ -29,7 +31,7 @@ def find(columns: Columns) -> list[Advice]:
         callers = float(costs["emit_ns"].sum()) / 1e9 / seconds
         beside = costs["writer_ns"] + costs["watcher_ns"] + costs["capture_ns"]
         threads = float(beside.sum()) / 1e9 / seconds
-        if callers >= _CALLERS or threads >= _THREADS:
+        if events >= _LEAST_EVENTS and (callers >= _CALLERS or threads >= _THREADS):
             found.append(
                 advice(
                     CAUSE,

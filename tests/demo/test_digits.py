@@ -27,7 +27,19 @@ def test_the_seed_decides_the_division() -> None:
     assert not np.array_equal(digits.load(3).test_labels, digits.load(4).test_labels)
 
 
+def test_they_are_scikit_learns() -> None:
+    from sklearn.datasets import load_digits
+
+    mine, theirs = digits.load(), load_digits()
+    images = np.concatenate([mine.train_images, mine.test_images]).reshape(-1, 64) * 16
+    labels = np.concatenate([mine.train_labels, mine.test_labels])
+    found = np.column_stack([images, labels])
+    expected = np.column_stack([theirs.data, theirs.target])
+    np.testing.assert_array_equal(np.unique(found, axis=0), np.unique(expected, axis=0))
+    assert len(found) == len(expected) == 1797
+
+
 def test_missing_scikit_learn_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "sklearn.datasets", None)
+    monkeypatch.setitem(sys.modules, "sklearn", None)
     with pytest.raises(MissingExtraError, match=r"pip install 'distlab\[demo\]'"):
         digits.load()
