@@ -97,7 +97,7 @@ def test_devices_that_hold_the_same_share_a_column_of_the_picture(notebook: Fake
 def test_cells_that_are_too_narrow_have_no_text(
     notebook: FakeNotebook, devices: int, written: bool
 ) -> None:
-    view = Placement(ListSource(beginning(devices)))
+    view = Placement(ListSource([*beginning(devices)]))
     texts = view_texts(live(view).placement)
     assert any(texts) == written
 
