@@ -33,8 +33,13 @@ class Board:
       timeline: the chart of steps, which asks for more when it is zoomed into.
     """
 
-    def __init__(self) -> None:
-        """Makes empty charts."""
+    def __init__(self, *, comparing: bool = False) -> None:
+        """Makes empty charts.
+
+        Args:
+          comparing: whether there are two runs to compare; their charts take a
+            fifth of the time that a page takes to make.
+        """
         self.timeline = charts.StepTimeline(height=460)
         self._reductions = charts.ReductionBars(height=220)
         self._charts: dict[str, tuple[str, Chart, str]] = {
@@ -55,8 +60,9 @@ class Board:
         }
         self._batch = charts.BatchTiles(height=580)
         self._newest = charts.BatchTiles(height=320)
+        self._batch.root.max_width = self._newest.root.max_width = TILES_WIDTH
         self._traffic = charts.Traffic(height=420)
-        self._comparison = charts.RunComparison(height=300)
+        self._comparison = charts.RunComparison(height=300) if comparing else None
         self._folds: Folds | None = None
         self._shown: dict[str, object] = {}
         self._facts = ColumnDataSource(data={"json": ["{}"]}, name="facts")
@@ -70,7 +76,7 @@ class Board:
             "batch": self._batch.root,
             "newest": self._newest.root,
             "one_reduction": self._traffic.root,
-            "two_runs": self._comparison.root,
+            "two_runs": self._comparison.root if self._comparison else Div(visible=False),
             "bridge": self._bridge(),
         }
 
@@ -118,8 +124,10 @@ class Board:
           runs: all that is known of each.
           names: what to call them.
         """
-        version = [tuple(run.version(name) for name in run.names) for run in runs]
-        self._once("comparison", version, lambda: self._comparison.update(compare(*runs, names)))
+        chart = self._comparison
+        if chart is not None:
+            version = [tuple(run.version(name) for name in run.names) for run in runs]
+            self._once("comparison", version, lambda: chart.update(compare(*runs, names)))
 
     def say(self, facts: Facts) -> None:
         """Gives the page its texts, when they changed."""

@@ -6,13 +6,14 @@ import time
 from typing import Any, Final
 
 import panel as pn
+from bokeh.core.templates import get_env
 from bokeh.document import Document
 
 from distlab._loop_control import LoopControl
 from distlab.errors import NotARunError
 from distlab.folds import Folds
 from distlab_dashboard import facts
-from distlab_dashboard.board import TILES_WIDTH, Board
+from distlab_dashboard.board import Board
 from distlab_dashboard.closer_look import CloserLook
 from distlab_dashboard.event_list import EventList
 from distlab_dashboard.feed import Feed
@@ -65,20 +66,18 @@ class Session:
         self._moment = Moment(self._feed) if self._feed else None
         self._events = EventList(self._feed) if self._feed else None
         self._nothing = Folds()
-        self._board = Board()
+        self._board = Board(comparing=self._other is not None)
         self._closer = CloserLook(self._feed, self._board.timeline) if self._feed else None
         self._view = View()
         self._look(everything=True)
 
-    def template(self) -> pn.Template:
-        """Returns the page with all charts in it."""
-        template = pn.Template(page_html())
-        for name, value in page_variables().items():
-            template.add_variable(name, value)
+    def fill(self, document: Document) -> None:
+        """Puts the page with all charts into a document."""
+        document.template = get_env().from_string(page_html())
+        document.template_variables.update(page_variables())
         for name, root in self._board.roots().items():
-            width = {"max_width": TILES_WIDTH} if name in {"batch", "newest"} else {}
-            template.add_panel(name, pn.pane.Bokeh(root, sizing_mode="stretch_width", **width))
-        return template
+            root.name = name
+            document.add_root(root)
 
     def attach(self, document: Document) -> None:
         """Begins to update the page, from callbacks of its own document."""
@@ -202,7 +201,7 @@ def show(library: Library) -> None:
         pn.pane.Str(str(error), styles={"font-size": "16px", "padding": "24px"}).servable()
         return
     with document.models.freeze():  # or Bokeh looks through all models once for each chart
-        session.template().servable()
+        session.fill(document)
     session.attach(document)
 
 

@@ -44,7 +44,6 @@ class Background(Generic[T]):
         """
         self.name = name
         self._work = work
-        self._loops_before = {loop.number for loop in loops()}
         self._stop_asked = threading.Event()
         self._error: BaseException | None = None
         self._value: list[T] = []
@@ -105,13 +104,8 @@ class Background(Generic[T]):
                 return
 
     def _loops(self) -> list[LoopControl]:
-        """Returns its loops: of those begun since it was started, what its thread runs."""
-        mine = {None, self._thread.ident}
-        return [
-            loop
-            for loop in loops()
-            if loop.number not in self._loops_before and getattr(loop, "thread", None) in mine
-        ]
+        """Returns the loops that its thread runs."""
+        return [loop for loop in loops() if loop.thread == self._thread.ident]
 
     def _run(self) -> None:
         try:

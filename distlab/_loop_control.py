@@ -40,6 +40,7 @@ class LoopControl:
         `"paused"`; `"stopping"` likewise, then `"stopped"`; `"done"` when the loop
         came to its own end.
       position: elements handed to the loop so far.
+      thread: identifier of the thread that runs it.
     """
 
     def __init__(self, name: str, pause_seconds: float) -> None:
@@ -47,6 +48,7 @@ class LoopControl:
         self.name = name
         self.state: State = "running"
         self.position = 0
+        self.thread = threading.get_ident()
         self._pause_seconds = pause_seconds
         self._steps = 0
         self._changed = threading.Condition()

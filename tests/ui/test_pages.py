@@ -255,7 +255,9 @@ def test_the_traffic_of_the_chosen_reduction_is_drawn(
     library: DashboardServer, new_page: Pages
 ) -> None:
     page = new_page().open(f"{library.url}?run=first#reductions")
-    page.page.wait_for_selector(".reductions tbody tr")
+    page.page.wait_for_function(
+        "() => Bokeh.documents[0].get_model_by_name('traffic_notes').get_column('text').length > 0"
+    )
     drawn = page.data("one_reduction", "traffic")
     # A ring of 8: each device sends 2 x 7/8 of its 9,640 bytes.
     assert sum(drawn["bytes"]) == pytest.approx(8 * 2 * 7 / 8 * 9_640)
@@ -265,7 +267,7 @@ def test_the_traffic_of_the_chosen_reduction_is_drawn(
     page.page.locator(".reductions tbody button").nth(1).click()
     page.page.wait_for_function(
         "() => Bokeh.documents[0].get_model_by_name('traffic_notes')"
-        ".get_column('text')[0].startsWith('reduce MEAN')"
+        ".get_column('text')[0]?.startsWith('reduce MEAN')"
     )
     to_one = page.data("one_reduction", "traffic")
     assert "CPU:0" in to_one["receiver"]
