@@ -15,7 +15,7 @@ DEV := $(VENV)/.installed-dev
 # Who has the development environment has all the demo needs.
 DEMO := $(if $(wildcard $(DEV)),$(DEV),$(VENV)/.installed-demo)
 
-.PHONY: help demo test lint browser bench bench-recording soak conformance screenshots binder-check clean
+.PHONY: help demo test lint browser bench bench-recording bench-dashboard soak conformance screenshots binder-check clean
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -48,6 +48,9 @@ bench: $(DEV)  ## Compare dispatch, training and input with raw JAX (minutes)
 
 bench-recording: $(DEV)  ## Measure what recording costs and how fast long runs are read
 	@$(BIN)/python -m tests.bench.recording $(ARGS)
+
+bench-dashboard: $(DEV) browser  ## Measure how soon a page shows an event, and what viewers cost
+	@$(BIN)/python -m tests.bench.dashboard $(ARGS)
 
 soak: $(DEV)  ## 200 kills, a minute at 50,000 events/s, 2,000 damaged run files (20 minutes)
 	@$(BIN)/python -m tests.soak.run $(ARGS)

@@ -1,0 +1,222 @@
+"""How quickly a served page shows what happens, and what viewers cost: for docs/performance.md.
+
+    python -m tests.bench.dashboard [--seconds 20] [--viewers 50]
+
+A process of its own serves a made-up live run. One real browser watches it; further
+viewers are Bokeh clients without a browser, which get all that a page gets.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from playwright.sync_api import Page, sync_playwright
+
+from distlab._cli.browser import find_browser
+from distlab.events import Event, Metric, Step
+from tests.synthetic import ListSource, beginning, steps
+
+FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking"]
+TICK_SECONDS = 0.01
+LIMIT_SECONDS = 120.0
+
+_AGES = """
+(milliseconds) => new Promise((done) => {
+  const models = Bokeh.documents[0].roots().find((model) => model.name === "loss").references()
+  const source = Array.from(models).find((model) => model.name === "metrics")
+  const ages = []
+  let newest = 0
+  const changed = () => {
+    const fresh = Array.from(source.get_column("value")[0] ?? []).filter((at) => at > newest)
+    newest = Math.max(newest, ...fresh)
+    // What was changed in this task is on the screen when the frame after the next begins.
+    requestAnimationFrame(() => requestAnimationFrame(() => {
+      const now = Date.now() / 1000
+      for (const at of fresh) ages.push(now - at)
+    }))
+  }
+  changed()
+  source.properties.data.change.connect(changed)
+  setTimeout(() => done(ages), milliseconds)
+})
+"""
+
+
+class Emitter(threading.Thread):
+    """Adds events to a live run: each tick a step, its loss (the wall clock), and fillers."""
+
+    def __init__(self, source: ListSource, rate: int, replicas: int) -> None:
+        super().__init__(daemon=True)
+        self.source, self.rate, self.replicas = source, rate, replicas
+        self.emitted = 0
+        self.cpu_seconds = 0.0
+
+    def run(self) -> None:
+        number = 50
+        began = time.monotonic()
+        while True:
+            events: list[Event] = list(steps(1, replicas=self.replicas, first=number))
+            now = time.monotonic_ns()
+            events = [event for event in events if not isinstance(event, Metric)]
+            wanted = int((time.monotonic() - began) * self.rate) - self.emitted
+            events += [
+                Step(time_ns=now, step=number, program=0, strategy=0, dispatched_ns=now, examples=8)
+                for _ in range(wanted - len(events) - 1)
+            ]
+            events.append(Metric(time_ns=now, step=number, values={"loss": time.time()}))
+            self.source.events.extend(events)
+            self.emitted += len(events)
+            number += 1
+            self.cpu_seconds = time.thread_time()
+            time.sleep(TICK_SECONDS)
+
+
+def serve_forever(rate: int, replicas: int) -> None:
+    """Serves a live run and answers each line on standard input with its costs."""
+    from distlab_dashboard import serve
+
+    source = ListSource([*beginning(replicas), *steps(50, replicas=replicas)])
+    server = serve(source)
+    emitter = Emitter(source, rate, replicas)
+    emitter.start()
+    print(server.url, flush=True)
+    for _ in sys.stdin:
+        pages = int(Path("/proc/self/statm").read_text().split()[1])
+        print(
+            json.dumps(
+                {
+                    "cpu": time.process_time() - emitter.cpu_seconds,
+                    "time": time.monotonic(),
+                    "memory": pages * os.sysconf("SC_PAGE_SIZE"),
+                    "events": emitter.emitted,
+                }
+            ),
+            flush=True,
+        )
+
+
+def view_forever(url: str, count: int) -> None:
+    """Opens viewers without a browser, and says when all are there."""
+    from bokeh.client import pull_session
+
+    sessions = [pull_session(url=url) for _ in range(count)]
+    for session in sessions:
+        threading.Thread(target=session._loop_until_closed, daemon=True).start()
+    print("there", flush=True)
+    sys.stdin.readline()
+
+
+class Served:
+    """The process that serves."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self.process = process
+        self.url = self._line()
+
+    def costs(self) -> dict[str, float]:
+        assert self.process.stdin is not None
+        self.process.stdin.write("costs\n")
+        self.process.stdin.flush()
+        found: dict[str, float] = json.loads(self._line())
+        return found
+
+    def _line(self) -> str:
+        assert self.process.stdout is not None
+        return self.process.stdout.readline().strip()
+
+
+@contextlib.contextmanager
+def running(*arguments: str) -> Iterator[subprocess.Popen[str]]:
+    """Runs this module in another process, until the block is left."""
+    command = [sys.executable, "-m", "tests.bench.dashboard", *arguments]
+    process = subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=dict(os.environ)
+    )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait(LIMIT_SECONDS)
+
+
+def watched(page: Page, served: Served, seconds: float) -> dict[str, float]:
+    """Watches a page for some seconds, and returns its ages and what the server used."""
+    before = served.costs()
+    ages = np.array(page.evaluate(_AGES, 1000 * seconds))
+    after = served.costs()
+    length = after["time"] - before["time"]
+    return {
+        "events/s": (after["events"] - before["events"]) / length,
+        "p50 ms": 1e3 * float(np.percentile(ages, 50)),
+        "p95 ms": 1e3 * float(np.percentile(ages, 95)),
+        "core": (after["cpu"] - before["cpu"]) / length,
+        "MB": after["memory"] / 1e6,
+    }
+
+
+def say(what: str, numbers: dict[str, float]) -> None:
+    print(f"{what:<44}", "  ".join(f"{name} {value:,.2f}" for name, value in numbers.items()))
+
+
+def measure(playwright: Any, seconds: float, viewers: int, replicas: int, rate: int) -> None:
+    browser = playwright.chromium.launch(executable_path=find_browser(), args=FLAGS)
+    with running("--serve", "--rate", str(rate), "--replicas", str(replicas)) as process:
+        served = Served(process)
+        time.sleep(2)
+        idle = served.costs()
+        time.sleep(seconds / 4)
+        later = served.costs()
+        core = (later["cpu"] - idle["cpu"]) / (later["time"] - idle["time"])
+        name = f"{replicas} devices, {rate:,} events/s"
+        say(f"{name}, nobody looks", {"core": core, "MB": later["memory"] / 1e6})
+        page = browser.new_page(viewport={"width": 1280, "height": 800})
+        page.goto(served.url)
+        page.wait_for_selector("html[data-ready=true]", timeout=1e3 * LIMIT_SECONDS)
+        page.wait_for_timeout(2_000)
+        say(f"{name}, one viewer", watched(page, served, seconds))
+        if viewers:
+            alone = served.costs()["memory"]
+            with running("--view", served.url, "--viewers", str(viewers)) as others:
+                assert others.stdout is not None
+                others.stdout.readline()
+                say(f"{name}, {viewers + 1} viewers", watched(page, served, seconds))
+            time.sleep(20)  # sessions that were left end after 5 s
+            left = served.costs()["memory"]
+            say("memory after they left, of before", {"times": left / alone})
+    browser.close()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seconds", type=float, default=20.0)
+    parser.add_argument("--viewers", type=int, default=50)
+    parser.add_argument("--rate", type=int, default=300)
+    parser.add_argument("--replicas", type=int, default=8)
+    parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--view", metavar="URL", help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.serve:
+        serve_forever(args.rate, args.replicas)
+    elif args.view:
+        view_forever(args.view, args.viewers)
+    else:
+        with sync_playwright() as playwright:
+            measure(playwright, args.seconds, args.viewers, 8, args.rate)
+            measure(playwright, args.seconds, 0, 8, 10_000)
+            for replicas in (64, 512, 1_024):
+                measure(playwright, args.seconds, 0, replicas, args.rate)
+
+
+if __name__ == "__main__":
+    main()
