@@ -10,7 +10,7 @@ from bokeh.models import ColumnDataSource, CustomJS, Div, Model
 
 from distlab import charts
 from distlab.charts import Chart
-from distlab.folds import Columns, Folds, compare
+from distlab.folds import Columns, Folds, compare, part_of_batch
 from distlab_dashboard import event_search, programs, runs_table
 from distlab_dashboard.facts import Facts
 from distlab_dashboard.view import View
@@ -108,7 +108,8 @@ class Board:
                 self._once_a_version(folds, name, columns, chart.update)
         if everything or page == "batches":
             version = folds.version("batches") if view.batch is None else None
-            self._once("batch", (version, view.batch), self._show_batch, folds, view.batch)
+            chosen = (version, view.batch, view.replica)
+            self._once("batch", chosen, self._show_batch, folds, view)
         if everything or page == "reductions":
             known = (folds.version("reductions"), folds.version("programs"), view.reduction)
             self._once("traffic", known, self._show_traffic, folds, view.reduction)
@@ -156,8 +157,8 @@ class Board:
             self._shown[name] = state
             update(*given)
 
-    def _show_batch(self, folds: Folds, number: int | None) -> None:
-        self._batch.update(folds.batch(number))
+    def _show_batch(self, folds: Folds, view: View) -> None:
+        self._batch.update(part_of_batch(folds.batch(view.batch), view.replica))
 
     def _show_traffic(self, folds: Folds, row: int) -> None:
         shown = charts.traffic_row(
@@ -169,7 +170,7 @@ class Board:
         self._traffic.update(shown)
 
     def _show_newest(self, folds: Folds) -> None:
-        self._newest.update(folds.batch())
+        self._newest.update(part_of_batch(folds.batch(), 0))
 
     def _show_programs(self, columns: Columns) -> None:
         self.show_rows("programs", programs.program_rows(columns))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from distlab._loop_control import LoopControl
 from distlab.charts.batches import size_text
@@ -28,6 +28,10 @@ Facts: TypeAlias = dict[str, Any]
 NOTHING = "\u2013"
 _STALLED_SECONDS = 5.0
 _MOST_ADVICE = 12
+_MOST_ROWS = 32
+"""Replicas that get a row each; of more, equal neighbours share one."""
+
+_MOST_GROUPS = 200
 
 
 def collect(
@@ -87,8 +91,8 @@ def run_facts(header: Columns, *, live: bool, caught_up: bool, name: str) -> Fac
         "status": _status(header, live=live, caught_up=caught_up),
         "message": header["message"][:500],
         "strategy": header["strategy"] or NOTHING,
-        "devices": f"{len(devices)} {simulated}devices" if devices else NOTHING,
-        "device_names": [plain(device, 24) for device in devices],
+        "devices": f"{count_text(len(devices))} {simulated}devices" if devices else NOTHING,
+        "device_names": _some([plain(device, 24) for device in devices]),
         "host": f"{plain(header['host'])}, process {header['process']}" if header["host"] else "",
         "started": _wall_clock(header["unix_ns"]),
         "versions": plain(versions, 200),
@@ -103,6 +107,12 @@ def _status(header: Columns, *, live: bool, caught_up: bool) -> str:
     if not caught_up:
         return "reading"
     return "live" if live else "killed"
+
+
+def _some(names: list[str]) -> list[str]:
+    """Returns the first names, and how many more there are."""
+    left = len(names) - _MOST_ROWS
+    return [*names[:_MOST_ROWS], f"and {count_text(left)} more"] if left > 0 else names
 
 
 def _wall_clock(unix_ns: int) -> str:
@@ -213,9 +223,9 @@ def batch_facts(detail: Columns, batches: Columns) -> Facts:
         "batch_uneven": numbers[batches["uneven"]][-200:].tolist(),
     }
     if not detail:
-        return facts | {"batch_number": None, "batch_sizes": []}
+        return facts | {"batch_number": None, "batch_sizes": [], "has_pieces": False}
     share = max(1, detail["nominal"])
-    sizes = [size_text(size, share) if size else "empty" for size in detail["size"]]
+    groups = _groups(detail["replica"], detail["size"])
     return facts | {
         "batch_number": detail["number"],
         "batch_place": f"epoch {detail['epoch']}, batch {detail['batch']}",
@@ -228,14 +238,67 @@ def batch_facts(detail: Columns, batches: Columns) -> Facts:
             "per_replica": "one batch taken for each replica",
         }.get(detail["policy"], plain(detail["policy"])),
         "batch_sizes": [
-            {"replica": plain(name, 24), "size": size, "text": text, "color": colour(number)}
-            for number, (name, size, text) in enumerate(
-                zip(detail["replica"], detail["size"], sizes, strict=True)
-            )
+            {
+                "replica": group.name,
+                "size": group.size,
+                "text": group.times + (size_text(group.size, share) if group.size else "empty"),
+                "color": colour(group.first),
+                "first": group.first,
+            }
+            for group in groups
         ],
+        "has_pieces": True,
+        "batch_parted": len(detail["replica"]) > _MOST_ROWS,
+        "batch_pieces": _pieces(groups),
         "batch_full": sum(size == detail["nominal"] for size in detail["size"]),
         "batch_empty": sum(size == 0 for size in detail["size"]),
     }
+
+
+class _Group(NamedTuple):
+    """Neighbouring replicas that got the same number of examples each.
+
+    Attributes:
+      name: of the replica, or of the first and the last.
+      first: number of the first.
+      replicas: how many they are.
+      size: examples of each.
+    """
+
+    name: str
+    first: int
+    replicas: int
+    size: int
+
+    @property
+    def times(self) -> str:
+        """How often the size is meant, empty for once."""
+        return "" if self.replicas == 1 else f"{count_text(self.replicas)} \u00d7 "
+
+
+def _groups(names: Sequence[str], sizes: Sequence[int]) -> list[_Group]:
+    """Groups equal neighbours where there are too many replicas for a row each."""
+    groups: list[_Group] = []
+    for number, (name, size) in enumerate(zip(names, sizes, strict=True)):
+        last = groups[-1] if groups else None
+        if last is not None and last.size == size and len(names) > _MOST_ROWS:
+            first = plain(names[last.first], 24)
+            joined = f"{first} to {plain(name, 24)}"
+            groups[-1] = last._replace(name=joined, replicas=last.replicas + 1)
+        else:
+            groups.append(_Group(plain(name, 24), number, 1, size))
+    return groups[:_MOST_GROUPS]
+
+
+def _pieces(groups: Sequence[_Group]) -> list[list[str]]:
+    """Returns for each group its devices, their rows of the global batch, and how many."""
+    pieces, first = [], 0
+    for group in groups:
+        rows = group.size * group.replicas
+        text = f"{count_text(first)} to {count_text(first + rows - 1)}" if rows else "none"
+        pieces.append([group.name, text, group.times + count_text(group.size)])
+        first += rows
+    return pieces
 
 
 def device_facts(devices: Columns) -> Facts:

@@ -21,6 +21,7 @@ class View:
     Attributes:
       page: which page is open.
       batch: number of the batch to show, None for the newest.
+      replica: the first replica of a batch to draw, where there are too many for all.
       at: the moment that is shown, in seconds since the run began; None for now.
       since: only what came after this many seconds; None for all.
       speed: how fast the moment moves on, in seconds a second; None when it stays.
@@ -36,6 +37,7 @@ class View:
 
     page: str = "overview"
     batch: int | None = None
+    replica: int = 0
     at: float | None = None
     since: float | None = None
     speed: float | None = None
@@ -63,7 +65,7 @@ class View:
 
 
 _WORDS: Final = {"page", "kind", "text", "order"}
-_COUNTS: Final = {"reduction", "captures", "orders", "loop"}
+_COUNTS: Final = {"replica", "reduction", "captures", "orders", "loop"}
 _NUMBERS: Final = {"batch", "before", "event"}
 
 

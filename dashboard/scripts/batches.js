@@ -9,13 +9,33 @@ function showBatch() {
   one(".follow span").textContent = facts.status === "live" ? "follow live" : "show the last"
   one(".uneven").hidden = !(facts.batch_uneven ?? []).length
   setItems(one(".sizes"), facts.batch_sizes ?? [], sizeRow)
+  showPieces()
 }
 
-function sizeRow({replica, size, text, color}) {
+function showPieces() {
+  setItems(one(".pieces tbody"), facts.batch_pieces ?? [], (texts) => {
+    const row = document.createElement("tr")
+    row.append(...texts.map((text, place) => {
+      const cell = document.createElement(place ? "td" : "th")
+      if (!place) cell.scope = "row"
+      if (place === 2) cell.className = "number"
+      cell.textContent = text
+      return cell
+    }))
+    return row
+  })
+}
+
+function sizeRow({replica, size, text, color, first}) {
   const row = document.createElement("li"), mark = document.createElement("i")
-  const name = document.createElement("span"), amount = document.createElement("b")
+  const name = document.createElement(facts.batch_parted ? "button" : "span"), amount = document.createElement("b")
   mark.style.setProperty("--mark", color)
   name.textContent = replica
+  if (facts.batch_parted) {
+    name.type = "button"
+    name.className = "link"
+    name.addEventListener("click", () => tell({replica: first}))
+  }
   amount.textContent = text
   row.className = size === 0 ? "empty" : text.includes("of") ? "partial" : "full"
   row.dataset.size = size

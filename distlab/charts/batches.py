@@ -53,8 +53,9 @@ class BatchTiles:
     """The global batch as a strip, and below it what each replica got.
 
     Reads `folds.Batches.detail`: `replica`, `size`, `nominal`, `index`,
-    `pixels`, `known`, `label`, `form`. A replica that got fewer examples than
-    its share shows the places that stayed free; one that got none says "empty".
+    `pixels`, `known`, `label`, `form`, and `whole_size` of a part of a batch. A
+    replica that got fewer examples than its share shows the places that stayed
+    free; one that got none says "empty".
 
     Attributes:
       root: the figure.
@@ -155,12 +156,19 @@ class BatchTiles:
         shape = {"columns": [grid.columns + 0.3], "height": [grid.height + 0.1], "top": [1.5]}
         if shape != self._shape.data:
             self._shape.data = shape
-        self._update_rows(names, sizes, share, most, grid)
+        self._update_rows(names, sizes, share, most, grid, of=columns.get("whole_size"))
         self._update_strip(names, sizes, grid)
         self._update_tiles(columns, names, sizes, most, grid)
 
     def _update_rows(
-        self, names: list[str], sizes: Ints, share: int, most: int, grid: Grid
+        self,
+        names: list[str],
+        sizes: Ints,
+        share: int,
+        most: int,
+        grid: Grid,
+        *,
+        of: int | None,
     ) -> None:
         replicas = np.arange(len(sizes))
         _, tops = grid.corner(replicas, np.zeros(len(sizes), np.int64))
@@ -181,11 +189,14 @@ class BatchTiles:
             "alpha": np.where(sizes > 0, 1.0, 0.35),
         }
         middle = _STRIP_TOP - _STRIP_HEIGHT / 2
+        whole = "global batch", f"{sizes.sum()} examples"
+        if of is not None:
+            whole = "these replicas", f"{sizes.sum()} of {of} examples"
         less = [bool(size < share) for size in sizes]
         self._labels.data = {
             "y": [middle, *middles],
-            "name": ["global batch", *thinned(names)],
-            "text": [f"{sizes.sum()} examples", *thinned(texts)],
+            "name": [whole[0], *thinned(names)],
+            "text": [whole[1], *thinned(texts)],
             "right": [grid.columns - 1 + _TILE] * (len(sizes) + 1),
             "color": [_FULL, *(_LESS if fewer else _FULL for fewer in less)],
             "style": ["normal", *("bold" if fewer else "normal" for fewer in less)],

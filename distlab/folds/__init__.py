@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 from distlab.events import Event, Source, Unknown
 from distlab.folds._fold import Columns, Fold
+from distlab.folds.batch_part import part_of_batch
 from distlab.folds.batches import Batches
 from distlab.folds.captures import Captures
 from distlab.folds.comparison import compare
@@ -42,6 +43,7 @@ __all__ = [
     "Steps",
     "Timeline",
     "compare",
+    "part_of_batch",
     "window",
 ]
 

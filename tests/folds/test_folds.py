@@ -19,9 +19,27 @@ from distlab.events import (
     Step,
     Strategy,
 )
-from distlab.folds import Batches, Folds, Header, Metrics, Placements, Reductions, Steps
+from distlab.folds import (
+    Batches,
+    Folds,
+    Header,
+    Metrics,
+    Placements,
+    Reductions,
+    Steps,
+    part_of_batch,
+)
 from distlab.folds._previews import Previews
-from tests.synthetic import START_NS, STEP_NS, beginning, compiled, placed, sizes_of, whole_run
+from tests.synthetic import (
+    START_NS,
+    STEP_NS,
+    beginning,
+    compiled,
+    placed,
+    sizes_of,
+    steps,
+    whole_run,
+)
 
 
 @pytest.fixture(scope="module")
@@ -395,3 +413,19 @@ def test_times_before_the_run_count_as_its_beginning() -> None:
     assert isinstance(run, Run)
     fold.add([run, step(0, START_NS - 10**9), step(1, START_NS + 10**9)])
     assert fold.columns()["steps"] == 2
+
+
+def test_a_part_of_a_batch_has_the_examples_of_its_replicas() -> None:
+    folds = Folds()
+    folds.add([*beginning(64), *steps(1, replicas=64, batch=256, source=200)])
+    whole = folds.batch(0)
+    part = part_of_batch(whole, 40)
+    assert part["replica"] == whole["replica"][32:]  # no more than there are
+    assert part["size"] == whole["size"][32:] == [4] * 18 + [0] * 14
+    assert part["whole_size"] == 200
+    assert part["index"].tolist() == whole["index"][128:200].tolist()
+    assert len(part["label"]) == 72
+    few = part_of_batch(whole, 10, 5)
+    assert few["index"].tolist() == whole["index"][40:60].tolist()
+    assert part_of_batch(whole, 0, 64) is whole
+    assert part_of_batch({}, 0) == {}

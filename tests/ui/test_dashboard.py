@@ -422,3 +422,16 @@ def test_the_compile_page_lists_programs_and_grows(
     page.wait_for_text("compiling", "2 programs, compiled in 220 ms together")
     why = page.page.locator(".programs tbody tr").first.locator("td").first
     assert why.inner_text() == "new shapes: <b>x</b>: float32[8] \u2192 float32[5]"
+
+
+def test_the_placement_page_says_which_rows_of_a_batch_lie_where(
+    served: Any, new_page: Pages
+) -> None:
+    page = new_page().open(f"{served(finished()).url}#batches?batch=22")
+    page.wait_for_text("batch_number", "22")
+    page.tab("placement")
+    rows = page.page.locator(".pieces tbody tr")
+    texts = [row.locator("th, td").all_inner_texts() for row in rows.all()]
+    firsts = ["0 to 7", "8 to 15", "16 to 23", "24 to 28"]
+    sizes = ["8", "8", "8", "5", "0", "0", "0", "0"]
+    assert texts == [[f"CPU:{n}", (firsts + ["none"] * 4)[n], size] for n, size in enumerate(sizes)]

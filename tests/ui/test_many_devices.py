@@ -1,0 +1,61 @@
+"""Pages of runs on very many devices: equal neighbours share a row, and nothing is left out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from distlab.events import Event, Unknown
+from distlab.folds import Folds
+from distlab_dashboard import facts
+from tests.synthetic import ListSource, beginning, sizes_of, steps
+
+Pages = Callable[..., Any]
+
+
+def run_on(replicas: int, count: int = 33, batch: int = 4_096) -> list[Event | Unknown]:
+    return [*beginning(replicas), *steps(count, replicas=replicas, batch=batch, source=10_000)]
+
+
+@pytest.mark.parametrize("replicas", [8, 32, 33, 512, 1_024])
+def test_rows_of_a_batch_add_up_however_many_replicas(replicas: int) -> None:
+    folds = Folds()
+    folds.add(run_on(replicas))
+    said = facts.batch_facts(folds.batch(2), folds.columns("batches"))
+    sizes = sizes_of(10_000 - 2 * 4_096, 4_096, replicas)
+    if replicas <= 32:
+        assert [row["size"] for row in said["batch_sizes"]] == sizes
+    else:
+        assert len(said["batch_sizes"]) == len(said["batch_pieces"]) <= 4
+        empty = sum(size == 0 for size in sizes)
+        assert said["batch_sizes"][-1]["text"] == f"{empty:,} \u00d7 empty".replace(",", "\u202f")
+    last_rows = [row[1] for row in said["batch_pieces"] if row[1] != "none"][-1]
+    assert last_rows.endswith(f"to {sum(sizes) - 1:,}".replace(",", "\u202f"))
+
+
+@pytest.mark.parametrize("replicas", [512, 1_024])
+def test_every_page_draws_very_many_devices(served: Any, new_page: Pages, replicas: int) -> None:
+    source = ListSource(run_on(replicas))
+    source.live = False
+    page = new_page().open(served(source).url)
+    page.wait_for_text("devices", f"{replicas:,} simulated devices".replace(",", "\u202f"))
+    for name in ("batches", "devices", "steps", "reductions", "placement", "compile", "events"):
+        page.tab(name)
+        assert page.page.evaluate("document.documentElement.scrollWidth") <= 1280
+    page.tab("batches")
+    page.wait_for_text("batch_number", "32")
+    assert page.page.locator(".sizes li").count() <= 4
+    assert page.data("batch", "replicas")["name"] == [f"CPU:{n}" for n in range(32)]
+    page.page.locator(".sizes button").last.click()  # those that stayed empty
+    page.page.wait_for_function(
+        "() => Bokeh.documents[0].roots().find((root) => root.name === 'batch').references()"
+        ".values().find((model) => model.name === 'replicas').get_column('size')"
+        ".every((size) => size === 0)"
+    )
+    page.tab("steps")
+    page.page.wait_for_function(
+        "() => Bokeh.documents[0].get_model_by_name('timeline_lanes').get_column('lane').length"
+        " === 66"
+    )
