@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from playwright.sync_api import Browser, sync_playwright
 
 import distlab
 
@@ -22,3 +24,15 @@ def chromium() -> Path:
     if browser is None:
         pytest.fail("no Chromium was found: run `make browser`, or set CHROMIUM=/path/to/chromium")
     return browser
+
+
+FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking"]
+
+
+@pytest.fixture(scope="session")
+def browser(chromium: Path) -> Iterator[Browser]:
+    """One browser for all tests: Playwright can't be started twice in a thread."""
+    with sync_playwright() as playwright:
+        started = playwright.chromium.launch(executable_path=str(chromium), args=FLAGS)
+        yield started
+        started.close()

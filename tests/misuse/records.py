@@ -85,6 +85,6 @@ def events_since_a_moment_in_words(w: World) -> None:
         run.since("now")  # type: ignore[arg-type]
 
 
-@misuse(errors.ArgumentTypeError, "watch needs a run", "'runs/first'", "Run.open(folder)")
+@misuse(errors.ArgumentTypeError, "A view shows a run", "'runs/first'", "Run.open(folder)")
 def a_folder_given_to_watch(w: World) -> None:
     dl.watch("runs/first")  # type: ignore[arg-type]

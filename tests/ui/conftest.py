@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any, Literal
 
 import jax
 import pytest
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page
 
 from distlab import _seam
 from distlab.recording import RingRecorder
 from distlab_dashboard import DashboardServer, serve
 
-FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking"]
 LIMIT_MS = 60_000
 
 
@@ -113,15 +111,6 @@ _DATA = """
   }))
 }
 """
-
-
-@pytest.fixture(scope="session")
-def browser(chromium: Path) -> Iterator[Browser]:
-    """One browser for all tests."""
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=str(chromium), args=FLAGS)
-        yield browser
-        browser.close()
 
 
 @pytest.fixture
