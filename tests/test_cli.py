@@ -29,7 +29,7 @@ COMMANDS = {
         "--exit-when-done",
         "--record",
     ],
-    "dashboard": ["RUN", "--port", "--open"],
+    "dashboard": ["RUN", "--port", "--open", "--address", "--token", "--prefix", "--origin"],
     "runs": ["DIR"],
     "export": ["RUN", "--output", "--overwrite"],
     "doctor": ["--help"],

@@ -35,6 +35,10 @@ def add_to(commands: Any) -> None:
     parser.add_argument(
         "--token", metavar="TOKEN", help="what a browser must have to look; part of the address"
     )
+    parser.add_argument(
+        "--origin", action="append", default=[], metavar="HOST[:PORT]",
+        help="another address under which browsers see the page, when a proxy shows it",
+    )  # fmt: skip
     parser.set_defaults(run=run)
 
 
@@ -47,6 +51,7 @@ def run(args: argparse.Namespace) -> int:
         address=args.address,
         prefix=args.prefix,
         token=args.token,
+        origins=tuple(args.origin),
     )
     print(f"Dashboard: {server.url}", flush=True)
     print(f"Serving {args.folder} until Ctrl-C.", flush=True)

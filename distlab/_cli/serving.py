@@ -53,6 +53,7 @@ def serve(
     address: str = HOST,
     prefix: str = "",
     token: str | None = None,
+    origins: tuple[str, ...] = (),
 ) -> Server:
     """Serves the dashboard of a run.
 
@@ -62,6 +63,7 @@ def serve(
       address: the address to listen on.
       prefix: path under which a proxy shows the page.
       token: what a browser must have to look.
+      origins: further `host:port` under which browsers may come.
       port: the port; None for the first free one from 5006.
       open_browser: whether to open the page in the default browser.
 
@@ -74,7 +76,13 @@ def serve(
     # A page that is closed while it is being sent something is not worth a line.
     logging.getLogger("bokeh.server.views.ws").setLevel(logging.ERROR)
     server = serve(
-        source, address=address, port=port, open_browser=open_browser, prefix=prefix, token=token
+        source,
+        address=address,
+        port=port,
+        open_browser=open_browser,
+        prefix=prefix,
+        token=token,
+        origins=origins,
     )
     return cast(Server, server)
 

@@ -99,3 +99,31 @@ def test_a_browser_with_the_address_sees_the_run_and_one_without_is_asked(
     page.goto(server.url)
     page.wait_for_selector("html[data-ready=true]")
     other.close()
+
+
+def handshake(server: DashboardServer, origin: str) -> int:
+    """Asks for the page's web socket as a browser on a page of `origin` does."""
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=30)
+    headers = {
+        "Origin": origin,
+        "Upgrade": "websocket",
+        "Connection": "Upgrade",
+        "Sec-WebSocket-Version": "13",
+        "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ==",
+        "Sec-WebSocket-Protocol": "bokeh, nothing",
+    }
+    connection.request("GET", urlsplit(server.url).path + "ws", headers=headers)
+    status = connection.getresponse().status
+    connection.close()
+    return status
+
+
+def test_pages_of_other_sites_are_refused_unless_they_are_named() -> None:
+    made = serve(source(), origins=("hub.example.org",))
+    try:
+        assert handshake(made, "https://hub.example.org") == 101
+        assert handshake(made, f"http://127.0.0.1:{made.port}") == 101
+        for stranger in ("https://example.org", "null", "http://127.0.0.1:1", "http://evil.org:80"):
+            assert handshake(made, stranger) == 403
+    finally:
+        made.stop()
