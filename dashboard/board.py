@@ -10,7 +10,7 @@ from bokeh.models import ColumnDataSource, CustomJS, Div, Model
 
 from distlab import charts
 from distlab.charts import Chart
-from distlab.folds import Columns, Folds, compare, part_of_batch
+from distlab.folds import Columns, Folds, compare, part_of_batch, part_of_devices
 from distlab_dashboard import event_search, programs, runs_table
 from distlab_dashboard.facts import Facts
 from distlab_dashboard.view import View
@@ -47,7 +47,6 @@ class Board:
             "rates": ("overview", charts.Rates(height=210), "steps"),
             "others": ("overview", charts.other_lines(height=210), "metrics"),
             "history": ("batches", charts.BatchHistory(height=240), "batches"),
-            "devices": ("devices", charts.DeviceShares(height=340, notes=False), "devices"),
             "captured": ("devices", charts.CapturedSpans(height=300), "captures"),
             "memory": ("devices", charts.ProcessMemory(height=210), "devices"),
             "steps": ("steps", self.timeline, "timeline"),
@@ -60,6 +59,7 @@ class Board:
         }
         self._batch = charts.BatchTiles(height=580)
         self._newest = charts.BatchTiles(height=320)
+        self._devices = charts.DeviceShares(height=340, notes=False)
         self._batch.root.max_width = self._newest.root.max_width = TILES_WIDTH
         self._traffic = charts.Traffic(height=420)
         self._comparison = charts.RunComparison(height=300) if comparing else None
@@ -73,6 +73,7 @@ class Board:
         roots = {name: chart.root for name, (_, chart, _) in self._charts.items()}
         return {
             **roots,
+            "devices": self._devices.root,
             "batch": self._batch.root,
             "newest": self._newest.root,
             "one_reduction": self._traffic.root,
@@ -110,6 +111,9 @@ class Board:
             version = folds.version("batches") if view.batch is None else None
             chosen = (version, view.batch, view.replica)
             self._once("batch", chosen, self._show_batch, folds, view)
+        if everything or page == "devices":
+            shares = (folds.version("devices"), view.device)
+            self._once("devices", shares, self._show_devices, folds, view.device)
         if everything or page == "reductions":
             known = (folds.version("reductions"), folds.version("programs"), view.reduction)
             self._once("traffic", known, self._show_traffic, folds, view.reduction)
@@ -159,6 +163,9 @@ class Board:
 
     def _show_batch(self, folds: Folds, view: View) -> None:
         self._batch.update(part_of_batch(folds.batch(view.batch), view.replica))
+
+    def _show_devices(self, folds: Folds, first: int | None) -> None:
+        self._devices.update(part_of_devices(folds.columns("devices"), first))
 
     def _show_traffic(self, folds: Folds, row: int) -> None:
         shown = charts.traffic_row(

@@ -20,6 +20,7 @@ from distlab.charts.units import (
 )
 from distlab.events import Advice, RecorderCost
 from distlab.folds import Columns, Folds
+from distlab.folds.device_part import MOST_ROWS
 from distlab.insight import evidence_text
 
 Facts: TypeAlias = dict[str, Any]
@@ -313,13 +314,31 @@ def device_facts(devices: Columns) -> Facts:
         "device_memory": "not available on this platform"
         if memory is None
         else ", ".join(
-            f"{plain(name, 18)} {bytes_text(size)}"
-            for name, size in zip(devices["device"], memory, strict=True)
+            _some(
+                [
+                    f"{plain(name, 18)} {bytes_text(size)}"
+                    for name, size in zip(devices["device"], memory, strict=True)
+                ]
+            )
         ),
         "process_memory": bytes_text(int(process[-1])) if len(process) else NOTHING,
         "gpu_use": "" if devices["used"] is None else _gpu_use(devices),
         "simulated": devices["simulated"],
+        "device_parts": _parts(devices["device"]),
+        "has_parts": len(devices["device"]) > MOST_ROWS,
     }
+
+
+def _parts(names: Sequence[str]) -> list[list[str]]:
+    """Returns what can be shown by itself of very many devices: first numbers and names."""
+    if len(names) <= MOST_ROWS:
+        return []
+    begins = range(0, len(names), MOST_ROWS)
+    ends = [min(begin + MOST_ROWS, len(names)) - 1 for begin in begins]
+    return [
+        [str(begin), f"{plain(names[begin], 24)} to {plain(names[end], 24)}"]
+        for begin, end in zip(begins, ends, strict=True)
+    ]
 
 
 def _gpu_use(devices: Columns) -> str:

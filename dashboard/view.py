@@ -22,6 +22,8 @@ class View:
       page: which page is open.
       batch: number of the batch to show, None for the newest.
       replica: the first replica of a batch to draw, where there are too many for all.
+      device: the first device to show by itself, where there are too many for all;
+        None for all, in groups.
       at: the moment that is shown, in seconds since the run began; None for now.
       since: only what came after this many seconds; None for all.
       speed: how fast the moment moves on, in seconds a second; None when it stays.
@@ -38,6 +40,7 @@ class View:
     page: str = "overview"
     batch: int | None = None
     replica: int = 0
+    device: int | None = None
     at: float | None = None
     since: float | None = None
     speed: float | None = None
@@ -66,7 +69,7 @@ class View:
 
 _WORDS: Final = {"page", "kind", "text", "order"}
 _COUNTS: Final = {"replica", "reduction", "captures", "orders", "loop"}
-_NUMBERS: Final = {"batch", "before", "event"}
+_NUMBERS: Final = {"batch", "device", "before", "event"}
 
 
 def _fits(name: str, value: Any) -> bool:

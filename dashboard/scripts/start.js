@@ -12,7 +12,8 @@ const root = document.documentElement
 let facts = {}, away = false
 // What the reader chose; the names are those of view.py.
 const state = {
-  page: "overview", batch: null, at: null, since: null, speed: null, replica: 0, reduction: 0,
+  page: "overview", batch: null, at: null, since: null, speed: null, replica: 0, device: null,
+  reduction: 0,
   kind: "", text: "", before: null, event: null, captures: 0, orders: 0, loop: 0, order: "",
 }
 let view = null

@@ -35,7 +35,20 @@ function show() {
   showLoops()
   showEvents()
   showCapture()
+  showParts()
 }
+
+// Of very many devices some can be shown by themselves.
+function showParts() {
+  const list = one(".device-part"), parts = facts.device_parts ?? []
+  if (list.options.length !== parts.length + 1) {
+    list.replaceChildren(list.options[0], ...parts.map(([first, name]) => new Option(name, first)))
+  }
+}
+
+one(".device-part").addEventListener("change", (event) => {
+  tell({device: event.target.value === "" ? null : Number(event.target.value)})
+})
 
 function showAdvice() {
   setItems(one(".advice ol"), facts.advice ?? [], adviceItem)
