@@ -128,8 +128,13 @@ def served() -> Iterator[Callable[..., DashboardServer]]:
 
 
 @pytest.fixture
-def new_page(browser: Browser) -> Iterator[Callable[..., Watched]]:
-    """Makes pages, closes them, and fails the test for what went wrong on them."""
+def new_page(
+    browser: Browser, served: Callable[..., DashboardServer]
+) -> Iterator[Callable[..., Watched]]:
+    """Makes pages, closes them, and fails the test for what went wrong on them.
+
+    It needs `served` only for the order: a page whose server stops first rightly complains.
+    """
     made: list[Watched] = []
 
     def make(*, width: int = 1280, scheme: Literal["light", "dark"] = "light") -> Watched:

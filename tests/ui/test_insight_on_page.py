@@ -17,7 +17,6 @@ import pytest
 import distlab as dl
 from distlab.events import Capture
 from distlab.recording import RingRecorder
-from distlab_dashboard import serve
 
 Pages = Callable[..., Any]
 SLOW = 2
@@ -66,50 +65,46 @@ def straggling(recorder: RingRecorder, tmp_path: Path) -> Iterator[Straggling]:
 
 
 def test_a_live_page_names_the_slow_replica_and_captures_on_a_click(
-    straggling: Straggling, new_page: Pages
+    straggling: Straggling, served: Any, new_page: Pages
 ) -> None:
-    server = serve(straggling.recording)
-    try:
-        page = new_page(width=800, scheme="dark").open(server.url)
-        advice = page.page.locator(".advice li")
-        advice.wait_for()
-        assert advice.locator("h3").inner_text() == f"slow replica replica {SLOW}"
-        assert "times as long as the others" in advice.inner_text()
-        page.page.wait_for_function(
-            "/of the loop's time.*of a core beside/"
-            ".test(document.querySelector('[data-text=cost]').textContent)"
-        )
-        advice.locator("a").click()
-        page.page.wait_for_selector('section[data-page="devices"]:not([hidden])')
-        button = page.page.locator(".take")
-        button.click()
-        page.page.wait_for_function(
-            "document.querySelector('[data-text=capture_note]').textContent.includes('by you')"
-        )
-        page.page.wait_for_function("!document.querySelector('.take').disabled")
-        spans = page.data("captured", "captured_spans")
-        computing = np.zeros(4)
-        for y, begin, end, what in zip(
-            spans["y"], spans["begin"], spans["end"], spans["what"], strict=True
-        ):
-            computing[int(-y)] += (end - begin) * (what == "computing")
-        assert computing.argmax() == SLOW
-        assert page.data("captured", "captured")["device"] == [f"CPU:{n}" for n in range(4)]
-    finally:
-        server.stop()
+    server = served(straggling.recording)
+    page = new_page(width=800, scheme="dark").open(server.url)
+    advice = page.page.locator(".advice li")
+    advice.wait_for()
+    assert advice.locator("h3").inner_text() == f"slow replica replica {SLOW}"
+    assert "times as long as the others" in advice.inner_text()
+    page.page.wait_for_function(
+        "/of the loop's time.*of a core beside/"
+        ".test(document.querySelector('[data-text=cost]').textContent)"
+    )
+    advice.locator("a").click()
+    page.page.wait_for_selector('section[data-page="devices"]:not([hidden])')
+    button = page.page.locator(".take")
+    button.click()
+    page.page.wait_for_function(
+        "document.querySelector('[data-text=capture_note]').textContent.includes('by you')"
+    )
+    page.page.wait_for_function("!document.querySelector('.take').disabled")
+    spans = page.data("captured", "captured_spans")
+    computing = np.zeros(4)
+    for y, begin, end, what in zip(
+        spans["y"], spans["begin"], spans["end"], spans["what"], strict=True
+    ):
+        computing[int(-y)] += (end - begin) * (what == "computing")
+    assert computing.argmax() == SLOW
+    assert page.data("captured", "captured")["device"] == [f"CPU:{n}" for n in range(4)]
 
 
-def test_a_page_of_a_folder_offers_no_capture(straggling: Straggling, new_page: Pages) -> None:
+def test_a_page_of_a_folder_offers_no_capture(
+    straggling: Straggling, served: Any, new_page: Pages
+) -> None:
     straggling.stop.set()
     straggling.join(60)
-    server = serve(straggling.folder)
-    try:
-        page = new_page().open(server.url)
-        page.tab("devices")
-        assert page.page.locator(".take").is_hidden()
-        page.page.wait_for_selector(".legend")
-    finally:
-        server.stop()
+    server = served(straggling.folder)
+    page = new_page().open(server.url)
+    page.tab("devices")
+    assert page.page.locator(".take").is_hidden()
+    page.page.wait_for_selector(".legend")
 
 
 def test_an_exported_page_opens_from_its_file_without_a_network(

@@ -10,7 +10,6 @@ from typing import Any
 import distlab as dl
 from distlab.demo import digits, training
 from distlab.events import Compile, Sharding
-from distlab_dashboard import serve
 
 STEPS = 50
 LIMIT_SECONDS = 60
@@ -61,11 +60,13 @@ def facts(page: Any) -> dict[str, Any]:
     return found
 
 
-def test_a_run_is_seen_live_and_again_from_its_folder(tmp_path: Path, new_page: Pages) -> None:
+def test_a_run_is_seen_live_and_again_from_its_folder(
+    tmp_path: Path, served: Any, new_page: Pages
+) -> None:
     training = Training(tmp_path / "run")
     training.start()
     assert training.recording.wait(LIMIT_SECONDS)
-    server = serve(training.folder)
+    server = served(training.folder)
     try:
         page = new_page().open(server.url)
         page.wait_for_text("status_text", "finished")
@@ -75,23 +76,20 @@ def test_a_run_is_seen_live_and_again_from_its_folder(tmp_path: Path, new_page: 
         check_against_recording(page, training.folder)
         live = facts(page)
     finally:
-        server.stop()
         training.join(LIMIT_SECONDS)
 
-    again = serve(training.folder)
-    try:
-        page = new_page().open(again.url)
-        page.wait_for_text("steps", f"{STEPS} of {STEPS}")
-        assert facts(page) == live
-    finally:
-        again.stop()
+    page = new_page().open(served(training.folder).url)
+    page.wait_for_text("steps", f"{STEPS} of {STEPS}")
+    assert facts(page) == live
 
 
-def test_the_table_of_reductions_keeps_up_with_the_run(tmp_path: Path, new_page: Pages) -> None:
+def test_the_table_of_reductions_keeps_up_with_the_run(
+    tmp_path: Path, served: Any, new_page: Pages
+) -> None:
     training = Training(tmp_path / "run", 10, 30)
     training.start()
     assert training.recording.wait(LIMIT_SECONDS)
-    server = serve(training.folder)
+    server = served(training.folder)
     try:
         page = new_page().open(f"{server.url}#reductions")
         for steps in (10, 30, STEPS):
@@ -111,7 +109,6 @@ def test_the_table_of_reductions_keeps_up_with_the_run(tmp_path: Path, new_page:
     finally:
         for pause in training.pauses.values():
             pause.set()
-        server.stop()
         training.join(LIMIT_SECONDS)
 
 

@@ -112,6 +112,9 @@ def test_a_live_run_can_be_paused_while_it_goes_on(served: Any, new_page: Pages)
     page.wait_for_text("steps", "150 of 1\u202f000")
 
 
+_SIGNS_OF_THE_OUTAGE = ("ERR_CONNECTION", "WebSocket", "Lost websocket", "not connected")
+
+
 def test_a_page_that_loses_its_server_says_so_and_comes_back(new_page: Pages) -> None:
     source = ListSource(whole_run(60))
     source.live = False
@@ -132,7 +135,7 @@ def test_a_page_that_loses_its_server_says_so_and_comes_back(new_page: Pages) ->
 
 
 def _is_of_the_outage(error: str) -> bool:
-    return "ERR_CONNECTION" in error or "WebSocket" in error or "Lost websocket" in error
+    return any(sign in error for sign in _SIGNS_OF_THE_OUTAGE)
 
 
 def test_keys_alone_reach_the_time_bar(finished: DashboardServer, new_page: Pages) -> None:
