@@ -10,7 +10,15 @@ from bokeh.models import ColumnDataSource, CustomJS, Div, Model
 
 from distlab import charts
 from distlab.charts import Chart
-from distlab.folds import Columns, Folds, compare, part_of_batch, part_of_devices
+from distlab.folds import (
+    Columns,
+    Folds,
+    compare,
+    part_of_batch,
+    part_of_captures,
+    part_of_devices,
+    part_of_placements,
+)
 from distlab_dashboard import event_search, programs, runs_table
 from distlab_dashboard.facts import Facts
 from distlab_dashboard.view import View
@@ -23,6 +31,8 @@ _TABLES: Final = {
     "events": event_search.NAMES,
     "runs": runs_table.NAMES,
 }
+
+_Part = Callable[[Columns, int | None], Columns]
 
 
 class Board:
@@ -47,11 +57,9 @@ class Board:
             "rates": ("overview", charts.Rates(height=210), "steps"),
             "others": ("overview", charts.other_lines(height=210), "metrics"),
             "history": ("batches", charts.BatchHistory(height=240), "batches"),
-            "captured": ("devices", charts.CapturedSpans(height=300), "captures"),
             "memory": ("devices", charts.ProcessMemory(height=210), "devices"),
             "steps": ("steps", self.timeline, "timeline"),
             "reductions": ("reductions", self._reductions, "reductions"),
-            "placement": ("placement", charts.PlacementTable(height=440), "placement"),
         }
         self._tables = {
             name: ColumnDataSource(data={column: [] for column in columns}, name=f"{name}_rows")
@@ -59,7 +67,17 @@ class Board:
         }
         self._batch = charts.BatchTiles(height=580)
         self._newest = charts.BatchTiles(height=320)
-        self._devices = charts.DeviceShares(height=340, notes=False)
+        self._by_device: dict[str, tuple[str, Chart, str, _Part]] = {
+            "devices": (
+                "devices", charts.DeviceShares(height=340, notes=False), "devices", part_of_devices
+            ),
+            "captured": (
+                "devices", charts.CapturedSpans(height=300), "captures", part_of_captures
+            ),
+            "placement": (
+                "placement", charts.PlacementTable(height=440), "placement", part_of_placements
+            ),
+        }  # fmt: skip
         self._batch.root.max_width = self._newest.root.max_width = TILES_WIDTH
         self._traffic = charts.Traffic(height=420)
         self._comparison = charts.RunComparison(height=300) if comparing else None
@@ -70,10 +88,11 @@ class Board:
 
     def roots(self) -> dict[str, Model]:
         """Returns the models to put into the page, by their names in its HTML."""
-        roots = {name: chart.root for name, (_, chart, _) in self._charts.items()}
+        roots = {name: chart.root for name, (_, chart, *_) in self._charts.items()}
+        by_device = {name: chart.root for name, (_, chart, *_) in self._by_device.items()}
         return {
             **roots,
-            "devices": self._devices.root,
+            **by_device,
             "batch": self._batch.root,
             "newest": self._newest.root,
             "one_reduction": self._traffic.root,
@@ -111,9 +130,10 @@ class Board:
             version = folds.version("batches") if view.batch is None else None
             chosen = (version, view.batch, view.replica)
             self._once("batch", chosen, self._show_batch, folds, view)
-        if everything or page == "devices":
-            shares = (folds.version("devices"), view.device)
-            self._once("devices", shares, self._show_devices, folds, view.device)
+        for name, (home, chart, columns, part) in self._by_device.items():
+            if everything or home == page:
+                state = (folds.version(columns), view.device)
+                self._once(name, state, _show_part, chart, part, folds, columns, view.device)
         if everything or page == "reductions":
             known = (folds.version("reductions"), folds.version("programs"), view.reduction)
             self._once("traffic", known, self._show_traffic, folds, view.reduction)
@@ -164,9 +184,6 @@ class Board:
     def _show_batch(self, folds: Folds, view: View) -> None:
         self._batch.update(part_of_batch(folds.batch(view.batch), view.replica))
 
-    def _show_devices(self, folds: Folds, first: int | None) -> None:
-        self._devices.update(part_of_devices(folds.columns("devices"), first))
-
     def _show_traffic(self, folds: Folds, row: int) -> None:
         shown = charts.traffic_row(
             folds.columns("reductions"),
@@ -177,7 +194,12 @@ class Board:
         self._traffic.update(shown)
 
     def _show_newest(self, folds: Folds) -> None:
-        self._newest.update(part_of_batch(folds.batch(), 0))
+        self._newest.update(part_of_batch(folds.batch()))
 
     def _show_programs(self, columns: Columns) -> None:
         self.show_rows("programs", programs.program_rows(columns))
+
+
+def _show_part(chart: Chart, part: _Part, folds: Folds, columns: str, first: int | None) -> None:
+    """Shows the devices that were chosen of very many, or groups of them."""
+    chart.update(part(folds.columns(columns), first))

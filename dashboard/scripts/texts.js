@@ -40,15 +40,21 @@ function show() {
 
 // Of very many devices some can be shown by themselves.
 function showParts() {
-  const list = one(".device-part"), parts = facts.device_parts ?? []
-  if (list.options.length !== parts.length + 1) {
-    list.replaceChildren(list.options[0], ...parts.map(([first, name]) => new Option(name, first)))
+  const parts = facts.device_parts ?? []
+  for (const list of all(".device-part")) {
+    if (list.options.length !== parts.length + 1) {
+      const options = parts.map(([first, name]) => new Option(name, first))
+      list.replaceChildren(list.options[0], ...options)
+    }
+    list.value = state.device ?? ""
   }
 }
 
-one(".device-part").addEventListener("change", (event) => {
-  tell({device: event.target.value === "" ? null : Number(event.target.value)})
-})
+for (const list of all(".device-part")) {
+  list.addEventListener("change", () => {
+    tell({device: list.value === "" ? null : Number(list.value)})
+  })
+}
 
 function showAdvice() {
   setItems(one(".advice ol"), facts.advice ?? [], adviceItem)

@@ -22,7 +22,9 @@ from distlab.charts._parts import (
 from distlab.charts.theme import FAINT, FONT, ink_on, ramp
 from distlab.charts.units import bytes_text, plain
 
-_MOST_ROWS = 24
+_ROW_PIXELS = 13
+_ABOVE_PIXELS = 70
+"""The title and the names of the devices."""
 _MOST_TEXTS = 16
 _NOTHING = "rgba(0, 0, 0, 0)"
 _TOTAL = "#5b6675"
@@ -35,8 +37,8 @@ _EMPTY = (
 class PlacementTable:
     """Variables by devices, with the bytes of each copy and each device's total.
 
-    Reads the columns of `folds.Placements`. The largest 24 variables have a row
-    of their own, all others share one.
+    Reads the columns of `folds.Placements`. The largest variables have a row of
+    their own, as many as fit into the height; all others share one.
 
     Attributes:
       root: the figure.
@@ -46,6 +48,7 @@ class PlacementTable:
 
     def __init__(self, *, height: int = 420) -> None:
         """Makes an empty chart of `height` pixels."""
+        self._most_rows = max(2, (height - _ABOVE_PIXELS) // _ROW_PIXELS - 2)
         names = ("x", "y", "bytes", "text", "variable", "device", "detail", "color", "ink", "line")
         self.source = ColumnDataSource(data={name: [] for name in names}, name="placement")
         self._rows = ColumnDataSource(data={"y": [], "name": [], "text": []}, name="placement_rows")
@@ -79,7 +82,7 @@ class PlacementTable:
 
     def update(self, columns: Columns) -> None:
         """Shows the newest columns."""
-        names, details, table = _rows(columns)
+        names, details, table = _rows(columns, self._most_rows)
         devices = [plain(name, 18) for name in columns["device"]]
         heights = [-float(row) for row in range(len(names))]
         if names:
@@ -93,23 +96,23 @@ class PlacementTable:
         set_empty(self._empty, not names)
 
 
-def _rows(columns: Columns) -> tuple[list[str], list[str], Any]:
+def _rows(columns: Columns, most: int) -> tuple[list[str], list[str], Any]:
     """Names, details and bytes of the rows: variables, the others, and the total."""
     table = np.asarray(columns["bytes"], np.int64)
     if not len(table):
         return [], [], table
-    names = [plain(name, 22) for name in columns["name"][:_MOST_ROWS]]
+    names = [plain(name, 22) for name in columns["name"][:most]]
     details = [
         f"{dtype}[{', '.join(map(str, shape))}] {layout.replace('_', ' ')}"
         for dtype, shape, layout in zip(
             columns["dtype"], columns["shape"], columns["layout"], strict=True
         )
-    ][:_MOST_ROWS]
-    rows = [table[:_MOST_ROWS]]
-    if len(table) > _MOST_ROWS:
-        names.append(f"{len(table) - _MOST_ROWS} others")
+    ][:most]
+    rows = [table[:most]]
+    if len(table) > most:
+        names.append(f"{len(table) - most} others")
         details.append("smaller variables")
-        rows.append(table[_MOST_ROWS:].sum(axis=0, keepdims=True))
+        rows.append(table[most:].sum(axis=0, keepdims=True))
     total = table.sum(axis=0, keepdims=True)
     copies = f"{bytes_text(int(total.sum()))} with all copies"
     return [*names, "total"], [*details, copies], np.concatenate([*rows, total])

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 
 import numpy as np
-from bokeh.models import ColumnDataSource, DataRange1d, HBar, HoverTool, Scatter
+from bokeh.models import ColumnDataSource, DataRange1d, HBar, HoverTool, Segment
 
 from distlab.charts._parts import (
     Columns,
@@ -55,7 +56,8 @@ class ReductionBars:
         )  # fmt: skip
         bar = HBar(y="y", left=0, right="total", height=0.6, fill_color="color", line_color=None)
         bars = draw(plot, self._bars, bar)
-        room = draw(plot, self._bars, Scatter(x=0, y="room", size=1, fill_alpha=0, line_alpha=0))
+        unseen = Segment(x0=0, x1=0, y0="room", y1="room", line_alpha=0)
+        room = draw(plot, self._bars, unseen)
         plot.y_range = rows_range([bars, room], 0.02)
         label_rows(plot, self._bars, left="name", right="text")
         plot.min_border_left = 210
@@ -104,10 +106,7 @@ class ReductionBars:
         self._bars.data = {
             "y": -np.arange(rows, dtype=np.float64),
             "room": np.full(rows, 0.5 - max(rows, _FEWEST_BARS)),
-            "name": [
-                f"{kind}, {plain(where, 30)}"
-                for kind, where in zip(data["kind"], data["where"], strict=True)
-            ],
+            "name": _names(data),
             "total": data["total"],
             "text": [
                 f"{total} = {times} \u00d7 {each}"
@@ -119,6 +118,19 @@ class ReductionBars:
             "each": data["each"],
             "count_text": data["count_text"],
         }
+
+
+def _names(data: Mapping[str, Sequence[str]]) -> list[str]:
+    """Names of the bars; those that would be alike say how the reduction was done."""
+    names = [
+        f"{kind}, {plain(where, 30)}"
+        for kind, where in zip(data["kind"], data["where"], strict=True)
+    ]
+    often = Counter(names)
+    return [
+        f"{kind}, {plain(how, 24)}" if often[name] > 1 else name
+        for name, kind, how in zip(names, data["kind"], data["how"], strict=True)
+    ]
 
 
 def how_text(how: Sequence[str]) -> str:

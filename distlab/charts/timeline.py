@@ -47,10 +47,7 @@ _EMPTY = (
     "No step was taken yet.\n"
     "strategy.run(...) shows here, call by call. Zoom with the wheel, and drag to move."
 )
-_NOTE = (
-    "colour: a step is in flight, or waits in a collective · "
-    "grey: watched, and none is · blank: not known"
-)
+_NOTE = "coloured: a step is in flight or waits in a collective · grey: none · blank: not known"
 _WHOLE = 0.98
 """The share of the run in sight from which on that counts as all of it."""
 
@@ -262,7 +259,7 @@ class StepTimeline:
         if columns["group"] > 1:
             texts.append(
                 f"{count_text(columns['devices'])} devices in {len(columns['device'])} rows of "
-                f"{columns['group']}: the mean of their shares; a step ends when the last is ready"
+                f"{columns['group']}: mean shares; a step ends when the last is ready"
             )
         self._note.data = {
             "y": [top + 0.064 * (top + lanes) * (line + 0.5) for line in range(len(texts))],

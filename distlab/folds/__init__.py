@@ -15,7 +15,7 @@ from distlab.folds.batch_part import part_of_batch
 from distlab.folds.batches import Batches
 from distlab.folds.captures import Captures
 from distlab.folds.comparison import compare
-from distlab.folds.device_part import part_of_devices
+from distlab.folds.device_part import part_of_captures, part_of_devices, part_of_placements
 from distlab.folds.devices import Devices
 from distlab.folds.evidence import Evidence
 from distlab.folds.header import Header
@@ -45,7 +45,9 @@ __all__ = [
     "Timeline",
     "compare",
     "part_of_batch",
+    "part_of_captures",
     "part_of_devices",
+    "part_of_placements",
     "window",
 ]
 

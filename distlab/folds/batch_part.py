@@ -10,7 +10,7 @@ MOST_DRAWN: Final = 32
 """Replicas of which all are drawn; of more, so many at a time."""
 
 
-def part_of_batch(detail: Columns, first: int, most: int = MOST_DRAWN) -> Columns:
+def part_of_batch(detail: Columns, first: int = 0, most: int = MOST_DRAWN) -> Columns:
     """Returns a batch as some neighbouring replicas got it.
 
     Args:

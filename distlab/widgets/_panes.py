@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from bokeh.core.serialization import Serializer
@@ -12,14 +12,13 @@ from bokeh.models import BasicTicker, ColumnDataSource
 from distlab.charts import (
     BatchTiles,
     Chart,
-    Columns,
     DeviceShares,
     PlacementTable,
     Rates,
     ReductionBars,
     StepTimeline,
 )
-from distlab.folds import Folds
+from distlab.folds import Columns, Folds, part_of_batch, part_of_devices, part_of_placements
 
 _MOST_TEXTS = 8
 
@@ -30,10 +29,12 @@ class Pane(NamedTuple):
     Attributes:
       columns: the fold whose columns it shows.
       make: makes it, of the size that fits a notebook.
+      part: of very many devices or replicas, what there is room for.
     """
 
     columns: str
     make: Callable[[], Chart]
+    part: Callable[[Columns], Columns] = dict
 
 
 def _reductions() -> Chart:
@@ -51,7 +52,7 @@ class _NarrowPlacement:
         self.root.right = []
         self.root.min_border_left, self.root.min_border_right = 90, 8
 
-    def update(self, columns: Columns) -> None:
+    def update(self, columns: Mapping[str, Any]) -> None:
         """Shows the newest columns; with many devices bytes show when one points at a cell."""
         self._table.update(columns)
         if len(columns["device"]) > _MOST_TEXTS:
@@ -60,10 +61,10 @@ class _NarrowPlacement:
 
 
 PANES = {
-    "batches": Pane("batches", lambda: BatchTiles(height=330)),
-    "devices": Pane("devices", lambda: DeviceShares(height=240, notes=False)),
+    "batches": Pane("batches", lambda: BatchTiles(height=330), part_of_batch),
+    "devices": Pane("devices", lambda: DeviceShares(height=240, notes=False), part_of_devices),
     "reductions": Pane("reductions", _reductions),
-    "placement": Pane("placement", _NarrowPlacement),
+    "placement": Pane("placement", _NarrowPlacement, part_of_placements),
     "rates": Pane("steps", lambda: Rates(height=200)),
     "timeline": Pane("timeline", lambda: StepTimeline(height=320)),
 }
@@ -108,13 +109,14 @@ class Panes:
         """
         changed = {}
         for name, chart in self._charts.items():
-            columns = PANES[name].columns
+            columns, _, part = PANES[name]
             version = folds.version(columns)
             if self._versions.get(name) == version:
                 continue
             self._versions[name] = version
             of_batch = name == "batches"
-            chart.update(folds.batch(self._batch) if of_batch else folds.columns(columns))
+            whole = folds.batch(self._batch) if of_batch else folds.columns(columns)
+            chart.update(part(whole))
             if any(len(column) for column in chart.source.data.values()):
                 self._add_item(name)
                 changed[name] = self._patches(name)

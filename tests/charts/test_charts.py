@@ -252,6 +252,25 @@ def test_how_texts(how: list[str], text: str) -> None:
     assert how_text(how) == text
 
 
+def test_bars_that_would_have_one_name_say_how_they_were_reduced(folds: Folds) -> None:
+    columns = {
+        name: list(column) * 2
+        for name, column in folds.columns("reductions").items()
+        if not isinstance(column, int)
+    }
+    columns["how"] = [("train.py:31",), ("ring",), (), ("to one device",)]
+    columns["kind"] = ["all-reduce", "reduce MEAN", "all-gather", "reduce MEAN"]
+    chart = ReductionBars()
+    chart.update(columns)
+    (bars,) = chart.root.select({"name": "reduction_bars"})
+    assert bars.data["name"] == [
+        "all-reduce, inside train_step",
+        "reduce MEAN, ring",
+        "all-gather, inside train_step",
+        "reduce MEAN, to one device",
+    ]
+
+
 def test_what_is_only_a_lower_bound_says_so(folds: Folds) -> None:
     columns = dict(folds.columns("reductions"))
     columns["at_least"] = [True, False]
@@ -295,3 +314,22 @@ def test_the_page_css_serves_light_and_dark() -> None:
 
 def _named(root: Any, name: str) -> Any:
     return next(model for model in root.references() if model.name == name)
+
+
+def test_a_low_table_has_rows_that_can_be_read() -> None:
+    columns = {
+        "name": [f"w{number}" for number in range(40)],
+        "layout": ["replicated"] * 40,
+        "shape": [[4]] * 40,
+        "dtype": ["float32"] * 40,
+        "bytes": np.full((40, 2), 16),
+        "device": ["a", "b"],
+        "device_bytes": np.full(2, 640),
+    }
+    chart = PlacementTable(height=260)
+    chart.update(columns)
+    assert list(dict.fromkeys(chart.source.data["variable"])) == [
+        *(f"w{number}" for number in range(12)),
+        "28 others",
+        "total",
+    ]

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from distlab.events import Event, Unknown
-from distlab.folds import Folds, part_of_devices
+from distlab.folds import Folds
 from distlab_dashboard import facts
 from tests.synthetic import ListSource, beginning, sizes_of, steps
 
@@ -58,29 +58,23 @@ def test_every_page_draws_very_many_devices(served: Any, new_page: Pages, replic
     group = replicas // 64
     names = page.data("devices", "devices")["device"]
     assert names[1] == f"CPU:{group} to CPU:{2 * group - 1}"
-    page.page.select_option(".device-part", "64")
+    page.page.select_option("section[data-page=devices] .device-part", "64")
     page.page.wait_for_function(
         "() => Array.from(Bokeh.documents[0].roots().find((root) => root.name === 'devices')"
         ".references()).find((model) => model.name === 'devices' && model.get_column)"
         ".get_column('device')[0] === 'CPU:64'"
     )
+    page.tab("placement")
+    page.page.wait_for_function(
+        "() => new Set(Array.from(Bokeh.documents[0].roots()"
+        ".find((root) => root.name === 'placement').references())"
+        ".find((model) => model.name === 'placement' && model.get_column)"
+        ".get_column('device')).size === 64"
+    )
+    assert page.page.input_value("section[data-page=placement] .device-part") == "64"
+    assert page.data("placement", "placement")["device"][0] == "CPU:64"
     page.tab("steps")
     page.page.wait_for_function(
         "() => Bokeh.documents[0].get_model_by_name('timeline_lanes').get_column('lane').length"
         " === 66"
     )
-
-
-def test_a_group_of_devices_has_the_mean_of_their_shares() -> None:
-    folds = Folds()
-    folds.add(run_on(130))
-    whole = folds.columns("devices")
-    grouped = part_of_devices(whole)
-    assert grouped["device"][0] == "CPU:0 to CPU:2"
-    assert grouped["device"][-1] == "CPU:129"
-    assert len(grouped["device"]) == 44
-    assert grouped["busy"][:, 1].tolist() == pytest.approx(whole["busy"][:, 3:6].mean(1).tolist())
-    assert grouped["now"][43] == pytest.approx(whole["now"][129])
-    some = part_of_devices(whole, 100)
-    assert some["device"] == [f"CPU:{n}" for n in range(66, 130)]
-    assert some["now"].tolist() == whole["now"][66:].tolist()

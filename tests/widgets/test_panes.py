@@ -44,6 +44,17 @@ def test_sizes_are_what_was_recorded() -> None:
     assert columns["text"][:4] == ["8", "8", "8", "5 of 8"]
 
 
+def test_of_very_many_devices_neighbours_share_what_there_is_room_for() -> None:
+    folds = Folds()
+    folds.add([*beginning(1_024), *steps(33, replicas=1_024, batch=4_096, source=10_000)])
+    panes = Panes(list(PANES))
+    changed = panes.update(folds)
+    assert len(columns_of(changed["placement"], "ink")["device"]) % 64 == 0
+    assert len(set(columns_of(changed["placement"], "ink")["device"])) == 64
+    assert len(columns_of(changed["batches"], "state")["state"]) == 32
+    assert len(json.dumps(changed)) < 1_000_000
+
+
 def test_only_what_changed_is_sent() -> None:
     folds = Folds()
     folds.add([*beginning(), *steps(4)])
