@@ -6,18 +6,11 @@ import time
 from collections.abc import Sequence
 from typing import Any, NamedTuple, TypeAlias
 
+from distlab._bytes import bytes_text
 from distlab._loop_control import LoopControl
 from distlab.charts.batches import size_text
 from distlab.charts.theme import colour
-from distlab.charts.units import (
-    bytes_text,
-    count_text,
-    duration_text,
-    plain,
-    rate_text,
-    share_text,
-    value_text,
-)
+from distlab.charts.units import count_text, duration_text, plain, rate_text, share_text, value_text
 from distlab.events import Advice, RecorderCost
 from distlab.folds import Columns, Folds
 from distlab.folds.device_part import MOST_ROWS

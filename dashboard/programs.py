@@ -5,7 +5,8 @@ from __future__ import annotations
 from itertools import starmap
 from typing import TypeAlias
 
-from distlab.charts.units import bytes_text, count_text, dtype_text, duration_text, plain
+from distlab._bytes import bytes_text
+from distlab.charts.units import count_text, dtype_text, duration_text, plain
 from distlab.events import Collective
 from distlab.folds import Columns
 

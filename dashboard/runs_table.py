@@ -5,7 +5,8 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from distlab.charts.units import bytes_text, count_text, duration_text, plain, rate_text, value_text
+from distlab._bytes import bytes_text
+from distlab.charts.units import count_text, duration_text, plain, rate_text, value_text
 
 NAMES: Final = (
     *("run", "started", "status", "steps", "rate", "took", "replicas", "size", "metrics", "key"),

@@ -49,11 +49,3 @@ def card(title: str, facts: str, headings: Sequence[str], rows: Iterable[Sequenc
         f'<div><b>{escape(title)}</b> <span style="{_FAINT}">{escape(facts)}</span></div>'
         f"{table}{more}</div>"
     )
-
-
-def size(count: float) -> str:
-    """Writes a number of bytes for people, such as `"20.5 kB"`."""
-    for unit, least in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if count >= least:
-            return f"{count / least:.3g} {unit}"
-    return f"{count:.0f} B"

@@ -12,7 +12,8 @@ import jax
 import numpy as np
 
 from distlab import _devices, _jax_internals
-from distlab._html import card, size
+from distlab._bytes import bytes_text
+from distlab._html import card
 
 _NUMBERS_SHOWN: Final = 4
 _MOST_BYTES: Final = 1 << 20
@@ -46,7 +47,13 @@ def per_replica_html(value: Any) -> str:
         piece = None if pieces is None else pieces[replica]
         nbytes = int(np.prod(shape, dtype=np.int64)) * stacked.dtype.itemsize
         rows.append(
-            [str(replica), _device_of(piece), str(list(shape)), size(nbytes), _first(piece, shape)]
+            [
+                str(replica),
+                _device_of(piece),
+                str(list(shape)),
+                bytes_text(nbytes),
+                _first(piece, shape),
+            ]
         )
     even = "" if value.shapes is None else ", of different shapes"
     facts = f"{count} components of {stacked.dtype}{even}"
@@ -63,7 +70,12 @@ def mirrored_html(value: Any) -> str:
         f"{array.dtype}{list(array.shape)}, a whole copy on each device",
         ("replica", "device", "bytes", "numbers"),
         [
-            [str(n), _device_of(piece), size(array.nbytes), _first(piece, array.shape, row=False)]
+            [
+                str(n),
+                _device_of(piece),
+                bytes_text(array.nbytes),
+                _first(piece, array.shape, row=False),
+            ]
             for n, piece in enumerate(_pieces(array) or [])
         ],
     )
@@ -81,7 +93,7 @@ def variable_html(variable: Any) -> str:
     except RuntimeError:  # deleted
         return card(f"Variable {variable.name}", "its memory was given away", (), ())
     rows = [
-        [str(n), _device_of(copy), size(copy.nbytes), _first(copy, copy.shape, row=False)]
+        [str(n), _device_of(copy), bytes_text(copy.nbytes), _first(copy, copy.shape, row=False)]
         for n, copy in enumerate(copies)
     ]
     return card(
@@ -106,7 +118,7 @@ def dataset_html(dataset: Any) -> str:
         f"divided over {replicas} replica{'s' * (replicas != 1)} of {type(strategy).__name__}"
         f"{steps}",
         ("component", "each replica gets"),
-        [[jax.tree_util.keystr(path) or "element", _spec_text(leaf)] for path, leaf in leaves],
+        [[jax.tree_util.keystr(path) or "element", _arriving_text(leaf)] for path, leaf in leaves],
     )
 
 
@@ -114,7 +126,7 @@ def per_replica_spec_html(spec: Any) -> str:
     """Shows what each replica gets of one component."""
     locals_ = spec.value_specs
     same = len(set(locals_)) == 1
-    rows = [[str(replica), _spec_text(local)] for replica, local in enumerate(locals_)]
+    rows = [[str(replica), _arriving_text(local)] for replica, local in enumerate(locals_)]
     return card(
         "PerReplicaSpec",
         f"{len(locals_)} replicas{', all alike' if same else ''}{_unknown(locals_)}",
@@ -129,7 +141,7 @@ def tensor_spec_html(spec: Any) -> str:
     count = int(np.prod(spec.shape, dtype=np.int64)) if known else 0
     rows = [["dimensions", " \u00d7 ".join(map(_length, spec.shape)) or "none"]]
     if known:
-        rows.append(["bytes", size(count * spec.dtype.itemsize)])
+        rows.append(["bytes", bytes_text(count * spec.dtype.itemsize)])
     return card("TensorSpec", _spec_text(spec) + _unknown((spec,)), (), rows)
 
 
@@ -149,6 +161,16 @@ def _spec_text(spec: Any) -> str:
     if shape is None or dtype is None:
         return repr(local)
     return f"{dtype}[{', '.join('?' if length is None else str(length) for length in shape)}]"
+
+
+def _arriving_text(spec: Any) -> str:
+    """Returns a spec's text with the dtype that a device gets: JAX may have 32 bits alone."""
+    text = _spec_text(spec)
+    dtype = getattr(getattr(spec, "value_specs", (spec,))[0], "dtype", None)
+    if dtype is None or np.dtype(dtype).kind not in "iufc":
+        return text
+    arriving = str(jax.dtypes.canonicalize_dtype(dtype))
+    return text if arriving == str(dtype) else f"{arriving}{text[len(str(dtype)) :]}, from {dtype}"
 
 
 def _is_concrete(array: Any) -> bool:

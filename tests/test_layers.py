@@ -20,6 +20,7 @@ LAYER_OF = {
     "distlab.events": "contract",
     "distlab._counts": "contract",
     "distlab._html": "contract",
+    "distlab._bytes": "words",
     "distlab._devices": "devices",
     "distlab._jax_internals": "devices",
     "distlab._seam": "seam",
@@ -50,24 +51,26 @@ LAYER_OF = {
 }
 
 MAY_IMPORT = {
+    "words": set(),
     "contract": {"contract"},
     "seam": {"contract"},
     "devices": {"contract", "devices"},
     "cluster": {"contract", "cluster"},
     "control": {"contract", "seam"},
-    "core": {"contract", "devices", "seam", "cluster", "control", "core"},
+    "core": {"words", "contract", "devices", "seam", "cluster", "control", "core"},
     "what if": {"contract", "core"},  # asks the core's own code, for the explorer
     "recording": {
-        *("contract", "devices", "seam", "cluster", "folds", "insight", "page", "recording"),
+        *("words", "contract", "devices", "seam", "cluster", "folds", "insight", "page"),
+        "recording",
     },
     "folds": {"contract", "folds"},
-    "insight": {"contract", "folds", "insight"},
-    "charts": {"charts"},
+    "insight": {"words", "contract", "folds", "insight"},
+    "charts": {"words", "charts"},
     "widgets": {
-        *("contract", "seam", "control", "recording", "folds", "insight", "charts", "what if"),
-        "widgets",
+        *("words", "contract", "seam", "control", "recording", "folds", "insight", "charts"),
+        *("what if", "widgets"),
     },
-    "page": {"contract", "control", "folds", "insight", "charts", "page"},
+    "page": {"words", "contract", "control", "folds", "insight", "charts", "page"},
     "dashboard": {
         *("contract", "control", "recording", "folds", "insight", "charts", "page", "dashboard"),
     },

@@ -1,23 +1,15 @@
-"""Numbers as people read them."""
+"""Times, counts, rates and names as people read them."""
 
 from __future__ import annotations
 
 import math
 import re
 
-_BYTES = ("B", "kB", "MB", "GB", "TB", "PB")
+from distlab._bytes import three_digits
+
 _DELIMITERS = ("$$", "\\(", "\\[")
 _KINDS = {"f": "float", "s": "int", "u": "uint", "c": "complex"}
 _NAMED = {"bf16": "bfloat16", "pred": "bool"}
-
-
-def bytes_text(size: float) -> str:
-    """Returns bytes as text with a decimal unit, such as `"9.6 kB"`."""
-    unit = 0
-    while abs(size) >= 999.5 and unit < len(_BYTES) - 1:
-        size /= 1_000
-        unit += 1
-    return f"{size:.0f} B" if unit == 0 else f"{_three(size)} {_BYTES[unit]}"
 
 
 def duration_text(seconds: float) -> str:
@@ -27,9 +19,9 @@ def duration_text(seconds: float) -> str:
     if seconds < 0.999_5e-3:
         return f"{seconds * 1e6:.0f} µs"
     if seconds < 0.999_5:
-        return f"{_three(seconds * 1e3)} ms"
+        return f"{three_digits(seconds * 1e3)} ms"
     if seconds < 59.95:
-        return f"{_three(seconds)} s"
+        return f"{three_digits(seconds)} s"
     minutes, rest = divmod(round(seconds), 60)
     if minutes < 60:
         return f"{minutes} min {rest:02d} s"
@@ -44,7 +36,7 @@ def count_text(number: float) -> str:
 
 def rate_text(per_second: float) -> str:
     """Returns a rate with three digits, such as `"0.25"`, `"84.1"` or `"6 250"`."""
-    return count_text(per_second) if abs(per_second) >= 999.5 else _three(per_second)
+    return count_text(per_second) if abs(per_second) >= 999.5 else three_digits(per_second)
 
 
 def share_text(share: float) -> str:
@@ -92,8 +84,3 @@ def plain(text: str, most: int = 60) -> str:
         return clean
     half = (most - 1) // 2
     return f"{clean[: most - 1 - half]}…{clean[-half:]}"
-
-
-def _three(number: float) -> str:
-    digits = 2 if abs(number) < 9.995 else 1 if abs(number) < 99.95 else 0
-    return f"{number:.{digits}f}"

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from distlab._bytes import bytes_text
 from distlab.events import Advice
 
 
@@ -56,14 +57,6 @@ def ms(nanoseconds: float) -> str:
     return f"{milliseconds:.0f} ms" if milliseconds >= 10 else f"{milliseconds:.2g} ms"
 
 
-def size(count: float) -> str:
-    """Writes a number of bytes."""
-    for unit, least in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if count >= least:
-            return f"{count / least:.3g} {unit}"
-    return f"{count:.0f} B"
-
-
 def percent(share: float) -> str:
     """Writes a share."""
     return f"{share:.0%}"
@@ -83,5 +76,5 @@ def _number(name: str, value: float) -> str:
     if unit == "share":
         return f"{name.replace('_', ' ')} {percent(value)}"
     if "bytes" in name:
-        return f"{name.replace('_', ' ')} {size(value)}"
+        return f"{name.replace('_', ' ')} {bytes_text(value)}"
     return f"{name.replace('_', ' ')} {value:,.4g}"

@@ -13,9 +13,10 @@ from typing import Final
 
 import numpy as np
 
+from distlab._bytes import bytes_text
 from distlab.events import Advice
 from distlab.folds import Columns
-from distlab.insight._finding import advice, ms, percent, size
+from distlab.insight._finding import advice, ms, percent
 
 CAUSE: Final = "host_transfer"
 
@@ -66,8 +67,9 @@ def find(columns: Columns) -> list[Advice]:
             advice(
                 CAUSE,
                 what,
-                f"{what[0].upper()}{what[1:]} {_WORDS[direction]} in every step: {size(typical)} "
-                f"each time, {ms(float(np.median(spent)))}, {percent(share)} of the loop's time.",
+                f"{what[0].upper()}{what[1:]} {_WORDS[direction]} in every step: "
+                f"{bytes_text(typical)} each time, {ms(float(np.median(spent)))}, "
+                f"{percent(share)} of the loop's time.",
                 _REMEDIES[direction],
                 evidence={
                     "bytes": typical,

@@ -11,9 +11,10 @@ from typing import Final
 
 import numpy as np
 
+from distlab._bytes import bytes_text
 from distlab.events import Advice
 from distlab.folds import Columns
-from distlab.insight._finding import advice, size
+from distlab.insight._finding import advice
 
 CAUSE: Final = "memory_imbalance"
 
@@ -57,7 +58,7 @@ def _of(devices: list[str], memory: list[int], source: str) -> Advice | None:
     return advice(
         CAUSE,
         device,
-        f"On {device} {size(most)} of {source}, on the other devices {size(others)}.",
+        f"On {device} {bytes_text(most)} of {source}, on the other devices {bytes_text(others)}.",
         "Divide what lies there over the devices, or mirror less: it is the first device to run "
         "out of memory.",
         evidence={"bytes": most, "others_bytes": others},

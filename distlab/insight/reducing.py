@@ -16,9 +16,10 @@ from typing import Any, Final
 
 import numpy as np
 
+from distlab._bytes import bytes_text
 from distlab.events import Advice, Collective, Compile
 from distlab.folds import Columns
-from distlab.insight._finding import advice, ms, percent, size
+from distlab.insight._finding import advice, ms, percent
 
 LARGE: Final = "large_reduction"
 REPEATED: Final = "repeated_reduction"
@@ -97,7 +98,7 @@ def _repeated_calls(columns: Columns) -> list[Advice]:
             REPEATED,
             verb,
             f"{verb} was called again with the same value in {len(steps)} steps "
-            f"({size(typical)} each, {ms(reductions['duration_ns'][rows].sum())} in all).",
+            f"({bytes_text(typical)} each, {ms(reductions['duration_ns'][rows].sum())} in all).",
             "Keep the result of the first call and use it again.",
             evidence={
                 "repeated_calls": len(again),
@@ -164,7 +165,7 @@ def _large_calls(columns: Columns) -> list[Advice]:
         advice(
             LARGE,
             verb,
-            f"{verb} moves {size(typical)} from each replica in each step; that takes "
+            f"{verb} moves {bytes_text(typical)} from each replica in each step; that takes "
             f"{percent(share)} of the loop's time.",
             "Combine less: a sum or mean on each replica first, or once in some steps, or inside "
             "the function that run executes.",
@@ -215,8 +216,8 @@ def _large_in(program: Compile, steps: np.ndarray) -> Advice | None:
     return advice(
         LARGE,
         program.function,
-        f"{program.function} combines a value of {size(largest)} over the replicas in each step "
-        f"(at {place}); that is {percent(foreign / total)} of all that it combines.",
+        f"{program.function} combines a value of {bytes_text(largest)} over the replicas in each "
+        f"step (at {place}); that is {percent(foreign / total)} of all that it combines.",
         "Combine less: a sum or mean over the examples on each replica first.",
         evidence={"bytes": largest, "share_of_bytes": foreign / total, "steps": len(steps)},
         page="reductions",
@@ -242,8 +243,8 @@ def _repeated_in(program: Compile, steps: np.ndarray) -> Advice | None:
     return advice(
         REPEATED,
         program.function,
-        f"{program.function} runs an {one.kind} of {size(one.operand_bytes)} {times} times in "
-        f"each step, inside of a loop (at {place}).",
+        f"{program.function} runs an {one.kind} of {bytes_text(one.operand_bytes)} {times} times "
+        f"in each step, inside of a loop (at {place}).",
         "Add up inside the loop, and combine over the replicas once after it.",
         evidence={
             "times_a_step": times,

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any, Final, final, overload
 
-from distlab._html import card, size
+from distlab._bytes import bytes_text
+from distlab._html import card
 from distlab.events import Collective, Compile, Event, Step, Strategy, Unknown
 from distlab.folds import Programs as Fold
 
@@ -50,7 +51,9 @@ class Program:
 
     def __repr__(self) -> str:
         """Names the function, why it was compiled and what it combines."""
-        combined = ", ".join(f"{one.kind} of {size(one.operand_bytes)}" for one in self.collectives)
+        combined = ", ".join(
+            f"{one.kind} of {bytes_text(one.operand_bytes)}" for one in self.collectives
+        )
         return (
             f"<Program of {self.function}: {self.cause}, {self.steps:,} steps on "
             f"{len(self.devices)} devices; {combined or 'no collectives'}>"

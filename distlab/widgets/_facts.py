@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from distlab._bytes import bytes_text
 from distlab.charts.batches import size_text
-from distlab.charts.units import bytes_text, count_text, plain, rate_text, share_text
+from distlab.charts.units import count_text, plain, rate_text, share_text
 from distlab.folds import Folds
 
 _MOST_REDUCTIONS = 4

@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from distlab._bytes import bytes_text
 from distlab.charts.theme import ink_on, ramp
-from distlab.charts.units import bytes_text, plain
+from distlab.charts.units import plain
 from distlab.folds import Folds
 from distlab.widgets._facts import Facts, reduction_rows
 from distlab.widgets._png import data_uri

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from distlab._bytes import bytes_text
 from distlab.charts.units import (
-    bytes_text,
     count_text,
     dtype_text,
     duration_text,

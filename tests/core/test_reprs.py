@@ -155,7 +155,7 @@ def test_specs_show_what_each_replica_gets(strategy: dl.Strategy) -> None:
     assert "3 replicas, all alike; ? differs between batches" in spec["x"]._repr_html_()
     assert rows_of(dataset.element_spec["x"]) == [["dimensions", "? \u00d7 4"]]
     whole = dl.data.TensorSpec((3, 1_000), np.dtype("float32"))
-    assert rows_of(whole) == [["dimensions", "3 \u00d7 1,000"], ["bytes", "12 kB"]]
+    assert rows_of(whole) == [["dimensions", "3 \u00d7 1,000"], ["bytes", "12.0 kB"]]
     scalar = dl.data.TensorSpec((), np.dtype(object))
     assert rows_of(scalar) == [["dimensions", "none"]]
 
@@ -218,3 +218,15 @@ def test_a_long_table_says_what_it_leaves_out() -> None:
     html = card("t", "f", ("a",), [[str(n)] for n in range(40)])
     assert len(Cells(html).rows) == 1 + 16
     assert "and 24 more" in html
+
+
+def test_a_dataset_says_which_dtype_the_devices_get(strategy: dl.MirroredStrategy) -> None:
+    dataset = dl.data.Dataset.range(32).map(lambda n: {"n": n, "half": n / np.float32(2)}).batch(16)
+    distributed = strategy.experimental_distribute_dataset(dataset)
+    told = dict(rows_of(distributed)[1:])
+    first = next(iter(distributed))
+    wide = jnp.arange(1).dtype == np.int64
+    assert (
+        str(strategy.experimental_local_results(first["n"])[0].dtype) == told["['n']"].split("[")[0]
+    )
+    assert told["['n']"] == ("int64[?]" if wide else "int32[?], from int64")
