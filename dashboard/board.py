@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import math
+import time
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
@@ -25,6 +27,9 @@ from distlab_dashboard.view import View
 
 TILES_WIDTH: Final = 680
 """Pixels that a picture of a batch is wide at most."""
+
+PICTURE_SECONDS: Final = 0.5
+"""How long a picture of the newest batch stays at least."""
 
 _TABLES: Final = {
     "programs": programs.NAMES,
@@ -83,6 +88,7 @@ class Board:
         self._comparison = charts.RunComparison(height=300) if comparing else None
         self._folds: Folds | None = None
         self._shown: dict[str, object] = {}
+        self._drawn: dict[str, tuple[object, float]] = {}
         self._facts = ColumnDataSource(data={"json": ["{}"]}, name="facts")
         self.view = ColumnDataSource(data={"json": ["{}"]}, name="view")
 
@@ -122,14 +128,16 @@ class Board:
         if folds is not self._folds:
             self._folds = folds
             self._shown.clear()
+            self._drawn.clear()
         page = view.page
         for name, (home, chart, columns) in self._charts.items():
             if everything or home == page:
                 self._once_a_version(folds, name, columns, chart.update)
         if everything or page == "batches":
             version = folds.version("batches") if view.batch is None else None
-            chosen = (version, view.batch, view.replica)
-            self._once("batch", chosen, self._show_batch, folds, view)
+            chosen = (view.batch, view.replica)
+            if everything or self._may_draw("batch", chosen):
+                self._once("batch", (version, *chosen), self._show_batch, folds, view)
         for name, (home, chart, columns, part) in self._by_device.items():
             if everything or home == page:
                 state = (folds.version(columns), view.device)
@@ -139,7 +147,7 @@ class Board:
             self._once("traffic", known, self._show_traffic, folds, view.reduction)
         if everything or page == "compile":
             self._once_a_version(folds, "programs", "programs", self._show_programs)
-        if everything or page == "overview":
+        if everything or (page == "overview" and self._may_draw("newest", None)):
             self._once("newest", folds.version("batches"), self._show_newest, folds)
 
     def compare(self, runs: tuple[Folds, Folds], names: tuple[str, str]) -> None:
@@ -174,6 +182,18 @@ class Board:
         self, folds: Folds, name: str, columns: str, update: Callable[[Columns], None]
     ) -> None:
         self._once(name, folds.version(columns), lambda: update(folds.columns(columns)))
+
+    def _may_draw(self, name: str, chosen: object) -> bool:
+        """Whether a picture of a batch may change again, unless another one was chosen.
+
+        Nobody sees more than two of them a second, and they are what costs most.
+        """
+        now = time.monotonic()
+        before, last = self._drawn.get(name, (None, -math.inf))
+        if chosen == before and now - last < PICTURE_SECONDS:
+            return False
+        self._drawn[name] = (chosen, now)
+        return True
 
     def _once(self, name: str, state: object, update: Callable[..., None], *given: Any) -> None:
         """Updates what does not show this state yet."""

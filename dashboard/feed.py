@@ -16,7 +16,7 @@ from distlab.folds import Folds
 from distlab.insight import advise_on
 
 _LIMIT: Final = 5_000
-_PAUSE_SECONDS: Final = 0.1
+_PAUSE_SECONDS: Final = 0.025
 _LONG_PAUSE_SECONDS: Final = 1.0
 _STOP_SECONDS: Final = 5.0
 _ADVICE_SECONDS: Final = 2.0

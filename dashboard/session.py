@@ -23,7 +23,7 @@ from distlab_dashboard.page import page_html, page_variables
 from distlab_dashboard.runs_table import run_rows
 from distlab_dashboard.view import View
 
-PERIOD_MS: Final = 200
+PERIOD_MS: Final = 125
 """Milliseconds between two looks at the folds: five updates a second."""
 
 _LEFT_SECONDS: Final = 5.0
@@ -82,7 +82,7 @@ class Session:
     def attach(self, document: Document) -> None:
         """Begins to update the page, from callbacks of its own document."""
         self._board.view.on_change("data", self._on_view)
-        document.add_periodic_callback(self._look, PERIOD_MS)
+        document.add_periodic_callback(self._look_at_once, PERIOD_MS)
         if document.session_context is not None:
             document.add_periodic_callback(Departure(document.session_context).look, 1_000)
         document.on_session_destroyed(self._close)
@@ -116,6 +116,11 @@ class Session:
         for loop in feed.loops or ():
             if act is not None and loop.number == view.loop:
                 act(loop)
+
+    def _look_at_once(self) -> None:
+        """Looks, and sends all that changed as one message: the page draws it once."""
+        with pn.io.unlocked(policy="combine"):
+            self._look()
 
     def _look(self, *, everything: bool = False) -> None:
         """Shows what changed since the last look on the page that is open."""

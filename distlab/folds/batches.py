@@ -70,7 +70,11 @@ class _Table:
             column.append(value)
 
     def arrays(self) -> Columns:
-        columns: Columns = {name: np.array(column) for name, column in self._columns.items()}
+        # By way of bytes: an array that lends out its buffer can't grow meanwhile.
+        columns: Columns = {
+            name: np.frombuffer(column.tobytes(), column.typecode)
+            for name, column in self._columns.items()
+        }
         columns["uneven"] = columns["uneven"].astype(bool)
         return columns
 

@@ -9,9 +9,11 @@ viewers are Bokeh clients without a browser, which get all that a page gets.
 from __future__ import annotations
 
 import argparse
+import asyncio
 import contextlib
 import json
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -22,6 +24,8 @@ from typing import Any
 
 import numpy as np
 from playwright.sync_api import Page, sync_playwright
+from tornado.httpclient import AsyncHTTPClient
+from tornado.websocket import WebSocketClientConnection, websocket_connect
 
 from distlab._cli.browser import find_browser
 from distlab.events import Event, Metric, Step
@@ -36,9 +40,10 @@ _AGES = """
   const models = Bokeh.documents[0].roots().find((model) => model.name === "loss").references()
   const source = Array.from(models).find((model) => model.name === "metrics")
   const ages = []
-  let newest = 0
+  const values = () => Array.from(source.get_column("value")[0] ?? [])
+  let newest = Math.max(0, ...values())
   const changed = () => {
-    const fresh = Array.from(source.get_column("value")[0] ?? []).filter((at) => at > newest)
+    const fresh = values().filter((at) => at > newest)
     newest = Math.max(newest, ...fresh)
     // What was changed in this task is on the screen when the frame after the next begins.
     requestAnimationFrame(() => requestAnimationFrame(() => {
@@ -46,7 +51,6 @@ _AGES = """
       for (const at of fresh) ages.push(now - at)
     }))
   }
-  changed()
   source.properties.data.change.connect(changed)
   setTimeout(() => done(ages), milliseconds)
 })
@@ -107,14 +111,36 @@ def serve_forever(rate: int, replicas: int) -> None:
 
 
 def view_forever(url: str, count: int) -> None:
-    """Opens viewers without a browser, and says when all are there."""
-    from bokeh.client import pull_session
+    """Opens viewers without a browser, and says when all have the page's charts."""
+    asyncio.run(_view(url, count))
 
-    sessions = [pull_session(url=url) for _ in range(count)]
-    for session in sessions:
-        threading.Thread(target=session._loop_until_closed, daemon=True).start()
+
+async def _view(url: str, count: int) -> None:
+    viewers = [await _viewer(url) for _ in range(count)]
     print("there", flush=True)
-    sys.stdin.readline()
+    await asyncio.gather(*map(_read, viewers))
+
+
+async def _viewer(url: str) -> WebSocketClientConnection:
+    """Opens the page as a browser does: its HTML, its websocket, its document."""
+    page = await AsyncHTTPClient().fetch(url)
+    found = re.search(r'"token":"([^"]+)"', page.body.decode())
+    assert found is not None
+    socket = await websocket_connect(f"ws{url.removeprefix('http').rstrip('/')}/ws",
+        subprotocols=["bokeh", found[1]], max_message_size=1 << 30)  # fmt: skip
+    for _ in range(3):  # the server's greeting comes first
+        await socket.read_message()
+    for part in ({"msgid": "1", "msgtype": "PULL-DOC-REQ"}, {}, {}):
+        await socket.write_message(json.dumps(part))
+    while (message := await socket.read_message()) is not None:
+        if isinstance(message, str) and '"PULL-DOC-REPLY"' in message:
+            return socket
+    raise ConnectionError(f"{url} closed the connection")
+
+
+async def _read(socket: WebSocketClientConnection) -> None:
+    while await socket.read_message() is not None:
+        pass
 
 
 class Served:
