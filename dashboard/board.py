@@ -8,6 +8,8 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from bokeh.core.types import ID
+from bokeh.model.util import collect_models
 from bokeh.models import ColumnDataSource, CustomJS, Div, Model
 
 from distlab import charts
@@ -46,6 +48,8 @@ class Board:
     Attributes:
       view: what the reader chose, as JSON; the page's script writes into it.
       timeline: the chart of steps, which asks for more when it is zoomed into.
+      facts: the page's texts, as JSON.
+      sources: everything that a look may change: charts change by their data alone.
     """
 
     def __init__(self, *, comparing: bool = False) -> None:
@@ -57,14 +61,26 @@ class Board:
         """
         self.timeline = charts.StepTimeline(height=460)
         self._reductions = charts.ReductionBars(height=220)
-        self._charts: dict[str, tuple[str, Chart, str]] = {
-            "loss": ("overview", charts.loss_lines(height=320), "metrics"),
-            "rates": ("overview", charts.Rates(height=210), "steps"),
-            "others": ("overview", charts.other_lines(height=210), "metrics"),
-            "history": ("batches", charts.BatchHistory(height=240), "batches"),
-            "memory": ("devices", charts.ProcessMemory(height=210), "devices"),
-            "steps": ("steps", self.timeline, "timeline"),
-            "reductions": ("reductions", self._reductions, "reductions"),
+        self._charts: dict[str, tuple[str, Chart, str, _Part | None]] = {
+            "loss": ("overview", charts.loss_lines(height=320), "metrics", None),
+            "rates": ("overview", charts.Rates(height=210), "steps", None),
+            "others": ("overview", charts.other_lines(height=210), "metrics", None),
+            "history": ("batches", charts.BatchHistory(height=240), "batches", None),
+            "devices": (
+                *("devices", charts.DeviceShares(height=340, notes=False), "devices"),
+                part_of_devices,
+            ),
+            "captured": (
+                *("devices", charts.CapturedSpans(height=300), "captures"),
+                part_of_captures,
+            ),
+            "memory": ("devices", charts.ProcessMemory(height=210), "devices", None),
+            "steps": ("steps", self.timeline, "timeline", None),
+            "reductions": ("reductions", self._reductions, "reductions", None),
+            "placement": (
+                *("placement", charts.PlacementTable(height=440), "placement"),
+                part_of_placements,
+            ),
         }
         self._tables = {
             name: ColumnDataSource(data={column: [] for column in columns}, name=f"{name}_rows")
@@ -72,33 +88,37 @@ class Board:
         }
         self._batch = charts.BatchTiles(height=580)
         self._newest = charts.BatchTiles(height=320)
-        self._by_device: dict[str, tuple[str, Chart, str, _Part]] = {
-            "devices": (
-                "devices", charts.DeviceShares(height=340, notes=False), "devices", part_of_devices
-            ),
-            "captured": (
-                "devices", charts.CapturedSpans(height=300), "captures", part_of_captures
-            ),
-            "placement": (
-                "placement", charts.PlacementTable(height=440), "placement", part_of_placements
-            ),
-        }  # fmt: skip
         self._batch.root.max_width = self._newest.root.max_width = TILES_WIDTH
         self._traffic = charts.Traffic(height=420)
         self._comparison = charts.RunComparison(height=300) if comparing else None
         self._folds: Folds | None = None
         self._shown: dict[str, object] = {}
         self._drawn: dict[str, tuple[object, float]] = {}
-        self._facts = ColumnDataSource(data={"json": ["{}"]}, name="facts")
+        self._said = ""
+        self._rows: dict[str, dict[str, list[str]]] = {}
+        self.facts = ColumnDataSource(data={"json": ["{}"]}, name="facts")
         self.view = ColumnDataSource(data={"json": ["{}"]}, name="view")
+        self._roots = self._make_roots()
+        models = _numbered(list(self._roots.values()))
+        self.sources = [
+            one for one in models if isinstance(one, ColumnDataSource) and one is not self.view
+        ]
 
     def roots(self) -> dict[str, Model]:
         """Returns the models to put into the page, by their names in its HTML."""
+        return dict(self._roots)
+
+    def forget(self) -> None:
+        """Forgets what was shown: the page was told other things meanwhile."""
+        self._shown.clear()
+        self._drawn.clear()
+        self._said = ""
+        self._rows.clear()
+
+    def _make_roots(self) -> dict[str, Model]:
         roots = {name: chart.root for name, (_, chart, *_) in self._charts.items()}
-        by_device = {name: chart.root for name, (_, chart, *_) in self._by_device.items()}
         return {
             **roots,
-            **by_device,
             "batch": self._batch.root,
             "newest": self._newest.root,
             "one_reduction": self._traffic.root,
@@ -109,7 +129,7 @@ class Board:
     def _bridge(self) -> Div:
         """An invisible model that holds what page and session tell each other."""
         bridge = Div(visible=False, name="bridge")
-        held = {"facts": self._facts, "view": self.view, "rows": self._reductions.source}
+        held = {"facts": self.facts, "view": self.view, "rows": self._reductions.source}
         bridge.js_on_change("tags", CustomJS(args=held | self._tables, code=""))
         return bridge
 
@@ -130,23 +150,20 @@ class Board:
             self._shown.clear()
             self._drawn.clear()
         page = view.page
-        for name, (home, chart, columns) in self._charts.items():
+        for name, (home, chart, columns, part) in self._charts.items():
             if everything or home == page:
-                self._once_a_version(folds, name, columns, chart.update)
+                state = folds.version(columns), part and view.device
+                self._once(name, state, _show, chart, part, folds, columns, view.device)
         if everything or page == "batches":
             version = folds.version("batches") if view.batch is None else None
             chosen = (view.batch, view.replica)
             if everything or self._may_draw("batch", chosen):
                 self._once("batch", (version, *chosen), self._show_batch, folds, view)
-        for name, (home, chart, columns, part) in self._by_device.items():
-            if everything or home == page:
-                state = (folds.version(columns), view.device)
-                self._once(name, state, _show_part, chart, part, folds, columns, view.device)
         if everything or page == "reductions":
             known = (folds.version("reductions"), folds.version("programs"), view.reduction)
             self._once("traffic", known, self._show_traffic, folds, view.reduction)
         if everything or page == "compile":
-            self._once_a_version(folds, "programs", "programs", self._show_programs)
+            self._once("programs", folds.version("programs"), self._show_programs, folds)
         if everything or (page == "overview" and self._may_draw("newest", None)):
             self._once("newest", folds.version("batches"), self._show_newest, folds)
 
@@ -165,8 +182,9 @@ class Board:
     def say(self, facts: Facts) -> None:
         """Gives the page its texts, when they changed."""
         text = json.dumps(facts)
-        if text != self._facts.data["json"][0]:
-            self._facts.data = {"json": [text]}
+        if text != self._said:
+            self._said = text
+            self.facts.data = {"json": [text]}
 
     def show_rows(self, table: str, rows: Mapping[str, list[str]]) -> None:
         """Fills a table, when its texts changed.
@@ -175,13 +193,9 @@ class Board:
           table: its name.
           rows: texts by column.
         """
-        if rows != self._tables[table].data:
+        if rows != self._rows.get(table):
+            self._rows[table] = dict(rows)
             self._tables[table].data = dict(rows)
-
-    def _once_a_version(
-        self, folds: Folds, name: str, columns: str, update: Callable[[Columns], None]
-    ) -> None:
-        self._once(name, folds.version(columns), lambda: update(folds.columns(columns)))
 
     def _may_draw(self, name: str, chosen: object) -> bool:
         """Whether a picture of a batch may change again, unless another one was chosen.
@@ -216,10 +230,19 @@ class Board:
     def _show_newest(self, folds: Folds) -> None:
         self._newest.update(part_of_batch(folds.batch()))
 
-    def _show_programs(self, columns: Columns) -> None:
-        self.show_rows("programs", programs.program_rows(columns))
+    def _show_programs(self, folds: Folds) -> None:
+        self.show_rows("programs", programs.program_rows(folds.columns("programs")))
 
 
-def _show_part(chart: Chart, part: _Part, folds: Folds, columns: str, first: int | None) -> None:
-    """Shows the devices that were chosen of very many, or groups of them."""
-    chart.update(part(folds.columns(columns), first))
+def _show(chart: Chart, part: _Part | None, folds: Folds, columns: str, first: int | None) -> None:
+    """Shows columns on a chart, or of very many devices those that were chosen."""
+    whole = folds.columns(columns)
+    chart.update(part(whole, first) if part else whole)
+
+
+def _numbered(roots: list[Model]) -> list[Model]:
+    """Gives models the same ids on all boards, so that what is written for one fits them all."""
+    models = collect_models(*roots)
+    for number, model in enumerate(models):
+        model._id = ID(f"b{number}")
+    return models

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Awaitable, Sequence
 from typing import Any, Final
 
 import panel as pn
 from bokeh.core.templates import get_env
 from bokeh.document import Document
+from bokeh.protocol.message import Message
 
 from distlab._loop_control import LoopControl
 from distlab.errors import NotARunError
 from distlab.folds import Folds
 from distlab_dashboard import facts
 from distlab_dashboard.board import Board
+from distlab_dashboard.broadcast import PAGES, Channel, broadcast_of
 from distlab_dashboard.closer_look import CloserLook
 from distlab_dashboard.event_list import EventList
 from distlab_dashboard.feed import Feed
@@ -24,7 +27,7 @@ from distlab_dashboard.runs_table import run_rows
 from distlab_dashboard.view import View
 
 PERIOD_MS: Final = 125
-"""Milliseconds between two looks at the folds: five updates a second."""
+"""Milliseconds between two looks at the folds: eight updates a second."""
 
 _LEFT_SECONDS: Final = 5.0
 """How long a page that was left may come back to its session."""
@@ -69,6 +72,9 @@ class Session:
         self._board = Board(comparing=self._other is not None)
         self._closer = CloserLook(self._feed, self._board.timeline) if self._feed else None
         self._view = View()
+        self._context: Any = None
+        self._followed: Channel | None = None
+        self._heard = 0
         self._look(everything=True)
 
     def fill(self, document: Document) -> None:
@@ -82,7 +88,8 @@ class Session:
     def attach(self, document: Document) -> None:
         """Begins to update the page, from callbacks of its own document."""
         self._board.view.on_change("data", self._on_view)
-        document.add_periodic_callback(self._look_at_once, PERIOD_MS)
+        document.add_periodic_callback(self._look_again, PERIOD_MS)
+        self._context = document.session_context
         if document.session_context is not None:
             document.add_periodic_callback(Departure(document.session_context).look, 1_000)
         document.on_session_destroyed(self._close)
@@ -94,10 +101,13 @@ class Session:
             self._moment.close()
         if self._events is not None:
             self._events.close()
+        if self._feed is not None:
+            broadcast_of(self._feed).channel(self, None)
         for feed in (self._feed, self._other):
             if feed is not None:
                 self._library.release(feed)
         self._feed = self._other = self._moment = self._events = self._closer = None
+        self._followed = self._context = None
 
     def _on_view(self, attribute: str, old: Any, new: Any) -> None:
         del attribute, old, new
@@ -109,7 +119,7 @@ class Session:
             self._give_order(feed, self._view)
         if self._moment is not None:
             self._moment.choose(self._view)
-        self._look()
+        self._look_by_itself()
 
     def _give_order(self, feed: Feed, view: View) -> None:
         act = _ORDERS.get(view.order)
@@ -117,10 +127,51 @@ class Session:
             if act is not None and loop.number == view.loop:
                 act(loop)
 
-    def _look_at_once(self) -> None:
+    def _look_again(self) -> Awaitable[None] | None:
+        """Sends what changed: what all get that follow this page, or what this one alone shows.
+
+        Returns:
+          What has to be waited for, if anything. It is no coroutine itself, because
+          nothing knows its document in there.
+        """
+        channel = self._channel()
+        if channel is None or self._feed is None:
+            self._look_by_itself()
+            return None
+        channel.look(self._feed.folds, self._texts)
+        same = self._followed is channel
+        messages = channel.since(self._heard) if same else None
+        if messages is None:  # this page was not there for them, or too slow
+            self._look_by_itself()
+            self._followed = channel
+        self._heard = channel.number
+        return self._send(messages) if messages else None
+
+    def _channel(self) -> Channel | None:
+        """Returns where to hear what this page shows, None when it shows something of its own."""
+        view, feed = self._view, self._feed
+        if feed is None:
+            return None
+        pressed = {name: getattr(view, name) for name in ("captures", "orders", "loop", "order")}
+        follows = self._other is None and view == View(page=view.page, **pressed)
+        page = view.page if follows and view.page in PAGES else None
+        return broadcast_of(feed).channel(self, page)
+
+    def _look_by_itself(self) -> None:
         """Looks, and sends all that changed as one message: the page draws it once."""
+        if self._followed is not None:
+            self._followed = None
+            self._board.forget()
         with pn.io.unlocked(policy="combine"):
             self._look()
+
+    async def _send(self, messages: Sequence[Message[Any]]) -> None:
+        """Sends messages that are not about this session's own board, which stays as it was."""
+        context = self._context
+        session = context.session if context is not None else None
+        for connection in tuple(session._subscribed_connections) if session is not None else ():
+            for message in messages:
+                await connection._socket.send_message(message)
 
     def _look(self, *, everything: bool = False) -> None:
         """Shows what changed since the last look on the page that is open."""
@@ -138,6 +189,11 @@ class Session:
             board.say(self._facts(self._feed, folds))
         else:
             board.say({"index": True, "library": True, "run": "runs", "status": "index"})
+
+    def _texts(self) -> facts.Facts:
+        """Returns the texts of a page that follows its run."""
+        assert self._feed is not None
+        return self._facts(self._feed, self._feed.folds)
 
     def _facts(self, feed: Feed, folds: Folds) -> facts.Facts:
         moment, events, view = self._moment, self._events, self._view
