@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 import time
@@ -14,6 +15,8 @@ from distlab.errors import DistlabError, InvalidArgumentError
 from distlab.events import Advice, Source
 from distlab.folds import Folds
 from distlab.insight import advise_on
+
+_log: Final = logging.getLogger(__name__)
 
 _LIMIT: Final = 5_000
 _PAUSE_SECONDS: Final = 0.025
@@ -30,6 +33,7 @@ class Feed:
       source: where the events come from.
       folds: what sessions look at.
       advice: what the run could do better, as of some seconds ago.
+      trouble: why no more of the run is read, empty as long as it is.
     """
 
     def __init__(self, source: Source, ask: Callable[[], Any] | None = None) -> None:
@@ -43,6 +47,7 @@ class Feed:
         self.source = source
         self.folds = Folds()
         self.advice: list[Advice] = []
+        self.trouble = ""
         self._ask = ask
         self._own = ask is not None
         self._asked: Any = None
@@ -116,6 +121,13 @@ class Feed:
             self._thread.join(_STOP_SECONDS)
 
     def _work(self) -> None:
+        try:
+            self._read_on()
+        except Exception as error:  # whatever it is, pages must not look live for ever
+            self.trouble = f"{type(error).__name__}: {error}"
+            _log.exception("The run can't be read any further.")
+
+    def _read_on(self) -> None:
         while not self._stopping.is_set():
             taken = self.folds.read(self.source, _LIMIT)
             if taken == _LIMIT:

@@ -208,6 +208,7 @@ class Session:
             batch=view.batch,
             advice=feed.advice,
         )
+        said["reading_trouble"] = feed.trouble[:500]
         said |= facts.capture_button_facts(feed.capture_state)
         said |= facts.loop_facts(feed.loops, feed.folds.columns("loops"), live=feed.live)
         bar = moment.facts()

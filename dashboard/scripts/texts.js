@@ -1,6 +1,7 @@
 // Puts the session's facts in their places.
 function troubleOf(said) {
   if (away) return ["No connection", "The page shows what came last, and looks for its server again."]
+  if (said.reading_trouble) return ["The run can't be read any further", said.reading_trouble]
   if (said.status === "failed") return ["The run failed", said.message]
   if (said.status === "killed") return ["The run ended without closing its recording", "Everything it had stored is shown."]
   if (said.error_count) return [`${said.error_count} errors`, said.errors.at(-1)]

@@ -213,13 +213,15 @@ def measure(playwright: Any, seconds: float, viewers: int, replicas: int, rate: 
         say(f"{name}, one viewer", watched(page, served, seconds))
         if viewers:
             alone = served.costs()["memory"]
-            with running("--view", served.url, "--viewers", str(viewers)) as others:
-                assert others.stdout is not None
-                others.stdout.readline()
-                say(f"{name}, {viewers + 1} viewers", watched(page, served, seconds))
-            time.sleep(20)  # sessions that were left end after 5 s
-            left = served.costs()["memory"]
-            say("memory after they left, of before", {"times": left / alone})
+            for wave in ("first", "second"):
+                with running("--view", served.url, "--viewers", str(viewers)) as others:
+                    assert others.stdout is not None
+                    others.stdout.readline()
+                    say(f"{name}, {viewers + 1} viewers", watched(page, served, seconds))
+                time.sleep(20)  # sessions that were left end after 5 s
+                left = served.costs()["memory"]
+                say(f"after the {wave} {viewers} left, of before", {"memory x": left / alone})
+                alone = left
     browser.close()
 
 

@@ -1,0 +1,166 @@
+"""Pages that follow one run are told by the same messages, and each can go its own way."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+from bokeh.core.serialization import Serializer
+
+from distlab.errors import RecordError
+from distlab.folds import Folds
+from distlab_dashboard.board import Board
+from distlab_dashboard.broadcast import PAGES, Broadcast, Channel
+from distlab_dashboard.view import View
+from tests.synthetic import ListSource, beginning, steps, whole_run
+
+Pages = Callable[..., Any]
+
+
+def running(count: int) -> ListSource:
+    """A live run of so many steps until now."""
+    return ListSource([*beginning(total_steps=1_000), *steps(count)])
+
+
+def test_models_have_the_same_ids_on_all_boards() -> None:
+    first, second = Board(), Board()
+    assert [(one.id, one.name) for one in first.sources] == [
+        (one.id, one.name) for one in second.sources
+    ]
+    ids = [model.id for root in first.roots().values() for model in root.references()]
+    assert {one.id for one in first.sources} <= set(ids)
+
+
+def test_a_look_changes_data_alone() -> None:
+    board, folds = Board(), Folds()
+    folds.add(beginning(8))
+    board.look(folds, View(), everything=True)
+    before = shapes(board)
+    folds.add(whole_run(60))
+    board.look(folds, View(), everything=True)
+    board.say({"status": "live"})
+    assert shapes(board) == before
+
+
+def shapes(board: Board) -> dict[str, Any]:
+    """All that the models are, without the data of sources."""
+    found = {}
+    for root in board.roots().values():
+        for model in root.references():
+            values = model.properties_with_values(include_defaults=False)
+            values.pop("data", None)
+            found[model.id] = {name: repr(value) for name, value in values.items()}
+    return found
+
+
+def test_what_a_channel_says_is_what_a_board_of_its_page_shows() -> None:
+    folds = Folds()
+    folds.add([*beginning(), *steps(20)])
+    shared = Board()
+    for page in PAGES:
+        channel = Channel(page, shared)
+        channel.look(folds, lambda: {"status": "live"})
+        messages = channel.since(0) or []
+        (message,) = messages
+        told = {event["model"]["id"]: event["data"] for event in message.content["events"]}
+        own = Board()
+        before = {one.id: one.data for one in own.sources}
+        own.look(folds, View(page=page))
+        own.say({"status": "live"})
+        changed = [one for one in own.sources if one.data is not before[one.id]]
+        assert len(changed) >= 2, page
+        for one in changed:
+            shown = Serializer(deferred=False).serialize(dict(one.data)).content
+            assert told[one.id] == shown, (page, one.name)
+
+
+def test_a_channel_says_when_somebody_was_too_slow_for_it(monkeypatch: Any) -> None:
+    monkeypatch.setattr("distlab_dashboard.broadcast._FRESH_SECONDS", 0.0)
+    channel, folds = Channel("overview", Board()), Folds()
+    told = itertools.count()
+    for _ in range(40):
+        channel.look(folds, lambda: {"steps": next(told)})
+    assert channel.number == 40
+    assert channel.since(7) is None
+    newest = channel.since(39)
+    assert newest is not None
+    assert len(newest) == 1
+    assert channel.since(40) == []
+
+
+def test_there_is_a_channel_for_two_and_none_for_one() -> None:
+    class Page:
+        pass
+
+    broadcast, first, second = Broadcast(), Page(), Page()
+    assert broadcast.channel(first, "devices") is None
+    assert broadcast.channel(second, "overview") is None
+    assert broadcast.channel(second, "devices") is not None
+    assert broadcast.channel(first, None) is None
+    assert broadcast.channel(second, "devices") is None
+
+
+def test_pages_that_follow_show_the_same_and_each_can_go_its_own_way(
+    served: Any, new_page: Pages
+) -> None:
+    source = running(30)
+    url = served(source).url
+    first, second, third = (new_page().open(url) for _ in range(3))
+    for page in (first, second, third):
+        page.wait_for_text("steps", "30 of 1\u202f000")
+    source.events.extend(steps(10, first=30))
+    for page in (first, second, third):
+        page.wait_for_text("steps", "40 of 1\u202f000")
+    losses = [page.data("loss", "metrics")["value"] for page in (first, second, third)]
+    assert losses[0] == losses[1] == losses[2]
+    assert len(losses[0][0]) == 40
+
+    second.page.click(".play")  # pauses what is live
+    third.page.goto(f"{url}#batches?batch=22")
+    third.wait_for_text("batch_number", "22")
+    source.events.extend(steps(10, first=40))
+    first.wait_for_text("steps", "50 of 1\u202f000")
+    assert second.text("steps") == "40 of 1\u202f000"
+    assert third.text("batch_number") == "22"
+
+    second.page.click(".now")
+    third.page.check(".follow input")
+    second.wait_for_text("steps", "50 of 1\u202f000")
+    third.wait_for_text("batch_number", "49")
+    source.events.extend(steps(5, first=50))
+    for page in (first, second):
+        page.wait_for_text("steps", "55 of 1\u202f000")
+    third.wait_for_text("batch_number", "54")
+    assert len(second.data("loss", "metrics")["value"][0]) == 55
+
+
+def test_a_page_that_is_alone_again_still_follows(served: Any, new_page: Pages) -> None:
+    source = running(30)
+    url = served(source).url
+    first, second = new_page().open(url), new_page().open(url)
+    source.events.extend(steps(5, first=30))
+    for page in (first, second):
+        page.wait_for_text("steps", "35 of 1\u202f000")
+    second.page.close()
+    source.events.extend(steps(5, first=35))
+    first.wait_for_text("steps", "40 of 1\u202f000")
+    assert len(first.data("loss", "metrics")["value"][0]) == 40
+
+
+def test_a_run_that_can_no_longer_be_read_is_said(served: Any, new_page: Pages) -> None:
+    class Damaged(ListSource):
+        broken = False
+
+        def since(self, cursor: int, limit: int = 10_000) -> Any:
+            if self.broken:
+                raise RecordError("The run's folder is gone.")
+            return super().since(cursor, limit)
+
+    source = Damaged([*beginning(total_steps=1_000), *steps(30)])
+    page = new_page().open(served(source).url)
+    page.wait_for_text("steps", "30 of 1\u202f000")
+    source.broken = True
+    page.wait_for_text("trouble", "RecordError: The run's folder is gone.")
+    assert page.text("trouble_title") == "The run can't be read any further"
+    assert page.text("steps") == "30 of 1\u202f000"
