@@ -122,14 +122,16 @@ class ReductionBars:
 
 
 def _names(data: Mapping[str, Sequence[str]]) -> list[str]:
-    """Names of the bars; those that would be alike say how the reduction was done."""
+    """Names of the bars; of alike ones, how each was done, if that tells them apart."""
     names = [
         f"{kind}, {plain(where, 30)}"
         for kind, where in zip(data["kind"], data["where"], strict=True)
     ]
     often = Counter(names)
+    ways = Counter(zip(names, data["how"], strict=True))
+    unclear = {name for (name, _), count in ways.items() if count > 1}
     return [
-        f"{kind}, {plain(how, 24)}" if often[name] > 1 else name
+        f"{kind}, {plain(how, 24)}" if often[name] > 1 and name not in unclear else name
         for name, kind, how in zip(names, data["kind"], data["how"], strict=True)
     ]
 

@@ -16,6 +16,7 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Iterator
@@ -29,11 +30,13 @@ from tornado.websocket import WebSocketClientConnection, websocket_connect
 
 from distlab._cli.browser import find_browser
 from distlab.events import Event, Metric, Step
+from tests.bench.recording import write_large
 from tests.synthetic import ListSource, beginning, steps
 
 FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking"]
 TICK_SECONDS = 0.01
 LIMIT_SECONDS = 120.0
+LONG_LIMIT_SECONDS = 600.0
 
 _AGES = """
 (milliseconds) => new Promise((done) => {
@@ -108,6 +111,16 @@ def serve_forever(rate: int, replicas: int) -> None:
             ),
             flush=True,
         )
+
+
+def show_forever(folder: str) -> None:
+    """Serves a recorded run and answers as `serve_forever` does."""
+    from distlab_dashboard import serve
+
+    print(serve(folder).url, flush=True)
+    for _ in sys.stdin:
+        pages = int(Path("/proc/self/statm").read_text().split()[1])
+        print(json.dumps({"memory": pages * os.sysconf("SC_PAGE_SIZE")}), flush=True)
 
 
 def view_forever(url: str, count: int) -> None:
@@ -191,6 +204,26 @@ def watched(page: Page, served: Served, seconds: float) -> dict[str, float]:
     }
 
 
+def measure_long(playwright: Any, events: int) -> None:
+    """Opens a long run from its folder."""
+    browser = playwright.chromium.launch(executable_path=find_browser(), args=FLAGS)
+    with tempfile.TemporaryDirectory() as folder:
+        write_large(Path(folder) / "run", events)
+        with running("--show", str(Path(folder) / "run")) as process:
+            served = Served(process)
+            page = browser.new_page(viewport={"width": 1280, "height": 800})
+            began = time.monotonic()
+            page.goto(served.url)
+            page.wait_for_selector("html[data-ready=true]", timeout=1e3 * LIMIT_SECONDS)
+            first = time.monotonic() - began
+            page.wait_for_selector(".mark[data-status=killed]", timeout=1e3 * LONG_LIMIT_SECONDS)
+            whole = time.monotonic() - began
+            memory = served.costs()["memory"] / 1e6
+            name = f"a recorded run of {events:,} steps"
+            say(name, {"page s": first, "all read s": whole, "MB": memory})
+    browser.close()
+
+
 def say(what: str, numbers: dict[str, float]) -> None:
     print(f"{what:<44}", "  ".join(f"{name} {value:,.2f}" for name, value in numbers.items()))
 
@@ -231,11 +264,15 @@ def main() -> None:
     parser.add_argument("--viewers", type=int, default=50)
     parser.add_argument("--rate", type=int, default=300)
     parser.add_argument("--replicas", type=int, default=8)
+    parser.add_argument("--events", type=int, default=10_000_000, help="of a long run")
+    parser.add_argument("--show", metavar="FOLDER", help=argparse.SUPPRESS)
     parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--view", metavar="URL", help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.serve:
         serve_forever(args.rate, args.replicas)
+    elif args.show:
+        show_forever(args.show)
     elif args.view:
         view_forever(args.view, args.viewers)
     else:
@@ -244,6 +281,7 @@ def main() -> None:
             measure(playwright, args.seconds, 0, 8, 10_000)
             for replicas in (64, 512, 1_024):
                 measure(playwright, args.seconds, 0, replicas, args.rate)
+            measure_long(playwright, args.events)
 
 
 if __name__ == "__main__":

@@ -118,9 +118,9 @@ def store(folder: Path) -> None:
     )
 
 
-def large(folder: Path, events: int) -> None:
-    """A long run: its first summary, and a hundredth of its time, in a new process."""
-    file = RunFile(folder / "large", "large")
+def write_large(folder: Path, events: int) -> None:
+    """Writes a run of so many steps."""
+    file = RunFile(folder, "large")
     file.write(
         [
             Run(
@@ -139,6 +139,11 @@ def large(folder: Path, events: int) -> None:
     for first in range(0, events, BATCH):
         file.write([step(first + i) for i in range(BATCH)])
     file.close()
+
+
+def large(folder: Path, events: int) -> None:
+    """A long run: its first summary, and a hundredth of its time, in a new process."""
+    write_large(folder / "large", events)
     told = subprocess.run(
         [sys.executable, "-m", "tests.bench.recording", "--read", str(folder / "large")],
         capture_output=True,
