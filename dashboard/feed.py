@@ -123,7 +123,7 @@ class Feed:
     def _work(self) -> None:
         try:
             self._read_on()
-        except Exception as error:  # whatever it is, pages must not look live for ever
+        except Exception as error:  # noqa: BLE001 - or pages would look live for ever
             self.trouble = f"{type(error).__name__}: {error}"
             _log.exception("The run can't be read any further.")
 

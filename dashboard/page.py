@@ -30,6 +30,7 @@ def page_html() -> str:
     return _asset("page.html").replace("<!-- sections -->", sections)
 
 
+@cache
 def page_variables() -> dict[str, str]:
     """Returns the style sheets and the script that the page's HTML wants."""
     parts = "\n".join(_asset(f"scripts/{name}.js") for name in _SCRIPTS)

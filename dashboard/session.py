@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Sequence
+from functools import cache
 from typing import Any, Final
 
 import panel as pn
 from bokeh.core.templates import get_env
 from bokeh.document import Document
 from bokeh.protocol.message import Message
+from jinja2 import Template
 
 from distlab._loop_control import LoopControl
 from distlab.errors import NotARunError
@@ -79,7 +81,7 @@ class Session:
 
     def fill(self, document: Document) -> None:
         """Puts the page with all charts into a document."""
-        document.template = get_env().from_string(page_html())
+        document.template = _template()
         document.template_variables.update(page_variables())
         for name, root in self._board.roots().items():
             root.name = name
@@ -219,6 +221,11 @@ class Session:
         compared["not_compared"] = self._other is None
         shared = {"can_share": feed.path is not None, "run_key": self._run or ""}
         return {**said, **bar, **compared, **shared, "library": not self._library.single}
+
+
+@cache
+def _template() -> Template:
+    return get_env().from_string(page_html())
 
 
 class Departure:

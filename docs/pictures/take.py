@@ -109,6 +109,8 @@ def main() -> None:
         partial = opened(browser, url, "batches", "light")
         choose_batch(partial, PARTIAL_BATCH)
         keep(partial, "partial-batch.png")
+        keep(opened(browser, url, "steps", "light"), "steps.png")
+        keep(opened(browser, url, "reductions", "dark"), "reductions.png")
         browser.close()
 
 
