@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 from distlab._bytes import bytes_text
@@ -86,7 +87,7 @@ def run_facts(header: Columns, *, live: bool, caught_up: bool, name: str) -> Fac
         "message": header["message"][:500],
         "strategy": header["strategy"] or NOTHING,
         "devices": f"{count_text(len(devices))} {simulated}devices" if devices else NOTHING,
-        "device_names": _some([plain(device, 24) for device in devices]),
+        "device_names": _some((plain(device, 24) for device in devices), len(devices)),
         "host": f"{plain(header['host'])}, process {header['process']}" if header["host"] else "",
         "started": _wall_clock(header["unix_ns"]),
         "versions": plain(versions, 200),
@@ -103,10 +104,11 @@ def _status(header: Columns, *, live: bool, caught_up: bool) -> str:
     return "live" if live else "killed"
 
 
-def _some(names: list[str]) -> list[str]:
-    """Returns the first names, and how many more there are."""
-    left = len(names) - _MOST_ROWS
-    return [*names[:_MOST_ROWS], f"and {count_text(left)} more"] if left > 0 else names
+def _some(texts: Iterable[str], count: int) -> list[str]:
+    """Returns the first of so many texts, and how many more there are."""
+    first = list(itertools.islice(texts, _MOST_ROWS))
+    left = count - _MOST_ROWS
+    return [*first, f"and {count_text(left)} more"] if left > 0 else first
 
 
 def _wall_clock(unix_ns: int) -> str:
@@ -272,16 +274,18 @@ class _Group(NamedTuple):
 
 def _groups(names: Sequence[str], sizes: Sequence[int]) -> list[_Group]:
     """Groups equal neighbours where there are too many replicas for a row each."""
+    runs = [(size, 1) for size in sizes]
+    if len(names) > _MOST_ROWS:
+        runs = [(size, len(list(run))) for size, run in itertools.groupby(sizes)]
     groups: list[_Group] = []
-    for number, (name, size) in enumerate(zip(names, sizes, strict=True)):
-        last = groups[-1] if groups else None
-        if last is not None and last.size == size and len(names) > _MOST_ROWS:
-            first = plain(names[last.first], 24)
-            joined = f"{first} to {plain(name, 24)}"
-            groups[-1] = last._replace(name=joined, replicas=last.replicas + 1)
-        else:
-            groups.append(_Group(plain(name, 24), number, 1, size))
-    return groups[:_MOST_GROUPS]
+    first = 0
+    for size, count in runs[:_MOST_GROUPS]:
+        name = plain(names[first], 24)
+        if count > 1:
+            name = f"{name} to {plain(names[first + count - 1], 24)}"
+        groups.append(_Group(name, first, count, size))
+        first += count
+    return groups
 
 
 def _pieces(groups: Sequence[_Group]) -> list[list[str]]:
@@ -308,10 +312,11 @@ def device_facts(devices: Columns) -> Facts:
         if memory is None
         else ", ".join(
             _some(
-                [
+                (
                     f"{plain(name, 18)} {bytes_text(size)}"
                     for name, size in zip(devices["device"], memory, strict=True)
-                ]
+                ),
+                len(memory),
             )
         ),
         "process_memory": bytes_text(int(process[-1])) if len(process) else NOTHING,
