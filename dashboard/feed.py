@@ -56,6 +56,7 @@ class Feed:
         self._advised = -1
         self._stopping = threading.Event()
         self._read_all = threading.Event()
+        self._stored_s: float | None = None
         self._thread = threading.Thread(target=self._work, name="distlab-feed", daemon=True)
 
     @property
@@ -89,6 +90,11 @@ class Feed:
     def caught_up(self) -> bool:
         """Whether everything that had been recorded at the start was read."""
         return self._read_all.is_set()
+
+    @property
+    def read_share(self) -> float | None:
+        """How much of what was recorded at the start was read, 0 to 1; None when not known."""
+        return min(self.length_s / self._stored_s, 1.0) if self._stored_s else None
 
     @property
     def capture_state(self) -> str:
@@ -128,6 +134,7 @@ class Feed:
             _log.exception("The run can't be read any further.")
 
     def _read_on(self) -> None:
+        self._stored_s = getattr(self.source, "seconds", None)
         while not self._stopping.is_set():
             taken = self.folds.read(self.source, _LIMIT)
             if taken == _LIMIT:

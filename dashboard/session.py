@@ -211,6 +211,7 @@ class Session:
             advice=feed.advice,
         )
         said["reading_trouble"] = feed.trouble[:500]
+        said["read_share"] = None if feed.caught_up else feed.read_share
         said |= facts.capture_button_facts(feed.capture_state)
         said |= facts.loop_facts(feed.loops, feed.folds.columns("loops"), live=feed.live)
         bar = moment.facts()

@@ -8,11 +8,16 @@ function troubleOf(said) {
   return null
 }
 
+// How far the reading of a long run is.
+function shareOf({status, read_share}) {
+  return status === "reading" && read_share != null ? ` ${Math.floor(100 * read_share)} %` : ""
+}
+
 function show() {
   const trouble = troubleOf(facts)
   const status = away ? "away" : facts.status
   const texts = {
-    ...facts, status_text: STATUS[status] ?? status,
+    ...facts, status_text: (STATUS[status] ?? status) + shareOf(facts),
     trouble_title: trouble?.[0] ?? "", trouble: trouble?.[1] ?? "",
   }
   for (const place of all("[data-text]")) setText(place, String(texts[place.dataset.text] ?? "\u2013"))

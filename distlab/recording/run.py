@@ -85,6 +85,16 @@ class Run:
         """True while the process that records it is alive and has not closed it."""
         return being_written(self._file)
 
+    @property
+    def seconds(self) -> float | None:
+        """From the earliest to the newest stored event; None where a file does not keep that.
+
+        Raises:
+          RecordError: the run was closed.
+        """
+        ends = self._stored.ends()
+        return None if ends is None else (ends[1] - ends[0]) / 1e9
+
     def since(self, cursor: int, limit: int = PAGE) -> Chunk:
         """Returns up to `limit` events from `cursor` on, at once (never waits).
 

@@ -23,6 +23,7 @@ def run(tmp_path: Path) -> Run:
 
 def test_a_run_of_schema_1_has_all_its_events(run: Run) -> None:
     assert run.meta["schema"] == 1
+    assert run.seconds is None
     assert Counter(events.kind_of(event) for event in run.events()) == {
         "run": 1,
         "strategy": 1,

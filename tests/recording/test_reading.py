@@ -106,6 +106,14 @@ def test_a_summary_is_the_same_with_totals_and_without(tmp_path: Path) -> None:
     assert quick["seconds"] == 10.0
 
 
+def test_the_length_of_a_run_needs_no_pass_over_its_events(tmp_path: Path) -> None:
+    written(tmp_path, [begin(SECOND), step(0, 2 * SECOND)], [step(1, 12 * SECOND)])
+    with Run.open(tmp_path) as run:
+        assert run.seconds == 11.0
+    with pytest.raises(RecordError):
+        _ = run.seconds
+
+
 def test_damaged_totals_are_counted_again(tmp_path: Path) -> None:
     path = written(tmp_path, [begin(SECOND), step(0, 2 * SECOND)])
     with closing(sqlite3.connect(path)) as database, database:

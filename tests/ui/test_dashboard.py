@@ -264,6 +264,30 @@ def test_nothing_is_wider_than_the_window(served: Any, new_page: Pages, width: i
         assert page.page.evaluate("document.documentElement.scrollWidth") <= width
 
 
+def test_a_long_run_says_how_far_it_is_read(served: Any, new_page: Pages) -> None:
+    going_on = threading.Event()
+
+    class Long(ListSource):
+        seconds = 0.0
+
+        def since(self, cursor: int, limit: int = 10_000) -> Any:
+            assert not cursor or going_on.wait(60)
+            return super().since(cursor, limit)
+
+    source = Long([*beginning(total_steps=4_000), *steps(4_000)])
+    source.live = False
+    begin_ns, half_ns, end_ns = (source.events[place].time_ns for place in (0, 4_999, -1))
+    source.seconds = (end_ns - begin_ns) / 1e9
+    try:
+        page = new_page().open(served(source).url)
+        share = (half_ns - begin_ns) / (end_ns - begin_ns)
+        assert 0.1 < share < 0.9
+        page.wait_for_text("status_text", f"reading {int(100 * share)} %")
+    finally:
+        going_on.set()
+    page.wait_for_text("status_text", "ended without closing")
+
+
 def test_pages_have_addresses(served: Any, new_page: Pages) -> None:
     page = new_page().open(f"{served(finished(5)).url}#placement")
     assert page.page.locator('section[data-page="placement"]').is_visible()
