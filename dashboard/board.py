@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from bokeh.core.types import ID
 from bokeh.model.util import collect_models
-from bokeh.models import ColumnDataSource, CustomJS, Div, Model
+from bokeh.models import Column, ColumnDataSource, CustomJS, Div, Model
 
 from distlab import charts
 from distlab.charts import Chart
@@ -28,7 +28,8 @@ from distlab_dashboard.facts import Facts
 from distlab_dashboard.view import View
 
 TILES_WIDTH: Final = 680
-"""Pixels that a picture of a batch is wide at most."""
+TRAFFIC_WIDTH: Final = 900
+"""Pixels that a picture of a batch, and a drawing of a reduction, are wide at most."""
 
 PICTURE_SECONDS: Final = 0.5
 """How long a picture of the newest batch stays at least."""
@@ -39,58 +40,73 @@ _TABLES: Final = {
     "runs": runs_table.NAMES,
 }
 
+_Make = Callable[[], Chart]
 _Part = Callable[[Columns, int | None], Columns]
+
+
+def _tiles(height: int) -> charts.BatchTiles:
+    made = charts.BatchTiles(height=height)
+    made.root.max_width = TILES_WIDTH
+    return made
+
+
+def _traffic() -> charts.Traffic:
+    made = charts.Traffic(height=420)
+    made.root.max_width = TRAFFIC_WIDTH
+    return made
+
+
+_CHARTS: Final[dict[str, tuple[str, int, _Make]]] = {
+    "loss": ("overview", 320, lambda: charts.loss_lines(height=320)),
+    "newest": ("overview", 320, lambda: _tiles(320)),
+    "rates": ("overview", 210, lambda: charts.Rates(height=210)),
+    "others": ("overview", 210, lambda: charts.other_lines(height=210)),
+    "batch": ("batches", 580, lambda: _tiles(580)),
+    "history": ("batches", 240, lambda: charts.BatchHistory(height=240)),
+    "devices": ("devices", 340, lambda: charts.DeviceShares(height=340, notes=False)),
+    "captured": ("devices", 300, lambda: charts.CapturedSpans(height=300)),
+    "memory": ("devices", 210, lambda: charts.ProcessMemory(height=210)),
+    "steps": ("steps", 460, lambda: charts.StepTimeline(height=460)),
+    "reductions": ("reductions", 220, lambda: charts.ReductionBars(height=220)),
+    "one_reduction": ("reductions", 420, _traffic),
+    "placement": ("placement", 440, lambda: charts.PlacementTable(height=440)),
+    "two_runs": ("compare", 300, lambda: charts.RunComparison(height=300)),
+}
+"""The page on which a chart is, its height in pixels, and how it is made."""
+
+_COLUMNS: Final[dict[str, tuple[str, _Part | None]]] = {
+    "loss": ("metrics", None),
+    "rates": ("steps", None),
+    "others": ("metrics", None),
+    "history": ("batches", None),
+    "devices": ("devices", part_of_devices),
+    "captured": ("captures", part_of_captures),
+    "memory": ("devices", None),
+    "steps": ("timeline", None),
+    "reductions": ("reductions", None),
+    "placement": ("placement", part_of_placements),
+}
+"""Whose columns a chart shows, and what it shows of very many devices."""
 
 
 class Board:
     """All charts of one page. It holds the version of each fold it has shown.
 
+    A page's charts are made when it is first looked at: all together take seconds
+    to make and to draw, and most readers open a page or two.
+
     Attributes:
       view: what the reader chose, as JSON; the page's script writes into it.
-      timeline: the chart of steps, which asks for more when it is zoomed into.
       facts: the page's texts, as JSON.
       sources: everything that a look may change: charts change by their data alone.
     """
 
-    def __init__(self, *, comparing: bool = False) -> None:
-        """Makes empty charts.
-
-        Args:
-          comparing: whether there are two runs to compare; their charts take a
-            fifth of the time that a page takes to make.
-        """
-        self.timeline = charts.StepTimeline(height=460)
-        self._reductions = charts.ReductionBars(height=220)
-        self._charts: dict[str, tuple[str, Chart, str, _Part | None]] = {
-            "loss": ("overview", charts.loss_lines(height=320), "metrics", None),
-            "rates": ("overview", charts.Rates(height=210), "steps", None),
-            "others": ("overview", charts.other_lines(height=210), "metrics", None),
-            "history": ("batches", charts.BatchHistory(height=240), "batches", None),
-            "devices": (
-                *("devices", charts.DeviceShares(height=340, notes=False), "devices"),
-                part_of_devices,
-            ),
-            "captured": (
-                *("devices", charts.CapturedSpans(height=300), "captures"),
-                part_of_captures,
-            ),
-            "memory": ("devices", charts.ProcessMemory(height=210), "devices", None),
-            "steps": ("steps", self.timeline, "timeline", None),
-            "reductions": ("reductions", self._reductions, "reductions", None),
-            "placement": (
-                *("placement", charts.PlacementTable(height=440), "placement"),
-                part_of_placements,
-            ),
-        }
+    def __init__(self) -> None:
+        """Makes a place for each chart."""
         self._tables = {
             name: ColumnDataSource(data={column: [] for column in columns}, name=f"{name}_rows")
             for name, columns in _TABLES.items()
         }
-        self._batch = charts.BatchTiles(height=580)
-        self._newest = charts.BatchTiles(height=320)
-        self._batch.root.max_width = self._newest.root.max_width = TILES_WIDTH
-        self._traffic = charts.Traffic(height=420)
-        self._comparison = charts.RunComparison(height=300) if comparing else None
         self._folds: Folds | None = None
         self._shown: dict[str, object] = {}
         self._drawn: dict[str, tuple[object, float]] = {}
@@ -98,15 +114,48 @@ class Board:
         self._rows: dict[str, dict[str, list[str]]] = {}
         self.facts = ColumnDataSource(data={"json": ["{}"]}, name="facts")
         self.view = ColumnDataSource(data={"json": ["{}"]}, name="view")
-        self._roots = self._make_roots()
-        models = _numbered(list(self._roots.values()))
-        self.sources = [
-            one for one in models if isinstance(one, ColumnDataSource) and one is not self.view
-        ]
+        self.sources: list[ColumnDataSource] = []
+        self._charts: dict[str, Chart] = {}
+        self._numbered: set[Model] = set()
+        self._places = {
+            name: Column(name=name, sizing_mode="stretch_width", min_height=height)
+            for name, (_, height, _) in _CHARTS.items()
+        }
+        # The table of reductions reads the rows of this chart's source.
+        self._charts["reductions"] = _CHARTS["reductions"][2]()
+        self._bridge = self._make_bridge()
+        self._number("page", [*self._places.values(), self._bridge])
 
     def roots(self) -> dict[str, Model]:
-        """Returns the models to put into the page, by their names in its HTML."""
-        return dict(self._roots)
+        """Returns the models to put into the page, by their names, which its HTML knows."""
+        return {**self._places, "bridge": self._bridge}
+
+    def chart(self, name: str) -> Any:
+        """Returns a chart, which is made if its page was not looked at yet."""
+        if name not in self._charts:
+            self._charts[name] = _CHARTS[name][2]()
+        made, place = self._charts[name], self._places[name]
+        if not place.children:
+            self._number(name, [made.root])
+            place.children = [made.root]
+        return made
+
+    def _make_bridge(self) -> Div:
+        """An invisible model that holds what page and session tell each other."""
+        bridge = Div(visible=False, name="bridge")
+        rows = self._charts["reductions"].source
+        held = {"facts": self.facts, "view": self.view, "rows": rows}
+        bridge.js_on_change("tags", CustomJS(args=held | self._tables, code=""))
+        return bridge
+
+    def _number(self, name: str, roots: Sequence[Model]) -> None:
+        """Gives models the same ids on all boards: what is written for one fits them all."""
+        for number, model in enumerate(collect_models(*roots)):
+            if model not in self._numbered:
+                model._id = ID(f"{name}-{number}")
+                self._numbered.add(model)
+                if isinstance(model, ColumnDataSource) and model is not self.view:
+                    self.sources.append(model)
 
     def forget(self) -> None:
         """Forgets what was shown: the page was told other things meanwhile."""
@@ -114,24 +163,6 @@ class Board:
         self._drawn.clear()
         self._said = ""
         self._rows.clear()
-
-    def _make_roots(self) -> dict[str, Model]:
-        roots = {name: chart.root for name, (_, chart, *_) in self._charts.items()}
-        return {
-            **roots,
-            "batch": self._batch.root,
-            "newest": self._newest.root,
-            "one_reduction": self._traffic.root,
-            "two_runs": self._comparison.root if self._comparison else Div(visible=False),
-            "bridge": self._bridge(),
-        }
-
-    def _bridge(self) -> Div:
-        """An invisible model that holds what page and session tell each other."""
-        bridge = Div(visible=False, name="bridge")
-        held = {"facts": self.facts, "view": self.view, "rows": self._reductions.source}
-        bridge.js_on_change("tags", CustomJS(args=held | self._tables, code=""))
-        return bridge
 
     def chosen(self) -> View:
         """Returns what the reader chose."""
@@ -150,10 +181,10 @@ class Board:
             self._shown.clear()
             self._drawn.clear()
         page = view.page
-        for name, (home, chart, columns, part) in self._charts.items():
-            if everything or home == page:
+        for name, (columns, part) in _COLUMNS.items():
+            if everything or _CHARTS[name][0] == page:
                 state = folds.version(columns), part and view.device
-                self._once(name, state, _show, chart, part, folds, columns, view.device)
+                self._once(name, state, self._show, name, part, folds, columns, view.device)
         if everything or page == "batches":
             version = folds.version("batches") if view.batch is None else None
             chosen = (view.batch, view.replica)
@@ -174,10 +205,8 @@ class Board:
           runs: all that is known of each.
           names: what to call them.
         """
-        chart = self._comparison
-        if chart is not None:
-            version = [tuple(run.version(name) for name in run.names) for run in runs]
-            self._once("comparison", version, lambda: chart.update(compare(*runs, names)))
+        version = [tuple(run.version(name) for name in run.names) for run in runs]
+        self._once("two_runs", version, self._show_comparison, runs, names)
 
     def say(self, facts: Facts) -> None:
         """Gives the page its texts, when they changed."""
@@ -215,8 +244,18 @@ class Board:
             self._shown[name] = state
             update(*given)
 
+    def _show(
+        self, name: str, part: _Part | None, folds: Folds, columns: str, first: int | None
+    ) -> None:
+        """Shows columns on a chart, or of very many devices those that were chosen."""
+        whole = folds.columns(columns)
+        self.chart(name).update(part(whole, first) if part else whole)
+
+    def _show_comparison(self, runs: tuple[Folds, Folds], names: tuple[str, str]) -> None:
+        self.chart("two_runs").update(compare(*runs, names))
+
     def _show_batch(self, folds: Folds, view: View) -> None:
-        self._batch.update(part_of_batch(folds.batch(view.batch), view.replica))
+        self.chart("batch").update(part_of_batch(folds.batch(view.batch), view.replica))
 
     def _show_traffic(self, folds: Folds, row: int) -> None:
         shown = charts.traffic_row(
@@ -225,24 +264,10 @@ class Board:
             programs=folds.columns("programs"),
             devices=folds.columns("header")["replicas"],
         )
-        self._traffic.update(shown)
+        self.chart("one_reduction").update(shown)
 
     def _show_newest(self, folds: Folds) -> None:
-        self._newest.update(part_of_batch(folds.batch()))
+        self.chart("newest").update(part_of_batch(folds.batch()))
 
     def _show_programs(self, folds: Folds) -> None:
         self.show_rows("programs", programs.program_rows(folds.columns("programs")))
-
-
-def _show(chart: Chart, part: _Part | None, folds: Folds, columns: str, first: int | None) -> None:
-    """Shows columns on a chart, or of very many devices those that were chosen."""
-    whole = folds.columns(columns)
-    chart.update(part(whole, first) if part else whole)
-
-
-def _numbered(roots: list[Model]) -> list[Model]:
-    """Gives models the same ids on all boards, so that what is written for one fits them all."""
-    models = collect_models(*roots)
-    for number, model in enumerate(models):
-        model._id = ID(f"b{number}")
-    return models

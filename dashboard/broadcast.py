@@ -65,7 +65,7 @@ class Channel:
         before = {source.id: source.data for source in board.sources}
         board.look(folds, self._view)
         board.say(facts())
-        changed = [one for one in board.sources if one.data is not before[one.id]]
+        changed = [one for one in board.sources if one.data is not before.get(one.id)]
         if board.facts not in changed and board.facts.data is not self._said:
             changed.append(board.facts)
         self._said = board.facts.data

@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from bokeh.document import Document
 from bokeh.embed.bundle import Bundle
 from bokeh.embed.elements import html_page_for_render_items
-from bokeh.embed.util import OutputDocumentFor, standalone_docs_json_and_render_items
+from bokeh.embed.util import standalone_docs_json_and_render_items
 from bokeh.resources import Resources
 
 from distlab.events import Source
@@ -51,24 +52,24 @@ def write(source: Source, name: str, path: Path) -> None:
 
 
 def _page(board: Board, title: str) -> str:
-    roots = board.roots()
-    for name, root in roots.items():
-        root.name = name
     variables: dict[str, Any] = dict(page_variables())
     variables["page_css"] += _STATIC
     template = page_html().replace("{% extends base %}", "").strip()
     mark = "<script>document.documentElement.dataset.static = 'true'</script>"
     template = template.replace("{% block preamble %}", "{% block preamble %}" + mark)
-    models = list(roots.values())
+    document = Document()
+    for root in board.roots().values():
+        document.add_root(root)
     # Bokeh's own `file_html` would take along what Panel adds, from the network, once it is loaded.
     library = Resources(mode="inline", components=["bokeh", "bokeh-widgets"])
-    with OutputDocumentFor(models, always_new=True):
-        documents, items = standalone_docs_json_and_render_items(models)
-        return html_page_for_render_items(
-            Bundle(js_raw=library.js_raw),
-            documents,
-            items,
-            title=f"{title} · distlab",
-            template=template,
-            template_variables=variables,
-        )
+    # A document of its own: `OutputDocumentFor` reads the current one, and a server's thread
+    # changes that one for all threads.
+    documents, items = standalone_docs_json_and_render_items([document])
+    return html_page_for_render_items(
+        Bundle(js_raw=library.js_raw),
+        documents,
+        items,
+        title=f"{title} · distlab",
+        template=template,
+        template_variables=variables,
+    )

@@ -71,20 +71,19 @@ class Session:
         self._moment = Moment(self._feed) if self._feed else None
         self._events = EventList(self._feed) if self._feed else None
         self._nothing = Folds()
-        self._board = Board(comparing=self._other is not None)
-        self._closer = CloserLook(self._feed, self._board.timeline) if self._feed else None
+        self._board = Board()
+        self._closer: CloserLook | None = None
         self._view = View()
         self._context: Any = None
         self._followed: Channel | None = None
         self._heard = 0
-        self._look(everything=True)
+        self._look()
 
     def fill(self, document: Document) -> None:
         """Puts the page with all charts into a document."""
         document.template = _template()
         document.template_variables.update(page_variables())
-        for name, root in self._board.roots().items():
-            root.name = name
+        for root in self._board.roots().values():
             document.add_root(root)
 
     def attach(self, document: Document) -> None:
@@ -175,17 +174,19 @@ class Session:
             for message in messages:
                 await connection._socket.send_message(message)
 
-    def _look(self, *, everything: bool = False) -> None:
+    def _look(self) -> None:
         """Shows what changed since the last look on the page that is open."""
         board, view = self._board, self._view
         folds = self._moment.folds() if self._moment else self._nothing
-        board.look(folds, view, everything=everything)
-        if self._closer is not None and view.page == "steps":
+        board.look(folds, view)
+        if self._feed is not None and view.page == "steps":
+            if self._closer is None:
+                self._closer = CloserLook(self._feed, board.chart("steps"))
             self._closer.look()
         if view.page == "compare" and self._feed is not None and self._other is not None:
             names = self._run or "", self._other_name or ""
             board.compare((self._feed.folds, self._other.folds), names)
-        if view.page == "runs" or everything:
+        if view.page == "runs" or self._feed is None:
             board.show_rows("runs", run_rows(self._library.summaries()))
         if self._feed is not None:
             board.say(self._facts(self._feed, folds))
@@ -210,6 +211,7 @@ class Session:
             batch=view.batch,
             advice=feed.advice,
         )
+        said["page"] = view.page
         said["reading_trouble"] = feed.trouble[:500]
         said["read_share"] = None if feed.caught_up else feed.read_share
         said |= facts.capture_button_facts(feed.capture_state)

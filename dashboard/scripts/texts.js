@@ -32,6 +32,7 @@ function show() {
     const wanted = `export/${link.dataset.export}${facts.run_key ? "?" + new URLSearchParams({run: facts.run_key}) : ""}`
     if (link.getAttribute("href") !== wanted) link.setAttribute("href", wanted)
   }
+  root.dataset.shown = facts.page ?? ""
   root.dataset.index = String(Boolean(facts.index))
   document.title = `${facts.run ?? "distlab"} \u00b7 ${texts.status_text} \u00b7 distlab`
   showProgress()

@@ -36,6 +36,7 @@ _AMOUNT_PIXELS = 92
 _FULL, _LESS = INK, "#cc5a00"
 _KEEP_SQUARE = """
 const [columns, height, top] = ["columns", "height", "top"].map((name) => shape.get_column(name)[0])
+if (plot.properties.inner_width.is_unset) return
 const {inner_width, inner_height} = plot
 const room = inner_width - amount
 if (!(room > 0 && inner_height > 0)) return

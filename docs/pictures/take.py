@@ -66,7 +66,7 @@ def opened(browser: Browser, url: str, page: str, scheme: Literal["light", "dark
     view = browser.new_page(viewport={"width": 1280, "height": 900}, color_scheme=scheme)
     view.set_default_timeout(LIMIT_SECONDS * 1_000)
     view.goto(f"{url}#{page}")
-    view.wait_for_selector("html[data-ready=true]")
+    view.wait_for_selector(f"html[data-ready=true][data-shown={page}]")
     view.wait_for_function(
         "percent => Number(document.querySelector('.bar').ariaValueNow) >= percent", arg=PROGRESS
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from typing import Any, Literal
+from urllib.parse import urlsplit
 
 import jax
 import pytest
@@ -55,12 +56,20 @@ class Watched:
         """Opens the dashboard and waits until it shows the run."""
         self.page.goto(url)
         self.page.wait_for_selector("html[data-ready=true]")
+        name = urlsplit(url).fragment.partition("?")[0]
+        if name:
+            self.shown(name)
         return self
 
     def tab(self, name: str) -> None:
         """Opens one of its pages by its tab."""
         self.page.click(f'nav a[data-page="{name}"]')
         self.page.wait_for_selector(f'section[data-page="{name}"]:not([hidden])')
+        self.shown(name)
+
+    def shown(self, name: str) -> None:
+        """Waits until the session has made a page's charts."""
+        self.page.wait_for_selector(f'html[data-shown="{name}"]')
 
     def text(self, place: str) -> str:
         """The text at one of the page's places."""

@@ -25,11 +25,24 @@ def running(count: int) -> ListSource:
 
 def test_models_have_the_same_ids_on_all_boards() -> None:
     first, second = Board(), Board()
-    assert [(one.id, one.name) for one in first.sources] == [
-        (one.id, one.name) for one in second.sources
-    ]
-    ids = [model.id for root in first.roots().values() for model in root.references()]
-    assert {one.id for one in first.sources} <= set(ids)
+    for page in ("overview", "reductions", "batches"):
+        first.look(Folds(), View(page=page))
+    for page in ("batches", "overview", "steps", "reductions"):
+        second.look(Folds(), View(page=page))
+    ids = {one.id: one.name for one in second.sources}
+    assert {one.id: one.name for one in first.sources}.items() < ids.items()
+    assert len(ids) == len(second.sources)
+
+
+def test_a_board_has_the_charts_of_the_pages_that_were_looked_at() -> None:
+    board = Board()
+    assert {name for name, root in board.roots().items() if getattr(root, "children", [])} == set()
+    board.look(Folds(), View(page="devices"))
+    made = {name for name, root in board.roots().items() if getattr(root, "children", [])}
+    assert made == {"devices", "captured", "memory"}
+    board.look(Folds(), View(), everything=True)
+    made = {name for name, root in board.roots().items() if getattr(root, "children", [])}
+    assert made == set(board.roots()) - {"bridge", "two_runs"}
 
 
 def test_a_look_changes_data_alone() -> None:
@@ -68,7 +81,7 @@ def test_what_a_channel_says_is_what_a_board_of_its_page_shows() -> None:
         before = {one.id: one.data for one in own.sources}
         own.look(folds, View(page=page))
         own.say({"status": "live"})
-        changed = [one for one in own.sources if one.data is not before[one.id]]
+        changed = [one for one in own.sources if one.data is not before.get(one.id)]
         assert len(changed) >= 2, page
         for one in changed:
             shown = Serializer(deferred=False).serialize(dict(one.data)).content

@@ -13,13 +13,15 @@ from urllib.parse import urlsplit
 
 import jax.numpy as jnp
 import pytest
+from bokeh.document import Document
+from bokeh.io.doc import patch_curdoc
 
 import distlab as dl
 from distlab._loop_control import loops
 from distlab.events import Metric, Placement, Step
 from distlab.recording import RingRecorder
 from distlab.recording.run_file import RunFile
-from distlab_dashboard import DashboardServer, serve
+from distlab_dashboard import DashboardServer, report, serve
 from tests.synthetic import ListSource, whole_run
 
 Pages = Callable[..., Any]
@@ -219,6 +221,15 @@ def test_a_run_is_taken_away_as_a_page_and_as_a_timeline(
     opened.foreign.clear()
 
 
+def test_a_page_is_written_while_a_server_closes_another(tmp_path: Path) -> None:
+    """The current document is the same for all threads: here, one that is just going."""
+    going = Document()
+    going.callbacks.destroy()
+    with patch_curdoc(going):
+        report.write(ListSource(whole_run(60)), "made-up", tmp_path / "run.html")
+    assert "made-up" in (tmp_path / "run.html").read_text()
+
+
 def test_files_to_take_away_need_the_token(folder: Path) -> None:
     made = serve(folder, token="a long token")
     try:
@@ -238,7 +249,7 @@ def test_two_runs_are_compared_by_step(library: DashboardServer, new_page: Pages
     page.page.select_option(".run-a", "first")
     page.page.select_option(".run-b", "deep/second")
     page.page.click(".compare-runs")
-    page.page.wait_for_selector("html[data-ready=true]")
+    page.shown("compare")
     page.page.wait_for_function(
         "() => Bokeh.documents[0].get_model_by_name('comparison').get_column('what').length > 0"
     )

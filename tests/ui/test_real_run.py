@@ -80,6 +80,7 @@ def test_a_run_is_seen_live_and_again_from_its_folder(
 
     page = new_page().open(served(training.folder).url)
     page.wait_for_text("steps", f"{STEPS} of {STEPS}")
+    page.tab(live["page"])
     assert facts(page) == live
 
 
