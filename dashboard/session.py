@@ -11,7 +11,6 @@ import panel as pn
 from bokeh.core.templates import get_env
 from bokeh.document import Document
 from bokeh.protocol.message import Message
-from jinja2 import Template
 
 from distlab._loop_control import LoopControl
 from distlab.errors import NotARunError
@@ -227,7 +226,8 @@ class Session:
 
 
 @cache
-def _template() -> Template:
+def _template() -> Any:
+    """Returns the page's template, read once."""
     return get_env().from_string(page_html())
 
 
