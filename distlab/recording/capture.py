@@ -71,10 +71,10 @@ class Capturer:
                     "Only one capture can run at a time, and one is running. Wait for its "
                     "result() first."
                 )
-            self.running = _Running(steps, seconds, asked_by, most_bytes)
+            running = self.running = _Running(steps, seconds, asked_by, most_bytes)
         worker = Worker("distlab capture", self._follow)
         worker.wake()
-        return self.running.future
+        return running.future  # by now it may be done, and none is running
 
     def finish(self, seconds: float) -> None:
         """Ends a running capture early and waits for what it has.

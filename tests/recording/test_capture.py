@@ -17,7 +17,9 @@ import pytest
 import distlab as dl
 from distlab import events
 from distlab.errors import ArgumentValueError, CaptureError, RecordError
-from distlab.recording import RingRecorder
+from distlab.recording import RingRecorder, capture
+from distlab.recording.capture import Capturer
+from distlab.recording.worker import Worker
 from tests.recording import processes
 
 REPLICAS = 4
@@ -186,6 +188,28 @@ def test_a_recording_that_ends_tells_what_its_capture_has(
     with dl.Run.open(tmp_path / "run") as stored:
         captures = [e for e in stored.events("capture") if isinstance(e, events.Capture)]
     assert [c.steps for c in captures] == [3]
+
+
+def test_a_capture_that_ends_before_its_start_returns_is_still_given(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class AtOnce(Worker):
+        def wake(self) -> None:
+            super().wake()
+            end = time.monotonic() + 60
+            while capturer.running is not None:
+                assert time.monotonic() < end
+
+    def follow(self: Capturer) -> None:
+        running, self.running = self.running, None
+        assert running is not None
+        running.future.set_exception(CaptureError("No step ran."))
+
+    monkeypatch.setattr(capture, "Worker", AtOnce)
+    monkeypatch.setattr(Capturer, "_follow", follow)
+    capturer = Capturer(lambda event: None)
+    with pytest.raises(CaptureError, match="No step ran"):
+        capturer.start(3, 1.0, "user").result(60)
 
 
 def test_misuse_is_refused(recorder: RingRecorder) -> None:
