@@ -207,7 +207,8 @@ def test_a_capture_that_ends_before_its_start_returns_is_still_given(
 
     monkeypatch.setattr(capture, "Worker", AtOnce)
     monkeypatch.setattr(Capturer, "_follow", follow)
-    capturer = Capturer(lambda event: None)
+    events_told: list[events.Event] = []
+    capturer = Capturer(events_told.append)
     with pytest.raises(CaptureError, match="No step ran"):
         capturer.start(3, 1.0, "user").result(60)
 
