@@ -69,7 +69,7 @@ def test_a_live_page_names_the_slow_replica_and_captures_on_a_click(
 ) -> None:
     server = served(straggling.recording)
     page = new_page(width=800, scheme="dark").open(server.url)
-    advice = page.page.locator(".advice li")
+    advice = page.page.locator(".advice li").filter(has_text="slow replica")
     advice.wait_for()
     assert advice.locator("h3").inner_text() == f"slow replica replica {SLOW}"
     assert "times as long as the others" in advice.inner_text()
