@@ -6,7 +6,8 @@ import json
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from functools import partial
+from typing import Any, Final, NamedTuple
 
 from bokeh.core.types import ID
 from bokeh.model.util import collect_models
@@ -40,57 +41,63 @@ _TABLES: Final = {
     "runs": runs_table.NAMES,
 }
 
-_Make = Callable[[], Chart]
 _Part = Callable[[Columns, int | None], Columns]
 
 
-def _tiles(height: int) -> charts.BatchTiles:
+class _Place(NamedTuple):
+    """Where a chart is, and what it shows.
+
+    Attributes:
+      page: the page on which it is.
+      height: its height in pixels, which the page keeps free for it.
+      make: makes it, of a height.
+      columns: the fold whose columns it shows; None for what a choice of the
+        reader's decides, too.
+      part: what it shows of very many devices, from the first one that was chosen.
+    """
+
+    page: str
+    height: int
+    make: Callable[..., Chart]
+    columns: str | None = None
+    part: _Part | None = None
+
+
+def _tiles(*, height: int) -> charts.BatchTiles:
     made = charts.BatchTiles(height=height)
     made.root.max_width = TILES_WIDTH
     return made
 
 
-def _traffic() -> charts.Traffic:
-    made = charts.Traffic(height=420)
+def _traffic(*, height: int) -> charts.Traffic:
+    made = charts.Traffic(height=height)
     made.root.max_width = TRAFFIC_WIDTH
     return made
 
 
-_CHARTS: Final[dict[str, tuple[str, int, _Make]]] = {
-    "loss": ("overview", 320, lambda: charts.loss_lines(height=320)),
-    "newest": ("overview", 320, lambda: _tiles(320)),
-    "rates": ("overview", 210, lambda: charts.Rates(height=210)),
-    "others": ("overview", 210, lambda: charts.other_lines(height=210)),
-    "batch": ("batches", 580, lambda: _tiles(580)),
-    "history": ("batches", 240, lambda: charts.BatchHistory(height=240)),
-    "devices": ("devices", 340, lambda: charts.DeviceShares(height=340, notes=False)),
-    "captured": ("devices", 300, lambda: charts.CapturedSpans(height=300)),
-    "memory": ("devices", 210, lambda: charts.ProcessMemory(height=210)),
-    "steps": ("steps", 460, lambda: charts.StepTimeline(height=460)),
-    "reductions": ("reductions", 220, lambda: charts.ReductionBars(height=220)),
-    "one_reduction": ("reductions", 420, _traffic),
-    "placement": ("placement", 440, lambda: charts.PlacementTable(height=440)),
-    "two_runs": ("compare", 300, lambda: charts.RunComparison(height=300)),
+_PLACES: Final = {
+    "loss": _Place("overview", 320, charts.loss_lines, "metrics"),
+    "newest": _Place("overview", 320, _tiles),
+    "rates": _Place("overview", 210, charts.Rates, "steps"),
+    "others": _Place("overview", 210, charts.other_lines, "metrics"),
+    "batch": _Place("batches", 580, _tiles),
+    "history": _Place("batches", 240, charts.BatchHistory, "batches"),
+    "devices": _Place(
+        "devices", 340, partial(charts.DeviceShares, notes=False), "devices", part_of_devices
+    ),
+    "captured": _Place("devices", 300, charts.CapturedSpans, "captures", part_of_captures),
+    "memory": _Place("devices", 210, charts.ProcessMemory, "devices"),
+    "steps": _Place("steps", 460, charts.StepTimeline, "timeline"),
+    "reductions": _Place("reductions", 220, charts.ReductionBars, "reductions"),
+    "one_reduction": _Place("reductions", 420, _traffic),
+    "placement": _Place("placement", 440, charts.PlacementTable, "placement", part_of_placements),
+    "two_runs": _Place("compare", 300, charts.RunComparison),
 }
-"""The page on which a chart is, its height in pixels, and how it is made."""
-
-_COLUMNS: Final[dict[str, tuple[str, _Part | None]]] = {
-    "loss": ("metrics", None),
-    "rates": ("steps", None),
-    "others": ("metrics", None),
-    "history": ("batches", None),
-    "devices": ("devices", part_of_devices),
-    "captured": ("captures", part_of_captures),
-    "memory": ("devices", None),
-    "steps": ("timeline", None),
-    "reductions": ("reductions", None),
-    "placement": ("placement", part_of_placements),
-}
-"""Whose columns a chart shows, and what it shows of very many devices."""
+"""All charts, by the names that the page's HTML knows."""
 
 
 class Board:
-    """All charts of one page. It holds the version of each fold it has shown.
+    """The charts that one reader has opened. It holds the version of each fold it has shown.
 
     A page's charts are made when it is first looked at: all together take seconds
     to make and to draw, and most readers open a page or two.
@@ -119,10 +126,10 @@ class Board:
         self._numbered: set[Model] = set()
         self._places = {
             name: Column(name=name, sizing_mode="stretch_width", min_height=height)
-            for name, (_, height, _) in _CHARTS.items()
+            for name, (_, height, *_) in _PLACES.items()
         }
         # The table of reductions reads the rows of this chart's source.
-        self._charts["reductions"] = _CHARTS["reductions"][2]()
+        self._make("reductions")
         self._bridge = self._make_bridge()
         self._number("page", [*self._places.values(), self._bridge])
 
@@ -132,13 +139,17 @@ class Board:
 
     def chart(self, name: str) -> Any:
         """Returns a chart, which is made if its page was not looked at yet."""
-        if name not in self._charts:
-            self._charts[name] = _CHARTS[name][2]()
-        made, place = self._charts[name], self._places[name]
+        made = self._charts.get(name) or self._make(name)
+        place = self._places[name]
         if not place.children:
             self._number(name, [made.root])
             place.children = [made.root]
         return made
+
+    def _make(self, name: str) -> Chart:
+        _, height, make, *_ = _PLACES[name]
+        self._charts[name] = make(height=height)
+        return self._charts[name]
 
     def _make_bridge(self) -> Div:
         """An invisible model that holds what page and session tell each other."""
@@ -181,8 +192,8 @@ class Board:
             self._shown.clear()
             self._drawn.clear()
         page = view.page
-        for name, (columns, part) in _COLUMNS.items():
-            if everything or _CHARTS[name][0] == page:
+        for name, (where, _, _, columns, part) in _PLACES.items():
+            if columns is not None and (everything or where == page):
                 state = folds.version(columns), part and view.device
                 self._once(name, state, self._show, name, part, folds, columns, view.device)
         if everything or page == "batches":
@@ -192,7 +203,7 @@ class Board:
                 self._once("batch", (version, *chosen), self._show_batch, folds, view)
         if everything or page == "reductions":
             known = (folds.version("reductions"), folds.version("programs"), view.reduction)
-            self._once("traffic", known, self._show_traffic, folds, view.reduction)
+            self._once("one_reduction", known, self._show_traffic, folds, view.reduction)
         if everything or page == "compile":
             self._once("programs", folds.version("programs"), self._show_programs, folds)
         if everything or (page == "overview" and self._may_draw("newest", None)):

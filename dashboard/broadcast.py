@@ -8,11 +8,11 @@ from collections.abc import Callable
 from typing import Any, Final
 from weakref import WeakKeyDictionary
 
-from bokeh.core.serialization import Serializer
 from bokeh.models import ColumnDataSource
 from bokeh.protocol.message import Message
 from bokeh.protocol.messages.patch_doc import patch_doc
 
+from distlab.charts import data_patch
 from distlab.folds import Folds
 from distlab_dashboard.board import Board
 from distlab_dashboard.facts import Facts
@@ -122,18 +122,6 @@ _broadcasts: WeakKeyDictionary[Feed, Broadcast] = WeakKeyDictionary()
 
 
 def _message(sources: list[ColumnDataSource]) -> Message[Any]:
-    """Writes Bokeh's own patch, with data in base64 so that it goes out in one piece.
-
-    Models have the same ids on all boards, so it fits every page.
-    """
-    events = [
-        {
-            "kind": "ColumnDataChanged",
-            "model": source.ref,
-            "attr": "data",
-            "data": Serializer(deferred=False).serialize(dict(source.data)).content,
-            "cols": None,
-        }
-        for source in sources
-    ]
+    """Writes the new data of sources. Models have the same ids on all boards: it fits them all."""
+    events = [data_patch(source) for source in sources]
     return patch_doc(patch_doc.create_header(), {}, {"events": events})

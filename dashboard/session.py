@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Sequence
-from functools import cache
+from functools import cache, partial
 from typing import Any, Final
 
 import panel as pn
@@ -79,7 +79,7 @@ class Session:
         self._look()
 
     def fill(self, document: Document) -> None:
-        """Puts the page with all charts into a document."""
+        """Puts the page, with a place for each chart, into a document."""
         document.template = _template()
         document.template_variables.update(page_variables())
         for root in self._board.roots().values():
@@ -134,11 +134,11 @@ class Session:
           What has to be waited for, if anything. It is no coroutine itself, because
           nothing knows its document in there.
         """
-        channel = self._channel()
-        if channel is None or self._feed is None:
+        channel, feed = self._channel(), self._feed
+        if channel is None or feed is None:
             self._look_by_itself()
             return None
-        channel.look(self._feed.folds, self._texts)
+        channel.look(feed.folds, partial(self._facts, feed, feed.folds))
         same = self._followed is channel
         messages = channel.since(self._heard) if same else None
         if messages is None:  # this page was not there for them, or too slow
@@ -191,11 +191,6 @@ class Session:
             board.say(self._facts(self._feed, folds))
         else:
             board.say({"index": True, "library": True, "run": "runs", "status": "index"})
-
-    def _texts(self) -> facts.Facts:
-        """Returns the texts of a page that follows its run."""
-        assert self._feed is not None
-        return self._facts(self._feed, self._feed.folds)
 
     def _facts(self, feed: Feed, folds: Folds) -> facts.Facts:
         moment, events, view = self._moment, self._events, self._view

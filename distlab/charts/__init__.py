@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 from distlab.charts import theme, units
 from distlab.charts._parts import Columns
+from distlab.charts._patch import data_patch
 from distlab.charts.batches import BatchTiles
 from distlab.charts.captured import CapturedSpans
 from distlab.charts.comparison import RunComparison
@@ -40,6 +41,7 @@ __all__ = [
     "RunComparison",
     "StepTimeline",
     "Traffic",
+    "data_patch",
     "loss_lines",
     "other_lines",
     "theme",

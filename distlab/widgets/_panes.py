@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from bokeh.core.serialization import Serializer
 from bokeh.embed import json_item
 from bokeh.models import BasicTicker, ColumnDataSource
 
@@ -17,6 +16,7 @@ from distlab.charts import (
     Rates,
     ReductionBars,
     StepTimeline,
+    data_patch,
 )
 from distlab.folds import Columns, Folds, part_of_batch, part_of_devices, part_of_placements
 
@@ -127,15 +127,4 @@ class Panes:
             self.items = {**self.items, name: dict(json_item(self._charts[name].root))}
 
     def _patches(self, name: str) -> dict[str, Any]:
-        return {source.id: _patch(source) for source in self._sources[name]}
-
-
-def _patch(source: ColumnDataSource) -> dict[str, Any]:
-    """Returns Bokeh's own patch, as its server would send it, with data in base64."""
-    return {
-        "kind": "ColumnDataChanged",
-        "model": source.ref,
-        "attr": "data",
-        "data": Serializer(deferred=False).serialize(dict(source.data)).content,
-        "cols": None,
-    }
+        return {source.id: data_patch(source) for source in self._sources[name]}

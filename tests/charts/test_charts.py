@@ -290,8 +290,8 @@ def test_placement_has_a_cell_for_each_variable_and_device(folds: Folds) -> None
     assert data["text"][-1] == "9.64 kB"
 
 
-def test_many_variables_share_a_row() -> None:
-    columns = {
+def forty_variables() -> dict[str, Any]:
+    return {
         "name": [f"w{number}" for number in range(40)],
         "layout": ["replicated"] * 40,
         "shape": [[4]] * 40,
@@ -300,8 +300,11 @@ def test_many_variables_share_a_row() -> None:
         "device": ["a", "b"],
         "device_bytes": np.full(2, 640),
     }
+
+
+def test_many_variables_share_a_row() -> None:
     chart = PlacementTable()
-    chart.update(columns)
+    chart.update(forty_variables())
     assert "16 others" in chart.source.data["variable"]
     assert chart.source.data["text"][-1] == "640 B"
 
@@ -317,17 +320,8 @@ def _named(root: Any, name: str) -> Any:
 
 
 def test_a_low_table_has_rows_that_can_be_read() -> None:
-    columns = {
-        "name": [f"w{number}" for number in range(40)],
-        "layout": ["replicated"] * 40,
-        "shape": [[4]] * 40,
-        "dtype": ["float32"] * 40,
-        "bytes": np.full((40, 2), 16),
-        "device": ["a", "b"],
-        "device_bytes": np.full(2, 640),
-    }
     chart = PlacementTable(height=260)
-    chart.update(columns)
+    chart.update(forty_variables())
     assert list(dict.fromkeys(chart.source.data["variable"])) == [
         *(f"w{number}" for number in range(12)),
         "28 others",
