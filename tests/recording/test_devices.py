@@ -54,14 +54,23 @@ class Program:
         self.value = jax.device_put(np.zeros((REPLICAS, 1), np.float32), self.split)
         self.step(self.value).block_until_ready()
 
-    def run(self, watcher: Watcher, steps: int, pause: float) -> None:
-        """Takes steps one by one, with pauses between them."""
+    def run(self, watcher: Watcher, steps: int, pause: float) -> float:
+        """Takes steps one by one, with pauses between them.
+
+        Returns:
+          The share of the time from a step's call to its result, 0 to 1: devices
+          can't have been busy for longer, however late the machine let them go on.
+        """
+        taken = 0
+        start = time.monotonic_ns()
         for number in range(steps):
             called = time.monotonic_ns()
             result = self.step(self.value)
             watcher.watch(3, number, called, result)
             result.block_until_ready()
+            taken += time.monotonic_ns() - called
             time.sleep(pause)
+        return taken / (time.monotonic_ns() - start)
 
 
 def samples_of(events: list[Event]) -> list[DeviceSample]:
@@ -81,20 +90,21 @@ def test_the_share_is_that_of_a_loop_with_a_known_one(busy: float, pause: float)
     watcher = Watcher(events.append)
     program = Program(busy)
     start = time.monotonic_ns()
-    program.run(watcher, 30, pause)
+    most = program.run(watcher, 30, pause)
     whole = (time.monotonic_ns() - start) / 1e9
     watcher.flush()
-    known = 30 * busy / whole
-    assert shares(events) == pytest.approx([known] * REPLICAS, abs=0.1)
+    least = 30 * busy / whole
+    # Both are the same on a quiet machine; on a loaded one a callback ends late.
+    assert all(least - 0.1 <= share <= most + 0.1 for share in shares(events))
 
 
 def test_short_steps_are_sampled_and_the_share_holds() -> None:
     events: list[Event] = []
     watcher = Watcher(events.append)
     program = Program(0.002)
-    program.run(watcher, 150, 0.008)
+    most = program.run(watcher, 150, 0.008)
     watcher.flush()
-    assert all(share < 0.45 for share in shares(events))
+    assert all(share < most + 0.2 for share in shares(events))
     assert len([event for event in events if isinstance(event, StepReady)]) >= 20
 
 
