@@ -114,6 +114,8 @@ class Board:
             name: ColumnDataSource(data={column: [] for column in columns}, name=f"{name}_rows")
             for name, columns in _TABLES.items()
         }
+        # The page's script draws this table; the chart of reductions fills it.
+        self._reductions = charts.reduction_rows()
         self._folds: Folds | None = None
         self._shown: dict[str, object] = {}
         self._drawn: dict[str, tuple[object, float]] = {}
@@ -128,8 +130,6 @@ class Board:
             name: Column(name=name, sizing_mode="stretch_width", min_height=height)
             for name, (_, height, *_) in _PLACES.items()
         }
-        # The table of reductions reads the rows of this chart's source.
-        self._make("reductions")
         self._bridge = self._make_bridge()
         self._number("page", [*self._places.values(), self._bridge])
 
@@ -148,14 +148,15 @@ class Board:
 
     def _make(self, name: str) -> Chart:
         _, height, make, *_ = _PLACES[name]
+        if name == "reductions":
+            make = partial(make, source=self._reductions)
         self._charts[name] = make(height=height)
         return self._charts[name]
 
     def _make_bridge(self) -> Div:
         """An invisible model that holds what page and session tell each other."""
         bridge = Div(visible=False, name="bridge")
-        rows = self._charts["reductions"].source
-        held = {"facts": self.facts, "view": self.view, "rows": rows}
+        held = {"facts": self.facts, "view": self.view, "rows": self._reductions}
         bridge.js_on_change("tags", CustomJS(args=held | self._tables, code=""))
         return bridge
 

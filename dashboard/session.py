@@ -15,10 +15,11 @@ from bokeh.protocol.message import Message
 from distlab._loop_control import LoopControl
 from distlab.errors import NotARunError
 from distlab.folds import Folds
-from distlab_dashboard import facts
+from distlab_dashboard import empty_defaults, facts
 from distlab_dashboard.board import Board
 from distlab_dashboard.broadcast import PAGES, Channel, broadcast_of
 from distlab_dashboard.closer_look import CloserLook
+from distlab_dashboard.empty_defaults import EmptyDefaults
 from distlab_dashboard.event_list import EventList
 from distlab_dashboard.feed import Feed
 from distlab_dashboard.library import Library
@@ -89,6 +90,9 @@ class Session:
         """Begins to update the page, from callbacks of its own document."""
         self._board.view.on_change("data", self._on_view)
         document.add_periodic_callback(self._look_again, PERIOD_MS)
+        defaults = EmptyDefaults(document)
+        defaults.drop()
+        document.add_periodic_callback(defaults.drop, empty_defaults.PERIOD_MS)
         self._context = document.session_context
         if document.session_context is not None:
             document.add_periodic_callback(Departure(document.session_context).look, 1_000)

@@ -22,7 +22,7 @@ from distlab.charts.memory import ProcessMemory
 from distlab.charts.metrics import MetricLines, loss_lines, other_lines
 from distlab.charts.placement import PlacementTable
 from distlab.charts.rates import Rates
-from distlab.charts.reductions import ReductionBars
+from distlab.charts.reductions import ReductionBars, reduction_rows
 from distlab.charts.timeline import StepTimeline
 from distlab.charts.traffic import Traffic, traffic_row
 
@@ -44,6 +44,7 @@ __all__ = [
     "data_patch",
     "loss_lines",
     "other_lines",
+    "reduction_rows",
     "theme",
     "traffic_row",
     "units",

@@ -33,6 +33,12 @@ _TEXTS = ("kind", "where", "each", "dtype", "count_text", "total_text", "partici
 _MOST_HOW = 40
 
 
+def reduction_rows() -> ColumnDataSource:
+    """Returns an empty source for the texts of all reductions."""
+    names = (*_TEXTS, "inside", "count", "bytes", "total")
+    return ColumnDataSource(data={name: [] for name in names}, name="reduction_rows")
+
+
 class ReductionBars:
     """Bars for the largest reductions; its source has the texts of all of them.
 
@@ -45,10 +51,14 @@ class ReductionBars:
         have one of their own: this is for the table that a page puts below.
     """
 
-    def __init__(self, *, height: int = 230) -> None:
-        """Makes an empty chart of `height` pixels."""
-        names = (*_TEXTS, "inside", "count", "bytes", "total")
-        self.source = ColumnDataSource(data={name: [] for name in names}, name="reduction_rows")
+    def __init__(self, *, height: int = 230, source: ColumnDataSource | None = None) -> None:
+        """Makes an empty chart.
+
+        Args:
+          height: of the figure, in pixels.
+          source: from `reduction_rows`, where a page has the table before the chart.
+        """
+        self.source = reduction_rows() if source is None else source
         bar_names = ("y", "room", "name", "total", "text", "color", "each", "count_text")
         self._bars = ColumnDataSource(data={name: [] for name in bar_names}, name="reduction_bars")
         plot = new_figure(

@@ -30,13 +30,16 @@ from tornado.websocket import WebSocketClientConnection, websocket_connect
 
 from distlab._cli.browser import find_browser
 from distlab.events import Event, Metric, Step
+from distlab.recording.ring import Ring
 from tests.bench.recording import write_large
-from tests.synthetic import ListSource, beginning, steps
+from tests.synthetic import beginning, steps
 
 FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking"]
 TICK_SECONDS = 0.01
 LIMIT_SECONDS = 120.0
 LONG_LIMIT_SECONDS = 600.0
+STEPS_BEFORE = 25_000
+"""Steps of a live run before it is looked at; its ring is full by then."""
 
 _AGES = """
 (milliseconds) => new Promise((done) => {
@@ -60,17 +63,23 @@ _AGES = """
 """
 
 
+class LiveRing(Ring):
+    """A recorder's ring, of a run that goes on."""
+
+    live = True
+
+
 class Emitter(threading.Thread):
     """Adds events to a live run: each tick a step, its loss (the wall clock), and fillers."""
 
-    def __init__(self, source: ListSource, rate: int, replicas: int) -> None:
+    def __init__(self, ring: Ring, rate: int, replicas: int) -> None:
         super().__init__(daemon=True)
-        self.source, self.rate, self.replicas = source, rate, replicas
+        self.ring, self.rate, self.replicas = ring, rate, replicas
         self.emitted = 0
         self.cpu_seconds = 0.0
 
     def run(self) -> None:
-        number = 50
+        number = STEPS_BEFORE
         began = time.monotonic()
         while True:
             events: list[Event] = list(steps(1, replicas=self.replicas, first=number))
@@ -82,7 +91,8 @@ class Emitter(threading.Thread):
                 for _ in range(wanted - len(events) - 1)
             ]
             events.append(Metric(time_ns=now, step=number, values={"loss": time.time()}))
-            self.source.events.extend(events)
+            for event in events:
+                self.ring.append(event)
             self.emitted += len(events)
             number += 1
             self.cpu_seconds = time.thread_time()
@@ -93,9 +103,11 @@ def serve_forever(rate: int, replicas: int) -> None:
     """Serves a live run and answers each line on standard input with its costs."""
     from distlab_dashboard import serve
 
-    source = ListSource([*beginning(replicas), *steps(50, replicas=replicas)])
-    server = serve(source)
-    emitter = Emitter(source, rate, replicas)
+    ring = LiveRing()
+    for event in (*beginning(replicas), *steps(STEPS_BEFORE, replicas=replicas)):
+        ring.append(event)
+    server = serve(ring)
+    emitter = Emitter(ring, rate, replicas)
     emitter.start()
     print(server.url, flush=True)
     for _ in sys.stdin:
@@ -245,17 +257,40 @@ def measure(playwright: Any, seconds: float, viewers: int, replicas: int, rate: 
         page.wait_for_timeout(2_000)
         say(f"{name}, one viewer", watched(page, served, seconds))
         if viewers:
-            alone = served.costs()["memory"]
-            for wave in ("first", "second"):
-                with running("--view", served.url, "--viewers", str(viewers)) as others:
-                    assert others.stdout is not None
-                    others.stdout.readline()
-                    say(f"{name}, {viewers + 1} viewers", watched(page, served, seconds))
-                time.sleep(20)  # sessions that were left end after 5 s
-                left = served.costs()["memory"]
-                say(f"after the {wave} {viewers} left, of before", {"memory x": left / alone})
-                alone = left
+            with watching(served.url, viewers):
+                say(f"{name}, {viewers + 1} viewers", watched(page, served, seconds))
     browser.close()
+
+
+def measure_memory(viewers: int, replicas: int, rate: int) -> None:
+    """Says what is left of the memory of viewers, beside a run that nobody else looked at."""
+    serve = ("--serve", "--rate", str(rate), "--replicas", str(replicas))
+    with running(*serve) as visited, running(*serve) as quiet:
+        both = Served(visited), Served(quiet)
+        with watching(both[0].url, 1), watching(both[1].url, 1):
+            time.sleep(5)
+            before = [served.costs()["memory"] for served in both]
+            for wave in ("first", "second"):
+                with watching(both[0].url, viewers):
+                    time.sleep(10)
+                    most = both[0].costs()["memory"]
+                time.sleep(20)  # sessions that were left end after 5 s
+                after = [served.costs()["memory"] for served in both]
+                mine, others = (new / old for new, old in zip(after, before, strict=True))
+                say(f"after the {wave} {viewers} left, of before", {
+                    "memory x": mine / others, "the run's own growth x": others,
+                    "MB before": before[0] / 1e6, "at most": most / 1e6, "after": after[0] / 1e6,
+                })  # fmt: skip
+                before = after
+
+
+@contextlib.contextmanager
+def watching(url: str, viewers: int) -> Iterator[None]:
+    """Has viewers look at a page, until the block is left."""
+    with running("--view", url, "--viewers", str(viewers)) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        yield
 
 
 def main() -> None:
@@ -278,6 +313,7 @@ def main() -> None:
     else:
         with sync_playwright() as playwright:
             measure(playwright, args.seconds, args.viewers, 8, args.rate)
+            measure_memory(args.viewers, 8, args.rate)
             measure(playwright, args.seconds, 0, 8, 10_000)
             for replicas in (64, 512, 1_024):
                 measure(playwright, args.seconds, 0, replicas, args.rate)

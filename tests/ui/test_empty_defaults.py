@@ -1,0 +1,100 @@
+"""Open pages take little memory on the server, and lose nothing by that."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from bokeh.core.property.wrappers import PropertyValueContainer
+from bokeh.document import Document
+from bokeh.document.events import ModelChangedEvent
+
+from distlab.folds import Folds
+from distlab_dashboard import session as session_module
+from distlab_dashboard.board import Board
+from distlab_dashboard.empty_defaults import EmptyDefaults
+from distlab_dashboard.view import View
+from tests.synthetic import ListSource, beginning, steps
+from tests.ui.test_dashboard import wait_until
+
+Pages = Callable[..., Any]
+
+
+def shown(page: str) -> Document:
+    """The document of a page that shows a run."""
+    folds, board, document = Folds(), Board(), Document()
+    folds.add([*beginning(), *steps(20)])
+    board.look(folds, View(page=page))
+    with document.models.freeze():
+        for root in board.roots().values():
+            document.add_root(root)
+    return document
+
+
+def empty_containers(document: Document) -> int:
+    return sum(
+        isinstance(value, PropertyValueContainer) and not value
+        for model in document.models
+        for value in model._unstable_default_values.values()
+    )
+
+
+@pytest.mark.parametrize("page", ["overview", "devices", "steps"])
+def test_a_page_is_the_same_with_them_dropped(page: str) -> None:
+    document = shown(page)
+    before = document.to_json(deferred=False)
+    assert empty_containers(document) > 500
+    EmptyDefaults(document).drop()
+    assert empty_containers(document) == 0
+    assert document.to_json(deferred=False) == before
+
+
+def test_they_are_dropped_again_when_they_were_made_again() -> None:
+    document = shown("overview")
+    defaults = EmptyDefaults(document)
+    defaults.drop()
+    document.to_json(deferred=False)
+    assert empty_containers(document) > 500
+    defaults.drop()
+    assert empty_containers(document) == 0
+
+
+def test_a_property_that_was_dropped_can_still_be_changed_in_place() -> None:
+    document = shown("overview")
+    EmptyDefaults(document).drop()
+    changed: list[tuple[Any, str]] = []
+
+    def note(event: Any) -> None:
+        assert isinstance(event, ModelChangedEvent)
+        changed.append((event.model, event.attr))
+
+    document.on_change(note)
+    root = document.roots[0]
+    root.tags.append("new")
+    assert changed == [(root, "tags")]
+    EmptyDefaults(document).drop()
+    assert root.tags == ["new"]
+
+
+def test_a_served_page_soon_holds_none(
+    served: Any, new_page: Pages, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    documents: list[Document] = []
+    fill = session_module.Session.fill
+
+    def noted(session: Any, document: Document) -> None:
+        fill(session, document)
+        documents.append(document)
+
+    monkeypatch.setattr(session_module.Session, "fill", noted)
+    source = ListSource([*beginning(total_steps=100), *steps(20)])
+    page = new_page().open(served(source).url)
+    page.wait_for_text("steps", "20 of 100")
+    (document,) = documents
+    wait_until(lambda: empty_containers(document) == 0)
+    source.events.extend(steps(20, first=20))
+    page.wait_for_text("steps", "40 of 100")
+    page.page.click("text=Devices")
+    wait_until(lambda: len(document.get_model_by_name("devices").children) == 1)
+    wait_until(lambda: empty_containers(document) == 0)
