@@ -7,8 +7,8 @@ from typing import Final
 from bokeh.core.property.wrappers import PropertyValueContainer
 from bokeh.document import Document
 
-PERIOD_MS: Final = 500
-"""Milliseconds between two looks at a page's models."""
+_LONGEST_PAUSE: Final = 64
+"""Looks."""
 
 
 class EmptyDefaults:
@@ -23,18 +23,36 @@ class EmptyDefaults:
     def __init__(self, document: Document) -> None:
         """Takes the document of an open page."""
         self._document = document
-        self._held = 0
+        self._held = (0, 0)
+        self._pause = self._left = 0
+
+    def look(self) -> None:
+        """Drops them when there are new ones; the session calls this about once a second.
+
+        Looking takes time, too, and new ones come when a page is sent or gets charts:
+        after each look that finds none there is a longer pause, of up to a minute.
+        """
+        self._left -= 1
+        if self._left > 0 and len(self._document.models) == self._held[0]:
+            return
+        if self._counted() == self._held:
+            self._pause = self._left = min(2 * self._pause, _LONGEST_PAUSE)
+        else:
+            self.drop()
 
     def drop(self) -> None:
-        """Drops them, if there are more than the last time left."""
-        models = list(self._document.models)
-        if sum(len(model._unstable_default_values) for model in models) == self._held:
-            return
-        for model in models:
+        """Drops them now."""
+        for model in self._document.models:
             # Defaults that are models stay: the page knows them by their ids.
             model._unstable_default_values = {
                 name: value
                 for name, value in model._unstable_default_values.items()
                 if value or not isinstance(value, PropertyValueContainer)
             }
-        self._held = sum(len(model._unstable_default_values) for model in models)
+        self._held = self._counted()
+        self._pause = 1
+
+    def _counted(self) -> tuple[int, int]:
+        """Returns how many models there are, and how many defaults they hold."""
+        models = list(self._document.models)
+        return len(models), sum(len(model._unstable_default_values) for model in models)

@@ -15,7 +15,7 @@ from bokeh.protocol.message import Message
 from distlab._loop_control import LoopControl
 from distlab.errors import NotARunError
 from distlab.folds import Folds
-from distlab_dashboard import empty_defaults, facts
+from distlab_dashboard import facts
 from distlab_dashboard.board import Board
 from distlab_dashboard.broadcast import PAGES, Channel, broadcast_of
 from distlab_dashboard.closer_look import CloserLook
@@ -30,6 +30,8 @@ from distlab_dashboard.view import View
 
 PERIOD_MS: Final = 125
 """Milliseconds between two looks at the folds: eight updates a second."""
+
+_LOOKS_A_SECOND: Final = 1_000 // PERIOD_MS
 
 _LEFT_SECONDS: Final = 5.0
 """How long a page that was left may come back to its session."""
@@ -77,6 +79,8 @@ class Session:
         self._context: Any = None
         self._followed: Channel | None = None
         self._heard = 0
+        self._defaults: EmptyDefaults | None = None
+        self._looks = 0
         self._look()
 
     def fill(self, document: Document) -> None:
@@ -90,9 +94,8 @@ class Session:
         """Begins to update the page, from callbacks of its own document."""
         self._board.view.on_change("data", self._on_view)
         document.add_periodic_callback(self._look_again, PERIOD_MS)
-        defaults = EmptyDefaults(document)
-        defaults.drop()
-        document.add_periodic_callback(defaults.drop, empty_defaults.PERIOD_MS)
+        self._defaults = EmptyDefaults(document)
+        self._defaults.drop()
         self._context = document.session_context
         if document.session_context is not None:
             document.add_periodic_callback(Departure(document.session_context).look, 1_000)
@@ -110,7 +113,9 @@ class Session:
         for feed in (self._feed, self._other):
             if feed is not None:
                 self._library.release(feed)
-        self._feed = self._other = self._moment = self._events = self._closer = None
+        self._feed = self._other = self._moment = self._events = self._closer = self._defaults = (
+            None
+        )
         self._followed = self._context = None
 
     def _on_view(self, attribute: str, old: Any, new: Any) -> None:
@@ -138,6 +143,9 @@ class Session:
           What has to be waited for, if anything. It is no coroutine itself, because
           nothing knows its document in there.
         """
+        self._looks += 1
+        if self._defaults is not None and self._looks % _LOOKS_A_SECOND == 0:
+            self._defaults.look()
         channel, feed = self._channel(), self._feed
         if channel is None or feed is None:
             self._look_by_itself()

@@ -9,6 +9,7 @@ import pytest
 from bokeh.core.property.wrappers import PropertyValueContainer
 from bokeh.document import Document
 from bokeh.document.events import ModelChangedEvent
+from bokeh.models import Column
 
 from distlab.folds import Folds
 from distlab_dashboard import session as session_module
@@ -54,9 +55,29 @@ def test_they_are_dropped_again_when_they_were_made_again() -> None:
     document = shown("overview")
     defaults = EmptyDefaults(document)
     defaults.drop()
-    document.to_json(deferred=False)
+    document.to_json()
     assert empty_containers(document) > 500
+    defaults.look()
+    assert empty_containers(document) == 0
+
+
+def test_a_quiet_page_is_looked_at_once_a_minute_and_a_new_chart_is_seen_at_once() -> None:
+    document = shown("overview")
+    defaults = EmptyDefaults(document)
     defaults.drop()
+    for _ in range(200):
+        defaults.look()
+    document.to_json()
+    looks = 0
+    while empty_containers(document):
+        defaults.look()
+        looks += 1
+    assert 1 <= looks <= 64
+    for _ in range(200):
+        defaults.look()
+    document.add_root(Column(children=[Column()]))
+    assert empty_containers(document) > 500
+    defaults.look()
     assert empty_containers(document) == 0
 
 
@@ -95,6 +116,6 @@ def test_a_served_page_soon_holds_none(
     wait_until(lambda: empty_containers(document) == 0)
     source.events.extend(steps(20, first=20))
     page.wait_for_text("steps", "40 of 100")
-    page.page.click("text=Devices")
-    wait_until(lambda: len(document.get_model_by_name("devices").children) == 1)
+    page.tab("devices")
+    assert page.data("devices", "devices")["device"]
     wait_until(lambda: empty_containers(document) == 0)
