@@ -7,8 +7,8 @@ from typing import Final
 from bokeh.core.property.wrappers import PropertyValueContainer
 from bokeh.document import Document
 
-_LONGEST_PAUSE: Final = 64
-"""Looks."""
+_LONGEST_PAUSE: Final = 512
+"""Looks, eight of which are a second."""
 
 
 class EmptyDefaults:
@@ -27,7 +27,7 @@ class EmptyDefaults:
         self._pause = self._left = 0
 
     def look(self) -> None:
-        """Drops them when there are new ones; the session calls this about once a second.
+        """Drops them when there are new ones; the session calls this eight times a second.
 
         Looking takes time, too, and new ones come when a page is sent or gets charts:
         after each look that finds none there is a longer pause, of up to a minute.

@@ -31,8 +31,6 @@ from distlab_dashboard.view import View
 PERIOD_MS: Final = 125
 """Milliseconds between two looks at the folds: eight updates a second."""
 
-_LOOKS_A_SECOND: Final = 1_000 // PERIOD_MS
-
 _LEFT_SECONDS: Final = 5.0
 """How long a page that was left may come back to its session."""
 
@@ -80,7 +78,6 @@ class Session:
         self._followed: Channel | None = None
         self._heard = 0
         self._defaults: EmptyDefaults | None = None
-        self._looks = 0
         self._look()
 
     def fill(self, document: Document) -> None:
@@ -113,10 +110,8 @@ class Session:
         for feed in (self._feed, self._other):
             if feed is not None:
                 self._library.release(feed)
-        self._feed = self._other = self._moment = self._events = self._closer = self._defaults = (
-            None
-        )
-        self._followed = self._context = None
+        self._feed = self._other = self._moment = self._events = self._closer = None
+        self._followed = self._context = self._defaults = None
 
     def _on_view(self, attribute: str, old: Any, new: Any) -> None:
         del attribute, old, new
@@ -143,8 +138,7 @@ class Session:
           What has to be waited for, if anything. It is no coroutine itself, because
           nothing knows its document in there.
         """
-        self._looks += 1
-        if self._defaults is not None and self._looks % _LOOKS_A_SECOND == 0:
+        if self._defaults is not None:
             self._defaults.look()
         channel, feed = self._channel(), self._feed
         if channel is None or feed is None:
