@@ -29,6 +29,10 @@ from distlab.folds._fold import Columns
 _MOST: Final = 5_000
 """Events of each kind that are kept: the last ones."""
 
+_MOST_NUMBERS: Final = 640_000
+_WITH_ALL_DEVICES: Final = (StepReady, Sharding)
+"""Events with a number for each device: fewer are kept where there are very many devices."""
+
 _LARGEST: Final = (1 << 63) - 1
 _MOST_CAPTURES: Final = 16
 _MOST_COMPILES: Final = 1_000
@@ -65,7 +69,8 @@ class Evidence:
       strategies: number to `(class name, device names)`.
       steps, ready, batches, reductions, copies, costs: columns of the events
         `Step`, `StepReady`, `Sharding`, `Reduction`, `Copy` and `RecorderCost`,
-        the last 5,000 of each, oldest first: int64 arrays for numbers, lists for
+        the last 5,000 of each (of the second and third 640,000 over the number of
+        devices, if that is less), oldest first: int64 arrays for numbers, lists for
         everything else, by the names of the events' fields.
       compiles: list of `Compile` events, the last 1,000.
       captures: list of `Capture` events, the last 16.
@@ -120,6 +125,7 @@ class Evidence:
                 self._placed[event.array] = event
             case Strategy():
                 self._strategies[event.strategy] = (event.name, event.devices)
+                self._limit(len(event.devices))
             case Run():
                 self._begin_ns = self._begin_ns or event.time_ns
                 self._simulated = any(device.simulated for device in event.devices)
@@ -127,6 +133,14 @@ class Evidence:
                 self._lost += event.count
             case _:
                 pass
+
+    def _limit(self, devices: int) -> None:
+        """Keeps fewer of the events that grow with the number of devices."""
+        most = min(_MOST, _MOST_NUMBERS // max(devices, 1))
+        for kind in _WITH_ALL_DEVICES:
+            kept = self._kept[kind]
+            if most < (kept.maxlen or _MOST):
+                self._kept[kind] = deque(kept, maxlen=max(most, 1))
 
     def columns(self) -> Columns:
         """Returns the columns that the class describes."""

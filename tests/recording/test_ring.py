@@ -1,8 +1,9 @@
 from __future__ import annotations
 
+import sys
 import threading
 
-from distlab.events import Event, Lost, Sharding, Step, Unknown
+from distlab.events import Event, Lost, Sharding, Step, StepReady, Unknown
 from distlab.recording.ring import Ring
 from tests.recording import samples
 
@@ -90,6 +91,23 @@ def test_large_batches_are_bounded_by_their_bytes() -> None:
     kept = [event for event in ring.since(0).events if isinstance(event, Sharding)]
     assert 128 <= len(kept) <= 384
     assert kept[-1].batch == 4_095
+
+
+def test_events_of_very_many_devices_are_bounded_by_their_bytes() -> None:
+    ring = Ring(payload_bytes=1 << 20)
+    for number in range(1_000):
+        ring.append(
+            StepReady(
+                time_ns=7,
+                step=number,
+                strategy=2,
+                ready_ns=[1_000_000 + device for device in range(1_024)],
+                resolution_ns=1,
+            )
+        )
+    kept = [event.step for event in ring.since(0).events if isinstance(event, StepReady)]
+    assert 0 < sum(sys.getsizeof(7_000) * 1_024 for _ in kept) <= 6 << 20
+    assert kept == list(range(1_000 - len(kept), 1_000))
 
 
 def test_previews_share_the_bound_on_bytes() -> None:

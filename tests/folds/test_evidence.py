@@ -1,0 +1,24 @@
+"""What is kept for advice, of runs on few devices and on very many."""
+
+from __future__ import annotations
+
+import pytest
+
+from distlab.folds.evidence import Evidence
+from tests.synthetic import STEP_NS, beginning, steps
+
+
+@pytest.mark.parametrize(("devices", "kept"), [(8, 5_000), (128, 5_000), (1_024, 625)])
+def test_events_that_grow_with_the_devices_are_kept_within_a_bound(devices: int, kept: int) -> None:
+    evidence = Evidence()
+    evidence.add(beginning(devices))
+    for first in range(0, 5_200, 100):
+        evidence.add(list(steps(100, replicas=devices, first=first)))
+    columns = evidence.columns()
+    assert len(columns["steps"]["step"]) == 5_000
+    assert columns["ready"]["step"].tolist() == list(range(4, 5_200, 5))[-kept:]
+    assert {len(row) for row in columns["ready"]["ready_ns"]} == {devices}
+    times = columns["batches"]["time_ns"]
+    assert len(times) == kept
+    assert times[-1] - times[0] == (kept - 1) * STEP_NS
+    assert abs(times[-1] - columns["steps"]["time_ns"][-1]) < STEP_NS
