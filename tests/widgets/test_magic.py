@@ -24,7 +24,10 @@ def started(tmp_path_factory: pytest.TempPathFactory) -> Any:
     config = Config()
     config.HistoryManager.enabled = False
     home = str(tmp_path_factory.mktemp("ipython"))
-    shell = InteractiveShell(config=config, ipython_dir=home)  # type: ignore[no-untyped-call]
+    with pytest.MonkeyPatch.context() as environment:
+        # IPython warns where another environment is active than the one the tests run in.
+        environment.delenv("VIRTUAL_ENV", raising=False)
+        shell = InteractiveShell(config=config, ipython_dir=home)  # type: ignore[no-untyped-call]
     dl.load_ipython_extension(shell)
     return shell
 
