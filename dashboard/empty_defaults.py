@@ -50,7 +50,7 @@ class EmptyDefaults:
                 if value or not isinstance(value, PropertyValueContainer)
             }
         self._held = self._counted()
-        self._pause = 1
+        self._pause = self._left = 1
 
     def _counted(self) -> tuple[int, int]:
         """Returns how many models there are, and how many defaults they hold."""

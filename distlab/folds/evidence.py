@@ -29,9 +29,9 @@ from distlab.folds._fold import Columns
 _MOST: Final = 5_000
 """Events of each kind that are kept: the last ones."""
 
-_MOST_NUMBERS: Final = 640_000
 _WITH_ALL_DEVICES: Final = (StepReady, Sharding)
-"""Events with a number for each device: fewer are kept where there are very many devices."""
+_MOST_NUMBERS: Final = 640_000
+"""Numbers of events that have one for each device: of very many devices fewer are kept."""
 
 _LARGEST: Final = (1 << 63) - 1
 _MOST_CAPTURES: Final = 16
@@ -136,11 +136,10 @@ class Evidence:
 
     def _limit(self, devices: int) -> None:
         """Keeps fewer of the events that grow with the number of devices."""
-        most = min(_MOST, _MOST_NUMBERS // max(devices, 1))
+        most = max(1, _MOST_NUMBERS // max(1, devices))
         for kind in _WITH_ALL_DEVICES:
             kept = self._kept[kind]
-            if most < (kept.maxlen or _MOST):
-                self._kept[kind] = deque(kept, maxlen=max(most, 1))
+            self._kept[kind] = deque(kept, maxlen=min(most, kept.maxlen or _MOST))
 
     def columns(self) -> Columns:
         """Returns the columns that the class describes."""

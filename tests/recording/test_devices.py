@@ -102,9 +102,9 @@ def test_short_steps_are_sampled_and_the_share_holds() -> None:
     events: list[Event] = []
     watcher = Watcher(events.append)
     program = Program(0.002)
-    most = program.run(watcher, 150, 0.008)
+    program.run(watcher, 150, 0.008)
     watcher.flush()
-    assert all(share < most + 0.2 for share in shares(events))
+    assert all(share < 0.45 for share in shares(events))
     assert len([event for event in events if isinstance(event, StepReady)]) >= 20
 
 

@@ -79,6 +79,9 @@ def test_a_quiet_page_is_looked_at_once_a_minute_and_a_new_chart_is_seen_at_once
     assert empty_containers(document) > 500
     defaults.look()
     assert empty_containers(document) == 0
+    document.to_json()  # the page is sent what is new
+    defaults.look()
+    assert empty_containers(document) == 0
 
 
 def test_a_property_that_was_dropped_can_still_be_changed_in_place() -> None:
