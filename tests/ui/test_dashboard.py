@@ -7,7 +7,6 @@ import gc
 import json
 import socket
 import threading
-import time
 import urllib.request
 import weakref
 from collections.abc import Callable
@@ -21,21 +20,13 @@ from distlab.events import Error, Metric, RunEnd, Sharding
 from distlab_dashboard import DashboardServer, serve
 from distlab_dashboard import session as session_module
 from tests.synthetic import ListSource, beginning, compiled, ending, sizes_of, steps, whole_run
+from tests.ui.waiting import LIMIT_SECONDS, wait_until
 
 Pages = Callable[..., Any]
-LIMIT_SECONDS = 60
 PAGES = (
     *("overview", "batches", "devices", "steps", "reductions", "placement", "compile"),
     "events",
 )
-
-
-def wait_until(holds: Callable[[], bool]) -> None:
-    """Waits for a condition, with a limit."""
-    end = time.monotonic() + LIMIT_SECONDS
-    while not holds():
-        assert time.monotonic() < end, "waited too long"
-        threading.Event().wait(0.05)
 
 
 def finished(count: int = 60) -> ListSource:

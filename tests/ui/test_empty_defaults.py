@@ -17,7 +17,7 @@ from distlab_dashboard.board import Board
 from distlab_dashboard.empty_defaults import EmptyDefaults
 from distlab_dashboard.view import View
 from tests.synthetic import ListSource, beginning, steps
-from tests.ui.test_dashboard import wait_until
+from tests.ui.waiting import wait_until
 
 Pages = Callable[..., Any]
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,16 +19,9 @@ from distlab_dashboard.moment import Moment
 from distlab_dashboard.view import View
 from distlab_dashboard.window import Window, events_between
 from tests.synthetic import START_NS, ListSource, whole_run
+from tests.ui.waiting import wait_until
 
-LIMIT_SECONDS = 60
 FAR = 1 << 62
-
-
-def wait_until(holds: Callable[[], bool]) -> None:
-    end = time.monotonic() + LIMIT_SECONDS
-    while not holds():
-        assert time.monotonic() < end, "waited too long"
-        threading.Event().wait(0.005)
 
 
 def stored(folder: Path, events: list[Any]) -> RecordedRun:

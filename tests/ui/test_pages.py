@@ -5,7 +5,6 @@ from __future__ import annotations
 import http.client
 import json
 import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -23,16 +22,9 @@ from distlab.recording import RingRecorder
 from distlab.recording.run_file import RunFile
 from distlab_dashboard import DashboardServer, report, serve
 from tests.synthetic import ListSource, whole_run
+from tests.ui.waiting import LIMIT_SECONDS, wait_until
 
 Pages = Callable[..., Any]
-LIMIT_SECONDS = 60
-
-
-def wait_until(holds: Callable[[], bool], what: str) -> None:
-    end = time.monotonic() + LIMIT_SECONDS
-    while not holds():
-        assert time.monotonic() < end, f"waited too long for {what}"
-        threading.Event().wait(0.01)
 
 
 @pytest.fixture(scope="module")
