@@ -20,7 +20,7 @@ DEMO := $(if $(wildcard $(DEV)),$(DEV),$(VENV)/.installed-demo)
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-$(VENV)/.installed-%: pyproject.toml setup.py
+$(VENV)/.installed-%: pyproject.toml
 	@if [ -z "$(PYTHON)" ]; then \
 	  echo "distlab needs Python 3.11 or newer; none was found. Try: make PYTHON=/path/to/python3.11 ..." >&2; \
 	  exit 1; fi

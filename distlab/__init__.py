@@ -18,44 +18,41 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from distlab import _context, _seam
+from distlab.context import scopes
+from distlab.events import sink
 
 if TYPE_CHECKING:
     from distlab import (
+        advice,
         cluster_resolver,
         coordinator,
         data,
         errors,
         events,
         experimental,
-        insight,
         tpu,
         widgets,
     )
-    from distlab._background import background
-    from distlab._context import (
+    from distlab.cluster.server import Server
+    from distlab.cluster.spec import ClusterSpec
+    from distlab.collectives.cross_device_ops import (
+        CrossDeviceOps,
+        HierarchicalCopyAllReduce,
+        NcclAllReduce,
+        ReductionToOneDevice,
+    )
+    from distlab.context.modes import RunOptions, functions_run_eagerly, run_functions_eagerly
+    from distlab.context.replica_context import ReplicaContext
+    from distlab.context.scopes import (
         experimental_set_strategy,
         get_replica_context,
         get_strategy,
         has_strategy,
         in_cross_replica_context,
     )
-    from distlab._devices import use_cpu_devices
-    from distlab._loop_control import controlled
-    from distlab._modes import RunOptions, functions_run_eagerly, run_functions_eagerly
-    from distlab._reduce_op import ReduceOp
-    from distlab._replica_context import ReplicaContext
-    from distlab._values import DistributedValues, Mirrored, PerReplica
-    from distlab._variable import Variable
-    from distlab._variable_kinds import VariableAggregation, VariableSynchronization
-    from distlab.cluster.server import Server
-    from distlab.cluster.spec import ClusterSpec
-    from distlab.cross_device_ops import (
-        CrossDeviceOps,
-        HierarchicalCopyAllReduce,
-        NcclAllReduce,
-        ReductionToOneDevice,
-    )
+    from distlab.control.background import background
+    from distlab.control.loops import controlled
+    from distlab.devices.selection import use_cpu_devices
     from distlab.input.context import InputContext
     from distlab.input.dataset import DistributedDataset
     from distlab.input.iterator import DistributedIterator
@@ -69,6 +66,10 @@ if TYPE_CHECKING:
     from distlab.strategies.one_device import OneDeviceStrategy
     from distlab.strategies.parameter_server import ParameterServerStrategy
     from distlab.strategies.tpu import TPUStrategy
+    from distlab.values.distributed import DistributedValues, Mirrored, PerReplica
+    from distlab.values.reduce_op import ReduceOp
+    from distlab.variables.kinds import VariableAggregation, VariableSynchronization
+    from distlab.variables.variable import Variable
     from distlab.widgets import watch
 
 __version__ = "0.1.0"
@@ -102,6 +103,7 @@ __all__ = [
     "Variable",
     "VariableAggregation",
     "VariableSynchronization",
+    "advice",
     "background",
     "cluster_resolver",
     "controlled",
@@ -116,7 +118,6 @@ __all__ = [
     "get_strategy",
     "has_strategy",
     "in_cross_replica_context",
-    "insight",
     "record",
     "run_functions_eagerly",
     "tpu",
@@ -132,14 +133,14 @@ def _default_strategy() -> DefaultStrategy:
     return DefaultStrategy()
 
 
-def _default_recorder() -> _seam.Recorder:
+def _default_recorder() -> sink.Recorder:
     from distlab.recording import make_default
 
     return make_default()
 
 
-_context.set_default(_default_strategy)
-_seam.set_default(_default_recorder)
+scopes.set_default(_default_strategy)
+sink.set_default(_default_recorder)
 
 
 def __getattr__(name: str) -> Any:

@@ -1,14 +1,14 @@
 """What TensorFlow keeps under `tf.distribute.experimental`."""
 
 from distlab import coordinator
-from distlab._communication import CommunicationImplementation, CommunicationOptions
-from distlab._communication import CommunicationImplementation as CollectiveCommunication
-from distlab._communication import collective_hints as CollectiveHints
-from distlab._value_context import ValueContext
+from distlab.collectives.options import CommunicationImplementation, CommunicationOptions
+from distlab.collectives.options import CommunicationImplementation as CollectiveCommunication
+from distlab.collectives.options import collective_hints as CollectiveHints
 from distlab.strategies.central_storage import CentralStorageStrategy
 from distlab.strategies.multi_worker import MultiWorkerMirroredStrategy
 from distlab.strategies.parameter_server import ParameterServerStrategy
 from distlab.strategies.tpu import TPUStrategy
+from distlab.values.value_context import ValueContext
 
 __all__ = [
     "CentralStorageStrategy",

@@ -30,7 +30,7 @@ def add_to(commands: Any) -> None:
 def run(args: argparse.Namespace) -> int:
     """Prints the findings and returns the exit code."""
     from distlab import Run
-    from distlab.insight import evidence_text
+    from distlab.advice import evidence_text
 
     with Run.open(args.folder) as recorded:
         found = recorded.advice()

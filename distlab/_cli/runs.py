@@ -57,7 +57,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _summaries(root: Path) -> Iterator[dict[str, Any]]:
     from distlab import Run
-    from distlab.recording.listing import run_folders
+    from distlab.runs.listing import run_folders
 
     for path in run_folders(root):
         try:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-from distlab.charts import theme, units
+from distlab.charts import theme
 from distlab.charts._parts import Columns
 from distlab.charts._patch import data_patch
 from distlab.charts.batches import BatchTiles
@@ -25,6 +25,7 @@ from distlab.charts.rates import Rates
 from distlab.charts.reductions import ReductionBars, reduction_rows
 from distlab.charts.timeline import StepTimeline
 from distlab.charts.traffic import Traffic, traffic_row
+from distlab.text import units
 
 __all__ = [
     "BatchHistory",

@@ -21,7 +21,7 @@ from distlab.charts._parts import (
 )
 from distlab.charts._sheet import Grid, as_pictures, fit, sheet
 from distlab.charts.theme import FAINT, FONT, INK, colour
-from distlab.charts.units import plain
+from distlab.text.units import plain
 
 _MOST_TILES = 2_048
 _TILE = 8 / 9

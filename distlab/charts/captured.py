@@ -19,7 +19,7 @@ from distlab.charts._parts import (
     thinned,
 )
 from distlab.charts.theme import FAINT, colour
-from distlab.charts.units import plain, share_text
+from distlab.text.units import plain, share_text
 
 SORTS = ("computing", "waiting for others", "copying")
 COLOURS = (colour(0), colour(1), colour(2))

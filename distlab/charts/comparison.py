@@ -24,10 +24,17 @@ from bokeh.models import (
 )
 from bokeh.plotting import figure
 
-from distlab._bytes import bytes_text
 from distlab.charts._parts import Columns, add_empty_text, draw, finite, new_figure, set_empty
 from distlab.charts.theme import FONT, INK, colour
-from distlab.charts.units import count_text, duration_text, plain, rate_text, share_text, value_text
+from distlab.text.bytes import bytes_text
+from distlab.text.units import (
+    count_text,
+    duration_text,
+    plain,
+    rate_text,
+    share_text,
+    value_text,
+)
 
 _COLOURS = (colour(0), colour(1))
 _DASHES = ("solid", "dashed")

@@ -34,7 +34,7 @@ from distlab.charts._parts import (
     thinned,
 )
 from distlab.charts.theme import FAINT, FONT, INK, ramp
-from distlab.charts.units import plain, share_text
+from distlab.text.units import plain, share_text
 
 _MOST_CELLS = 240
 _WINDOWS_A_CELL = 2

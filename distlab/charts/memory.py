@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 from bokeh.models import ColumnDataSource, DataRange1d, HoverTool, Line, VArea
 
-from distlab._bytes import bytes_text
 from distlab.charts._parts import (
     Columns,
     add_empty_text,
@@ -15,6 +14,7 @@ from distlab.charts._parts import (
     set_empty,
 )
 from distlab.charts.theme import colour
+from distlab.text.bytes import bytes_text
 
 
 class ProcessMemory:

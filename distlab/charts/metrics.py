@@ -18,7 +18,7 @@ from bokeh.models import (
 
 from distlab.charts._parts import Columns, add_empty_text, draw, finite, new_figure, set_empty
 from distlab.charts.theme import FONT, INK, colour
-from distlab.charts.units import plain, value_text
+from distlab.text.units import plain, value_text
 
 _MOST_CURVES = 8
 _LEGEND_CSS = f"[class*=label] {{ color: var(--dl-text, {INK}) !important; }}"

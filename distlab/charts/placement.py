@@ -8,7 +8,6 @@ import numpy as np
 from bokeh.core.properties import value
 from bokeh.models import ColumnDataSource, HoverTool, Rect, Text
 
-from distlab._bytes import bytes_text
 from distlab.charts._parts import (
     Columns,
     add_empty_text,
@@ -21,7 +20,8 @@ from distlab.charts._parts import (
     thinned,
 )
 from distlab.charts.theme import FAINT, FONT, ink_on, ramp
-from distlab.charts.units import plain
+from distlab.text.bytes import bytes_text
+from distlab.text.units import plain
 
 _ROW_PIXELS = 13
 _ABOVE_PIXELS = 70

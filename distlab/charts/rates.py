@@ -7,7 +7,7 @@ from bokeh.models import ColumnDataSource, DataRange1d, HoverTool, Line, VArea
 
 from distlab.charts._parts import Columns, add_empty_text, draw, new_figure, set_empty
 from distlab.charts.theme import colour
-from distlab.charts.units import duration_text
+from distlab.text.units import duration_text
 
 
 class Rates:

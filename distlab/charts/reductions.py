@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from bokeh.models import ColumnDataSource, DataRange1d, HBar, HoverTool, Segment
 
-from distlab._bytes import bytes_text
 from distlab.charts._parts import (
     Columns,
     add_empty_text,
@@ -20,7 +19,8 @@ from distlab.charts._parts import (
     set_empty,
 )
 from distlab.charts.theme import colour
-from distlab.charts.units import count_text, dtype_text, duration_text, plain
+from distlab.text.bytes import bytes_text
+from distlab.text.units import count_text, dtype_text, duration_text, plain
 
 _MOST_BARS = 10
 _FEWEST_BARS = 5

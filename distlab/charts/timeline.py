@@ -41,7 +41,7 @@ from distlab.charts._timeline_tools import (
     time_ticker,
 )
 from distlab.charts.theme import FAINT, FONT, INK
-from distlab.charts.units import count_text, plain, share_text
+from distlab.text.units import count_text, plain, share_text
 
 _EMPTY = (
     "No step was taken yet.\n"

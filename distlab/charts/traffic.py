@@ -20,11 +20,11 @@ from bokeh.models import (
 )
 from bokeh.plotting import figure
 
-from distlab._bytes import bytes_text
 from distlab.charts._parts import Columns, add_empty_text, draw, new_figure, set_empty, thinned
 from distlab.charts._sends import Phase, Plan, plan
 from distlab.charts.theme import FONT, INK, colour, ramp
-from distlab.charts.units import count_text, plain
+from distlab.text.bytes import bytes_text
+from distlab.text.units import count_text, plain
 
 _MOST_DRAWN = 16
 """Devices drawn on a circle; more are drawn as a table of who sends to whom."""

@@ -36,7 +36,7 @@ class TensorSpec:
 
     def _repr_html_(self) -> str:
         """Shows in notebooks what an element looks like."""
-        from distlab._reprs import tensor_spec_html
+        from distlab.values.reprs import tensor_spec_html
 
         return tensor_spec_html(self)
 

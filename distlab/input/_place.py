@@ -8,12 +8,12 @@ from typing import Any
 import jax
 import numpy as np
 
-from distlab import _jax_internals
-from distlab._mesh import ReplicaMesh
-from distlab._values import PerReplica, Shape
 from distlab.data._memory import aligned_empty
+from distlab.devices import jax_internals
+from distlab.devices.mesh import ReplicaMesh
 from distlab.errors import ValueShapeError
 from distlab.input._parts import Parts
+from distlab.values.distributed import PerReplica, Shape
 
 _KINDS_ON_DEVICES = "biufcV"
 
@@ -58,7 +58,7 @@ def place(parts: Parts, mesh: ReplicaMesh, *, fetch: bool) -> Any:
     rows, shapes = (parts, None) if isinstance(parts, np.ndarray) else _rows(parts)
     if not fetch:
         return PerReplica(np.asarray(rows), shapes)
-    return PerReplica(_jax_internals.put_rows(rows, mesh.split), shapes)
+    return PerReplica(jax_internals.put_rows(rows, mesh.split), shapes)
 
 
 def _rows(parts: Sequence[Any]) -> tuple[Sequence[Any], tuple[Shape, ...] | None]:

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple, Protocol, final
 
 import jax
 
-from distlab._mesh import ReplicaMesh
 from distlab.data._engine import State
+from distlab.devices.mesh import ReplicaMesh
 from distlab.input._place import place
 from distlab.input._step import Reader, Step
 

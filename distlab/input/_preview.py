@@ -8,7 +8,8 @@ from typing import Final, Literal, final
 
 import numpy as np
 
-from distlab import _seam, events
+from distlab import events
+from distlab.events import sink
 from distlab.input._parts import Parts
 
 _MOST_EXAMPLES: Final = 20_000
@@ -35,7 +36,7 @@ class Previewer:
 
     def show(
         self,
-        recorder: _seam.Recorder,
+        recorder: sink.Recorder,
         columns: Sequence[Parts],
         indices: np.ndarray | None,
         epoch: int,

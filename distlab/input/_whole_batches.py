@@ -7,10 +7,10 @@ from typing import Any, Literal, final
 import jax
 import numpy as np
 
-from distlab import _split
 from distlab.data import Dataset
 from distlab.data._engine import State
 from distlab.errors import InvalidArgumentError, NotBatchedError, ValueShapeError
+from distlab.input import split
 from distlab.input._parts import Parts
 from distlab.input._place import settled
 from distlab.input._step import Reader, Step, Steps, full_batch
@@ -75,7 +75,7 @@ class _Divided(Reader):
             sizes = [_rows_of_first(leaves)]
             columns: list[Parts] = [[leaf] for leaf in leaves]
         else:
-            sizes = _split.sizes(_common_length(leaves), self._replicas)
+            sizes = split.sizes(_common_length(leaves), self._replicas)
             columns = [_cut(leaf, sizes) for leaf in leaves]
         return Step(structure, columns, sizes, element.indices)
 

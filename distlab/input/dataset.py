@@ -93,7 +93,7 @@ class DistributedDataset:
 
     def _repr_html_(self) -> str:
         """Shows in notebooks what each replica gets."""
-        from distlab._reprs import dataset_html
+        from distlab.values.reprs import dataset_html
 
         return dataset_html(self)
 

@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING, Any, Final, final
 import jax
 import numpy as np
 
-from distlab import _context, _seam, events
-from distlab._values import PerReplica
+from distlab import events
+from distlab.context import scopes
 from distlab.data import Optional
 from distlab.data._engine import State
 from distlab.errors import InvalidArgumentError, IteratorContextError, OutOfRangeError
+from distlab.events import sink
 from distlab.input._ahead import AheadFeed
 from distlab.input._placed import DirectFeed, Feed, Placed
+from distlab.values.distributed import PerReplica
 
 if TYPE_CHECKING:
     from distlab.input.dataset import DistributedDataset
@@ -124,7 +126,7 @@ class DistributedIterator:
             raise StopIteration
         self._nominal = max(self._nominal, placed.step.sizes[0])
         _feed_arrays(self._strategy, placed)
-        recorder = _seam.recorder()
+        recorder = sink.recorder()
         if recorder.enabled:
             self._report(recorder, placed)
         self._batch += 1
@@ -134,17 +136,17 @@ class DistributedIterator:
         strategy = self._strategy
         if (
             strategy.distributed
-            and _context.get_strategy() is strategy
-            and not _context.in_cross_replica_context()
+            and scopes.get_strategy() is strategy
+            and not scopes.in_cross_replica_context()
         ):
             raise IteratorContextError(
                 "A distributed iterator gives the batches of all replicas, so its next element "
                 "can't be taken inside a function that one replica runs. Take it outside: "
                 "strategy.run(fn, args=(next(iterator),))."
             )
-        _context.require_cross_replica("next() of a distributed iterator", strategy)
+        scopes.require_cross_replica("next() of a distributed iterator", strategy)
 
-    def _report(self, recorder: _seam.Recorder, placed: Placed) -> None:
+    def _report(self, recorder: sink.Recorder, placed: Placed) -> None:
         """Emits how the batch was divided, and what its examples look like."""
         step, indices = placed.step, placed.step.indices
         recorder.emit(

@@ -7,8 +7,8 @@ from typing import Any
 
 import msgspec
 
-from distlab._counts import is_count
 from distlab.errors import ArgumentTypeError, ArgumentValueError
+from distlab.text.counts import is_count
 
 
 class InputReplicationMode(enum.Enum):

@@ -23,7 +23,7 @@ class PerReplicaSpec:
 
     def _repr_html_(self) -> str:
         """Shows in notebooks what each replica gets."""
-        from distlab._reprs import per_replica_spec_html
+        from distlab.values.reprs import per_replica_spec_html
 
         return per_replica_spec_html(self)
 

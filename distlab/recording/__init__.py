@@ -7,6 +7,6 @@ The core never imports it, except for `make_default`, which it hands to the seam
 from distlab.recording.recorder import RingRecorder, make_default
 from distlab.recording.recording import Recording, record
 from distlab.recording.ring import Ring
-from distlab.recording.run import Run
+from distlab.runs.run import Run
 
 __all__ = ["Recording", "Ring", "RingRecorder", "Run", "make_default", "record"]

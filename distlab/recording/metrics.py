@@ -12,10 +12,10 @@ from typing import Any, Final
 import jax
 import numpy as np
 
-from distlab._jax_internals import is_ready
+from distlab.devices.jax_internals import is_ready
 from distlab.errors import ValueShapeError
 from distlab.events import Event, Lost, Metric
-from distlab.recording.worker import Worker
+from distlab.profiling.worker import Worker
 
 _POLL_SECONDS: Final = 0.01
 _IDLE_SECONDS: Final = 60.0

@@ -16,15 +16,15 @@ from typing import Any, Final
 import jax
 import msgspec
 
-from distlab import _devices, _jax_internals, _seam
-from distlab.events import Capture, Compile, Error, Event, Run, RunEnd, Step
-from distlab.insight import advise
+from distlab.advice import advise
+from distlab.devices import jax_internals, selection
+from distlab.events import Capture, Compile, Error, Event, Run, RunEnd, Step, sink
+from distlab.profiling.capture import Capturer
+from distlab.profiling.compiled import read_program, read_programs
+from distlab.profiling.prober import Prober
+from distlab.profiling.watcher import Watcher
 from distlab.recording.account import Account
-from distlab.recording.capture import Capturer
-from distlab.recording.compiled import read_program, read_programs
-from distlab.recording.devices import Watcher
 from distlab.recording.metrics import Metrics
-from distlab.recording.prober import Prober
 from distlab.recording.ring import Ring
 from distlab.recording.writer import Writer
 
@@ -155,7 +155,7 @@ class RingRecorder:
             self._open.append(opened)
             if probe:
                 self._probers[id(opened)] = Prober(self.capturer, lambda: self.last_step)
-        if _jax_internals.backend_started():
+        if jax_internals.backend_started():
             self._announce()
         return opened
 
@@ -202,7 +202,7 @@ class RingRecorder:
 
     def _announce(self) -> None:
         """Emits the `Run` events that are due, again for those that lacked devices."""
-        started = _jax_internals.backend_started()
+        started = jax_internals.backend_started()
         with self._lock:
             due = [one for one in self._unannounced if started or not one.made]
             for one in due:
@@ -252,17 +252,17 @@ class RingRecorder:
         self.metrics = Metrics(self.emit)
         self.capturer = Capturer(self._captured)
         self._probers = {}
-        _jax_internals.free_profiler_after_fork()
+        jax_internals.free_profiler_after_fork()
 
 
-def make_default() -> _seam.Recorder:
+def make_default() -> sink.Recorder:
     """Returns the recorder used when nobody installed one.
 
     It keeps the last events in memory; with `DISTLAB_RECORD=off` in the
     environment it is the null recorder.
     """
     if os.environ.get("DISTLAB_RECORD", "").lower() in {"off", "0", "false"}:
-        return _seam.NULL
+        return sink.NULL
     return RingRecorder()
 
 
@@ -287,7 +287,7 @@ def _run_event(name: str, total_steps: int | None, started: bool) -> Run:
         process=os.getpid(),
         host=socket.gethostname(),
         platform=jax.default_backend() if started else "",
-        devices=[_devices.describe(d) for d in jax.local_devices()] if started else [],
+        devices=[selection.describe(d) for d in jax.local_devices()] if started else [],
         versions=_versions(),
         total_steps=total_steps,
     )

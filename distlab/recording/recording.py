@@ -10,13 +10,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self
 
-from distlab import _seam
-from distlab._counts import is_count
 from distlab.errors import ArgumentTypeError, ArgumentValueError, RecordError
-from distlab.events import Capture, RunEnd
+from distlab.events import Capture, RunEnd, sink
 from distlab.recording.recorder import Announcement, RingRecorder
-from distlab.recording.run_file import RunFile
 from distlab.recording.writer import Writer
+from distlab.runs.run_file import RunFile
+from distlab.text.counts import is_count
 
 
 class Recording:
@@ -176,7 +175,7 @@ def record(
       ArgumentTypeError: `path` is no path.
       ArgumentValueError: `total_steps` is no number of steps.
     """
-    recorder = _seam.recorder()
+    recorder = sink.recorder()
     folder = None if path is None else _checked_folder(path)
     if total_steps is not None and not is_count(total_steps):
         raise ArgumentValueError(
@@ -189,7 +188,7 @@ def record(
     if not isinstance(recorder, RingRecorder):
         raise RecordError(
             f"record needs distlab's own recorder, but a {type(recorder).__name__} is installed. "
-            "Remove the call of distlab._seam.install."
+            "Remove the call of distlab.events.sink.install."
         )
     writer = None
     if folder is not None:

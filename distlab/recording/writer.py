@@ -17,7 +17,7 @@ from typing import Final
 
 from distlab.events import Event, Lost, Run, RunEnd, Unknown
 from distlab.recording.ring import Ring
-from distlab.recording.run_file import RunFile
+from distlab.runs.run_file import RunFile
 
 COMMIT_SECONDS: Final = 0.05
 """How long an event waits in memory before it is stored, about."""

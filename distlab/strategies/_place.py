@@ -7,11 +7,13 @@ import time
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, final
 
-from distlab import _devices, _seam, events
-from distlab._devices import DeviceLike
-from distlab._fed import Fed
-from distlab._mesh import replica_mesh
-from distlab._run import Runner
+from distlab import events
+from distlab.devices import selection
+from distlab.devices.mesh import replica_mesh
+from distlab.devices.selection import DeviceLike
+from distlab.events import sink
+from distlab.step.runner import Runner
+from distlab.values.current_batch import Fed
 
 if TYPE_CHECKING:
     from distlab.strategies.abstract import Strategy
@@ -43,10 +45,10 @@ class Place:
 
     def __init__(self, strategy: Strategy, devices: Iterable[DeviceLike], name: str) -> None:
         self.number = next(_numbers)
-        self.mesh = replica_mesh(_devices.find(devices))
+        self.mesh = replica_mesh(selection.find(devices))
         self.fed = Fed()
         self.runner = Runner(strategy)
-        recorder = _seam.recorder()
+        recorder = sink.recorder()
         if recorder.enabled:
             recorder.emit(
                 events.Strategy(

@@ -9,26 +9,27 @@ from typing import Any, ClassVar, NoReturn
 
 import jax
 
-from distlab import _context, _gather, _reduce, _values
-from distlab._arguments import checked_call
-from distlab._devices import DeviceLike
-from distlab._fed import Fed
-from distlab._mesh import ReplicaMesh
-from distlab._modes import RunOptions
-from distlab._reduce_op import ReduceOp
-from distlab._regroup import regroup
-from distlab._storage import Storage
-from distlab._value_context import ValueContext
-from distlab._values import DistributedValues, PerReplica
-from distlab._variable import Variable
-from distlab.cross_device_ops import CrossDeviceOps, as_cross_device_ops
+from distlab.collectives import gathering, reducing
+from distlab.collectives.cross_device_ops import CrossDeviceOps, as_cross_device_ops
+from distlab.context import scopes
+from distlab.context.modes import RunOptions
 from distlab.data import Dataset
+from distlab.devices.mesh import ReplicaMesh
+from distlab.devices.selection import DeviceLike
 from distlab.errors import ArgumentTypeError, ContextError
 from distlab.input import distribute, legacy
 from distlab.input.context import InputContext
 from distlab.input.options import InputOptions, InputReplicationMode
+from distlab.step.regroup import regroup
 from distlab.strategies._place import Place
 from distlab.strategies.extended import StrategyExtended
+from distlab.values.checks import checked_call
+from distlab.values.current_batch import Fed
+from distlab.values.distributed import DistributedValues, PerReplica, stack
+from distlab.values.reduce_op import ReduceOp
+from distlab.values.value_context import ValueContext
+from distlab.variables.storage import Storage
+from distlab.variables.variable import Variable
 
 
 class Strategy(ABC):  # noqa: B024 - what makes it abstract is that devices must be chosen
@@ -120,7 +121,7 @@ class Strategy(ABC):  # noqa: B024 - what makes it abstract is that devices must
           ContextError: on entering, inside another strategy's scope or inside a
             function that `run` executes.
         """
-        return _context.scope(self)
+        return scopes.scope(self)
 
     def run(
         self,
@@ -176,7 +177,7 @@ class Strategy(ABC):  # noqa: B024 - what makes it abstract is that devices must
             value is to be summed over several replicas.
           ContextError: called in a replica function.
         """
-        return _reduce.reduce(self, reduce_op, value, axis)
+        return reducing.reduce(self, reduce_op, value, axis)
 
     def gather(self, value: Any, axis: int) -> Any:
         """Puts the replicas' values one after another, from cross-replica context.
@@ -195,7 +196,7 @@ class Strategy(ABC):  # noqa: B024 - what makes it abstract is that devices must
             plain value with several replicas.
           ContextError: called in a replica function.
         """
-        return _gather.gather(self, value, axis)
+        return gathering.gather(self, value, axis)
 
     def experimental_distribute_values_from_function(
         self, value_fn: Callable[[ValueContext], Any]
@@ -214,7 +215,7 @@ class Strategy(ABC):  # noqa: B024 - what makes it abstract is that devices must
           StructureError: the replicas' structures differ.
           ContextError: called in a replica function.
         """
-        _context.require_cross_replica("experimental_distribute_values_from_function", self)
+        scopes.require_cross_replica("experimental_distribute_values_from_function", self)
         checked_call("experimental_distribute_values_from_function", value_fn, (), None)
         replicas = self.num_replicas_in_sync
         return regroup([value_fn(ValueContext(i, replicas)) for i in range(replicas)], self.mesh)
@@ -383,7 +384,7 @@ class Strategy(ABC):  # noqa: B024 - what makes it abstract is that devices must
     def _copies(self, leaf: Any) -> PerReplica | jax.Array:
         if self.mesh.size == 1:
             return jax.device_put(leaf, self.mesh.whole)
-        return _values.stack([leaf] * self.num_replicas_in_sync, self.mesh)
+        return stack([leaf] * self.num_replicas_in_sync, self.mesh)
 
     def unwrap(self, value: Any) -> list[Any]:
         """Is `experimental_local_results` as a list, TensorFlow 1's name for it."""
@@ -427,7 +428,7 @@ class Strategy(ABC):  # noqa: B024 - what makes it abstract is that devices must
 
     def _repr_html_(self) -> str:
         """Shows in notebooks which device each replica runs on."""
-        from distlab._reprs import strategy_html
+        from distlab.values.reprs import strategy_html
 
         return strategy_html(self)
 

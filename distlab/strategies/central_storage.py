@@ -7,11 +7,11 @@ from typing import final
 
 import jax
 
-from distlab import _devices
-from distlab._devices import DeviceLike
-from distlab._storage import Storage
-from distlab.cross_device_ops import CrossDeviceOps
+from distlab.collectives.cross_device_ops import CrossDeviceOps
+from distlab.devices import selection
+from distlab.devices.selection import DeviceLike
 from distlab.strategies.abstract import Strategy
+from distlab.variables.storage import Storage
 
 
 @final
@@ -38,15 +38,15 @@ class CentralStorageStrategy(Strategy):
         *,
         cross_device_ops: CrossDeviceOps | None = None,
     ) -> None:
-        compute = _devices.available() if compute_devices is None else compute_devices
+        compute = selection.available() if compute_devices is None else compute_devices
         Strategy.__init__(self, compute, cross_device_ops)
         home = [self.mesh.devices[0] if parameter_device is None else parameter_device]
-        self._home = _devices.find(home)[0]
+        self._home = selection.find(home)[0]
 
     @property
     def parameter_device_names(self) -> tuple[str, ...]:
         """The device of the variables."""
-        return (_devices.name(self._home),)
+        return (selection.name(self._home),)
 
     def store(self, value: jax.Array, *, per_replica: bool) -> Storage:
         """Puts the value on the parameter device, or one on each replica for ON_READ."""

@@ -8,24 +8,24 @@ from typing import Any, ClassVar, final
 
 import jax
 
-from distlab import _context
-from distlab._arguments import checked_call, require_plain
-from distlab._collectives import LoneCollectives
-from distlab._fed import Fed
-from distlab._mesh import ReplicaMesh, replica_mesh
-from distlab._modes import RunOptions
-from distlab._replica_context import ReplicaContext
-from distlab._storage import Storage
-from distlab._values import DistributedValues
-from distlab._variable import Variable
-from distlab.cross_device_ops import as_cross_device_ops
+from distlab.collectives.cross_device_ops import as_cross_device_ops
+from distlab.collectives.lone import LoneCollectives
+from distlab.context import scopes
+from distlab.context.modes import RunOptions
+from distlab.context.replica_context import ReplicaContext
 from distlab.data import Dataset, as_dataset
+from distlab.devices.mesh import ReplicaMesh, replica_mesh
 from distlab.errors import ContextError
 from distlab.input.context import InputContext
 from distlab.input.distribute import call_for_input
 from distlab.input.options import InputOptions
 from distlab.strategies.abstract import Strategy
 from distlab.strategies.extended import StrategyExtended
+from distlab.values.checks import checked_call, require_plain
+from distlab.values.current_batch import Fed
+from distlab.values.distributed import DistributedValues
+from distlab.variables.storage import Storage
+from distlab.variables.variable import Variable
 
 
 @final
@@ -82,7 +82,7 @@ class DefaultStrategy(Strategy):
     ) -> Any:
         """Calls `fn` as ordinary Python. See `Strategy.run`."""
         del options
-        _context.require_cross_replica("run", self)
+        scopes.require_cross_replica("run", self)
         args, kwargs = checked_call("run", fn, args, kwargs)
         require_plain(fn)
         args, kwargs = jax.tree.map(
@@ -90,7 +90,7 @@ class DefaultStrategy(Strategy):
             (args, kwargs),
             is_leaf=lambda v: isinstance(v, DistributedValues | Variable),
         )
-        with _context.replica(self._context):
+        with scopes.replica(self._context):
             return fn(*args, **kwargs)
 
     def experimental_distribute_dataset(

@@ -8,15 +8,17 @@ from typing import TYPE_CHECKING, Any, final
 
 import jax
 
-from distlab import _context, _devices, _reduce
-from distlab._arguments import checked_call
-from distlab._reduce_op import ReduceOp
-from distlab._regroup import regroup, select
-from distlab._traced import TracedPerReplica, local_part
-from distlab._values import Mirrored, PerReplica
-from distlab._variable import Variable, as_value
-from distlab._variable_copy import VariableCopy
+from distlab.collectives import reducing
+from distlab.collectives.traced import TracedPerReplica, local_part
+from distlab.context import scopes
+from distlab.devices import selection
 from distlab.errors import ContextError, InvalidArgumentError, ValueShapeError
+from distlab.step.regroup import regroup, select
+from distlab.values.checks import checked_call
+from distlab.values.distributed import Mirrored, PerReplica
+from distlab.values.reduce_op import ReduceOp
+from distlab.variables.variable import Variable, as_value
+from distlab.variables.variable_copy import VariableCopy
 
 if TYPE_CHECKING:
     from distlab.strategies.abstract import Strategy
@@ -108,11 +110,11 @@ class StrategyExtended:
           ContextError: called in a replica function.
           ValueShapeError: `var` is no variable.
         """
-        _context.require_cross_replica("update", self._strategy)
+        scopes.require_cross_replica("update", self._strategy)
         if not isinstance(var, Variable):
             raise ValueShapeError(f"update needs a distlab.Variable, got {var!r:.80}.")
         args, kwargs = checked_call("update", fn, args, kwargs)
-        together = _context.merging()
+        together = scopes.merging()
         if together is not None:
             own_args, own_kwargs = local_part((args, kwargs))
             merged = together.merged(_values_of_copies(fn(var.values[0], *own_args, **own_kwargs)))
@@ -137,9 +139,9 @@ class StrategyExtended:
         group: bool = True,
     ) -> Any:
         """Calls `fn(*args, **kwargs)` once for each device that `colocate_with` names."""
-        _context.require_cross_replica("update_non_slot", self._strategy)
+        scopes.require_cross_replica("update_non_slot", self._strategy)
         args, kwargs = checked_call("update_non_slot", fn, args, kwargs)
-        devices = _devices.find(colocate_with)
+        devices = selection.find(colocate_with)
         results = []
         for number in range(len(devices)):
             own_args, own_kwargs = select((args, kwargs), number)
@@ -173,13 +175,13 @@ class StrategyExtended:
           ContextError: called in a replica function.
         """
         del options
-        _context.require_cross_replica("reduce_to", self._strategy)
+        scopes.require_cross_replica("reduce_to", self._strategy)
         op = ReduceOp.of(reduce_op)
         _require_destination(destinations)
         if isinstance(value, PerReplica) and not isinstance(value.stacked, jax.core.Tracer):
             ops = self._strategy.cross_device_ops
-            result = _reduce.reduce_per_replica(
-                self._strategy, op, value, None, ops=ops, call=next(_reduce.calls)
+            result = reducing.reduce_per_replica(
+                self._strategy, op, value, None, ops=ops, call=next(reducing.calls)
             )
         else:
             result = self._strategy.reduce(op, value, axis=None)
@@ -201,7 +203,7 @@ class StrategyExtended:
           InvalidArgumentError: the destination is something else.
           ContextError: called in a replica function.
         """
-        _context.require_cross_replica("broadcast_to", self._strategy)
+        scopes.require_cross_replica("broadcast_to", self._strategy)
         _require_destination(destinations)
         return self._placed(as_value(tensor, None, "broadcast_to"), destinations)
 
@@ -234,7 +236,7 @@ class StrategyExtended:
           ContextError: this strategy is not in scope.
           ValueShapeError: not a variable of this strategy.
         """
-        if _context.get_strategy() is not self._strategy:
+        if scopes.get_strategy() is not self._strategy:
             raise ContextError(
                 f"colocate_vars_with needs {self._strategy!r} to be in scope. Enter "
                 "strategy.scope() first."
@@ -258,7 +260,7 @@ class StrategyExtended:
         if isinstance(value, jax.core.Tracer):
             return value
         if isinstance(destinations, str | jax.Device):
-            return jax.device_put(value, _devices.find([destinations])[0])
+            return jax.device_put(value, selection.find([destinations])[0])
         single = isinstance(destinations, Variable) and destinations.storage.layout == "single"
         if self._strategy.num_replicas_in_sync == 1 or single:
             return value

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar, final
 
-from distlab import _devices
-from distlab._devices import DeviceLike
-from distlab.cross_device_ops import CrossDeviceOps
+from distlab.collectives.cross_device_ops import CrossDeviceOps
+from distlab.devices import selection
+from distlab.devices.selection import DeviceLike
 from distlab.strategies.abstract import Strategy
 
 
@@ -36,5 +36,5 @@ class MirroredStrategy(Strategy):
         devices: Sequence[DeviceLike] | None = None,
         cross_device_ops: CrossDeviceOps | None = None,
     ) -> None:
-        chosen = _devices.available() if devices is None else devices
+        chosen = selection.available() if devices is None else devices
         Strategy.__init__(self, chosen, cross_device_ops)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any, final
 
-from distlab import _devices
-from distlab._communication import CommunicationOptions
 from distlab.cluster.resolver import ClusterResolver
 from distlab.cluster.tf_config import TFConfigClusterResolver
+from distlab.collectives.options import CommunicationOptions
+from distlab.devices import selection
 from distlab.errors import ArgumentTypeError, ClusterSpecError, UnsupportedError
 from distlab.strategies.abstract import Strategy
 
@@ -46,7 +46,7 @@ class MultiWorkerMirroredStrategy(Strategy):
             )
         _require_one_worker(resolver)
         self._resolver = resolver
-        local = _devices.available()
+        local = selection.available()
         Strategy.__init__(self, local[:1] if local[0].platform == "cpu" else local)
 
     @property

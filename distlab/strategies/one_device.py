@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import final
 
-from distlab._devices import DeviceLike
+from distlab.devices.selection import DeviceLike
 from distlab.strategies.abstract import Strategy
 
 

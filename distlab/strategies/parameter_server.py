@@ -10,17 +10,18 @@ from typing import Any, Final, final
 
 import jax
 
-from distlab import _devices, _in_flight, _modes
-from distlab._modes import RunOptions
-from distlab._storage import Storage
 from distlab.cluster import server
 from distlab.cluster.resolver import ClusterResolver
 from distlab.cluster.spec import ClusterSpec
-from distlab.cross_device_ops import as_cross_device_ops
+from distlab.collectives.cross_device_ops import as_cross_device_ops
+from distlab.context import modes
+from distlab.context.modes import RunOptions
+from distlab.devices import in_flight, selection
 from distlab.errors import ArgumentTypeError, ClusterError, ClusterSpecError, UnsupportedError
 from distlab.strategies._place import Place
 from distlab.strategies.abstract import Strategy
 from distlab.strategies.extended import StrategyExtended
+from distlab.variables.storage import Storage
 
 _JOBS: Final = ("chief", "worker", "ps", "evaluator")
 
@@ -74,7 +75,7 @@ class ParameterServerStrategy(Strategy):
         self.cross_device_ops = as_cross_device_ops(None)
         self.extended = StrategyExtended(self)
         workers, servers = cluster.num_tasks("worker"), cluster.num_tasks("ps")
-        devices = _devices.available()
+        devices = selection.available()
         homes = devices if devices[0].platform == "cpu" else jax.local_devices(backend="cpu")
         first_home = workers if homes is devices else 0
         self._homes = [homes[(first_home + n) % len(homes)] for n in range(servers)]
@@ -103,7 +104,7 @@ class ParameterServerStrategy(Strategy):
     @property
     def parameter_device_names(self) -> tuple[str, ...]:
         """The devices of the parameter servers."""
-        return tuple(map(_devices.name, self._homes))
+        return tuple(map(selection.name, self._homes))
 
     @contextlib.contextmanager
     def as_worker(self, number: int) -> Iterator[None]:
@@ -132,8 +133,8 @@ class ParameterServerStrategy(Strategy):
         A function that runs eagerly reads and assigns variables at any time, so
         the other workers wait for it.
         """
-        eagerly = _modes.eager_asked_for(options)
-        with _in_flight.dispatching if eagerly else contextlib.nullcontext():
+        eagerly = modes.eager_asked_for(options)
+        with in_flight.dispatching if eagerly else contextlib.nullcontext():
             return Strategy.run(self, fn, args, kwargs, options)
 
     experimental_run_v2 = run

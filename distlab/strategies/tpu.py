@@ -8,10 +8,10 @@ from typing import Any, final
 import numpy as np
 
 from distlab.cluster.resolver import ClusterResolver
-from distlab.cross_device_ops import NcclAllReduce
+from distlab.collectives.cross_device_ops import NcclAllReduce
+from distlab.devices.topology import DeviceAssignment, Topology
 from distlab.errors import ArgumentTypeError, ArgumentValueError, OptionError
 from distlab.strategies.abstract import Strategy
-from distlab.tpu import DeviceAssignment, Topology
 
 
 @final

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from distlab._loop_control import LoopControl, loops
+from distlab.control.loops import LoopControl, loops
 
 _VERBS = ("pause", "step", "resume", "stop")
 

@@ -8,14 +8,8 @@ import uuid
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, final
 
-from distlab._what_if import (
-    MOST_EXAMPLES,
-    MOST_REPLICAS,
-    POLICIES,
-    STRATEGIES,
-    Choices,
-)
 from distlab.errors import ArgumentValueError
+from distlab.strategies.what_if import MOST_EXAMPLES, MOST_REPLICAS, POLICIES, STRATEGIES, Choices
 from distlab.widgets._notebook import Execution
 from distlab.widgets._still import line
 from distlab.widgets._view import check_packages, find_desk

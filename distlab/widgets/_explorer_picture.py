@@ -8,12 +8,12 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
-from distlab._bytes import bytes_text
-from distlab._what_if import Choices, Division, Movement, divide, move, place
 from distlab.charts.batches import size_text
 from distlab.charts.theme import colour
-from distlab.charts.units import count_text
-from distlab.recording.compiled import wire_bytes
+from distlab.profiling.compiled import wire_bytes
+from distlab.strategies.what_if import Choices, Division, Movement, divide, move, place
+from distlab.text.bytes import bytes_text
+from distlab.text.units import count_text
 from distlab.widgets._png import data_uri
 from distlab.widgets._still import NO_BREAK, image, line, table
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from distlab._bytes import bytes_text
 from distlab.charts.batches import size_text
-from distlab.charts.units import count_text, plain, rate_text, share_text
 from distlab.folds import Folds
+from distlab.text.bytes import bytes_text
+from distlab.text.units import count_text, plain, rate_text, share_text
 
 _MOST_REDUCTIONS = 4
 _SIMULATED = "Simulated devices: they share the cores of one machine."

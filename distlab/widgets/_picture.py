@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from distlab._bytes import bytes_text
 from distlab.charts.theme import ink_on, ramp
-from distlab.charts.units import plain
 from distlab.folds import Folds
+from distlab.text.bytes import bytes_text
+from distlab.text.units import plain
 from distlab.widgets._facts import Facts, reduction_rows
 from distlab.widgets._png import data_uri
 from distlab.widgets._replica_table import replica_table

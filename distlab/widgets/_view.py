@@ -8,11 +8,10 @@ from dataclasses import replace
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-from distlab import _seam
-from distlab._counts import is_count
 from distlab.errors import ArgumentTypeError, MissingExtraError, RecordError
-from distlab.events import Source
+from distlab.events import Source, sink
 from distlab.recording import RingRecorder
+from distlab.text.counts import is_count
 from distlab.widgets._notebook import Execution, find_notebook
 
 if TYPE_CHECKING:
@@ -187,7 +186,7 @@ def _checked(source: Source) -> Source:
 
 
 def _ring() -> Source:
-    recorder = _seam.recorder()
+    recorder = sink.recorder()
     if not isinstance(recorder, RingRecorder):
         raise RecordError(
             f"A view shows what the recorder keeps, but a {type(recorder).__name__} keeps nothing. "

@@ -24,7 +24,7 @@ import msgspec
 
 from distlab.events import Event, Run, Step, Strategy
 from distlab.recording import RingRecorder
-from distlab.recording.run_file import Row, RunFile
+from distlab.runs.run_file import Row, RunFile
 
 BATCH = 4_096
 ROUNDS = 7

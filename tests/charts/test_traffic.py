@@ -14,7 +14,7 @@ from distlab.charts import Traffic, traffic_row
 from distlab.charts._sends import _RING, plan
 from distlab.charts.traffic import matrix
 from distlab.folds import Folds
-from distlab.recording.compiled import wire_bytes
+from distlab.profiling.compiled import wire_bytes
 from tests.synthetic import compiled, whole_run
 
 INSIDE = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all", "collective-permute")

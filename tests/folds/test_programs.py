@@ -6,7 +6,7 @@ from msgspec import structs
 
 from distlab.events import Compile, Event
 from distlab.folds import Folds
-from distlab_dashboard.programs import NAMES, program_rows
+from distlab.page.programs import NAMES, program_rows
 from tests.synthetic import START_NS, beginning, compiled, steps
 
 

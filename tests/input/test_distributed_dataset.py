@@ -10,7 +10,7 @@ import pytest
 import distlab as dl
 from distlab import events
 from distlab.errors import ArgumentTypeError, NotBatchedError, OutOfRangeError, ValueShapeError
-from tests.core.listening import listening
+from tests.listening import listening
 
 
 def _strategy(replicas: int) -> dl.MirroredStrategy:

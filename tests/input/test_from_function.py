@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 import distlab as dl
 from distlab import events
 from distlab.errors import ArgumentTypeError
-from tests.core.listening import listening
 from tests.input.feeding import local, mirrored, numbers, steps
+from tests.listening import listening
 
 
 def _taken(replicas: int, dataset: Any) -> list[list[Any]]:

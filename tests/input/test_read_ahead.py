@@ -13,8 +13,8 @@ import pytest
 
 import distlab as dl
 from distlab import events
-from tests.core.listening import listening
 from tests.input.feeding import local, mirrored, numbers, steps
+from tests.listening import listening
 
 
 def _ahead(dataset: Any, size: int = 3) -> tuple[dl.MirroredStrategy, Any]:

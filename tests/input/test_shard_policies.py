@@ -17,8 +17,8 @@ from distlab.data import AutoShardPolicy
 from distlab.errors import InvalidArgumentError
 from distlab.input.distribute import steps_of
 from distlab.input.iterator import DistributedIterator
-from tests.core.listening import listening
 from tests.input.feeding import lines, mirrored, numbers, steps, with_policy
+from tests.listening import listening
 
 
 def _sizes(replicas: int, dataset: dl.data.Dataset) -> list[list[int]]:

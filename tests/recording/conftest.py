@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import jax
 import pytest
 
-from distlab import _seam
+from distlab.events import sink
 from distlab.recording import RingRecorder
 
 
@@ -16,7 +16,7 @@ def recorder(monkeypatch: pytest.MonkeyPatch) -> Iterator[RingRecorder]:
     """A new recorder, in force for the test; JAX's devices have started."""
     jax.devices()
     made = RingRecorder()
-    monkeypatch.setattr(_seam, "_recorder", made)
+    monkeypatch.setattr(sink, "_recorder", made)
     yield made
     made.metrics.flush()
     made.watcher.flush()

@@ -8,9 +8,8 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from distlab import _seam
 from distlab.errors import RecordError, ValueShapeError
-from distlab.events import Event, Lost, Metric, RunEnd, Step, Unknown
+from distlab.events import Event, Lost, Metric, RunEnd, Step, Unknown, sink
 from distlab.events import Run as RunBegin
 from distlab.recording import RingRecorder, Run, make_default, record
 from tests.recording import processes, samples
@@ -223,8 +222,8 @@ def test_when_there_is_room_again_nothing_is_missing(
 
 def test_recording_can_be_off(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("DISTLAB_RECORD", "off")
-    assert make_default() is _seam.NULL
-    monkeypatch.setattr(_seam, "_recorder", _seam.NULL)
+    assert make_default() is sink.NULL
+    monkeypatch.setattr(sink, "_recorder", sink.NULL)
     with record(tmp_path / "run") as run:
         run.log(loss=1.0)
     assert not (tmp_path / "run").exists()

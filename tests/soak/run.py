@@ -19,8 +19,8 @@ from pathlib import Path
 from distlab.errors import DistlabError
 from distlab.events import Event, Lost, Step
 from distlab.recording import RingRecorder, Run
-from distlab.recording.run_file import RunFile
 from distlab.recording.writer import Writer
+from distlab.runs.run_file import RunFile
 from tests.recording import processes, samples
 
 TOLD_NS = 250_000_000

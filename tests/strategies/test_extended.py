@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 import distlab as dl
-from distlab._values import Mirrored, stack
 from distlab.errors import (
     ArgumentValueError,
     ContextError,
@@ -17,6 +16,7 @@ from distlab.errors import (
     ReduceOpError,
     ValueShapeError,
 )
+from distlab.values.distributed import Mirrored, stack
 
 
 def _strategy(replicas: int = 3) -> dl.MirroredStrategy:

@@ -13,7 +13,6 @@ import pytest
 
 import distlab as dl
 from distlab import events
-from distlab._values import stack
 from distlab.errors import (
     ClusterSpecError,
     ContextError,
@@ -22,7 +21,8 @@ from distlab.errors import (
     UnsupportedError,
     ValueShapeError,
 )
-from tests.core.listening import listening
+from distlab.values.distributed import stack
+from tests.listening import listening
 
 Central = dl.experimental.CentralStorageStrategy
 

@@ -10,7 +10,7 @@ import jax
 import pytest
 from playwright.sync_api import Browser, Page
 
-from distlab import _seam
+from distlab.events import sink
 from distlab.recording import RingRecorder
 from distlab_dashboard import DashboardServer, serve
 
@@ -163,7 +163,7 @@ def recorder(monkeypatch: pytest.MonkeyPatch) -> Iterator[RingRecorder]:
     """A new recorder, in force for the test; JAX's devices have started."""
     jax.devices()
     made = RingRecorder()
-    monkeypatch.setattr(_seam, "_recorder", made)
+    monkeypatch.setattr(sink, "_recorder", made)
     yield made
     made.metrics.flush()
     made.watcher.flush()

@@ -10,9 +10,9 @@ from bokeh.core.serialization import Serializer
 
 from distlab.errors import RecordError
 from distlab.folds import Folds
-from distlab_dashboard.board import Board
+from distlab.page.board import Board
+from distlab.page.view import View
 from distlab_dashboard.broadcast import PAGES, Broadcast, Channel
-from distlab_dashboard.view import View
 from tests.synthetic import ListSource, beginning, steps, whole_run
 
 Pages = Callable[..., Any]

@@ -12,10 +12,10 @@ from bokeh.document.events import ModelChangedEvent
 from bokeh.models import Column
 
 from distlab.folds import Folds
+from distlab.page.board import Board
+from distlab.page.view import View
 from distlab_dashboard import session as session_module
-from distlab_dashboard.board import Board
 from distlab_dashboard.empty_defaults import EmptyDefaults
-from distlab_dashboard.view import View
 from tests.synthetic import ListSource, beginning, steps
 from tests.ui.waiting import wait_until
 

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from distlab.events import Preview, Step, Unknown, kind_of
-from distlab.recording.ring import Ring
-from distlab_dashboard.event_search import (
+from distlab.page.event_search import (
     MOST_ROWS,
     EventSearch,
     Query,
@@ -18,6 +17,7 @@ from distlab_dashboard.event_search import (
     summary_of,
     whole_of,
 )
+from distlab.recording.ring import Ring
 from tests.synthetic import START_NS, ListSource, whole_run
 
 FAR = 1 << 62

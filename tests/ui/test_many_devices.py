@@ -9,7 +9,7 @@ import pytest
 
 from distlab.events import Event, Unknown
 from distlab.folds import Folds
-from distlab_dashboard import facts
+from distlab.page import facts
 from tests.synthetic import ListSource, beginning, sizes_of, steps
 
 Pages = Callable[..., Any]

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 from distlab.events import Event, Loop, Metric, Run, Step
 from distlab.folds import Folds
+from distlab.page.view import View
 from distlab.recording import Run as RecordedRun
-from distlab.recording.run_file import RunFile
+from distlab.runs.run_file import RunFile
 from distlab_dashboard.feed import Feed
 from distlab_dashboard.moment import Moment
-from distlab_dashboard.view import View
 from distlab_dashboard.window import Window, events_between
 from tests.synthetic import START_NS, ListSource, whole_run
 from tests.ui.waiting import wait_until

@@ -16,11 +16,12 @@ from bokeh.document import Document
 from bokeh.io.doc import patch_curdoc
 
 import distlab as dl
-from distlab._loop_control import loops
+from distlab.control.loops import loops
 from distlab.events import Metric, Placement, Step
+from distlab.page import report
 from distlab.recording import RingRecorder
-from distlab.recording.run_file import RunFile
-from distlab_dashboard import DashboardServer, report, serve
+from distlab.runs.run_file import RunFile
+from distlab_dashboard import DashboardServer, serve
 from tests.synthetic import ListSource, whole_run
 from tests.ui.waiting import LIMIT_SECONDS, wait_until
 

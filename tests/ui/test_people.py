@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 
-from distlab.recording.run_file import RunFile
+from distlab.runs.run_file import RunFile
 from distlab_dashboard import DashboardServer, serve
 from tests.synthetic import whole_run
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import distlab as dl
-from distlab._loop_control import loops
+from distlab.control.loops import loops
 from distlab.errors import ArgumentTypeError
 from distlab.events import Event, Unknown
 from distlab.widgets import Batches, Devices, Placement, Reductions, Steps, View, watch

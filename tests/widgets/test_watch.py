@@ -13,9 +13,8 @@ from typing import Any
 import pytest
 
 import distlab as dl
-from distlab import _seam
 from distlab.errors import MissingExtraError, RecordError
-from distlab.events import Chunk, Event, Unknown
+from distlab.events import Chunk, Event, Unknown, sink
 from distlab.widgets import Watch, watch
 from distlab.widgets._notebook import Execution
 from tests.synthetic import ListSource, beginning, steps, whole_run
@@ -158,7 +157,7 @@ def test_missing_packages_are_named_with_the_remedy(monkeypatch: pytest.MonkeyPa
 
 
 def test_without_a_recorder_there_is_nothing_to_show(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_seam, "_recorder", _seam.NULL)
+    monkeypatch.setattr(sink, "_recorder", sink.NULL)
     with pytest.raises(RecordError, match="DISTLAB_RECORD=off"):
         watch()
 

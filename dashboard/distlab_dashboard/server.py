@@ -1,0 +1,237 @@
+"""Serving the dashboard from a thread of this process."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import re
+import socket
+import threading
+from typing import Any, Final
+from urllib.parse import quote
+
+from bokeh.server.server import Server
+from panel.io.server import get_server
+from tornado.ioloop import IOLoop
+
+from distlab.errors import ArgumentValueError, DistlabError, PortInUseError
+from distlab.text.counts import is_count
+from distlab_dashboard.access import TokenAccess, checked_token
+from distlab_dashboard.exports import FILES, Export
+from distlab_dashboard.feed import Feed, source_of
+from distlab_dashboard.health import Health
+from distlab_dashboard.library import Library, library_of
+from distlab_dashboard.session import show
+
+FIRST_PORT: Final = 5006
+_PORTS_TRIED: Final = 200
+_LAST_PORT: Final = 65_535
+_START_SECONDS: Final = 30.0
+_STOP_SECONDS: Final = 5.0
+_TAKEN: Final = (errno.EADDRINUSE, errno.EACCES)
+
+
+class DashboardServer:
+    """A dashboard that is being served; made by `serve`.
+
+    Attributes:
+      url: address of the page.
+      port: the port it listens on.
+    """
+
+    def __init__(
+        self, library: Library, address: str, prefix: str, origins: tuple[str, ...], token: str
+    ) -> None:
+        """Keeps what is served and where; `start` begins."""
+        self.url = ""
+        self.port = 0
+        self._library = library
+        self._address = address
+        self._prefix = prefix.strip("/")
+        self._origins = origins
+        self._token = token
+        self._loop: IOLoop | None = None
+        self._server: Server | None = None
+        self._ready = threading.Event()
+        self._error: BaseException | None = None
+        self._thread: threading.Thread | None = None
+
+    def start(self, port: int | None) -> None:
+        """Begins to serve and returns when the port is open.
+
+        Args:
+          port: the port, or None for the first free one.
+
+        Raises:
+          PortInUseError: the port is taken.
+        """
+        self._thread = threading.Thread(
+            target=self._serve, args=(port,), name="distlab-dashboard", daemon=True
+        )
+        self._thread.start()
+        if not self._ready.wait(_START_SECONDS):
+            raise DistlabError(
+                f"The dashboard did not start within {_START_SECONDS:.0f} s. "
+                "The machine may be overloaded: try again, or train without it."
+            )
+        if self._error is not None:
+            raise self._error
+        self._library.start()
+
+    def stop(self) -> None:
+        """Stops serving, frees the port and stops reading. Twice does no harm."""
+        self._library.stop()
+        if self._loop is not None and self._thread is not None and self._thread.is_alive():
+            self._loop.add_callback(self._shut_down)
+            self._thread.join(_STOP_SECONDS)
+
+    def _serve(self, port: int | None) -> None:
+        asyncio.set_event_loop(asyncio.new_event_loop())
+        self._loop = IOLoop.current()
+        try:
+            self._server = self._bind(port)
+            self._server.start()
+        except (socket.gaierror, UnicodeError) as error:
+            self._error = ArgumentValueError(
+                f"The dashboard listens on an address of this machine, and {self._address!r} is "
+                f"none ({error}). Use 127.0.0.1, or 0.0.0.0 for all of its addresses."
+            )
+            self._ready.set()
+            return
+        except Exception as error:  # noqa: BLE001 - handed to the thread that called `start`
+            self._error = error
+            self._ready.set()
+            return
+        self._ready.set()
+        self._loop.start()
+        self._loop.close(all_fds=True)
+
+    def _shut_down(self) -> None:
+        if self._server is not None:
+            self._server.stop(wait=False)
+            self._server = None
+        if self._loop is not None:
+            self._loop.stop()
+
+    def _bind(self, port: int | None) -> Server:
+        ports = range(FIRST_PORT, FIRST_PORT + _PORTS_TRIED) if port is None else [port]
+        for number in ports:
+            if not self._is_free(number):
+                continue
+            try:
+                return self._listen(number)
+            except OSError as error:  # somebody was quicker
+                if error.errno not in _TAKEN:
+                    raise
+        raise PortInUseError(
+            f"The dashboard needs a free port, and {self._address}:{ports[0]} is taken"
+            + (f", like the {_PORTS_TRIED - 1} after it. Stop what uses them." if port is None
+               else ". Choose another one, or name none to get the first free one.")
+        )  # fmt: skip
+
+    def _is_free(self, port: int) -> bool:
+        """Whether the port can be bound; tornado would leave a socket open to find out."""
+        family = socket.AF_INET6 if ":" in self._address else socket.AF_INET
+        with socket.socket(family, socket.SOCK_STREAM) as trial:
+            trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                trial.bind((self._address, port))
+            except OSError as error:
+                if error.errno not in _TAKEN:
+                    raise
+                return False
+        return True
+
+    def _listen(self, port: int) -> Server:
+        about: dict[str, Any] = {}
+        asked = {"library": self._library, "token": self._token}
+        exports = "|".join(re.escape(name) for name in FILES)
+        access = {"auth_provider": TokenAccess(self._token)} if self._token else {}
+        server = get_server(
+            {"/": lambda: show(self._library)},
+            port=port,
+            address=self._address,
+            prefix=self._prefix,
+            websocket_origin=self._allowed_origins(port),
+            extra_patterns=[
+                (r"/health", Health, {**asked, "about": about}),
+                (rf"/export/({exports})", Export, asked),
+            ],
+            loop=self._loop,
+            title="distlab",
+            check_unused_sessions_milliseconds=2_000,
+            # A slow line takes long to load the scripts; a session made anew asks a CDN for styles.
+            unused_session_lifetime_milliseconds=60_000,
+            **access,
+        )
+        self.port = int(server.port or port)
+        host = "127.0.0.1" if self._address in {"", "0.0.0.0", "::"} else self._address  # noqa: S104
+        self.url = f"http://{host}:{self.port}/{self._prefix}{'/' if self._prefix else ''}"
+        if self._token:
+            self.url += f"?token={quote(self._token)}"
+        about |= {"url": self.url.partition("?")[0], "version": _version()}
+        return server
+
+    def _allowed_origins(self, port: int) -> list[str]:
+        own = [f"{host}:{port}" for host in ("127.0.0.1", "localhost", self._address) if host]
+        return [*dict.fromkeys(own), *self._origins]
+
+
+def _feed_of(source: Any) -> Feed:
+    return Feed(source_of(source), getattr(source, "capture", None))
+
+
+def _version() -> str:
+    from importlib.metadata import version
+
+    return version("distlab")
+
+
+def serve(
+    source: Any,
+    *,
+    address: str = "127.0.0.1",
+    port: int | None = None,
+    open_browser: bool = False,
+    prefix: str = "",
+    origins: tuple[str, ...] = (),
+    token: str | None = None,
+) -> DashboardServer:
+    """Serves the dashboard of a run, or of all runs in a folder, from a thread of its own.
+
+    Args:
+      source: a run's folder, a folder of runs, a recording in progress, or anything
+        with `since`.
+      address: address to listen on. Everyone who can reach it and has the token can
+        look.
+      port: the port; None for the first free one from 5006.
+      open_browser: whether to open the page in the default browser.
+      prefix: path under which a proxy shows the page, such as `"dashboard"`.
+      origins: further `host:port` under which browsers may come, when a proxy
+        shows the page under another name.
+      token: what a browser must have to look; it becomes part of the `url`. Needed
+        for addresses that others can reach.
+
+    Returns:
+      The server, with its `url`; `stop()` ends it.
+
+    Raises:
+      ArgumentValueError: there is no such port or address, or the address can be
+        reached by others and there is no token.
+      PortInUseError: the port asked for is taken.
+      NotARunError: the folder does not hold any recorded run.
+      InvalidArgumentError: the source is nothing to read events from.
+    """
+    if port is not None and not is_count(port, _LAST_PORT):
+        raise ArgumentValueError(
+            f"port must be a whole number from 0 to {_LAST_PORT}, or None for the first free one, "
+            f"got {port!r}."
+        )
+    asked_for = checked_token(address, token)
+    server = DashboardServer(library_of(source, _feed_of), address, prefix, origins, asked_for)
+    server.start(port)
+    if open_browser:
+        import webbrowser
+
+        webbrowser.open(server.url)
+    return server

@@ -1,0 +1,85 @@
+"""A reduction algorithm that is slower here than another one.
+
+On CPU devices adding up on one device is faster from Python at every size, as
+measured with `make bench` (docs/performance.md): the others compile a program that
+moves data between buffers of one memory. On GPUs and TPUs the links decide, and
+nothing is said; nor of `TPUStrategy`, whose way all-reduce is on any platform.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from distlab.advice._finding import advice, ms, percent
+from distlab.events import Advice
+from distlab.folds import Columns
+
+CAUSE: Final = "slow_algorithm"
+
+_FASTER_HERE: Final = "to_one_device"
+_TIMES_FASTER: Final = ((1 << 10, 6.0), (1 << 20, 2.1), (1 << 26, 2.6))
+"""Bytes of a value, and how many times faster one device adds it up than all together."""
+
+_FEWEST: Final = 5
+_LEAST_SHARE: Final = 0.05
+
+
+def find(columns: Columns) -> list[Advice]:
+    """Finds algorithms to replace; columns as `folds.Evidence` has them."""
+    reductions, steps = columns["reductions"], columns["steps"]["time_ns"]
+    if not columns["simulated"] or len(steps) < 2:
+        return []
+    found = []
+    for algorithm in sorted(set(reductions["algorithm"]) - {_FASTER_HERE}):
+        rows = np.array(
+            [
+                row
+                for row, (used, verb) in enumerate(
+                    zip(reductions["algorithm"], reductions["verb"], strict=True)
+                )
+                if used == algorithm
+                and verb == "reduce"
+                and reductions["time_ns"][row] > steps[0]
+                and _chosen(columns, int(reductions["strategy"][row]))
+            ],
+            int,
+        )
+        if len(rows) < _FEWEST:
+            continue
+        spent = reductions["duration_ns"][rows]
+        share = float(spent.sum()) / max(float(steps[-1] - steps[0]), 1.0)
+        if share < _LEAST_SHARE:
+            continue
+        typical = float(np.median(reductions["bytes"][rows]))
+        times = float(np.interp(np.log(max(typical, 1.0)), *_logarithmic()))
+        found.append(
+            advice(
+                CAUSE,
+                algorithm,
+                f"reduce uses {algorithm}, {ms(float(np.median(spent)))} a call and "
+                f"{percent(share)} of the loop's time; adding up on one device is about "
+                f"{times:.0f} times faster on CPU devices.",
+                "Leave cross_device_ops out, or use ReductionToOneDevice() on CPU devices.",
+                evidence={
+                    "call_ms": float(np.median(spent)) / 1e6,
+                    "bytes": typical,
+                    "calls": len(rows),
+                    "share": share,
+                    "times_faster": times,
+                },
+                page="reductions",
+                share=share,
+            )
+        )
+    return found
+
+
+def _chosen(columns: Columns, strategy: int) -> bool:
+    """Whether an algorithm was chosen by the user, and not by the strategy's kind."""
+    return bool(columns["strategies"].get(strategy, ("", []))[0] != "TPUStrategy")
+
+
+def _logarithmic() -> tuple[list[float], list[float]]:
+    return [float(np.log(at)) for at, _ in _TIMES_FASTER], [times for _, times in _TIMES_FASTER]

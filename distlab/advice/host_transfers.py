@@ -1,0 +1,94 @@
+"""Data that moves between host and devices in every step, beside the dataset.
+
+A learning rate now and then is no matter. Arrays given to `run` as they are on the
+host go to every device in every step; a dataset would have divided and placed
+them, ahead of time. Variables of another strategy move in every step, too, unless
+that is the strategy's way (central storage, parameter servers).
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Final
+
+import numpy as np
+
+from distlab.advice._finding import advice, ms, percent
+from distlab.events import Advice
+from distlab.folds import Columns
+from distlab.text.bytes import bytes_text
+
+CAUSE: Final = "host_transfer"
+
+_LEAST_BYTES: Final = 32 << 10
+_LEAST_SHARE: Final = 0.3
+_FEWEST: Final = 5
+_OFTEN: Final = 0.5
+_AT_HOME_ELSEWHERE: Final = ("CentralStorageStrategy", "ParameterServerStrategy")
+
+_REMEDIES: Final = {
+    "to_devices": "Distribute it as a dataset, or put it on the devices once, before the loop: "
+    "strategy.replicate(...).",
+    "to_host": "Read it once in some steps, or after the loop; recording.log takes device values "
+    "without waiting for them.",
+    "between_devices": "Make it in this strategy's scope, so that it lies on its devices.",
+}
+_WORDS: Final = {
+    "to_devices": "goes from the host to the devices",
+    "to_host": "is read back to the host",
+    "between_devices": "moves from other devices",
+}
+
+
+def find(columns: Columns) -> list[Advice]:
+    """Finds copies in the loop; columns as `folds.Evidence` has them."""
+    copies, steps = columns["copies"], columns["steps"]
+    if len(steps["step"]) < _FEWEST:
+        return []
+    rows_of: dict[tuple[str, str, int], list[int]] = defaultdict(list)
+    for row, (what, direction) in enumerate(zip(copies["what"], copies["direction"], strict=True)):
+        rows_of[what, direction, int(copies["strategy"][row])].append(row)
+    begin, end = int(steps["time_ns"][0]), int(steps["dispatched_ns"][-1])
+    found = []
+    for (what, direction, strategy), rows in rows_of.items():
+        name = columns["strategies"].get(strategy, ("", []))[0]
+        if direction == "between_devices" and name in _AT_HOME_ELSEWHERE:
+            continue
+        inside = [row for row in rows if begin <= copies["time_ns"][row]]
+        of = steps["strategy"] == strategy if direction != "to_host" else steps["step"] >= 0
+        if len(inside) < max(_FEWEST, _OFTEN * _near(columns, inside, of)):
+            continue
+        spent = copies["duration_ns"][inside]
+        share = float(spent.sum()) / max(end - begin, 1)
+        typical = float(np.median(copies["bytes"][inside]))
+        if typical < _LEAST_BYTES and share < _LEAST_SHARE:
+            continue
+        found.append(
+            advice(
+                CAUSE,
+                what,
+                f"{what[0].upper()}{what[1:]} {_WORDS[direction]} in every step: "
+                f"{bytes_text(typical)} each time, {ms(float(np.median(spent)))}, "
+                f"{percent(share)} of the loop's time.",
+                _REMEDIES[direction],
+                evidence={
+                    "bytes": typical,
+                    "times": len(inside),
+                    "copy_ms": float(np.median(spent)) / 1e6,
+                    "share": share,
+                },
+                page="placement",
+                share=share,
+                steps=steps["step"],
+            )
+        )
+    return found
+
+
+def _near(columns: Columns, rows: list[int], of: np.ndarray) -> int:
+    """How many steps there were from the first copy to the last one."""
+    if not rows:
+        return 0
+    times = columns["steps"]["time_ns"][of]
+    first, last = columns["copies"]["time_ns"][[rows[0], rows[-1]]]
+    return int(((times >= first) & (times <= last)).sum())

@@ -1,0 +1,263 @@
+"""Reductions that are too large, done twice, or too many.
+
+*Large*: what is combined in a step is a megabyte or more, is nobody's gradient, and
+is most of what is combined. *Repeated*: the same value is combined in the same way
+twice in a step, or a program combines inside of a loop what it could combine once
+after it. *Many*: four or more small values are combined one by one in each step,
+where one call takes them all.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from math import prod
+from typing import Any, Final
+
+import numpy as np
+
+from distlab.advice._finding import advice, ms, percent
+from distlab.events import Advice, Collective, Compile
+from distlab.folds import Columns
+from distlab.text.bytes import bytes_text
+
+LARGE: Final = "large_reduction"
+REPEATED: Final = "repeated_reduction"
+MANY: Final = "many_reductions"
+
+_LARGE_BYTES: Final = 1 << 20
+_SMALL_BYTES: Final = 64 << 10
+_MOST_OF_IT: Final = 0.5
+_FEWEST_STEPS: Final = 5
+_IN_MOST_STEPS: Final = 0.5
+_MANY: Final = 4
+_ROUNDS: Final = 4
+_LARGE_SHARE: Final = 0.2
+
+_SHAPE: Final = re.compile(r"^([a-z]+)(\d+)\[([\d,]*)\](.*)$")
+
+
+def find(columns: Columns) -> list[Advice]:
+    """Finds reductions that could be fewer or smaller; columns as `folds.Evidence` has them."""
+    return [
+        *_repeated_calls(columns),
+        *_many_calls(columns),
+        *_large_calls(columns),
+        *_in_programs(columns),
+    ]
+
+
+def _by_step(columns: Columns) -> Iterator[tuple[int, np.ndarray]]:
+    """Gives the steps that calls from Python came after, with the rows of those calls."""
+    steps, reductions = columns["steps"], columns["reductions"]
+    if not len(steps["step"]) or not len(reductions["call"]):
+        return
+    known = np.flatnonzero(reductions["call"] >= 0)
+    outside = [row for row in known if reductions["verb"][row] != "all_reduce"]
+    rows = np.array(outside, int)
+    place = np.searchsorted(steps["time_ns"], reductions["time_ns"][rows], side="right") - 1
+    for step in np.unique(place):
+        if step >= 0:
+            yield int(steps["step"][step]), rows[place == step]
+
+
+def _often(columns: Columns, found: int) -> bool:
+    """Whether something was so in enough of the steps after which anything was combined."""
+    after = sum(1 for _ in _by_step(columns))
+    return found >= _FEWEST_STEPS and found >= _IN_MOST_STEPS * after
+
+
+def _loop_share(columns: Columns, rows: np.ndarray) -> float:
+    """The part of the loop's time that calls took."""
+    times = columns["steps"]["time_ns"]
+    spent = float(columns["reductions"]["duration_ns"][rows].sum())
+    return spent / max(float(times[-1] - times[0]), 1.0)
+
+
+def _repeated_calls(columns: Columns) -> list[Advice]:
+    reductions = columns["reductions"]
+    steps, again = [], []
+    for step, rows in _by_step(columns):
+        seen: set[Any] = set()
+        twice = []
+        for row in rows.tolist():
+            key = (int(reductions["array"][row]), reductions["verb"][row], reductions["op"][row])
+            twice += [row] if key in seen else []
+            seen.add(key)
+        if twice:
+            steps.append(step)
+            again += twice
+    if not _often(columns, len(steps)):
+        return []
+    rows = np.array(again)
+    verb = reductions["verb"][again[0]]
+    typical = float(np.median(reductions["bytes"][rows]))
+    share = _loop_share(columns, rows)
+    return [
+        advice(
+            REPEATED,
+            verb,
+            f"{verb} was called again with the same value in {len(steps)} steps "
+            f"({bytes_text(typical)} each, {ms(reductions['duration_ns'][rows].sum())} in all).",
+            "Keep the result of the first call and use it again.",
+            evidence={
+                "repeated_calls": len(again),
+                "bytes": typical,
+                "share": share,
+                "spent_ms": float(reductions["duration_ns"][rows].sum()) / 1e6,
+            },
+            page="reductions",
+            share=share,
+            steps=steps,
+        )
+    ]
+
+
+def _many_calls(columns: Columns) -> list[Advice]:
+    reductions = columns["reductions"]
+    steps, calls, kept = [], [], []
+    for step, rows in _by_step(columns):
+        small = rows[reductions["bytes"][rows] < _SMALL_BYTES]
+        # The leaves of one structure are one call, and the same value again is another matter.
+        _, first = np.unique(reductions["array"][small], return_index=True)
+        own = np.unique(reductions["call"][small[first]])
+        if len(own) >= _MANY:
+            steps.append(step)
+            calls.append(len(own))
+            kept += small.tolist()
+    if not _often(columns, len(steps)):
+        return []
+    share = _loop_share(columns, np.array(kept))
+    number = int(np.median(calls))
+    return [
+        advice(
+            MANY,
+            "reduce",
+            f"{number} small values are combined one by one in each step; that takes "
+            f"{percent(share)} of the loop's time.",
+            "Pass them to one reduce as a dict or list, or combine them inside the function that "
+            "run executes, where XLA merges them.",
+            evidence={"calls_a_step": number, "share": share, "steps": len(steps)},
+            page="reductions",
+            share=share,
+            steps=steps,
+        )
+    ]
+
+
+def _large_calls(columns: Columns) -> list[Advice]:
+    reductions = columns["reductions"]
+    steps, kept = [], []
+    for step, rows in _by_step(columns):
+        large = rows[reductions["bytes"][rows] >= _LARGE_BYTES]
+        if len(large):
+            steps.append(step)
+            kept += large.tolist()
+    if not kept or not _often(columns, len(steps)):
+        return []
+    rows = np.array(kept)
+    share = _loop_share(columns, rows)
+    if share < _LARGE_SHARE:
+        return []
+    verb = reductions["verb"][kept[-1]]
+    typical = float(np.median(reductions["bytes"][rows]))
+    return [
+        advice(
+            LARGE,
+            verb,
+            f"{verb} moves {bytes_text(typical)} from each replica in each step; that takes "
+            f"{percent(share)} of the loop's time.",
+            "Combine less: a sum or mean on each replica first, or once in some steps, or inside "
+            "the function that run executes.",
+            evidence={
+                "bytes": typical,
+                "share": share,
+                "call_ms": float(np.median(reductions["duration_ns"][rows])) / 1e6,
+                "steps": len(steps),
+            },
+            page="reductions",
+            share=share,
+            steps=steps,
+        )
+    ]
+
+
+def _in_programs(columns: Columns) -> list[Advice]:
+    found: dict[tuple[str, str], Advice] = {}
+    used = columns["steps"]["program"]
+    for program in columns["compiles"]:
+        steps = columns["steps"]["step"][used == program.program]
+        if len(steps) >= _FEWEST_STEPS:
+            for one in (_large_in(program, steps), _repeated_in(program, steps)):
+                if one is not None:
+                    found[one.cause, program.function] = one
+    return list(found.values())
+
+
+def _large_in(program: Compile, steps: np.ndarray) -> Advice | None:
+    """Finds that most of what a program combines is large and nobody's gradient."""
+    total, largest, foreign, source = 0, 0, 0, ""
+    for one in program.collectives:
+        if one.kind not in {"all-reduce", "all-gather"}:
+            continue
+        times = one.times_per_step or 1
+        for value in one.values or [""]:
+            match = _SHAPE.match(value)
+            count = _bytes(match) if match else one.operand_bytes // max(one.operands, 1)
+            total += times * count
+            # A value shaped like a variable or an argument is its gradient or its new value.
+            if count >= _LARGE_BYTES and " like " not in value:
+                foreign += times * count
+                if count > largest:
+                    largest, source = count, value.partition(" from ")[2] or one.source
+    if not foreign or foreign < _MOST_OF_IT * total:
+        return None
+    place = source.rpartition(" at ")[2] or program.function
+    return advice(
+        LARGE,
+        program.function,
+        f"{program.function} combines a value of {bytes_text(largest)} over the replicas in each "
+        f"step (at {place}); that is {percent(foreign / total)} of all that it combines.",
+        "Combine less: a sum or mean over the examples on each replica first.",
+        evidence={"bytes": largest, "share_of_bytes": foreign / total, "steps": len(steps)},
+        page="reductions",
+        share=0.0,
+        steps=steps,
+        time_ns=program.time_ns,
+    )
+
+
+def _bytes(match: re.Match[str]) -> int:
+    dimensions = [int(size) for size in match[3].split(",") if size]
+    return prod(dimensions) * int(match[2]) // 8
+
+
+def _repeated_in(program: Compile, steps: np.ndarray) -> Advice | None:
+    """Finds a collective that a loop inside of the program runs again and again."""
+    loops = [one for one in program.collectives if _in_a_loop(one)]
+    if not loops:
+        return None
+    one = max(loops, key=lambda c: (c.times_per_step or 0) * c.operand_bytes)
+    times = one.times_per_step or 0
+    place = one.source.rpartition(" at ")[2] or program.function
+    return advice(
+        REPEATED,
+        program.function,
+        f"{program.function} runs an {one.kind} of {bytes_text(one.operand_bytes)} {times} times "
+        f"in each step, inside of a loop (at {place}).",
+        "Add up inside the loop, and combine over the replicas once after it.",
+        evidence={
+            "times_a_step": times,
+            "bytes": one.operand_bytes,
+            "bytes_a_step": times * one.operand_bytes,
+            "steps": len(steps),
+        },
+        page="reductions",
+        share=0.0,
+        steps=steps,
+        time_ns=program.time_ns,
+    )
+
+
+def _in_a_loop(one: Collective) -> bool:
+    return one.kind == "all-reduce" and (one.times_per_step or 0) >= _ROUNDS

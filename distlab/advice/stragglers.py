@@ -1,0 +1,173 @@
+"""The replica that the others wait for.
+
+All devices leave a collective together, so their ready times say nothing; a
+profile says who came late: who computes longest and waits least. Without a
+collective the ready times do say it.
+
+A replica counts as slow when it computes at least twice as long as the middle one
+and one and a half times as long as the next, in each third of the profile, and
+when that is a tenth of the time. CPU devices take turns on the machine's cores, so
+that times of equal replicas differ by tens of percents from step to step.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+
+from distlab.advice._finding import advice, ms, percent, replicas
+from distlab.events import Advice, Capture
+from distlab.folds import Columns
+
+CAUSE: Final = "slow_replica"
+
+_TWICE: Final = 2.0
+_MORE_THAN_NEXT: Final = 1.5
+_LEAST_SHARE: Final = 0.1
+_LEAST_NS: Final = 200_000
+_PARTS: Final = 3
+_COMPUTE: Final = 0
+_SHORTEST_PROFILE_NS: Final = 20_000_000
+_FEWEST_STEPS: Final = 10
+_OFTEN: Final = 0.8
+_GAP: Final = 0.4
+
+_REMEDY: Final = (
+    "Give it less work, or find out what else runs on its device; all others wait for it in "
+    "every step."
+)
+
+
+def find(columns: Columns) -> list[Advice]:
+    """Finds replicas that the others wait for; columns as `folds.Evidence` has them."""
+    found = []
+    profiled = {capture.strategy: capture for capture in columns["captures"]}
+    for strategy, capture in profiled.items():
+        found += _in_profile(columns, strategy, capture)
+    for strategy in columns["strategies"]:
+        if strategy not in profiled:
+            found += _in_ready_times(columns, strategy)
+    return found
+
+
+def _in_profile(columns: Columns, strategy: int, capture: Capture) -> list[Advice]:
+    compute = np.array(capture.compute_ns, float)
+    waiting = np.array(capture.waiting_ns, float)
+    whole = capture.time_ns - capture.start_ns
+    slow = _slow(compute)
+    if not slow or whole < _SHORTEST_PROFILE_NS or _uneven(columns, strategy):
+        return []
+    if any(_slow(part) != slow for part in _parts(capture)):
+        return []
+    others = np.delete(compute, slow)
+    excess = compute[slow].min() - np.median(others)
+    if excess < max(_LEAST_SHARE * whole, _LEAST_NS * capture.steps / 2):
+        return []
+    longest = compute[slow].max()
+    ratio = longest / max(np.median(others), 1.0)
+    waited = np.median(np.delete(waiting, slow))
+    names = replicas(slow)
+    devices = ", ".join(capture.devices[replica] for replica in slow)
+    return [
+        advice(
+            CAUSE,
+            names,
+            f"{names.capitalize()} ({devices}) computed {percent(longest / whole)} of the profiled "
+            f"time, {ratio:.1f} times as long as the others, which waited "
+            f"{percent(waited / whole)} of it.",
+            _REMEDY,
+            evidence={
+                "compute_ms": longest / 1e6,
+                "others_compute_ms": float(np.median(others)) / 1e6,
+                "waited_ms": float(waiting[slow].max()) / 1e6,
+                "others_waited_ms": float(waited) / 1e6,
+                "profiled_ms": whole / 1e6,
+                "ratio": ratio,
+            },
+            page="devices",
+            share=excess / whole,
+            time_ns=capture.time_ns,
+        )
+    ]
+
+
+def _slow(compute: Any) -> list[int]:
+    """Returns the few replicas that stand out by their times, in order."""
+    count = len(compute)
+    if count < 2:
+        return []
+    order = np.argsort(-compute)
+    typical = np.median(compute) if count > 2 else compute.min()
+    for few in range(1, (count - 1) // 2 + 1 if count > 2 else 2):
+        last, following = compute[order[few - 1]], compute[order[few]]
+        if last > 0 and last >= _TWICE * typical and last >= _MORE_THAN_NEXT * following:
+            return sorted(int(replica) for replica in order[:few])
+    return []
+
+
+def _parts(capture: Capture) -> list[Any]:
+    """Returns the compute times of the replicas in each part of the profile."""
+    edges = np.linspace(0, capture.time_ns - capture.start_ns, _PARTS + 1).round()
+    parts = np.zeros((_PARTS, len(capture.devices)))
+    for replica, packed in enumerate(capture.spans):
+        rows = np.frombuffer(packed, "<i8").reshape(-1, 3)
+        begin, length, sort = rows.T
+        for part in range(_PARTS):
+            inside = np.minimum(begin + length, edges[part + 1]) - np.maximum(begin, edges[part])
+            parts[part, replica] = np.maximum(inside[sort == _COMPUTE], 0).sum()
+    return list(parts)
+
+
+def _uneven(columns: Columns, strategy: int) -> bool:
+    """Whether the replicas got different numbers of examples, which explains it already."""
+    batches = columns["batches"]
+    sizes = [
+        given
+        for given, of in zip(batches["sizes"], batches["strategy"], strict=True)
+        if of == strategy
+    ]
+    uneven = sum(max(given) >= _MORE_THAN_NEXT * min(given) for given in sizes if max(given))
+    return bool(sizes) and uneven > len(sizes) / 2
+
+
+def _in_ready_times(columns: Columns, strategy: int) -> list[Advice]:
+    ready, steps = columns["ready"], columns["steps"]
+    calls = dict(zip(steps["step"].tolist(), steps["time_ns"].tolist(), strict=True))
+    numbers, rows = [], []
+    for step, of, times in zip(
+        ready["step"].tolist(), ready["strategy"].tolist(), ready["ready_ns"], strict=True
+    ):
+        if of == strategy and step in calls and len(times) > 1:
+            numbers.append(step)
+            rows.append(np.array(times) - calls[step])
+    if len(rows) < _FEWEST_STEPS or _uneven(columns, strategy):
+        return []
+    late = np.array(rows, float)
+    order = np.sort(late, axis=1)
+    last = late.argmax(axis=1)
+    slow = int(np.bincount(last).argmax())
+    gap = np.median(order[:, -1] - order[:, -2])
+    length = np.median(order[:, -1])
+    often = float((last == slow).mean())
+    if often < _OFTEN or gap < max(_GAP * length, _LEAST_NS) or late.shape[1] < 2:
+        return []
+    device = columns["strategies"][strategy][1][slow]
+    return [
+        advice(
+            CAUSE,
+            replicas([slow]),
+            f"Replica {slow} ({device}) was last in {percent(often)} of {len(rows)} watched steps, "
+            f"{ms(gap)} after the next one, of steps that take {ms(length)}.",
+            _REMEDY,
+            evidence={
+                "late_ms": float(gap) / 1e6,
+                "step_ms": float(length) / 1e6,
+                "last_share": often,
+                "watched_steps": len(rows),
+            },
+            page="devices",
+            share=float(gap / length),
+            steps=numbers,
+        )
+    ]

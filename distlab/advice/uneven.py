@@ -1,0 +1,78 @@
+"""Replicas that get fewer examples than the others, or none.
+
+A step takes as long as its fullest replica. What the others could have done
+meanwhile is wasted; one last batch of an epoch is no matter, a tenth of all work is.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from distlab.advice._finding import advice, percent, replicas
+from distlab.events import Advice
+from distlab.folds import Columns
+
+CAUSE: Final = "uneven_batch"
+
+_LEAST_SHARE: Final = 0.1
+_FEWEST: Final = 3
+
+
+def find(columns: Columns) -> list[Advice]:
+    """Finds datasets that are divided unevenly; columns as `folds.Evidence` has them."""
+    batches = columns["batches"]
+    found = []
+    for dataset in np.unique(batches["dataset"]).tolist():
+        rows = np.flatnonzero(batches["dataset"] == dataset)
+        sizes = [batches["sizes"][row] for row in rows]
+        one = _of(columns, dataset, rows, sizes)
+        found += [one] if one is not None else []
+    return found
+
+
+def _of(columns: Columns, dataset: int, rows: np.ndarray, sizes: list[list[int]]) -> Advice | None:
+    given = np.array([size for size in sizes if len(size) == len(sizes[-1])])
+    if given.ndim != 2 or given.shape[1] < 2:
+        return None
+    fullest = given.max(axis=1)
+    uneven = given.min(axis=1) < fullest
+    capacity = int(fullest.sum()) * given.shape[1]
+    wasted = capacity - int(given.sum())
+    if not capacity or wasted < _LEAST_SHARE * capacity or uneven.sum() < _FEWEST:
+        return None
+    short = np.flatnonzero((given < fullest[:, None])[uneven].mean(axis=0) > 0.5).tolist()
+    empty = np.flatnonzero((given == 0)[uneven].mean(axis=0) > 0.5).tolist()
+    short = short or np.flatnonzero((given < fullest[:, None]).any(axis=0)).tolist()
+    number = given.shape[1]
+    usual = int(np.median(given[uneven].sum(axis=1)))
+    per_replica = columns["batches"]["policy"][rows[-1]] == "per_replica"
+    down, up = usual // number * number, -(-usual // number) * number
+    fitting = f"{down} or {up}" if down and down != up else str(up)
+    names = replicas(empty or short)
+    what = "nothing" if empty else "fewer examples"
+    share = wasted / capacity
+    remedy = (
+        "Give each replica batches of the same size: batch(..., drop_remainder=True) in each of "
+        "them, and as many batches for each."
+        if per_replica
+        else f"Use a batch size that {number} replicas divide: {fitting} in place of {usual}."
+    )
+    return advice(
+        CAUSE,
+        names,
+        f"{names.capitalize()} got {what} in {int(uneven.sum())} of {len(given)} batches of "
+        f"dataset {dataset}; {percent(share)} of what the replicas could do is wasted.",
+        remedy,
+        evidence={
+            "wasted_share": share,
+            "wasted_examples": wasted,
+            "uneven_batches": int(uneven.sum()),
+            "batches": len(given),
+            "examples_in_a_batch": usual,
+            "fitting_batch_size": up,
+        },
+        page="batches",
+        share=share,
+    )

@@ -1,0 +1,63 @@
+"""Putting per-replica values one after another, from cross-replica context."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+import jax
+import jax.numpy as jnp
+
+from distlab.collectives.reducing import calls, report
+from distlab.collectives.shapes import gather_axis, require_joinable
+from distlab.collectives.traced import TracedPerReplica
+from distlab.context import scopes
+from distlab.devices import jax_internals
+from distlab.errors import ValueShapeError
+from distlab.values.distributed import DistributedValues, PerReplica, replica_shapes
+
+if TYPE_CHECKING:
+    from distlab.strategies.abstract import Strategy
+
+
+def gather(strategy: Strategy, value: Any, axis: int) -> Any:
+    """Concatenates the components of per-replica values. See `Strategy.gather`."""
+    scopes.require_cross_replica("gather", strategy)
+    return jax.tree.map(
+        lambda leaf: _gather_leaf(strategy, leaf, axis),
+        value,
+        is_leaf=lambda v: isinstance(v, DistributedValues),
+    )
+
+
+def _gather_leaf(strategy: Strategy, value: Any, axis: int) -> jax.Array:
+    started = time.monotonic_ns()
+    if isinstance(value, TracedPerReplica):
+        return value.collectives.all_gather([value.local], axis)[0]
+    if not isinstance(value, PerReplica):
+        if strategy.num_replicas_in_sync > 1:
+            raise ValueShapeError(
+                f"gather needs a per-replica value, got a plain {type(value).__name__}: it is the "
+                f"same on all {strategy.num_replicas_in_sync} replicas. Give what run returned."
+            )
+        array = jnp.asarray(value)
+        gather_axis(array.shape, axis, "gather")
+        return array
+    shapes = replica_shapes(value)
+    along = gather_axis(shapes[0], axis, "gather")
+    require_joinable(shapes, along, "gather")
+    parts = value.values
+    if not isinstance(value.stacked, jax.core.Tracer):
+        parts = jax.device_put(parts, strategy.mesh.devices[0])
+    gathered = jnp.concatenate(parts, axis=along)
+    report(
+        strategy,
+        "gather",
+        "",
+        "to_one_device",
+        stacked=value.stacked,
+        started=started,
+        call=next(calls),
+    )
+    mixing: jax.Array = jax_internals.uncommitted(gathered)
+    return mixing

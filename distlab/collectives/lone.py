@@ -1,0 +1,48 @@
+"""The default strategy's one replica: it combines its values with nobody's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, final
+
+import jax
+
+from distlab.collectives.shapes import gather_axis
+from distlab.context import scopes
+from distlab.values.reduce_op import ReduceOp
+
+
+@final
+class LoneCollectives:
+    """The one replica of the default strategy."""
+
+    def replica_id(self) -> Any:
+        """Returns 0."""
+        return 0
+
+    def all_reduce(self, op: ReduceOp, values: list[jax.Array]) -> list[jax.Array]:
+        """Returns the arrays: each is its own sum and mean."""
+        del op
+        return values
+
+    def all_gather(self, values: list[jax.Array], axis: int) -> list[jax.Array]:
+        """Returns the arrays."""
+        for value in values:
+            gather_axis(value.shape, axis, "all_gather")
+        return values
+
+    def first(self, value: jax.Array) -> jax.Array:
+        """Returns the value."""
+        return value
+
+    def merge(
+        self, strategy: Any, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        """Calls `fn` at once."""
+        with scopes.cross_replica(strategy):
+            return fn(strategy, *args, **kwargs)
+
+    def create(self, make: Callable[[], Any], name: str) -> Any:
+        """Makes the object."""
+        del name
+        return make()

@@ -1,0 +1,245 @@
+"""Combining per-replica values from cross-replica context."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import time
+from typing import TYPE_CHECKING, Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from distlab import events
+from distlab.collectives.cross_device_ops import CrossDeviceOps
+from distlab.collectives.traced import TracedPerReplica
+from distlab.context import scopes
+from distlab.devices import in_flight, jax_internals
+from distlab.errors import ValueShapeError
+from distlab.events import sink
+from distlab.values.array_numbers import number_of
+from distlab.values.checks import as_array, require_components
+from distlab.values.distributed import (
+    DistributedValues,
+    Mirrored,
+    PerReplica,
+    Shape,
+    pieces,
+    replica_shapes,
+)
+from distlab.values.reduce_op import ReduceOp
+from distlab.variables.variable import Variable
+
+if TYPE_CHECKING:
+    from distlab.strategies.abstract import Strategy
+
+Axes = tuple[int, ...]
+
+calls = itertools.count()
+"""Numbers for calls that combine values, which events name."""
+
+
+def reduce(strategy: Strategy, reduce_op: ReduceOp | str, value: Any, axis: Any) -> Any:
+    """Combines the components of per-replica values. See `Strategy.reduce`."""
+    scopes.require_cross_replica("reduce", strategy)
+    op = ReduceOp.of(reduce_op)
+    axes = None if axis is None else tuple(axis) if isinstance(axis, tuple | list) else (axis,)
+    call = next(calls)
+    return jax.tree.map(
+        lambda leaf: _reduce_leaf(strategy, op, leaf, axes, call),
+        value,
+        is_leaf=lambda v: isinstance(v, DistributedValues | Variable),
+    )
+
+
+def reduce_per_replica(
+    strategy: Strategy,
+    op: ReduceOp,
+    value: PerReplica,
+    axes: Axes | None,
+    *,
+    ops: CrossDeviceOps,
+    call: int,
+) -> jax.Array:
+    """Combines the components of one per-replica value by a given algorithm."""
+    started = time.monotonic_ns()
+    replicas = strategy.num_replicas_in_sync
+    shapes = replica_shapes(value)
+    local_axes = None if axes is None else _checked_axes(axes, shapes)
+    if local_axes is None and len(set(shapes)) > 1:
+        raise ValueShapeError(
+            f"reduce with axis=None combines the replicas' values element by element, and their "
+            f"shapes differ: {_listed(shapes)}. Give axis=0 to reduce over the batch as well."
+        )
+    partial = value.stacked
+    if local_axes is not None:
+        partial = _sum_over(partial, local_axes, value.shapes)
+    chosen = ops.chosen(strategy.mesh, partial.nbytes // replicas)
+    with in_flight.dispatching:
+        result = chosen.sum_rows(partial, strategy.mesh)
+        if not isinstance(result, jax.core.Tracer):
+            in_flight.admit(result)
+    if op is ReduceOp.MEAN:
+        count = replicas if local_axes is None else _count(shapes, local_axes)
+        result = _divide(result, count)
+    report(
+        strategy,
+        "reduce",
+        op.value,
+        chosen.algorithm,
+        stacked=value.stacked,
+        started=started,
+        call=call,
+    )
+    mixing: jax.Array = jax_internals.uncommitted(result)
+    return mixing
+
+
+def _reduce_leaf(
+    strategy: Strategy, op: ReduceOp, value: Any, axes: Axes | None, call: int
+) -> jax.Array:
+    replicas = strategy.num_replicas_in_sync
+    if isinstance(value, Variable) and value.storage.layout == "per_replica":
+        value = PerReplica(value.storage.array)
+    if isinstance(value, TracedPerReplica):
+        return _reduce_traced(op, value, axes)
+    if isinstance(value, PerReplica):
+        require_components(value, "What is reduced", replicas)
+        return reduce_per_replica(
+            strategy, op, value, axes, ops=strategy.cross_device_ops, call=call
+        )
+    return _reduce_plain(op, value, axes, replicas)
+
+
+def _reduce_traced(op: ReduceOp, value: TracedPerReplica, axes: Axes | None) -> jax.Array:
+    """Reduces in a `merge_call` that is being traced."""
+    local, count = value.local, 1
+    if axes is not None:
+        front = _checked_axes(axes, (local.shape,))
+        count = int(np.prod([local.shape[axis] for axis in front]))
+        local = jnp.sum(local, axis=front, dtype=local.dtype)
+    if op is ReduceOp.SUM or axes is None:
+        (result,) = value.collectives.all_reduce(op, [local])
+        return result
+    total, counted = value.collectives.all_reduce(ReduceOp.SUM, [local, jnp.asarray(count)])
+    return _divide(total, counted)
+
+
+def _reduce_plain(op: ReduceOp, value: Any, axes: Axes | None, replicas: int) -> jax.Array:
+    """Reduces a value that is the same on all replicas."""
+    copies = isinstance(value, Mirrored | Variable)
+    if isinstance(value, Mirrored):
+        value = pieces(value.array)[0]
+    array = as_array(value, "reduce")
+    if op is ReduceOp.SUM and replicas > 1 and not copies:
+        raise ValueShapeError(
+            f"reduce(SUM) needs a per-replica value, got a plain {type(value).__name__}: it is the "
+            f"same on all {replicas} replicas, so its sum is not meant. Give what run returned, or "
+            "use MEAN."
+        )
+    if axes is not None:
+        local_axes = _checked_axes(axes, (array.shape,))
+        combine = jnp.sum if op is ReduceOp.SUM else jnp.mean
+        array = combine(array, axis=local_axes).astype(array.dtype)
+    return array * replicas if op is ReduceOp.SUM and copies else array
+
+
+@jax.jit
+def _divide(total: jax.Array, count: int) -> jax.Array:
+    mean = total / count
+    return mean.astype(total.dtype) if jnp.issubdtype(total.dtype, jnp.inexact) else mean
+
+
+@functools.partial(jax.jit, static_argnums=(1, 2))
+def _sum_over(stacked: jax.Array, axes: Axes, shapes: tuple[Shape, ...] | None) -> jax.Array:
+    """Sums each row over its own axes, leaving out what is padding."""
+    if shapes is not None:
+        stacked = jnp.where(_mask(stacked.shape, shapes), stacked, jnp.zeros((), stacked.dtype))
+    return jnp.sum(stacked, axis=tuple(a + 1 for a in axes), dtype=stacked.dtype)
+
+
+def _mask(stacked: Shape, shapes: tuple[Shape, ...]) -> np.ndarray:
+    """True where a row holds a component and not padding."""
+    mask = np.zeros(stacked, dtype=bool)
+    for row, shape in zip(mask, shapes, strict=True):
+        row[tuple(slice(n) for n in shape)] = True
+    return mask
+
+
+def _checked_axes(axes: Axes, shapes: tuple[Shape, ...]) -> Axes:
+    """Returns axes counted from the front."""
+    rank = len(shapes[0])
+    for axis in axes:
+        if isinstance(axis, bool) or not isinstance(axis, int | np.integer):
+            raise ValueShapeError(
+                f"axis must be None, a whole number or a tuple of them, got {axis!r}."
+            )
+        if not -rank <= axis < rank:
+            raise ValueShapeError(
+                f"axis {axis} is out of range for components of {rank} dimension(s), "
+                f"{_listed(shapes)}. Give axis=None to combine the components as they are."
+            )
+    front = tuple(int(axis) % rank for axis in axes)
+    if len(set(front)) < len(front):
+        raise ValueShapeError(
+            f"Each axis can be reduced once, got {axes} for components of {rank} dimension(s). "
+            "Name each one once."
+        )
+    kept = {tuple(n for a, n in enumerate(shape) if a not in front) for shape in shapes}
+    if len(kept) > 1:
+        raise ValueShapeError(
+            f"After reducing axis {axes} the replicas' values must have one shape, but the "
+            f"components are {_listed(shapes)}. Reduce the axis in which they differ."
+        )
+    return front
+
+
+def _count(shapes: tuple[Shape, ...], axes: Axes) -> int:
+    """How many elements go into each mean."""
+    return sum(int(np.prod([shape[axis] for axis in axes])) for shape in shapes)
+
+
+def _listed(shapes: tuple[Shape, ...]) -> str:
+    return ", ".join(str(list(shape)) for shape in shapes[:8]) + (", ..." * (len(shapes) > 8))
+
+
+def report(
+    strategy: Strategy,
+    verb: str,
+    op: str,
+    algorithm: str,
+    *,
+    stacked: Any,
+    started: int,
+    call: int,
+) -> None:
+    """Emits that values of the replicas were combined from Python.
+
+    Args:
+      strategy: whose replicas.
+      verb: what was called.
+      op: the reduce op's name, empty for a gather.
+      algorithm: how the data moved.
+      stacked: the values, `(replicas, ...)`.
+      started: monotonic time in nanoseconds at which the call began.
+      call: number of the call, from `calls`; the leaves of a structure share it.
+    """
+    recorder = sink.recorder()
+    if not recorder.enabled or isinstance(stacked, jax.core.Tracer):
+        return
+    recorder.emit(
+        events.Reduction(
+            time_ns=started,
+            strategy=strategy.number,
+            verb=verb,
+            op=op,
+            algorithm=algorithm,
+            bytes=stacked.nbytes // strategy.num_replicas_in_sync,
+            dtype=str(stacked.dtype),
+            participants=strategy.num_replicas_in_sync,
+            duration_ns=time.monotonic_ns() - started,
+            array=number_of(stacked),
+            call=call,
+        )
+    )

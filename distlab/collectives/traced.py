@@ -1,0 +1,157 @@
+"""Replicas that are one program being traced: collectives on its mesh axis."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, final
+
+import jax
+import jax.numpy as jnp
+
+from distlab.collectives.cross_device_ops import CrossDeviceOps
+from distlab.collectives.shapes import gather_axis, require_joinable
+from distlab.context import scopes
+from distlab.devices.mesh import AXIS
+from distlab.errors import ContextError
+from distlab.values.distributed import DistributedValues, Shape
+from distlab.values.operators import ArrayOperators
+from distlab.values.reduce_op import ReduceOp
+
+
+@final
+class TracedPerReplica(DistributedValues):
+    """A per-replica value in a `merge_call` that is being traced.
+
+    The trace speaks for one replica, so only that one's component is at hand;
+    `values` gathers the others.
+
+    Attributes:
+      local: the component of the replica that is traced.
+      collectives: how the replicas combine values.
+    """
+
+    __slots__ = ("collectives", "local")
+
+    def __init__(self, local: jax.Array, collectives: TracedCollectives) -> None:
+        self.local = local
+        self.collectives = collectives
+
+    @property
+    def values(self) -> tuple[Any, ...]:
+        """The components of all replicas, which must have one shape."""
+        rows = self.collectives.all_gather([self.local[None]], 0)[0]
+        return tuple(rows[replica] for replica in range(rows.shape[0]))
+
+    def __repr__(self) -> str:
+        """Shows the traced component."""
+        return f"TracedPerReplica({self.local!r})"
+
+
+@final
+class TracedCollectives:
+    """What one traced replica does together with the others.
+
+    The gradient of an all-reduce is the all-reduce of the gradients, as in
+    `tf.distribute`: JAX transposes `psum` to `psum`.
+
+    Attributes:
+      gathered: for each array that was all-gathered so far, its shape on the
+        replica that is traced.
+    """
+
+    def __init__(
+        self, replicas: int, ops: CrossDeviceOps, plan: Sequence[Sequence[Shape]] = ()
+    ) -> None:
+        """Starts a trace.
+
+        Args:
+          replicas: how many replicas there are.
+          ops: the algorithm that adds up.
+          plan: for each array to be all-gathered, in order, its shape on every
+            replica, where that is known; else it is taken to be the same.
+        """
+        self.gathered: list[Shape] = []
+        self._replicas = replicas
+        self._ops = ops
+        self._plan = plan
+
+    def replica_id(self) -> Any:
+        """Returns the position along the mesh axis, an int32 tracer."""
+        return jax.lax.axis_index(AXIS)
+
+    def all_reduce(self, op: ReduceOp, values: list[jax.Array]) -> list[jax.Array]:
+        """Returns each array's sum or mean: one collective for all of them."""
+        totals = self._ops.sum_in_program(values, self._replicas)
+        return totals if op is ReduceOp.SUM else [total / self._replicas for total in totals]
+
+    def all_gather(self, values: list[jax.Array], axis: int) -> list[jax.Array]:
+        """Returns all replicas' arrays, one after another along `axis`."""
+        return [self._gather(value, axis) for value in values]
+
+    def _gather(self, value: jax.Array, axis: int) -> jax.Array:
+        along = gather_axis(value.shape, axis, "all_gather")
+        number = len(self.gathered)
+        self.gathered.append(value.shape)
+        known = number < len(self._plan)
+        shapes = self._plan[number] if known else [value.shape] * self._replicas
+        require_joinable(shapes, along)
+        lengths = [shape[along] for shape in shapes]
+        room = [(0, 0)] * value.ndim
+        room[along] = (0, max(lengths) - value.shape[along])
+        rows = jax.lax.all_gather(jnp.pad(value, room), AXIS)
+        parts = [
+            jax.lax.slice_in_dim(rows[replica], 0, length, axis=along)
+            for replica, length in enumerate(lengths)
+        ]
+        return jnp.concatenate(parts, axis=along)
+
+    def first(self, value: jax.Array) -> jax.Array:
+        """Returns replica 0's value."""
+        mine = jnp.where(self.replica_id() == 0, value, jnp.zeros_like(value))
+        summable = mine.astype(jnp.int32) if value.dtype == bool else mine
+        return jax.lax.psum(summable, AXIS).astype(value.dtype)
+
+    def merge(
+        self, strategy: Any, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        """Calls `fn` in cross-replica context, with traced values as per-replica ones."""
+        args, kwargs = self.merged((args, kwargs))
+        with scopes.cross_replica(strategy, merging=self):
+            result = fn(strategy, *args, **kwargs)
+        return local_part(result)
+
+    def merged(self, nest: Any) -> Any:
+        """Returns a nest with its traced leaves as per-replica values."""
+        return jax.tree.map(
+            lambda leaf: (
+                TracedPerReplica(leaf, self) if isinstance(leaf, jax.core.Tracer) else leaf
+            ),
+            nest,
+            is_leaf=_keep,
+        )
+
+    def create(self, make: Callable[[], Any], name: str) -> Any:
+        """Refuses: tracing happens once for each compilation, and making must not.
+
+        Raises:
+          ContextError: always.
+        """
+        del make
+        raise ContextError(
+            f"{name} would be made while its function is being traced, once for each compilation. "
+            "Make variables in strategy.scope() before the step, or call "
+            "distlab.run_functions_eagerly(True)."
+        )
+
+
+def local_part(nest: Any) -> Any:
+    """Returns a nest with the traced replica's component of each per-replica value."""
+    return jax.tree.map(
+        lambda leaf: leaf.local if isinstance(leaf, TracedPerReplica) else leaf,
+        nest,
+        is_leaf=_keep,
+    )
+
+
+def _keep(value: Any) -> bool:
+    return isinstance(value, DistributedValues | ArrayOperators)

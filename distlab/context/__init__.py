@@ -1,0 +1,1 @@
+"""Which strategy is in scope, in which of its contexts, and how functions run."""

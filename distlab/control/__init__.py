@@ -1,0 +1,1 @@
+"""Loops that can be paused and stepped, and functions in background threads."""

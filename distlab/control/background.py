@@ -1,0 +1,211 @@
+"""A function in a thread of its own, so that a notebook's cells and buttons stay free."""
+
+from __future__ import annotations
+
+import atexit
+import contextvars
+import itertools
+import logging
+import threading
+import time
+from collections.abc import Callable
+from contextlib import nullcontext
+from typing import Final, Generic, Literal, ParamSpec, TypeAlias, TypeVar
+
+from distlab.context import scopes
+from distlab.control.loops import LoopControl, loops
+from distlab.errors import ArgumentTypeError, ContextError
+from distlab.text.html import card
+
+P = ParamSpec("P")
+T = TypeVar("T")
+Status: TypeAlias = Literal["running", "stopping", "finished", "stopped", "failed"]
+
+_EXIT_SECONDS: Final = 5.0
+_LOOK_SECONDS: Final = 0.02
+_MOST_TEXT: Final = 300
+_log = logging.getLogger("distlab")
+_numbers = itertools.count()
+
+
+class Background(Generic[T]):
+    """A function that runs in the background; made by `background`.
+
+    Attributes:
+      name: the function's name.
+    """
+
+    def __init__(self, name: str, work: Callable[[], T]) -> None:
+        """Starts it.
+
+        Args:
+          name: the function's name.
+          work: the function with all that it needs.
+        """
+        self.name = name
+        self._work = work
+        self._stop_asked = threading.Event()
+        self._error: BaseException | None = None
+        self._value: list[T] = []
+        self._ended = threading.Event()
+        self._began = time.monotonic()
+        self._seconds: float | None = None
+        atexit.register(self._stop_at_exit)
+        self._thread = threading.Thread(
+            target=self._run, name=f"distlab-background-{next(_numbers)}", daemon=True
+        )
+        self._thread.start()
+
+    @property
+    def running(self) -> bool:
+        """Whether the function has not come to its end yet."""
+        return not self._ended.is_set()
+
+    def done(self) -> bool:
+        """Says whether the function has ended, well or not."""
+        return self._ended.is_set()
+
+    def result(self, timeout: float | None = None) -> T:
+        """Waits for the function, and returns what it returned.
+
+        Args:
+          timeout: the longest wait in seconds; None waits as long as it takes.
+
+        Raises:
+          TimeoutError: it was still running then.
+          Exception: whatever the function raised.
+        """
+        if not self._ended.wait(timeout):
+            raise TimeoutError(
+                f"{self.name} has not ended within {timeout} s. Wait longer, or call stop()."
+            )
+        if self._error is not None:
+            raise self._error
+        return self._value[0]
+
+    def stop(self) -> None:
+        """Ends the function's loops over `distlab.controlled`, each before its next element.
+
+        Those that it begins later, as for the next epoch, end at once as well. It
+        returns at once; `result()` waits for the end. A loop that goes over
+        something else can't be stopped, and a function without loops neither.
+        """
+        if self.running and not self._stop_asked.is_set():
+            self._stop_asked.set()
+            threading.Thread(
+                target=self._keep_stopping, name=f"{self._thread.name}-stop", daemon=True
+            ).start()
+
+    def _keep_stopping(self) -> None:
+        while True:
+            for loop in self._loops():
+                loop.stop()
+            if self._ended.wait(_LOOK_SECONDS):
+                return
+
+    def _loops(self) -> list[LoopControl]:
+        """Returns the loops that its thread runs."""
+        return [loop for loop in loops() if loop.thread == self._thread.ident]
+
+    def _run(self) -> None:
+        try:
+            self._value.append(self._work())
+        except BaseException as error:  # noqa: BLE001 - result() raises it where someone waits
+            self._error = error
+            _log.error(
+                "%s failed in the background: %s: %s. Its result() raises this.",
+                self.name, type(error).__name__, error,
+            )  # fmt: skip
+        finally:
+            atexit.unregister(self._stop_at_exit)
+            self._seconds = time.monotonic() - self._began
+            del self._work  # and with it the arguments
+            self._ended.set()
+
+    def _stop_at_exit(self) -> None:
+        """Lets a step end before Python takes JAX apart."""
+        self.stop()
+        self._ended.wait(_EXIT_SECONDS)
+
+    @property
+    def _status(self) -> Status:
+        if self.running:
+            return "stopping" if self._stop_asked.is_set() else "running"
+        if self._error is not None:
+            return "failed"
+        return "stopped" if self._stop_asked.is_set() else "finished"
+
+    def _facts(self) -> str:
+        seconds = self._seconds
+        if seconds is None:
+            return f"{self._status} for {time.monotonic() - self._began:.1f} s"
+        return f"{self._status} after {seconds:.1f} s"
+
+    def _said(self) -> str:
+        error = self._error
+        return "" if error is None else f"{type(error).__name__}: {error}"[:_MOST_TEXT]
+
+    def __repr__(self) -> str:
+        told = [self._facts(), *(map(_loop_text, self._loops()) if self.running else ())]
+        if self._error is not None:
+            told.append(self._said())
+        return f"<background {self.name}: {'; '.join(told)}>"
+
+    def _repr_html_(self) -> str:
+        """Shows in notebooks how it goes."""
+        rows = [[loop.name, _loop_text(loop, named=False)] for loop in self._loops()]
+        if not self.running:
+            rows = [["result", type(self._value[0]).__name__]] if self._value else []
+        if self._error is not None:
+            rows = [["error", self._said()]]
+        return card(f"background {self.name}", self._facts(), (), rows)
+
+
+def background(function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Background[T]:
+    """Runs a function in a thread of its own, and returns at once.
+
+        training = dl.background(train, epochs=5)
+        dl.watch()
+        training.stop(), training.result()
+
+    In a notebook the cell ends at once, so that other cells can run meanwhile and
+    the buttons of all widgets work, in every front end. The function has the
+    caller's strategy in scope and its context variables. Several may run at a
+    time: their steps take turns on the devices.
+
+    Args:
+      function: what to run.
+      *args: for it.
+      **kwargs: for it.
+
+    Returns:
+      A handle: `running`, `done()`, `stop()` and `result()`.
+
+    Raises:
+      ArgumentTypeError: `function` can't be called.
+      ContextError: this is a function that a strategy runs on its replicas.
+    """
+    if not callable(function):
+        raise ArgumentTypeError(
+            f"background runs a function, got a {type(function).__name__}: {function!r:.80}. "
+            "Write background(train, ...), not background(train(...))."
+        )
+    strategy = scopes.get_strategy() if scopes.has_strategy() else None
+    if strategy is not None and not scopes.in_cross_replica_context():
+        raise ContextError(
+            "background starts a whole program of its own, and this is a function that "
+            f"{strategy!r} runs on each replica. Call background outside of it."
+        )
+    context = contextvars.copy_context()
+
+    def work() -> T:
+        with strategy.scope() if strategy is not None else nullcontext():
+            return function(*args, **kwargs)
+
+    name = getattr(function, "__name__", type(function).__name__)
+    return Background(name, lambda: context.run(work))
+
+
+def _loop_text(loop: LoopControl, *, named: bool = True) -> str:
+    text = f"{loop.state}, {loop.position} so far"
+    return f"{loop.name} {text}" if named else text

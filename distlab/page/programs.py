@@ -1,0 +1,92 @@
+"""The table of compiled programs, in words."""
+
+from __future__ import annotations
+
+from itertools import starmap
+from typing import TypeAlias
+
+from distlab.events import Collective
+from distlab.folds import Columns
+from distlab.text.bytes import bytes_text
+from distlab.text.units import count_text, dtype_text, duration_text, plain
+
+Rows: TypeAlias = dict[str, list[str]]
+
+NAMES = (
+    *("function", "function_full", "why", "compiled", "steps", "work"),
+    *("memory", "memory_full", "collectives", "collectives_full"),
+)
+_UNKNOWN = "\u2013"
+_MOST_TEXT = 2_000
+
+
+def program_rows(programs: Columns) -> Rows:
+    """Returns the table's texts, by column; columns that end in `_full` are explanations.
+
+    Args:
+      programs: columns of `folds.Programs`.
+    """
+    arguments = [plain("; ".join(one), _MOST_TEXT) for one in programs["arguments"]]
+    return {
+        "function": [plain(name) for name in programs["function"]],
+        "function_full": [
+            f"{plain(source)}: {given}" if source else given
+            for source, given in zip(programs["source"], arguments, strict=True)
+        ],
+        "why": list(starmap(_why, zip(programs["cause"], programs["changed"], strict=True))),
+        "compiled": [
+            f"at {at:.1f} s, in {duration_text(took)}"
+            if at
+            else f"before, in {duration_text(took)}"
+            for at, took in zip(programs["at_s"], programs["compile_s"], strict=True)
+        ],
+        "steps": [count_text(steps) for steps in programs["steps"]],
+        "work": [_flops(flops) for flops in programs["flops"]],
+        "memory": [_bytes(peak) for peak in programs["peak_bytes"]],
+        "memory_full": [
+            f"arguments {_bytes(given)}, outputs {_bytes(out)}, scratch {_bytes(scratch)}"
+            for given, out, scratch in zip(
+                programs["argument_bytes"],
+                programs["output_bytes"],
+                programs["temp_bytes"],
+                strict=True,
+            )
+        ],
+        "collectives": [
+            ", ".join(map(_short, found)) or "none" for found in programs["collectives"]
+        ],
+        "collectives_full": [
+            plain("; ".join(map(_long, found)), _MOST_TEXT) for found in programs["collectives"]
+        ],
+    }
+
+
+def _why(cause: str, changed: str) -> str:
+    how = changed.replace("->", "\u2192")
+    return plain(f"{cause}: {how}" if how else cause, 200)
+
+
+def _bytes(size: int | None) -> str:
+    return _UNKNOWN if size is None else bytes_text(size)
+
+
+def _flops(flops: float | None) -> str:
+    """Writes floating-point operations as people do: `"3.4 GFLOP"`."""
+    if flops is None:
+        return _UNKNOWN
+    for unit, least in (("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3)):
+        if flops >= least:
+            return f"{flops / least:.3g} {unit}FLOP"
+    return f"{flops:.0f} FLOP"
+
+
+def _short(one: Collective) -> str:
+    times = "?" if one.times_per_step is None else count_text(one.times_per_step)
+    often = "" if times == "1" else f"{times} \u00d7 "
+    return f"{often}{one.kind} of {bytes_text(one.operand_bytes)}"
+
+
+def _long(one: Collective) -> str:
+    wire = "" if one.wire_bytes is None else f", each device sends {bytes_text(one.wire_bytes)}"
+    values = ", ".join(one.values) or dtype_text(one.dtype)
+    return f"{_short(one)}: {values}{wire} (in groups of {one.group or one.participants})"

@@ -1,0 +1,75 @@
+"""A run as one HTML file: the dashboard's page as it stands, which opens without a server."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from bokeh.document import Document
+from bokeh.embed.bundle import Bundle
+from bokeh.embed.elements import html_page_for_render_items
+from bokeh.embed.util import standalone_docs_json_and_render_items
+from bokeh.resources import Resources
+
+from distlab.advice import advise_on
+from distlab.events import Source
+from distlab.folds import Folds
+from distlab.page import facts
+from distlab.page.board import Board
+from distlab.page.template import page_html, page_variables
+from distlab.page.view import View
+
+_STATIC = """
+html[data-static] .controls, html[data-static] .capture, html[data-static] .timebar,
+html[data-static] .share, html[data-static] .tabs a[data-page=events] { display: none !important; }
+"""
+
+
+def write(source: Source, name: str, path: Path) -> None:
+    """Writes the page of a run.
+
+    Args:
+      source: where the events come from.
+      name: what to call a run that did not say its name.
+      path: the file.
+    """
+    folds = Folds()
+    while folds.read(source):
+        pass
+    board = Board()
+    board.look(folds, View(), everything=True)
+    said = facts.collect(
+        folds,
+        whole=folds,
+        live=bool(getattr(source, "live", False)),
+        caught_up=True,
+        name=name,
+        batch=None,
+        advice=advise_on(folds.columns("evidence")),
+    )
+    board.say({**said, **facts.capture_button_facts("")})
+    path.write_text(_page(board, said["run"]), encoding="utf-8")
+
+
+def _page(board: Board, title: str) -> str:
+    variables: dict[str, Any] = dict(page_variables())
+    variables["page_css"] += _STATIC
+    template = page_html().replace("{% extends base %}", "").strip()
+    mark = "<script>document.documentElement.dataset.static = 'true'</script>"
+    template = template.replace("{% block preamble %}", "{% block preamble %}" + mark)
+    document = Document()
+    for root in board.roots().values():
+        document.add_root(root)
+    # Bokeh's own `file_html` would take along what Panel adds, from the network, once it is loaded.
+    library = Resources(mode="inline", components=["bokeh", "bokeh-widgets"])
+    # A document of its own: `OutputDocumentFor` reads the current one, and a server's thread
+    # changes that one for all threads.
+    documents, items = standalone_docs_json_and_render_items([document])
+    return html_page_for_render_items(
+        Bundle(js_raw=library.js_raw),
+        documents,
+        items,
+        title=f"{title} · distlab",
+        template=template,
+        template_variables=variables,
+    )

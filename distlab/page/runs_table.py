@@ -1,0 +1,44 @@
+"""The table of runs, in words."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from distlab.text.bytes import bytes_text
+from distlab.text.units import count_text, duration_text, plain, rate_text, value_text
+
+NAMES: Final = (
+    *("run", "started", "status", "steps", "rate", "took", "replicas", "size", "metrics", "key"),
+)
+_MOST_METRICS: Final = 3
+
+
+def run_rows(summaries: list[dict[str, Any]]) -> dict[str, list[str]]:
+    """Returns the table's texts, by column.
+
+    Args:
+      summaries: what `Library.summaries` says.
+    """
+    rows = [_row(summary) for summary in summaries]
+    return {name: [row[name] for row in rows] for name in NAMES}
+
+
+def _row(summary: dict[str, Any]) -> dict[str, str]:
+    steps, seconds = summary["steps"], summary["seconds"]
+    total = summary["total_steps"]
+    metrics = list(summary["metrics"].items())[:_MOST_METRICS]
+    started = datetime.fromtimestamp(summary["started"], UTC).astimezone()
+    status = "live" if summary["status"] == "running" else summary["status"]
+    return {
+        "run": plain(summary["key"] if summary["key"] != "." else summary["name"], 80),
+        "started": f"{started:%Y-%m-%d %H:%M:%S}",
+        "status": status,
+        "steps": count_text(steps) + (f" of {count_text(total)}" if total else ""),
+        "rate": rate_text(steps / seconds) if seconds else "\u2013",
+        "took": duration_text(seconds),
+        "replicas": str(max(summary["replicas"], default=0)),
+        "size": bytes_text(summary["bytes"]),
+        "metrics": plain(", ".join(f"{name} {value_text(value)}" for name, value in metrics), 120),
+        "key": summary["key"],
+    }

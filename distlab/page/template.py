@@ -1,0 +1,41 @@
+"""The page: its HTML, style and script, made of the parts that lie beside this file."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib.resources import files
+from typing import Final
+
+from distlab.charts import theme
+
+PAGES: Final = (
+    *("runs", "overview", "batches", "devices", "steps", "reductions", "placement"),
+    *("compile", "events", "compare"),
+)
+_SCRIPTS: Final = (
+    *("start", "address", "texts", "batches", "tables", "time", "loops", "events", "runs"),
+    "connect",
+)
+
+
+@cache
+def _asset(name: str) -> str:
+    return files("distlab.page").joinpath(name).read_text(encoding="utf-8")
+
+
+@cache
+def page_html() -> str:
+    """Returns the page's HTML: a template that wants `page_variables` and the charts."""
+    sections = "\n".join(_asset(f"sections/{name}.html") for name in PAGES)
+    return _asset("page.html").replace("<!-- sections -->", sections)
+
+
+@cache
+def page_variables() -> dict[str, str]:
+    """Returns the style sheets and the script that the page's HTML wants."""
+    parts = "\n".join(_asset(f"scripts/{name}.js") for name in _SCRIPTS)
+    return {
+        "theme_css": theme.CSS,
+        "page_css": _asset("page.css"),
+        "page_js": f'"use strict";\n(() => {{\n{parts}}})()',
+    }

@@ -1,0 +1,1 @@
+"""What the devices do: busy times, memory, captured profiles, compiled programs."""

@@ -1,0 +1,204 @@
+"""How long devices were busy, from when steps were given and seen to be done.
+
+When a device finished is known to lie between two looks at it. Where the looks
+are far apart, because the program held Python's lock meanwhile, the time that
+the strategy's steps usually take on that device places the end between them.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Sequence
+from itertools import islice, pairwise
+from typing import Final, Literal
+
+import jax
+
+from distlab.devices import jax_internals, selection
+from distlab.events import Capture, StepReady
+from distlab.profiling.readiness import WatchedStep
+
+_LOOK_AHEAD: Final = 16
+"""Steps in flight whose devices are asked one by one: all that a strategy has."""
+
+
+class StrategyActivity:
+    """What is known of the steps of one strategy.
+
+    Args:
+      strategy: its number.
+      result: an output of one of its steps, for its devices.
+
+    Attributes:
+      devices: the devices of its replicas, in replica order.
+      quiet_windows: windows without a step, up to the last one.
+    """
+
+    def __init__(self, strategy: int, result: jax.Array) -> None:
+        self.devices = jax_internals.devices_of(result)
+        self.quiet_windows = 0
+        self._strategy = strategy
+        self._stepped = False
+        self._in_flight: deque[WatchedStep] = deque()
+        self._spans: list[list[tuple[int, int]]] = [[] for _ in self.devices]
+        self._typical_ns: list[float | None] = [None] * len(self.devices)
+        self._service_ns: list[float] | None = None
+
+    @property
+    def basis(self) -> Literal["ready", "profile"]:
+        """Where the times come from, as `DeviceSample` says it."""
+        return "ready" if self._service_ns is None else "profile"
+
+    def profiled(self, capture: Capture | None) -> None:
+        """Takes how long a step keeps each device, from a profile.
+
+        Where a step was handed to a device and is not finished, a CPU device may
+        still be idle: the step waits for one of the threads that all devices
+        share, and which the steps of a slow one keep.
+
+        Args:
+          capture: the profile; None when it is not true any more.
+        """
+        names = [selection.name(device) for device in self.devices]
+        if capture is None or capture.devices != names or not capture.steps:
+            self._service_ns = None
+            return
+        self._service_ns = [
+            sum(parts) / capture.steps
+            for parts in zip(capture.compute_ns, capture.waiting_ns, capture.copy_ns, strict=True)
+        ]
+
+    @property
+    def in_flight(self) -> int:
+        """Watched steps that are not known to be done."""
+        return len(self._in_flight)
+
+    def add(self, step: int, start_ns: int, result: jax.Array) -> None:
+        """Watches a step.
+
+        Args:
+          step: number of the step.
+          start_ns: monotonic time at which it was handed over.
+          result: one of its outputs.
+        """
+        self._stepped = True
+        self._in_flight.append(WatchedStep(step, start_ns, result, len(self.devices)))
+
+    def catch_up(self, step: int, start_ns: int, result: jax.Array, now_ns: int) -> None:
+        """Watches the last of the steps that were not watched, if it is not done yet.
+
+        Args:
+          step: number of the step.
+          start_ns: monotonic time at which it was handed over.
+          result: one of its outputs.
+          now_ns: monotonic time just before the call.
+        """
+        self._stepped = True
+        watched = WatchedStep(step, start_ns, result, len(self.devices))
+        if not watched.look(now_ns):
+            self._in_flight.append(watched)
+
+    def look(self, now_ns: int) -> list[StepReady]:
+        """Asks the devices how far they are.
+
+        Args:
+          now_ns: monotonic time just before the call.
+
+        Returns:
+          An event for each step that is now done.
+        """
+        done = []
+        while self._in_flight and self._in_flight[0].look(now_ns):
+            step = self._in_flight.popleft()
+            self._note_spans(step)
+            if not step.donated:
+                done.append(_event(self._strategy, step, now_ns))
+        # A device without collectives may be many steps ahead of the slowest one.
+        for before, step in pairwise(islice(self._in_flight, _LOOK_AHEAD)):
+            if not any(before.ready_ns):
+                break
+            step.look(now_ns, before.ready_ns)
+        return done
+
+    def close_window(self, start_ns: int, end_ns: int) -> list[int]:
+        """Returns how long each device was busy in a window, and is done with it.
+
+        Steps that are not done are taken to last until its end.
+
+        Args:
+          start_ns: monotonic time at which the window begins.
+          end_ns: monotonic time at which it ends.
+        """
+        busy = []
+        for device, spans in enumerate(self._spans):
+            going_on = [
+                (step.start_ns, step.ready_ns[device] or end_ns) for step in self._in_flight
+            ]
+            busy.append(covered_ns(spans + going_on, start_ns, end_ns))
+            spans[:] = [span for span in spans if span[1] > end_ns]
+        if self._service_ns is not None:
+            busy = _cut(busy, self._service_ns)
+        quiet = not self._stepped and not self._in_flight
+        self.quiet_windows = self.quiet_windows + 1 if quiet else 0
+        self._stepped = False
+        return busy
+
+    def forget(self) -> None:
+        """Stops following steps, and lets go of their results."""
+        self._in_flight.clear()
+        for spans in self._spans:
+            spans.clear()
+
+    def _note_spans(self, step: WatchedStep) -> None:
+        for device, spans in enumerate(self._spans):
+            previous_end = spans[-1][1] if spans else 0
+            begin = max(step.start_ns, previous_end)
+            earliest = max(begin, step.unready_ns[device])
+            latest = max(earliest, step.ready_ns[device])
+            typical = self._typical_ns[device]
+            if typical is None:
+                typical = (earliest + latest) / 2 - begin
+            end = min(max(begin + round(typical), earliest), latest)
+            spans.append((step.start_ns, end))
+            if not step.donated:
+                self._typical_ns[device] = (typical + end - begin) / 2
+
+
+def _cut(busy_ns: list[int], service_ns: Sequence[float]) -> list[int]:
+    """Cuts busy times to what the steps take, by the profile's proportions.
+
+    The slowest device keeps its time, since steps take longer while they are profiled.
+    """
+    slowest = max(range(len(service_ns)), key=service_ns.__getitem__)
+    scale = busy_ns[slowest] / service_ns[slowest] if service_ns[slowest] else 1.0
+    return [
+        min(busy, round(service * scale)) for busy, service in zip(busy_ns, service_ns, strict=True)
+    ]
+
+
+def covered_ns(spans: Iterable[tuple[int, int]], start_ns: int, end_ns: int) -> int:
+    """Returns how much of a window is covered by at least one span.
+
+    Args:
+      spans: begin and end of each, in the order of their begins.
+      start_ns: where the window begins.
+      end_ns: where it ends.
+    """
+    covered, reached = 0, start_ns
+    for span_begin, span_end in spans:
+        begin, end = max(span_begin, reached), min(span_end, end_ns)
+        if end > begin:
+            covered += end - begin
+            reached = end
+    return covered
+
+
+def _event(strategy: int, step: WatchedStep, now_ns: int) -> StepReady:
+    late = (ready - unready for ready, unready in zip(step.ready_ns, step.unready_ns, strict=True))
+    return StepReady(
+        time_ns=now_ns,
+        step=step.step,
+        strategy=strategy,
+        ready_ns=list(step.ready_ns),
+        resolution_ns=max(late),
+    )

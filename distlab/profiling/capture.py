@@ -1,0 +1,246 @@
+"""A capture: a short profile of the next steps, told as one event.
+
+Starting it costs the caller some microseconds; everything else happens in a
+thread of its own. It ends when its steps are done or its limit is over, and
+leaves nothing behind that costs anything.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from typing import Final, Literal, TypeAlias
+
+import jax
+import numpy as np
+
+from distlab.devices import jax_internals, selection
+from distlab.errors import CaptureError
+from distlab.events import Capture, Error, Event
+from distlab.profiling.profile import MOST_BYTES, Profile
+from distlab.profiling.spans import DeviceSpans, clipped, length_ns, read_spans
+from distlab.profiling.worker import Worker
+
+AskedBy: TypeAlias = Literal["user", "recorder"]
+
+SPANS_KEPT: Final = 4_096
+"""Spans kept for each device."""
+
+_PAUSE_SECONDS: Final = 0.001
+_LEAST_GLANCE_NS: Final = 40_000_000
+"""CPU devices take turns on the machine's cores: a few milliseconds would show whose turn it is."""
+
+
+class Capturer:
+    """Takes one capture at a time.
+
+    Args:
+      emit: takes the `Capture` event, or an `Error` when there is none.
+
+    Attributes:
+      running: true while a capture wants to `see` the steps.
+    """
+
+    def __init__(self, emit: Callable[[Event], None]) -> None:
+        self.running: _Running | None = None
+        self._emit = emit
+        self._lock = threading.Lock()
+
+    def start(
+        self, steps: int, seconds: float, asked_by: AskedBy, most_bytes: int = MOST_BYTES
+    ) -> Future[Capture]:
+        """Begins a capture of the next steps and returns at once.
+
+        Args:
+          steps: how many steps.
+          seconds: the longest wait for them; what was seen by then is told.
+          asked_by: `"user"` or `"recorder"`.
+          most_bytes: a larger profile is not read.
+
+        Returns:
+          What will hold the event.
+
+        Raises:
+          CaptureError: another profile is being taken in this process.
+        """
+        with self._lock:
+            if self.running is not None:
+                raise CaptureError(
+                    "Only one capture can run at a time, and one is running. Wait for its "
+                    "result() first."
+                )
+            running = self.running = _Running(steps, seconds, asked_by, most_bytes)
+        worker = Worker("distlab capture", self._follow)
+        worker.wake()
+        return running.future  # by now it may be done, and none is running
+
+    def finish(self, seconds: float) -> None:
+        """Ends a running capture early and waits for what it has.
+
+        Args:
+          seconds: the longest wait.
+        """
+        running = self.running
+        if running is not None:
+            running.enough.set()
+            running.told.wait(seconds)
+
+    def _follow(self) -> None:
+        running = self.running
+        assert running is not None
+        try:
+            event = running.take()
+        except Exception as error:  # noqa: BLE001 - told to whoever asked
+            self.running = None
+            if running.asked_by == "user":
+                self._emit(_error(error))
+            running.future.set_exception(error)
+        else:
+            self.running = None
+            self._emit(event)
+            running.future.set_result(event)
+        finally:
+            running.told.set()
+
+
+class _Running:
+    """A capture from its start to its event."""
+
+    def __init__(self, steps: int, seconds: float, asked_by: AskedBy, most_bytes: int) -> None:
+        self.asked_by = asked_by
+        self.future: Future[Capture] = Future()
+        self.enough = threading.Event()
+        self.told = threading.Event()
+        self._steps = steps
+        self._seconds = seconds
+        self._most_bytes = most_bytes
+        self._strategy = -1
+        self._seen = 0
+        self._begin_ns = 0
+        self._devices: list[jax.Device] = []
+        self._last: jax.Array | None = None
+        self._profile = Profile()
+
+    def see(self, strategy: int, time_ns: int, result: jax.Array) -> None:
+        """Notes that a step was handed over. Never waits.
+
+        Args:
+          strategy: number of its strategy; the first one is the one captured.
+          time_ns: monotonic time at which it was called.
+          result: one output, over the replicas' devices.
+        """
+        if self.enough.is_set() or self._strategy not in (-1, strategy):
+            return
+        if self._strategy == -1:
+            self._strategy, self._begin_ns = strategy, max(time_ns, self._profile.start_ns)
+            self._devices = jax_internals.devices_of(result)
+        self._seen += 1
+        self._last = result
+        least_ns = _LEAST_GLANCE_NS if self.asked_by == "recorder" else 0
+        if self._seen >= self._steps and time_ns - self._begin_ns >= least_ns:
+            self.enough.set()
+
+    def take(self) -> Capture:
+        """Waits for the steps, ends the profile and reads it.
+
+        Raises:
+          CaptureError: no step came, or the profile can't be read.
+        """
+        try:
+            self.enough.wait(self._seconds)
+            self.enough.set()
+            self._wait_until_ready()
+        finally:
+            end_ns = time.monotonic_ns()
+            used = time.thread_time_ns()
+            profile = self._profile.stop()
+            self._last = None
+        if not self._seen:
+            raise CaptureError(
+                f"A capture needs steps, and none was run within {self._seconds:g} s. Capture "
+                "while strategy.run is being called."
+            )
+        if len(profile) > self._most_bytes:
+            raise CaptureError(
+                f"The profile of {self._seen} steps is too large to be read: "
+                f"{len(profile) / 1e6:.0f} MB, of at most {self._most_bytes / 1e6:.0f}. Capture "
+                "fewer steps."
+            )
+        found = read_spans(profile, self._profile.anchor_ns)
+        numbers = [device.id for device in self._devices]
+        if not any(number in found for number in numbers):
+            raise CaptureError(
+                "The profile holds no operation of the strategy's devices. Capture more steps."
+            )
+        return self._event(
+            [found.get(number, _IDLE) for number in numbers],
+            end_ns,
+            len(profile),
+            time.thread_time_ns() - used,
+        )
+
+    def _wait_until_ready(self) -> None:
+        """Waits, within a limit, until the last step is done.
+
+        A glance need not wait: where many steps are in flight, the devices did as
+        many meanwhile as came.
+        """
+        seconds = self._seconds if self.asked_by == "user" else 0.0
+        limit = time.monotonic() + seconds
+        while time.monotonic() < limit:
+            try:
+                if self._last is None or jax_internals.is_ready(self._last):
+                    return
+            except RuntimeError:  # deleted: given to a later step, so it was computed or will be
+                return
+            time.sleep(_PAUSE_SECONDS)
+
+    def _event(self, found: Sequence[DeviceSpans], end_ns: int, size: int, cost_ns: int) -> Capture:
+        begin_ns = self._begin_ns
+        cut = [
+            DeviceSpans(*(clipped(spans, begin_ns, end_ns) for spans in device)) for device in found
+        ]
+        lengths = [[length_ns(spans) for spans in device] for device in cut]
+        packed = [_packed(device, begin_ns) for device in cut]
+        return Capture(
+            time_ns=end_ns,
+            strategy=self._strategy,
+            start_ns=begin_ns,
+            steps=self._seen,
+            asked_by=self.asked_by,
+            devices=[selection.name(device) for device in self._devices],
+            compute_ns=[length[0] for length in lengths],
+            waiting_ns=[length[1] for length in lengths],
+            copy_ns=[length[2] for length in lengths],
+            idle_ns=[end_ns - begin_ns - sum(length) for length in lengths],
+            spans=[data for data, _ in packed],
+            spans_left_out=sum(left for _, left in packed),
+            profile_bytes=size,
+            cost_ns=cost_ns,
+        )
+
+
+_IDLE: Final = DeviceSpans(*(np.empty((0, 2), np.int64) for _ in range(3)))
+
+
+def _packed(device: DeviceSpans, begin_ns: int) -> tuple[bytes, int]:
+    """Returns a device's spans as an event keeps them, and how many were left out."""
+    rows = np.concatenate(
+        [
+            np.stack([s[:, 0] - begin_ns, s[:, 1] - s[:, 0], np.full(len(s), sort)], axis=1)
+            for sort, s in enumerate(device)
+        ]
+    )
+    rows = rows[np.argsort(rows[:, 0], kind="stable")]
+    return rows[:SPANS_KEPT].astype("<i8").tobytes(), max(0, len(rows) - SPANS_KEPT)
+
+
+def _error(error: Exception) -> Error:
+    return Error(
+        time_ns=time.monotonic_ns(),
+        where="capture",
+        type=type(error).__name__,
+        message=str(error)[:2_000],
+    )

@@ -1,0 +1,315 @@
+"""What is inside a compiled program: its collectives and its costs.
+
+Read once, from the optimised program that XLA made, so that a step costs
+nothing more to observe. Each collective is counted as often as one execution
+runs it: a loop multiplies by its trip count when XLA knows it, and a branch is
+taken or not, which the program doesn't say.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import jax
+
+from distlab.events import Collective
+from distlab.profiling.hlo_text import Instruction, Module, parse
+
+_KINDS: Final = (
+    "all-reduce",
+    "all-gather",
+    "reduce-scatter",
+    "collective-permute",
+    "all-to-all",
+    "collective-broadcast",
+)
+_ARRAY: Final = re.compile(r"([a-z]\w*)\[([\d,<=]*)\]")
+_TRIP_COUNT: Final = re.compile(r'"known_trip_count":\{"n":"(\d+)"\}')
+_IOTA_GROUPS: Final = re.compile(r"^\[([\d,]+)\]<=")
+_NAME: Final = re.compile(r"%([\w.\-]+)")
+_CALLS: Final = ("calls", "to_apply", "called_computations")
+_BRANCHES: Final = ("branch_computations", "true_computation", "false_computation")
+_VALUES_KEPT: Final = 64
+_PACKAGE: Final = Path(__file__).resolve().parents[1]
+
+
+class ProgramContents(NamedTuple):
+    """What a compiled program holds and costs on one device.
+
+    Attributes:
+      collectives: its collectives, in the order of the program.
+      flops: floating-point operations of one execution.
+      bytes_accessed: bytes that one execution reads and writes.
+      temp_bytes: scratch memory.
+      argument_bytes: memory of the arguments.
+      output_bytes: memory of the outputs.
+      peak_bytes: the most memory held at any time.
+
+    The numbers are None when XLA does not say.
+    """
+
+    collectives: list[Collective]
+    flops: float | None
+    bytes_accessed: float | None
+    temp_bytes: int | None
+    argument_bytes: int | None
+    output_bytes: int | None
+    peak_bytes: int | None
+
+
+def read_program(compiled: Any) -> ProgramContents:
+    """Reads what is inside a compiled program.
+
+    Args:
+      compiled: a `jax.stages.Compiled`.
+
+    Returns:
+      Its collectives and costs, as far as XLA tells. Never raises: what can't
+      be read counts as not told.
+    """
+    cost = _ask(compiled, "cost_analysis") or {}
+    if isinstance(cost, list | tuple):
+        cost = cost[0] if cost else {}
+    memory = _ask(compiled, "memory_analysis")
+    text = _ask(compiled, "as_text")
+    return ProgramContents(
+        collectives=collectives_of(text) if text else [],
+        flops=_known(cost.get("flops")),
+        bytes_accessed=_known(cost.get("bytes accessed")),
+        temp_bytes=getattr(memory, "temp_size_in_bytes", None),
+        argument_bytes=getattr(memory, "argument_size_in_bytes", None),
+        output_bytes=getattr(memory, "output_size_in_bytes", None),
+        peak_bytes=getattr(memory, "peak_memory_in_bytes", None),
+    )
+
+
+def read_programs(programs: Sequence[Any]) -> ProgramContents:
+    """Reads programs that make one step together, each executed once.
+
+    Args:
+      programs: of type `jax.stages.Compiled`; each may run on other devices.
+
+    Returns:
+      The collectives of all, and the costs of the device that has most to do.
+      Memory is not told: the programs share it.
+    """
+    read = [(read_program(program), _devices_of(program)) for program in programs]
+    devices = {device for _, ids in read for device in ids}
+
+    def most(cost: str) -> float | None:
+        numbers = [getattr(contents, cost) for contents, _ in read]
+        if not devices or None in numbers:
+            return None
+        on = [[n for n, (_, ids) in zip(numbers, read, strict=True) if d in ids] for d in devices]
+        return max(map(sum, on))
+
+    return ProgramContents(
+        collectives=[one for contents, _ in read for one in contents.collectives],
+        flops=most("flops"),
+        bytes_accessed=most("bytes_accessed"),
+        temp_bytes=None,
+        argument_bytes=None,
+        output_bytes=None,
+        peak_bytes=None,
+    )
+
+
+def collectives_of(text: str) -> list[Collective]:
+    """Returns the collectives in an optimised program.
+
+    Args:
+      text: the program as `jax.stages.Compiled.as_text()` gives it.
+    """
+    module = parse(text)
+    return list(_walk(module, module.entry, 1))
+
+
+def _ask(compiled: Any, question: str) -> Any:
+    """Asks XLA; backends that can't answer raise all kinds of things."""
+    try:
+        answer = getattr(compiled, question)
+        return answer() if callable(answer) else answer
+    except Exception:  # noqa: BLE001
+        return None
+
+
+def _devices_of(compiled: Any) -> set[int]:
+    """Numbers of the devices that a program runs on."""
+    shardings = jax.tree.leaves(_ask(compiled, "output_shardings"))
+    return {device.id for sharding in shardings for device in sharding.device_set}
+
+
+def _known(number: Any) -> float | None:
+    """XLA says -1 for a cost that it does not know."""
+    return None if number is None or number < 0 else float(number)
+
+
+def _walk(module: Module, computation: str, times: int | None) -> Iterator[Collective]:
+    """Gives the collectives that `times` runs of a computation run, callees included."""
+    instructions = module.computations.get(computation, {})
+    for instruction in instructions.values():
+        kind = instruction.opcode.removesuffix("-start").removeprefix("ragged-")
+        if kind in _KINDS:
+            yield _collective(module, instructions, instruction, kind, times)
+        elif not instruction.opcode.endswith(("-done", "-update")):
+            for callee, callee_times in _callees(instruction, times):
+                yield from _walk(module, callee, callee_times)
+
+
+def _callees(instruction: Instruction, times: int | None) -> Iterator[tuple[str, int | None]]:
+    """Gives the computations that an instruction runs, and how often."""
+    if "=%" not in instruction.rest and "={%" not in instruction.rest:
+        return
+    attributes = instruction.attributes
+    if instruction.opcode == "while":
+        match = _TRIP_COUNT.search(attributes.get("backend_config", ""))
+        trips = int(match[1]) if match else None
+        yield _name(attributes["body"]), _product(times, trips)
+        yield _name(attributes["condition"]), _product(times, None if trips is None else trips + 1)
+        return
+    for key in _CALLS:
+        for name in _NAME.findall(attributes.get(key, "")):
+            yield name, times
+    for key in _BRANCHES:
+        for name in _NAME.findall(attributes.get(key, "")):
+            yield name, None
+
+
+def _product(times: int | None, more: int | None) -> int | None:
+    return None if times is None or more is None else times * more
+
+
+def _name(written: str) -> str:
+    return written.lstrip("%")
+
+
+def _collective(
+    module: Module,
+    instructions: dict[str, Instruction],
+    instruction: Instruction,
+    kind: str,
+    times: int | None,
+) -> Collective:
+    shapes = [instructions[name].shape for name in instruction.operands if name in instructions]
+    arrays = [array for shape in shapes for array in _ARRAY.findall(shape)]
+    operand_bytes = sum(_bytes(dtype, dimensions) for dtype, dimensions in arrays)
+    participants = _participants(module, instruction)
+    group = _group(instruction, participants)
+    return Collective(
+        kind=kind,
+        operand_bytes=operand_bytes,
+        dtype="+".join(dict.fromkeys(dtype for dtype, _ in arrays)),
+        operands=len(arrays),
+        participants=participants,
+        times_per_step=times,
+        source=_source(module, instruction),
+        wire_bytes=wire_bytes(kind, operand_bytes, group),
+        group=group,
+        values=_values(module, instructions, instruction, arrays),
+    )
+
+
+def wire_bytes(kind: str, operand_bytes: int, group: int) -> int:
+    """Returns the bytes that one device sends, by the algorithm that sends the fewest.
+
+    For the first three kinds that is a ring, as NCCL's performance notes count it:
+    https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md.
+
+    Args:
+      kind: what kind of collective.
+      operand_bytes: bytes of its operands on one device.
+      group: how many devices work together.
+    """
+    others = max(group - 1, 0)
+    match kind:
+        case "all-reduce":
+            return 2 * operand_bytes * others // max(group, 1)
+        case "all-gather":
+            return operand_bytes * others
+        case "reduce-scatter" | "all-to-all":
+            return operand_bytes * others // max(group, 1)
+        case _:
+            return operand_bytes if others else 0
+
+
+def _values(
+    module: Module,
+    instructions: dict[str, Instruction],
+    collective: Instruction,
+    arrays: Sequence[tuple[str, str]],
+) -> list[str]:
+    """Says what each operand is: XLA leaves its origin where a combined result is taken apart."""
+    texts = [f"{dtype}[{dimensions}]" for dtype, dimensions in arrays]
+    if len(arrays) > 1:
+        for taken in instructions.values():
+            if taken.opcode == "get-tuple-element" and taken.operands == [collective.name]:
+                place = int(taken.attributes.get("index", -1))
+                source = _source(module, taken)
+                if 0 <= place < len(texts) and source:
+                    texts[place] += f" from {source}"
+    return texts[:_VALUES_KEPT]
+
+
+def _bytes(dtype: str, dimensions: str) -> int:
+    """Bytes of an array such as `f32[8,16]`; elements of less than a byte share bytes."""
+    count = math.prod(int(size.lstrip("<=")) for size in dimensions.split(",") if size)
+    return (count * _bits(dtype) + 7) // 8
+
+
+def _bits(dtype: str) -> int:
+    """Bits of an element: the first number in XLA's name of its type, none for tokens."""
+    if dtype == "pred":
+        return 8
+    match = re.search(r"\d+", dtype)
+    return int(match[0]) if match else 0
+
+
+def _participants(module: Module, instruction: Instruction) -> int:
+    """Devices that take part, all groups together."""
+    attributes = instruction.attributes
+    groups = attributes.get("replica_groups", "")
+    iota = _IOTA_GROUPS.match(groups)
+    if iota:
+        return math.prod(map(int, iota[1].split(",")))
+    named = re.findall(r"\d+", groups or attributes.get("source_target_pairs", ""))
+    if named:
+        return len(set(named))
+    header = module.header
+    return int(header.get("num_partitions", 1)) * int(header.get("replica_count", 1))
+
+
+def _group(instruction: Instruction, participants: int) -> int:
+    """Devices that work together: the size of a replica group, or all."""
+    groups = instruction.attributes.get("replica_groups", "")
+    iota = _IOTA_GROUPS.match(groups)
+    if iota:
+        return int(iota[1].split(",")[-1])
+    first = re.search(r"\{([\d,]+)\}", groups)
+    return len(first[1].split(",")) if first else participants
+
+
+def _source(module: Module, instruction: Instruction) -> str:
+    """Says where the user's program asked for it: the operation and the line."""
+    written = instruction.attributes.get("metadata", "{}").strip("{}")
+    metadata = dict(re.findall(r'(\w+)=("(?:[^"\\]|\\.)*"|\S+)', written))
+    operation = metadata.get("op_name", "").strip('"')
+    file, line = metadata.get("source_file", "").strip('"'), metadata.get("source_line", "")
+    frame = module.frames.get(int(metadata.get("stack_frame_id", 0)))
+    while frame is not None:
+        file, line = frame.file, str(frame.line)
+        caller = module.frames.get(frame.caller)
+        if caller is None or not _is_library(file):
+            break
+        frame = caller
+    place = f"{Path(file).name}:{line}" if file else ""
+    return " at ".join(part for part in (operation, place) if part)
+
+
+def _is_library(file: str) -> bool:
+    """Whether a line of this file is distlab's own; the demo is a user's program."""
+    path = Path(file)
+    return path.is_relative_to(_PACKAGE) and not path.is_relative_to(_PACKAGE / "demo")

@@ -1,0 +1,80 @@
+"""Takes a short capture now and then, by itself, while a run is recorded.
+
+Ready times can't tell who makes the others wait inside of a collective, since
+all devices leave it together. A profile of three steps can. It is taken early in
+the run and then ever again, so seldom that it costs a hundredth of the time.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from concurrent.futures import TimeoutError as FutureTimeoutError
+from typing import Final
+
+import jax
+
+from distlab.errors import CaptureError
+from distlab.profiling.capture import Capturer
+from distlab.profiling.worker import Worker
+
+STEPS: Final = 3
+"""Steps in a capture."""
+
+_STEPS_BEFORE: Final = 6
+"""Steps left alone at the beginning: they compile, and their devices are not in step yet."""
+
+_SHARE: Final = 0.01
+"""The share of the time that captures may take."""
+
+_LOOK_SECONDS: Final = 0.05
+_LONGEST_LOOK_SECONDS: Final = 1.0
+_WAIT_SECONDS: Final = 2.0
+_READ_SECONDS: Final = 60.0
+_MOST_BYTES: Final = 8 << 20
+
+
+class Prober:
+    """Asks for captures until it is stopped.
+
+    Args:
+      capturer: takes them.
+      last_step: says the number of the last step, -1 before the first.
+    """
+
+    def __init__(self, capturer: Capturer, last_step: Callable[[], int]) -> None:
+        self._capturer = capturer
+        self._last_step = last_step
+        self._worker = Worker("distlab prober", self._work)
+        self._begin = last_step()
+        self._worker.wake()
+
+    def stop(self) -> None:
+        """Ends it; a capture that is running goes on to its end."""
+        self._worker.end()
+
+    def _work(self) -> None:
+        rest = _LOOK_SECONDS
+        before = self._last_step()
+        while True:
+            self._worker.rest(rest)
+            if self._worker.stopping:
+                return
+            now = self._last_step()
+            moving, before = now > before, now
+            if not moving or now - self._begin < _STEPS_BEFORE:
+                rest = min(rest * 1.05, _LONGEST_LOOK_SECONDS)
+                continue
+            if jax.default_backend() != "cpu":
+                return  # what starting a profile costs elsewhere was not measured
+            rest = max(self._probe() / _SHARE, _LONGEST_LOOK_SECONDS)
+
+    def _probe(self) -> float:
+        """Takes a capture; returns the seconds of computing it cost."""
+        started = time.monotonic()
+        try:
+            taken = self._capturer.start(STEPS, _WAIT_SECONDS, "recorder", _MOST_BYTES)
+            return taken.result(_READ_SECONDS).cost_ns / 1e9
+        except (CaptureError, FutureTimeoutError):
+            # Somebody else is profiling, or the steps are too large for a glance.
+            return time.monotonic() - started

@@ -1,0 +1,257 @@
+"""From a profile to what each device did when: computing, waiting, copying.
+
+CPU devices are threads of one process: an operation's event says which device it
+belongs to (`device_ordinal`), and a `Rendezvous` inside of it is the wait for the
+others in a collective. GPUs and TPUs have a plane of their own, named after the
+device; their collectives are told by name, and count as waiting altogether, since
+the wait is part of the operation there.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Final, NamedTuple, TypeAlias
+
+import jax
+import numpy as np
+import numpy.typing as npt
+
+from distlab.errors import CaptureError
+from distlab.profiling.profile import ANCHOR
+
+Spans = npt.NDArray[np.int64]
+"""Begins and ends in nanoseconds, `(n, 2)`, in order and apart from each other."""
+
+COMPUTE, WAITING, COPY = range(3)
+
+_CLOSE_NS: Final = 1_000
+"""Spans of one sort that are closer than this are one."""
+
+_NONE: Final = np.empty((0, 2), np.int64)
+_DEVICE_PLANE: Final = re.compile(r"/device:(?:GPU|TPU):(\d+)")
+_COLLECTIVE: Final = re.compile(
+    r"nccl|rccl|all[-_]?reduce|all[-_]?gather|reduce[-_]?scatter|collective|all[-_]?to[-_]?all",
+    re.IGNORECASE,
+)
+_COPY: Final = re.compile(r"copy|memcpy", re.IGNORECASE)
+_RENDEZVOUS: Final = "Rendezvous"
+_REDUCING: Final = "InvokeRendezvous"
+
+
+_Span: TypeAlias = tuple[float, float]
+
+
+class DeviceSpans(NamedTuple):
+    """What one device did; no moment is in two of them.
+
+    Attributes:
+      compute: when it ran operations.
+      waiting: when it did nothing but wait for others in a collective.
+      copy: when it did nothing but copy.
+    """
+
+    compute: Spans
+    waiting: Spans
+    copy: Spans
+
+
+class _Found(NamedTuple):
+    """Spans as the profile has them, for one device."""
+
+    compute: list[Spans]
+    waiting: list[Spans]
+    copy: list[Spans]
+
+
+def read_spans(profile: bytes, anchor_ns: int) -> dict[int, DeviceSpans]:
+    """Reads what each device did from a profile.
+
+    Args:
+      profile: a serialised `XSpace`.
+      anchor_ns: monotonic time of the annotation `ANCHOR` in it.
+
+    Returns:
+      Number of the device on this machine to its spans, in monotonic time. Devices
+      that did nothing are missing.
+
+    Raises:
+      CaptureError: the profile is empty or can't be read, or has no anchor.
+    """
+    if not profile:
+        raise CaptureError("The profiler gave an empty profile. Capture again.")
+    try:
+        planes = list(jax.profiler.ProfileData.from_serialized_xspace(profile).planes)
+    except Exception as error:
+        raise CaptureError(
+            f"The profile that JAX took can't be read ({error}). Capture again."
+        ) from error
+    return spans_of(planes, anchor_ns)
+
+
+def spans_of(planes: Sequence[Any], anchor_ns: int) -> dict[int, DeviceSpans]:
+    """Reads the planes of a profile; see `read_spans`."""
+    found: dict[int, _Found] = defaultdict(lambda: _Found([], [], []))
+    anchor: float | None = None
+    for plane in planes:
+        device = _DEVICE_PLANE.search(plane.name)
+        for line in plane.lines:
+            if device is not None:
+                _read_stream(line.events, found[int(device[1])])
+            else:
+                at = _read_thread(line.events, found)
+                anchor = at if anchor is None else anchor
+    if anchor is None:
+        raise CaptureError("The profile lost its beginning, so its times mean nothing.")
+    shift = anchor_ns - round(anchor)
+    return {device: _apart(spans, shift) for device, spans in sorted(found.items())}
+
+
+def _read_stream(events: Iterable[Any], found: _Found) -> None:
+    """Takes the operations on a stream of a GPU or a core of a TPU."""
+    sorts: tuple[list[_Span], ...] = ([], [], [])
+    for event in events:
+        sort = COMPUTE
+        if _COLLECTIVE.search(event.name):
+            sort = WAITING
+        elif _COPY.search(event.name):
+            sort = COPY
+        sorts[sort].append((event.start_ns, event.start_ns + event.duration_ns))
+    for kept, spans in zip(found, sorts, strict=True):
+        kept.append(union(spans))
+
+
+def _read_thread(events: Iterable[Any], found: dict[int, _Found]) -> float | None:
+    """Takes a thread's operations and its waits; returns where the anchor is, if here."""
+    thread = _Thread()
+    rows = [
+        (event.start_ns, -event.duration_ns, place, name, event)
+        for place, event in enumerate(events)
+        if not (name := event.name).startswith("end: ")
+    ]
+    rows.sort()  # an operation comes before what happens inside of it
+    for begin, minus, _, name, event in rows:
+        thread.take(name, (begin, begin - minus), event)
+    thread.give(found)
+    return thread.anchor
+
+
+class _Thread:
+    """The operations of one thread, which works now for this device and now for that one.
+
+    Attributes:
+      anchor: where the anchor is, None when it is in another thread.
+    """
+
+    def __init__(self) -> None:
+        self.anchor: float | None = None
+        self._operations: dict[int, list[_Span]] = defaultdict(list)
+        self._copies: dict[int, list[_Span]] = defaultdict(list)
+        self._waits: dict[int, list[_Span]] = defaultdict(list)
+        self._reducing: list[_Span] = []
+        self._device, self._until = -1, 0.0
+        self._other: set[str] = set()
+
+    def take(self, name: str, span: _Span, event: Any) -> None:
+        """Takes an event; they come in the order of their begins, outer ones first."""
+        inside = span[0] <= self._until
+        if name == _REDUCING:
+            self._reducing.append(span)
+        elif inside and name == _RENDEZVOUS:
+            self._waits[self._device].append(span)
+        elif inside:
+            # Asking each event for its device would take most of the time.
+            if span[1] <= self._until and _COPY.match(name):
+                self._copies[self._device].append(span)
+        elif name == ANCHOR:
+            self.anchor = span[0]
+        elif name not in self._other:
+            self._begin_operation(name, span, event)
+
+    def _begin_operation(self, name: str, span: _Span, event: Any) -> None:
+        device = _device_of(event)
+        if device is None:
+            self._other.add(name)
+            return
+        self._device, self._until = device, span[1]
+        self._operations[device].append(span)
+        if _COPY.match(name):
+            self._copies[device].append(span)
+
+    def give(self, found: dict[int, _Found]) -> None:
+        """Adds what each device did in this thread."""
+        for device, spans in self._operations.items():
+            waiting = without(union(self._waits[device]), union(self._reducing))
+            copying = union(self._copies[device])
+            found[device].compute.append(without(without(union(spans), waiting), copying))
+            found[device].waiting.append(waiting)
+            found[device].copy.append(copying)
+
+
+def _device_of(event: Any) -> int | None:
+    """Returns the device that an operation ran on, None for what is no operation."""
+    device, operation = None, False
+    for name, value in event.stats:
+        if name == "device_ordinal":
+            device = int(value)
+        elif name == "hlo_op":
+            operation = True
+    return device if operation else None
+
+
+def _apart(found: _Found, shift: int) -> DeviceSpans:
+    compute, copy, waiting = (_joined(s) for s in (found.compute, found.copy, found.waiting))
+    copy = without(copy, compute)
+    waiting = without(without(waiting, compute), copy)
+    return DeviceSpans(*(s + shift for s in (compute, waiting, copy)))
+
+
+def _joined(spans: list[Spans]) -> Spans:
+    return union(np.concatenate(spans)) if spans else _NONE
+
+
+def union(spans: Iterable[tuple[float, float]] | Spans) -> Spans:
+    """Returns spans that cover the same, in order, with no two close to each other."""
+    rows = np.asarray(list(spans), np.float64).reshape(-1, 2).round().astype(np.int64)
+    rows = rows[rows[:, 1] > rows[:, 0]]
+    if not len(rows):
+        return _NONE
+    rows = rows[np.argsort(rows[:, 0], kind="stable")]
+    reach = np.maximum.accumulate(rows[:, 1])
+    first = np.concatenate([[True], rows[1:, 0] > reach[:-1] + _CLOSE_NS])
+    last = np.concatenate([first[1:], [True]])
+    return np.stack([rows[first, 0], reach[last]], axis=1)
+
+
+def without(spans: Spans, taken: Spans) -> Spans:
+    """Returns the parts of `spans` that `taken` does not cover; both as `union` gives them."""
+    if not len(spans) or not len(taken):
+        return spans
+    return np.array(list(_parts(spans.tolist(), taken.tolist())), np.int64).reshape(-1, 2)
+
+
+def _parts(spans: list[list[int]], taken: list[list[int]]) -> Iterator[tuple[int, int]]:
+    place = 0
+    for begin, end in spans:
+        while place < len(taken) and taken[place][1] <= begin:
+            place += 1
+        at, look = begin, place
+        while look < len(taken) and taken[look][0] < end:
+            if taken[look][0] > at:
+                yield at, taken[look][0]
+            at = max(at, taken[look][1])
+            look += 1
+        if at < end:
+            yield at, end
+
+
+def clipped(spans: Spans, begin_ns: int, end_ns: int) -> Spans:
+    """Returns the parts of spans between two times."""
+    rows = np.clip(spans, begin_ns, end_ns)
+    return rows[rows[:, 1] > rows[:, 0]]
+
+
+def length_ns(spans: Spans) -> int:
+    """Returns how much spans cover together, in nanoseconds."""
+    return int((spans[:, 1] - spans[:, 0]).sum())

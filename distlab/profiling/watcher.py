@@ -1,0 +1,307 @@
+"""The watcher: what the devices are busy with, found out off the hot path.
+
+A thread looks at the outputs of steps to see when each device is done. Looking
+costs time, more when steps are short, so it happens in windows: back to back
+when steps are long, short ones with gaps between them when they are not. Every
+step of a window is watched; what is said about a window is true for all of it.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Final, NamedTuple, TypeAlias
+
+import jax
+
+from distlab.devices import jax_internals
+from distlab.events import Capture, DeviceSample, Event, Lost
+from distlab.profiling.busy import StrategyActivity
+from distlab.profiling.memory import device_memory_bytes, process_memory_bytes
+from distlab.profiling.nvml import gpu_use
+from distlab.profiling.worker import Worker
+
+_CYCLE_SECONDS: Final = 0.2
+_MOST_STEPS: Final = 128
+_FEWEST_STEPS: Final = 4
+_LOOKS_IN_A_STEP: Final = 20
+_SHORTEST_PAUSE, _LONGEST_PAUSE = 0.0002, 0.01
+_COST: Final = 0.01
+"""The share of a core that looking may take, and what it takes from others' turns."""
+
+_REST, _LONGEST_REST = 20.0, 1.0
+"""How long to rest after a window, as a multiple of it, and at most, in seconds."""
+
+_QUIET_WINDOWS: Final = 4
+"""Windows without work that are told before a strategy is left alone."""
+
+_KEEP_EVERY_NS: Final = 5_000_000
+"""How old the kept step may be of those that are not watched: to keep one costs 40 us."""
+
+_SLEEP_SECONDS: Final = 60.0
+_SETTLE_SECONDS: Final = 0.1
+_FLUSH_SECONDS: Final = 1.0
+
+_Given: TypeAlias = tuple[int, int, int, jax.Array]
+
+
+class Plan(NamedTuple):
+    """How to watch.
+
+    Attributes:
+      pause: seconds between looks.
+      window: seconds of a window.
+      gap: seconds between windows in which nothing is watched; 0 for none.
+    """
+
+    pause: float
+    window: float
+    gap: float
+
+
+def plan(interval: float, look: float) -> Plan:
+    """Says how to watch steps, so that it costs little and its times are good.
+
+    Args:
+      interval: seconds from one step to the next.
+      look: seconds of computing that one look takes.
+    """
+    pause = min(max(interval / _LOOKS_IN_A_STEP, _SHORTEST_PAUSE), _LONGEST_PAUSE)
+    share = min(1.0, _COST * pause / max(look, 1e-6))
+    window = max(_CYCLE_SECONDS * share, _FEWEST_STEPS * interval)
+    if window > 0.7 * _CYCLE_SECONDS:
+        return Plan(pause, _CYCLE_SECONDS, 0.0)
+    return Plan(pause, window, _CYCLE_SECONDS - window)
+
+
+class Watcher:
+    """Follows the results that `watch` is given.
+
+    Args:
+      emit: takes the `StepReady` and `DeviceSample` events.
+      after_window: called by the watcher's thread after each window.
+
+    Attributes:
+      listening: true in a window, when every step is followed.
+      callers_ns: nanoseconds that callers of `watch` spent in windows so far.
+    """
+
+    def __init__(
+        self, emit: Callable[[Event], None], after_window: Callable[[], None] = lambda: None
+    ) -> None:
+        self._emit = emit
+        self._after_window = after_window
+        self._worker = Worker("distlab watcher", self._follow)
+        self._inbox: deque[_Given] = deque()
+        self._unwatched: dict[int, _Given] = {}
+        self._slipped_by = False
+        self.listening = True
+        self.callers_ns = 0
+        self._asleep = True
+        self._flushing = threading.Event()
+        self._flushed = threading.Event()
+        self._activities: dict[int, StrategyActivity] = {}
+        self._profiles: dict[int, Capture] = {}
+        self._given_ns: list[int] = []
+        self._edge_ns = 0
+        self._plan = Plan(_FEWEST_STEPS * _SHORTEST_PAUSE, _CYCLE_SECONDS, 0.0)
+        self._look_seconds = 0.0
+
+    def watch(self, strategy: int, step: int, time_ns: int, result: jax.Array) -> None:
+        """May follow `result` until it is ready. Never waits.
+
+        Args:
+          strategy: number of the strategy.
+          step: number of the step.
+          time_ns: monotonic time at which the step was called.
+          result: one output, sharded or replicated over the replicas' devices.
+        """
+        # JAX makes an array's list of pieces when it is first asked for. Two threads that ask at
+        # once leave it twice as long, and the array broken: so the thread that made it asks first.
+        if self.listening:
+            began = time.perf_counter_ns()
+            jax_internals.pieces(result)
+            self._inbox.append((strategy, step, time_ns, result))
+            if self._asleep:
+                self._worker.wake()
+            self.callers_ns += time.perf_counter_ns() - began
+            return
+        self._slipped_by = True
+        kept = self._unwatched.get(strategy)
+        if kept is None or time_ns - kept[2] > _KEEP_EVERY_NS:
+            jax_internals.pieces(result)
+            self._unwatched[strategy] = (strategy, step, time_ns, result)
+
+    def profiled(self, capture: Capture) -> None:
+        """Takes what a profile found; see `StrategyActivity.profiled`."""
+        self._profiles[capture.strategy] = capture
+        activity = self._activities.get(capture.strategy)
+        if activity is not None:
+            activity.profiled(capture)
+
+    def compiled(self, strategy: int) -> None:
+        """Forgets what a profile found: new programs take other times."""
+        self._profiles.pop(strategy, None)
+        activity = self._activities.get(strategy)
+        if activity is not None:
+            activity.profiled(None)
+
+    def flush(self, seconds: float = _FLUSH_SECONDS) -> None:
+        """Waits until what is being watched is ready and told.
+
+        Args:
+          seconds: the longest wait.
+        """
+        if self._asleep and not self._inbox:
+            return
+        self._flushed.clear()
+        self._flushing.set()
+        self._worker.wake()
+        self._flushed.wait(seconds)
+
+    def _follow(self) -> None:
+        while not self._worker.stopping:
+            if self._activities or self._inbox:
+                self._asleep = False
+                try:
+                    self._watch_window()
+                except Exception as error:  # noqa: BLE001 - devices that were shut down, for one
+                    self._give_up(error)
+            if self._flushing.is_set():
+                self._flushing.clear()
+                self._flushed.set()
+            elif not self._activities and not self._inbox and self.listening:
+                self._asleep = True
+                # What came before `_asleep` was set did not wake anyone.
+                if not self._inbox:
+                    self._worker.rest(_SLEEP_SECONDS)
+            elif self._plan.gap:
+                self._stop_listening()
+                self._worker.rest(self._plan.gap)
+        self._stop_listening()
+
+    def _watch_window(self) -> None:
+        """Watches all steps for a while, and tells how busy the devices were."""
+        opened_ns = self._open()
+        used, looks = time.thread_time(), 0
+        limit_ns = opened_ns + round(self._plan.window * 1e9)
+        while True:
+            time.sleep(self._plan.pause)
+            now_ns = self._look()
+            looks += 1
+            if now_ns >= limit_ns or len(self._given_ns) >= _MOST_STEPS or self._worker.stopping:
+                break
+            if self._flushing.is_set() and not self._in_flight():
+                break
+        self._look_seconds = (time.thread_time() - used) / looks
+        # A step that slipped by while the window was being opened makes it worthless.
+        whole = not self._slipped_by
+        start_ns, end_ns = opened_ns, now_ns
+        if self._plan.gap:
+            self.listening = False
+            self._look()
+            if len(self._given_ns) >= _FEWEST_STEPS:
+                # From step to step, so that no half cycle counts.
+                start_ns, end_ns = max(opened_ns, self._given_ns[0]), self._given_ns[-1]
+            self._settle()
+        self._edge_ns = end_ns
+        self._tell(start_ns, end_ns, whole)
+        self._make_plan((now_ns - opened_ns) / 1e9)
+        self._after_window()
+
+    def _stop_listening(self) -> None:
+        """Lets go of all results; the next window begins with what runs then."""
+        self.listening = False
+        self._inbox.clear()
+        for activity in self._activities.values():
+            activity.forget()
+
+    def _give_up(self, error: Exception) -> None:
+        """Starts anew with the next step, when JAX did not answer."""
+        reason = f"Watching the devices failed: {type(error).__name__}: {error}"[:2_000]
+        self._emit(Lost(time_ns=time.monotonic_ns(), count=1, reason=reason))
+        self._inbox.clear()
+        self._activities.clear()
+        self._edge_ns = 0
+        self.listening = True
+
+    def _open(self) -> int:
+        """Begins to listen, if need be; returns when the window begins."""
+        self._given_ns = []
+        if not self.listening:
+            self._inbox.clear()
+            self.listening = True
+            self._slipped_by = False
+            unwatched, self._unwatched = self._unwatched, {}
+            now_ns = time.monotonic_ns()
+            for strategy, step, time_ns, result in list(unwatched.values()):
+                self._activity(strategy, result).catch_up(step, time_ns, result, now_ns)
+            return now_ns
+        if self._activities:
+            return self._edge_ns
+        begin_ns = self._inbox[0][2]
+        asleep_since_ns, self._edge_ns = self._edge_ns, begin_ns
+        if asleep_since_ns:
+            self._take()
+            self._tell(asleep_since_ns, begin_ns, whole=True)
+        return begin_ns
+
+    def _look(self) -> int:
+        """Takes what came, looks at what is in flight; returns the time of the look."""
+        self._take()
+        now_ns = time.monotonic_ns()
+        for activity in self._activities.values():
+            for event in activity.look(now_ns):
+                self._emit(event)
+        return now_ns
+
+    def _take(self) -> None:
+        while self._inbox:
+            strategy, step, time_ns, result = self._inbox.popleft()
+            self._activity(strategy, result).add(step, time_ns, result)
+            self._given_ns.append(time_ns)
+
+    def _activity(self, strategy: int, result: jax.Array) -> StrategyActivity:
+        if strategy not in self._activities:
+            activity = self._activities[strategy] = StrategyActivity(strategy, result)
+            activity.profiled(self._profiles.get(strategy))
+        return self._activities[strategy]
+
+    def _in_flight(self) -> int:
+        return sum(activity.in_flight for activity in self._activities.values())
+
+    def _settle(self) -> None:
+        """Looks on, after a window, until its steps are done or it takes too long."""
+        limit_ns = time.monotonic_ns() + round(_SETTLE_SECONDS * 1e9)
+        while self._in_flight() and not self._worker.stopping and self._look() < limit_ns:
+            time.sleep(self._plan.pause)
+
+    def _tell(self, start_ns: int, end_ns: int, whole: bool) -> None:
+        """Emits a sample for each strategy, and leaves those alone that rest."""
+        for strategy, activity in list(self._activities.items()):
+            busy_ns = activity.close_window(start_ns, end_ns)
+            if activity.quiet_windows >= _QUIET_WINDOWS:
+                del self._activities[strategy]
+            if whole and end_ns > start_ns:
+                gpus = gpu_use(activity.devices)
+                sample = DeviceSample(
+                    time_ns=end_ns,
+                    strategy=strategy,
+                    start_ns=start_ns,
+                    busy_ns=busy_ns,
+                    basis=activity.basis,
+                    used_bytes=None if gpus is None else gpus.used_bytes,
+                    utilization=None if gpus is None else gpus.utilization,
+                    memory_bytes=device_memory_bytes(activity.devices),
+                    process_memory_bytes=process_memory_bytes(),
+                )
+                self._emit(sample)
+
+    def _make_plan(self, seconds: float) -> None:
+        steps = len(self._given_ns)
+        made = plan(seconds / steps if steps else _CYCLE_SECONDS, self._look_seconds)
+        # A window lasts longer than it was meant to where Python is busy: rest the longer then.
+        rest = min(max(made.gap, _REST * seconds), _LONGEST_REST) if made.gap else 0.0
+        self._plan = made._replace(gap=rest)

@@ -1,0 +1,45 @@
+"""One event a line, as JSON: for other programs, and to read with `jq` or pandas."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from distlab.events import Event, Metric, Unknown, kind_of
+
+if TYPE_CHECKING:
+    from distlab.runs.exports import Recorded
+
+
+_encoder = msgspec.json.Encoder()
+
+
+def write(run: Recorded, path: Path) -> None:
+    """Writes the file's `meta` on the first line, then each event in order.
+
+    An event has its `kind` and its fields, with bytes in base64; kinds that this
+    version does not know are kept. JSON has no infinities, so in metrics they
+    are words: "nan", "inf", "-inf". An event is given back by
+    `msgspec.json.decode(line, type=AnyEvent, strict=False)`.
+    """
+    with path.open("w", encoding="utf-8") as file:
+        file.write(_encoder.encode({"kind": "meta", **run.meta}).decode() + "\n")
+        for event in run.events():
+            file.write(line_of(event)[1] + "\n")
+
+
+def line_of(event: Event | Unknown) -> tuple[str, str]:
+    """Returns an event's kind, and the event as JSON."""
+    return kind_of(event), _encoder.encode(_whole(event)).decode()
+
+
+def _whole(event: Event | Unknown) -> Any:
+    if isinstance(event, Unknown):
+        return {"time_ns": event.time_ns, "kind": event.kind, **event.fields}
+    if isinstance(event, Metric) and not all(map(math.isfinite, event.values.values())):
+        values = {n: v if math.isfinite(v) else str(v) for n, v in event.values.items()}
+        return {"kind": "metric", "time_ns": event.time_ns, "step": event.step, "values": values}
+    return event

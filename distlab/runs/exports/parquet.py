@@ -1,0 +1,46 @@
+"""All events in one Parquet file, for pandas, Polars, DuckDB and Spark."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from distlab.errors import MissingExtraError
+from distlab.runs.exports.lines import line_of
+
+if TYPE_CHECKING:
+    from distlab.runs.exports import Recorded
+
+_ROWS_AT_ONCE: Final = 50_000
+
+
+def write(run: Recorded, path: Path) -> None:
+    """Writes a row for each event, in order: `time_ns`, `kind`, and `event` as JSON.
+
+    `event` is the line that a `.jsonl` export has; what the run file knows
+    before its first event is in the file's metadata, as `distlab`.
+
+    Raises:
+      MissingExtraError: pyarrow is not installed.
+    """
+    try:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+    except ImportError as error:
+        raise MissingExtraError(
+            "Parquet files are written with pyarrow, which is not installed. Install it with: "
+            'pip install "distlab[export]"; or export to events.jsonl.'
+        ) from error
+    about = {"distlab": json.dumps(run.meta)}
+    columns = [("time_ns", pa.int64()), ("kind", pa.string()), ("event", pa.string())]
+    schema = pa.schema(columns, metadata=about)
+    events = run.events()
+    with pq.ParquetWriter(path, schema, compression="zstd", use_dictionary=["kind"]) as writer:
+        while rows := [
+            {"time_ns": event.time_ns, "kind": kind, "event": line}
+            for event in itertools.islice(events, _ROWS_AT_ONCE)
+            for kind, line in (line_of(event),)
+        ]:
+            writer.write_table(pa.Table.from_pylist(rows, schema=schema))

@@ -1,0 +1,265 @@
+"""The run file: one SQLite database for each process, in the run's folder.
+
+`events` holds one row for each event, numbered from 0 without gaps; `body` is
+the event in MessagePack. `meta` holds the schema's number and what is known
+before the first event. `spans` has a row for each batch that was stored: its
+first and last number and its earliest and latest time, by which a part of a long
+run is found; events come nearly in the order of their times. `totals` has the
+numbers of a summary. (Both are missing in files of schema 1.)
+
+While the file is written it is in WAL mode, so that it survives a killed process
+and can be read meanwhile; a closed one is a single file. Next to an open one lies
+a lock file that its process holds: it is how readers know that the process is
+alive.
+"""
+
+from __future__ import annotations
+
+import copy
+import fcntl
+import os
+import socket
+import sqlite3
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+import msgspec
+import numpy as np
+
+from distlab.errors import RecordError
+from distlab.events import SCHEMA, AnyEvent, Event, Lost, Unknown, kind_of
+from distlab.runs.totals import Totals
+
+PATTERN: Final = "process-*.sqlite"
+"""The names of the run files in a run folder."""
+
+Row: TypeAlias = tuple[int, int, str, bytes]
+"""Sequence number, time in nanoseconds, kind, and the event in MessagePack."""
+
+_TABLES: Final = """
+CREATE TABLE meta (key TEXT PRIMARY KEY, value) WITHOUT ROWID;
+CREATE TABLE events (seq INTEGER PRIMARY KEY, time_ns INTEGER, kind TEXT, body BLOB);
+CREATE INDEX events_by_kind ON events (kind, seq);
+CREATE TABLE spans (first INTEGER PRIMARY KEY, last INTEGER, low_ns INTEGER, high_ns INTEGER);
+CREATE TABLE totals (key TEXT PRIMARY KEY, value) WITHOUT ROWID;
+"""
+_ROW: Final = "(?,?,?,?)"
+_INSERTS: Final = [
+    (rows, f"INSERT INTO events VALUES {','.join([_ROW] * rows)}")  # noqa: S608 - no data in it
+    for rows in (256, 32, 1)
+]
+"""Rows, and the statement for so many. A thread gives up Python's lock at every
+statement, and may wait 5 ms to get it back, so there must be few of them."""
+
+
+def _plain(value: Any) -> Any:
+    """Gives NumPy numbers, which MessagePack does not know, as Python's."""
+    if isinstance(value, np.generic):
+        return value.item()
+    raise TypeError(f"it holds a {type(value).__name__}")
+
+
+_encode = msgspec.msgpack.Encoder(enc_hook=_plain).encode
+decode = msgspec.msgpack.Decoder(AnyEvent).decode
+"""Returns the event in a body of a kind that this version knows."""
+
+
+class RunFile:
+    """A run file that is being written, by one thread at a time.
+
+    Args:
+      folder: the run's folder; made when it is missing.
+      name: the run's name.
+      overwrite: replaces a run that the folder already holds.
+
+    Raises:
+      RecordError: the folder can't be made or written, or holds a run.
+    """
+
+    def __init__(self, folder: Path, name: str, *, overwrite: bool = False) -> None:
+        self.path = folder / "process-0.sqlite"
+        _make_folder(folder)
+        _refuse_existing(folder, overwrite)
+        self._lock = _take_lock(self.path)
+        self._end = 0
+        self._totals = Totals()
+        try:
+            for old in (f for kept in folder.glob(PATTERN) for f in _files_of(kept)):
+                old.unlink(missing_ok=True)
+            self._database = sqlite3.connect(
+                self.path, isolation_level=None, check_same_thread=False
+            )
+            self._database.execute("PRAGMA journal_mode=WAL")
+            self._database.execute("PRAGMA synchronous=NORMAL")
+            self._database.executescript(f"BEGIN; {_TABLES} COMMIT;")
+            self._database.executemany("INSERT INTO meta VALUES (?, ?)", _meta(name).items())
+        except (OSError, sqlite3.Error) as error:
+            self._release_lock()
+            raise RecordError(
+                f"The run folder {folder} can't be written: {error}. "
+                "Free space there, or record to another folder."
+            ) from error
+
+    def write(self, events: Sequence[Event | Unknown]) -> None:
+        """Stores events after those already stored, all or none.
+
+        Raises:
+          sqlite3.Error: they could not be stored.
+        """
+        if not events:
+            return
+        rows = [row(event, self._end + place) for place, event in enumerate(events)]
+        times = [time_ns for _, time_ns, _, _ in rows]
+        totals = copy.deepcopy(self._totals)
+        totals.add(events, [kind for _, _, kind, _ in rows])
+        self._database.execute("BEGIN")
+        try:
+            _insert(self._database, rows)
+            span = (rows[0][0], rows[-1][0], min(times), max(times))
+            self._database.execute("INSERT INTO spans VALUES (?, ?, ?, ?)", span)
+            self._database.executemany("INSERT OR REPLACE INTO totals VALUES (?, ?)", totals.rows())
+            self._database.execute("COMMIT")
+        except sqlite3.Error:
+            if self._database.in_transaction:
+                self._database.execute("ROLLBACK")
+            raise
+        self._end += len(rows)
+        self._totals = totals
+
+    def close(self) -> None:
+        """Makes it a single finished file and lets go of it. Never raises."""
+        try:
+            self._database.execute("PRAGMA journal_mode=DELETE")
+        except sqlite3.Error:
+            pass  # a reader is at it; the next one who opens it finds everything all the same
+        finally:
+            self._database.close()
+            self._release_lock()
+
+    def abandon(self) -> None:
+        """Forgets the file in a forked child: it belongs to the parent, untouched."""
+        os.close(self._lock)
+
+    def _release_lock(self) -> None:
+        lock_path(self.path).unlink(missing_ok=True)
+        os.close(self._lock)
+
+
+def row(event: Event | Unknown, sequence: int) -> Row:
+    """Returns an event as a row of the file; as `Lost` when it can't be encoded."""
+    try:
+        return sequence, event.time_ns, kind_of(event), _encode(event)
+    except (TypeError, ValueError, OverflowError) as error:
+        reason = f"An event of kind {kind_of(event)!r} could not be encoded: {error}."
+        return row(Lost(time_ns=time.monotonic_ns(), count=1, reason=reason), sequence)
+
+
+def event_of(kind: str, body: bytes) -> Event | Unknown:
+    """Returns the event in a row; one that this version does not know as `Unknown`.
+
+    Raises:
+      msgspec.DecodeError: the body is damaged.
+    """
+    try:
+        event: Event = decode(body)
+        return event
+    except msgspec.ValidationError:
+        fields: dict[str, Any] = msgspec.msgpack.decode(body, type=dict[str, Any])
+        time_ns = fields.pop("time_ns", 0)
+        fields.pop("kind", None)
+        if not isinstance(time_ns, int) or not isinstance(kind, str):
+            raise
+        return Unknown(time_ns=time_ns, kind=kind, fields=fields)
+
+
+def lock_path(path: Path) -> Path:
+    """Returns the lock file of a run file."""
+    return path.with_suffix(".lock")
+
+
+def being_written(path: Path) -> bool:
+    """Says whether a living process writes this run file."""
+    try:
+        lock = os.open(lock_path(path), os.O_RDONLY)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(lock)
+    return False
+
+
+def _meta(name: str) -> dict[str, str | int]:
+    return {
+        "schema": SCHEMA,
+        "name": name,
+        "process": os.getpid(),
+        "host": socket.gethostname(),
+        "unix_ns": time.time_ns(),
+    }
+
+
+def _insert(database: sqlite3.Connection, rows: list[Row]) -> None:
+    start = 0
+    for size, statement in _INSERTS:
+        while len(rows) - start >= size:
+            values = [value for item in rows[start : start + size] for value in item]
+            database.execute(statement, values)
+            start += size
+
+
+def _make_folder(folder: Path) -> None:
+    if folder.exists() and not folder.is_dir():
+        raise RecordError(
+            f"A run is recorded to a folder, but {folder} is a file. Name another path."
+        )
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise RecordError(
+            f"The run folder {folder} can't be made: {error.strerror or error}. "
+            "Name a folder that you may write."
+        ) from error
+
+
+def _refuse_existing(folder: Path, overwrite: bool) -> None:
+    held = sorted(folder.glob(PATTERN))
+    if any(being_written(path) for path in held):
+        raise RecordError(
+            f"A run folder holds one run, and {folder} is being recorded to right now. "
+            "Name another folder, or end that recording first."
+        )
+    if held and not overwrite:
+        raise RecordError(
+            f"A run folder holds one run, and {folder} already holds one. "
+            "Name another folder, or pass overwrite=True to replace it."
+        )
+
+
+def _take_lock(path: Path) -> int:
+    try:
+        lock = os.open(lock_path(path), os.O_RDWR | os.O_CREAT, 0o644)
+    except OSError as error:
+        raise RecordError(
+            f"The run folder {path.parent} can't be written: {error.strerror or error}. "
+            "Name a folder that you may write."
+        ) from error
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        os.close(lock)
+        raise RecordError(
+            f"A run folder holds one run, and {path.parent} is being recorded to right now. "
+            "Name another folder, or end that recording first."
+        ) from error
+    return lock
+
+
+def _files_of(path: Path) -> list[Path]:
+    """A run file and what SQLite keeps next to it."""
+    return [path, *(path.with_name(path.name + suffix) for suffix in ("-wal", "-shm"))]

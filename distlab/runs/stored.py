@@ -1,0 +1,244 @@
+"""The events in a run file, read by number, by kind or by time; damaged ones are said."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import quote
+
+import msgspec
+
+from distlab.errors import RecordError
+from distlab.events import Chunk, Event, Lost, Unknown
+from distlab.runs.run_file import decode, event_of
+from distlab.runs.totals import Totals
+
+PAGE: Final = 10_000
+"""Events read at once."""
+
+DAMAGED: Final = (sqlite3.DatabaseError, UnicodeDecodeError)
+"""What SQLite raises over a damaged file: the second when the damage is in its message."""
+
+_DECODED: Final = 256
+"""Events decoded at once: Python's garbage collector looks through all that are alive."""
+
+_FAR: Final = 1 << 40
+_BUSY_SECONDS: Final = 5.0
+
+
+class StoredEvents:
+    """A run file, opened for reading, by several threads if need be.
+
+    Args:
+      file: the run file.
+
+    Attributes:
+      meta: what the file knows before its first event.
+
+    Raises:
+      sqlite3.Error: it is no run file, or can't be read.
+      UnicodeDecodeError: so, and what is damaged is part of SQLite's message.
+    """
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self._database = _connect(file)
+        self.meta: dict[str, Any] = dict(self._database.execute("SELECT key, value FROM meta"))
+        self._lock = threading.Lock()
+        self._last_time_ns = 0
+        self._ends_at = _FAR
+
+    def since(self, cursor: int, limit: int) -> Chunk:
+        """Returns up to `limit` events from `cursor` on; see `distlab.Run.since`."""
+        with self._lock:
+            rows, damaged = self._read(cursor, limit)
+            if damaged and not rows:
+                return self._skip(cursor)
+        return Chunk(self._events(rows), rows[-1][0] + 1 if rows else cursor, 0)
+
+    def pages(
+        self, kind: str | None = None, cursor: int = 0, end: int = _FAR
+    ) -> Iterator[list[Event | Unknown]]:
+        """Gives the events from a sequence number to another, some hundreds at a time."""
+        of_kind: str | None = kind
+        while cursor < end:
+            with self._lock:
+                rows, damaged = self._read(cursor, min(PAGE, end - cursor), of_kind)
+                if damaged and not rows and of_kind is not None:
+                    of_kind = None  # the index is damaged: look through all events
+                    continue
+                skipped = self._skip(cursor) if damaged and not rows else None
+            if skipped is not None:
+                yield skipped.events
+                cursor = skipped.cursor
+            elif rows:
+                cursor = rows[-1][0] + 1
+                rows = [r for r in rows if r[0] < end and (kind is None or r[1] == kind)]
+                for start in range(0, len(rows), _DECODED):
+                    yield self._events(rows[start : start + _DECODED])
+            else:
+                return
+
+    def batches(self, low_ns: int, high_ns: int) -> list[tuple[int, int]]:
+        """Returns the first and last numbers of the batches that reach into a time."""
+        try:
+            with self._lock:
+                found = self._database.execute(
+                    "SELECT first, last FROM spans WHERE low_ns < ? AND high_ns >= ?"
+                    " ORDER BY first",
+                    (high_ns, low_ns),
+                ).fetchall()
+        except sqlite3.ProgrammingError as error:
+            raise self._closed() from error
+        except DAMAGED:
+            return [(0, _FAR)]  # of schema 1, or damaged: everything is looked at
+        joined: list[tuple[int, int]] = []
+        for first, last in found:
+            if not isinstance(first, int) or not isinstance(last, int):
+                return [(0, _FAR)]
+            if joined and first <= joined[-1][1] + 1:
+                joined[-1] = (joined[-1][0], max(joined[-1][1], last))
+            else:
+                joined.append((first, last))
+        return joined
+
+    def totals(self) -> Totals | None:
+        """Returns the numbers that the file keeps, None when it has none (schema 1).
+
+        Raises:
+          RecordError: the run was closed.
+        """
+        try:
+            with self._lock:
+                return Totals.of(self._database.execute("SELECT key, value FROM totals").fetchall())
+        except sqlite3.ProgrammingError as error:
+            raise self._closed() from error
+        except (*DAMAGED, ValueError):
+            return None
+
+    def ends(self) -> tuple[int, int] | None:
+        """Returns the earliest and the latest time in nanoseconds, None when unknown.
+
+        Raises:
+          RecordError: the run was closed.
+        """
+        try:
+            with self._lock:
+                low, high = self._database.execute(
+                    "SELECT min(low_ns), max(high_ns) FROM spans"
+                ).fetchone()
+        except sqlite3.ProgrammingError as error:
+            raise self._closed() from error
+        except DAMAGED:
+            return None
+        return None if low is None else (low, high)
+
+    def close(self) -> None:
+        """Lets go of the file."""
+        with self._lock:
+            self._database.close()
+
+    def _closed(self) -> RecordError:
+        return RecordError(
+            f"The run in {self._file.parent} was closed, so it can't be read. Open it again: "
+            "distlab.Run.open(folder)."
+        )
+
+    def _read(
+        self, cursor: int, limit: int, kind: str | None = None
+    ) -> tuple[list[tuple[int, str, bytes]], bool]:
+        """Reads rows up to a damaged one. Returns them, and whether there is one."""
+        rows: list[tuple[int, str, bytes]] = []
+        if cursor >= self._ends_at:
+            return rows, False
+        try:
+            found = (
+                self._database.execute(
+                    "SELECT seq, kind, body FROM events WHERE seq >= ? ORDER BY seq LIMIT ?",
+                    (cursor, limit),
+                )
+                if kind is None
+                else self._database.execute(
+                    "SELECT seq, kind, body FROM events"
+                    " WHERE kind = ? AND seq >= ? ORDER BY seq LIMIT ?",
+                    (kind, cursor, limit),
+                )
+            )
+            rows.extend(found)
+        except sqlite3.ProgrammingError as error:
+            raise self._closed() from error
+        except DAMAGED:
+            return _ascending(rows, cursor), True
+        ascending = _ascending(rows, cursor)
+        return ascending, len(ascending) < len(rows)
+
+    def _skip(self, cursor: int) -> Chunk:
+        """Gives a `Lost` event for the damaged part that begins at `cursor`."""
+        bad, good = cursor, cursor + 1
+        while good - cursor < _FAR and self._read(good, 1)[1]:
+            bad, good = good, cursor + 2 * (good - cursor)
+        if good - cursor >= _FAR or not self._read(good, 1)[0]:
+            self._ends_at = cursor
+            reason = "The run file is damaged; how many events are missing here is not known."
+            return Chunk([Lost(time_ns=self._last_time_ns, count=1, reason=reason)], cursor + 1, 0)
+        while good - bad > 1:
+            middle = (bad + good) // 2
+            bad, good = (middle, good) if self._read(middle, 1)[1] else (bad, middle)
+        reason = "The run file is damaged."
+        lost = Lost(time_ns=self._last_time_ns, count=good - cursor, reason=reason)
+        return Chunk([lost], good, 0)
+
+    def _events(self, rows: list[tuple[int, str, bytes]]) -> list[Event | Unknown]:
+        """Decodes rows: all in one go, or one by one where that can't be."""
+        try:
+            events: list[Event | Unknown] = [decode(body) for _, _, body in rows]
+        except (msgspec.DecodeError, UnicodeDecodeError, TypeError):
+            return [self._event(kind, body) for _, kind, body in rows]
+        if events:
+            self._last_time_ns = events[-1].time_ns
+        return events
+
+    def _event(self, kind: str, body: bytes) -> Event | Unknown:
+        try:
+            event = event_of(kind, body)
+        except (msgspec.DecodeError, UnicodeDecodeError, TypeError):
+            # A file that was cut off gives events without a body, too.
+            reason = f"An event of kind {kind!r} in the run file is damaged."
+            return Lost(time_ns=self._last_time_ns, count=1, reason=reason)
+        self._last_time_ns = event.time_ns
+        return event
+
+
+def _ascending(rows: list[tuple[int, str, bytes]], cursor: int) -> list[tuple[int, str, bytes]]:
+    """Returns the rows up to the first that is out of order, as in a damaged tree."""
+    last = cursor - 1
+    for place, row in enumerate(rows):
+        if row[0] <= last:
+            return rows[:place]
+        last = row[0]
+    return rows
+
+
+def _connect(file: Path) -> sqlite3.Connection:
+    """Opens a run file for reading, also one that was cut off or can't be locked."""
+    place = f"file:{quote(str(file.absolute()))}?mode=ro"
+    ways = ((place, "OFF"), (f"{place}&immutable=1", "OFF"), (place, "ON"))
+    for last, (uri, cut_off) in enumerate(ways, 1 - len(ways)):
+        database = sqlite3.connect(
+            uri, uri=True, isolation_level=None, check_same_thread=False, timeout=_BUSY_SECONDS
+        )
+        try:
+            # SQLite refuses a file shorter than it says, unless told that this is known.
+            database.execute(f"PRAGMA writable_schema={cut_off}")
+            database.execute("SELECT count(*) FROM meta").fetchone()
+            database.execute("SELECT 1 FROM events LIMIT 0").fetchone()
+        except DAMAGED:
+            database.close()
+            if last == 0:
+                raise
+        else:
+            return database
+    raise AssertionError("the last way raises or returns")

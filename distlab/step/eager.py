@@ -1,0 +1,377 @@
+"""Running a replica function as ordinary Python, once for each replica.
+
+Each replica has a thread, and only one of them runs at a time: until it ends
+or comes to a collective or a `merge_call`, where it waits for the others. So
+prints come in order, a debugger sees numbers, and nothing can deadlock.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import functools
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, final
+
+import jax
+import jax.numpy as jnp
+
+from distlab.collectives.reducing import calls, report
+from distlab.collectives.shapes import gather_axis, require_joinable
+from distlab.context import frames, scopes
+from distlab.context.replica_context import ReplicaContext
+from distlab.devices.mesh import ReplicaMesh
+from distlab.errors import ContextError, StructureError, ValueShapeError
+from distlab.step.regroup import regroup, select
+from distlab.values.checks import require_components, require_plain
+from distlab.values.distributed import PerReplica, stack
+from distlab.values.reduce_op import ReduceOp
+from distlab.variables.variable import Variable, live
+
+
+class _Meeting(NamedTuple):
+    """What a replica brings to where all replicas meet.
+
+    Attributes:
+      verb: what it called.
+      value: what it brings.
+      together: makes of all replicas' values, in order, one for each.
+    """
+
+    verb: str
+    value: Any
+    together: Callable[[list[Any]], Sequence[Any]]
+
+
+class _EndedError(BaseException):
+    """Unwinds a replica that another one's error ends."""
+
+
+def run(strategy: Any, fn: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+    """Runs `fn` on every replica as Python. See `Strategy.run`.
+
+    When one raises, variables that were assigned get back what they held.
+
+    Raises:
+      ContextError: the replicas do not all come to the same collectives.
+    """
+    require_plain(fn)
+    mesh: ReplicaMesh = strategy.mesh
+    for leaf in jax.tree.leaves((args, kwargs), is_leaf=lambda v: isinstance(v, PerReplica)):
+        if isinstance(leaf, PerReplica):
+            require_components(leaf, "A per-replica argument", mesh.size)
+    before: dict[Variable, jax.Array] = {}
+    call = (fn, args, kwargs)
+    replicas = [_Replica(strategy, number, call, before) for number in range(mesh.size)]
+    try:
+        _conduct(replicas)
+        return regroup([replica.result for replica in replicas], mesh)
+    except BaseException:
+        for variable, array in before.items():
+            variable.storage.array = array
+        raise
+    finally:
+        for replica in replicas:
+            replica.end()
+
+
+def _conduct(replicas: list[_Replica]) -> None:
+    """Lets the replicas run one after another, from meeting to meeting."""
+    while True:
+        for replica in replicas:
+            replica.advance()
+        meetings = [replica.meeting for replica in replicas]
+        if all(meeting is None for meeting in meetings):
+            return
+        came = [None if meeting is None else meeting.verb for meeting in meetings]
+        if len(set(came)) > 1:
+            raise ContextError(
+                "All replicas must call the same collectives and merge_calls in the same order, "
+                f"but they are at {came} (None: it has returned). Call them in every replica, not "
+                "under an `if` that only some take."
+            )
+        together = [meeting for meeting in meetings if meeting is not None]
+        answers = together[0].together([meeting.value for meeting in together])
+        for replica, answer in zip(replicas, answers, strict=True):
+            replica.answer = answer
+
+
+@final
+class _Replica:
+    """One replica's thread, which runs only while `advance` waits for it.
+
+    Attributes:
+      before: what variables held before they were assigned, shared by all replicas.
+      number: the replica's.
+      meeting: where it waits for the others.
+      answer: what it is given when they have come.
+      result: what its function returned.
+    """
+
+    def __init__(
+        self,
+        strategy: Any,
+        number: int,
+        call: tuple[Callable[..., Any], Any, Any],
+        before: dict[Variable, jax.Array],
+    ) -> None:
+        self.before = before
+        self.number = number
+        self.meeting: _Meeting | None = None
+        self.answer: Any = None
+        self.result: Any = None
+        self._strategy = strategy
+        self._call = functools.partial(self._local, *call)
+        self._error: BaseException | None = None
+        self._over = self._ending = False
+        self._go, self._paused = threading.Semaphore(0), threading.Semaphore(0)
+        self._thread = threading.Thread(
+            target=contextvars.copy_context().run,
+            args=(self._run,),
+            name=f"distlab replica {number}",
+            daemon=True,
+        )
+
+    def advance(self) -> None:
+        """Runs the replica to its next meeting or to its end; raises what it raised."""
+        self.meeting = None
+        if self._over:
+            return
+        if self._thread.ident is None:
+            self._thread.start()
+        self._go.release()
+        self._paused.acquire()
+        if self._error is not None:
+            raise self._error
+
+    def meet(self, meeting: _Meeting) -> Any:
+        """Waits for the other replicas (called in the replica's own thread)."""
+        if threading.current_thread() is not self._thread:
+            raise ContextError(
+                f"{meeting.verb} must be called in the thread that runs the replica function."
+            )
+        self.meeting = meeting
+        self._paused.release()
+        self._go.acquire()
+        if self._ending:
+            raise _EndedError
+        return self.answer
+
+    def end(self) -> None:
+        """Unwinds the replica when it still waits for others."""
+        if self._thread.ident is None or self._over:
+            return
+        self._ending = True
+        self._go.release()
+        self._thread.join()
+
+    def _run(self) -> None:
+        self._go.acquire()
+        try:
+            self.result = self._call()
+        except _EndedError:
+            pass
+        except BaseException as error:  # noqa: BLE001 - it is raised again where run was called
+            self._error = error
+        finally:
+            self._over = True
+            self._paused.release()
+
+    def _local(self, fn: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+        device = self._strategy.mesh.devices[self.number]
+        context = ReplicaContext(self._strategy, EagerCollectives(self, self._strategy))
+        with (
+            jax.default_device(device),
+            frames.use(frames.EagerFrame(self.number, device, self.before)),
+            scopes.replica(context),
+        ):
+            own_args, own_kwargs = _moved(select((args, kwargs), self.number), device)
+            return fn(*own_args, **own_kwargs)
+
+
+@final
+class EagerCollectives:
+    """What one replica's Python does together with the others."""
+
+    def __init__(self, replica: _Replica, strategy: Any) -> None:
+        self._replica = replica
+        self._strategy = strategy
+        self._mesh: ReplicaMesh = strategy.mesh
+
+    def replica_id(self) -> Any:
+        """Returns the replica's number, an int."""
+        return self._replica.number
+
+    def all_reduce(self, op: ReduceOp, values: list[jax.Array]) -> list[jax.Array]:
+        """Returns each array's sum or mean. Its gradient is the all-reduce of gradients."""
+        reduced: list[jax.Array] = _differentiable(
+            functools.partial(self._reduce, op),
+            lambda _, cotangents: self.all_reduce(op, cotangents),
+        )(values)
+        return reduced
+
+    def all_gather(self, values: list[jax.Array], axis: int) -> list[jax.Array]:
+        """Returns all arrays. Its gradient is the sum of what all ask of this one's part."""
+        along = [gather_axis(value.shape, axis, "all_gather") for value in values]
+        gathered: list[jax.Array] = _differentiable(
+            lambda arrays: self._gather(arrays, along),
+            lambda arrays, cotangents: self._scatter(arrays, cotangents, along),
+        )(values)
+        return gathered
+
+    def first(self, value: jax.Array) -> jax.Array:
+        """Returns replica 0's value."""
+        chosen: jax.Array = self._meet("first", value, lambda values: values[0])
+        return chosen
+
+    def merge(
+        self, strategy: Any, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        """Calls `fn` once, in the thread that called `run`."""
+
+        def together(nests: list[Any]) -> Sequence[Any]:
+            functions, args, kwargs = zip(*nests, strict=True)
+            merged_args, merged_kwargs = regroup(list(zip(args, kwargs, strict=True)), self._mesh)
+            held = {variable: variable.storage.array for variable in live()}
+            try:
+                with scopes.cross_replica(strategy):
+                    result = functions[0](strategy, *merged_args, **merged_kwargs)
+            finally:
+                for variable, array in held.items():
+                    if variable.storage.array is not array:
+                        self._replica.before.setdefault(variable, array)
+            return [
+                _moved(select(result, replica), device)
+                for replica, device in enumerate(self._mesh.devices)
+            ]
+
+        return self._replica.meet(_Meeting("merge_call", (fn, args, kwargs), together))
+
+    def create(self, make: Callable[[], Any], name: str) -> Any:
+        """Makes one object in cross-replica context, as replica 0 asks for it."""
+        del name
+        strategy = scopes.get_strategy()
+
+        def together(makers: list[Callable[[], Any]]) -> Sequence[Any]:
+            with scopes.cross_replica(strategy):
+                return [makers[0]()] * len(makers)
+
+        return self._replica.meet(_Meeting("making a variable", make, together))
+
+    def _reduce(self, op: ReduceOp, arrays: list[jax.Array]) -> list[jax.Array]:
+        def total(column: Sequence[jax.Array]) -> jax.Array:
+            _require_equal_shapes(column)
+            started = time.monotonic_ns()
+            stacked = stack(column, self._mesh).stacked
+            ops = self._strategy.cross_device_ops.chosen(
+                self._mesh, stacked.nbytes // self._mesh.size
+            )
+            result = ops.sum_rows(stacked, self._mesh)
+            report(
+                self._strategy,
+                "all_reduce",
+                op.value,
+                ops.algorithm,
+                stacked=stacked,
+                started=started,
+                call=next(calls),
+            )
+            return result / self._mesh.size if op is ReduceOp.MEAN else result
+
+        return list(self._meet_arrays(f"all_reduce {op.value}", arrays, total))
+
+    def _gather(self, arrays: list[jax.Array], along: list[int]) -> list[jax.Array]:
+        axes = iter(along)
+        home = self._mesh.devices[0]
+        return self._meet_arrays(
+            f"all_gather along {along}",
+            arrays,
+            lambda column: _joined([jax.device_put(array, home) for array in column], next(axes)),
+        )
+
+    def _scatter(
+        self, arrays: list[jax.Array], cotangents: list[jax.Array], along: list[int]
+    ) -> list[jax.Array]:
+        lengths = [array.shape[axis] for array, axis in zip(arrays, along, strict=True)]
+        before: list[list[int]] = self._replica.meet(
+            _Meeting("all_gather", lengths, lambda rows: [rows] * len(rows))
+        )
+        totals = self.all_reduce(ReduceOp.SUM, cotangents)
+        starts = [sum(row[i] for row in before[: self._replica.number]) for i in range(len(arrays))]
+        return [
+            jax.lax.slice_in_dim(total, start, start + length, axis=axis)
+            for total, start, length, axis in zip(totals, starts, lengths, along, strict=True)
+        ]
+
+    def _meet_arrays(
+        self,
+        verb: str,
+        arrays: list[jax.Array],
+        combine: Callable[[Sequence[jax.Array]], jax.Array],
+    ) -> list[jax.Array]:
+        """Combines arrays position by position, and gives every replica the results."""
+
+        def together(rows: list[list[jax.Array]]) -> Any:
+            counts = [len(row) for row in rows]
+            if len(set(counts)) > 1:
+                raise StructureError(
+                    f"{verb} needs the same structure on all replicas, but they gave {counts} "
+                    "arrays. Give as many on each."
+                )
+            return [combine(column) for column in zip(*rows, strict=True)]
+
+        results: list[jax.Array] = self._meet(verb, arrays, together)
+        return results
+
+    def _meet(self, verb: str, value: Any, combine: Callable[[list[Any]], Any]) -> Any:
+        """Meets the others; each replica gets the result on its own device."""
+        if any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(value)):
+            raise ContextError(
+                f"{verb} was called inside jax.jit or another transformation, while functions run "
+                "eagerly: the replicas can't meet there. Leave out jit (run compiles by itself "
+                "when functions are not run eagerly)."
+            )
+
+        def together(values: list[Any]) -> Sequence[Any]:
+            result = combine(values)
+            return [jax.device_put(result, device) for device in self._mesh.devices]
+
+        return self._replica.meet(_Meeting(verb, value, together))
+
+
+def _joined(column: list[jax.Array], axis: int) -> jax.Array:
+    require_joinable([array.shape for array in column], axis)
+    return jnp.concatenate(column, axis=axis)
+
+
+def _differentiable(
+    forward: Callable[[list[jax.Array]], list[jax.Array]],
+    backward: Callable[[list[jax.Array], list[jax.Array]], list[jax.Array]],
+) -> Callable[[list[jax.Array]], list[jax.Array]]:
+    """Gives a meeting of replicas its gradient, which is another meeting."""
+    function = jax.custom_vjp(forward)
+    function.defvjp(
+        lambda arrays: (forward(arrays), arrays),
+        lambda arrays, cotangents: (backward(arrays, cotangents),),
+    )
+    return function
+
+
+def _require_equal_shapes(arrays: Sequence[jax.Array]) -> None:
+    shapes = [list(array.shape) for array in arrays]
+    if any(shape != shapes[0] for shape in shapes):
+        raise ValueShapeError(f"all_reduce needs the same shapes on all replicas, got {shapes}.")
+
+
+def _moved(nest: Any, device: jax.Device) -> Any:
+    """Brings plain arrays that are bound to another device to the replica's own."""
+    return jax.tree.map(
+        lambda leaf: (
+            jax.device_put(leaf, device)
+            if isinstance(leaf, jax.Array) and leaf.committed and leaf.devices() != {device}
+            else leaf
+        ),
+        nest,
+        is_leaf=lambda v: not isinstance(v, dict | list | tuple),
+    )

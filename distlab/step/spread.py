@@ -1,0 +1,243 @@
+"""A replica function spread over the mesh: one JAX function for all replicas at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, final
+
+import jax
+import numpy as np
+from jax.sharding import PartitionSpec
+
+from distlab.collectives.traced import TracedCollectives
+from distlab.devices.mesh import AXIS, ReplicaMesh
+from distlab.errors import StructureError
+from distlab.step import meetings, ragged, segments
+from distlab.step.arguments import Arguments, Leaf
+from distlab.step.trace import Known, LocalTrace, trace
+from distlab.values.distributed import PerReplica, Shape
+from distlab.variables.variable import Variable
+
+_SPLIT, _WHOLE = PartitionSpec(AXIS), PartitionSpec()
+
+
+@final
+class SpreadFunction:
+    """`(values of variables, arrays) -> results and new values`, over the mesh.
+
+    Attributes:
+      read: the variables whose values go in first.
+      written: the variables whose new values come out last.
+      ragged: whether the replicas compute different shapes.
+    """
+
+    def __init__(self, fn: Callable[..., Any], arguments: Arguments, strategy: Any) -> None:
+        mesh: ReplicaMesh = strategy.mesh
+        firsts, member = _group_replicas(arguments, mesh.size)
+        self._traces = _trace_groups(fn, arguments, strategy, firsts, member)
+        _require_same_results(self._traces)
+        self._leaves = arguments.dynamic()
+        self._member = member
+        self.ragged = len(firsts) > 1
+        self._alone = mesh.size == 1
+        self.written = self._traces[0].written
+        self.read = tuple(dict.fromkeys(v for t in self._traces for v in t.read if v is not None))
+        self._groups: list[ragged.Group] = []
+        if self.ragged:
+            self._groups = [
+                _group(local, self.read, self._leaves, replica, mesh)
+                for local, replica in zip(self._traces, firsts, strict=True)
+            ]
+            ragged.require_same_collectives(self._groups)
+        elif not self._alone:
+            differ = [v is not None and _spec(v) is _SPLIT for v in self._traces[0].read]
+            differ += [leaf.role == "split" for leaf in self._leaves]
+            meetings.require_all_meet(self._traces[0].jaxpr, differ)
+        self._out = [
+            _across(column) for column in zip(*map(_out_shapes, self._traces), strict=True)
+        ]
+        self._shapes = [self._ragged_shapes(n) for n in range(self._traces[0].computed)]
+        self._spread = jax.shard_map(
+            self._on_replica,
+            mesh=mesh.mesh,
+            in_specs=([_spec(v) for v in self.read], [_leaf_spec(leaf) for leaf in self._leaves]),
+            out_specs=self._out_specs(),
+            check_vma=False,  # with it, gradients of whole inputs come summed over the replicas
+        )
+
+    def __call__(self, values: list[Any], arrays: list[Any]) -> list[jax.Array]:
+        """Computes the step on all replicas.
+
+        Args:
+          values: global arrays of the variables in `read`.
+          arrays: the dynamic arguments: `(replicas, ...)` where they are split.
+
+        Returns:
+          The results, `(replicas, ...)` each, then the new values of `written`.
+        """
+        return self._spread(values, arrays)
+
+    def result(self, outputs: list[jax.Array]) -> Any:
+        """Returns what `fn` returned, with per-replica values at the computed leaves.
+
+        With one replica they are plain arrays, as in TensorFlow.
+        """
+        first = self._traces[0]
+        computed: list[Any] = outputs[: first.computed]
+        if not self._alone:
+            computed = list(map(PerReplica, computed, self._shapes))
+        if first.computed < len(first.static):
+            rest = iter(computed)
+            computed = [next(rest) if fixed is None else fixed[0] for fixed in first.static]
+        return jax.tree.unflatten(first.results, computed)
+
+    def _on_replica(self, values: list[Any], arrays: list[Any]) -> list[jax.Array]:
+        """What one replica computes, on its blocks of the global arrays."""
+        own_values = [_unstacked(v, _spec(var)) for v, var in zip(values, self.read, strict=True)]
+        own = [
+            _unstacked(a, _leaf_spec(leaf)) for a, leaf in zip(arrays, self._leaves, strict=True)
+        ]
+        by_variable = dict(zip(self.read, own_values, strict=True))
+        first = self._traces[0]
+        if self.ragged:
+            shapes = [largest for largest, _ in self._out]
+            outputs = ragged.evaluate(self._groups, self._member, [*own_values, *own], shapes)
+        else:
+            inputs = [*(None if v is None else by_variable[v] for v in first.read), *own]
+            outputs = jax.core.eval_jaxpr(first.jaxpr.jaxpr, first.jaxpr.consts, *inputs)
+        return [
+            out if spec is _WHOLE else out[None]
+            for out, spec in zip(outputs, self._out_specs(), strict=True)
+        ]
+
+    def _out_specs(self) -> list[PartitionSpec]:
+        results = _WHOLE if self._alone else _SPLIT
+        return [*[results] * self._traces[0].computed, *map(_spec, self.written)]
+
+    def _ragged_shapes(self, number: int) -> tuple[Shape, ...] | None:
+        _, by_group = self._out[number]
+        return None if by_group is None else tuple(by_group[g] for g in self._member)
+
+
+def _group_replicas(arguments: Arguments, replicas: int) -> tuple[list[int], list[int]]:
+    """Returns the first replica of each group of equal shapes, and each replica's group."""
+    signatures = [
+        tuple(leaf.shapes[replica] for leaf in arguments.dynamic()) for replica in range(replicas)
+    ]
+    distinct = list(dict.fromkeys(signatures))
+    return [signatures.index(s) for s in distinct], [distinct.index(s) for s in signatures]
+
+
+def _trace_groups(
+    fn: Callable[..., Any],
+    arguments: Arguments,
+    strategy: Any,
+    firsts: list[int],
+    member: list[int],
+) -> list[LocalTrace]:
+    """Traces `fn` for each group of replicas, until they know enough of each other.
+
+    One group can't know what shapes another brings to an all-gather, nor that
+    a Python number it returns differs there; both are told in another round.
+    """
+    gathers: list[list[Shape]] = []
+    as_arrays: frozenset[int] = frozenset()
+    while True:
+        traces: list[LocalTrace] = []
+        asked: list[list[Shape]] = []
+        failure: Exception | None = None
+        for replica in firsts:
+            collectives = TracedCollectives(strategy.mesh.size, strategy.cross_device_ops, gathers)
+            try:
+                known = Known(collectives, as_arrays)
+                traces.append(trace(fn, arguments, strategy, replica, known))
+            except Exception as error:  # noqa: BLE001 - raised below, unless shapes explain it
+                failure = failure or error
+            asked.append(collectives.gathered)
+        rows = [[shapes[g] for g in member] for shapes in zip(*asked, strict=False)]
+        settled = len(firsts) == 1 or rows == gathers
+        if failure is not None and settled:
+            raise failure
+        differing = _differing_numbers(traces)
+        if failure is None and settled and differing <= as_arrays:
+            return traces
+        gathers, as_arrays = rows, as_arrays | differing
+
+
+def _differing_numbers(traces: list[LocalTrace]) -> frozenset[int]:
+    """Leaves of the result that are Python numbers of their own on each group of replicas."""
+    if len({t.results for t in traces}) != 1:
+        return frozenset()
+    return frozenset(
+        position
+        for position, leaves in enumerate(zip(*(t.static for t in traces), strict=True))
+        if any(leaf != leaves[0] for leaf in leaves)
+        and all(leaf is None or isinstance(leaf[0], bool | int | float) for leaf in leaves)
+    )
+
+
+def _require_same_results(traces: list[LocalTrace]) -> None:
+    """Checks that replicas of different shapes return and assign alike.
+
+    Raises:
+      StructureError: they do not.
+    """
+    first = traces[0]
+    for other in traces[1:]:
+        if other.results != first.results or other.static != first.static:
+            raise StructureError(
+                "All replicas must return the same structure, but with the different shapes of "
+                f"this step the function returns {first.results} on some replicas and "
+                f"{other.results} on others. Return arrays of size 0 in place of None."
+            )
+        if other.written != first.written:
+            raise StructureError(
+                "All replicas must assign the same variables, but with the different shapes of "
+                f"this step some assign {[v.name for v in first.written]} and others "
+                f"{[v.name for v in other.written]}."
+            )
+        for mine, theirs in zip(first.jaxpr.out_avals, other.jaxpr.out_avals, strict=True):
+            if mine.dtype != theirs.dtype or len(mine.shape) != len(theirs.shape):
+                raise StructureError(
+                    "Each result must have one dtype and one number of dimensions on all "
+                    f"replicas, got {mine.str_short()} and {theirs.str_short()}."
+                )
+
+
+def _group(
+    local: LocalTrace,
+    read: tuple[Variable, ...],
+    leaves: list[Leaf],
+    replica: int,
+    mesh: ReplicaMesh,
+) -> ragged.Group:
+    """Says which of the common inputs feed this group's jaxpr, and in which shape."""
+    order = {variable: position for position, variable in enumerate(read)}
+    feeds: list[ragged.Feed | None] = [
+        None if variable is None else ragged.Feed(order[variable], variable.shape)
+        for variable in local.read
+    ]
+    feeds += [ragged.Feed(len(read) + i, leaf.shapes[replica]) for i, leaf in enumerate(leaves)]
+    return ragged.Group(segments.cut(local.jaxpr, mesh.size), feeds)
+
+
+def _out_shapes(local: LocalTrace) -> list[Shape]:
+    return [tuple(aval.shape) for aval in local.jaxpr.out_avals]
+
+
+def _across(shapes: tuple[Shape, ...]) -> tuple[Shape, tuple[Shape, ...] | None]:
+    """Returns the largest of the groups' shapes, and the shapes when they differ."""
+    largest = tuple(int(n) for n in np.max(np.array(shapes, dtype=np.int64), axis=0))
+    return largest, None if len(set(shapes)) == 1 else shapes
+
+
+def _spec(variable: Variable) -> PartitionSpec:
+    return _SPLIT if variable.storage.layout == "per_replica" else _WHOLE
+
+
+def _leaf_spec(leaf: Leaf) -> PartitionSpec:
+    return _SPLIT if leaf.role == "split" else _WHOLE
+
+
+def _unstacked(block: Any, spec: PartitionSpec) -> Any:
+    return block[0] if spec is _SPLIT else block

@@ -1,0 +1,1 @@
+"""How counts, units, sizes in bytes and markup are written, wherever they are shown."""

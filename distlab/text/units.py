@@ -1,0 +1,86 @@
+"""Times, counts, rates and names as people read them."""
+
+from __future__ import annotations
+
+import math
+import re
+
+from distlab.text.bytes import three_digits
+
+_DELIMITERS = ("$$", "\\(", "\\[")
+_KINDS = {"f": "float", "s": "int", "u": "uint", "c": "complex"}
+_NAMED = {"bf16": "bfloat16", "pred": "bool"}
+
+
+def duration_text(seconds: float) -> str:
+    """Returns seconds as text, such as `"85 µs"`, `"12.3 ms"` or `"1 h 05 min"`."""
+    if not math.isfinite(seconds):
+        return "unknown"
+    if seconds < 0.999_5e-3:
+        return f"{seconds * 1e6:.0f} µs"
+    if seconds < 0.999_5:
+        return f"{three_digits(seconds * 1e3)} ms"
+    if seconds < 59.95:
+        return f"{three_digits(seconds)} s"
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest:02d} s"
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes:02d} min"
+
+
+def count_text(number: float) -> str:
+    """Returns a whole number with thin spaces between thousands: `"12 480"`."""
+    return f"{number:,.0f}".replace(",", "\u202f")
+
+
+def rate_text(per_second: float) -> str:
+    """Returns a rate with three digits, such as `"0.25"`, `"84.1"` or `"6 250"`."""
+    return count_text(per_second) if abs(per_second) >= 999.5 else three_digits(per_second)
+
+
+def share_text(share: float) -> str:
+    """Returns a share of one as a percentage, such as `"63 %"`."""
+    return "unknown" if math.isnan(share) else f"{100 * share:.0f} %"
+
+
+def value_text(value: float) -> str:
+    """Returns a logged value with four digits, such as `"0.04213"`."""
+    return f"{value:.4g}"
+
+
+def dtype_text(dtype: str) -> str:
+    """Returns NumPy's names for the element types in a compiled program.
+
+    Args:
+      dtype: XLA's names such as `"f32"`, joined by `+` when there are several;
+        any other name is returned as it is.
+    """
+    return "+".join(_dtype(name) for name in dtype.split("+"))
+
+
+def _dtype(name: str) -> str:
+    match = re.fullmatch(r"([fsuc])(\d+)(e\w+)?", name)
+    if match is None:
+        return _NAMED.get(name, name)
+    variant = f"_{match[3]}" if match[3] else ""
+    return f"{_KINDS[match[1]]}{match[2]}{variant}"
+
+
+def plain(text: str, most: int = 60) -> str:
+    """Returns a stranger's text, safe to use as a label.
+
+    Bokeh takes text between TeX delimiters for mathematics, and would load
+    MathJax for it; control characters would break a line.
+
+    Args:
+      text: any text.
+      most: longest text returned; longer text is cut in its middle.
+    """
+    clean = "".join(letter if letter.isprintable() else " " for letter in text)
+    for delimiter in _DELIMITERS:
+        clean = clean.replace(delimiter, "\u200b".join(delimiter))
+    if len(clean) <= most:
+        return clean
+    half = (most - 1) // 2
+    return f"{clean[: most - 1 - half]}…{clean[-half:]}"

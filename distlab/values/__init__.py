@@ -1,0 +1,1 @@
+"""Values distributed over the replicas, and what they refuse and accept."""

@@ -1,0 +1,109 @@
+"""Checks of what the verbs are given: functions, their arguments, arrays."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from distlab.errors import StructureError, ValueShapeError
+from distlab.values.distributed import PerReplica
+
+
+def is_array_like(value: Any) -> bool:
+    """Says whether a leaf is an array or a number, and not some other object."""
+    if isinstance(value, np.ndarray | np.generic):
+        return value.dtype.kind in "biufcV"
+    return isinstance(value, jax.Array | bool | int | float | complex)
+
+
+def require_components(value: PerReplica, label: str, replicas: int) -> None:
+    """Checks that a per-replica value has an array for each replica.
+
+    Raises:
+      StructureError: it has not.
+    """
+    if np.shape(value.stacked)[:1] != (replicas,):
+        raise StructureError(
+            f"{label} must have a component for each of {replicas} replicas, got {value!r}. It "
+            "comes from another strategy: make it with the one that runs the function."
+        )
+    if isinstance(value.stacked, np.ndarray) and value.stacked.dtype.kind == "O":
+        raise StructureError(
+            f"{label} must have arrays of one dtype and one number of dimensions, got "
+            f"{list(value.stacked)!r:.200}. Convert the replicas' values to the same kind."
+        )
+
+
+def function_name(fn: Callable[..., Any]) -> str:
+    """Returns a function's qualified name without where it was defined."""
+    name = getattr(fn, "__qualname__", None) or type(fn).__qualname__
+    return str(name).rsplit("<locals>.", 1)[-1]
+
+
+def function_source(fn: Callable[..., Any]) -> str:
+    """Returns file and line where a function is defined, empty when it has none."""
+    code = getattr(inspect.unwrap(fn), "__code__", None)
+    code = getattr(getattr(fn, "func", None), "__code__", None) if code is None else code
+    return "" if code is None else f"{Path(code.co_filename).name}:{code.co_firstlineno}"
+
+
+def require_plain(fn: Callable[..., Any]) -> None:
+    """Checks that calling a function runs it.
+
+    Raises:
+      StructureError: it is a generator or async function.
+    """
+    if inspect.isgeneratorfunction(fn) or inspect.iscoroutinefunction(fn):
+        raise StructureError(
+            f"run needs a function that returns its result, and {function_name(fn)} is a "
+            "generator or async function, which only begins when something iterates or awaits. "
+            "Write a plain function, and loop outside of it."
+        )
+
+
+def checked_call(
+    verb: str, fn: Any, args: Any, kwargs: Any
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Returns the arguments that a verb is to give to a function.
+
+    Raises:
+      StructureError: `fn` is no function.
+      ValueShapeError: the arguments are no tuple and dict.
+    """
+    if not callable(fn):
+        raise StructureError(
+            f"{verb} needs a function, got {fn!r:.80}. Give the function itself, and its arguments "
+            "as args=(...)."
+        )
+    if not isinstance(args, tuple | list):
+        raise ValueShapeError(
+            f"args must be a tuple or list of fn's arguments, got a {type(args).__name__}. For one "
+            "argument x write args=(x,)."
+        )
+    if kwargs is not None and not isinstance(kwargs, dict):
+        raise ValueShapeError(
+            f"kwargs must be a dict of fn's named arguments, got a {type(kwargs).__name__}. Write "
+            "kwargs={'name': value}."
+        )
+    return tuple(args), kwargs or {}
+
+
+def as_array(value: Any, verb: str) -> jax.Array:
+    """Returns a leaf as an array.
+
+    Raises:
+      ValueShapeError: it is not something that has numbers.
+    """
+    try:
+        return jnp.asarray(value)
+    except (TypeError, ValueError) as error:
+        raise ValueShapeError(
+            f"{verb} combines arrays and numbers, got a {type(value).__name__}: {value!r:.80}. "
+            "Leave it out."
+        ) from error

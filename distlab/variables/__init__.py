@@ -1,0 +1,1 @@
+"""Variables: their kinds, their copies and where these are stored."""

@@ -1,0 +1,52 @@
+"""Saying where a variable was placed, and when it is gone."""
+
+from __future__ import annotations
+
+import time
+import weakref
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from distlab import events
+from distlab.devices import selection
+from distlab.events import sink
+
+if TYPE_CHECKING:
+    from distlab.variables.variable import Variable
+
+
+def announce(variable: Variable, number: int) -> None:
+    """Emits where a new variable lies, and that its memory is free when it is.
+
+    Args:
+      variable: the new variable.
+      number: its number in this process.
+    """
+    recorder = sink.recorder()
+    if not recorder.enabled:
+        return
+    storage = variable.storage
+    strategy, name, layout = variable.strategy.number, variable.name, storage.layout
+    shape, dtype = list(variable.shape), str(variable.dtype)
+    devices = [selection.name(d) for copy in storage.copies() for d in copy.devices()]
+    size = int(np.prod(shape)) * variable.dtype.itemsize
+
+    def emit(action: Literal["place", "free"]) -> None:
+        sink.recorder().emit(
+            events.Placement(
+                time_ns=time.monotonic_ns(),
+                strategy=strategy,
+                array=number,
+                name=name,
+                action=action,
+                layout=layout,
+                shape=shape,
+                dtype=dtype,
+                devices=devices,
+                bytes_per_device=[size] * len(devices),
+            )
+        )
+
+    emit("place")
+    weakref.finalize(variable, emit, "free").atexit = False

@@ -1,0 +1,102 @@
+"""One replica's copy of a variable, from the outside."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, final
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from distlab.context import frames
+from distlab.values import copy_events
+from distlab.values.operators import ArrayOperators
+
+if TYPE_CHECKING:
+    from distlab.variables.variable import Variable
+
+
+@final
+class VariableCopy(ArrayOperators):
+    """What `experimental_local_results` and `extended.update` give of a variable.
+
+    Assigning it changes this copy alone.
+
+    Attributes:
+      variable: the variable it is a copy of.
+      number: which one, in replica order.
+    """
+
+    __slots__ = ("number", "variable")
+
+    def __init__(self, variable: Variable, number: int) -> None:
+        self.variable = variable
+        self.number = number
+
+    @property
+    def name(self) -> str:
+        """The variable's name."""
+        return self.variable.name
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of the copy."""
+        return self.variable.shape
+
+    @property
+    def dtype(self) -> Any:
+        """Element type."""
+        return self.variable.dtype
+
+    @property
+    def trainable(self) -> bool:
+        """What the variable says."""
+        return self.variable.trainable
+
+    def value(self) -> jax.Array:
+        """Returns the copy's value, on its device."""
+        frame = frames.current()
+        if frame is not None:
+            return frame.get(self.variable)
+        return self.variable.storage.copies()[self.number]
+
+    def read_value(self) -> jax.Array:
+        """Returns `value()`."""
+        return self.value()
+
+    def numpy(self) -> np.ndarray:
+        """Returns the value as a NumPy array; waits for it."""
+        return self.__array__()
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        """Lets NumPy functions take this object; waits for its value."""
+        strategy = self.variable.strategy.number
+        return copy_events.to_host(self.value(), dtype, strategy=strategy, what=self.name)
+
+    def assign(self, value: Any) -> VariableCopy:
+        """Sets this copy's value and returns the copy; errors as `Variable.assign`."""
+        return self._update(value, "assign", lambda _, new: new)
+
+    def assign_add(self, delta: Any) -> VariableCopy:
+        """Adds to this copy's value and returns the copy."""
+        return self._update(delta, "assign_add", jnp.add)
+
+    def assign_sub(self, delta: Any) -> VariableCopy:
+        """Subtracts from this copy's value and returns the copy."""
+        return self._update(delta, "assign_sub", jnp.subtract)
+
+    def _update(self, operand: Any, verb: str, combine: Callable[[Any, Any], Any]) -> VariableCopy:
+        array = self.variable.checked(operand, verb)
+        frame = frames.current()
+        old = self.value()
+        if frame is not None:
+            frame.set(self.variable, combine(old, array))
+        else:
+            own = jax.device_put(array, next(iter(old.devices()))) if old.committed else array
+            self.variable.storage.set_copy(self.number, combine(old, own))
+        return self
+
+    def __repr__(self) -> str:
+        """Names the variable and the copy."""
+        return f"<copy {self.number} of {self.variable!r}>"

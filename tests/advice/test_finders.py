@@ -1,0 +1,236 @@
+"""What needs other machines, or exact numbers, is told from made-up events."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import distlab as dl
+from distlab.advice import advise
+from distlab.errors import ArgumentTypeError
+from distlab.events import (
+    Advice,
+    Capture,
+    Device,
+    DeviceSample,
+    Event,
+    Lost,
+    RecorderCost,
+    Run,
+    Sharding,
+    Step,
+    StepReady,
+    Strategy,
+)
+from distlab.recording import RingRecorder
+
+MS = 1_000_000
+SECOND = 1_000 * MS
+
+
+def beginning(replicas: int, platform: str = "gpu") -> list[Event]:
+    names = [f"{platform.upper()}:{n}" for n in range(replicas)]
+    return [
+        Run(
+            time_ns=0,
+            name="made-up",
+            unix_ns=0,
+            process=1,
+            host="host",
+            platform=platform,
+            devices=[
+                Device(name=n, kind=platform, platform=platform, simulated=platform == "cpu")
+                for n in names
+            ],
+            versions={},
+        ),
+        Strategy(time_ns=1, strategy=0, name="MirroredStrategy", devices=names),
+    ]
+
+
+def step(number: int, time_ns: int) -> Step:
+    return Step(
+        time_ns=time_ns,
+        step=number,
+        program=0,
+        strategy=0,
+        dispatched_ns=time_ns + MS // 10,
+        examples=8,
+    )
+
+
+def causes(events: list[Event]) -> list[tuple[str, str]]:
+    return [(one.cause, one.subject) for one in advise(events)]
+
+
+def sample(memory: list[int], time_ns: int) -> DeviceSample:
+    return DeviceSample(
+        time_ns=time_ns,
+        strategy=0,
+        start_ns=time_ns - MS,
+        busy_ns=[MS] * len(memory),
+        memory_bytes=memory,
+        process_memory_bytes=1 << 30,
+    )
+
+
+@pytest.mark.parametrize(("full", "told"), [(10, True), (5, False)])
+def test_a_gpu_that_holds_twice_as_much_as_the_others_is_named(full: int, told: bool) -> None:
+    memory = [3 << 30] * 4
+    memory[2] = full << 30
+    events = [*beginning(4), sample(memory, SECOND)]
+    assert causes(events) == ([("memory_imbalance", "GPU:2")] if told else [])
+
+
+def ready(number: int, called_ns: int, lengths_ms: list[float]) -> StepReady:
+    times = [called_ns + round(length * MS) for length in lengths_ms]
+    return StepReady(
+        time_ns=max(times), step=number, strategy=0, ready_ns=times, resolution_ns=MS // 10
+    )
+
+
+def stepped(lengths: list[list[float]]) -> list[Event]:
+    events = beginning(len(lengths[0]))
+    for number, row in enumerate(lengths):
+        events += [step(number, number * 50 * MS), ready(number, number * 50 * MS, row)]
+    return events
+
+
+def test_a_gpu_that_is_last_in_every_step_is_named_without_a_profile() -> None:
+    (one,) = advise(stepped([[10, 11, 10, 30 + n % 3] for n in range(20)]))
+    assert (one.cause, one.subject) == ("slow_replica", "replica 3")
+    assert one.evidence["late_ms"] == pytest.approx(20, abs=1)
+    assert one.steps == [0, 19]
+
+
+def test_gpus_that_are_last_in_turns_or_by_little_are_not() -> None:
+    in_turns = [[10.0 + 20 * (n % 4 == replica) for replica in range(4)] for n in range(40)]
+    assert causes(stepped(in_turns)) == []
+    by_little = [[10.0, 10.5, 10.2, 12.0] for _ in range(40)]
+    assert causes(stepped(by_little)) == []
+
+
+def capture(compute: list[int], length: int = 100 * MS) -> Capture:
+    """A profile in which each replica computes evenly, so that each third looks the same."""
+    packed = []
+    for share in compute:
+        rows = [(begin, share * length // 1000, 0) for begin in range(0, length, length // 10)]
+        packed.append(np.array(rows, "<i8").tobytes())
+    busy = [10 * (share * length // 1000) for share in compute]
+    waiting = [length - one for one in busy]
+    return Capture(
+        time_ns=SECOND + length,
+        strategy=0,
+        start_ns=SECOND,
+        steps=5,
+        asked_by="user",
+        devices=[f"GPU:{n}" for n in range(len(compute))],
+        compute_ns=busy,
+        waiting_ns=waiting,
+        copy_ns=[0] * len(compute),
+        idle_ns=[0] * len(compute),
+        spans=packed,
+        spans_left_out=0,
+        profile_bytes=1,
+        cost_ns=1,
+    )
+
+
+@pytest.mark.parametrize(
+    ("compute", "named"),
+    [
+        ([10, 10, 90, 10], "replica 2"),
+        ([80, 12, 85, 10, 11, 13, 9, 10], "replicas 0 and 2"),
+        ([20, 90], "replica 1"),
+        ([50, 60, 55, 58], ""),
+        ([10, 10, 10, 18], ""),
+        ([90, 90, 90, 90], ""),
+        ([80, 80, 80, 10], ""),
+    ],
+)
+def test_who_computes_twice_as_long_as_the_others_is_named(compute: list[int], named: str) -> None:
+    told = causes([*beginning(len(compute)), capture(compute)])
+    assert told == ([("slow_replica", named)] if named else [])
+
+
+def test_a_replica_with_more_examples_is_uneven_and_not_slow() -> None:
+    batches = [
+        Sharding(
+            time_ns=number * 50 * MS,
+            strategy=0,
+            dataset=3,
+            batch=number,
+            epoch=0,
+            sizes=[9, 1],
+            nominal=9,
+            indices=None,
+            bytes=100,
+            wait_ns=1000,
+            transfer_ns=1000,
+            policy="per_replica",
+        )
+        for number in range(6)
+    ]
+    events = [*beginning(2), capture([90, 10]), *batches]
+    (one,) = advise(events)
+    assert (one.cause, one.subject) == ("uneven_batch", "replica 1")
+    assert one.evidence["wasted_share"] == pytest.approx(48 / 108)
+    assert "drop_remainder" in one.remedy
+
+
+def cost(number: int, callers: float, threads: float) -> RecorderCost:
+    return RecorderCost(
+        time_ns=(number + 1) * SECOND,
+        start_ns=number * SECOND,
+        events=10_000,
+        emit_ns=round(callers * SECOND),
+        sampled=16,
+        writer_ns=round(threads * SECOND / 2),
+        watcher_ns=round(threads * SECOND / 2),
+        capture_ns=0,
+        waiting=0,
+        lost=0,
+    )
+
+
+@pytest.mark.parametrize(
+    ("callers", "threads", "told"),
+    [(0.08, 0.0, True), (0.0, 0.3, True), (0.02, 0.05, False), (0.04, 0.19, False)],
+)
+def test_recording_that_costs_too_much_says_so(callers: float, threads: float, told: bool) -> None:
+    events = [*beginning(2), *(cost(n, callers, threads) for n in range(4))]
+    assert causes(events) == ([("recording_cost", "recorder")] if told else [])
+
+
+def test_lost_events_are_said() -> None:
+    events = [*beginning(2), Lost(time_ns=5, count=123, reason="full")]
+    (one,) = advise(events)
+    assert (one.cause, one.subject) == ("recording_cost", "lost events")
+    assert "123 events" in one.text
+
+
+def test_an_empty_run_gets_no_advice_and_nonsense_is_refused() -> None:
+    assert advise([]) == []
+    assert advise(beginning(8)) == []
+    with pytest.raises(ArgumentTypeError, match="a run or its events, got a int"):
+        advise(3)  # type: ignore[arg-type]
+
+
+def test_a_recording_ends_with_its_advice_and_the_run_gives_the_same(
+    recorder: RingRecorder, tmp_path: Path
+) -> None:
+    strategy = dl.MirroredStrategy(["CPU:0", "CPU:1"])
+    rows = np.zeros((30, 3), np.float32)
+    dataset = dl.data.Dataset.from_tensor_slices(rows).batch(3)
+    with dl.record(tmp_path / "run"):
+        for x in strategy.experimental_distribute_dataset(dataset):
+            strategy.run(lambda v: v.sum(), (x,))
+    with dl.Run.open(tmp_path / "run") as run:
+        stored = [e for e in run.events("advice") if isinstance(e, Advice)]
+        again = run.advice()
+    assert [(e.cause, e.subject, e.evidence) for e in stored] == [
+        (e.cause, e.subject, e.evidence) for e in again
+    ]
+    assert ("uneven_batch", "replica 1") in [(e.cause, e.subject) for e in stored]

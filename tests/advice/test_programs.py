@@ -1,0 +1,53 @@
+"""Advice names the fault of each program, and says nothing of those that have none."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import distlab as dl
+from distlab.advice import CAUSES, Advice, advise
+from distlab.recording import RingRecorder
+from tests.advice.programs import CLEAN, FAULTS, Program
+
+
+def found(program: Program, folder: Path) -> list[Advice]:
+    with dl.record(folder / "run") as recording:
+        program.run(recording)
+    with dl.Run.open(folder / "run") as run:
+        return advise(run)
+
+
+def test_there_are_forty_of_each_and_every_cause_is_planted_or_told_elsewhere() -> None:
+    assert len(FAULTS) >= 40
+    assert len(CLEAN) >= 40
+    # What recording costs depends on the machine: test_finders has it.
+    assert {program.cause for program in FAULTS} == set(CAUSES) - {"recording_cost"}
+
+
+def test_at_least_95_percent_of_the_faults_are_named_with_the_right_subject(
+    recorder: RingRecorder, tmp_path: Path
+) -> None:
+    missed: dict[str, list[tuple[str, str]]] = {}
+    for program in FAULTS:
+        advice = found(program, tmp_path / program.name)
+        if not any(
+            one.cause == program.cause and one.subject.startswith(program.subject) for one in advice
+        ):
+            missed[program.name] = [(one.cause, one.subject) for one in advice]
+        for one in advice:
+            assert one.cause in CAUSES
+            assert one.text.endswith(".")
+            assert one.remedy.endswith(".")
+            assert one.evidence
+            assert 0 <= one.share <= 1
+    # Real programs on a machine that does other things as well: a profile may come at a bad moment.
+    assert len(missed) <= 0.05 * len(FAULTS), missed
+
+
+@pytest.mark.parametrize("program", CLEAN, ids=lambda p: p.name)
+def test_a_clean_program_gets_no_advice(
+    program: Program, recorder: RingRecorder, tmp_path: Path
+) -> None:
+    assert found(program, tmp_path) == []

@@ -1,0 +1,172 @@
+"""`distlab.background`: functions in threads of their own."""
+
+from __future__ import annotations
+
+import contextvars
+import logging
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+import jax.numpy as jnp
+import pytest
+
+import distlab as dl
+from distlab.control.background import Background
+from distlab.control.loops import loops
+from distlab.errors import ArgumentTypeError, ContextError
+
+LIMIT_S = 60.0
+
+
+def wait_for(condition: Callable[[], object]) -> None:
+    pause, end = threading.Event(), time.monotonic() + LIMIT_S
+    while not condition():
+        assert time.monotonic() < end, "it did not come true in time"
+        pause.wait(0.01)
+
+
+def forever() -> Iterator[int]:
+    number = 0
+    while True:
+        yield number
+        number += 1
+
+
+def count(name: str = "counting") -> int:
+    """Counts until someone stops it."""
+    seen = 0
+    for seen in dl.controlled(forever(), name=name):  # noqa: B007 - the last one is returned
+        time.sleep(0.001)
+    return seen
+
+
+@pytest.fixture
+def counting() -> Iterator[Background[int]]:
+    handle = dl.background(count)
+    wait_for(lambda: any(loop.position > 3 for loop in loops()))
+    yield handle
+    handle.stop()
+    handle.result(LIMIT_S)
+
+
+def test_it_returns_what_the_function_returned() -> None:
+    handle = dl.background(divmod, 17, 5)
+    assert handle.result(LIMIT_S) == (3, 2)
+    assert handle.done()
+    assert not handle.running
+    assert repr(handle).startswith("<background divmod: finished after ")
+
+
+def test_keywords_reach_the_function() -> None:
+    handle = dl.background(sorted, [1, 3, 2], reverse=True)
+    assert handle.result(LIMIT_S) == [3, 2, 1]
+
+
+def test_a_running_function_says_how_its_loops_go(counting: Background[int]) -> None:
+    assert counting.running
+    assert not counting.done()
+    assert "running for" in repr(counting)
+    assert "counting running, " in repr(counting)
+    assert "counting" in counting._repr_html_()
+
+
+def test_stopping_ends_its_loops_and_keeps_the_result(counting: Background[int]) -> None:
+    counting.stop()
+    assert counting.result(LIMIT_S) >= 3
+    assert repr(counting).startswith("<background count: stopped after ")
+    assert "<td" in counting._repr_html_()
+
+
+def test_stopping_ends_the_loops_of_later_epochs_too() -> None:
+    def train() -> int:
+        return sum(count(f"epoch {epoch}") > 0 for epoch in range(3))
+
+    handle = dl.background(train)
+    wait_for(lambda: any(loop.name == "epoch 0" for loop in loops()))
+    handle.stop()
+    handle.stop()
+    handle.result(LIMIT_S)
+    assert "stopped after" in repr(handle)
+
+
+def test_a_paused_function_can_be_stopped(counting: Background[int]) -> None:
+    (loop,) = loops()
+    loop.pause()
+    wait_for(lambda: loop.state == "paused")
+    assert "counting paused, " in repr(counting)
+    counting.stop()
+    counting.result(LIMIT_S)
+
+
+def test_stopping_leaves_older_loops_alone(counting: Background[int]) -> None:
+    second = dl.background(count, "second")
+    wait_for(lambda: any(loop.name == "second" for loop in loops()))
+    second.stop()
+    second.result(LIMIT_S)
+    assert counting.running
+
+
+def test_an_error_is_shown_said_and_raised(caplog: pytest.LogCaptureFixture) -> None:
+    def train() -> None:
+        raise ValueError("<b>no data</b>")
+
+    with caplog.at_level(logging.ERROR, "distlab"):
+        handle = dl.background(train)
+        wait_for(handle.done)
+    assert "ValueError: <b>no data</b>" in repr(handle)
+    assert "&lt;b&gt;no data" in handle._repr_html_()
+    assert "train failed in the background: ValueError" in caplog.text
+    with pytest.raises(ValueError, match="no data"):
+        handle.result()
+
+
+def test_waiting_has_a_limit(counting: Background[int]) -> None:
+    with pytest.raises(TimeoutError, match=r"count has not ended within 0\.01 s"):
+        counting.result(0.01)
+
+
+def test_the_callers_strategy_is_in_scope() -> None:
+    strategy = dl.MirroredStrategy(["CPU:0", "CPU:1"])
+
+    def make() -> tuple[object, list[float]]:
+        weight = dl.Variable(jnp.ones(2), name="w")
+        return dl.get_strategy(), [float(copy.value().sum()) for copy in weight.values]
+
+    with strategy.scope():
+        handle = dl.background(make)
+    assert handle.result(LIMIT_S) == (strategy, [2.0, 2.0])
+    assert not dl.background(dl.has_strategy).result(LIMIT_S)
+
+
+def test_context_variables_are_the_callers() -> None:
+    colour = contextvars.ContextVar("colour", default="none")
+    token = colour.set("green")
+    handle = dl.background(colour.get)
+    colour.reset(token)
+    assert handle.result(LIMIT_S) == "green"
+
+
+def test_it_must_be_a_function_in_cross_replica_context() -> None:
+    with pytest.raises(ArgumentTypeError, match=r"not background\(train\(\.\.\.\)\)"):
+        dl.background(3)  # type: ignore[arg-type]
+    strategy = dl.MirroredStrategy(["CPU:0", "CPU:1"])
+    with pytest.raises(ContextError, match="on each replica"):
+        strategy.run(lambda: dl.background(count))
+
+
+def test_a_program_ends_while_a_stoppable_function_runs() -> None:
+    code = (
+        "import distlab as dl, itertools\n"
+        "def train():\n"
+        "    for _ in dl.controlled(itertools.count()): pass\n"
+        "    print('ended between two steps')\n"
+        "dl.background(train)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", code],
+        capture_output=True, text=True, timeout=120, check=True,
+    )  # fmt: skip
+    assert done.stdout == "ended between two steps\n"

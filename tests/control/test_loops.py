@@ -1,0 +1,199 @@
+"""Loops that are paused, stepped, resumed and stopped from another thread."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+import distlab as dl
+from distlab.control.loops import LoopControl, loops
+from distlab.errors import ArgumentTypeError, ArgumentValueError
+from distlab.events import Loop, sink
+
+LIMIT_SECONDS = 30
+
+
+def wait_until(holds: Callable[[], bool], what: str) -> None:
+    end = time.monotonic() + LIMIT_SECONDS
+    while not holds():
+        assert time.monotonic() < end, f"waited too long for {what}"
+        threading.Event().wait(0.002)
+
+
+class Worker:
+    """A loop over the numbers in a thread of its own, which says how far it is."""
+
+    def __init__(self, count: int = 1_000_000, **options: Any) -> None:
+        self.taken: list[int] = []
+        self.wanted = threading.Semaphore(0)
+        self.free = False
+        self.thread = threading.Thread(target=self._work, args=(count, options), daemon=True)
+        before = set(map(id, loops()))
+        self.thread.start()
+        wait_until(lambda: any(id(c) not in before for c in loops()), "the loop")
+        self.control: LoopControl = next(c for c in loops() if id(c) not in before)
+
+    def _work(self, count: int, options: dict[str, Any]) -> None:
+        for number in dl.controlled(range(count), **options):
+            self.taken.append(number)
+            if not self.free:
+                self.wanted.acquire(timeout=LIMIT_SECONDS)
+
+    def wait_for(self, state: str) -> None:
+        wait_until(lambda: self.control.state == state, state)
+
+
+@pytest.fixture
+def worker() -> Iterator[Worker]:
+    made = Worker()
+    yield made
+    made.free = True
+    made.control.stop()
+    made.wanted.release()
+    made.thread.join(LIMIT_SECONDS)
+    assert not made.thread.is_alive()
+
+
+class Notes(sink.NullRecorder):
+    """Keeps what is emitted."""
+
+    enabled = True
+
+    def __init__(self) -> None:
+        self.events: list[Any] = []
+
+    def emit(self, event: Any) -> None:
+        self.events.append(event)
+
+
+def test_the_elements_are_those_of_the_iterable_in_their_order() -> None:
+    looped = dl.controlled([3, 1, 2])
+    assert list(looped) == [3, 1, 2]
+    assert list(looped) == [3, 1, 2]  # a new loop begins again
+    assert loops() == []
+
+
+def test_a_paused_loop_finishes_its_element_and_takes_no_other(worker: Worker) -> None:
+    wait_until(lambda: worker.taken == [0], "the first element")
+    worker.control.pause()
+    assert worker.control.state == "pausing"
+    worker.wanted.release()
+    worker.wait_for("paused")
+    assert worker.taken == [0]
+    assert worker.control.position == 1
+
+
+def test_a_step_takes_one_element_and_waits_again(worker: Worker) -> None:
+    worker.control.pause()
+    worker.free = True
+    worker.wanted.release()
+    worker.wait_for("paused")
+    for expected in ([0, 1], [0, 1, 2]):
+        worker.control.step()
+        wait_until(lambda: worker.control.state == "paused", "the pause after the step")
+        assert worker.taken == expected
+
+
+def test_a_resumed_loop_goes_on_until_it_is_stopped(worker: Worker) -> None:
+    worker.control.pause()
+    worker.free = True
+    worker.wanted.release()
+    worker.wait_for("paused")
+    worker.control.resume()
+    wait_until(lambda: len(worker.taken) > 100, "100 elements")
+    worker.control.stop()
+    worker.thread.join(LIMIT_SECONDS)
+    assert worker.control.state == "stopped"
+    assert worker.taken == list(range(len(worker.taken)))
+    assert len(worker.taken) < 1_000_000
+    assert worker.control not in loops()
+
+
+def test_a_paused_loop_can_be_stopped(worker: Worker) -> None:
+    worker.control.pause()
+    worker.wanted.release()
+    worker.wait_for("paused")
+    worker.control.stop()
+    worker.thread.join(LIMIT_SECONDS)
+    assert worker.taken == [0]
+    assert worker.control.state == "stopped"
+
+
+def test_a_pause_that_nobody_ends_ends_by_itself() -> None:
+    worker = Worker(3, pause_seconds=0.3)
+    worker.control.pause()
+    worker.free = True
+    worker.wanted.release()
+    worker.wait_for("paused")
+    worker.thread.join(LIMIT_SECONDS)
+    assert worker.taken == [0, 1, 2]
+    assert worker.control.state == "done"
+
+
+def test_what_is_done_to_a_loop_that_is_over_does_nothing() -> None:
+    for _ in dl.controlled(range(1)):
+        (control,) = loops()
+    for act in (control.pause, control.step, control.resume, control.stop):
+        act()
+    assert control.state == "done"
+
+
+@pytest.mark.parametrize("how", ["break", "raise"])
+def test_a_loop_that_is_left_early_is_over(how: str) -> None:
+    def leave() -> None:
+        for number in dl.controlled(range(10), name="early"):
+            if number == 2 and how == "raise":
+                raise RuntimeError("enough")
+            if number == 2:
+                break
+
+    if how == "raise":
+        with pytest.raises(RuntimeError, match="enough"):
+            leave()
+    else:
+        leave()
+    wait_until(lambda: loops() == [], "the end of the loop")
+
+
+def test_each_change_is_an_event(monkeypatch: pytest.MonkeyPatch) -> None:
+    notes = Notes()
+    monkeypatch.setattr(sink, "_recorder", notes)
+    worker = Worker(3, name="fit")
+    worker.control.pause()
+    worker.free = True
+    worker.wanted.release()
+    worker.wait_for("paused")
+    worker.control.resume()
+    worker.thread.join(LIMIT_SECONDS)
+    told = [(e.name, e.state, e.position) for e in notes.events if isinstance(e, Loop)]
+    assert told == [
+        ("fit", "running", 0),
+        ("fit", "paused", 1),
+        ("fit", "running", 1),
+        ("fit", "done", 3),
+    ]
+
+
+def test_a_controlled_distributed_dataset_gives_its_batches() -> None:
+    strategy = dl.MirroredStrategy(["CPU:0", "CPU:1"])
+    dataset = dl.data.Dataset.range(6).batch(2)
+    distributed = strategy.experimental_distribute_dataset(dataset)
+    sums = [
+        float(strategy.reduce("SUM", strategy.run(lambda x: x.sum(), (batch,)), axis=None))
+        for batch in dl.controlled(distributed)
+    ]
+    assert sums == [1.0, 5.0, 9.0]
+
+
+def test_what_is_no_iterable_name_or_time_is_refused() -> None:
+    with pytest.raises(ArgumentTypeError, match="goes through an iterable, got a int: 3"):
+        dl.controlled(3)  # type: ignore[arg-type]
+    with pytest.raises(ArgumentTypeError, match="name must be a text, got 5"):
+        dl.controlled([], name=5)  # type: ignore[arg-type]
+    for wrong in (0, -1, float("nan"), "1", None):
+        with pytest.raises(ArgumentValueError, match="pause_seconds must be a number above 0"):
+            dl.controlled([], pause_seconds=wrong)  # type: ignore[arg-type]

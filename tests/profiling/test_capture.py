@@ -1,0 +1,287 @@
+"""Captures and device shares, checked against known work and against each other."""
+
+from __future__ import annotations
+
+import os
+import statistics
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import distlab as dl
+from distlab import events
+from distlab.errors import ArgumentValueError, CaptureError, RecordError
+from distlab.profiling import capture
+from distlab.profiling.capture import Capturer
+from distlab.profiling.worker import Worker
+from distlab.recording import RingRecorder
+from tests.recording import processes
+
+REPLICAS = 4
+SECONDS = 60
+ATTEMPTS = 4
+
+
+def two_speeds(slow: int, *, together: bool, work: int = 30) -> Callable[[Any], Any]:
+    """A step in which one replica does 20 times the work of each other one."""
+
+    def step(x: Any) -> Any:
+        context = dl.get_replica_context()
+        times = jnp.where(context.replica_id_in_sync_group == slow, 20 * work, work)
+        y = jax.lax.fori_loop(0, times, lambda _, a: jnp.tanh(a @ a), x)
+        return context.all_reduce("MEAN", y) if together else y
+
+    return step
+
+
+class Loop:
+    """Runs steps one after another; each works on what the one before returned."""
+
+    def __init__(self, step: Callable[[Any], Any], size: int = 64) -> None:
+        self.strategy = dl.MirroredStrategy([f"CPU:{n}" for n in range(REPLICAS)])
+        self.step = step
+        self.value = self.strategy.experimental_distribute_values_from_function(
+            lambda _: jnp.eye(size) * 0.5
+        )
+        self.run(1)
+
+    def run(self, steps: int, *, one_by_one: bool = False) -> None:
+        for _ in range(steps):
+            self.value = self.strategy.run(self.step, (self.value,))
+            if one_by_one:
+                jax.block_until_ready(self.value)
+        jax.block_until_ready(self.value)
+
+
+def shares(capture: events.Capture, of: str) -> list[float]:
+    whole = capture.time_ns - capture.start_ns
+    return [part / whole for part in getattr(capture, of)]
+
+
+@pytest.mark.parametrize("slow", [0, 2])
+def test_the_replica_that_others_wait_for_computes_and_they_wait(
+    slow: int, recorder: RingRecorder
+) -> None:
+    loop = Loop(two_speeds(slow, together=True))
+    with dl.record(None) as run:
+        asked = run.capture(steps=10)
+        loop.run(10)
+        capture = asked.result(SECONDS)
+    assert capture.steps == 10
+    assert capture.asked_by == "user"
+    assert capture.devices == [f"CPU:{n}" for n in range(REPLICAS)]
+    compute, waiting = shares(capture, "compute_ns"), shares(capture, "waiting_ns")
+    assert np.argmax(compute) == slow
+    assert np.argmin(waiting) == slow
+    assert compute[slow] > 3 * max(c for n, c in enumerate(compute) if n != slow)
+    assert min(w for n, w in enumerate(waiting) if n != slow) > 0.3 > waiting[slow]
+    for replica in range(REPLICAS):
+        parts = [
+            getattr(capture, f"{part}_ns")[replica]
+            for part in ("compute", "waiting", "copy", "idle")
+        ]
+        assert min(parts) >= 0
+        assert sum(parts) == capture.time_ns - capture.start_ns
+        rows = np.frombuffer(capture.spans[replica], "<i8").reshape(-1, 3)
+        assert rows[rows[:, 2] == 0, 1].sum() == parts[0]
+        assert (rows[1:, 0] >= rows[:-1, 0] + rows[:-1, 1]).all()
+    assert any(e is capture for e in recorder.ring.since(0).events)
+
+
+@pytest.mark.parametrize("basis", ["ready", "profile"])
+def test_device_samples_agree_with_the_profiler_on_two_speeds(
+    basis: str, recorder: RingRecorder
+) -> None:
+    # Whatever else runs on this machine takes the cores from the devices now and then.
+    for attempt in range(ATTEMPTS):
+        told, profiled = shares_told_and_profiled(basis, recorder)
+        assert np.argmax(told) == np.argmax(profiled) == 1
+        if attempt == ATTEMPTS - 1 or told == pytest.approx(profiled, abs=0.1):
+            break
+    assert told == pytest.approx(profiled, abs=0.1)
+
+
+def shares_told_and_profiled(basis: str, recorder: RingRecorder) -> tuple[list[float], list[float]]:
+    """Busy shares of four devices, replica 1 being slow, in relation to the slowest."""
+    slow = 1
+    # Long steps, so that handing one over is no part of what is compared.
+    loop = Loop(two_speeds(slow, together=False, work=50), size=128)
+    # With one step at a time ready times are enough. With 16 in flight the steps of fast CPU
+    # devices wait for threads that the slow one keeps, and only a profile tells.
+    one_by_one = basis == "ready"
+    with dl.record(None) as run:
+        begin_ns = time.monotonic_ns()
+        if one_by_one:
+            loop.run(15, one_by_one=True)
+        end_ns = time.monotonic_ns()
+        asked = run.capture(steps=4)
+        loop.run(4, one_by_one=one_by_one)
+        capture = asked.result(SECONDS)
+        if not one_by_one:
+            begin_ns = time.monotonic_ns()
+            loop.run(20)
+            end_ns = time.monotonic_ns()
+    samples = [
+        e
+        for e in recorder.ring.since(0, 100_000).events
+        if isinstance(e, events.DeviceSample)
+        and e.strategy == loop.strategy.number
+        and e.start_ns >= begin_ns
+        and e.time_ns <= end_ns
+    ]
+    assert {s.basis for s in samples} == {basis}
+    watched = sum(s.time_ns - s.start_ns for s in samples)
+    told = [sum(s.busy_ns[d] for s in samples) / watched for d in range(REPLICAS)]
+    parts = (shares(capture, f"{part}_ns") for part in ("compute", "waiting", "copy"))
+    profiled = [sum(of_device) for of_device in zip(*parts, strict=True)]
+    # In relation to the slowest, as both have moments between steps of their own.
+    told = [share / max(told) for share in told]
+    profiled = [share / max(profiled) for share in profiled]
+    return told, profiled
+
+
+def test_never_two_captures_at_once_and_the_users_profiler_waits_its_turn(
+    recorder: RingRecorder, tmp_path: Path
+) -> None:
+    loop = Loop(two_speeds(0, together=True))
+    with dl.record(None) as run:
+        asked = run.capture(steps=3)
+        with pytest.raises(CaptureError, match="Only one capture"):
+            run.capture()
+        loop.run(3)
+        jax.profiler.start_trace(str(tmp_path))  # waits for the capture, and does not fail
+        assert asked.result(SECONDS).steps == 3
+        with pytest.raises(CaptureError, match=r"jax\.profiler"):
+            run.capture()
+        jax.profiler.stop_trace()
+        asked = run.capture(steps=1)
+        loop.run(1)
+        assert asked.result(SECONDS).steps == 1
+
+
+def test_a_capture_without_steps_says_so_and_leaves_the_profiler_free(
+    recorder: RingRecorder,
+) -> None:
+    loop = Loop(two_speeds(0, together=True))
+    with dl.record(None) as run:
+        with pytest.raises(CaptureError, match=r"none was run within 0\.05 s"):
+            run.capture(steps=2, seconds=0.05).result(SECONDS)
+        asked = run.capture(steps=50, seconds=0.5)
+        loop.run(2)
+        assert asked.result(SECONDS).steps == 2
+    errors = [e for e in recorder.ring.since(0).events if isinstance(e, events.Error)]
+    assert [(e.where, e.type) for e in errors] == [("capture", "CaptureError")]
+
+
+def test_a_recording_that_ends_tells_what_its_capture_has(
+    recorder: RingRecorder, tmp_path: Path
+) -> None:
+    loop = Loop(two_speeds(0, together=True))
+    with dl.record(tmp_path / "run", probe=False) as run:
+        run.capture(steps=1_000, seconds=500)
+        loop.run(3)
+    with dl.Run.open(tmp_path / "run") as stored:
+        captures = [e for e in stored.events("capture") if isinstance(e, events.Capture)]
+    assert [c.steps for c in captures] == [3]
+
+
+def test_a_capture_that_ends_before_its_start_returns_is_still_given(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class AtOnce(Worker):
+        def wake(self) -> None:
+            super().wake()
+            end = time.monotonic() + 60
+            while capturer.running is not None:
+                assert time.monotonic() < end
+
+    def follow(self: Capturer) -> None:
+        running, self.running = self.running, None
+        assert running is not None
+        running.future.set_exception(CaptureError("No step ran."))
+
+    monkeypatch.setattr(capture, "Worker", AtOnce)
+    monkeypatch.setattr(Capturer, "_follow", follow)
+    events_told: list[events.Event] = []
+    capturer = Capturer(events_told.append)
+    with pytest.raises(CaptureError, match="No step ran"):
+        capturer.start(3, 1.0, "user").result(60)
+
+
+def test_misuse_is_refused(recorder: RingRecorder) -> None:
+    with dl.record(None) as run:
+        for steps in (0, -1, 2.5, True, "5"):
+            with pytest.raises(ArgumentValueError, match="steps must be a whole number"):
+                run.capture(steps)  # type: ignore[arg-type]
+        for seconds in (0, -1, "1", None):
+            with pytest.raises(ArgumentValueError, match="seconds must be a positive number"):
+                run.capture(seconds=seconds)  # type: ignore[arg-type]
+    with pytest.raises(RecordError, match="until it is closed"):
+        run.capture()
+
+
+def test_steps_are_as_fast_after_a_capture_as_before(recorder: RingRecorder) -> None:
+    strategy = dl.MirroredStrategy(["CPU:0", "CPU:1"])
+    value = strategy.experimental_distribute_values_from_function(lambda _: jnp.ones(4))
+
+    def step(x: Any) -> Any:
+        return x + 1
+
+    def seconds_of_a_step() -> float:
+        taken = []
+        for _ in range(300):
+            began = time.perf_counter()
+            jax.block_until_ready(strategy.run(step, (value,)))
+            taken.append(time.perf_counter() - began)
+        return statistics.median(taken)
+
+    with dl.record(None) as run:
+        seconds_of_a_step()
+        before = seconds_of_a_step()
+        asked = run.capture(steps=5)
+        seconds_of_a_step()
+        asked.result(SECONDS)
+        after = min(seconds_of_a_step() for _ in range(3))
+    # While a profile runs, a trivial step takes 3 times as long.
+    assert after < 1.8 * before
+
+
+def test_a_recording_to_a_file_takes_a_glance_by_itself(
+    recorder: RingRecorder, tmp_path: Path
+) -> None:
+    slow = 3
+    loop = Loop(two_speeds(slow, together=True))
+    limit = time.monotonic() + SECONDS
+    with dl.record(tmp_path / "run"):
+        while time.monotonic() < limit:
+            loop.run(10)
+            found = [e for e in recorder.ring.since(0).events if isinstance(e, events.Capture)]
+            if found:
+                break
+    assert [capture.asked_by for capture in found] == ["recorder"]
+    assert np.argmin(found[0].waiting_ns) == slow
+
+
+def test_a_child_process_can_profile_although_its_parent_was() -> None:
+    code, out, err = processes.finish(
+        """
+import os, warnings
+from distlab import _jax_internals
+with _jax_internals.profiler_reserved() as free:
+    assert free
+    warnings.simplefilter("ignore")  # JAX warns of forks: here the child computes nothing
+    child = os.fork()
+    if child == 0:
+        with _jax_internals.profiler_reserved() as free:
+            os._exit(0 if free else 1)
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+    )
+    assert (code, out.strip()) == (0, "0"), err
+    assert os.getpid()

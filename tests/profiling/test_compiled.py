@@ -1,0 +1,266 @@
+"""Programs of known content are read, and what is found is compared."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import lax
+from jax.sharding import Mesh, PartitionSpec
+
+from distlab.events import Collective
+from distlab.profiling.compiled import collectives_of, read_program, read_programs
+
+REPLICAS = 4
+WIDTH = 6
+
+
+def compiled(fn: Callable[..., Any], *locals_: Any) -> jax.stages.Compiled:
+    """Compiles a replica function for replica values of such shapes."""
+    mesh = Mesh(np.array(jax.devices()[:REPLICAS]), ("replica",))
+    program = jax.jit(
+        jax.shard_map(
+            fn,
+            mesh=mesh,
+            in_specs=PartitionSpec("replica"),
+            out_specs=PartitionSpec("replica"),
+            check_vma=False,
+        )
+    )
+    arguments = [
+        jax.ShapeDtypeStruct((REPLICAS * x.shape[0], *x.shape[1:]), x.dtype) for x in locals_
+    ]
+    return program.lower(*arguments).compile()
+
+
+def found(fn: Callable[..., Any], *locals_: Any) -> list[Collective]:
+    return read_program(compiled(fn, *locals_)).collectives
+
+
+def psum(value: Any) -> Any:
+    return lax.psum(value, "replica")
+
+
+X = jnp.zeros((2, WIDTH))
+BYTES = 2 * WIDTH * 4
+
+
+def test_a_psum_is_an_all_reduce_over_all_replicas() -> None:
+    (one,) = found(psum, X)
+    assert one.kind == "all-reduce"
+    assert one.operand_bytes == BYTES
+    assert one.dtype == "f32"
+    assert one.operands == 1
+    assert one.participants == REPLICAS
+    assert one.times_per_step == 1
+    assert "psum" in one.source
+    assert "test_compiled.py:" in one.source
+
+
+def test_a_program_without_collectives_has_none() -> None:
+    assert found(lambda x: x * 2, X) == []
+
+
+def test_a_psum_in_a_jit_in_a_jit_is_found() -> None:
+    (one,) = found(lambda x: jax.jit(lambda y: jax.jit(psum)(y) + 1)(x * 2), X)
+    assert (one.kind, one.times_per_step) == ("all-reduce", 1)
+
+
+def test_a_psum_in_a_scan_counts_as_often_as_the_scan_goes_round() -> None:
+    def fn(x: Any) -> Any:
+        return lax.scan(lambda c, _: (jnp.sin(psum(c)), None), x, None, length=5)[0]
+
+    (one,) = found(fn, X)
+    assert one.times_per_step == 5
+
+
+def test_scans_in_scans_multiply() -> None:
+    def inner(x: Any) -> Any:
+        return lax.scan(lambda c, _: (jnp.sin(psum(c)), None), x, None, length=4)[0]
+
+    def fn(x: Any) -> Any:
+        return lax.scan(lambda c, _: (inner(c), None), x, None, length=3)[0]
+
+    (one,) = found(fn, X)
+    assert one.times_per_step == 12
+
+
+def test_a_loop_that_ends_by_its_data_does_not_say_how_often() -> None:
+    def fn(x: Any) -> Any:
+        return lax.while_loop(lambda c: c[0, 0] < 9, lambda c: psum(c) + 1, x)
+
+    (one,) = found(fn, X)
+    assert one.times_per_step is None
+
+
+def test_a_branch_does_not_say_whether_it_is_taken() -> None:
+    def fn(x: Any) -> Any:
+        return lax.cond(x[0, 0] > 0, lambda v: psum(jnp.sin(v)), lambda v: v, x)
+
+    (one,) = found(fn, X)
+    assert one.kind == "all-reduce"
+    assert one.times_per_step is None
+
+
+def test_the_gradient_of_a_psum_is_another_psum() -> None:
+    def fn(x: Any) -> Any:
+        return jax.grad(lambda v: jnp.sum(psum(v**2) ** 2))(x)
+
+    both = found(fn, X)
+    assert [one.kind for one in both] == ["all-reduce"] * 2
+    assert [one.operand_bytes for one in both] == [BYTES] * 2
+
+
+def test_a_rematerialised_psum_is_run_again() -> None:
+    def fn(x: Any) -> Any:
+        layer = jax.checkpoint(lambda v: jnp.sin(psum(jnp.sin(v))))
+        return jax.grad(lambda v: jnp.sum(layer(layer(v))))(x)
+
+    kept = found(lambda x: jnp.sin(psum(jnp.sin(jnp.sin(psum(jnp.sin(x)))))), X)
+    assert len(kept) == 2
+    assert len(found(fn, X)) >= 4
+
+
+def test_psums_that_xla_combined_are_one_operation_with_all_operands() -> None:
+    def fn(x: Any, y: Any, z: Any) -> Any:
+        return psum((x, y, z))
+
+    all_of_them = found(fn, X, jnp.zeros((3,)), jnp.zeros((1, 5), jnp.int32))
+    assert sum(one.operands for one in all_of_them) == 3
+    assert sum(one.operand_bytes for one in all_of_them) == BYTES + 12 + 20
+    assert {kind for one in all_of_them for kind in one.dtype.split("+")} == {"f32", "s32"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "fn", "operand_bytes"),
+    [
+        ("all-gather", lambda x: lax.all_gather(x, "replica", tiled=True), BYTES),
+        ("reduce-scatter", lambda x: lax.psum_scatter(x, "replica", tiled=True), BYTES * 2),
+        (
+            "collective-permute",
+            lambda x: lax.ppermute(x, "replica", [(i, (i + 1) % 4) for i in range(4)]),
+            BYTES,
+        ),
+        ("all-to-all", lambda x: lax.all_to_all(x, "replica", 0, 0, tiled=True), BYTES * 2),
+    ],
+)
+def test_each_collective_is_known_by_its_kind(
+    kind: str, fn: Callable[[Any], Any], operand_bytes: int
+) -> None:
+    rows = operand_bytes // (WIDTH * 4)
+    (one,) = found(fn, jnp.zeros((rows, WIDTH)))
+    assert one.kind == kind
+    assert one.operand_bytes == operand_bytes
+    assert one.participants == REPLICAS
+
+
+def test_a_psum_of_half_the_replicas_counts_all_that_take_part() -> None:
+    (one,) = found(lambda x: lax.psum(x, "replica", axis_index_groups=[[0, 1], [2, 3]]), X)
+    assert one.participants == REPLICAS
+
+
+@pytest.mark.parametrize(
+    ("fn", "sent"),
+    [
+        # A ring of n sends 2 (n - 1) / n of the operand for a sum, and n - 1 parts for a gather.
+        (psum, 2 * BYTES * 3 // 4),
+        (lambda x: lax.all_gather(x, "replica", tiled=True), 3 * BYTES),
+        (lambda x: lax.psum(x, "replica", axis_index_groups=[[0, 1], [2, 3]]), BYTES),
+        (lambda x: lax.ppermute(x, "replica", [(0, 1), (1, 0), (2, 3), (3, 2)]), BYTES),
+    ],
+)
+def test_the_wire_carries_what_a_ring_sends(fn: Callable[[Any], Any], sent: int) -> None:
+    (one,) = found(fn, X)
+    assert one.wire_bytes == sent
+
+
+def test_combined_operands_lead_back_to_where_they_were_asked_for() -> None:
+    def fn(x: Any, y: Any) -> Any:
+        first = psum(x)
+        second = lax.psum(y, "replica")  # another line
+        return first + 1, second * 2
+
+    (one,) = found(fn, X, jnp.zeros((3,)))
+    assert one.operands == 2
+    by_shape = {value.split(" from ")[0]: value for value in one.values}
+    assert set(by_shape) == {f"f32[2,{WIDTH}]", "f32[3]"}
+    lines = {value.rsplit(":", 1)[1] for value in one.values}
+    assert all("psum at test_compiled.py:" in value for value in one.values)
+    assert len(lines) == 2
+
+
+def test_the_peak_holds_at_least_arguments_and_outputs() -> None:
+    contents = read_program(compiled(lambda x: jnp.sin(x) @ jnp.cos(x), jnp.zeros((32, 32))))
+    assert contents.peak_bytes is not None
+    assert contents.argument_bytes is not None
+    assert contents.output_bytes is not None
+    assert contents.peak_bytes >= contents.argument_bytes + contents.output_bytes
+
+
+def test_costs_and_memory_are_those_of_one_device() -> None:
+    size = 64
+    contents = read_program(compiled(lambda x: x @ x, jnp.zeros((size, size))))
+    assert contents.flops == pytest.approx(2 * size**3, rel=0.01)
+    assert contents.argument_bytes == contents.output_bytes == size * size * 4
+    assert contents.bytes_accessed is not None
+    assert contents.bytes_accessed >= 2 * size * size * 4
+    assert contents.temp_bytes is not None
+
+
+def test_programs_of_one_step_cost_what_the_busiest_device_does() -> None:
+    def on(device: int, size: int) -> jax.stages.Compiled:
+        x = jax.device_put(jnp.zeros((size, size)), jax.devices()[device])
+        return jax.jit(lambda v: v @ v).lower(x).compile()
+
+    alone = {size: read_program(on(0, size)).flops or 0.0 for size in (16, 32)}
+    several = read_programs([on(0, 16), on(1, 32), on(0, 16), compiled(psum, X)])
+    together = read_program(compiled(psum, X)).flops or 0.0
+    assert several.flops == alone[32] + together
+    assert [one.kind for one in several.collectives] == ["all-reduce"]
+    assert several.temp_bytes is None
+
+
+def test_a_program_that_tells_nothing_is_no_error() -> None:
+    assert read_program(object()) == ([], None, None, None, None, None, None)
+
+
+# What CPU devices do not write: asynchronous pairs, iota groups, older metadata.
+ASYNCHRONOUS = """HloModule jit_f, is_scheduled=true, num_partitions=8, replica_count=1
+
+%add (a: bf16[], b: bf16[]) -> bf16[] {
+  %a = bf16[] parameter(0)
+  %b = bf16[] parameter(1)
+  ROOT %sum = bf16[] add(%a, %b)
+}
+
+%scatter (p: f32[8,4]) -> f32[1,4] {
+  %p = f32[8,4]{1,0} parameter(0)
+  ROOT %rs = f32[1,4]{1,0} reduce-scatter(%p), replica_groups={}, dimensions={0}, to_apply=%add
+}
+
+ENTRY %main (x: bf16[4,2], y: f32[8,4]) -> f32[1,4] {
+  %x = bf16[4,2]{1,0:T(8,128)(2,1)} parameter(0)
+  %y = f32[8,4]{1,0} parameter(1)
+  %c = s32[2]{0} constant({1, 2})
+  %ars = bf16[4,2]{1,0} all-reduce-start(%x), replica_groups=[2,4]<=[8], to_apply=%add, metadata={op_name="jit(f)/a, \\"b\\" {c" source_file="/home/me/train.py" source_line=12}
+  %ard = bf16[4,2]{1,0} all-reduce-done(%ars)
+  %ags = (bf16[4,2]{1,0}, bf16[32,2]{1,0}) all-gather-start(%ard), dimensions={0}, replica_groups={{0,2},{1,3}}
+  %agd = bf16[32,2]{1,0} all-gather-done(%ags)
+  %async-start = ((f32[8,4]{1,0}), f32[1,4]{1,0}, u32[]) async-start(%y), calls=%scatter
+  ROOT %async-done = f32[1,4]{1,0} async-done(%async-start), calls=%scatter
+}
+"""  # noqa: E501
+
+
+def test_asynchronous_collectives_count_once() -> None:
+    reduce, gather, scatter = collectives_of(ASYNCHRONOUS)
+    assert (reduce.kind, reduce.operand_bytes, reduce.dtype) == ("all-reduce", 16, "bf16")
+    assert reduce.participants == 8
+    assert reduce.source.endswith("at train.py:12")
+    assert (gather.kind, gather.operand_bytes, gather.participants) == ("all-gather", 16, 4)
+    assert (scatter.kind, scatter.operand_bytes) == ("reduce-scatter", 128)
+    assert (scatter.participants, scatter.times_per_step) == (8, 1)

@@ -1,0 +1,82 @@
+"""A profile becomes what each device did, without overlaps and in our clock."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from jax.profiler import ProfileData
+
+from distlab.errors import CaptureError
+from distlab.profiling.profile import ANCHOR
+from distlab.profiling.spans import length_ns, read_spans, spans_of, union, without
+
+GPU_PROFILE = f"""
+planes {{
+  name: "/device:GPU:1"
+  lines {{ id: 1 name: "Stream #13" timestamp_ns: 1000000
+    events {{ metadata_id: 1 offset_ps: 0 duration_ps: 4000000000 }}
+    events {{ metadata_id: 2 offset_ps: 4000000000 duration_ps: 3000000000 }}
+    events {{ metadata_id: 3 offset_ps: 9000000000 duration_ps: 1000000000 }} }}
+  lines {{ id: 2 name: "Stream #14" timestamp_ns: 1000000
+    events {{ metadata_id: 1 offset_ps: 6000000000 duration_ps: 2000000000 }} }}
+  event_metadata {{ key: 1 value {{ id: 1 name: "loop_fusion" }} }}
+  event_metadata {{ key: 2 value {{ id: 2 name: "ncclDevKernel_AllReduce" }} }}
+  event_metadata {{ key: 3 value {{ id: 3 name: "MemcpyH2D" }} }}
+}}
+planes {{
+  name: "/host:CPU"
+  lines {{ id: 7 name: "python" timestamp_ns: 1000000
+    events {{ metadata_id: 1 offset_ps: 0 duration_ps: 1000 }} }}
+  event_metadata {{ key: 1 value {{ id: 1 name: "{ANCHOR}" }} }}
+}}
+"""
+
+
+def test_a_gpu_plane_gives_kernels_collectives_and_copies_in_our_clock() -> None:
+    planes = list(ProfileData.from_text_proto(GPU_PROFILE).planes)
+    found = spans_of(planes, anchor_ns=50_000_000)
+    assert list(found) == [1]
+    ms = [[[round(t / 1e6, 3) for t in row] for row in spans.tolist()] for spans in found[1]]
+    # Kernels from 0 to 4 ms and 6 to 8; a collective from 4 to 7, of which the last one is hidden.
+    assert ms == [[[50.0, 54.0], [56.0, 58.0]], [[54.0, 56.0]], [[59.0, 60.0]]]
+
+
+def test_an_empty_a_damaged_and_an_anchorless_profile_are_refused() -> None:
+    with pytest.raises(CaptureError, match="empty profile"):
+        read_spans(b"", 0)
+    with pytest.raises(CaptureError, match=r"can't be read|lost its beginning"):
+        read_spans(b"\xff\xff\xff no protocol buffer", 0)
+    without_anchor = ProfileData.text_proto_to_serialized_xspace(
+        GPU_PROFILE.replace(ANCHOR, "other")
+    )
+    with pytest.raises(CaptureError, match="lost its beginning"):
+        read_spans(without_anchor, 0)
+
+
+def cover(spans: list[tuple[int, int]]) -> set[int]:
+    return {unit for begin, end in spans for unit in range(begin, end)}
+
+
+# In steps of 10 us, so that what `union` joins (closer than 1 us) is what touches.
+spans_in_units = st.lists(
+    st.tuples(st.integers(0, 40), st.integers(0, 12)).map(lambda s: (s[0], s[0] + s[1])),
+    max_size=12,
+)
+
+
+@given(spans_in_units, spans_in_units)
+def test_union_and_without_are_those_of_sets(
+    first: list[tuple[int, int]], second: list[tuple[int, int]]
+) -> None:
+    unit = 10_000
+    a = union(np.array(first, float).reshape(-1, 2) * unit)
+    b = union(np.array(second, float).reshape(-1, 2) * unit)
+    left = without(a, b)
+    assert cover([(r[0] // unit, r[1] // unit) for r in a.tolist()]) == cover(first)
+    assert cover([(r[0] // unit, r[1] // unit) for r in left.tolist()]) == cover(first) - cover(
+        second
+    )
+    assert length_ns(left) == unit * len(cover(first) - cover(second))
+    assert (left[1:, 0] >= left[:-1, 1]).all()

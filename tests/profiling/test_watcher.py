@@ -1,0 +1,249 @@
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+from distlab.devices import jax_internals
+from distlab.events import DeviceSample, Event, StepReady
+from distlab.profiling.watcher import Watcher, plan
+from distlab.recording import RingRecorder
+from tests.recording import samples
+
+REPLICAS = 4
+
+
+def spin(seconds: float) -> Callable[[Any], Any]:
+    """A callback that keeps its device busy for so long."""
+
+    def call(value: Any) -> Any:
+        time.sleep(seconds)
+        return value
+
+    return call
+
+
+class Program:
+    """A step on four devices that takes a known time on each of them."""
+
+    def __init__(self, *seconds: float) -> None:
+        mesh = Mesh(np.array(jax.devices()[:REPLICAS]), ("replica",))
+        self.split = NamedSharding(mesh, PartitionSpec("replica"))
+        calls = [spin(s) for s in seconds]
+
+        def on_replica(value: Any) -> Any:
+            shape = jax.ShapeDtypeStruct(value.shape, value.dtype)
+            branches = [lambda v, c=call: jax.pure_callback(c, shape, v) for call in calls]
+            return jax.lax.switch(jax.lax.axis_index("replica") % len(calls), branches, value)
+
+        self.step = jax.jit(
+            jax.shard_map(
+                on_replica,
+                mesh=mesh,
+                in_specs=PartitionSpec("replica"),
+                out_specs=PartitionSpec("replica"),
+                check_vma=False,
+            )
+        )
+        self.value = jax.device_put(np.zeros((REPLICAS, 1), np.float32), self.split)
+        self.step(self.value).block_until_ready()
+
+    def run(self, watcher: Watcher, steps: int, pause: float) -> float:
+        """Takes steps one by one, with pauses between them.
+
+        Returns:
+          The share of the time from a step's call to its result, 0 to 1: devices
+          can't have been busy for longer, however late the machine let them go on.
+        """
+        taken = 0
+        start = time.monotonic_ns()
+        for number in range(steps):
+            called = time.monotonic_ns()
+            result = self.step(self.value)
+            watcher.watch(3, number, called, result)
+            result.block_until_ready()
+            taken += time.monotonic_ns() - called
+            time.sleep(pause)
+        return taken / (time.monotonic_ns() - start)
+
+
+def samples_of(events: list[Event]) -> list[DeviceSample]:
+    return [event for event in events if isinstance(event, DeviceSample)]
+
+
+def shares(events: list[Event]) -> list[float]:
+    """Busy time over watched time of each device."""
+    told = samples_of(events)
+    watched = sum(sample.time_ns - sample.start_ns for sample in told)
+    return [sum(s.busy_ns[d] for s in told) / watched for d in range(REPLICAS)]
+
+
+@pytest.mark.parametrize(("busy", "pause"), [(0.03, 0.03), (0.02, 0.08), (0.06, 0.0)])
+def test_the_share_is_that_of_a_loop_with_a_known_one(busy: float, pause: float) -> None:
+    events: list[Event] = []
+    watcher = Watcher(events.append)
+    program = Program(busy)
+    start = time.monotonic_ns()
+    most = program.run(watcher, 30, pause)
+    whole = (time.monotonic_ns() - start) / 1e9
+    watcher.flush()
+    least = 30 * busy / whole
+    # Both are the same on a quiet machine; on a loaded one a callback ends late.
+    assert all(least - 0.1 <= share <= most + 0.1 for share in shares(events))
+
+
+def test_short_steps_are_sampled_and_the_share_holds() -> None:
+    events: list[Event] = []
+    watcher = Watcher(events.append)
+    program = Program(0.002)
+    program.run(watcher, 150, 0.008)
+    watcher.flush()
+    assert all(share < 0.45 for share in shares(events))
+    assert len([event for event in events if isinstance(event, StepReady)]) >= 20
+
+
+def test_each_device_has_its_own_share() -> None:
+    events: list[Event] = []
+    watcher = Watcher(events.append)
+    Program(0.01, 0.06).run(watcher, 15, 0.0)
+    watcher.flush()
+    fast, slow, *others = shares(events)
+    assert fast < 0.5 < 0.8 < slow
+    assert others == pytest.approx([fast, slow], abs=0.1)
+    ready = [event for event in events if isinstance(event, StepReady)]
+    assert len(ready) >= 5
+    for event in ready[1:]:
+        assert event.ready_ns[1] - event.ready_ns[0] > 30e6
+        assert 0 < event.resolution_ns < 60e6
+
+
+def test_a_long_step_shows_as_busy_while_it_runs() -> None:
+    events: list[Event] = []
+    watcher = Watcher(events.append)
+    program = Program(1.5)
+    result = program.step(program.value)
+    watcher.watch(3, 0, time.monotonic_ns(), result)
+    result.block_until_ready()
+    during = samples_of(list(events))
+    watcher.flush()
+    assert len(during) >= 4
+    assert all(s.busy_ns == [s.time_ns - s.start_ns] * REPLICAS for s in during[1:])
+    (ready,) = [event for event in events if isinstance(event, StepReady)]
+    assert ready.step == 0
+    assert ready.strategy == 3
+
+
+def test_after_the_last_step_the_devices_show_idle_and_then_nothing() -> None:
+    events: list[Event] = []
+    watcher = Watcher(events.append)
+    Program(0.01).run(watcher, 5, 0.0)
+    limit = time.monotonic() + 20
+    while not watcher._asleep:
+        assert time.monotonic() < limit
+    told = samples_of(events)
+    assert told[-1].busy_ns == [0] * REPLICAS
+    assert len(told) <= 10
+
+
+def test_the_idle_time_before_a_new_step_is_told_with_it() -> None:
+    events: list[Event] = []
+    watcher = Watcher(events.append)
+    program = Program(0.01)
+    program.run(watcher, 3, 0.0)
+    limit = time.monotonic() + 20
+    while not watcher._asleep:
+        assert time.monotonic() < limit
+    told = len(events)
+    end = samples_of(events)[-1].time_ns
+    called = time.monotonic_ns()
+    program.run(watcher, 1, 0.0)
+    watcher.flush()
+    gap = samples_of(events[told:])[0]
+    assert gap.busy_ns == [0] * REPLICAS
+    assert gap.start_ns == end
+    assert called <= gap.time_ns <= called + 20e6
+
+
+def test_samples_tell_memory_where_the_platform_does() -> None:
+    events: list[Event] = []
+    watcher = Watcher(events.append)
+    Program(0.01).run(watcher, 3, 0.0)
+    watcher.flush()
+    sample = samples_of(events)[0]
+    assert sample.memory_bytes is None
+    assert 10e6 < sample.process_memory_bytes < 100e9
+
+
+def test_results_that_are_donated_on_are_no_trouble() -> None:
+    events: list[Event] = []
+    watcher = Watcher(events.append)
+    step = jax.jit(lambda value: jnp.tanh(value @ value), donate_argnums=0)
+    value = jnp.zeros((200, 200))
+    for number in range(500):
+        value = step(value)
+        watcher.watch(0, number, time.monotonic_ns(), value)
+    value.block_until_ready()
+    watcher.flush()
+    told = samples_of(events)
+    assert told
+    assert all(0 <= s.busy_ns[0] <= s.time_ns - s.start_ns for s in told)
+    assert not any(event.__class__.__name__ == "Lost" for event in events)
+
+
+def test_results_are_let_go_of() -> None:
+    import gc
+    import weakref
+
+    watcher = Watcher(lambda _: None)
+    program = Program(0.001)
+    results = []
+    for number in range(300):
+        result = program.step(program.value)
+        watcher.watch(3, number, time.monotonic_ns(), result)
+        result.block_until_ready()
+        results.append(weakref.ref(result))
+    del result
+    watcher.flush()
+    limit = time.monotonic() + 20
+    while not watcher._asleep:
+        assert time.monotonic() < limit
+    gc.collect()
+    assert [ref() for ref in results if ref() is not None] == []
+
+
+def test_pieces_are_the_parts_in_the_order_of_the_devices() -> None:
+    program = Program(0.0)
+    result = program.step(program.value)
+    pieces = jax_internals.pieces(result)
+    shards = result.addressable_shards
+    assert [piece.device for piece in pieces] == [shard.device for shard in shards]
+    assert [piece.device for piece in pieces] == jax.devices()[:REPLICAS]
+
+
+@pytest.mark.parametrize(("interval", "gapless"), [(2e-5, False), (0.005, False), (0.1, True)])
+def test_short_steps_are_watched_a_part_of_the_time(interval: float, gapless: bool) -> None:
+    chosen = plan(interval, 4e-5)
+    assert (chosen.gap == 0) == gapless
+    assert 0.0002 <= chosen.pause <= 0.01
+    assert chosen.window + chosen.gap == pytest.approx(0.2)
+    assert 4e-5 / chosen.pause * chosen.window / 0.2 < 0.05
+
+
+def test_compiling_does_not_count_as_busy(recorder: RingRecorder) -> None:
+    program = Program(0.01)
+    called = time.monotonic_ns() - 5_000_000_000  # the program took five seconds to compile
+    result = program.step(program.value)
+    handed_over = time.monotonic_ns()
+    recorder.compiled(lambda **_: samples.compiled(), object())
+    recorder.watch(3, 0, called, result)
+    result.block_until_ready()
+    recorder.watcher.flush()
+    events = [e for e in recorder.ring.since(0).events if isinstance(e, DeviceSample)]
+    assert events
+    assert all(sample.start_ns >= handed_over for sample in events)

@@ -1,0 +1,203 @@
+"""A run is read by time, followed while it is written, and summed up without reading it all."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from distlab.errors import ArgumentValueError, DistlabError, RecordError
+from distlab.events import Event, Lost, Metric, Step
+from distlab.events import Run as RunBegin
+from distlab.recording import RingRecorder, Run, record
+from distlab.runs.run_file import RunFile
+from tests.recording import processes, samples
+
+SECOND = 1_000_000_000
+
+
+def begin(time_ns: int) -> RunBegin:
+    return RunBegin(
+        time_ns=time_ns,
+        name="a run",
+        unix_ns=0,
+        process=1,
+        host="host",
+        platform="cpu",
+        devices=[],
+        versions={},
+    )
+
+
+def step(number: int, time_ns: int) -> Step:
+    return Step(
+        time_ns=time_ns, step=number, program=0, strategy=0, dispatched_ns=time_ns, examples=2
+    )
+
+
+def steps_of(run: Run, **times: Any) -> list[int]:
+    return [e.step for e in run.events("step", **times) if isinstance(e, Step)]
+
+
+def written(folder: Path, *batches: list[Event]) -> Path:
+    file = RunFile(folder, "a run")
+    for batch in batches:
+        file.write(batch)
+    file.close()
+    return file.path
+
+
+@given(
+    late=st.lists(st.integers(0, 30), min_size=1, max_size=60),
+    size=st.integers(1, 9),
+    start=st.integers(-5, 70),
+    length=st.integers(1, 40),
+)
+def test_a_part_of_the_time_has_exactly_its_events(
+    tmp_path_factory: pytest.TempPathFactory,
+    late: list[int],
+    size: int,
+    start: int,
+    length: int,
+) -> None:
+    # Events come nearly in order: each up to 30 s late.
+    times = [max(number - by, 0) for number, by in enumerate(late)]
+    events: list[Event] = [begin(SECOND)]
+    events += [step(n, (t + 1) * SECOND) for n, t in enumerate(times)]
+    folder = tmp_path_factory.mktemp("run")
+    written(folder, *(events[at : at + size] for at in range(0, len(events), size)))
+    with Run.open(folder) as run:
+        found = steps_of(run, start=start, end=start + length)
+        assert found == [n for n, t in enumerate(times) if start <= t < start + length]
+        assert steps_of(run, start=start) == [n for n, t in enumerate(times) if t >= start]
+        assert steps_of(run, end=start) == [n for n, t in enumerate(times) if t < start]
+
+
+@pytest.mark.parametrize("times", [{"start": "1"}, {"end": True}, {"start": float("nan")}])
+def test_times_that_are_none_are_refused(times: dict[str, Any], tmp_path: Path) -> None:
+    written(tmp_path, [begin(0)])
+    with Run.open(tmp_path) as run, pytest.raises(ArgumentValueError, match="number of seconds"):
+        list(run.events(**times))
+    with Run.open(tmp_path) as run, pytest.raises(ArgumentValueError, match="end must be after"):
+        list(run.events(start=2, end=2))
+
+
+def test_a_summary_is_the_same_with_totals_and_without(tmp_path: Path) -> None:
+    events: list[Event] = [begin(SECOND), samples.strategy()]
+    events += [step(n, (n + 2) * SECOND) for n in range(10)]
+    events += [Metric(time_ns=5, step=1, values={"loss": 0.5, "other": 2.0})]
+    events += [Metric(time_ns=6, step=2, values={"loss": 0.25})]
+    events += [Lost(time_ns=7, count=3, reason="why")]
+    path = written(tmp_path, events[:4], events[4:])
+    with Run.open(tmp_path) as run:
+        quick = run.summary()
+    with closing(sqlite3.connect(path)) as database, database:
+        database.execute("DROP TABLE totals")
+    with Run.open(tmp_path) as run:
+        assert run.summary() == quick
+    assert (quick["steps"], quick["examples"], quick["lost"]) == (10, 20, 3)
+    assert quick["metrics"] == {"loss": 0.25, "other": 2.0}
+    assert quick["seconds"] == 10.0
+
+
+def test_the_length_of_a_run_needs_no_pass_over_its_events(tmp_path: Path) -> None:
+    written(tmp_path, [begin(SECOND), step(0, 2 * SECOND)], [step(1, 12 * SECOND)])
+    with Run.open(tmp_path) as run:
+        assert run.seconds == 11.0
+    with pytest.raises(RecordError):
+        _ = run.seconds
+
+
+def test_damaged_totals_are_counted_again(tmp_path: Path) -> None:
+    path = written(tmp_path, [begin(SECOND), step(0, 2 * SECOND)])
+    with closing(sqlite3.connect(path)) as database, database:
+        database.execute("UPDATE totals SET value = 'x' WHERE key = 'metrics'")
+    with Run.open(tmp_path) as run:
+        assert run.summary()["steps"] == 1
+
+
+def test_a_run_that_is_being_written_is_followed_to_its_end(
+    recorder: RingRecorder, tmp_path: Path
+) -> None:
+    recording = record(tmp_path)
+    found: list[int] = []
+    hundredth = threading.Event()
+
+    def follow() -> None:
+        with Run.open(tmp_path) as run:
+            for event in run.follow("step"):
+                assert isinstance(event, Step)
+                found.append(event.step)
+                if len(found) == 100:
+                    hundredth.set()
+
+    reader = threading.Thread(target=follow)
+    reader.start()
+    for number in range(100):
+        recorder.emit(samples.step(number))
+    assert hundredth.wait(30), "events that were stored must reach a reader while the run goes on"
+    for number in range(100, 150):
+        recorder.emit(samples.step(number))
+    recording.close()
+    reader.join(30)
+    assert not reader.is_alive(), "following must end with the run"
+    assert found == list(range(150))
+
+
+def test_following_ends_with_a_killed_process_and_after_an_idle_time(
+    recorder: RingRecorder, tmp_path: Path
+) -> None:
+    process = processes.start(
+        "run = dl.record(sys.argv[1])\nstep(0)\ntime.sleep(0.3)\nprint(1, flush=True)\n"
+        "time.sleep(60)",
+        str(tmp_path / "killed"),
+    )
+    assert process.stdout is not None
+    process.stdout.readline()
+    with Run.open(tmp_path / "killed") as run:
+        assert [e.step for e in run.follow("step", idle_seconds=0.2) if isinstance(e, Step)] == [0]
+        process.kill()
+        process.communicate()
+        assert [e.step for e in run.follow("step") if isinstance(e, Step)] == [0]
+
+
+def test_a_closed_run_says_so(tmp_path: Path) -> None:
+    written(tmp_path, [begin(0)])
+    run = Run.open(tmp_path)
+    run.close()
+    for read in (run.summary, lambda: list(run.events(start=0)), lambda: list(run.follow())):
+        with pytest.raises(RecordError, match="was closed"):
+            read()
+
+
+@given(data=st.data())
+def test_a_file_with_any_bytes_changed_gives_what_it_has_or_a_typed_error(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
+    folder = tmp_path_factory.mktemp("run")
+    events: list[Event] = [begin(SECOND), *samples.one_of_each()]
+    events += [step(n, n * SECOND) for n in range(300)]
+    path = written(folder, events[:100], events[100:])
+    whole = bytearray(path.read_bytes())
+    if data.draw(st.booleans()):
+        del whole[data.draw(st.integers(0, len(whole) - 1)) :]
+    for _ in range(data.draw(st.integers(0, 20))):
+        if whole:
+            place = data.draw(st.integers(0, len(whole) - 1))
+            whole[place] = data.draw(st.integers(0, 255))
+    path.write_bytes(bytes(whole))
+    try:
+        with Run.open(folder) as run:
+            found = list(run.events())
+            run.summary()
+            list(run.events("step", start=2, end=5))
+            run.advice()
+    except DistlabError:
+        return
+    assert len(found) <= len(events) + 50

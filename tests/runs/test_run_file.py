@@ -1,0 +1,199 @@
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+
+from distlab.errors import NotARunError, RecordError
+from distlab.events import SCHEMA, Event, Lost, Step, StepReady, Unknown, kind_of
+from distlab.runs.run import Run
+from distlab.runs.run_file import RunFile, being_written, event_of
+from tests.recording import samples
+
+
+def written(folder: Path, events: list[Event]) -> Path:
+    file = RunFile(folder, "a run")
+    file.write(events)
+    file.close()
+    return file.path
+
+
+def is_live(run: Run) -> bool:
+    return run.live  # a call, so that mypy lets it change
+
+
+@pytest.mark.parametrize("event", samples.one_of_each(), ids=kind_of)
+def test_every_kind_comes_back_as_it_was(event: Event, tmp_path: Path) -> None:
+    written(tmp_path, [event])
+    with Run.open(tmp_path) as run:
+        assert run.since(0).events == [event]
+        assert list(run.events(kind_of(event))) == [event]
+
+
+def test_the_file_knows_its_schema_and_name(tmp_path: Path) -> None:
+    path = written(tmp_path, [])
+    with closing(sqlite3.connect(path)) as database:
+        meta = dict(database.execute("SELECT key, value FROM meta"))
+    assert meta["schema"] == SCHEMA
+    assert meta["name"] == "a run"
+
+
+def test_a_kind_of_a_newer_version_is_kept_as_it_was(tmp_path: Path) -> None:
+    path = written(tmp_path, [samples.step(0)])
+    body = msgspec.msgpack.encode({"kind": "aurora", "time_ns": 42, "colour": "green"})
+    with closing(sqlite3.connect(path)) as database, database:
+        database.execute("INSERT INTO events VALUES (1, 42, 'aurora', ?)", (body,))
+    unknown = Unknown(time_ns=42, kind="aurora", fields={"colour": "green"})
+    with Run.open(tmp_path) as run:
+        assert run.since(0).events == [samples.step(0), unknown]
+        assert list(run.events("aurora")) == [unknown]
+
+
+def test_a_known_kind_with_a_new_field_is_still_that_kind() -> None:
+    fields: dict[str, Any] = msgspec.to_builtins(samples.step(3)) | {"novelty": 1}
+    assert event_of("step", msgspec.msgpack.encode(fields)) == samples.step(3)
+
+
+def test_numbers_of_numpy_are_stored_as_numbers(tmp_path: Path) -> None:
+    times: Any = [np.int64(8), np.int32(9)]
+    written(tmp_path, [StepReady(time_ns=1, step=0, strategy=0, ready_ns=times, resolution_ns=1)])
+    with Run.open(tmp_path) as run:
+        (event,) = run.since(0).events
+    assert isinstance(event, StepReady)
+    assert event.ready_ns == [8, 9]
+
+
+def test_an_event_that_can_not_be_encoded_is_said_to_be_lost(tmp_path: Path) -> None:
+    odd: Any = object()
+    written(tmp_path, [StepReady(time_ns=1, step=0, strategy=0, ready_ns=odd, resolution_ns=1)])
+    with Run.open(tmp_path) as run:
+        (event,) = run.since(0).events
+    assert isinstance(event, Lost)
+    assert event.count == 1
+    assert "'step_ready' could not be encoded" in event.reason
+
+
+def test_a_closed_file_is_a_single_file(tmp_path: Path) -> None:
+    written(tmp_path, [samples.step(0)])
+    assert [path.name for path in tmp_path.iterdir()] == ["process-0.sqlite"]
+
+
+def test_a_finished_run_opens_from_a_folder_that_can_not_be_written(tmp_path: Path) -> None:
+    written(tmp_path, [samples.step(0)])
+    tmp_path.chmod(0o500)
+    try:
+        with Run.open(tmp_path) as run:
+            assert run.since(0).events == [samples.step(0)]
+    finally:
+        tmp_path.chmod(0o700)
+
+
+def test_a_finished_run_is_not_written_over_unless_told(tmp_path: Path) -> None:
+    written(tmp_path, [samples.step(0)])
+    with pytest.raises(RecordError, match=r"already holds one.*overwrite=True"):
+        RunFile(tmp_path, "again")
+    file = RunFile(tmp_path, "again", overwrite=True)
+    file.write([samples.step(9)])
+    file.close()
+    with Run.open(tmp_path) as run:
+        assert run.since(0).events == [samples.step(9)]
+
+
+def test_a_folder_that_is_being_recorded_to_is_refused(tmp_path: Path) -> None:
+    file = RunFile(tmp_path, "first")
+    assert being_written(file.path)
+    with pytest.raises(RecordError, match="being recorded to right now"):
+        RunFile(tmp_path, "second", overwrite=True)
+    file.close()
+    assert not being_written(file.path)
+
+
+def test_a_file_in_place_of_the_folder_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "taken"
+    path.write_text("mine")
+    with pytest.raises(RecordError, match="taken is a file"):
+        RunFile(path, "run")
+    assert path.read_text() == "mine"
+
+
+def test_a_folder_below_a_file_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "taken"
+    path.write_text("mine")
+    with pytest.raises(RecordError, match="can't be made"):
+        RunFile(path / "run", "run")
+
+
+def test_missing_parents_are_made(tmp_path: Path) -> None:
+    written(tmp_path / "a" / "b", [samples.step(0)])
+    assert (tmp_path / "a" / "b" / "process-0.sqlite").is_file()
+
+
+@pytest.mark.parametrize("what", ["missing", "empty", "file", "text"])
+def test_what_is_not_a_run_is_refused(what: str, tmp_path: Path) -> None:
+    path = tmp_path / "run"
+    if what == "file":
+        path.write_text("not a folder")
+    elif what != "missing":
+        path.mkdir()
+    if what == "text":
+        (path / "process-0.sqlite").write_text("not a database, though long enough to be read")
+    with pytest.raises(NotARunError, match="run"):
+        Run.open(path)
+
+
+def test_of_a_file_that_was_cut_off_the_rest_is_read(tmp_path: Path) -> None:
+    path = written(tmp_path, [samples.step(number) for number in range(20_000)])
+    whole = path.read_bytes()
+    path.write_bytes(whole[: len(whole) // 2])
+    with Run.open(tmp_path) as run:
+        events = list(run.events())
+        # The file counts its steps as it stores them, and that count was not cut off.
+        assert run.summary()["steps"] == 20_000
+    steps = [event.step for event in events if isinstance(event, Step)]
+    lost = [event for event in events if isinstance(event, Lost)]
+    assert len(steps) > 2_000
+    assert steps == sorted(steps)
+    assert lost
+    assert "damaged" in lost[0].reason
+
+
+def test_of_a_file_with_damaged_pages_all_others_are_read(tmp_path: Path) -> None:
+    path = written(tmp_path, [samples.step(number) for number in range(20_000)])
+    page = 4_096
+    whole = path.read_bytes()
+    held = whole.index(b"dispatched_ns", len(whole) // 2) // page  # a page of the table
+    path.write_bytes(whole[: held * page] + b"\xff" * page + whole[(held + 1) * page :])
+    with Run.open(tmp_path) as run:
+        events = list(run.events())
+    steps = [event.step for event in events if isinstance(event, Step)]
+    lost = sum(event.count for event in events if isinstance(event, Lost))
+    assert len(steps) + lost == 20_000
+    assert 0 < lost < 2_000
+
+
+def test_a_file_cut_off_in_its_first_page_is_refused(tmp_path: Path) -> None:
+    path = written(tmp_path, [samples.step(0)])
+    path.write_bytes(path.read_bytes()[:2_000])
+    with pytest.raises(NotARunError, match="damaged"):
+        Run.open(tmp_path)
+
+
+def test_a_run_is_read_while_it_is_written(tmp_path: Path) -> None:
+    file = RunFile(tmp_path, "run")
+    with Run.open(tmp_path) as run:
+        assert is_live(run)
+        assert run.since(0) == ([], 0, 0)
+        cursor = 0
+        for number in range(3):
+            file.write([samples.step(number)])
+            chunk = run.since(cursor)
+            assert chunk.events == [samples.step(number)]
+            cursor = chunk.cursor
+        file.close()
+        assert not is_live(run)
+        assert run.since(0).events == [samples.step(number) for number in range(3)]

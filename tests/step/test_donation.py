@@ -1,0 +1,173 @@
+"""Arguments whose memory results take over: `RunOptions(donate_argnums=...)`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import distlab as dl
+from distlab import events
+from distlab.devices import in_flight
+from distlab.errors import DonatedError, OptionError
+
+FIRST = dl.RunOptions(donate_argnums=0)
+
+
+def _strategy(replicas: int) -> dl.Strategy:
+    return dl.MirroredStrategy([f"CPU:{i}" for i in range(replicas)])
+
+
+def _per_replica(strategy: dl.Strategy, size: int = 1000) -> dl.PerReplica:
+    return strategy.experimental_distribute_values_from_function(
+        lambda c: jnp.full(size, float(c.replica_id_in_sync_group))
+    )
+
+
+def _step(state: jax.Array, x: jax.Array) -> jax.Array:
+    return state + dl.get_replica_context().all_reduce("SUM", x)
+
+
+@pytest.mark.parametrize("replicas", [2, 3, 8])
+def test_results_take_over_the_memory_of_the_state(replicas: int) -> None:
+    strategy = _strategy(replicas)
+    state, x = _per_replica(strategy), _per_replica(strategy)
+    before = [shard.data.unsafe_buffer_pointer() for shard in state.stacked.addressable_shards]
+    new = strategy.run(_step, args=(state, x), options=FIRST)
+    after = [shard.data.unsafe_buffer_pointer() for shard in new.stacked.addressable_shards]
+    assert after == before
+    assert state.stacked.is_deleted()
+    assert not x.stacked.is_deleted()
+    total = sum(range(replicas))
+    assert [float(v[0]) for v in new.values] == [r + total for r in range(replicas)]
+
+
+def test_a_whole_loop_gives_the_numbers_of_one_that_keeps_everything(tmp_path: Path) -> None:
+    strategy = _strategy(4)
+    x = _per_replica(strategy, 3)
+    kept = given = strategy.run(lambda a: {"w": a * 0, "step": jnp.int32(0)}, args=(x,))
+    given = jax.tree.map(jnp.copy, given)
+
+    def step(state: dict[str, jax.Array], x: jax.Array) -> dict[str, jax.Array]:
+        mean = dl.get_replica_context().all_reduce("MEAN", x)
+        return {"w": state["w"] * 0.9 + mean, "step": state["step"] + 1}
+
+    with dl.record(tmp_path / "run") as run:
+        for number in range(100):  # past the bound of steps in flight
+            given = strategy.run(step, args=(given, x), options=FIRST)
+            kept = strategy.run(step, args=(kept, x))
+            run.log(count=given["step"].values[0], number=number)
+    assert [int(v) for v in given["step"].values] == [100] * 4
+    for mine, theirs in zip(given["w"].values, kept["w"].values, strict=True):
+        np.testing.assert_array_equal(np.asarray(mine), np.asarray(theirs))
+    with dl.Run.open(tmp_path / "run") as recorded:
+        steps = list(recorded.events("step"))
+        assert len(steps) == 200
+        assert not list(recorded.events("error"))
+        assert not list(recorded.events("lost"))
+        metrics = [e for e in recorded.events("metric") if isinstance(e, events.Metric)]
+    assert [m.values["number"] for m in metrics] == list(range(100))
+
+
+def test_steps_in_flight_stay_bounded_when_every_result_is_given_away() -> None:
+    strategy = _strategy(8)
+    state = _per_replica(strategy, 10)
+    for _ in range(3 * in_flight.LIMIT):
+        state = strategy.run(
+            lambda s: s + dl.get_replica_context().all_reduce("MEAN", s),
+            args=(state,),
+            options=FIRST,
+        )
+        # What is waited for is nobody's result, so it is still there to be waited for.
+        assert not any(array.is_deleted() for array in in_flight.waiting()[-1:])
+    alive = [array for array in in_flight.waiting() if not array.is_deleted()]
+    assert len(alive) > in_flight.LIMIT // 2
+    assert np.isfinite(np.asarray(state.values[0])).all()
+
+
+def test_an_array_that_lies_elsewhere_is_copied_and_stays() -> None:
+    strategy = _strategy(2)
+    state = jnp.arange(4.0)
+    for _ in range(3):
+        new = strategy.run(lambda s: s * 2, args=(state,), options=FIRST)
+        assert not state.is_deleted()
+        np.testing.assert_array_equal(np.asarray(new.values[1]), [0, 2, 4, 6])
+    np.testing.assert_array_equal(np.asarray(state), [0, 1, 2, 3])
+
+
+def test_a_numpy_array_is_copied_and_stays() -> None:
+    strategy = _strategy(2)
+    state = np.arange(16.0, dtype=np.float32)
+    new = strategy.run(lambda s: s * 2, args=(state,), options=FIRST)
+    np.testing.assert_array_equal(np.asarray(new.values[1]), state * 2)
+    np.testing.assert_array_equal(state, np.arange(16.0))
+
+
+def test_one_replica_gives_away_plain_arrays() -> None:
+    strategy = dl.OneDeviceStrategy("CPU:3")
+    state = strategy.run(lambda: jnp.zeros(1000))
+    new = strategy.run(lambda s: s + 1, args=(state,), options=FIRST)
+    assert state.is_deleted()
+    assert float(new[0]) == 1.0
+
+
+def test_a_variable_as_argument_keeps_its_value() -> None:
+    strategy = _strategy(2)
+    with strategy.scope():
+        w = dl.Variable(jnp.ones(3))
+    strategy.run(lambda v: v.value() * 2, args=(w,), options=FIRST)
+    np.testing.assert_array_equal(np.asarray(w.value()), [1, 1, 1])
+
+
+def test_ragged_components_can_be_given_away() -> None:
+    strategy = _strategy(2)
+    state = strategy.experimental_distribute_values_from_function(
+        lambda c: jnp.ones(3 - c.replica_id_in_sync_group)
+    )
+    new = strategy.run(lambda s: s * 2, args=(state,), options=FIRST)
+    assert [v.tolist() for v in new.values] == [[2, 2, 2], [2, 2]]
+    assert state.stacked.is_deleted()
+
+
+def test_functions_that_run_eagerly_take_nothing_over() -> None:
+    strategy = _strategy(2)
+    state = _per_replica(strategy)
+    options = dl.RunOptions(run_eagerly=True, donate_argnums=(0,))
+    strategy.run(lambda s: s + 1, args=(state,), options=options)
+    assert not state.stacked.is_deleted()
+
+
+def test_what_was_given_away_is_refused_by_name_and_the_strategy_goes_on() -> None:
+    strategy = _strategy(2)
+    state, x = _per_replica(strategy), _per_replica(strategy)
+    new = strategy.run(_step, args=(state, x), options=FIRST)
+    with pytest.raises(
+        DonatedError, match=r"state: float32\[1000\] was deleted.*that call returned"
+    ):
+        strategy.run(_step, args=(state, x), options=FIRST)
+    with pytest.raises(DonatedError, match=r"state: float32\[1000\] was deleted"):
+        strategy.run(_step, args=(state, x))
+    again = strategy.run(_step, args=(new, x))
+    assert [float(v[0]) for v in again.values] == [2.0, 3.0]
+
+
+def test_one_array_given_twice_is_refused_before_anything_happens() -> None:
+    strategy = _strategy(2)
+    x = _per_replica(strategy)
+    with pytest.raises(DonatedError, match=r"state and x are one array.*a copy of its own"):
+        strategy.run(_step, args=(x, x), options=FIRST)
+    assert not x.stacked.is_deleted()
+
+
+@pytest.mark.parametrize("positions", [2, (0, 2), -1, "state", [0], True, None])
+def test_positions_without_an_argument_are_refused(positions: object) -> None:
+    strategy = _strategy(2)
+    state, x = _per_replica(strategy), _per_replica(strategy)
+    for eager in (True, False):
+        options = dl.RunOptions(run_eagerly=eager, donate_argnums=positions)  # type: ignore[arg-type]
+        with pytest.raises(OptionError, match="positions of arguments in args, which has 2 here"):
+            strategy.run(_step, args=(state, x), options=options)
+    assert not state.stacked.is_deleted()

@@ -1,0 +1,227 @@
+"""Functions run as ordinary Python give the numbers of compiled ones."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import distlab as dl
+from distlab.errors import ContextError, StructureError, ValueShapeError
+from distlab.values.distributed import stack
+from tests.listening import listening
+
+REPLICAS = 3
+
+
+@pytest.fixture
+def eagerly() -> Iterator[None]:
+    dl.run_functions_eagerly(True)
+    yield
+    dl.run_functions_eagerly(False)
+
+
+def _strategy() -> dl.MirroredStrategy:
+    return dl.MirroredStrategy([f"CPU:{i}" for i in range(REPLICAS)])
+
+
+def _x(strategy: dl.Strategy) -> dl.PerReplica:
+    return stack([jnp.array([1.0, 2.0]), jnp.array([3.0]), jnp.zeros(0)], strategy.mesh)
+
+
+def _local(strategy: dl.Strategy, value: object) -> list[Any]:
+    return [np.asarray(v).tolist() for v in strategy.experimental_local_results(value)]
+
+
+def _squares(v: jax.Array) -> Any:
+    return {"squares": v * v, "sum": v.sum()}
+
+
+def _reduced(v: jax.Array) -> Any:
+    context = dl.get_replica_context()
+    return context.all_reduce("SUM", [v.sum(), v.sum() * 2]), context.all_reduce("MEAN", v.sum())
+
+
+def _gathered(v: jax.Array) -> Any:
+    gathered = dl.get_replica_context().all_gather(v * 2, axis=0)
+    return gathered, gathered.sum() * v
+
+
+def _gradients(v: jax.Array) -> Any:
+    context = dl.get_replica_context()
+    weights = jnp.array([1.0, 10.0, 100.0])
+    return (
+        jax.grad(lambda u: context.all_reduce("SUM", jnp.sum(u * u)))(v),
+        jax.grad(lambda u: context.all_reduce("MEAN", jnp.sum(u * u)))(v),
+        jax.grad(lambda u: jnp.sum(context.all_gather(u * u, 0) * weights))(v),
+    )
+
+
+def _merged(v: jax.Array) -> Any:
+    def merge(strategy: dl.Strategy, total: Any, plain: float) -> Any:
+        both = strategy.run(lambda u: u + plain, args=(total,))
+        return {"own": both, "all": strategy.reduce("SUM", both, axis=None)}
+
+    merged = dl.get_replica_context().merge_call(merge, args=(v.sum(), 2.0))
+    return merged["own"] * 10 + merged["all"]
+
+
+@pytest.mark.parametrize("fn", [_squares, _reduced, _gathered, _gradients, _merged])
+def test_both_ways_give_the_same_numbers(fn: Callable[..., Any]) -> None:
+    s = _strategy()
+    compiled = s.run(fn, args=(_x(s),))
+    eager = s.run(fn, args=(_x(s),), options=dl.RunOptions(run_eagerly=True))
+    leaves = [jax.tree.leaves(s.experimental_local_results(r)) for r in (compiled, eager)]
+    assert len(leaves[0]) == len(leaves[1]) > 0
+    for one, other in zip(*leaves, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-6)
+
+
+@pytest.mark.usefixtures("eagerly")
+def test_a_function_is_python_on_numbers_once_for_each_replica_in_order() -> None:
+    s = _strategy()
+    seen: list[tuple[int, float]] = []
+
+    def fn(v: jax.Array) -> int:
+        number = dl.get_replica_context().replica_id_in_sync_group
+        seen.append((number, float(v.sum())))
+        return number
+
+    assert _local(s, s.run(fn, args=(_x(s),))) == [0, 1, 2]
+    assert seen == [(0, 3.0), (1, 3.0), (2, 0.0)]
+
+
+@pytest.mark.usefixtures("eagerly")
+def test_arrays_are_made_on_the_replicas_device() -> None:
+    s = dl.MirroredStrategy(["CPU:5", "CPU:2"])
+    devices = []
+    s.run(lambda: devices.append(next(iter(jnp.ones(2).devices()))))
+    assert devices == [jax.devices()[5], jax.devices()[2]]
+
+
+@pytest.mark.usefixtures("eagerly")
+def test_variables_are_read_and_assigned_on_each_replica() -> None:
+    s = _strategy()
+    with s.scope():
+        total = dl.Variable(1.0, aggregation=dl.VariableAggregation.SUM)
+        own = dl.Variable(0.0)
+    plain = dl.Variable(100.0)
+
+    def fn(v: jax.Array) -> Any:
+        total.assign_add(v.sum())
+        own.assign(v.sum())
+        plain.assign_add(v.sum())
+        return total + 0.0
+
+    assert _local(s, s.run(fn, args=(_x(s),))) == [7.0] * 3
+    assert _local(s, own) == [3.0, 3.0, 0.0]
+    assert float(plain) == 106.0
+
+
+def test_a_plain_variable_is_assigned_alike_in_a_compiled_step() -> None:
+    s = _strategy()
+    plain = dl.Variable(100.0)
+    s.run(lambda v: plain.assign_add(v.sum()), args=(_x(s),))
+    assert float(plain) == 106.0
+    s.run(lambda v: plain.assign(v.sum() + 5), args=(_x(s),))
+    assert float(plain) == 5.0  # the last replica's
+
+
+@pytest.mark.usefixtures("eagerly")
+def test_a_variable_made_by_the_function_is_one_variable() -> None:
+    s = _strategy()
+    v = s.run(lambda x: dl.Variable(x.sum() + 1), args=(_x(s),))
+    assert isinstance(v, dl.Variable)
+    assert s.extended.variable_created_in_scope(v)
+    assert _local(s, v) == [4.0] * 3
+
+
+@pytest.mark.usefixtures("eagerly")
+def test_a_replica_that_raises_ends_the_others_cleanly() -> None:
+    s = _strategy()
+    before = threading.active_count()
+
+    def fn(v: jax.Array) -> Any:
+        if dl.get_replica_context().replica_id_in_sync_group == 1:
+            raise KeyError("replica 1")
+        return dl.get_replica_context().all_reduce("SUM", v.sum())
+
+    with pytest.raises(KeyError, match="replica 1"):
+        s.run(fn, args=(_x(s),))
+    assert threading.active_count() == before
+    assert not dl.has_strategy()
+    assert _local(s, s.run(lambda v: v.sum(), args=(_x(s),))) == [3.0, 3.0, 0.0]
+
+
+@pytest.mark.usefixtures("eagerly")
+def test_replicas_that_do_not_meet_are_an_error_and_not_a_hang() -> None:
+    s = _strategy()
+
+    def fn(v: jax.Array) -> Any:
+        if dl.get_replica_context().replica_id_in_sync_group == 0:
+            return dl.get_replica_context().all_reduce("SUM", v.sum())
+        return v.sum()
+
+    with pytest.raises(ContextError, match="same collectives and merge_calls"):
+        s.run(fn, args=(_x(s),))
+
+
+@pytest.mark.usefixtures("eagerly")
+def test_wrong_values_are_refused_as_in_a_compiled_step() -> None:
+    s = _strategy()
+    context = dl.get_replica_context
+    with pytest.raises(ValueShapeError, match="same shapes"):
+        s.run(lambda v: context().all_reduce("SUM", v), args=(_x(s),))
+    with pytest.raises(StructureError, match="same structure"):
+        s.run(lambda v: v if v.shape[0] else None, args=(_x(s),))
+    with pytest.raises(ContextError, match=r"inside jax\.jit"):
+        s.run(jax.jit(lambda u: context().all_reduce("SUM", u.sum())), args=(_x(s),))
+
+
+def test_merge_call_is_cross_replica_context_and_can_update_variables() -> None:
+    s = _strategy()
+    with s.scope():
+        v = dl.Variable(1.0)
+    seen = []
+
+    def merge(strategy: dl.Strategy, value: Any) -> None:
+        seen.append((dl.in_cross_replica_context(), isinstance(value, dl.DistributedValues)))
+        total = strategy.extended.reduce_to("SUM", value, destinations=v)
+        strategy.extended.update(v, lambda copy, a: copy.assign_add(a), args=(total,))
+
+    for options in (None, dl.RunOptions(run_eagerly=True)):
+        s.run(
+            lambda x: dl.get_replica_context().merge_call(merge, args=(x.sum(),)),
+            args=(_x(s),),
+            options=options,
+        )
+    assert _local(s, v) == [13.0] * 3
+    assert set(seen) == {(True, True)}
+
+
+def test_a_context_kept_after_its_run_is_refused() -> None:
+    s = _strategy()
+    kept: list[dl.ReplicaContext] = []
+    s.run(lambda: kept.append(dl.get_replica_context()))
+    with pytest.raises(ContextError, match="outside of the replica function"):
+        kept[0].merge_call(lambda _: None)
+    with pytest.raises(ContextError):
+        kept[0].all_reduce("SUM", 1.0)
+
+
+@pytest.mark.usefixtures("eagerly")
+def test_eager_collectives_are_events() -> None:
+    s = _strategy()
+    with listening() as heard:
+        s.run(_reduced, args=(_x(s),))
+    reductions = heard.of(dl.events.Reduction)
+    assert [(r.verb, r.op, r.bytes) for r in reductions] == [
+        ("all_reduce", "SUM", 4),
+        ("all_reduce", "SUM", 4),
+        ("all_reduce", "MEAN", 4),
+    ]

@@ -1,0 +1,182 @@
+"""Steps whose replicas have different shapes give the numbers of full ones."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import distlab as dl
+from distlab.errors import StructureError, ValueShapeError
+from distlab.values.distributed import PerReplica, stack
+
+REPLICAS = 3
+
+
+def _strategy() -> dl.MirroredStrategy:
+    return dl.MirroredStrategy([f"CPU:{i}" for i in range(REPLICAS)])
+
+
+def _rows(strategy: dl.Strategy, sizes: list[int]) -> tuple[PerReplica, list[np.ndarray]]:
+    parts = [np.arange(n * 2, dtype=np.float32).reshape(n, 2) + 10 * i for i, n in enumerate(sizes)]
+    return stack(parts, strategy.mesh), parts
+
+
+def _local(strategy: dl.Strategy, value: object) -> list[np.ndarray]:
+    return [np.asarray(v) for v in strategy.experimental_local_results(value)]
+
+
+@settings(max_examples=12, deadline=None)
+@given(sizes=st.lists(st.integers(0, 4), min_size=REPLICAS, max_size=REPLICAS))
+def test_without_collectives_each_replica_computes_on_its_own_rows(sizes: list[int]) -> None:
+    s = _strategy()
+    x, parts = _rows(s, sizes)
+    result = s.run(lambda v: (v * 2, v.sum(), jnp.cumsum(v, axis=0)), args=(x,))
+    for (doubled, total, running), part in zip(_triples(s, result), parts, strict=True):
+        np.testing.assert_array_equal(doubled, part * 2)
+        np.testing.assert_allclose(total, part.sum())
+        np.testing.assert_allclose(running, np.cumsum(part, axis=0))
+
+
+@settings(max_examples=12, deadline=None)
+@given(sizes=st.lists(st.integers(0, 4), min_size=REPLICAS, max_size=REPLICAS))
+def test_collectives_meet_and_what_was_computed_before_them_is_kept(sizes: list[int]) -> None:
+    s = _strategy()
+    x, parts = _rows(s, sizes)
+
+    def fn(v: jax.Array) -> tuple[jax.Array, jax.Array]:
+        context = dl.get_replica_context()
+        shifted = v + 1
+        total = context.all_reduce("SUM", shifted.sum())
+        scaled = shifted * total
+        mean = context.all_reduce("MEAN", scaled.max(initial=0.0))
+        return scaled + shifted - mean, total
+
+    total = sum(float((part + 1).sum()) for part in parts)
+    mean = np.mean([((part + 1) * total).max(initial=0) for part in parts])
+    values, totals = s.run(fn, args=(x,))
+    for value, part in zip(_local(s, values), parts, strict=True):
+        np.testing.assert_allclose(value, (part + 1) * total + part + 1 - mean, rtol=1e-5)
+    assert [float(t) for t in _local(s, totals)] == pytest.approx([total] * REPLICAS)
+
+
+def test_gradients_through_collectives_equal_those_of_the_whole_batch() -> None:
+    s = _strategy()
+    x, parts = _rows(s, [3, 2, 0])
+    w = np.array([0.5, -1.0], np.float32)
+
+    def fn(v: jax.Array, w: jax.Array) -> jax.Array:
+        grads = jax.grad(lambda p: jnp.sum(jnp.tanh(v @ p)))(w)
+        reduced: jax.Array = dl.get_replica_context().all_reduce("SUM", grads)
+        return reduced
+
+    whole = jax.grad(lambda p: jnp.sum(jnp.tanh(np.concatenate(parts) @ p)))(jnp.asarray(w))
+    for grads in _local(s, s.run(fn, args=(x, w))):
+        np.testing.assert_allclose(grads, whole, rtol=1e-5)
+
+
+def test_collectives_inside_jit_scan_and_remat_are_found() -> None:
+    s = _strategy()
+    x, parts = _rows(s, [2, 2, 1])
+
+    def fn(v: jax.Array) -> jax.Array:
+        context = dl.get_replica_context()
+        inner = jax.jit(lambda u: context.all_reduce("SUM", u.sum()))
+        remat = jax.checkpoint(lambda u: context.all_reduce("SUM", jnp.sin(u).sum()))
+
+        def body(carry: jax.Array, k: jax.Array) -> tuple[jax.Array, jax.Array]:
+            return carry + context.all_reduce("SUM", v.sum() * k), carry
+
+        carry, _ = jax.lax.scan(body, inner(v), jnp.arange(3.0))
+        return carry + remat(v)
+
+    total = sum(float(p.sum()) for p in parts)
+    expected = total + 3 * total + sum(float(np.sin(p).sum()) for p in parts)
+    for value in _local(s, s.run(fn, args=(x,))):
+        np.testing.assert_allclose(value, expected, rtol=1e-5)
+
+
+def test_random_keys_survive_a_collective() -> None:
+    s = _strategy()
+    x, _ = _rows(s, [2, 1, 1])
+
+    def fn(v: jax.Array, key: jax.Array) -> tuple[jax.Array, jax.Array]:
+        key = jax.random.fold_in(key, v.shape[0])
+        total = dl.get_replica_context().all_reduce("SUM", v.sum())
+        return jax.random.uniform(key, v.shape), total
+
+    drawn, _ = s.run(fn, args=(x, jax.random.key(1)))
+    expected = [
+        jax.random.uniform(jax.random.fold_in(jax.random.key(1), n), (n, 2)) for n in (2, 1, 1)
+    ]
+    for value, wanted in zip(_local(s, drawn), expected, strict=True):
+        np.testing.assert_array_equal(value, wanted)
+
+
+def test_variables_are_read_and_assigned_as_in_a_full_step() -> None:
+    s = _strategy()
+    x, parts = _rows(s, [2, 1, 0])
+    with s.scope():
+        total = dl.Variable(1.0, aggregation=dl.VariableAggregation.SUM)
+        unused = dl.Variable(5.0)
+    s.run(lambda v: total.assign_add(v.sum()), args=(x,))
+    assert float(total) == pytest.approx(1 + sum(float(p.sum()) for p in parts))
+    assert float(unused) == 5.0
+
+
+def test_different_structures_are_refused_before_anything_ran() -> None:
+    s = _strategy()
+    x, _ = _rows(s, [2, 2, 0])
+    with s.scope():
+        v = dl.Variable(0.0)
+
+    def fn(rows: jax.Array) -> object:
+        v.assign(1.0)
+        return {"rows": rows} if rows.shape[0] else None
+
+    with pytest.raises(StructureError, match="must return the same structure"):
+        s.run(fn, args=(x,))
+    assert float(v) == 0.0
+
+
+def test_a_collective_of_different_shapes_is_refused() -> None:
+    s = _strategy()
+    x, _ = _rows(s, [2, 2, 1])
+    with pytest.raises(ValueShapeError, match="same shapes on all replicas"):
+        s.run(lambda v: dl.get_replica_context().all_reduce("SUM", v), args=(x,))
+
+
+def test_replicas_that_skip_a_collective_are_refused() -> None:
+    s = _strategy()
+    x, _ = _rows(s, [2, 2, 1])
+
+    def fn(v: jax.Array) -> jax.Array:
+        if v.shape[0] == 1:
+            return v.sum()
+        total: jax.Array = dl.get_replica_context().all_reduce("SUM", v.sum())
+        return total
+
+    with pytest.raises(StructureError, match="same collectives in the same order"):
+        s.run(fn, args=(x,))
+
+
+def test_a_collective_in_a_loop_of_unknown_length_is_refused_with_a_remedy() -> None:
+    s = _strategy()
+    x, _ = _rows(s, [2, 2, 1])
+
+    def fn(v: jax.Array) -> jax.Array:
+        def body(carry: jax.Array) -> jax.Array:
+            total: jax.Array = dl.get_replica_context().all_reduce("SUM", carry + 1)
+            return total
+
+        return jax.lax.while_loop(lambda c: c < 10, body, v.sum())
+
+    with pytest.raises(StructureError, match="drop_remainder=True"):
+        s.run(fn, args=(x,))
+
+
+def _triples(strategy: dl.Strategy, result: tuple[PerReplica, ...]) -> list[tuple[np.ndarray, ...]]:
+    return list(zip(*(_local(strategy, part) for part in result), strict=True))

@@ -1,0 +1,234 @@
+"""What a replica function gets, and what comes back."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import distlab as dl
+from distlab.errors import NeedsPythonError, StructureError, ValueShapeError
+from distlab.values.distributed import stack
+
+
+class Pair(NamedTuple):
+    """A structure that has to come back as itself."""
+
+    left: Any
+    right: Any
+
+
+def _strategy(replicas: int = 3) -> dl.MirroredStrategy:
+    return dl.MirroredStrategy([f"CPU:{i}" for i in range(replicas)])
+
+
+def _local(strategy: dl.Strategy, value: object) -> list[Any]:
+    return [np.asarray(v).tolist() for v in strategy.experimental_local_results(value)]
+
+
+def test_each_replica_gets_its_component_and_plain_values_go_to_all() -> None:
+    s = _strategy()
+    x = stack([jnp.full(2, float(i)) for i in range(3)], s.mesh)
+    result = s.run(lambda v, w, k: v * w + k, args=(x, 10.0), kwargs={"k": np.ones(2, np.float32)})
+    assert _local(s, result) == [[1.0, 1.0], [11.0, 11.0], [21.0, 21.0]]
+
+
+def test_components_stay_on_their_replicas_devices() -> None:
+    s = dl.MirroredStrategy(["CPU:5", "CPU:2"])
+    result = s.run(lambda v: v + 1, args=(stack([jnp.zeros(1), jnp.zeros(1)], s.mesh),))
+    assert [next(iter(v.devices())) for v in result.values] == [jax.devices()[5], jax.devices()[2]]
+
+
+def test_structures_go_in_and_come_back() -> None:
+    s = _strategy(2)
+    x = stack([jnp.float32(1), jnp.float32(2)], s.mesh)
+    result = s.run(
+        lambda n: Pair(n["a"] + n["b"][0], [n["b"][1].left]),
+        args=({"a": x, "b": [x, Pair(x, 5.0)]},),
+    )
+    assert isinstance(result, Pair)
+    assert _local(s, result.left) == [2.0, 4.0]
+    assert _local(s, result.right[0]) == [1.0, 2.0]
+
+
+def test_results_that_are_one_object_come_back_as_that_object() -> None:
+    s = _strategy(2)
+    with s.scope():
+        v = dl.Variable(1.0)
+    array = jnp.ones(2)
+    assert s.run(lambda: None) is None
+    assert s.run(lambda: (3, "text", v)) == (3, "text", v)
+    assert s.run(lambda: array) is array
+
+
+def test_python_numbers_that_differ_over_a_partial_batch_are_per_replica() -> None:
+    s = _strategy(3)
+    x = stack([jnp.zeros(2), jnp.zeros(2), jnp.zeros(1)], s.mesh)
+    assert _local(s, s.run(lambda v: v.shape[0], args=(x,))) == [2, 2, 1]
+
+
+def test_replica_ids_count_from_zero() -> None:
+    s = _strategy(4)
+    ids = s.run(lambda: dl.get_replica_context().replica_id_in_sync_group + 0)
+    assert _local(s, ids) == [0, 1, 2, 3]
+
+
+def test_all_reduce_combines_nests() -> None:
+    s = _strategy(3)
+    x = stack([jnp.float32(n) for n in (1, 2, 6)], s.mesh)
+
+    def fn(v: jax.Array) -> object:
+        context = dl.get_replica_context()
+        return context.all_reduce("sum", {"a": v, "b": [v * 2]}), context.all_reduce("MEAN", v)
+
+    total, mean = s.run(fn, args=(x,))
+    assert _local(s, total["a"]) == [9.0] * 3
+    assert _local(s, total["b"][0]) == [18.0] * 3
+    assert _local(s, mean) == [3.0] * 3
+
+
+def test_the_gradient_is_local_and_that_of_all_reduce_is_all_reduced() -> None:
+    s = _strategy(3)
+    x = stack([jnp.float32(n) for n in (1, 2, 6)], s.mesh)
+    w = jnp.float32(1)
+
+    def fn(v: jax.Array, w: jax.Array) -> object:
+        local = jax.grad(lambda u: u * v)(w)
+        through = jax.grad(lambda u: dl.get_replica_context().all_reduce("SUM", u * u))(v)
+        return local, through
+
+    local, through = s.run(fn, args=(x, w))
+    assert _local(s, local) == [1.0, 2.0, 6.0]
+    assert _local(s, through) == [6.0, 12.0, 36.0]  # all_reduce of 1 over 3 replicas, times 2v
+
+
+def test_a_state_goes_in_and_out_and_is_compiled_once() -> None:
+    s = _strategy(4)
+    state = s.replicate({"w": np.ones(3, np.float32), "n": 0})
+    traces = []
+
+    def step(state: dict[str, jax.Array]) -> dict[str, jax.Array]:
+        traces.append(1)
+        return {"w": state["w"] * 2, "n": state["n"] + 1}
+
+    for _ in range(5):
+        state = s.run(step, args=(state,))
+    assert len(traces) == 1
+    assert _local(s, state["w"]) == [[32.0] * 3] * 4
+    assert _local(s, state["n"]) == [5] * 4
+
+
+def test_per_replica_values_pass_through_jit_and_grad() -> None:
+    s = _strategy(2)
+    x = stack([jnp.arange(2.0), jnp.arange(2.0) + 2], s.mesh)
+
+    @jax.jit
+    def total(v: dl.PerReplica) -> jax.Array:
+        squares = s.run(lambda a: a * a, args=(v,))
+        return s.reduce("SUM", squares, axis=0)
+
+    assert float(total(x)) == 14.0
+    assert _local(s, jax.grad(total)(x)) == [[0.0, 2.0], [4.0, 6.0]]
+
+
+def test_values_keep_their_dtype() -> None:
+    s = _strategy(2)
+    for dtype in ("float32", "float16", "int32", "uint8", "int8", "bool", "bfloat16"):
+        x = stack([jnp.zeros(2, dtype), jnp.ones(2, dtype)], s.mesh)
+        assert s.run(lambda v: v, args=(x,)).values[1].dtype == dtype
+
+
+def test_random_keys_can_be_given_and_returned() -> None:
+    s = _strategy(2)
+
+    def fn(key: jax.Array) -> tuple[jax.Array, jax.Array]:
+        key = jax.random.fold_in(key, dl.get_replica_context().replica_id_in_sync_group)
+        key, used = jax.random.split(key)
+        return key, jax.random.normal(used, ())
+
+    keys, draws = s.run(fn, args=(jax.random.key(0),))
+    first, second = _local(s, draws)
+    assert first != second
+    _, again = s.run(jax.random.split, args=(keys,)), draws
+    assert _local(s, again) == [first, second]
+
+
+def test_a_numpy_argument_may_be_written_to_after_the_call() -> None:
+    s = _strategy(2)
+    buffer = np.zeros(1 << 16, np.float32)
+    result = s.run(lambda v: v + 1, args=(buffer,))
+    buffer[:] = 99
+    assert float(result.values[1].max()) == 1.0
+
+
+def test_functions_with_printing_and_static_arguments_work() -> None:
+    s = _strategy(2)
+    x = stack([jnp.float32(1), jnp.float32(2)], s.mesh)
+    double = s.run(lambda v, mode: v * 2 if mode == "double" else v, args=(x, "double"))
+    same = s.run(lambda v, mode: v * 2 if mode == "double" else v, args=(x, "same"))
+    assert (_local(s, double), _local(s, same)) == ([2.0, 4.0], [1.0, 2.0])
+
+
+def test_an_error_in_the_function_keeps_its_type_and_the_strategy_works_after() -> None:
+    s = _strategy(2)
+
+    def broken() -> None:
+        raise KeyError("mine")
+
+    with pytest.raises(KeyError, match="mine"):
+        s.run(broken)
+    assert _local(s, s.run(lambda: jnp.ones(()))) == [1.0, 1.0]
+
+
+def test_python_control_flow_on_values_is_refused_with_a_remedy() -> None:
+    s = _strategy(2)
+    x = stack([jnp.float32(1), jnp.float32(2)], s.mesh)
+    with pytest.raises(NeedsPythonError, match=r"jnp\.where or jax\.lax\.cond"):
+        s.run(lambda v: v if v > 1 else -v, args=(x,))
+
+
+@pytest.mark.parametrize(
+    ("args", "kwargs"), [(3, None), ({"x": 3}, None), (jnp.ones(2), None), ((), [1])]
+)
+def test_arguments_that_are_no_sequence_are_refused(args: object, kwargs: object) -> None:
+    with pytest.raises(ValueShapeError, match="must be a"):
+        _strategy(2).run(lambda *_: None, args=args, kwargs=kwargs)  # type: ignore[arg-type]
+
+
+def test_values_of_another_strategy_are_refused() -> None:
+    x = stack([jnp.zeros(1)] * 3, _strategy(3).mesh)
+    with pytest.raises(StructureError, match=r"a component for each of 2 replicas"):
+        _strategy(2).run(lambda v: v, args=(x,))
+
+
+def test_something_that_is_no_function_is_refused() -> None:
+    with pytest.raises(StructureError, match="needs a function"):
+        _strategy(2).run(3)  # type: ignore[arg-type]
+
+
+@dataclass
+class _Model:
+    """Has no hash, as a dataclass with fields that compare."""
+
+    scale: float
+
+    def step(self, v: jax.Array) -> jax.Array:
+        return v * self.scale
+
+    def __call__(self, v: jax.Array) -> jax.Array:
+        return v + self.scale
+
+
+def test_methods_and_callables_of_objects_without_a_hash_are_functions() -> None:
+    s = _strategy(2)
+    x = stack([jnp.float32(1), jnp.float32(2)], s.mesh)
+    double, triple = _Model(2.0), _Model(3.0)
+    assert _local(s, s.run(double.step, args=(x,))) == [2.0, 4.0]
+    assert _local(s, s.run(triple.step, args=(x,))) == [3.0, 6.0]
+    assert _local(s, s.run(double, args=(x,))) == [3.0, 4.0]
+    assert _local(s, s.run(functools.partial(double.step), args=(x,))) == [2.0, 4.0]

@@ -1,0 +1,216 @@
+"""Variables: reading, assigning, and who may."""
+
+from __future__ import annotations
+
+import gc
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import distlab as dl
+from distlab import VariableAggregation as Aggregation
+from distlab.errors import ContextError, ValueShapeError
+from distlab.values.distributed import stack
+from tests.listening import listening
+
+
+def _strategy(replicas: int = 2) -> dl.MirroredStrategy:
+    return dl.MirroredStrategy([f"CPU:{i}" for i in range(replicas)])
+
+
+def _copies(variable: dl.Variable) -> list[object]:
+    return [np.asarray(v).tolist() for v in variable.values]
+
+
+def test_every_replica_holds_an_equal_copy() -> None:
+    s = _strategy(3)
+    with s.scope():
+        v = dl.Variable([1.0, 2.0], name="w")
+    assert _copies(v) == [[1.0, 2.0]] * 3
+    assert (v.name, v.shape, v.dtype, v.trainable) == ("w", (2,), jnp.float32, True)
+
+
+def test_it_computes_like_an_array() -> None:
+    with _strategy().scope():
+        v, w = dl.Variable(4.0), dl.Variable([[1.0, 2.0], [3.0, 4.0]])
+    results = [v + 1, 1 - v, v * 2, 8 / v, v**2, 2**v, v % 3, v // 3, -v, abs(-v), v + v]
+    assert [float(r) for r in results] == [5, -3, 8, 2, 16, 16, 1, 1, -4, 4, 8]
+    assert [bool(r) for r in (v > 3, v < 3, v >= 4, v <= 3)] == [True, False, True, False]
+    np.testing.assert_array_equal(w @ jnp.ones(2), [3, 7])
+    np.testing.assert_array_equal(jnp.ones(2) @ w, [4, 6])
+    sines = jnp.sin(w)  # type: ignore[arg-type]  # JAX's types do not know __jax_array__
+    np.testing.assert_allclose(sines, np.sin(np.asarray(w)), rtol=1e-6)
+    assert float(w[1, 0]) == 3.0
+    assert float(v) == 4.0
+
+
+@pytest.mark.parametrize(
+    ("aggregation", "expected"), [("SUM", 4.0), ("MEAN", 2.0), ("ONLY_FIRST_REPLICA", 1.0)]
+)
+def test_assigning_on_replicas_aggregates(aggregation: str, expected: float) -> None:
+    s = _strategy()
+    x = stack([jnp.float32(1), jnp.float32(3)], s.mesh)
+    for verb, start in (("assign", 0.0), ("assign_add", 10.0), ("assign_sub", 10.0)):
+        with s.scope():
+            v = dl.Variable(10.0, aggregation=Aggregation[aggregation])
+        s.run(lambda a, v=v, verb=verb: getattr(v, verb)(a), args=(x,))
+        sign = -1 if verb == "assign_sub" else 1
+        assert _copies(v) == [start + sign * expected] * 2
+
+
+def test_without_aggregation_each_replica_writes_its_own_copy() -> None:
+    s = _strategy()
+    with s.scope():
+        v = dl.Variable(10.0)
+    s.run(v.assign, args=(stack([jnp.float32(1), jnp.float32(3)], s.mesh),))
+    assert _copies(v) == [1.0, 3.0]
+
+
+def test_reads_after_an_assignment_see_it() -> None:
+    s = _strategy()
+    with s.scope():
+        v = dl.Variable(1.0, aggregation=Aggregation.MEAN)
+
+    def fn(x: jax.Array) -> tuple[jax.Array, jax.Array]:
+        v.assign(x)
+        first = v + 0.0
+        return first, v.assign_add(x * 10) + 0.0
+
+    a, b = s.run(fn, args=(stack([jnp.float32(1), jnp.float32(3)], s.mesh),))
+    assert [float(x) for x in a.values] == [2.0, 2.0]
+    assert [float(x) for x in b.values] == [22.0, 22.0]
+    assert _copies(v) == [22.0, 22.0]
+
+
+def test_outside_of_replicas_all_copies_are_assigned() -> None:
+    with _strategy().scope():
+        v = dl.Variable([1.0, 1.0])
+    v.assign([2.0, 3.0]).assign_add(1.0 * jnp.ones(2)).assign_sub([0.5, 0.5])
+    assert _copies(v) == [[2.5, 3.5]] * 2
+
+
+def test_on_read_copies_are_written_alone_and_aggregated_when_read() -> None:
+    s = _strategy()
+    with s.scope():
+        v = dl.Variable(
+            0.0, synchronization=dl.VariableSynchronization.ON_READ, aggregation=Aggregation.SUM
+        )
+    x = stack([jnp.float32(1), jnp.float32(3)], s.mesh)
+    for _ in range(2):
+        s.run(v.assign_add, args=(x,))
+    assert _copies(v) == [2.0, 6.0]
+    assert float(v) == 8.0
+    assert not v.trainable
+    v.assign(6.0)
+    assert _copies(v) == [3.0, 3.0]
+
+
+def test_a_variable_given_to_run_arrives_and_comes_back_as_itself() -> None:
+    s = _strategy()
+    with s.scope():
+        v = dl.Variable(2.0)
+    assert s.run(lambda w: w, args=(v,)) is v
+    assert [float(x) for x in s.run(lambda w: w * 3, args=(v,)).values] == [6.0, 6.0]
+
+
+def test_a_plain_variable_can_be_read_in_a_step() -> None:
+    s = _strategy()
+    plain = dl.Variable(2.0)
+    assert [float(x) for x in s.run(lambda: plain * 3).values] == [6.0, 6.0]
+    plain.assign(5.0)
+    assert [float(x) for x in s.run(lambda: plain * 3).values] == [15.0, 15.0]
+
+
+def test_assigning_under_another_strategy_is_refused() -> None:
+    mine, other = _strategy(2), _strategy(3)
+    with mine.scope():
+        v = dl.Variable(1.0, name="w")
+    with pytest.raises(ContextError, match=r"w belongs to Mirrored.*CPU:1\) and assign"):
+        other.run(lambda: v.assign(2.0))
+    with other.scope(), pytest.raises(ContextError):
+        v.assign(2.0)
+    assert float(v) == 1.0
+
+
+@pytest.mark.parametrize("value", [[1.0, 2.0, 3.0], 1.0, jnp.ones(2, jnp.int32), "text", None])
+def test_a_value_of_another_shape_or_dtype_is_refused_and_nothing_changes(value: object) -> None:
+    s = _strategy()
+    with s.scope():
+        v = dl.Variable([1.0, 2.0])
+    with pytest.raises(ValueShapeError):
+        v.assign(value)
+    with pytest.raises(ValueShapeError):
+        s.run(lambda: v.assign(value))
+    assert _copies(v) == [[1.0, 2.0]] * 2
+
+
+def test_assigning_inside_a_scan_says_what_to_do() -> None:
+    s = _strategy()
+    with s.scope():
+        v = dl.Variable(0.0)
+
+    def fn() -> None:
+        jax.lax.scan(lambda c, k: (v.assign(c + k).value(), None), jnp.zeros(()), jnp.arange(3.0))
+
+    with pytest.raises(ContextError, match=r"assigned inside jax\.lax\.scan"):
+        s.run(fn)
+    assert float(v) == 0.0
+
+
+def test_reading_and_assigning_inside_a_users_jit_say_why_not() -> None:
+    s = _strategy()
+    with s.scope():
+        v = dl.Variable(1.0)
+    with pytest.raises(ContextError, match="compile its present value in"):
+        jax.jit(lambda: v + 1)()
+    with pytest.raises(ContextError, match=r"inside jax\.jit outside of strategy\.run"):
+        jax.jit(v.assign)(2.0)
+    with pytest.raises(ContextError, match="present value"):
+        jax.jit(lambda: s.run(lambda: v + 1))()
+
+
+def test_gradients_with_respect_to_other_things_may_read_it() -> None:
+    with _strategy().scope():
+        v = dl.Variable(3.0)
+    assert float(jax.grad(lambda x: x * v.value())(2.0)) == 3.0
+
+
+def test_integers_have_no_mean_and_none_has_no_meaning() -> None:
+    with _strategy().scope():
+        with pytest.raises(ValueShapeError, match="a MEAN of integers"):
+            dl.Variable(1, aggregation=Aggregation.MEAN)
+        with pytest.raises(ValueShapeError, match="synchronization NONE"):
+            dl.Variable(1.0, synchronization=dl.VariableSynchronization.NONE)
+
+
+def test_a_python_number_has_no_sum_over_replicas() -> None:
+    s = _strategy()
+    with s.scope():
+        v = dl.Variable(1.0, aggregation=Aggregation.SUM)
+    with pytest.raises(ValueShapeError, match="Python number"):
+        s.run(lambda: v.assign_add(2.0))
+
+
+def test_making_one_while_tracing_is_refused() -> None:
+    with pytest.raises(ContextError, match="before the step"):
+        _strategy().run(lambda: dl.Variable(1.0))
+
+
+def test_placing_and_freeing_are_events() -> None:
+    s = _strategy()
+    with listening() as heard, s.scope():
+        v = dl.Variable(np.zeros((4, 2), np.float32), name="kernel")
+        del v
+        gc.collect()
+    place, free = [p for p in heard.of(dl.events.Placement) if p.name == "kernel"]
+    assert (place.action, place.name, place.layout, place.shape) == (
+        "place",
+        "kernel",
+        "replicated",
+        [4, 2],
+    )
+    assert place.devices == ["CPU:0", "CPU:1"]
+    assert place.bytes_per_device == [32, 32]
+    assert (free.action, free.array) == ("free", place.array)
