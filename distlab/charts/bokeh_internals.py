@@ -1,0 +1,73 @@
+"""Bokeh's private attributes: every use of one in distlab is in this file.
+
+Bokeh may change them in any release. tests/charts/test_bokeh_internals.py then fails.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from bokeh.core.property.wrappers import PropertyValueContainer
+from bokeh.core.types import ID
+from bokeh.model import Model
+
+if TYPE_CHECKING:  # a notebook draws charts without Bokeh's server
+    from bokeh.protocol.message import Message
+    from bokeh.server.session import ServerSession
+
+
+def set_id(model: Model, name: str) -> None:
+    """Gives a model an id of our own.
+
+    `Model.id` can only be read, and `Model(id=...)` reaches neither models that a
+    figure makes by itself nor those of a glyph. Equal ids on all open pages let one
+    serialized message update every page.
+
+    Args:
+      model: A model that no document contains yet.
+      name: The id, unique within its document.
+    """
+    model._id = ID(name)
+
+
+def drop_empty_defaults(models: Iterable[Model]) -> None:
+    """Frees the empty lists and dictionaries that models hold for properties never set.
+
+    Bokeh stores a wrapped container for each property that it reads, and has no
+    public way to remove it. It makes the container again at the next read.
+
+    Args:
+      models: The models of one document. Defaults that are models stay, since the
+        page refers to them by id.
+    """
+    for model in models:
+        model._unstable_default_values = {
+            name: value
+            for name, value in model._unstable_default_values.items()
+            if value or not isinstance(value, PropertyValueContainer)
+        }
+
+
+def count_defaults(models: Iterable[Model]) -> int:
+    """Returns how many values models hold for properties that were never set.
+
+    Args:
+      models: The models of one document.
+    """
+    return sum(len(model._unstable_default_values) for model in models)
+
+
+async def send_to_pages(session: ServerSession, messages: Sequence[Message[object]]) -> None:
+    """Sends finished messages to the pages of a session.
+
+    Bokeh's public way writes a message for each session from changes of its own
+    document. Here one message, written once, updates all pages that show the same.
+
+    Args:
+      session: The session of an open page.
+      messages: Messages of Bokeh's protocol, in the order of their effect.
+    """
+    for connection in tuple(session._subscribed_connections):
+        for message in messages:
+            await connection._socket.send_message(message)

@@ -1,0 +1,62 @@
+"""The private attributes of Bokeh that distlab uses exist and do what distlab expects."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any
+
+from bokeh.document import Document
+from bokeh.models import ColumnDataSource, CustomJS, Div
+from bokeh.protocol import Protocol
+from bokeh.server.connection import ServerConnection
+from bokeh.server.session import ServerSession
+
+from distlab.charts.bokeh_internals import (
+    count_defaults,
+    drop_empty_defaults,
+    send_to_pages,
+    set_id,
+)
+
+
+def test_an_id_of_our_own_is_what_a_page_receives() -> None:
+    source = ColumnDataSource(data={"x": [1]})
+    document = Document()
+    set_id(source, "page-7")
+    document.add_root(source)
+    assert source.id == "page-7"
+    assert document.get_model_by_id("page-7") is source
+    assert "'page-7'" in str(document.to_json().content)
+
+
+def test_empty_defaults_are_dropped_and_made_again() -> None:
+    div = Div(text="kept", tags=["set"])
+    div.js_on_change("text", CustomJS(code=""))
+    assert (div.css_classes, div.subscribed_events) == ([], set())
+    before = count_defaults([div])
+    assert before >= 2
+    drop_empty_defaults([div])
+    assert count_defaults([div]) < before
+    assert (div.text, div.tags, len(div.js_property_callbacks)) == ("kept", ["set"], 1)
+    assert div.css_classes == []
+    assert count_defaults([div]) > 0
+
+
+def test_messages_reach_every_page_of_a_session_in_order() -> None:
+    sent: list[tuple[str, Any]] = []
+
+    class Page:
+        def __init__(self, name: str) -> None:
+            self.name = name
+
+        async def send_message(self, message: Any) -> None:
+            sent.append((self.name, message))
+
+    session = ServerSession("a" * 44, Document())
+    context = SimpleNamespace(application_context=None)
+    for name in ("first", "second"):
+        session.subscribe(ServerConnection(Protocol(), Page(name), context, session))
+    messages: list[Any] = ["one", "two"]
+    asyncio.run(send_to_pages(session, messages))
+    assert sorted(sent) == [(name, text) for name in ("first", "second") for text in ("one", "two")]
