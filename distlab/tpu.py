@@ -1,8 +1,12 @@
-"""`tf.tpu.experimental`: which devices stand where, and which replica gets which.
+"""`tf.tpu.experimental`: the grid of devices, and the assignment of replicas to them.
 
-topology = distlab.tpu.Topology()
-assignment = distlab.tpu.DeviceAssignment.build(topology, num_replicas=4)
-strategy = distlab.TPUStrategy(experimental_device_assignment=assignment)
+Example:
+  >>> import distlab as dl
+  >>> topology = dl.tpu.Topology()
+  >>> assignment = dl.tpu.DeviceAssignment.build(topology, num_replicas=4)
+  >>> strategy = dl.TPUStrategy(experimental_device_assignment=assignment)
+  >>> strategy.extended.worker_devices
+  ('CPU:0', 'CPU:1', 'CPU:2', 'CPU:3')
 """
 
 from __future__ import annotations

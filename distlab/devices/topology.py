@@ -1,4 +1,4 @@
-"""Which devices stand where, and which replica gets which (`tf.tpu.experimental`)."""
+"""The grid of devices and the assignment of replicas to them (`tf.tpu.experimental`)."""
 
 from __future__ import annotations
 
@@ -14,26 +14,34 @@ from distlab.errors import ArgumentTypeError, DeviceError, OptionError
 from distlab.text.counts import is_count
 
 _RANK = 4
-"""A core stands at x, y, z and a number on its chip."""
+"""A core's coordinates: x, y, z of the chip, and the core's number on it."""
 
 
 @final
 class Topology:
     """The devices as a grid of chips with cores.
 
-    TPU devices tell where they stand. Other devices stand in a row, so that
+    TPU devices report their coordinates. Other devices form a row, so that
     programs for TPUs run on any platform.
 
     Args:
-      devices: names or `jax.Device` objects; by default all local ones.
+      devices: Names or `jax.Device` objects; by default all local devices.
 
     Attributes:
-      devices: the devices.
-      device_coordinates: where each stands: `(devices, 4)`, int64.
-      mesh_shape: how many places there are in each of the four directions.
+      devices: The devices.
+      device_coordinates: The coordinates of each device, `(devices, 4)`, int64.
+      mesh_shape: The extent of the grid in each of the four dimensions.
 
     Raises:
-      DeviceError: a device does not exist or is named twice.
+      DeviceError: A device does not exist or is named twice.
+
+    Example:
+      >>> import distlab as dl
+      >>> topology = dl.tpu.Topology(["CPU:0", "CPU:1", "CPU:2"])
+      >>> topology.mesh_shape
+      (3, 1, 1, 1)
+      >>> topology.device_at([2, 0, 0, 0]).id
+      2
     """
 
     def __init__(self, devices: Sequence[DeviceLike] | None = None) -> None:
@@ -45,34 +53,43 @@ class Topology:
         self.mesh_shape = tuple(int(n) for n in self.device_coordinates.max(axis=0) + 1)
 
     def device_at(self, coordinates: Sequence[int]) -> jax.Device:
-        """Returns the device that stands at four coordinates.
+        """Returns the device at the four coordinates.
 
         Raises:
-          DeviceError: none does.
+          DeviceError: No device has these coordinates.
         """
         for device, place in zip(self.devices, self.device_coordinates, strict=True):
             if tuple(place) == tuple(coordinates):
                 return device
         raise DeviceError(
-            f"No device stands at {tuple(coordinates)}; the grid is {self.mesh_shape}."
+            f"No device has the coordinates {tuple(coordinates)}; the grid is {self.mesh_shape}."
         )
 
 
 @final
 class DeviceAssignment:
-    """Which device runs which replica.
+    """The device that runs each replica.
 
     Args:
-      topology: the devices.
-      core_assignment: coordinates for each replica: `(replicas, 1, 4)`.
+      topology: The devices.
+      core_assignment: The coordinates for each replica, `(replicas, 1, 4)`.
 
     Attributes:
-      topology: the devices.
-      core_assignment: coordinates for each replica.
+      topology: The devices.
+      core_assignment: The coordinates for each replica.
 
     Raises:
-      OptionError: the coordinates have another shape.
-      DeviceError: no device stands there, or one is used twice.
+      OptionError: The coordinates have another shape.
+      DeviceError: No device has these coordinates, or two replicas share one.
+
+    Example:
+      >>> import distlab as dl
+      >>> assignment = dl.tpu.DeviceAssignment.build(dl.tpu.Topology(), num_replicas=4)
+      >>> assignment.coordinates(replica=3)
+      (3, 0, 0, 0)
+      >>> strategy = dl.TPUStrategy(experimental_device_assignment=assignment)
+      >>> strategy.num_replicas_in_sync
+      4
     """
 
     def __init__(self, topology: Topology, core_assignment: np.ndarray) -> None:
@@ -91,17 +108,26 @@ class DeviceAssignment:
         """Assigns the first devices of a topology, in order.
 
         Args:
-          topology: the devices.
-          num_replicas: how many replicas, each on a device of its own.
+          topology: The devices.
+          num_replicas: The number of replicas, each on its own device.
+
+        Returns:
+          The assignment.
 
         Raises:
-          ArgumentTypeError: the topology is none.
-          DeviceError: there are fewer devices.
+          ArgumentTypeError: `topology` is not a `Topology`.
+          DeviceError: The topology has fewer devices than replicas.
+
+        Example:
+          >>> import distlab as dl
+          >>> topology = dl.tpu.Topology()
+          >>> dl.tpu.DeviceAssignment.build(topology, num_replicas=2).tpu_device(replica=1)
+          'CPU:1'
         """
         if not isinstance(topology, Topology):
             raise ArgumentTypeError(
-                f"topology must be a distlab.tpu.Topology, got {topology!r:.80}. Make one of the "
-                "devices there are with Topology()."
+                f"topology must be a distlab.tpu.Topology, got {topology!r:.80}. Topology() "
+                "has all local devices."
             )
         if not is_count(num_replicas) or not 1 <= num_replicas <= len(topology.devices):
             raise DeviceError(
@@ -112,16 +138,16 @@ class DeviceAssignment:
 
     @property
     def num_replicas(self) -> int:
-        """How many replicas there are."""
+        """The number of replicas."""
         return len(self.devices)
 
     @property
     def num_cores_per_replica(self) -> int:
-        """How many cores each replica has: 1."""
+        """The number of cores of each replica: 1."""
         return 1
 
     def coordinates(self, replica: int, logical_core: int = 0) -> tuple[int, ...]:
-        """Returns where a replica's core stands."""
+        """Returns the coordinates of a replica's core."""
         return tuple(int(n) for n in self.core_assignment[replica, logical_core])
 
     def tpu_device(self, replica: int = 0, logical_core: int = 0) -> str:

@@ -91,6 +91,6 @@ def a_cluster_in_a_list(w: World) -> None:
     dl.cluster_resolver.ClusterSpec(["a:1"])  # type: ignore[arg-type]
 
 
-@misuse(errors.DeviceError, "stands at", "99", "the grid is (8, 1, 1, 1)")
+@misuse(errors.DeviceError, "has the coordinates", "99", "the grid is (8, 1, 1, 1)")
 def a_core_that_is_not_there(w: World) -> None:
     dl.tpu.DeviceAssignment(dl.tpu.Topology(), [[[99, 0, 0, 0]]])  # type: ignore[arg-type]

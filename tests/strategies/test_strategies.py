@@ -77,7 +77,7 @@ def test_wrong_assignments_are_refused() -> None:
         dl.tpu.DeviceAssignment.build(topology, num_replicas=3)
     with pytest.raises(OptionError, match=r"\[replicas, 1, 4\]"):
         dl.tpu.DeviceAssignment(topology, np.zeros((2, 4)))
-    with pytest.raises(DeviceError, match="stands at"):
+    with pytest.raises(DeviceError, match="has the coordinates"):
         dl.tpu.DeviceAssignment(topology, np.array([[[9, 0, 0, 0]]]))
     with pytest.raises(DeviceError, match="twice"):
         dl.tpu.DeviceAssignment(topology, np.zeros((2, 1, 4), int))

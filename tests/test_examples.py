@@ -1,0 +1,57 @@
+"""Every example in a docstring runs and prints what it shows."""
+
+from __future__ import annotations
+
+import ast
+import doctest
+import importlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+FOLDERS = {
+    "distlab": ROOT / "distlab",
+    "distlab_dashboard": ROOT / "dashboard" / "distlab_dashboard",
+}
+OPTIONS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+
+
+def _examples() -> Iterator[doctest.DocTest]:
+    """Yields one test for each docstring with `>>>`; a module without one is not imported."""
+    finder = doctest.DocTestFinder()
+    for package, folder in FOLDERS.items():
+        for path in sorted(folder.rglob("*.py")):
+            if ">>> " in path.read_text():
+                parts = [package, *path.relative_to(folder).with_suffix("").parts]
+                name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+                module = importlib.import_module(name)
+                yield from (test for test in finder.find(module, name) if test.examples)
+
+
+EXAMPLES = list(_examples())
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.name)
+def test_an_example_prints_what_it_shows(
+    example: doctest.DocTest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    example.globs = {"__name__": "__main__"}  # what a reader has who types the example
+    report: list[str] = []
+    doctest.DocTestRunner(optionflags=OPTIONS).run(example, out=report.append)
+    assert report == [], "".join(report)
+
+
+def test_no_example_is_missed() -> None:
+    """The finder sees functions, classes, methods and properties; other docstrings need a test."""
+    written = sum(
+        ">>> " in (ast.get_docstring(node) or "")
+        for folder in FOLDERS.values()
+        for path in folder.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
+    )
+    assert len(EXAMPLES) == written
