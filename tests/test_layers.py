@@ -164,8 +164,6 @@ _UPWARD = {
     *("distlab.step.runner", "distlab.strategies._place", "distlab.strategies.extended"),
     *("distlab.data._element_verbs", "distlab.data._order_verbs", "distlab.variables.frames"),
     *("distlab.variables.placement_events", "distlab.variables.variable_copy"),
-    *("distlab.runs.exports.lines", "distlab.runs.exports.parquet", "distlab.runs.exports.trace"),
-    *("distlab.runs.exports.frame", "distlab.runs.exports.page"),
 }
 
 

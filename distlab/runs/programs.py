@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any, Final, final, overload
 
-from distlab.text.bytes import bytes_text
-from distlab.text.html import card
 from distlab.events import Collective, Compile, Event, Step, Strategy, Unknown
 from distlab.folds import Programs as Fold
+from distlab.text.bytes import bytes_text
+from distlab.text.html import card
 
 _MOST_TEXT: Final = 60
 _MOST_LISTED: Final = 5

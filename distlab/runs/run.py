@@ -10,17 +10,17 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self, get_args
 
-from distlab.text.counts import is_count, is_number
-from distlab.text.html import card
+from distlab.advice import advise
 from distlab.errors import ArgumentValueError, NotARunError
 from distlab.events import Advice, AnyEvent, Chunk, Event, Unknown, kind_of
-from distlab.advice import advise
 from distlab.runs.exports import export
 from distlab.runs.exports.frame import to_pandas
 from distlab.runs.programs import Programs, read_programs
 from distlab.runs.run_file import PATTERN, being_written
 from distlab.runs.stored import PAGE, StoredEvents
 from distlab.runs.summary import summarize
+from distlab.text.counts import is_count, is_number
+from distlab.text.html import card
 
 _FAR_NS: Final = 1 << 62
 _FOLLOW_SECONDS: Final = 0.05

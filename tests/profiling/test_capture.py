@@ -272,13 +272,13 @@ def test_a_child_process_can_profile_although_its_parent_was() -> None:
     code, out, err = processes.finish(
         """
 import os, warnings
-from distlab import _jax_internals
-with _jax_internals.profiler_reserved() as free:
+from distlab.devices import jax_internals
+with jax_internals.profiler_reserved() as free:
     assert free
     warnings.simplefilter("ignore")  # JAX warns of forks: here the child computes nothing
     child = os.fork()
     if child == 0:
-        with _jax_internals.profiler_reserved() as free:
+        with jax_internals.profiler_reserved() as free:
             os._exit(0 if free else 1)
     print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 """

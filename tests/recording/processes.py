@@ -12,9 +12,9 @@ ROOT = Path(__file__).parent.parent.parent
 BEGIN = """
 import sys, time
 import distlab as dl
-from distlab import _seam
+from distlab.events import sink
 from distlab.events import Lost, Step
-emit = _seam.recorder().emit
+emit = sink.recorder().emit
 def step(number):
     now = time.monotonic_ns()
     emit(Step(time_ns=now, step=number, program=0, strategy=0, dispatched_ns=now, examples=1))

@@ -254,10 +254,10 @@ def test_recording_starts_no_devices() -> None:
     status, out, err = processes.finish(
         """
 import tempfile
-from distlab import _jax_internals
+from distlab.devices import jax_internals
 with tempfile.TemporaryDirectory() as folder, dl.record(folder) as run:
     run.log(loss=1.0)
-    assert not _jax_internals.backend_started()
+    assert not jax_internals.backend_started()
     dl.use_cpu_devices(3)
     strategy = dl.MirroredStrategy()
     run.close()

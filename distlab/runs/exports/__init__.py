@@ -1,36 +1,44 @@
-"""A recorded run as a file for other tools. One idea a file; `WRITERS` names them by suffix."""
+"""A recorded run as a file for other tools: one file a format, listed in `FORMATS`."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Final, NamedTuple
 
 from distlab.errors import ArgumentTypeError, ArgumentValueError, RecordError
-from distlab.events import Chunk, Event, Unknown
 from distlab.runs.exports import lines, page, parquet, trace
+from distlab.runs.exports.recorded import Recorded
 
 
-class Recorded(Protocol):
-    """What an export needs of a recorded run."""
+class Format(NamedTuple):
+    """A file format that a run can be exported to.
 
-    path: Path
-    meta: dict[str, Any]
+    Attributes:
+      suffix: The file's suffix, which selects the format.
+      example: A file name for messages.
+      text: What the file holds and who reads it.
+      write: Writes the file.
+    """
 
-    def events(self, kind: str | None = None) -> Iterator[Event | Unknown]:
-        """Goes through the events of a kind, by default through all."""
+    suffix: str
+    example: str
+    text: str
+    write: Callable[[Recorded, Path], None]
 
-    def since(self, cursor: int, limit: int = 10_000) -> Chunk:
-        """Returns up to `limit` events from `cursor` on."""
 
-
-WRITERS: Final[dict[str, Callable[[Recorded, Path], None]]] = {
-    ".html": page.write,
-    ".json": trace.write,
-    ".jsonl": lines.write,
-    ".parquet": parquet.write,
-}
+FORMATS: Final = (
+    Format(".html", "run.html", "the dashboard's page, which opens without a server", page.write),
+    Format(".json", "trace.json", "a timeline for ui.perfetto.dev and Chrome", trace.write),
+    Format(".jsonl", "events.jsonl", "one event a line, as JSON", lines.write),
+    Format(
+        ".parquet",
+        "events.parquet",
+        'one event a row (needs pip install "distlab[export]")',
+        parquet.write,
+    ),
+)
 
 
 def export(run: Recorded, path: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
@@ -41,18 +49,18 @@ def export(run: Recorded, path: str | os.PathLike[str], *, overwrite: bool = Fal
             'run.export("trace.json").'
         )
     target = Path(path)
-    write = WRITERS.get(target.suffix)
+    writers = {known.suffix: known.write for known in FORMATS}
+    write = writers.get(target.suffix)
     if write is None:
         raise ArgumentValueError(
-            f"export writes {', '.join(WRITERS)} files, got {target.name!r}. Name it "
-            "run.html for a page, trace.json for Perfetto, events.jsonl for one event a line, or "
-            "events.parquet."
+            f"export writes {', '.join(writers)} files, got {target.name!r}. Use a name such as "
+            f"{', '.join(known.example for known in FORMATS)}."
         )
     if target.exists() and not overwrite:
         raise RecordError(
             f"{target} exists already. Name another file, or pass overwrite=True to replace it."
         )
-    # Who opens the file finds all of it or none.
+    # A file under its final name is always complete.
     unfinished = target.with_name(f".{target.name}.{os.getpid()}")
     try:
         write(run, unfinished)

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import typing
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
 from distlab.errors import ArgumentValueError, MissingExtraError
 from distlab.events import AnyEvent, Unknown
-
-if TYPE_CHECKING:
-    from distlab.runs.exports import Recorded
+from distlab.runs.exports.recorded import Recorded
 
 
 def to_pandas(run: Recorded, kind: str) -> Any:

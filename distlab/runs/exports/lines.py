@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
 from distlab.events import Event, Metric, Unknown, kind_of
-
-if TYPE_CHECKING:
-    from distlab.runs.exports import Recorded
-
+from distlab.runs.exports.recorded import Recorded
 
 _encoder = msgspec.json.Encoder()
 

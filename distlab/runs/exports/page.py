@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from distlab.errors import MissingExtraError
-
-if TYPE_CHECKING:
-    from distlab.runs.exports import Recorded
+from distlab.runs.exports.recorded import Recorded
 
 
 def write(run: Recorded, path: Path) -> None:

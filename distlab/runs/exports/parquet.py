@@ -5,13 +5,11 @@ from __future__ import annotations
 import itertools
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from distlab.errors import MissingExtraError
 from distlab.runs.exports.lines import line_of
-
-if TYPE_CHECKING:
-    from distlab.runs.exports import Recorded
+from distlab.runs.exports.recorded import Recorded
 
 _ROWS_AT_ONCE: Final = 50_000
 

@@ -13,13 +13,12 @@ from __future__ import annotations
 
 import json
 import math
+import struct
 from bisect import bisect_right
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
-
-import numpy as np
+from typing import Any, Final
 
 from distlab.events import (
     Capture,
@@ -38,9 +37,7 @@ from distlab.events import (
     Strategy,
     Unknown,
 )
-
-if TYPE_CHECKING:
-    from distlab.runs.exports import Recorded
+from distlab.runs.exports.recorded import Recorded
 
 Entry = dict[str, Any]
 
@@ -56,6 +53,9 @@ _CAPTURED: Final = 50_000
 
 _SORTS: Final = ("computing", "waiting for others", "copying")
 _WAITING: Final = 1
+
+_SPAN: Final = struct.Struct("<3q")
+"""A span of a capture: begin and length in nanoseconds, and its sort."""
 
 _SPANS_KEPT: Final = 4_096
 """Spans of a device that wait for a capture of the same time."""
@@ -186,7 +186,7 @@ class Timeline:
         for track, device, packed in zip(tracks, event.devices, event.spans, strict=False):
             captured = track + _CAPTURED
             yield self._name("thread_name", captured, f"{device}, captured")
-            for offset, length, sort in np.frombuffer(packed, "<i8").reshape(-1, 3).tolist():
+            for offset, length, sort in _SPAN.iter_unpack(packed):
                 begin = event.start_ns + offset
                 span = (begin, begin + length)
                 yield self._span(captured, _SORTS[sort], "capture", span, {})

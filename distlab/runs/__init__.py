@@ -1,0 +1,1 @@
+"""Run files: written, read, listed, summed up and exported."""
