@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Awaitable, Sequence
 from functools import cache, partial
 from typing import Any, Final
@@ -22,6 +21,7 @@ from distlab.page.template import page_html, page_variables
 from distlab.page.view import View
 from distlab_dashboard.broadcast import PAGES, Channel, broadcast_of
 from distlab_dashboard.closer_look import CloserLook
+from distlab_dashboard.departure import Departure
 from distlab_dashboard.empty_defaults import EmptyDefaults
 from distlab_dashboard.event_list import EventList
 from distlab_dashboard.feed import Feed
@@ -30,9 +30,6 @@ from distlab_dashboard.moment import Moment
 
 PERIOD_MS: Final = 125
 """Milliseconds between two looks at the folds: eight updates a second."""
-
-_LEFT_SECONDS: Final = 5.0
-"""How long a page that was left may come back to its session."""
 
 _ORDERS: Final = {
     "pause": LoopControl.pause,
@@ -95,7 +92,7 @@ class Session:
         self._defaults.drop()
         self._context = document.session_context
         if document.session_context is not None:
-            document.add_periodic_callback(Departure(document.session_context).look, 1_000)
+            Departure(document.session_context, document)
         document.on_session_destroyed(self._close)
 
     def _close(self, context: Any) -> None:
@@ -230,30 +227,6 @@ class Session:
 def _template() -> Any:
     """Returns the page's template, read once."""
     return get_env().from_string(page_html())
-
-
-class Departure:
-    """Ends a session some seconds after its page was closed.
-
-    The server would wait for a minute, as it has to before a page has come: over a
-    slow line its scripts may take that long.
-    """
-
-    def __init__(self, context: Any) -> None:
-        """Takes Bokeh's session context."""
-        self._context = context
-        self._came = False
-        self._left: float | None = None
-
-    def look(self) -> None:
-        """Sees whether the page is there; a periodic callback calls it."""
-        session = self._context.session
-        if session is None or session.connection_count:
-            self._came, self._left = session is not None, None
-        elif self._came:
-            self._left = self._left or time.monotonic()
-            if time.monotonic() - self._left > _LEFT_SECONDS:
-                session.request_expiration()
 
 
 def show(library: Library) -> None:

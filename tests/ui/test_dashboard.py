@@ -7,18 +7,21 @@ import gc
 import json
 import socket
 import threading
+import time
 import urllib.request
 import weakref
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
+from bokeh.client import pull_session
 from msgspec import structs
 
 from distlab.errors import InvalidArgumentError, NotARunError, PortInUseError
 from distlab.events import Error, Metric, RunEnd, Sharding
 from distlab_dashboard import DashboardServer, serve
-from distlab_dashboard import session as session_module
+from distlab_dashboard.session import Session
 from tests.synthetic import ListSource, beginning, compiled, ending, sizes_of, steps, whole_run
 from tests.ui.waiting import LIMIT_SECONDS, wait_until
 
@@ -292,29 +295,46 @@ def test_it_works_under_a_prefix(served: Any, new_page: Pages) -> None:
     page.wait_for_text("steps", "5 of 5")
 
 
-def test_closed_pages_leave_nothing_behind(
-    served: Any, new_page: Pages, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    sessions: list[weakref.ref[Any]] = []
+@pytest.fixture
+def sessions(monkeypatch: pytest.MonkeyPatch) -> list[weakref.ref[Session]]:
+    """All sessions made in this test, which are not kept alive by it."""
+    made: list[weakref.ref[Session]] = []
+    make = Session.__init__
 
-    make = session_module.Session.__init__
-
-    def noted(session: Any, *given: Any) -> None:
+    def noted(session: Session, *given: Any) -> None:
         make(session, *given)
-        sessions.append(weakref.ref(session))
+        made.append(weakref.ref(session))
 
-    monkeypatch.setattr(session_module.Session, "__init__", noted)
+    monkeypatch.setattr(Session, "__init__", noted)
+    return made
+
+
+def are_gone(sessions: list[weakref.ref[Session]]) -> bool:
+    gc.collect()
+    return all(session() is None for session in sessions)
+
+
+def test_closed_pages_leave_nothing_behind(
+    served: Any, new_page: Pages, sessions: list[weakref.ref[Session]]
+) -> None:
     server = served(finished(5))
     pages = [new_page().open(server.url) for _ in range(2)]
     assert len(sessions) == 2
     for page in pages:
         page.page.close()
+    wait_until(lambda: are_gone(sessions))
 
-    def gone() -> bool:
-        gc.collect()
-        return all(session() is None for session in sessions)
 
-    wait_until(gone)
+def test_a_visit_of_less_than_a_second_leaves_nothing_behind(
+    served: Any, sessions: list[weakref.ref[Session]]
+) -> None:
+    url = served(finished(5)).url
+    began = time.monotonic()
+    with ThreadPoolExecutor(1) as pool:  # Playwright runs the event loop of this thread
+        pool.submit(lambda: pull_session(url=url).close()).result()
+    assert len(sessions) == 1
+    wait_until(lambda: are_gone(sessions))
+    assert time.monotonic() - began < 30  # an unused session stays for 60 s
 
 
 def test_two_pages_share_one_feed(served: Any, new_page: Pages) -> None:
