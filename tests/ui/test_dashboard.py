@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from bokeh.client import pull_session
+from bokeh.client import ClientSession
 from msgspec import structs
 
 from distlab.errors import InvalidArgumentError, NotARunError, PortInUseError
@@ -328,10 +328,16 @@ def test_closed_pages_leave_nothing_behind(
 def test_a_visit_of_less_than_a_second_leaves_nothing_behind(
     served: Any, sessions: list[weakref.ref[Session]]
 ) -> None:
-    url = served(finished(5)).url
+    address = served(finished(5)).url.replace("http:", "ws:") + "ws"
+
+    def visit() -> None:
+        page = ClientSession(websocket_url=address)
+        page.connect()
+        page.close()
+
     began = time.monotonic()
     with ThreadPoolExecutor(1) as pool:  # Playwright runs the event loop of this thread
-        pool.submit(lambda: pull_session(url=url).close()).result()
+        pool.submit(visit).result()
     assert len(sessions) == 1
     wait_until(lambda: are_gone(sessions))
     assert time.monotonic() - began < 30  # an unused session stays for 60 s
