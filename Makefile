@@ -15,7 +15,7 @@ DEV := $(VENV)/.installed-dev
 # Who has the development environment has all the demo needs.
 DEMO := $(if $(wildcard $(DEV)),$(DEV),$(VENV)/.installed-demo)
 
-.PHONY: help demo test lint browser bench bench-recording bench-dashboard soak conformance screenshots binder-check clean
+.PHONY: help demo test lint browser bench bench-recording bench-dashboard soak conformance docs screenshots binder-check clean
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -60,6 +60,11 @@ conformance: $(DEV)  ## Run the programs recorded with TensorFlow 2.21, in both 
 	  echo "conformance, $$mode mode:"; \
 	  $(BIN)/python tests/conformance/check.py --impl distlab --path . --mode $$mode $(ARGS) || status=1; \
 	done; exit $$status
+
+docs: $(VENV)/.installed-docs  ## Build the documentation's site into build/site; a warning is an error
+	@$(BIN)/sphinx-build --quiet --fresh-env --fail-on-warning --keep-going \
+	  --doctree-dir build/doctrees docs build/site $(ARGS)
+	@echo "Built build/site/index.html"
 
 screenshots: $(DEV) browser  ## Take the pictures in docs/pictures from a running demo
 	@$(BIN)/python docs/pictures/take.py

@@ -1,0 +1,31 @@
+"""Docstrings in the form that Sphinx reads: Markdown's backticks become its roles."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from sphinx.application import Sphinx
+
+_CODE = re.compile(r"`([^`]+)`(\w?)")
+_NAME = re.compile(r"[A-Za-z_][\w.]*")
+_BEFORE_NAPOLEON = 400
+
+
+def _to_rst(*event: Any) -> None:
+    _, what, _, _, _, lines = event
+    lines[:] = _CODE.sub(_code, "\n".join(lines)).splitlines()
+    if what in ("attribute", "data", "property"):
+        lines.insert(0, "")  # else napoleon reads what stands before a colon as the type
+
+
+def _code(code: re.Match[str]) -> str:
+    text, after = code.groups()
+    mark = "`" if _NAME.fullmatch(text) else "``"
+    return f"{mark}{text}{mark}" + (rf"\ {after}" if after else "")
+
+
+def setup(app: Sphinx) -> dict[str, bool]:
+    """Connects the handler."""
+    app.connect("autodoc-process-docstring", _to_rst, priority=_BEFORE_NAPOLEON)
+    return {"parallel_read_safe": True}

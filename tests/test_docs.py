@@ -1,0 +1,58 @@
+"""The site's navigation has every page, its reference every public name; links lead somewhere."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+import distlab
+from tests import public
+
+ROOT = Path(__file__).parent.parent
+DOCS = ROOT / "docs"
+PAGES = {path.relative_to(DOCS).as_posix(): path.read_text() for path in DOCS.rglob("*.md")}
+REFERENCE = "".join(text for page, text in PAGES.items() if page.startswith("reference/"))
+SHOWN = set(re.findall(r"^\.\. auto\w+:: ([\w.]+)", REFERENCE, re.MULTILINE))
+LINKED = [*(DOCS / page for page in sorted(PAGES)), ROOT / "README.md", ROOT / "CHANGELOG.md"]
+
+
+def test_the_navigation_has_every_page_once() -> None:
+    trees = re.findall(r"```{toctree}\n(.*?)```", PAGES["index.md"], re.DOTALL)
+    lines = [line for tree in trees for line in tree.splitlines() if line and ":" not in line]
+    pages = [re.sub(r".*<(.+)>", r"\1", line) for line in lines]
+    assert pages[0] == "self"
+    pages[0] = "index"
+    assert sorted(pages) == sorted(page.removesuffix(".md") for page in PAGES)
+
+
+def test_the_reference_has_every_public_name_and_no_other() -> None:
+    names = public.names()
+    shown = {name for name in names if name in SHOWN or name.rpartition(".")[0] in SHOWN}
+    same = {id(names[name]) for name in shown if callable(names[name])}  # under another name
+    assert [name for name in names if name not in shown and id(names[name]) not in same] == []
+    assert SHOWN - {*names} - {*public.MODULES} == {"distlab.recording.Recording"}
+
+
+@pytest.mark.parametrize("page", LINKED, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_links_lead_to_a_file_and_a_heading(page: Path) -> None:
+    text = re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL)
+    for target, anchor in re.findall(r"\]\((?!https?:)([^)#]*)#?([^)]*)\)", text):
+        path = (page.parent / target) if target else page
+        assert path.exists(), f"{page.name} links to {target}"
+        assert not anchor or anchor in _anchors(path), f"{page.name} links to {target}#{anchor}"
+
+
+def _anchors(page: Path) -> set[str]:
+    headings = re.findall(r"^#+ (.+)$", page.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading).lower().replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", LINKED, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_code_names_what_exists(page: Path) -> None:
+    for name in re.findall(r"`(?:dl|distlab)\.([\w.]+)(?:\([^`]*)?`", page.read_text()):
+        found: object = distlab
+        for part in name.split("."):
+            found = getattr(found, part, None)
+            assert found is not None, f"{page.name} names dl.{name}"
