@@ -1,8 +1,12 @@
-"""All public names but the widgets; imported when the first one is asked for."""
+"""All public names, listed once; imported when the first one is asked for.
+
+`watch` and `widgets` need packages of their own, so `distlab` imports them apart.
+"""
 
 from __future__ import annotations
 
-# ruff: noqa: F401
+from typing import TYPE_CHECKING
+
 from distlab import (
     advice,
     cluster_resolver,
@@ -22,14 +26,8 @@ from distlab.collectives.cross_device_ops import (
     ReductionToOneDevice,
 )
 from distlab.context.modes import RunOptions, functions_run_eagerly, run_functions_eagerly
-from distlab.context.replica_context import ReplicaContext
-from distlab.context.scopes import (
-    experimental_set_strategy,
-    get_replica_context,
-    get_strategy,
-    has_strategy,
-    in_cross_replica_context,
-)
+from distlab.context.replica_context import ReplicaContext, get_replica_context
+from distlab.context.scopes import has_strategy, in_cross_replica_context
 from distlab.control.background import background
 from distlab.control.loops import controlled
 from distlab.devices.selection import use_cpu_devices
@@ -39,6 +37,7 @@ from distlab.input.iterator import DistributedIterator
 from distlab.input.options import InputOptions, InputReplicationMode
 from distlab.recording import Run, record
 from distlab.strategies.abstract import Strategy
+from distlab.strategies.current import experimental_set_strategy, get_strategy
 from distlab.strategies.extended import StrategyExtended
 from distlab.strategies.mirrored import MirroredStrategy
 from distlab.strategies.multi_worker import MultiWorkerMirroredStrategy
@@ -49,3 +48,59 @@ from distlab.values.distributed import DistributedValues, Mirrored, PerReplica
 from distlab.values.reduce_op import ReduceOp
 from distlab.variables.kinds import VariableAggregation, VariableSynchronization
 from distlab.variables.variable import Variable
+
+if TYPE_CHECKING:
+    from distlab import widgets  # noqa: TC004 - `__all__` names it, and `distlab` imports it
+    from distlab.widgets import watch  # noqa: TC004
+
+__all__ = [
+    "ClusterSpec",
+    "CrossDeviceOps",
+    "DistributedDataset",
+    "DistributedIterator",
+    "DistributedValues",
+    "HierarchicalCopyAllReduce",
+    "InputContext",
+    "InputOptions",
+    "InputReplicationMode",
+    "Mirrored",
+    "MirroredStrategy",
+    "MultiWorkerMirroredStrategy",
+    "NcclAllReduce",
+    "OneDeviceStrategy",
+    "ParameterServerStrategy",
+    "PerReplica",
+    "ReduceOp",
+    "ReductionToOneDevice",
+    "ReplicaContext",
+    "Run",
+    "RunOptions",
+    "Server",
+    "Strategy",
+    "StrategyExtended",
+    "TPUStrategy",
+    "Variable",
+    "VariableAggregation",
+    "VariableSynchronization",
+    "advice",
+    "background",
+    "cluster_resolver",
+    "controlled",
+    "coordinator",
+    "data",
+    "errors",
+    "events",
+    "experimental",
+    "experimental_set_strategy",
+    "functions_run_eagerly",
+    "get_replica_context",
+    "get_strategy",
+    "has_strategy",
+    "in_cross_replica_context",
+    "record",
+    "run_functions_eagerly",
+    "tpu",
+    "use_cpu_devices",
+    "watch",
+    "widgets",
+]

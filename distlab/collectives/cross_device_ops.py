@@ -19,10 +19,10 @@ import numpy as np
 from distlab.devices import selection
 from distlab.devices.jax_internals import is_ready
 from distlab.devices.mesh import AXIS, ReplicaMesh
+from distlab.devices.pieces import pieces
 from distlab.devices.selection import DeviceLike
 from distlab.errors import OptionError, ValueShapeError
 from distlab.values.checks import as_array
-from distlab.values.distributed import pieces
 
 _SMALL_BYTES: Final = 1 << 16
 _LARGE_BYTES: Final = 1 << 20
@@ -89,8 +89,8 @@ class ReductionToOneDevice(CrossDeviceOps):
 
     def sum_rows(self, stacked: jax.Array, mesh: ReplicaMesh) -> jax.Array:
         """Adds up on the one device."""
-        home = self._device or mesh.devices[0]
-        small = stacked.nbytes // mesh.size <= _SMALL_BYTES
+        home = self._device or mesh.local_devices[0]
+        small = stacked.nbytes // mesh.replicas <= _SMALL_BYTES
         if self._accumulate is None and (small or isinstance(stacked, jax.core.Tracer)):
             return add_rows(stacked if isinstance(stacked, jax.core.Tracer) else _at(stacked, home))
         # Large rows: views of the pieces, without building the stacked array on one device.
@@ -151,8 +151,8 @@ class HierarchicalCopyAllReduce(CrossDeviceOps):
         """Adds up pairwise across devices; the sum is on the first one."""
         if isinstance(stacked, jax.core.Tracer):
             return add_rows(stacked)
-        rows = pieces(stacked)
-        for pairs in _rounds(mesh.size):
+        rows = dict(pieces(stacked))
+        for pairs in _rounds(mesh.replicas):
             for source, target in pairs:
                 rows[target] = rows[target] + jax.device_put(rows[source], mesh.devices[target])
         return rows[0][0]
@@ -217,7 +217,7 @@ class ChosenBySize(CrossDeviceOps):
 
     def sum_rows(self, stacked: jax.Array, mesh: ReplicaMesh) -> jax.Array:
         """Adds up with the algorithm for this size."""
-        return self.chosen(mesh, stacked.nbytes // mesh.size).sum_rows(stacked, mesh)
+        return self.chosen(mesh, stacked.nbytes // mesh.replicas).sum_rows(stacked, mesh)
 
     def sum_in_program(self, values: list[jax.Array], replicas: int) -> list[jax.Array]:
         """Adds up with the platform's all-reduce."""
@@ -246,7 +246,7 @@ def _movable(stacked: jax.Array, home: jax.Device) -> list[Any]:
     copied: 52 ms in place of 104 for 8 rows of 64 MB. A view of one that is not
     there yet would be waited for.
     """
-    rows: list[Any] = pieces(stacked)
+    rows = [row for _, row in pieces(stacked)]
     large = stacked.nbytes // len(rows) >= _LARGE_BYTES
     if large and home.platform == "cpu" and is_ready(stacked):
         return [np.asarray(row) for row in rows]

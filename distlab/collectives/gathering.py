@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 
+from distlab.collectives.host import CollectiveHost
 from distlab.collectives.reducing import calls, report
 from distlab.collectives.shapes import gather_axis, require_joinable
 from distlab.collectives.traced import TracedPerReplica
@@ -16,11 +17,8 @@ from distlab.devices import jax_internals
 from distlab.errors import ValueShapeError
 from distlab.values.distributed import DistributedValues, PerReplica, replica_shapes
 
-if TYPE_CHECKING:
-    from distlab.strategies.abstract import Strategy
 
-
-def gather(strategy: Strategy, value: Any, axis: int) -> Any:
+def gather(strategy: CollectiveHost, value: Any, axis: int) -> Any:
     """Concatenates the components of per-replica values. See `Strategy.gather`."""
     scopes.require_cross_replica("gather", strategy)
     return jax.tree.map(
@@ -30,7 +28,7 @@ def gather(strategy: Strategy, value: Any, axis: int) -> Any:
     )
 
 
-def _gather_leaf(strategy: Strategy, value: Any, axis: int) -> jax.Array:
+def _gather_leaf(strategy: CollectiveHost, value: Any, axis: int) -> jax.Array:
     started = time.monotonic_ns()
     if isinstance(value, TracedPerReplica):
         return value.collectives.all_gather([value.local], axis)[0]
@@ -48,7 +46,7 @@ def _gather_leaf(strategy: Strategy, value: Any, axis: int) -> jax.Array:
     require_joinable(shapes, along, "gather")
     parts = value.values
     if not isinstance(value.stacked, jax.core.Tracer):
-        parts = jax.device_put(parts, strategy.mesh.devices[0])
+        parts = jax.device_put(parts, strategy.mesh.local_devices[0])
     gathered = jnp.concatenate(parts, axis=along)
     report(
         strategy,

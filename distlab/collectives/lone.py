@@ -9,6 +9,7 @@ import jax
 
 from distlab.collectives.shapes import gather_axis
 from distlab.context import scopes
+from distlab.context.host import Host
 from distlab.values.reduce_op import ReduceOp
 
 
@@ -36,11 +37,11 @@ class LoneCollectives:
         return value
 
     def merge(
-        self, strategy: Any, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+        self, host: Host, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
         """Calls `fn` at once."""
-        with scopes.cross_replica(strategy):
-            return fn(strategy, *args, **kwargs)
+        with scopes.cross_replica(host):
+            return fn(host, *args, **kwargs)
 
     def create(self, make: Callable[[], Any], name: str) -> Any:
         """Makes the object."""

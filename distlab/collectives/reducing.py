@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 import time
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -13,9 +13,12 @@ import numpy as np
 
 from distlab import events
 from distlab.collectives.cross_device_ops import CrossDeviceOps
+from distlab.collectives.host import CollectiveHost
 from distlab.collectives.traced import TracedPerReplica
 from distlab.context import scopes
+from distlab.context.host import Host
 from distlab.devices import in_flight, jax_internals
+from distlab.devices.pieces import first_piece
 from distlab.errors import ValueShapeError
 from distlab.events import sink
 from distlab.values.array_numbers import number_of
@@ -25,14 +28,10 @@ from distlab.values.distributed import (
     Mirrored,
     PerReplica,
     Shape,
-    pieces,
     replica_shapes,
 )
 from distlab.values.reduce_op import ReduceOp
 from distlab.variables.variable import Variable
-
-if TYPE_CHECKING:
-    from distlab.strategies.abstract import Strategy
 
 Axes = tuple[int, ...]
 
@@ -40,7 +39,7 @@ calls = itertools.count()
 """Numbers for calls that combine values, which events name."""
 
 
-def reduce(strategy: Strategy, reduce_op: ReduceOp | str, value: Any, axis: Any) -> Any:
+def reduce(strategy: CollectiveHost, reduce_op: ReduceOp | str, value: Any, axis: Any) -> Any:
     """Combines the components of per-replica values. See `Strategy.reduce`."""
     scopes.require_cross_replica("reduce", strategy)
     op = ReduceOp.of(reduce_op)
@@ -54,7 +53,7 @@ def reduce(strategy: Strategy, reduce_op: ReduceOp | str, value: Any, axis: Any)
 
 
 def reduce_per_replica(
-    strategy: Strategy,
+    strategy: CollectiveHost,
     op: ReduceOp,
     value: PerReplica,
     axes: Axes | None,
@@ -97,10 +96,10 @@ def reduce_per_replica(
 
 
 def _reduce_leaf(
-    strategy: Strategy, op: ReduceOp, value: Any, axes: Axes | None, call: int
+    strategy: CollectiveHost, op: ReduceOp, value: Any, axes: Axes | None, call: int
 ) -> jax.Array:
     replicas = strategy.num_replicas_in_sync
-    if isinstance(value, Variable) and value.storage.layout == "per_replica":
+    if isinstance(value, Variable) and value.storage.layout.copies_differ:
         value = PerReplica(value.storage.array)
     if isinstance(value, TracedPerReplica):
         return _reduce_traced(op, value, axes)
@@ -130,7 +129,7 @@ def _reduce_plain(op: ReduceOp, value: Any, axes: Axes | None, replicas: int) ->
     """Reduces a value that is the same on all replicas."""
     copies = isinstance(value, Mirrored | Variable)
     if isinstance(value, Mirrored):
-        value = pieces(value.array)[0]
+        value = first_piece(value.array)
     array = as_array(value, "reduce")
     if op is ReduceOp.SUM and replicas > 1 and not copies:
         raise ValueShapeError(
@@ -205,7 +204,7 @@ def _listed(shapes: tuple[Shape, ...]) -> str:
 
 
 def report(
-    strategy: Strategy,
+    strategy: Host,
     verb: str,
     op: str,
     algorithm: str,

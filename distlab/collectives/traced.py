@@ -11,6 +11,7 @@ import jax.numpy as jnp
 from distlab.collectives.cross_device_ops import CrossDeviceOps
 from distlab.collectives.shapes import gather_axis, require_joinable
 from distlab.context import scopes
+from distlab.context.host import Host
 from distlab.devices.mesh import AXIS
 from distlab.errors import ContextError
 from distlab.values.distributed import DistributedValues, Shape
@@ -112,12 +113,12 @@ class TracedCollectives:
         return jax.lax.psum(summable, AXIS).astype(value.dtype)
 
     def merge(
-        self, strategy: Any, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+        self, host: Host, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
         """Calls `fn` in cross-replica context, with traced values as per-replica ones."""
         args, kwargs = self.merged((args, kwargs))
-        with scopes.cross_replica(strategy, merging=self):
-            result = fn(strategy, *args, **kwargs)
+        with scopes.cross_replica(host, merging=self):
+            result = fn(host, *args, **kwargs)
         return local_part(result)
 
     def merged(self, nest: Any) -> Any:

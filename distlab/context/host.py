@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from distlab.devices.layouts import Layout
 from distlab.devices.mesh import ReplicaMesh
 
 
@@ -29,3 +30,10 @@ class Host(Protocol):
     @property
     def device_names(self) -> tuple[str, ...]:
         """The device of each replica, in replica order."""
+
+    def variable_layout(self, *, per_replica: bool) -> Layout:
+        """Returns where the copies of a new variable lie.
+
+        Args:
+          per_replica: Whether each replica has a value of its own (ON_READ).
+        """

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, final
+from typing import Any, cast, final
 
 import jax
 
 from distlab.context import scopes
+from distlab.context.collectives import Collectives
+from distlab.context.host import Host
 from distlab.errors import ContextError
 from distlab.values.checks import as_array, checked_call
 from distlab.values.reduce_op import ReduceOp
-
-if TYPE_CHECKING:
-    from distlab.context.collectives import Collectives
-    from distlab.strategies.abstract import Strategy
 
 
 @final
@@ -29,7 +27,7 @@ class ReplicaContext:
       collectives: how this replica combines values with the others.
     """
 
-    def __init__(self, strategy: Strategy, collectives: Collectives) -> None:
+    def __init__(self, strategy: Host, collectives: Collectives) -> None:
         self.strategy = strategy
         self.collectives = collectives
 
@@ -148,7 +146,7 @@ class ReplicaContext:
         return self.collectives.merge(self.strategy, merge_fn, args, kwargs)
 
     def _require_current(self, verb: str) -> None:
-        if scopes.get_replica_context() is not self:
+        if scopes.current_replica() is not self:
             raise ContextError(
                 f"{verb} was called on a replica context outside of the replica function that it "
                 "belongs to. Ask for distlab.get_replica_context() inside the function."
@@ -157,3 +155,13 @@ class ReplicaContext:
     def __repr__(self) -> str:
         """Names the strategy."""
         return f"ReplicaContext({self.strategy!r})"
+
+
+def get_replica_context() -> ReplicaContext:
+    """Returns the replica context, or None in cross-replica context.
+
+    Outside of any scope it is the default strategy's: replica 0 of 1. The None
+    is left out of the type: in a replica function, where one asks for the
+    context to use it, there always is one.
+    """
+    return cast(ReplicaContext, scopes.current_replica())

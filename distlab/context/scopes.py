@@ -12,21 +12,30 @@ import contextlib
 import functools
 import threading
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
 from distlab.errors import ContextError
 
-if TYPE_CHECKING:
-    from distlab.collectives.traced import TracedCollectives
-    from distlab.context.replica_context import ReplicaContext
-    from distlab.strategies.abstract import Strategy
-    from distlab.strategies.default import DefaultStrategy
+if TYPE_CHECKING:  # `import distlab` loads this module, and must not load JAX
+    from distlab.context.collectives import MergingCollectives
+    from distlab.context.host import Host
+
+
+_H = TypeVar("_H", bound="Host")
+
+
+class Replica(Protocol):
+    """A replica context, as the scopes know it."""
+
+    @property
+    def strategy(self) -> Host:
+        """The strategy that runs the replica."""
 
 
 class _Mode(NamedTuple):
-    strategy: Strategy
-    replica: ReplicaContext | None
-    merging: TracedCollectives | None = None
+    strategy: Host
+    replica: Replica | None
+    merging: MergingCollectives | None = None
 
 
 class _Thread(threading.local):
@@ -35,75 +44,65 @@ class _Thread(threading.local):
 
 
 _thread = _Thread()
-_base: Strategy | None = None
-_make_default: Callable[[], DefaultStrategy] | None = None
-_default: DefaultStrategy | None = None
+_base: Host | None = None
+_make_default: Callable[[], Replica] | None = None
+_default: Replica | None = None
 _making = threading.RLock()
 
 
-def set_default(make: Callable[[], DefaultStrategy]) -> None:
-    """Says how to make the strategy that holds where no other does, when it is needed."""
+def set_default(make: Callable[[], Replica]) -> None:
+    """Registers the function that makes the default strategy's replica context.
+
+    It is called once, when code first runs outside of any scope.
+    """
     global _make_default
     _make_default = make
 
 
-def get_strategy() -> Strategy:
+def current_strategy() -> Host:
     """Returns the current strategy; the default one outside of any scope."""
     return _mode().strategy
 
 
 def has_strategy() -> bool:
-    """Says whether a strategy other than the default one is current."""
-    return get_strategy() is not _default_strategy()
+    """Returns whether a strategy other than the default one is current."""
+    return current_strategy() is not _default_strategy()
 
 
-def get_replica_context() -> ReplicaContext:
-    """Returns the replica context, or None in cross-replica context.
-
-    Outside of any scope it is the default strategy's: replica 0 of 1. The None
-    is left out of the type: in a replica function, where one asks for the
-    context to use it, there always is one.
-    """
-    return _mode().replica  # type: ignore[return-value]
+def current_replica() -> Replica | None:
+    """Returns the replica context, None in cross-replica context."""
+    return _mode().replica
 
 
 def in_cross_replica_context() -> bool:
-    """Says whether this thread is in cross-replica context."""
+    """Returns whether this thread is in cross-replica context."""
     return _mode().replica is None
 
 
-def experimental_set_strategy(strategy: Strategy | None) -> None:
-    """Makes a strategy current without a `with` block, in all threads.
+def set_base(strategy: Host | None) -> None:
+    """Makes a strategy current wherever no scope is entered, in all threads.
 
     Args:
-      strategy: the strategy, or None to go back to the default one.
+      strategy: The strategy; None restores the default one.
 
     Raises:
-      ContextError: called inside a strategy's scope or replica function, or
-        with something that is no strategy.
+      ContextError: This thread is in a strategy's scope or replica function.
     """
     global _base
-    if strategy is not None and not isinstance(
-        getattr(strategy, "num_replicas_in_sync", None), int
-    ):
-        raise ContextError(
-            "experimental_set_strategy needs a strategy that was made, such as "
-            f"distlab.MirroredStrategy(), or None, got {strategy!r:.80}."
-        )
     if _thread.modes:
         raise ContextError(
             "experimental_set_strategy must not be called inside a scope, but "
-            f"{get_strategy()!r} is in scope. Leave its `with` block first."
+            f"{current_strategy()!r} is in scope. Leave its `with` block first."
         )
     _base = strategy
 
 
-def merging() -> TracedCollectives | None:
+def merging() -> MergingCollectives | None:
     """Returns the collectives of the trace whose `merge_call` this is, None elsewhere."""
     return _mode().merging
 
 
-def require_cross_replica(verb: str, strategy: Strategy) -> None:
+def require_cross_replica(verb: str, strategy: Host) -> None:
     """Checks that `strategy` may be used from here for all of its replicas.
 
     Raises:
@@ -124,7 +123,7 @@ def require_cross_replica(verb: str, strategy: Strategy) -> None:
 
 
 @contextlib.contextmanager
-def cross_replica(strategy: Strategy, merging: TracedCollectives | None = None) -> Iterator[None]:
+def cross_replica(strategy: Host, merging: MergingCollectives | None = None) -> Iterator[None]:
     """Puts this thread in the cross-replica context of a strategy.
 
     Args:
@@ -139,7 +138,7 @@ def cross_replica(strategy: Strategy, merging: TracedCollectives | None = None) 
 
 
 @contextlib.contextmanager
-def replica(context: ReplicaContext) -> Iterator[None]:
+def replica(context: Replica) -> Iterator[None]:
     """Puts this thread in a replica context."""
     _thread.modes.append(_Mode(context.strategy, context))
     try:
@@ -149,11 +148,11 @@ def replica(context: ReplicaContext) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def scope(strategy: Strategy) -> Iterator[Strategy]:
+def scope(strategy: _H) -> Iterator[_H]:
     """Makes a strategy current for a block of code, in cross-replica context.
 
     Raises:
-      ContextError: another strategy is in scope, or this is a replica function.
+      ContextError: Another strategy is in scope, or this is a replica function.
     """
     require_cross_replica("scope()", strategy)
     if strategy is _default_strategy():
@@ -176,11 +175,15 @@ def _mode() -> _Mode:
 
 @functools.cache
 def _default_mode() -> _Mode:
-    default = _default_strategy()
-    return _Mode(default, default.default_replica_context())
+    replica = _default_replica()
+    return _Mode(replica.strategy, replica)
 
 
-def _default_strategy() -> DefaultStrategy:
+def _default_strategy() -> Host:
+    return _default_replica().strategy
+
+
+def _default_replica() -> Replica:
     global _default
     if _default is None:
         with _making:  # the first two threads to ask may ask at once

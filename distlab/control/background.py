@@ -190,7 +190,7 @@ def background(function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -
             f"background runs a function, got a {type(function).__name__}: {function!r:.80}. "
             "Write background(train, ...), not background(train(...))."
         )
-    strategy = scopes.get_strategy() if scopes.has_strategy() else None
+    strategy = scopes.current_strategy() if scopes.has_strategy() else None
     if strategy is not None and not scopes.in_cross_replica_context():
         raise ContextError(
             "background starts a whole program of its own, and this is a function that "
@@ -199,7 +199,7 @@ def background(function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -
     context = contextvars.copy_context()
 
     def work() -> T:
-        with strategy.scope() if strategy is not None else nullcontext():
+        with scopes.scope(strategy) if strategy is not None else nullcontext():
             return function(*args, **kwargs)
 
     name = getattr(function, "__name__", type(function).__name__)

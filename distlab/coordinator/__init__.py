@@ -1,6 +1,6 @@
 """`tf.distribute.coordinator`: functions handed to workers that do not wait for one another.
 
-coordinator = ClusterCoordinator(strategy)          # a ParameterServerStrategy
+coordinator = ClusterCoordinator(strategy)  # a ParameterServerStrategy
 batches = iter(coordinator.create_per_worker_dataset(make_dataset))
 for _ in range(steps):
 loss = coordinator.schedule(step, args=(batches,))

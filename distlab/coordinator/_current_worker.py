@@ -1,24 +1,9 @@
-"""Which worker runs the present thread."""
+"""Which worker runs the present thread, as `tf.distribute.coordinator` asks it."""
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
-
 from distlab.errors import ContextError
-
-_thread = threading.local()
-
-
-@contextmanager
-def running_as(worker: int) -> Iterator[None]:
-    """Makes this thread a worker's for the block."""
-    _thread.worker = worker
-    try:
-        yield
-    finally:
-        _thread.worker = None
+from distlab.strategies.workers import current_worker
 
 
 def experimental_get_current_worker_index() -> int:
@@ -31,7 +16,7 @@ def experimental_get_current_worker_index() -> int:
     Raises:
       ContextError: called elsewhere.
     """
-    worker: int | None = getattr(_thread, "worker", None)
+    worker = current_worker()
     if worker is None:
         raise ContextError(
             "experimental_get_current_worker_index must be called by a function that a worker "

@@ -10,7 +10,6 @@ from typing import Any, Final, final
 
 import jax
 
-from distlab.coordinator._current_worker import running_as
 from distlab.coordinator._work_queue import Closure, WorkQueue
 from distlab.coordinator.per_worker import PerWorkerDataset, part_of
 from distlab.coordinator.remote_value import RemoteValue
@@ -164,7 +163,7 @@ class ClusterCoordinator:
         """
         datasets = []
         for worker in range(self._strategy.num_workers):
-            with running_as(worker), self._strategy.as_worker(worker):
+            with self._strategy.as_worker(worker):
                 datasets.append(dataset_fn() if callable(dataset_fn) else dataset_fn)
         return PerWorkerDataset(datasets, self._strategy.as_worker)
 
@@ -175,11 +174,7 @@ class ClusterCoordinator:
 
 def _work(worker: int, strategy: ParameterServerStrategy, queue: WorkQueue) -> None:
     """What a worker's thread does. It does not refer to the coordinator, which ends it."""
-    with (
-        running_as(worker),
-        strategy.as_worker(worker),
-        jax.default_device(strategy.mesh.devices[0]),
-    ):
+    with strategy.as_worker(worker):
         while (closure := queue.take(worker)) is not None:
             queue.finished(worker, _run(closure, worker))
             del closure

@@ -20,26 +20,37 @@ class ReplicaMesh:
     """One device for each replica.
 
     Attributes:
-      devices: the devices in replica order.
-      names: their short names.
-      size: number of replicas.
-      mesh: the JAX mesh with the single axis `"replica"`.
-      split: sharding of an array `(replicas, ...)`, one row on each device.
-      whole: sharding of an array that each device holds a whole copy of.
-      first: sharding of an array on the first device alone.
+      devices: The devices of all replicas, in replica order.
+      names: Their short names.
+      replicas: Number of replicas in all processes.
+      local_replicas: Numbers of the replicas whose devices belong to this process.
+      local_devices: The devices of the local replicas.
+      mesh: The JAX mesh with the single axis `"replica"`.
+      split: Sharding of an array `(replicas, ...)`, one row on each device.
+      whole: Sharding of an array that each device holds a whole copy of.
+      first: Sharding of an array on the first local device alone.
     """
 
     def __init__(self, devices: tuple[jax.Device, ...]) -> None:
         self.devices = devices
         self.names = tuple(selection.name(device) for device in devices)
-        self.size = len(devices)
+        self.replicas = len(devices)
         self.mesh = Mesh(np.array(devices), (AXIS,))
+        self.local_replicas = local_positions(self.mesh)
+        self.local_devices = tuple(devices[replica] for replica in self.local_replicas)
         self.split = NamedSharding(self.mesh, PartitionSpec(AXIS))
         self.whole = NamedSharding(self.mesh, PartitionSpec())
-        self.first = SingleDeviceSharding(devices[0])
+        self.first = SingleDeviceSharding(self.local_devices[0])
 
 
 @cache
 def replica_mesh(devices: tuple[jax.Device, ...]) -> ReplicaMesh:
     """Returns the mesh of these devices, one object for each list of devices."""
     return ReplicaMesh(devices)
+
+
+@cache
+def local_positions(mesh: Mesh) -> tuple[int, ...]:
+    """Returns the positions in a mesh of the devices that belong to this process."""
+    here = jax.process_index()
+    return tuple(n for n, device in enumerate(mesh.devices.flat) if device.process_index == here)

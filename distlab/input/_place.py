@@ -51,14 +51,14 @@ def place(parts: Parts, mesh: ReplicaMesh, *, fetch: bool) -> Any:
     """
     first = parts[0]
     on_host = isinstance(first, bytes) or first.dtype.kind not in _KINDS_ON_DEVICES
-    if mesh.size == 1:
+    if mesh.replicas == 1:
         return first if on_host or not fetch else jax.device_put(first, mesh.whole)
     if on_host:
         return PerReplica(_objects(parts))
     rows, shapes = (parts, None) if isinstance(parts, np.ndarray) else _rows(parts)
     if not fetch:
         return PerReplica(np.asarray(rows), shapes)
-    return PerReplica(jax_internals.put_rows(rows, mesh.split), shapes)
+    return PerReplica(jax_internals.put_rows(rows, mesh.split, mesh.local_devices), shapes)
 
 
 def _rows(parts: Sequence[Any]) -> tuple[Sequence[Any], tuple[Shape, ...] | None]:

@@ -5,17 +5,15 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, final
+from typing import Any, final
 
 from distlab.errors import ArgumentTypeError
+from distlab.input._distribution import Distribution
 from distlab.input._preview import Previewer
 from distlab.input._step import Steps
+from distlab.input.host import InputHost
 from distlab.input.iterator import DistributedIterator
 from distlab.input.options import InputOptions
-from distlab.input.spec import per_replica_spec
-
-if TYPE_CHECKING:
-    from distlab.strategies.abstract import Strategy
 
 _numbers = itertools.count()
 
@@ -28,25 +26,26 @@ class DistributedDataset:
     `strategy.distribute_datasets_from_function`. Each `iter()` starts from the
     beginning.
 
+    Args:
+      steps: Where its steps come from.
+      strategy: The strategy whose replicas it feeds.
+      options: How it was distributed.
+
     Attributes:
-      number: its number in this process; events name it.
-      steps: where its steps come from.
-      strategy: whose replicas it feeds.
-      options: how it was distributed.
-      previewer: shows its examples on the pages, each once.
+      steps: Where its steps come from.
+      strategy: The strategy whose replicas it feeds.
     """
 
-    def __init__(self, steps: Steps, strategy: Strategy, options: InputOptions) -> None:
-        self.number = next(_numbers)
+    def __init__(self, steps: Steps, strategy: InputHost, options: InputOptions) -> None:
+        number = next(_numbers)
         self.steps = steps
         self.strategy = strategy
-        self.options = options
-        self.previewer = Previewer(self.number)
+        self._distribution = Distribution(number, steps, strategy, options, Previewer(number))
         self._epochs = itertools.count()
 
     def __iter__(self) -> DistributedIterator:
         """Starts an epoch."""
-        return DistributedIterator(self, next(self._epochs))
+        return DistributedIterator(self._distribution, next(self._epochs))
 
     def reduce(self, initial_state: Any, reduce_func: Callable[[Any, Any], Any]) -> Any:
         """Folds the elements of an epoch into one value (`DistributedDataset.reduce`).
@@ -77,7 +76,7 @@ class DistributedDataset:
         A first dimension is None where replicas may get different numbers of
         examples.
         """
-        return per_replica_spec(self.steps.local_spec, self.strategy.mesh.size)
+        return self._distribution.element_spec
 
     def __len__(self) -> int:
         """How many steps an epoch has, where the dataset knows.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from distlab.data import INFINITE_CARDINALITY, AutoShardPolicy, Dataset, as_dataset, auto_shard
 from distlab.data._auto_shard import effective_policy
@@ -14,15 +14,13 @@ from distlab.input._step import Steps
 from distlab.input._whole_batches import WholeBatches
 from distlab.input.context import InputContext
 from distlab.input.dataset import DistributedDataset
+from distlab.input.host import InputHost
 from distlab.input.options import InputOptions, InputReplicationMode, checked_options
 from distlab.input.spec import varying_spec
 
-if TYPE_CHECKING:
-    from distlab.strategies.abstract import Strategy
-
 
 def distribute_dataset(
-    strategy: Strategy, dataset: Any, options: InputOptions | None
+    strategy: InputHost, dataset: Any, options: InputOptions | None
 ) -> DistributedDataset:
     """Divides global batches. See `Strategy.experimental_distribute_dataset`."""
     options = checked_options(options)
@@ -34,14 +32,14 @@ def distribute_dataset(
     steps = steps_of(
         as_dataset(dataset),
         strategy.input_context,
-        strategy.mesh.size,
+        strategy.mesh.replicas,
         looked_into=isinstance(dataset, Dataset),
     )
     return DistributedDataset(steps, strategy, options)
 
 
 def distribute_from_function(
-    strategy: Strategy,
+    strategy: InputHost,
     dataset_fn: Callable[[InputContext], Any],
     options: InputOptions | None,
 ) -> DistributedDataset:
@@ -58,7 +56,7 @@ def distribute_from_function(
     else:
         contexts = [strategy.input_context]
     datasets = [call_for_input("dataset_fn", dataset_fn, context) for context in contexts]
-    return DistributedDataset(replica_steps(datasets, strategy.mesh.size), strategy, options)
+    return DistributedDataset(replica_steps(datasets, strategy.mesh.replicas), strategy, options)
 
 
 def steps_of(dataset: Dataset, context: InputContext, replicas: int, *, looked_into: bool) -> Steps:
@@ -132,7 +130,7 @@ def call_for_input(
     return function(context)
 
 
-def _one_for_each_replica(strategy: Strategy) -> list[InputContext]:
+def _one_for_each_replica(strategy: InputHost) -> list[InputContext]:
     """Returns the contexts of datasets that are read by one replica each."""
     replicas = strategy.num_replicas_in_sync
-    return [InputContext(replicas, replica, replicas) for replica in range(strategy.mesh.size)]
+    return [InputContext(replicas, replica, replicas) for replica in strategy.mesh.local_replicas]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any, Final, final
+from typing import Any, Final, final
 
 import jax
 import numpy as np
@@ -15,12 +15,10 @@ from distlab.data._engine import State
 from distlab.errors import InvalidArgumentError, IteratorContextError, OutOfRangeError
 from distlab.events import sink
 from distlab.input._ahead import AheadFeed
+from distlab.input._distribution import Distribution
 from distlab.input._placed import DirectFeed, Feed, Placed
+from distlab.input.host import InputHost
 from distlab.values.distributed import PerReplica
-
-if TYPE_CHECKING:
-    from distlab.input.dataset import DistributedDataset
-    from distlab.strategies.abstract import Strategy
 
 _MOST_INDICES: Final = 65_536
 
@@ -29,14 +27,14 @@ _MOST_INDICES: Final = 65_536
 class DistributedIterator:
     """One epoch of a distributed dataset (`tf.distribute.DistributedIterator`)."""
 
-    def __init__(self, dataset: DistributedDataset, epoch: int) -> None:
-        self._dataset = dataset
-        self._strategy: Strategy = dataset.strategy
+    def __init__(self, distribution: Distribution, epoch: int) -> None:
+        self._distribution = distribution
+        self._strategy = distribution.host
         self._epoch = epoch
         self._batch = 0
-        self._nominal = dataset.steps.nominal or 0
+        self._nominal = distribution.steps.nominal or 0
         self._ended = False
-        self._feed = _open_feed(dataset)
+        self._feed = _open_feed(distribution)
 
     def __iter__(self) -> DistributedIterator:
         """Returns itself."""
@@ -53,7 +51,7 @@ class DistributedIterator:
           NotBatchedError: the element has no batch dimension to divide.
           ValueShapeError: its components have different batch dimensions.
         """
-        return self._next(fill=self._dataset.steps.fills)
+        return self._next(fill=self._distribution.steps.fills)
 
     def get_next(self) -> Any:
         """Returns the next element, as `next()` does.
@@ -83,7 +81,7 @@ class DistributedIterator:
     @property
     def element_spec(self) -> Any:
         """The nest of specs of its elements; see `DistributedDataset.element_spec`."""
-        return self._dataset.element_spec
+        return self._distribution.element_spec
 
     def state(self) -> State:
         """Returns the position: a dict of lists, strings and numbers.
@@ -136,7 +134,7 @@ class DistributedIterator:
         strategy = self._strategy
         if (
             strategy.distributed
-            and scopes.get_strategy() is strategy
+            and scopes.current_strategy() is strategy
             and not scopes.in_cross_replica_context()
         ):
             raise IteratorContextError(
@@ -153,7 +151,7 @@ class DistributedIterator:
             events.Sharding(
                 time_ns=time.monotonic_ns(),
                 strategy=self._strategy.number,
-                dataset=self._dataset.number,
+                dataset=self._distribution.number,
                 batch=self._batch,
                 epoch=self._epoch,
                 sizes=step.sizes,
@@ -164,27 +162,27 @@ class DistributedIterator:
                 bytes=step.bytes,
                 wait_ns=placed.wait_ns,
                 transfer_ns=placed.transfer_ns,
-                policy=self._dataset.steps.policy,
+                policy=self._distribution.steps.policy,
             )
         )
-        self._dataset.previewer.show(recorder, step.columns, indices, self._epoch, self._batch)
+        self._distribution.previewer.show(recorder, step.columns, indices, self._epoch, self._batch)
 
 
-def _open_feed(dataset: DistributedDataset) -> Feed:
-    options = dataset.options
+def _open_feed(distribution: Distribution) -> Feed:
+    options = distribution.options
     fetch = options.experimental_fetch_to_device or options.experimental_place_dataset_on_device
 
     def open_direct() -> DirectFeed:
-        return DirectFeed(dataset.steps.open(), dataset.strategy.mesh, fetch=fetch)
+        return DirectFeed(distribution.steps.open(), distribution.host.mesh, fetch=fetch)
 
     size = options.experimental_per_replica_buffer_size
     return AheadFeed(open_direct, size) if size > 1 else open_direct()
 
 
-def _feed_arrays(strategy: Strategy, placed: Placed) -> None:
+def _feed_arrays(host: InputHost, placed: Placed) -> None:
     """Notes which batch the strategy gave out, so that a step can say how much it works on."""
     for leaf in placed.leaves:
         array = leaf.stacked if isinstance(leaf, PerReplica) else leaf
         if isinstance(array, jax.Array | np.ndarray):
-            strategy.fed.give(array, sum(placed.step.sizes))
+            host.batch.set(array, sum(placed.step.sizes))
             return

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, final
+from typing import Any, final
 
 from distlab.data import Dataset, Optional
 from distlab.errors import ArgumentTypeError, ArgumentValueError
 from distlab.input.context import InputContext
 from distlab.input.dataset import DistributedDataset
 from distlab.input.distribute import call_for_input, distribute_dataset, replica_steps
+from distlab.input.host import InputHost
 from distlab.input.iterator import DistributedIterator
 from distlab.input.options import InputOptions, InputReplicationMode
-
-if TYPE_CHECKING:
-    from distlab.strategies.abstract import Strategy
 
 
 @final
@@ -62,13 +60,13 @@ class InputIterator:
         return self._iterator
 
 
-def dataset_iterator(strategy: Strategy, dataset: Any) -> InputIterator:
+def dataset_iterator(strategy: InputHost, dataset: Any) -> InputIterator:
     """Divides global batches. See `Strategy.make_dataset_iterator`."""
     return InputIterator(distribute_dataset(strategy, dataset, None))
 
 
 def input_fn_iterator(
-    strategy: Strategy,
+    strategy: InputHost,
     input_fn: Callable[[InputContext], Any],
     replication_mode: InputReplicationMode,
 ) -> InputIterator:
@@ -86,7 +84,7 @@ def input_fn_iterator(
             "input_fn must return a dataset, or a function that returns one replica's next "
             f"element, got {type(made).__name__}."
         )
-    steps = replica_steps([made], strategy.mesh.size, fills=False)
+    steps = replica_steps([made], strategy.mesh.replicas, fills=False)
     return InputIterator(DistributedDataset(steps, strategy, InputOptions()))
 
 

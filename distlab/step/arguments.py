@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from distlab.devices.layouts import ROWS, WHOLE, Partition
 from distlab.devices.mesh import ReplicaMesh
 from distlab.values.checks import is_array_like, require_components
 from distlab.values.distributed import (
@@ -45,6 +46,11 @@ class Leaf(NamedTuple):
     dtype: Any = None
     weak: bool = False
     donated: bool = False
+
+    @property
+    def partition(self) -> Partition:
+        """How its global array is divided into the replicas' blocks."""
+        return ROWS if self.role == "split" else WHOLE
 
     def local(self, replica: int) -> jax.ShapeDtypeStruct:
         """Returns what a replica sees of it."""
@@ -99,7 +105,7 @@ class Arguments:
 def _leaf(value: Any, label: str, mesh: ReplicaMesh) -> Leaf:
     if isinstance(value, PerReplica):
         stacked = value.stacked
-        require_components(value, label, mesh.size)
+        require_components(value, label, mesh.replicas)
         return Leaf("split", label, None, replica_shapes(value), stacked.dtype)
     if isinstance(value, Mirrored):
         value = value.array
@@ -111,7 +117,7 @@ def _leaf(value: Any, label: str, mesh: ReplicaMesh) -> Leaf:
     else:
         weak = not hasattr(value, "dtype")
         dtype = jnp.result_type(value)
-    return Leaf("whole", label, None, (shape,) * mesh.size, dtype, weak)
+    return Leaf("whole", label, None, (shape,) * mesh.replicas, dtype, weak)
 
 
 def _parameter_names(fn: Callable[..., Any], count: int) -> list[str]:

@@ -17,17 +17,20 @@ from typing import Any, NamedTuple, final
 import jax
 import jax.numpy as jnp
 
+from distlab.collectives.host import CollectiveHost
 from distlab.collectives.reducing import calls, report
 from distlab.collectives.shapes import gather_axis, require_joinable
-from distlab.context import frames, scopes
+from distlab.context import scopes
+from distlab.context.host import Host
 from distlab.context.replica_context import ReplicaContext
-from distlab.devices.mesh import ReplicaMesh
 from distlab.errors import ContextError, StructureError, ValueShapeError
 from distlab.step.regroup import regroup, select
 from distlab.values.checks import require_components, require_plain
 from distlab.values.distributed import PerReplica, stack
 from distlab.values.reduce_op import ReduceOp
-from distlab.variables.variable import Variable, live
+from distlab.variables import frames
+from distlab.variables.protocol import StoredVariable
+from distlab.variables.variable import live
 
 
 class _Meeting(NamedTuple):
@@ -48,7 +51,7 @@ class _EndedError(BaseException):
     """Unwinds a replica that another one's error ends."""
 
 
-def run(strategy: Any, fn: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+def run(host: CollectiveHost, fn: Callable[..., Any], args: Any, kwargs: Any) -> Any:
     """Runs `fn` on every replica as Python. See `Strategy.run`.
 
     When one raises, variables that were assigned get back what they held.
@@ -57,13 +60,13 @@ def run(strategy: Any, fn: Callable[..., Any], args: Any, kwargs: Any) -> Any:
       ContextError: the replicas do not all come to the same collectives.
     """
     require_plain(fn)
-    mesh: ReplicaMesh = strategy.mesh
+    mesh = host.mesh
     for leaf in jax.tree.leaves((args, kwargs), is_leaf=lambda v: isinstance(v, PerReplica)):
         if isinstance(leaf, PerReplica):
-            require_components(leaf, "A per-replica argument", mesh.size)
-    before: dict[Variable, jax.Array] = {}
+            require_components(leaf, "A per-replica argument", mesh.replicas)
+    before: dict[StoredVariable, jax.Array] = {}
     call = (fn, args, kwargs)
-    replicas = [_Replica(strategy, number, call, before) for number in range(mesh.size)]
+    replicas = [_Replica(host, number, call, before) for number in mesh.local_replicas]
     try:
         _conduct(replicas)
         return regroup([replica.result for replica in replicas], mesh)
@@ -111,17 +114,17 @@ class _Replica:
 
     def __init__(
         self,
-        strategy: Any,
+        host: CollectiveHost,
         number: int,
         call: tuple[Callable[..., Any], Any, Any],
-        before: dict[Variable, jax.Array],
+        before: dict[StoredVariable, jax.Array],
     ) -> None:
         self.before = before
         self.number = number
         self.meeting: _Meeting | None = None
         self.answer: Any = None
         self.result: Any = None
-        self._strategy = strategy
+        self._host = host
         self._call = functools.partial(self._local, *call)
         self._error: BaseException | None = None
         self._over = self._ending = False
@@ -179,8 +182,8 @@ class _Replica:
             self._paused.release()
 
     def _local(self, fn: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-        device = self._strategy.mesh.devices[self.number]
-        context = ReplicaContext(self._strategy, EagerCollectives(self, self._strategy))
+        device = self._host.mesh.devices[self.number]
+        context = ReplicaContext(self._host, EagerCollectives(self, self._host))
         with (
             jax.default_device(device),
             frames.use(frames.EagerFrame(self.number, device, self.before)),
@@ -194,10 +197,10 @@ class _Replica:
 class EagerCollectives:
     """What one replica's Python does together with the others."""
 
-    def __init__(self, replica: _Replica, strategy: Any) -> None:
+    def __init__(self, replica: _Replica, host: CollectiveHost) -> None:
         self._replica = replica
-        self._strategy = strategy
-        self._mesh: ReplicaMesh = strategy.mesh
+        self._host = host
+        self._mesh = host.mesh
 
     def replica_id(self) -> Any:
         """Returns the replica's number, an int."""
@@ -226,7 +229,11 @@ class EagerCollectives:
         return chosen
 
     def merge(
-        self, strategy: Any, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+        self,
+        host: Host,
+        fn: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
     ) -> Any:
         """Calls `fn` once, in the thread that called `run`."""
 
@@ -235,15 +242,17 @@ class EagerCollectives:
             merged_args, merged_kwargs = regroup(list(zip(args, kwargs, strict=True)), self._mesh)
             held = {variable: variable.storage.array for variable in live()}
             try:
-                with scopes.cross_replica(strategy):
-                    result = functions[0](strategy, *merged_args, **merged_kwargs)
+                with scopes.cross_replica(host):
+                    result = functions[0](host, *merged_args, **merged_kwargs)
             finally:
                 for variable, array in held.items():
                     if variable.storage.array is not array:
                         self._replica.before.setdefault(variable, array)
             return [
                 _moved(select(result, replica), device)
-                for replica, device in enumerate(self._mesh.devices)
+                for replica, device in zip(
+                    self._mesh.local_replicas, self._mesh.local_devices, strict=True
+                )
             ]
 
         return self._replica.meet(_Meeting("merge_call", (fn, args, kwargs), together))
@@ -251,10 +260,10 @@ class EagerCollectives:
     def create(self, make: Callable[[], Any], name: str) -> Any:
         """Makes one object in cross-replica context, as replica 0 asks for it."""
         del name
-        strategy = scopes.get_strategy()
+        host = scopes.current_strategy()
 
         def together(makers: list[Callable[[], Any]]) -> Sequence[Any]:
-            with scopes.cross_replica(strategy):
+            with scopes.cross_replica(host):
                 return [makers[0]()] * len(makers)
 
         return self._replica.meet(_Meeting("making a variable", make, together))
@@ -264,12 +273,12 @@ class EagerCollectives:
             _require_equal_shapes(column)
             started = time.monotonic_ns()
             stacked = stack(column, self._mesh).stacked
-            ops = self._strategy.cross_device_ops.chosen(
-                self._mesh, stacked.nbytes // self._mesh.size
+            ops = self._host.cross_device_ops.chosen(
+                self._mesh, stacked.nbytes // self._mesh.replicas
             )
             result = ops.sum_rows(stacked, self._mesh)
             report(
-                self._strategy,
+                self._host,
                 "all_reduce",
                 op.value,
                 ops.algorithm,
@@ -277,13 +286,13 @@ class EagerCollectives:
                 started=started,
                 call=next(calls),
             )
-            return result / self._mesh.size if op is ReduceOp.MEAN else result
+            return result / self._mesh.replicas if op is ReduceOp.MEAN else result
 
         return list(self._meet_arrays(f"all_reduce {op.value}", arrays, total))
 
     def _gather(self, arrays: list[jax.Array], along: list[int]) -> list[jax.Array]:
         axes = iter(along)
-        home = self._mesh.devices[0]
+        home = self._mesh.local_devices[0]
         return self._meet_arrays(
             f"all_gather along {along}",
             arrays,
@@ -335,7 +344,7 @@ class EagerCollectives:
 
         def together(values: list[Any]) -> Sequence[Any]:
             result = combine(values)
-            return [jax.device_put(result, device) for device in self._mesh.devices]
+            return [jax.device_put(result, device) for device in self._mesh.local_devices]
 
         return self._replica.meet(_Meeting(verb, value, together))
 

@@ -14,9 +14,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import NamedSharding
 
+from distlab.collectives.host import CollectiveHost
 from distlab.devices import in_flight, selection
 from distlab.devices.jax_internals import ConcreteArray, plain
-from distlab.devices.mesh import ReplicaMesh
 from distlab.errors import ContextError, DonatedError
 from distlab.step.arguments import Arguments, Leaf
 from distlab.step.spread import SpreadFunction
@@ -49,7 +49,7 @@ class Program:
         fn: Callable[..., Any],
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
-        strategy: Any,
+        host: CollectiveHost,
         donated: tuple[int, ...] = (),
     ) -> None:
         require_plain(fn)
@@ -57,13 +57,13 @@ class Program:
         self.number = next(_numbers)
         self.function = function_name(fn)
         self.source = function_source(fn)
-        self.arguments = Arguments(fn, args, kwargs, strategy.mesh, donated)
-        self.spread = SpreadFunction(fn, self.arguments, strategy)
+        self.arguments = Arguments(fn, args, kwargs, host.mesh, donated)
+        self.spread = SpreadFunction(fn, self.arguments, host)
         self.compiled: Any = None
         self.trace_ns = time.monotonic_ns() - started
         self.compile_ns = 0
-        self._mesh: ReplicaMesh = strategy.mesh
-        self._strategy: int = strategy.number
+        self._mesh = host.mesh
+        self._strategy = host.number
         self._roles = [leaf.role for leaf in self.arguments.leaves]
         self._all_split = all(role == "split" for role in self._roles)
         self._donated = [leaf.donated for leaf in self.arguments.dynamic()]
@@ -120,7 +120,7 @@ class Program:
             f"{what} of {self.function}",
             direction,
             size=size,
-            copies=self._mesh.size,
+            copies=self._mesh.replicas,
             started=started,
         )
 

@@ -7,18 +7,17 @@ from typing import Any, final
 
 import jax
 import numpy as np
-from jax.sharding import PartitionSpec
 
+from distlab.collectives.host import CollectiveHost
 from distlab.collectives.traced import TracedCollectives
-from distlab.devices.mesh import AXIS, ReplicaMesh
+from distlab.devices.layouts import ROWS, WHOLE, Partition
+from distlab.devices.mesh import ReplicaMesh
 from distlab.errors import StructureError
 from distlab.step import meetings, ragged, segments
 from distlab.step.arguments import Arguments, Leaf
 from distlab.step.trace import Known, LocalTrace, trace
 from distlab.values.distributed import PerReplica, Shape
 from distlab.variables.variable import Variable
-
-_SPLIT, _WHOLE = PartitionSpec(AXIS), PartitionSpec()
 
 
 @final
@@ -31,15 +30,15 @@ class SpreadFunction:
       ragged: whether the replicas compute different shapes.
     """
 
-    def __init__(self, fn: Callable[..., Any], arguments: Arguments, strategy: Any) -> None:
-        mesh: ReplicaMesh = strategy.mesh
-        firsts, member = _group_replicas(arguments, mesh.size)
-        self._traces = _trace_groups(fn, arguments, strategy, firsts, member)
+    def __init__(self, fn: Callable[..., Any], arguments: Arguments, host: CollectiveHost) -> None:
+        mesh = host.mesh
+        firsts, member = _group_replicas(arguments, mesh.replicas)
+        self._traces = _trace_groups(fn, arguments, host, firsts, member)
         _require_same_results(self._traces)
         self._leaves = arguments.dynamic()
         self._member = member
         self.ragged = len(firsts) > 1
-        self._alone = mesh.size == 1
+        self._alone = mesh.replicas == 1
         self.written = self._traces[0].written
         self.read = tuple(dict.fromkeys(v for t in self._traces for v in t.read if v is not None))
         self._groups: list[ragged.Group] = []
@@ -50,8 +49,8 @@ class SpreadFunction:
             ]
             ragged.require_same_collectives(self._groups)
         elif not self._alone:
-            differ = [v is not None and _spec(v) is _SPLIT for v in self._traces[0].read]
-            differ += [leaf.role == "split" for leaf in self._leaves]
+            differ = [v is not None and _partition(v) is ROWS for v in self._traces[0].read]
+            differ += [leaf.partition is ROWS for leaf in self._leaves]
             meetings.require_all_meet(self._traces[0].jaxpr, differ)
         self._out = [
             _across(column) for column in zip(*map(_out_shapes, self._traces), strict=True)
@@ -60,8 +59,11 @@ class SpreadFunction:
         self._spread = jax.shard_map(
             self._on_replica,
             mesh=mesh.mesh,
-            in_specs=([_spec(v) for v in self.read], [_leaf_spec(leaf) for leaf in self._leaves]),
-            out_specs=self._out_specs(),
+            in_specs=(
+                [_partition(variable).spec for variable in self.read],
+                [leaf.partition.spec for leaf in self._leaves],
+            ),
+            out_specs=[partition.spec for partition in self._out_partitions()],
             check_vma=False,  # with it, gradients of whole inputs come summed over the replicas
         )
 
@@ -93,10 +95,8 @@ class SpreadFunction:
 
     def _on_replica(self, values: list[Any], arrays: list[Any]) -> list[jax.Array]:
         """What one replica computes, on its blocks of the global arrays."""
-        own_values = [_unstacked(v, _spec(var)) for v, var in zip(values, self.read, strict=True)]
-        own = [
-            _unstacked(a, _leaf_spec(leaf)) for a, leaf in zip(arrays, self._leaves, strict=True)
-        ]
+        own_values = [_partition(v).local(b) for v, b in zip(self.read, values, strict=True)]
+        own = [leaf.partition.local(b) for leaf, b in zip(self._leaves, arrays, strict=True)]
         by_variable = dict(zip(self.read, own_values, strict=True))
         first = self._traces[0]
         if self.ragged:
@@ -106,13 +106,13 @@ class SpreadFunction:
             inputs = [*(None if v is None else by_variable[v] for v in first.read), *own]
             outputs = jax.core.eval_jaxpr(first.jaxpr.jaxpr, first.jaxpr.consts, *inputs)
         return [
-            out if spec is _WHOLE else out[None]
-            for out, spec in zip(outputs, self._out_specs(), strict=True)
+            partition.block(out)
+            for partition, out in zip(self._out_partitions(), outputs, strict=True)
         ]
 
-    def _out_specs(self) -> list[PartitionSpec]:
-        results = _WHOLE if self._alone else _SPLIT
-        return [*[results] * self._traces[0].computed, *map(_spec, self.written)]
+    def _out_partitions(self) -> list[Partition]:
+        results = WHOLE if self._alone else ROWS
+        return [*[results] * self._traces[0].computed, *map(_partition, self.written)]
 
     def _ragged_shapes(self, number: int) -> tuple[Shape, ...] | None:
         _, by_group = self._out[number]
@@ -131,7 +131,7 @@ def _group_replicas(arguments: Arguments, replicas: int) -> tuple[list[int], lis
 def _trace_groups(
     fn: Callable[..., Any],
     arguments: Arguments,
-    strategy: Any,
+    host: CollectiveHost,
     firsts: list[int],
     member: list[int],
 ) -> list[LocalTrace]:
@@ -147,10 +147,10 @@ def _trace_groups(
         asked: list[list[Shape]] = []
         failure: Exception | None = None
         for replica in firsts:
-            collectives = TracedCollectives(strategy.mesh.size, strategy.cross_device_ops, gathers)
+            collectives = TracedCollectives(host.mesh.replicas, host.cross_device_ops, gathers)
             try:
                 known = Known(collectives, as_arrays)
-                traces.append(trace(fn, arguments, strategy, replica, known))
+                traces.append(trace(fn, arguments, host, replica, known))
             except Exception as error:  # noqa: BLE001 - raised below, unless shapes explain it
                 failure = failure or error
             asked.append(collectives.gathered)
@@ -218,7 +218,7 @@ def _group(
         for variable in local.read
     ]
     feeds += [ragged.Feed(len(read) + i, leaf.shapes[replica]) for i, leaf in enumerate(leaves)]
-    return ragged.Group(segments.cut(local.jaxpr, mesh.size), feeds)
+    return ragged.Group(segments.cut(local.jaxpr, mesh.replicas), feeds)
 
 
 def _out_shapes(local: LocalTrace) -> list[Shape]:
@@ -231,13 +231,5 @@ def _across(shapes: tuple[Shape, ...]) -> tuple[Shape, tuple[Shape, ...] | None]
     return largest, None if len(set(shapes)) == 1 else shapes
 
 
-def _spec(variable: Variable) -> PartitionSpec:
-    return _SPLIT if variable.storage.layout == "per_replica" else _WHOLE
-
-
-def _leaf_spec(leaf: Leaf) -> PartitionSpec:
-    return _SPLIT if leaf.role == "split" else _WHOLE
-
-
-def _unstacked(block: Any, spec: PartitionSpec) -> Any:
-    return block[0] if spec is _SPLIT else block
+def _partition(variable: Variable) -> Partition:
+    return variable.storage.layout.partition

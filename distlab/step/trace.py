@@ -9,14 +9,16 @@ import jax
 import jax.numpy as jnp
 from jax.extend.core import ClosedJaxpr
 
+from distlab.collectives.host import CollectiveHost
 from distlab.collectives.traced import TracedCollectives
-from distlab.context import frames, scopes
+from distlab.context import scopes
 from distlab.context.replica_context import ReplicaContext
 from distlab.devices import jax_internals
-from distlab.devices.mesh import AXIS, ReplicaMesh
+from distlab.devices.mesh import AXIS
 from distlab.errors import ContextError, NeedsPythonError
 from distlab.step.arguments import Arguments
 from distlab.values.checks import function_name, is_array_like
+from distlab.variables import frames
 from distlab.variables.variable import Variable, is_variable, live
 
 _NEEDS_PYTHON = (
@@ -70,7 +72,7 @@ class LocalTrace(NamedTuple):
 def trace(
     fn: Callable[..., Any],
     arguments: Arguments,
-    strategy: Any,
+    host: CollectiveHost,
     replica: int,
     known: Known,
 ) -> LocalTrace:
@@ -79,7 +81,7 @@ def trace(
     Args:
       fn: the replica function.
       arguments: what it is given.
-      strategy: the strategy that runs it.
+      host: the strategy that runs it.
       replica: whose shapes to trace with.
       known: what the replicas know of each other.
 
@@ -88,14 +90,14 @@ def trace(
       ContextError: `fn` let a traced value escape, such as by assigning a
         variable inside `jax.lax.scan`.
     """
-    mesh: ReplicaMesh = strategy.mesh
+    mesh = host.mesh
     candidates = live()
     found: dict[str, Any] = {}
 
     def local(values: list[jax.Array], arrays: list[jax.Array]) -> list[Any]:
         frame = frames.TracedFrame(dict(zip(candidates, values, strict=True)))
         args, kwargs = arguments.build(arrays)
-        context = ReplicaContext(strategy, known.collectives)
+        context = ReplicaContext(host, known.collectives)
         with frames.use(frame), scopes.replica(context):
             result = fn(*args, **kwargs)
         leaves, found["results"] = jax.tree.flatten(result, is_leaf=is_variable)
@@ -115,7 +117,7 @@ def trace(
     shapes = [jax.ShapeDtypeStruct(v.shape, v.dtype) for v in candidates]
     arrays = [leaf.local(replica) for leaf in arguments.dynamic()]
     try:
-        jaxpr = jax.make_jaxpr(local, axis_env=[(AXIS, mesh.size)])(shapes, arrays)
+        jaxpr = jax.make_jaxpr(local, axis_env=[(AXIS, mesh.replicas)])(shapes, arrays)
     except _NEEDS_PYTHON as error:
         raise NeedsPythonError(
             f"{function_name(fn)} needs a Python number or NumPy array while run traces it, when "

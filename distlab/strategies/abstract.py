@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any, ClassVar, NoReturn
 
@@ -14,21 +14,21 @@ from distlab.collectives.cross_device_ops import CrossDeviceOps, as_cross_device
 from distlab.context import scopes
 from distlab.context.modes import RunOptions
 from distlab.data import Dataset
+from distlab.devices.layouts import Layout, OnePerReplica, Replicated
 from distlab.devices.mesh import ReplicaMesh
-from distlab.devices.selection import DeviceLike
 from distlab.errors import ArgumentTypeError, ContextError
 from distlab.input import distribute, legacy
 from distlab.input.context import InputContext
 from distlab.input.options import InputOptions, InputReplicationMode
+from distlab.step import runner
+from distlab.step.place import Place
 from distlab.step.regroup import regroup
-from distlab.strategies._place import Place
 from distlab.strategies.extended import StrategyExtended
 from distlab.values.checks import checked_call
-from distlab.values.current_batch import Fed
 from distlab.values.distributed import DistributedValues, PerReplica, stack
+from distlab.values.last_batch import LastBatch
 from distlab.values.reduce_op import ReduceOp
 from distlab.values.value_context import ValueContext
-from distlab.variables.storage import Storage
 from distlab.variables.variable import Variable
 
 
@@ -45,9 +45,7 @@ class Strategy(ABC):  # noqa: B024 - what makes it abstract is that devices must
     distributed: ClassVar[bool] = True
     reads_per_replica: ClassVar[bool] = False
 
-    def __init__(
-        self, devices: Iterable[DeviceLike], cross_device_ops: CrossDeviceOps | None = None
-    ) -> None:
+    def __init__(self, place: Place, cross_device_ops: CrossDeviceOps | None = None) -> None:
         if type(self) is Strategy:
             raise ArgumentTypeError(
                 "Strategy is what all strategies have in common and can't be made itself. Make a "
@@ -55,7 +53,7 @@ class Strategy(ABC):  # noqa: B024 - what makes it abstract is that devices must
             )
         self.cross_device_ops = as_cross_device_ops(cross_device_ops)
         self.extended = StrategyExtended(self)
-        self._place = Place(self, devices, type(self).__name__)
+        self._place = place
 
     @property
     def place(self) -> Place:
@@ -68,28 +66,27 @@ class Strategy(ABC):  # noqa: B024 - what makes it abstract is that devices must
         return self.place.number
 
     @property
-    def fed(self) -> Fed:
-        """The batch that was given out last."""
-        return self.place.fed
+    def batch(self) -> LastBatch:
+        """The batch that was handed out last."""
+        return self.place.batch
 
     @property
     def mesh(self) -> ReplicaMesh:
         """The replicas' devices as a JAX mesh."""
         return self.place.mesh
 
-    def store(self, value: jax.Array, *, per_replica: bool) -> Storage:
-        """Lays out the value of a new variable on this strategy's devices.
+    def variable_layout(self, *, per_replica: bool) -> Layout:
+        """Returns where the copies of a new variable lie.
 
         Args:
-          value: the initial value.
-          per_replica: whether each replica has a value of its own (ON_READ).
+          per_replica: Whether each replica has a value of its own (ON_READ).
         """
-        return Storage(value, "per_replica" if per_replica else "replicated", self.mesh)
+        return OnePerReplica(self.mesh) if per_replica else Replicated(self.mesh)
 
     @property
     def num_replicas_in_sync(self) -> int:
         """How many replicas a step runs on."""
-        return self.mesh.size
+        return self.mesh.replicas
 
     @property
     def device_names(self) -> tuple[str, ...]:
@@ -154,7 +151,7 @@ class Strategy(ABC):  # noqa: B024 - what makes it abstract is that devices must
             or replicas with different shapes return different structures.
           NeedsPythonError: `fn` needs a number while it is being traced.
         """
-        return self.place.runner.run(fn, args, kwargs, options)
+        return runner.run(self, self.place, fn, args, kwargs, options=options)
 
     def reduce(self, reduce_op: ReduceOp | str, value: Any, axis: Any) -> Any:
         """Combines the replicas' values into one, from cross-replica context.
@@ -382,7 +379,7 @@ class Strategy(ABC):  # noqa: B024 - what makes it abstract is that devices must
         return jax.tree.map(self._copies, tree)
 
     def _copies(self, leaf: Any) -> PerReplica | jax.Array:
-        if self.mesh.size == 1:
+        if self.mesh.replicas == 1:
             return jax.device_put(leaf, self.mesh.whole)
         return stack([leaf] * self.num_replicas_in_sync, self.mesh)
 
@@ -394,8 +391,21 @@ class Strategy(ABC):  # noqa: B024 - what makes it abstract is that devices must
         """Is `extended.colocate_vars_with`, TensorFlow 1's place for it."""
         return self.extended.colocate_vars_with(colocate_with_variable)
 
-    experimental_run_v2 = run
-    experimental_distribute_datasets_from_function = distribute_datasets_from_function
+    def experimental_run_v2(
+        self,
+        fn: Callable[..., Any],
+        args: tuple[Any, ...] | list[Any] = (),
+        kwargs: dict[str, Any] | None = None,
+        options: RunOptions | None = None,
+    ) -> Any:
+        """Is `run`, under the name that it had first."""
+        return self.run(fn, args, kwargs, options)
+
+    def experimental_distribute_datasets_from_function(
+        self, dataset_fn: Callable[[InputContext], Any], options: InputOptions | None = None
+    ) -> Any:
+        """Is `distribute_datasets_from_function`, under the name that it had first."""
+        return self.distribute_datasets_from_function(dataset_fn, options)
 
     def __enter__(self) -> NoReturn:
         """Refuses `with strategy:`.

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import final
 
-import jax
-
 from distlab.collectives.cross_device_ops import CrossDeviceOps
 from distlab.devices import selection
+from distlab.devices.layouts import Layout, OnePerReplica, OnOneDevice
 from distlab.devices.selection import DeviceLike
+from distlab.step.place import Place
 from distlab.strategies.abstract import Strategy
-from distlab.variables.storage import Storage
 
 
 @final
@@ -39,7 +38,7 @@ class CentralStorageStrategy(Strategy):
         cross_device_ops: CrossDeviceOps | None = None,
     ) -> None:
         compute = selection.available() if compute_devices is None else compute_devices
-        Strategy.__init__(self, compute, cross_device_ops)
+        super().__init__(Place.on(compute, type(self).__name__), cross_device_ops)
         home = [self.mesh.devices[0] if parameter_device is None else parameter_device]
         self._home = selection.find(home)[0]
 
@@ -48,8 +47,6 @@ class CentralStorageStrategy(Strategy):
         """The device of the variables."""
         return (selection.name(self._home),)
 
-    def store(self, value: jax.Array, *, per_replica: bool) -> Storage:
-        """Puts the value on the parameter device, or one on each replica for ON_READ."""
-        if per_replica:
-            return Storage(value, "per_replica", self.mesh)
-        return Storage(value, "single", self.mesh, self._home)
+    def variable_layout(self, *, per_replica: bool) -> Layout:
+        """Returns one copy on the parameter device, or for ON_READ one on each replica."""
+        return OnePerReplica(self.mesh) if per_replica else OnOneDevice(self._home)

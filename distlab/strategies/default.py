@@ -3,29 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cached_property
-from typing import Any, ClassVar, final
+from typing import Any, ClassVar, Final, final
 
 import jax
 
-from distlab.collectives.cross_device_ops import as_cross_device_ops
 from distlab.collectives.lone import LoneCollectives
 from distlab.context import scopes
 from distlab.context.modes import RunOptions
 from distlab.context.replica_context import ReplicaContext
 from distlab.data import Dataset, as_dataset
+from distlab.devices.layouts import Layout, OnOneDevice
 from distlab.devices.mesh import ReplicaMesh, replica_mesh
 from distlab.errors import ContextError
 from distlab.input.context import InputContext
 from distlab.input.distribute import call_for_input
 from distlab.input.options import InputOptions
+from distlab.step.place import Place
 from distlab.strategies.abstract import Strategy
-from distlab.strategies.extended import StrategyExtended
 from distlab.values.checks import checked_call, require_plain
-from distlab.values.current_batch import Fed
 from distlab.values.distributed import DistributedValues
-from distlab.variables.storage import Storage
 from distlab.variables.variable import Variable
+
+_NUMBER: Final = -1
+"""Events of this strategy name no place: it emits none that describes it."""
 
 
 @final
@@ -37,36 +37,26 @@ class DefaultStrategy(Strategy):
     """
 
     distributed: ClassVar[bool] = False
-    number: ClassVar[int] = -1
-    fed: ClassVar[Fed] = Fed()
-
     _only: ClassVar[DefaultStrategy | None] = None
 
     def __init__(self) -> None:
-        # It exists before devices are chosen, so it must not look at them here.
         if DefaultStrategy._only is not None:
             raise ContextError(
                 "There is one default strategy. Get it with distlab.get_strategy() outside of any "
                 "scope, or make a OneDeviceStrategy."
             )
         DefaultStrategy._only = self
-        self.cross_device_ops = as_cross_device_ops(None)
-        self.extended = StrategyExtended(self)
+        super().__init__(Place(_NUMBER, _default_mesh))
         self._context = ReplicaContext(self, LoneCollectives())
 
-    @cached_property
-    def mesh(self) -> ReplicaMesh:
-        """JAX's default device."""
-        return replica_mesh((jax.local_devices()[0],))
-
-    def store(self, value: jax.Array, *, per_replica: bool) -> Storage:
-        """Leaves the value where it is."""
+    def variable_layout(self, *, per_replica: bool) -> Layout:
+        """Returns one copy, where JAX made it."""
         del per_replica
-        return Storage(value, "single")
+        return OnOneDevice()
 
     @property
     def num_replicas_in_sync(self) -> int:
-        """Is 1."""
+        """1: nothing is distributed, and no device needs to be known."""
         return 1
 
     def default_replica_context(self) -> ReplicaContext:
@@ -107,9 +97,11 @@ class DefaultStrategy(Strategy):
         del options
         return call_for_input("dataset_fn", dataset_fn, InputContext())
 
-    experimental_run_v2 = run
-    experimental_distribute_datasets_from_function = distribute_datasets_from_function
-
     def __repr__(self) -> str:
-        """Says what it is."""
+        """Returns the class name: there is one default strategy."""
         return "DefaultStrategy()"
+
+
+def _default_mesh() -> ReplicaMesh:
+    # Called when the mesh is first needed: the strategy exists before devices are chosen.
+    return replica_mesh((jax.local_devices()[0],))

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, final
+from typing import Any, Protocol, final
 
 import jax
 
 from distlab.collectives import reducing
+from distlab.collectives.host import CollectiveHost
 from distlab.collectives.traced import TracedPerReplica, local_part
 from distlab.context import scopes
+from distlab.data import Dataset
 from distlab.devices import selection
 from distlab.errors import ContextError, InvalidArgumentError, ValueShapeError
 from distlab.step.regroup import regroup, select
@@ -20,15 +22,23 @@ from distlab.values.reduce_op import ReduceOp
 from distlab.variables.variable import Variable, as_value
 from distlab.variables.variable_copy import VariableCopy
 
-if TYPE_CHECKING:
-    from distlab.strategies.abstract import Strategy
+
+class ExtendedHost(CollectiveHost, Protocol):
+    """The strategy behind `strategy.extended`."""
+
+    @property
+    def parameter_device_names(self) -> tuple[str, ...]:
+        """The devices that hold variables."""
+
+    def run(self, fn: Callable[..., Any], args: Any = (), kwargs: Any = None) -> Any:
+        """Runs a function on every replica."""
 
 
 @final
 class StrategyExtended:
     """The methods of `tf.distribute.StrategyExtended`. Get it as `strategy.extended`."""
 
-    def __init__(self, strategy: Strategy) -> None:
+    def __init__(self, strategy: ExtendedHost) -> None:
         self._strategy = strategy
 
     @property
@@ -76,7 +86,8 @@ class StrategyExtended:
 
     def experimental_make_numpy_dataset(self, numpy_input: Any, session: Any = None) -> Any:
         """Is `Strategy.experimental_make_numpy_dataset`."""
-        return self._strategy.experimental_make_numpy_dataset(numpy_input, session)
+        del session
+        return Dataset.from_tensor_slices(numpy_input)
 
     def call_for_each_replica(
         self, fn: Callable[..., Any], args: Any = (), kwargs: dict[str, Any] | None = None
@@ -184,7 +195,7 @@ class StrategyExtended:
                 self._strategy, op, value, None, ops=ops, call=next(reducing.calls)
             )
         else:
-            result = self._strategy.reduce(op, value, axis=None)
+            result = reducing.reduce(self._strategy, op, value, axis=None)
         return self._placed(result, destinations)
 
     def batch_reduce_to(
@@ -236,7 +247,7 @@ class StrategyExtended:
           ContextError: this strategy is not in scope.
           ValueShapeError: not a variable of this strategy.
         """
-        if scopes.get_strategy() is not self._strategy:
+        if scopes.current_strategy() is not self._strategy:
             raise ContextError(
                 f"colocate_vars_with needs {self._strategy!r} to be in scope. Enter "
                 "strategy.scope() first."
@@ -261,7 +272,7 @@ class StrategyExtended:
             return value
         if isinstance(destinations, str | jax.Device):
             return jax.device_put(value, selection.find([destinations])[0])
-        single = isinstance(destinations, Variable) and destinations.storage.layout == "single"
+        single = isinstance(destinations, Variable) and destinations.storage.layout.one_copy
         if self._strategy.num_replicas_in_sync == 1 or single:
             return value
         return Mirrored(jax.device_put(value, self._strategy.mesh.whole))

@@ -8,6 +8,7 @@ from typing import ClassVar, final
 from distlab.collectives.cross_device_ops import CrossDeviceOps
 from distlab.devices import selection
 from distlab.devices.selection import DeviceLike
+from distlab.step.place import Place
 from distlab.strategies.abstract import Strategy
 
 
@@ -37,4 +38,4 @@ class MirroredStrategy(Strategy):
         cross_device_ops: CrossDeviceOps | None = None,
     ) -> None:
         chosen = selection.available() if devices is None else devices
-        Strategy.__init__(self, chosen, cross_device_ops)
+        super().__init__(Place.on(chosen, type(self).__name__), cross_device_ops)

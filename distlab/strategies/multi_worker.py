@@ -9,6 +9,7 @@ from distlab.cluster.tf_config import TFConfigClusterResolver
 from distlab.collectives.options import CommunicationOptions
 from distlab.devices import selection
 from distlab.errors import ArgumentTypeError, ClusterSpecError, UnsupportedError
+from distlab.step.place import Place
 from distlab.strategies.abstract import Strategy
 
 
@@ -47,7 +48,8 @@ class MultiWorkerMirroredStrategy(Strategy):
         _require_one_worker(resolver)
         self._resolver = resolver
         local = selection.available()
-        Strategy.__init__(self, local[:1] if local[0].platform == "cpu" else local)
+        devices = local[:1] if local[0].platform == "cpu" else local
+        super().__init__(Place.on(devices, type(self).__name__))
 
     @property
     def cluster_resolver(self) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import final
 
 from distlab.devices.selection import DeviceLike
+from distlab.step.place import Place
 from distlab.strategies.abstract import Strategy
 
 
@@ -20,4 +21,4 @@ class OneDeviceStrategy(Strategy):
     """
 
     def __init__(self, device: DeviceLike) -> None:
-        Strategy.__init__(self, [device])
+        super().__init__(Place.on([device], type(self).__name__))

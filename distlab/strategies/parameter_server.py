@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import itertools
 from collections.abc import Callable, Iterator
-from contextvars import ContextVar
 from typing import Any, Final, final
 
 import jax
@@ -13,15 +12,14 @@ import jax
 from distlab.cluster import server
 from distlab.cluster.resolver import ClusterResolver
 from distlab.cluster.spec import ClusterSpec
-from distlab.collectives.cross_device_ops import as_cross_device_ops
 from distlab.context import modes
 from distlab.context.modes import RunOptions
 from distlab.devices import in_flight, selection
+from distlab.devices.layouts import Layout, OnOneDevice
 from distlab.errors import ArgumentTypeError, ClusterError, ClusterSpecError, UnsupportedError
-from distlab.strategies._place import Place
+from distlab.step.place import Place
 from distlab.strategies.abstract import Strategy
-from distlab.strategies.extended import StrategyExtended
-from distlab.variables.storage import Storage
+from distlab.strategies.workers import ThreadWorkers, Workers
 
 _JOBS: Final = ("chief", "worker", "ps", "evaluator")
 
@@ -72,24 +70,23 @@ class ParameterServerStrategy(Strategy):
                 f"server each, got {variable_partitioner!r}. Leave it out."
             )
         self._resolver = cluster_resolver
-        self.cross_device_ops = as_cross_device_ops(None)
-        self.extended = StrategyExtended(self)
         workers, servers = cluster.num_tasks("worker"), cluster.num_tasks("ps")
         devices = selection.available()
         homes = devices if devices[0].platform == "cpu" else jax.local_devices(backend="cpu")
         first_home = workers if homes is devices else 0
         self._homes = [homes[(first_home + n) % len(homes)] for n in range(servers)]
         self._next_home = itertools.cycle(self._homes)
-        self._workers = [
-            Place(self, [devices[n % len(devices)]], f"{type(self).__name__} worker {n}")
+        places = [
+            Place.on([devices[n % len(devices)]], f"{type(self).__name__} worker {n}")
             for n in range(workers)
         ]
-        self._worker: ContextVar[int] = ContextVar("worker", default=0)
+        super().__init__(places[0])
+        self._workers: Workers = ThreadWorkers(places)
 
     @property
     def place(self) -> Place:
         """The worker that the calling thread is; the first one for the coordinator."""
-        return self._workers[self._worker.get()]
+        return self._workers.place
 
     @property
     def num_workers(self) -> int:
@@ -109,17 +106,13 @@ class ParameterServerStrategy(Strategy):
     @contextlib.contextmanager
     def as_worker(self, number: int) -> Iterator[None]:
         """Makes the calling thread a worker, for a block of code."""
-        token = self._worker.set(number)
-        try:
-            with self.scope():
-                yield
-        finally:
-            self._worker.reset(token)
+        with self._workers.acting_as(number), self.scope():
+            yield
 
-    def store(self, value: jax.Array, *, per_replica: bool) -> Storage:
-        """Puts the value on the next parameter server's device."""
+    def variable_layout(self, *, per_replica: bool) -> Layout:
+        """Returns one copy on the next parameter server's device."""
         del per_replica  # there is one replica in sync, so one copy
-        return Storage(value, "single", self.place.mesh, next(self._next_home))
+        return OnOneDevice(next(self._next_home))
 
     def run(
         self,
@@ -135,9 +128,7 @@ class ParameterServerStrategy(Strategy):
         """
         eagerly = modes.eager_asked_for(options)
         with in_flight.dispatching if eagerly else contextlib.nullcontext():
-            return Strategy.run(self, fn, args, kwargs, options)
-
-    experimental_run_v2 = run
+            return super().run(fn, args, kwargs, options)
 
     def __repr__(self) -> str:
         """Counts the tasks."""

@@ -11,6 +11,7 @@ from distlab.cluster.resolver import ClusterResolver
 from distlab.collectives.cross_device_ops import NcclAllReduce
 from distlab.devices.topology import DeviceAssignment, Topology
 from distlab.errors import ArgumentTypeError, ArgumentValueError, OptionError
+from distlab.step.place import Place
 from distlab.strategies.abstract import Strategy
 
 
@@ -56,7 +57,7 @@ class TPUStrategy(Strategy):
             )
         self.device_assignment = assignment
         self._resolver = tpu_cluster_resolver
-        Strategy.__init__(self, assignment.devices, NcclAllReduce())
+        super().__init__(Place.on(assignment.devices, type(self).__name__), NcclAllReduce())
 
     def experimental_assign_to_logical_device(self, tensor: Any, logical_device_id: int) -> Any:
         """Returns the value: a replica has one core, number 0, so it is there already.

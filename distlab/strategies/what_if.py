@@ -23,19 +23,19 @@ from distlab.collectives.cross_device_ops import (
 )
 from distlab.data import AutoShardPolicy, Dataset, Options
 from distlab.data._auto_shard import effective_policy
+from distlab.devices.layouts import LayoutName
 from distlab.devices.mesh import AXIS
 from distlab.errors import ArgumentValueError
 from distlab.input._step import Reader
 from distlab.input.context import InputContext
 from distlab.input.distribute import replica_steps, steps_of
 from distlab.text.counts import is_count
-from distlab.variables.storage import Layout
 
 MOST_REPLICAS: Final = 16
 MOST_EXAMPLES: Final = 2_000
 MOST_BYTES: Final = 1 << 40
 
-STRATEGIES: Final[dict[str, Layout]] = {
+STRATEGIES: Final[dict[str, LayoutName]] = {
     "MirroredStrategy": "replicated",
     "OneDeviceStrategy": "single",
     "CentralStorageStrategy": "single",

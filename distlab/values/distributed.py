@@ -14,11 +14,10 @@ from typing import Any, TypeAlias, final
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.sharding import NamedSharding
 
-from distlab.devices import jax_internals
-from distlab.devices.jax_internals import ConcreteArray, uncommitted
+from distlab.devices.jax_internals import uncommitted
 from distlab.devices.mesh import ReplicaMesh
+from distlab.devices.pieces import pieces
 from distlab.errors import StructureError
 from distlab.values.not_an_array import NotAnArray
 
@@ -60,10 +59,10 @@ class PerReplica(DistributedValues):
     @property
     def values(self) -> tuple[Any, ...]:
         """The components in replica order, each on its replica's device."""
-        shapes = [()] * self.stacked.shape[0] if self.shapes is None else self.shapes
+        shapes = self.shapes
         return tuple(
-            uncommitted(row[(0, *(slice(n) for n in shape))])
-            for row, shape in zip(_rows(self.stacked), shapes, strict=True)
+            uncommitted(row[0] if shapes is None else row[(0, *map(slice, shapes[replica]))])
+            for replica, row in _rows(self.stacked)
         )
 
     def tree_flatten(self) -> tuple[tuple[Any], tuple[Shape, ...] | None]:
@@ -107,7 +106,7 @@ class Mirrored(DistributedValues):
     @property
     def values(self) -> tuple[Any, ...]:
         """The copies in replica order, each on its replica's device."""
-        return tuple(map(uncommitted, pieces(self.array)))
+        return tuple(uncommitted(copy) for _, copy in pieces(self.array))
 
     def tree_flatten(self) -> tuple[tuple[Any], None]:
         """Gives JAX the array."""
@@ -134,7 +133,7 @@ def stack(components: Sequence[Any], mesh: ReplicaMesh) -> PerReplica:
     """Makes a `PerReplica` of arrays, one for each replica, and places it.
 
     Args:
-      components: array-likes of one dtype and one rank, in replica order.
+      components: Array-likes of one dtype and one rank, one for each local replica, in order.
       mesh: where the replicas are.
 
     Raises:
@@ -151,9 +150,9 @@ def stack(components: Sequence[Any], mesh: ReplicaMesh) -> PerReplica:
     largest = tuple(int(n) for n in np.max(np.array(shapes, dtype=np.int64), axis=0))
     rows = [
         jax.device_put(_pad(array, largest)[None], device)
-        for array, device in zip(arrays, mesh.devices, strict=True)
+        for array, device in zip(arrays, mesh.local_devices, strict=True)
     ]
-    stacked = jax.make_array_from_single_device_arrays((mesh.size, *largest), mesh.split, rows)
+    stacked = jax.make_array_from_single_device_arrays((mesh.replicas, *largest), mesh.split, rows)
     return PerReplica(stacked, None if len(set(shapes)) == 1 else shapes)
 
 
@@ -171,20 +170,9 @@ def _pad(array: jax.Array, shape: Shape) -> jax.Array:
     return jnp.pad(array, [(0, to - n) for n, to in zip(array.shape, shape, strict=True)])
 
 
-def _rows(stacked: Any) -> list[Any]:
-    """The rows `(1, ...)` of a stacked array, each where it lies."""
+def _rows(stacked: Any) -> list[tuple[int, Any]]:
+    """Returns pairs of a replica and its row `(1, ...)`, each row where it lies."""
     rows = pieces(stacked)
-    if len(rows) == stacked.shape[0]:
+    if rows[0][1].shape[0] == 1:
         return rows
-    return [stacked[i : i + 1] for i in range(stacked.shape[0])]
-
-
-def pieces(array: Any) -> list[Any]:
-    """The pieces of an array on a mesh, in the mesh's order; the array itself elsewhere."""
-    sharding = getattr(array, "sharding", None)
-    if isinstance(array, jax.core.Tracer) or not isinstance(sharding, NamedSharding):
-        return [array]
-    if type(array) is ConcreteArray:
-        return list(jax_internals.pieces(array))
-    by_device = {shard.device: shard.data for shard in array.addressable_shards}  # random keys
-    return [by_device[device] for device in sharding.mesh.devices.flat]
+    return [(replica, stacked[replica : replica + 1]) for replica in range(stacked.shape[0])]

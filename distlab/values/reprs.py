@@ -12,6 +12,7 @@ import jax
 import numpy as np
 
 from distlab.devices import jax_internals, selection
+from distlab.devices.pieces import pieces
 from distlab.text.bytes import bytes_text
 from distlab.text.html import card
 
@@ -41,10 +42,10 @@ def per_replica_html(value: Any) -> str:
         return card("PerReplica", "being traced", (), ())
     count = stacked.shape[0] if stacked.shape else 0
     shapes = value.shapes or (stacked.shape[1:],) * count
-    pieces = _pieces(stacked)
+    found = _pieces(stacked)
     rows = []
     for replica, shape in enumerate(shapes):
-        piece = None if pieces is None else pieces[replica]
+        piece = None if found is None else found.get(replica)
         nbytes = int(np.prod(shape, dtype=np.int64)) * stacked.dtype.itemsize
         rows.append(
             [
@@ -76,7 +77,7 @@ def mirrored_html(value: Any) -> str:
                 bytes_text(array.nbytes),
                 _first(piece, array.shape, row=False),
             ]
-            for n, piece in enumerate(_pieces(array) or [])
+            for n, piece in (_pieces(array) or {}).items()
         ],
     )
 
@@ -87,14 +88,14 @@ def variable_html(variable: Any) -> str:
         "replicated": "the same on each device",
         "per_replica": "each replica has its own",
         "single": "on one device",
-    }[variable.storage.layout]
+    }[variable.storage.layout.name]
     try:
         copies = variable.storage.copies()
     except RuntimeError:  # deleted
         return card(f"Variable {variable.name}", "its memory was given away", (), ())
     rows = [
         [str(n), _device_of(copy), bytes_text(copy.nbytes), _first(copy, copy.shape, row=False)]
-        for n, copy in enumerate(copies)
+        for n, copy in copies.items()
     ]
     return card(
         f"Variable {variable.name}",
@@ -177,12 +178,12 @@ def _is_concrete(array: Any) -> bool:
     return isinstance(array, jax.Array) and not isinstance(array, jax.core.Tracer)
 
 
-def _pieces(array: Any) -> list[Any] | None:
-    """Returns an array's rows or copies by device, None when it was deleted."""
+def _pieces(array: Any) -> dict[int, Any] | None:
+    """Returns an array's rows or copies by replica, None when it was deleted."""
     if isinstance(array, np.ndarray):
-        return [array[n : n + 1] for n in range(len(array))]
+        return {n: array[n : n + 1] for n in range(len(array))}
     try:
-        return jax_internals.pieces(array)
+        return dict(pieces(array))
     except RuntimeError:
         return None
 

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import time
 import weakref
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
 
 from distlab import events
 from distlab.devices import selection
 from distlab.events import sink
-
-if TYPE_CHECKING:
-    from distlab.variables.variable import Variable
+from distlab.variables.protocol import StoredVariable
 
 
-def announce(variable: Variable, number: int) -> None:
+def announce(variable: StoredVariable, number: int) -> None:
     """Emits where a new variable lies, and that its memory is free when it is.
 
     Args:
@@ -27,9 +25,9 @@ def announce(variable: Variable, number: int) -> None:
     if not recorder.enabled:
         return
     storage = variable.storage
-    strategy, name, layout = variable.strategy.number, variable.name, storage.layout
+    strategy, name, layout = variable.strategy.number, variable.name, storage.layout.name
     shape, dtype = list(variable.shape), str(variable.dtype)
-    devices = [selection.name(d) for copy in storage.copies() for d in copy.devices()]
+    devices = [selection.name(d) for copy in storage.copies().values() for d in copy.devices()]
     size = int(np.prod(shape)) * variable.dtype.itemsize
 
     def emit(action: Literal["place", "free"]) -> None:

@@ -1,89 +1,50 @@
-"""Where a variable's value lies: one global array, and its copies on devices."""
+"""The cell that holds a variable's array, in the variable's layout."""
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias, final
+from typing import final
 
 import jax
-import numpy as np
 
-from distlab.devices.jax_internals import uncommitted
+from distlab.devices.layouts import Layout
 from distlab.devices.mesh import ReplicaMesh
-from distlab.values.distributed import pieces
-
-Layout: TypeAlias = Literal["replicated", "per_replica", "single"]
-"""A copy on each device; a value of its own on each device; one copy on one device."""
 
 
 @final
 class Storage:
     """The array of a variable.
 
+    Args:
+      value: The whole initial value, the same for each copy.
+      layout: How the copies lie on the devices.
+
     Attributes:
-      layout: how it lies on the devices.
-      mesh: the replicas' devices; None for a variable of no strategy.
-      home: the one device of a single copy; None when JAX may choose.
-      array: the value: whole, or `(replicas, ...)` when per replica.
+      layout: How the copies lie on the devices.
+      array: The value: whole, or `(replicas, ...)` when the copies differ.
     """
 
-    __slots__ = ("array", "home", "layout", "mesh")
+    __slots__ = ("array", "layout")
 
-    def __init__(
-        self,
-        value: jax.Array,
-        layout: Layout,
-        mesh: ReplicaMesh | None = None,
-        home: jax.Device | None = None,
-    ) -> None:
-        self.layout: Layout = layout
-        self.mesh = mesh
-        self.home = home
-        self.array = self.placed(value)
+    def __init__(self, value: jax.Array, layout: Layout) -> None:
+        self.layout = layout
+        self.array = layout.place(value)
 
-    def placed(self, value: jax.Array) -> jax.Array:
-        """Returns a whole value as this storage lays it out, the same in each copy."""
-        if self.layout == "single" or self.mesh is None:
-            return value if self.home is None else jax.device_put(value, self.home)
-        if self.layout == "replicated":
-            return jax.device_put(value, self.mesh.whole)
-        rows = np.broadcast_to(np.asarray(value)[None], (self.mesh.size, *value.shape))
-        return jax.device_put(rows, self.mesh.split)
-
-    def copies(self) -> list[jax.Array]:
-        """Returns the copies in replica order, each where it lies."""
-        if self.layout == "single":
-            return [uncommitted(self.array)]
-        rows = pieces(self.array)
-        own = [row[0] for row in rows] if self.layout == "per_replica" else rows
-        return [uncommitted(copy) for copy in own]
+    def copies(self) -> dict[int, jax.Array]:
+        """Returns the copies in this process by replica, each on its own device."""
+        return self.layout.copies(self.array)
 
     def first(self) -> jax.Array:
-        """Returns the first copy."""
-        if self.layout == "per_replica":
-            return self.copies()[0]
-        first: jax.Array = uncommitted(
-            self.array if self.layout == "single" else pieces(self.array)[0]
-        )
-        return first
+        """Returns the first copy in this process."""
+        return self.layout.first(self.array)
 
-    def set_copy(self, number: int, value: jax.Array) -> None:
-        """Writes one copy and leaves the others alone."""
-        if self.layout == "single" or self.mesh is None:
-            self.array = self.placed(value)
-            return
-        rows = pieces(self.array)
-        row = value[None] if self.layout == "per_replica" else value
-        rows[number] = jax.device_put(row, self.mesh.devices[number])
-        self.array = jax.make_array_from_single_device_arrays(
-            self.array.shape, self.array.sharding, rows
-        )
+    def set_copy(self, replica: int, value: jax.Array) -> None:
+        """Replaces one copy and leaves the others alone."""
+        self.array = self.layout.with_copy(self.array, replica, value)
 
     def adopt(self, array: jax.Array) -> None:
-        """Takes the array that a program over the mesh computed for it."""
-        self.array = self.placed(pieces(array)[0]) if self.layout == "single" else array
+        """Stores the array that a program over the mesh computed."""
+        self.array = self.layout.adopt(array)
 
     def over(self, mesh: ReplicaMesh) -> jax.Array:
         """Returns the value as an argument of a program over `mesh`."""
-        if self.mesh is mesh and self.layout != "single":
-            return self.array
-        return jax.device_put(self.first(), mesh.whole)
+        return self.layout.over(self.array, mesh)

@@ -17,12 +17,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from distlab.context import frames, scopes
+from distlab.context import scopes
+from distlab.context.collectives import Collectives
+from distlab.context.replica_context import ReplicaContext, get_replica_context
 from distlab.devices import in_flight, jax_internals
 from distlab.errors import ArgumentTypeError, ContextError, ValueShapeError
 from distlab.values import copy_events
 from distlab.values.operators import ArrayOperators
 from distlab.values.reduce_op import ReduceOp
+from distlab.variables import frames
 from distlab.variables.kinds import VariableAggregation, VariableSynchronization, check_kinds
 from distlab.variables.placement_events import announce
 from distlab.variables.storage import Storage
@@ -66,10 +69,10 @@ class Variable(ArrayOperators):
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Variable:
         """Makes one variable for all replicas when a replica function asks for it."""
-        if scopes.in_cross_replica_context() or not scopes.get_strategy().distributed:
+        if scopes.in_cross_replica_context() or not scopes.current_strategy().distributed:
             return super().__new__(cls)
         what = str(kwargs.get("name") or "A variable")
-        together = scopes.get_replica_context().collectives
+        together = get_replica_context().collectives
         made: Variable = together.create(lambda: cls(*args, **kwargs), what)
         return made
 
@@ -113,14 +116,15 @@ class Variable(ArrayOperators):
                 "ONLY_FIRST_REPLICA, or a float variable."
             )
         on_read = synchronization is VariableSynchronization.ON_READ
-        self.strategy = scopes.get_strategy()
+        self.strategy = scopes.current_strategy()
         self.trainable = not on_read if trainable is None else bool(trainable)
         self.aggregation = aggregation
         self.synchronization = synchronization if on_read else VariableSynchronization.ON_WRITE
         self._on_read = on_read and self.strategy.num_replicas_in_sync > 1
         self.shape: tuple[int, ...] = array.shape
         self.dtype = array.dtype
-        self.storage: Storage = self.strategy.store(array, per_replica=self._on_read)
+        layout = self.strategy.variable_layout(per_replica=self._on_read)
+        self.storage = Storage(array, layout)
         _live.add(self)
         announce(self, number)
 
@@ -148,7 +152,7 @@ class Variable(ArrayOperators):
                 f"{self.name} was read inside jax.jit, which would compile its present value in. "
                 "Pass variable.value() to the function as an argument, or use strategy.run."
             )
-        if self.storage.layout == "per_replica":
+        if self.storage.layout.copies_differ:
             return self._aggregated()
         return self.storage.first()
 
@@ -169,7 +173,7 @@ class Variable(ArrayOperators):
     @functools.cached_property
     def values(self) -> tuple[VariableCopy, ...]:
         """The copies in replica order, each an object that can be read and assigned."""
-        return tuple(VariableCopy(self, n) for n in range(len(self.storage.copies())))
+        return tuple(VariableCopy(self, replica) for replica in self.storage.copies())
 
     # ---- assigning
 
@@ -211,18 +215,20 @@ class Variable(ArrayOperators):
         if scopes.in_cross_replica_context():
             array = self._shared_out(array, verb)
         elif not self._on_read:
-            array = self._agreed(operand, array, verb, scopes.get_replica_context())
+            array = self._agreed(operand, array, verb, get_replica_context())
         frame.set(self, combine(old, array))
         return self
 
-    def _agreed(self, operand: Any, array: jax.Array, verb: str, context: Any) -> jax.Array:
+    def _agreed(
+        self, operand: Any, array: jax.Array, verb: str, context: ReplicaContext
+    ) -> jax.Array:
         """What all replicas assign together."""
         if context.num_replicas_in_sync == 1:
             return array
         if not self.strategy.distributed:
             return self._in_turns(array, verb, context)
         if self.aggregation is VariableAggregation.NONE:
-            if self.storage.layout == "single":
+            if self.storage.layout.one_copy:
                 raise ValueShapeError(
                     f"{self.name} has one copy for {context.num_replicas_in_sync} replicas and no "
                     f"aggregation, so {verb} in a replica function has no meaning. Give it an "
@@ -236,10 +242,10 @@ class Variable(ArrayOperators):
                     "replicas, so its SUM is not meant. Use an array, or aggregation MEAN."
                 )
             together = context.collectives
-            return together.first(array) if self.storage.layout == "single" else array
+            return together.first(array) if self.storage.layout.one_copy else array
         return self._combined(array, context.collectives, verb)
 
-    def _in_turns(self, array: jax.Array, verb: str, context: Any) -> jax.Array:
+    def _in_turns(self, array: jax.Array, verb: str, context: ReplicaContext) -> jax.Array:
         """A variable of no strategy is assigned by one replica after another."""
         if frames.assigns_at_once():
             return array
@@ -252,7 +258,7 @@ class Variable(ArrayOperators):
         )
         return kept.astype(self.dtype)
 
-    def _combined(self, array: jax.Array, together: Any, verb: str) -> jax.Array:
+    def _combined(self, array: jax.Array, together: Collectives, verb: str) -> jax.Array:
         """The replicas' values as one, by this variable's aggregation."""
         if self.aggregation is VariableAggregation.NONE:
             raise ValueShapeError(_no_common_value(self.name, verb))
@@ -265,7 +271,7 @@ class Variable(ArrayOperators):
 
     def _update_all(self, array: jax.Array, verb: str, combine: Callable[[Any, Any], Any]) -> None:
         """Assigns every copy from cross-replica context."""
-        placed = self.storage.placed(self._shared_out(array, verb))
+        placed = self.storage.layout.place(self._shared_out(array, verb))
         with in_flight.dispatching:  # no step or other thread assigns between reading and writing
             self.storage.array = placed if verb == "assign" else combine(self.storage.array, placed)
 
@@ -308,7 +314,7 @@ class Variable(ArrayOperators):
         return array.astype(self.dtype)
 
     def _require_own_strategy(self, verb: str) -> None:
-        current = scopes.get_strategy()
+        current = scopes.current_strategy()
         if self.strategy.distributed and current is not self.strategy and current.distributed:
             raise ContextError(
                 f"{self.name} belongs to {self.strategy!r} and {verb} was called under "
@@ -323,7 +329,7 @@ class Variable(ArrayOperators):
 
     def __repr__(self) -> str:
         """Shows name, shape and layout, not numbers."""
-        return f"<Variable {self.name}: {self.dtype}{list(self.shape)}, {self.storage.layout}>"
+        return f"<Variable {self.name}: {self.dtype}{list(self.shape)}, {self.storage.layout.name}>"
 
 
 @final

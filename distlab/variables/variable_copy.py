@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, final
+from typing import Any, final
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from distlab.context import frames
 from distlab.values import copy_events
 from distlab.values.operators import ArrayOperators
-
-if TYPE_CHECKING:
-    from distlab.variables.variable import Variable
+from distlab.variables import frames
+from distlab.variables.protocol import StoredVariable
 
 
 @final
@@ -30,7 +28,7 @@ class VariableCopy(ArrayOperators):
 
     __slots__ = ("number", "variable")
 
-    def __init__(self, variable: Variable, number: int) -> None:
+    def __init__(self, variable: StoredVariable, number: int) -> None:
         self.variable = variable
         self.number = number
 

@@ -72,9 +72,9 @@ def test_use_cpu_devices_sizes_the_thread_pool_before_jax_starts() -> None:
 def test_importing_distlab_does_not_start_jax() -> None:
     program = (
         "import distlab\n"
-        "from distlab import _jax_internals\n"
+        "from distlab.devices import jax_internals\n"
         "with distlab.record(None):\n"
-        "    assert not _jax_internals.backend_started()\n"
+        "    assert not jax_internals.backend_started()\n"
         "distlab.use_cpu_devices(2)\n"
         "assert distlab.MirroredStrategy().num_replicas_in_sync == 2\n"
     )

@@ -31,7 +31,7 @@ print(float(total), [float(v[0]) for v in state.values])
 
 @pytest.mark.parametrize("replicas", [2, 4, 8])
 def test_five_thousand_steps_without_waiting_come_to_their_end(replicas: int) -> None:
-    # Plain JAX deadlocks here: see distlab/_in_flight.py.
+    # Plain JAX deadlocks here: see distlab/devices/in_flight.py.
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", PROGRAM, str(replicas)],
         capture_output=True,

@@ -88,7 +88,7 @@ def test_variables_are_placed_as_a_strategy_does(name: str) -> None:
     replicas = strategy.num_replicas_in_sync
     with strategy.scope():
         variable = dl.Variable(jnp.zeros((6, 5)), name="w")
-    really = {str(copy.device): copy.nbytes for copy in variable.storage.copies()}
+    really = {str(copy.device): copy.nbytes for copy in variable.storage.copies().values()}
     choices = Choices(strategy=name, replicas=4, shape=(6, 5)).checked()
     assert choices.replicas == replicas
     assert [size for size in place(choices) if size] == list(really.values())

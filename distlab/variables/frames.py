@@ -5,24 +5,22 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Protocol, final
+from typing import Protocol, final
 
 import jax
 
 from distlab.devices import jax_internals
 from distlab.errors import ContextError
-
-if TYPE_CHECKING:
-    from distlab.variables.variable import Variable
+from distlab.variables.protocol import StoredVariable
 
 
 class Frame(Protocol):
     """One replica's view of the variables."""
 
-    def get(self, variable: Variable) -> jax.Array:
+    def get(self, variable: StoredVariable) -> jax.Array:
         """Returns this replica's value of a variable, as assigned so far."""
 
-    def set(self, variable: Variable, value: jax.Array) -> None:
+    def set(self, variable: StoredVariable, value: jax.Array) -> None:
         """Assigns this replica's value of a variable."""
 
 
@@ -35,13 +33,13 @@ class TracedFrame:
       written: the variables it assigned, with their last value.
     """
 
-    def __init__(self, values: dict[Variable, jax.Array]) -> None:
-        self.read: set[Variable] = set()
-        self.written: dict[Variable, jax.Array] = {}
+    def __init__(self, values: dict[StoredVariable, jax.Array]) -> None:
+        self.read: set[StoredVariable] = set()
+        self.written: dict[StoredVariable, jax.Array] = {}
         self._values = values
         self._trace = jax_internals.current_trace()
 
-    def get(self, variable: Variable) -> jax.Array:
+    def get(self, variable: StoredVariable) -> jax.Array:
         """Returns the traced value of a variable."""
         if variable in self.written:
             return self.written[variable]
@@ -53,7 +51,7 @@ class TracedFrame:
         self.read.add(variable)
         return self._values[variable]
 
-    def set(self, variable: Variable, value: jax.Array) -> None:
+    def set(self, variable: StoredVariable, value: jax.Array) -> None:
         """Assigns the traced value of a variable.
 
         Raises:
@@ -78,18 +76,20 @@ class EagerFrame:
       before: gets the arrays of variables as they were before any assignment.
     """
 
-    def __init__(self, replica: int, device: jax.Device, before: dict[Variable, jax.Array]) -> None:
+    def __init__(
+        self, replica: int, device: jax.Device, before: dict[StoredVariable, jax.Array]
+    ) -> None:
         self._replica = replica
         self._device = device
         self._before = before
 
-    def get(self, variable: Variable) -> jax.Array:
+    def get(self, variable: StoredVariable) -> jax.Array:
         """Returns the replica's copy; another strategy's variable on this replica's device."""
         copies = variable.storage.copies()
-        own = copies[self._replica] if len(copies) > self._replica else copies[0]
+        own = copies[self._replica] if self._replica in copies else variable.storage.first()
         return own if own.devices() == {self._device} else jax.device_put(own, self._device)
 
-    def set(self, variable: Variable, value: jax.Array) -> None:
+    def set(self, variable: StoredVariable, value: jax.Array) -> None:
         """Writes the replica's copy.
 
         Raises:

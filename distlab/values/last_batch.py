@@ -1,4 +1,4 @@
-"""Which batch a strategy gave out last, so that a step can say how much it works on."""
+"""The batch that was handed out last, so that a step can count its examples."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from typing import Any, final
 
 
 @final
-class Fed:
+class LastBatch:
     """Remembers one array of the last batch, without keeping it alive."""
 
     def __init__(self) -> None:
         self._array: weakref.ref[Any] | None = None
         self._examples = 0
 
-    def give(self, array: Any, examples: int) -> None:
-        """Notes that a batch of `examples` examples was given out."""
+    def set(self, array: Any, examples: int) -> None:
+        """Remembers that `array` belongs to a batch of `examples` examples."""
         self._array = weakref.ref(array)
         self._examples = examples
 
-    def examples(self, leaves: list[Any]) -> int:
-        """Returns the examples in the batch when it is among `leaves`, else 0."""
+    def examples_among(self, leaves: list[Any]) -> int:
+        """Returns the examples of the batch when its array is among `leaves`, else 0."""
         array = None if self._array is None else self._array()
         if array is not None:
             for leaf in leaves:

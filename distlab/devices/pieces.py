@@ -1,0 +1,41 @@
+"""The pieces of a global array that lie on this process's devices."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+from jax.sharding import NamedSharding
+
+from distlab.devices import jax_internals
+from distlab.devices.jax_internals import ConcreteArray
+from distlab.devices.mesh import local_positions
+
+
+def pieces(array: Any) -> list[tuple[int, Any]]:
+    """Returns the addressable pieces of an array on a replica mesh.
+
+    Args:
+      array: An array, sharded over or replicated on a mesh of one axis.
+
+    Returns:
+      Pairs `(replica, piece)` in replica order. An array elsewhere, or one that is
+      being traced, is the one piece of replica 0.
+
+    Raises:
+      RuntimeError: The array was deleted (donated), as JAX raises it.
+    """
+    sharding = getattr(array, "sharding", None)
+    if isinstance(array, jax.core.Tracer) or not isinstance(sharding, NamedSharding):
+        return [(0, array)]
+    replicas = local_positions(sharding.mesh)
+    if type(array) is ConcreteArray:
+        return list(zip(replicas, jax_internals.pieces(array), strict=True))
+    by_device = {shard.device: shard.data for shard in array.addressable_shards}  # random keys
+    devices = list(sharding.mesh.devices.flat)
+    return [(replica, by_device[devices[replica]]) for replica in replicas]
+
+
+def first_piece(array: Any) -> Any:
+    """Returns the first addressable piece of an array; errors as `pieces`."""
+    return pieces(array)[0][1]

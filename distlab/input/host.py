@@ -1,0 +1,25 @@
+"""What distributing input needs of a strategy."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from distlab.context.host import Host
+from distlab.input.context import InputContext
+from distlab.values.last_batch import LastBatch
+
+
+class InputHost(Host, Protocol):
+    """A host whose replicas read datasets."""
+
+    @property
+    def reads_per_replica(self) -> bool:
+        """Whether each replica may read a dataset of its own."""
+
+    @property
+    def input_context(self) -> InputContext:
+        """What a function that makes this worker's input receives."""
+
+    @property
+    def batch(self) -> LastBatch:
+        """The batch that was handed out last."""

@@ -1,0 +1,73 @@
+"""Where replicas run, with what is kept for that place."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Callable, Iterable
+from functools import cached_property
+from typing import final
+
+from distlab import events
+from distlab.devices import selection
+from distlab.devices.mesh import ReplicaMesh, replica_mesh
+from distlab.devices.selection import DeviceLike
+from distlab.events import sink
+from distlab.step.program_cache import ProgramCache
+from distlab.values.last_batch import LastBatch
+
+_numbers = itertools.count()
+
+
+@final
+class Place:
+    """The devices of replicas that run in step, and their programs.
+
+    Most strategies have one. Each worker of a `ParameterServerStrategy` is
+    another one, with programs and batches of its own.
+
+    Args:
+      number: The place's number in this process; events name it.
+      find_mesh: Returns the replicas' devices; called when they are first needed.
+
+    Attributes:
+      number: The place's number in this process.
+      batch: The batch that was handed out here last.
+      programs: The compiled programs of the functions that ran here.
+    """
+
+    def __init__(self, number: int, find_mesh: Callable[[], ReplicaMesh]) -> None:
+        self.number = number
+        self.batch = LastBatch()
+        self.programs = ProgramCache()
+        self._find_mesh = find_mesh
+
+    @classmethod
+    def on(cls, devices: Iterable[DeviceLike], name: str) -> Place:
+        """Makes a place on these devices, and emits an event that describes it.
+
+        Args:
+          devices: The devices of the replicas, in replica order.
+          name: The strategy as events name it.
+
+        Raises:
+          DeviceError: A device does not exist or is named twice.
+        """
+        mesh = replica_mesh(selection.find(devices))
+        place = cls(next(_numbers), lambda: mesh)
+        recorder = sink.recorder()
+        if recorder.enabled:
+            recorder.emit(
+                events.Strategy(
+                    time_ns=time.monotonic_ns(),
+                    strategy=place.number,
+                    name=name,
+                    devices=list(mesh.names),
+                )
+            )
+        return place
+
+    @cached_property
+    def mesh(self) -> ReplicaMesh:
+        """The replicas' devices."""
+        return self._find_mesh()

@@ -1,0 +1,32 @@
+"""The current strategy, as public functions give it."""
+
+from __future__ import annotations
+
+from typing import cast
+
+from distlab.context import scopes
+from distlab.errors import ContextError
+from distlab.strategies.abstract import Strategy
+
+
+def get_strategy() -> Strategy:
+    """Returns the current strategy; the default one outside of any scope."""
+    return cast(Strategy, scopes.current_strategy())
+
+
+def experimental_set_strategy(strategy: Strategy | None) -> None:
+    """Makes a strategy current without a `with` block, in all threads.
+
+    Args:
+      strategy: The strategy; None restores the default one.
+
+    Raises:
+      ContextError: The call is inside a strategy's scope or replica function, or
+        `strategy` is not a strategy.
+    """
+    if strategy is not None and not isinstance(strategy, Strategy):
+        raise ContextError(
+            "experimental_set_strategy needs a strategy that was made, such as "
+            f"distlab.MirroredStrategy(), or None, got {strategy!r:.80}."
+        )
+    scopes.set_base(strategy)

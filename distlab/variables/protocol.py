@@ -1,0 +1,31 @@
+"""What a frame, a copy and an event need of a variable."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import jax
+
+from distlab.context.host import Host
+from distlab.variables.storage import Storage
+
+
+class StoredVariable(Protocol):
+    """A named, typed value in a storage."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: Any
+    trainable: bool
+    storage: Storage
+    strategy: Host
+
+    @property
+    def values(self) -> tuple[Any, ...]:
+        """The copies, in replica order."""
+
+    def checked(self, value: Any, verb: str) -> jax.Array:
+        """Returns a value as an array that can be assigned."""
+
+    def __hash__(self) -> int:
+        """Distinguishes variables by identity."""
