@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TypeVar
 
 import numpy as np
 
@@ -26,6 +27,7 @@ from distlab.events import (
     Unknown,
 )
 
+T = TypeVar("T")
 START_NS = 1_000_000_000_000
 STEP_NS = 10_000_000
 
@@ -41,6 +43,12 @@ class ListSource:
     def since(self, cursor: int, limit: int = 10_000) -> Chunk:
         events = self.events[cursor : cursor + limit]
         return Chunk(events, cursor + len(events), 0)
+
+
+def there(value: T | None) -> T:
+    """Returns a value that a test knows to be there, such as a batch of a run with batches."""
+    assert value is not None
+    return value
 
 
 def sizes_of(examples: int, batch: int, replicas: int) -> list[int]:

@@ -25,7 +25,7 @@ from distlab.advice import (
 from distlab.advice._finding import evidence_text
 from distlab.errors import ArgumentTypeError
 from distlab.events import Advice, Event, Source, Unknown
-from distlab.folds import Columns, Evidence
+from distlab.folds import Evidence, EvidenceColumns
 
 __all__ = ["CAUSES", "Advice", "advise", "advise_on", "evidence_text"]
 
@@ -77,7 +77,7 @@ def advise(source: Source | Iterable[Event | Unknown], cursor: int = 0) -> list[
     return advise_on(evidence.columns())
 
 
-def advise_on(columns: Columns) -> list[Advice]:
+def advise_on(columns: EvidenceColumns) -> list[Advice]:
     """Says what a run could do better, from the columns of `folds.Evidence`.
 
     Args:

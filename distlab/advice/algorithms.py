@@ -14,7 +14,7 @@ import numpy as np
 
 from distlab.advice._finding import advice, ms, percent
 from distlab.events import Advice
-from distlab.folds import Columns
+from distlab.folds import EvidenceColumns
 
 CAUSE: Final = "slow_algorithm"
 
@@ -26,7 +26,7 @@ _FEWEST: Final = 5
 _LEAST_SHARE: Final = 0.05
 
 
-def find(columns: Columns) -> list[Advice]:
+def find(columns: EvidenceColumns) -> list[Advice]:
     """Finds algorithms to replace; columns as `folds.Evidence` has them."""
     reductions, steps = columns["reductions"], columns["steps"]["time_ns"]
     if not columns["simulated"] or len(steps) < 2:
@@ -76,7 +76,7 @@ def find(columns: Columns) -> list[Advice]:
     return found
 
 
-def _chosen(columns: Columns, strategy: int) -> bool:
+def _chosen(columns: EvidenceColumns, strategy: int) -> bool:
     """Whether an algorithm was chosen by the user, and not by the strategy's kind."""
     return bool(columns["strategies"].get(strategy, ("", []))[0] != "TPUStrategy")
 

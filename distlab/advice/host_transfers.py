@@ -15,7 +15,7 @@ import numpy as np
 
 from distlab.advice._finding import advice, ms, percent
 from distlab.events import Advice
-from distlab.folds import Columns
+from distlab.folds import EvidenceColumns
 from distlab.text.bytes import bytes_text
 
 CAUSE: Final = "host_transfer"
@@ -40,7 +40,7 @@ _WORDS: Final = {
 }
 
 
-def find(columns: Columns) -> list[Advice]:
+def find(columns: EvidenceColumns) -> list[Advice]:
     """Finds copies in the loop; columns as `folds.Evidence` has them."""
     copies, steps = columns["copies"], columns["steps"]
     if len(steps["step"]) < _FEWEST:
@@ -85,7 +85,7 @@ def find(columns: Columns) -> list[Advice]:
     return found
 
 
-def _near(columns: Columns, rows: list[int], of: np.ndarray) -> int:
+def _near(columns: EvidenceColumns, rows: list[int], of: np.ndarray) -> int:
     """How many steps there were from the first copy to the last one."""
     if not rows:
         return 0

@@ -13,7 +13,7 @@ import numpy as np
 
 from distlab.advice._finding import advice
 from distlab.events import Advice
-from distlab.folds import Columns
+from distlab.folds import EvidenceColumns
 from distlab.text.bytes import bytes_text
 
 CAUSE: Final = "memory_imbalance"
@@ -22,7 +22,7 @@ _TWICE: Final = 2.0
 _LEAST_BYTES: Final = 16 << 20
 
 
-def find(columns: Columns) -> list[Advice]:
+def find(columns: EvidenceColumns) -> list[Advice]:
     """Finds devices that hold too much; columns as `folds.Evidence` has them."""
     found = []
     for strategy, (_, devices) in columns["strategies"].items():
@@ -36,7 +36,7 @@ def find(columns: Columns) -> list[Advice]:
     return found
 
 
-def _placed(columns: Columns, strategy: int, devices: list[str]) -> list[int]:
+def _placed(columns: EvidenceColumns, strategy: int, devices: list[str]) -> list[int]:
     held: Counter[str] = Counter()
     for placement in columns["placements"]:
         if placement.strategy == strategy:

@@ -10,7 +10,7 @@ from typing import Final
 
 from distlab.advice._finding import advice, percent
 from distlab.events import Advice
-from distlab.folds import Columns
+from distlab.folds import EvidenceColumns
 
 CAUSE: Final = "recording_cost"
 
@@ -21,7 +21,7 @@ _LEAST_EVENTS: Final = 50.0
 """Events a second: with fewer, what looks like a cost is a machine that is busy with others."""
 
 
-def find(columns: Columns) -> list[Advice]:
+def find(columns: EvidenceColumns) -> list[Advice]:
     """Finds that recording is too dear; columns as `folds.Evidence` has them."""
     costs = columns["costs"]
     seconds = float((costs["time_ns"] - costs["start_ns"]).sum()) / 1e9

@@ -15,7 +15,7 @@ import numpy as np
 
 from distlab.advice._finding import advice, percent
 from distlab.events import Advice, Compile
-from distlab.folds import Columns
+from distlab.folds import EvidenceColumns
 
 CAUSE: Final = "recompilation"
 
@@ -25,7 +25,7 @@ _SLACK_NS: Final = 100_000_000
 """The first event of a process makes the `Run` event, and may itself be a compilation."""
 
 
-def find(columns: Columns) -> list[Advice]:
+def find(columns: EvidenceColumns) -> list[Advice]:
     """Finds functions that are compiled too often; columns as `folds.Evidence` has them."""
     functions: dict[tuple[int, str, str], list[Compile]] = defaultdict(list)
     for event in columns["compiles"]:
@@ -36,7 +36,7 @@ def find(columns: Columns) -> list[Advice]:
     return [one for one in found if one is not None]
 
 
-def _of(columns: Columns, function: str, events: list[Compile]) -> Advice | None:
+def _of(columns: EvidenceColumns, function: str, events: list[Compile]) -> Advice | None:
     steps = columns["steps"]
     programs = {event.program for event in events}
     own = np.isin(steps["program"], list(programs))

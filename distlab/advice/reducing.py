@@ -18,7 +18,7 @@ import numpy as np
 
 from distlab.advice._finding import advice, ms, percent
 from distlab.events import Advice, Collective, Compile
-from distlab.folds import Columns
+from distlab.folds import EvidenceColumns
 from distlab.text.bytes import bytes_text
 
 LARGE: Final = "large_reduction"
@@ -37,7 +37,7 @@ _LARGE_SHARE: Final = 0.2
 _SHAPE: Final = re.compile(r"^([a-z]+)(\d+)\[([\d,]*)\](.*)$")
 
 
-def find(columns: Columns) -> list[Advice]:
+def find(columns: EvidenceColumns) -> list[Advice]:
     """Finds reductions that could be fewer or smaller; columns as `folds.Evidence` has them."""
     return [
         *_repeated_calls(columns),
@@ -47,7 +47,7 @@ def find(columns: Columns) -> list[Advice]:
     ]
 
 
-def _by_step(columns: Columns) -> Iterator[tuple[int, np.ndarray]]:
+def _by_step(columns: EvidenceColumns) -> Iterator[tuple[int, np.ndarray]]:
     """Gives the steps that calls from Python came after, with the rows of those calls."""
     steps, reductions = columns["steps"], columns["reductions"]
     if not len(steps["step"]) or not len(reductions["call"]):
@@ -61,20 +61,20 @@ def _by_step(columns: Columns) -> Iterator[tuple[int, np.ndarray]]:
             yield int(steps["step"][step]), rows[place == step]
 
 
-def _often(columns: Columns, found: int) -> bool:
+def _often(columns: EvidenceColumns, found: int) -> bool:
     """Whether something was so in enough of the steps after which anything was combined."""
     after = sum(1 for _ in _by_step(columns))
     return found >= _FEWEST_STEPS and found >= _IN_MOST_STEPS * after
 
 
-def _loop_share(columns: Columns, rows: np.ndarray) -> float:
+def _loop_share(columns: EvidenceColumns, rows: np.ndarray) -> float:
     """The part of the loop's time that calls took."""
     times = columns["steps"]["time_ns"]
     spent = float(columns["reductions"]["duration_ns"][rows].sum())
     return spent / max(float(times[-1] - times[0]), 1.0)
 
 
-def _repeated_calls(columns: Columns) -> list[Advice]:
+def _repeated_calls(columns: EvidenceColumns) -> list[Advice]:
     reductions = columns["reductions"]
     steps, again = [], []
     for step, rows in _by_step(columns):
@@ -113,7 +113,7 @@ def _repeated_calls(columns: Columns) -> list[Advice]:
     ]
 
 
-def _many_calls(columns: Columns) -> list[Advice]:
+def _many_calls(columns: EvidenceColumns) -> list[Advice]:
     reductions = columns["reductions"]
     steps, calls, kept = [], [], []
     for step, rows in _by_step(columns):
@@ -145,7 +145,7 @@ def _many_calls(columns: Columns) -> list[Advice]:
     ]
 
 
-def _large_calls(columns: Columns) -> list[Advice]:
+def _large_calls(columns: EvidenceColumns) -> list[Advice]:
     reductions = columns["reductions"]
     steps, kept = [], []
     for step, rows in _by_step(columns):
@@ -182,7 +182,7 @@ def _large_calls(columns: Columns) -> list[Advice]:
     ]
 
 
-def _in_programs(columns: Columns) -> list[Advice]:
+def _in_programs(columns: EvidenceColumns) -> list[Advice]:
     found: dict[tuple[str, str], Advice] = {}
     used = columns["steps"]["program"]
     for program in columns["compiles"]:

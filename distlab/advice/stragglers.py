@@ -18,7 +18,7 @@ import numpy as np
 
 from distlab.advice._finding import advice, ms, percent, replicas
 from distlab.events import Advice, Capture
-from distlab.folds import Columns
+from distlab.folds import EvidenceColumns
 
 CAUSE: Final = "slow_replica"
 
@@ -39,7 +39,7 @@ _REMEDY: Final = (
 )
 
 
-def find(columns: Columns) -> list[Advice]:
+def find(columns: EvidenceColumns) -> list[Advice]:
     """Finds replicas that the others wait for; columns as `folds.Evidence` has them."""
     found = []
     profiled = {capture.strategy: capture for capture in columns["captures"]}
@@ -51,7 +51,7 @@ def find(columns: Columns) -> list[Advice]:
     return found
 
 
-def _in_profile(columns: Columns, strategy: int, capture: Capture) -> list[Advice]:
+def _in_profile(columns: EvidenceColumns, strategy: int, capture: Capture) -> list[Advice]:
     compute = np.array(capture.compute_ns, float)
     waiting = np.array(capture.waiting_ns, float)
     whole = capture.time_ns - capture.start_ns
@@ -119,7 +119,7 @@ def _parts(capture: Capture) -> list[Any]:
     return list(parts)
 
 
-def _uneven(columns: Columns, strategy: int) -> bool:
+def _uneven(columns: EvidenceColumns, strategy: int) -> bool:
     """Whether the replicas got different numbers of examples, which explains it already."""
     batches = columns["batches"]
     sizes = [
@@ -131,7 +131,7 @@ def _uneven(columns: Columns, strategy: int) -> bool:
     return bool(sizes) and uneven > len(sizes) / 2
 
 
-def _in_ready_times(columns: Columns, strategy: int) -> list[Advice]:
+def _in_ready_times(columns: EvidenceColumns, strategy: int) -> list[Advice]:
     ready, steps = columns["ready"], columns["steps"]
     calls = dict(zip(steps["step"].tolist(), steps["time_ns"].tolist(), strict=True))
     numbers, rows = [], []

@@ -12,7 +12,7 @@ import numpy as np
 
 from distlab.advice._finding import advice, percent, replicas
 from distlab.events import Advice
-from distlab.folds import Columns
+from distlab.folds import EvidenceColumns
 
 CAUSE: Final = "uneven_batch"
 
@@ -20,7 +20,7 @@ _LEAST_SHARE: Final = 0.1
 _FEWEST: Final = 3
 
 
-def find(columns: Columns) -> list[Advice]:
+def find(columns: EvidenceColumns) -> list[Advice]:
     """Finds datasets that are divided unevenly; columns as `folds.Evidence` has them."""
     batches = columns["batches"]
     found = []
@@ -32,7 +32,9 @@ def find(columns: Columns) -> list[Advice]:
     return found
 
 
-def _of(columns: Columns, dataset: int, rows: np.ndarray, sizes: list[list[int]]) -> Advice | None:
+def _of(
+    columns: EvidenceColumns, dataset: int, rows: np.ndarray, sizes: list[list[int]]
+) -> Advice | None:
     given = np.array([size for size in sizes if len(size) == len(sizes[-1])])
     if given.ndim != 2 or given.shape[1] < 2:
         return None

@@ -15,7 +15,7 @@ import numpy as np
 
 from distlab.advice._finding import advice, ms, percent
 from distlab.events import Advice
-from distlab.folds import Columns
+from distlab.folds import EvidenceColumns
 
 CAUSE: Final = "input_bound"
 
@@ -33,7 +33,7 @@ _PLACING: Final = (
 )
 
 
-def find(columns: Columns) -> list[Advice]:
+def find(columns: EvidenceColumns) -> list[Advice]:
     """Finds datasets that steps wait for; columns as `folds.Evidence` has them."""
     batches, found = columns["batches"], []
     for dataset in np.unique(batches["dataset"]).tolist():
@@ -43,7 +43,7 @@ def find(columns: Columns) -> list[Advice]:
     return found
 
 
-def _of(columns: Columns, dataset: int, rows: np.ndarray) -> Advice | None:
+def _of(columns: EvidenceColumns, dataset: int, rows: np.ndarray) -> Advice | None:
     batches = columns["batches"]
     times = batches["time_ns"][rows]
     # Compilations and the beginnings of epochs are no part of the loop: neither is the first.

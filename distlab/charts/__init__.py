@@ -8,10 +8,9 @@ data. The page around it adds `theme.CSS` for light and dark.
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from distlab.charts import theme
-from distlab.charts._parts import Columns
 from distlab.charts._patch import data_patch
 from distlab.charts.batches import BatchTiles
 from distlab.charts.captured import CapturedSpans
@@ -24,7 +23,7 @@ from distlab.charts.placement import PlacementTable
 from distlab.charts.rates import Rates
 from distlab.charts.reductions import ReductionBars, reduction_rows
 from distlab.charts.timeline import StepTimeline
-from distlab.charts.traffic import Traffic, traffic_row
+from distlab.charts.traffic import Traffic, TrafficRow, traffic_row
 from distlab.text import units
 
 __all__ = [
@@ -32,7 +31,6 @@ __all__ = [
     "BatchTiles",
     "CapturedSpans",
     "Chart",
-    "Columns",
     "DeviceShares",
     "MetricLines",
     "PlacementTable",
@@ -42,6 +40,7 @@ __all__ = [
     "RunComparison",
     "StepTimeline",
     "Traffic",
+    "TrafficRow",
     "data_patch",
     "loss_lines",
     "other_lines",
@@ -52,8 +51,11 @@ __all__ = [
 ]
 
 
-class Chart(Protocol):
-    """What every chart offers."""
+C_contra = TypeVar("C_contra", contravariant=True)
+
+
+class Chart(Protocol[C_contra]):
+    """A chart of columns of one type, such as `Chart[DeviceColumns]`."""
 
     root: Any
     """The Bokeh model to put on a page."""
@@ -61,5 +63,5 @@ class Chart(Protocol):
     source: Any
     """Its main `ColumnDataSource`."""
 
-    def update(self, columns: Columns) -> None:
+    def update(self, columns: C_contra) -> None:
         """Shows the newest columns."""

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from distlab.charts._parts import Columns
 from distlab.charts.theme import FAINT, colour
+from distlab.folds import TimelineColumns
 
 INPUT, PYTHON, FIRST_DEVICE = 0, 1, 2
 """The lanes from the top on; see `places` for where they lie."""
@@ -44,7 +44,7 @@ class Slice(NamedTuple):
       end: the cell after the last one.
     """
 
-    columns: Columns
+    columns: TimelineColumns
     first: int
     end: int
 
@@ -79,7 +79,7 @@ def _rgb(text: str) -> npt.NDArray[np.int64]:
     return np.array([int(text[place : place + 2], 16) for place in (1, 3, 5)])
 
 
-def codes(columns: Columns) -> npt.NDArray[np.uint8]:
+def codes(columns: TimelineColumns) -> npt.NDArray[np.uint8]:
     """Returns the code of each lane's cells, `(lanes, cells)`."""
     shares = np.vstack([columns["waited"], columns["calls"], np.asarray(columns["busy"]).T])
     levels = np.ceil(np.nan_to_num(np.clip(shares, 0, 1)) * (LEVELS - 2)) + 1
@@ -89,7 +89,7 @@ def codes(columns: Columns) -> npt.NDArray[np.uint8]:
     return coded
 
 
-def merged(columns: Columns) -> Columns:
+def merged(columns: TimelineColumns) -> TimelineColumns:
     """Returns columns with fewer and wider cells, when there are too many for so many lanes."""
     lanes = np.asarray(columns["busy"]).shape[1] + FIRST_DEVICE
     while len(columns["steps"]) * lanes > _MOST_CODES and len(columns["steps"]) > 1:
@@ -142,7 +142,7 @@ def image_rows(pieces: list[Slice]) -> Data:
     return rows
 
 
-def chosen_steps(columns: Columns, visible: Range | None) -> slice:
+def chosen_steps(columns: TimelineColumns, visible: Range | None) -> slice:
     """Returns which steps are drawn one by one: those in sight and as much again.
 
     Args:
@@ -170,7 +170,7 @@ def chosen_steps(columns: Columns, visible: Range | None) -> slice:
     return slice(0, 0)
 
 
-def range_of(columns: Columns, chosen: slice) -> Range:
+def range_of(columns: TimelineColumns, chosen: slice) -> Range:
     """Returns the time in which the chosen steps are all there were."""
     begins = columns["begin_s"]
     if chosen.start >= chosen.stop:
@@ -183,7 +183,7 @@ def range_of(columns: Columns, chosen: slice) -> Range:
     )
 
 
-def span_rows(columns: Columns, chosen: slice, drawn: Range) -> Data:
+def span_rows(columns: TimelineColumns, chosen: slice, drawn: Range) -> Data:
     """Returns a row for each span: calls, steps on devices, and waiting for batches."""
     steps = np.asarray(columns["step"])[chosen]
     from_s, ready_s = (np.asarray(columns[name])[chosen] for name in ("from_s", "ready_s"))
@@ -214,7 +214,7 @@ def span_rows(columns: Columns, chosen: slice, drawn: Range) -> Data:
     }
 
 
-def watched_rows(columns: Columns, drawn: Range) -> Data:
+def watched_rows(columns: TimelineColumns, drawn: Range) -> Data:
     """Returns where each lane was watched, as far as single steps are drawn."""
     low, high = drawn
     devices = np.asarray(columns["ready_s"]).shape[1]
@@ -235,7 +235,7 @@ def _at(lanes: Any, devices: int) -> Data:
     return {"y": middles[lanes], "height": heights[lanes]}
 
 
-def _known(columns: Columns) -> Floats:
+def _known(columns: TimelineColumns) -> Floats:
     """Watched time without what follows calls of which nobody saw the end.
 
     A device that was watched is idle where no step is known to be in flight, unless

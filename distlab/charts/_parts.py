@@ -7,8 +7,8 @@ replacing its sources' data, and by nothing else.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, TypeAlias
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from bokeh.core.properties import value
@@ -25,9 +25,6 @@ from bokeh.models import (
 from bokeh.plotting import figure
 
 from distlab.charts.theme import FAINT, FONT, INK
-
-Columns: TypeAlias = Mapping[str, Any]
-"""Names to lists, arrays or single values; each chart says which it reads."""
 
 _ROWS = "return Array.from(rows.get_column(place) ?? [])"
 _LABEL = """

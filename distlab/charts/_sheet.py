@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-Pixels = npt.NDArray[Any]
-Floats = npt.NDArray[np.float64]
+from distlab.folds.arrays import Floats, Ints, Pixels
+
+Pictures: TypeAlias = npt.NDArray[np.uint8]
 
 _ASPECT = 1.7
 _BLOCK_GAP = 1 / 3
@@ -66,7 +67,7 @@ def fit(replicas: int, share: int) -> Grid:
 
 
 def sheet(
-    pictures: Pixels, grid: Grid, replica: npt.NDArray[np.int64], place: npt.NDArray[np.int64]
+    pictures: Pictures, grid: Grid, replica: Ints, place: Ints
 ) -> tuple[npt.NDArray[np.uint32], float, float]:
     """Returns one RGBA picture of all tiles.
 
@@ -97,7 +98,7 @@ def sheet(
     return flat, picture.shape[1] / pitch, picture.shape[0] / pitch
 
 
-def _scaled(pictures: Pixels, grid: Grid) -> Pixels:
+def _scaled(pictures: Pictures, grid: Grid) -> Pictures:
     """Means over squares of pixels where all would be too large; tiny ones enlarged."""
     high, wide = pictures.shape[1:3]
     if max(high, wide) < _LEAST_SIDE:  # or the gaps would be as large as the pictures
@@ -109,16 +110,20 @@ def _scaled(pictures: Pixels, grid: Grid) -> Pixels:
         return pictures
     cut = pictures[:, : high // factor * factor, : wide // factor * factor]
     squares = cut.reshape(len(cut), high // factor, factor, wide // factor, factor, *cut.shape[3:])
-    means: Pixels = squares.mean(axis=(2, 4)).astype(np.uint8)
+    means: Pictures = squares.mean(axis=(2, 4)).astype(np.uint8)
     return means
 
 
-def as_pictures(numbers: npt.NDArray[np.float32]) -> npt.NDArray[np.uint8]:
-    """Returns rows of numbers as square grey pictures, darkest to brightest.
+def as_pictures(pixels: Pixels) -> Pictures:
+    """Returns previews as pictures.
 
     Args:
-      numbers: `(examples, n)` float32; one scale serves all of them.
+      pixels: Images as uint8, which are returned unchanged, or `(examples, n)` numbers as
+        float32: each row becomes a square grey picture, with one scale for all.
     """
+    if pixels.dtype == np.uint8:
+        return pixels.view(np.uint8)
+    numbers = pixels.astype(np.float32)
     side = math.ceil(math.sqrt(max(1, numbers.shape[1])))
     finite = np.where(np.isfinite(numbers), numbers, np.nan)
     known = finite[~np.isnan(finite)]

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-import numpy.typing as npt
 from bokeh.core.properties import value
 from bokeh.models import ColumnDataSource, CustomJS, HoverTool, ImageRGBA, Quad, Range1d, Text
 from bokeh.plotting import figure
 
 from distlab.charts._parts import (
-    Columns,
     add_empty_text,
     draw,
     label_rows,
@@ -21,6 +17,8 @@ from distlab.charts._parts import (
 )
 from distlab.charts._sheet import Grid, as_pictures, fit, sheet
 from distlab.charts.theme import FAINT, FONT, INK, colour
+from distlab.folds import BatchDetail
+from distlab.folds.arrays import Floats, Ints
 from distlab.text.units import plain
 
 _MOST_TILES = 2_048
@@ -46,8 +44,6 @@ y_range.setv({start: top - inner_height / tile, end: top}, {sync: false})
 """
 """Tiles stay square and in the upper left corner, however wide the figure is; right of
 them is room for what each row amounts to."""
-
-Ints = npt.NDArray[np.int64]
 
 
 class BatchTiles:
@@ -141,10 +137,10 @@ class BatchTiles:
         plot.js_on_change("inner_height", callback)
         self._shape.js_on_change("data", callback)
 
-    def update(self, columns: Columns) -> None:
-        """Shows one batch; an empty mapping shows none."""
-        set_empty(self._empty, not columns)
-        if not columns:
+    def update(self, columns: BatchDetail | None) -> None:
+        """Shows one batch, or none."""
+        set_empty(self._empty, columns is None)
+        if columns is None:
             for source in (self.source, self._strip, self._tiles, self._free, self._image,
                            self._labels):  # fmt: skip
                 source.data = {name: [] for name in source.data}
@@ -157,7 +153,7 @@ class BatchTiles:
         shape = {"columns": [grid.columns + 0.3], "height": [grid.height + 0.1], "top": [1.5]}
         if shape != self._shape.data:
             self._shape.data = shape
-        self._update_rows(names, sizes, share, most, grid, of=columns.get("whole_size"))
+        self._update_rows(names, sizes, share, most, grid, of=columns["whole_size"])
         self._update_strip(names, sizes, grid)
         self._update_tiles(columns, names, sizes, most, grid)
 
@@ -221,16 +217,17 @@ class BatchTiles:
         }
 
     def _update_tiles(
-        self, columns: Columns, names: list[str], sizes: Ints, most: int, grid: Grid
+        self, columns: BatchDetail, names: list[str], sizes: Ints, most: int, grid: Grid
     ) -> None:
         replica = np.repeat(np.arange(len(sizes)), sizes)
         place = np.arange(len(replica)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
         shown = np.flatnonzero(place < most)
         replica, place = replica[shown], place[shown]
-        known = np.asarray(columns["known"], bool)[shown]
+        known = columns["known"][shown]
         index = columns["index"]
         labels = columns["label"]
-        self._tiles.data = _boxes(grid, replica, place) | {
+        self._tiles.data = {
+            **_boxes(grid, replica, place),
             "color": [colour(int(number)) for number in replica],
             "alpha": np.where(known, 0.0, 0.45),
             "name": [names[number] for number in replica],
@@ -252,11 +249,12 @@ def size_text(size: int, share: int, most: int | None = None) -> str:
     return text if most is None or size <= most else f"{text}, {most} drawn"
 
 
-def _sheet(columns: Columns, shown: Ints, grid: Grid, replica: Ints, place: Ints) -> dict[str, Any]:
+def _sheet(
+    columns: BatchDetail, shown: Ints, grid: Grid, replica: Ints, place: Ints
+) -> dict[str, list[object]]:
     if not columns["form"] or not len(shown):
         return {name: [] for name in ("image", "x", "y", "dw", "dh")}
-    pixels = np.asarray(columns["pixels"])[shown]
-    pictures = as_pictures(pixels) if columns["form"] == "numbers" else pixels
+    pictures = as_pictures(columns["pixels"][shown])
     image, width, height = sheet(pictures, grid, replica, place)
     return {"image": [image], "x": [0.0], "y": [-height], "dw": [width], "dh": [height]}
 
@@ -265,7 +263,7 @@ def _source(name: str, *columns: str) -> ColumnDataSource:
     return ColumnDataSource(data={column: [] for column in columns}, name=name)
 
 
-def _free_boxes(grid: Grid, sizes: Ints, share: int) -> dict[str, Any]:
+def _free_boxes(grid: Grid, sizes: Ints, share: int) -> dict[str, Floats]:
     """The places of a partial replica that stayed free, or all of an empty one's at once."""
     partial = np.flatnonzero((sizes > 0) & (sizes < share))
     places = [
@@ -286,6 +284,6 @@ def _pair(places: list[tuple[int, int]]) -> tuple[Ints, Ints]:
     return table[:, 0], table[:, 1]
 
 
-def _boxes(grid: Grid, replica: Ints, place: Ints) -> dict[str, Any]:
+def _boxes(grid: Grid, replica: Ints, place: Ints) -> dict[str, Floats]:
     left, top = grid.corner(replica, place)
     return {"left": left, "right": left + _TILE, "bottom": top - _TILE, "top": top}

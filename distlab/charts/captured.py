@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-import numpy.typing as npt
 from bokeh.models import ColumnDataSource, HBar, HoverTool
 
 from distlab.charts._parts import (
-    Columns,
     add_empty_text,
     draw,
     label_rows,
@@ -19,6 +15,8 @@ from distlab.charts._parts import (
     thinned,
 )
 from distlab.charts.theme import FAINT, colour
+from distlab.folds import CaptureColumns
+from distlab.folds.arrays import Floats
 from distlab.text.units import plain, share_text
 
 SORTS = ("computing", "waiting for others", "copying")
@@ -32,8 +30,6 @@ _EMPTY = (
     "No profile was taken yet.\nA recording to a file takes short ones by itself, "
     "and recording.capture() takes one."
 )
-
-Floats = npt.NDArray[np.float64]
 
 
 class CapturedSpans:
@@ -77,7 +73,7 @@ class CapturedSpans:
         self._empty = add_empty_text(plot, _EMPTY)
         self.root = plot
 
-    def update(self, columns: Columns) -> None:
+    def update(self, columns: CaptureColumns) -> None:
         """Shows the newest columns."""
         devices = [plain(name, 24) for name in columns["device"]]
         length = 1e3 * (columns["end_s"] - columns["start_s"])
@@ -97,7 +93,7 @@ class CapturedSpans:
         set_empty(self._empty, not devices)
 
 
-def _rows(devices: list[str], spans: list[Floats], length: float) -> dict[str, Any]:
+def _rows(devices: list[str], spans: list[Floats], length: float) -> dict[str, Floats | list[str]]:
     drawn = [prevailing(rows, length) if len(rows) > _MOST_SPANS else rows for rows in spans]
     counts = [len(rows) for rows in drawn]
     rows = np.concatenate(drawn) if drawn else np.zeros((0, 3))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Final
 
 import numpy as np
 from bokeh.core.properties import value
@@ -24,8 +25,10 @@ from bokeh.models import (
 )
 from bokeh.plotting import figure
 
-from distlab.charts._parts import Columns, add_empty_text, draw, finite, new_figure, set_empty
+from distlab.charts._parts import add_empty_text, draw, finite, new_figure, set_empty
 from distlab.charts.theme import FONT, INK, colour
+from distlab.folds import ComparisonColumns
+from distlab.folds.comparison import Unit
 from distlab.text.bytes import bytes_text
 from distlab.text.units import (
     count_text,
@@ -47,7 +50,7 @@ _EMPTY = (
     "Record them with dl.record(...) and run.log(loss=...), then choose both."
 )
 _NO_RATES = "Rates show when both runs have taken some steps."
-_WRITERS = {
+_WRITERS: Final[dict[Unit, Callable[[float], str]]] = {
     "count": count_text,
     "s": duration_text,
     "share": share_text,
@@ -136,20 +139,20 @@ class RunComparison:
         draw(plot, self._heads, heads)
         return plot
 
-    def update(self, columns: Columns) -> None:
-        """Shows two runs.
+    def update(self, columns: ComparisonColumns | None) -> None:
+        """Shows two runs, or none.
 
         Args:
-          columns: what `folds.compare` returned; empty for none.
+          columns: What `folds.compare` returned, or None.
         """
         for source in (self.source, self.curves, self.rates, self.notes, self._largest,
                        self._heads):  # fmt: skip
             source.data = {name: [] for name in source.data}
-        some = bool(columns) and any(len(steps) for steps in columns["step"])
-        running = bool(columns) and any(len(times) for times in columns["time_s"])
+        some = columns is not None and any(len(steps) for steps in columns["step"])
+        running = columns is not None and any(len(times) for times in columns["time_s"])
         for empty, shown in zip(self._empty, (some, running, running), strict=True):
             set_empty(empty, not shown)
-        if not columns:
+        if columns is None:
             return
         names = [plain(name, 32) for name in columns["name"]]
         both = {"color": list(_COLOURS), "dash": list(_DASHES)}
@@ -166,7 +169,7 @@ class RunComparison:
         self._show_largest(columns)
         self._show_table(columns, names)
 
-    def _show_largest(self, columns: Columns) -> None:
+    def _show_largest(self, columns: ComparisonColumns) -> None:
         text = (
             "The runs share no step with a value: nothing is compared."
             if any(columns["metric"])
@@ -184,7 +187,7 @@ class RunComparison:
                 text = "no difference at any step" + about
         self.notes.data = {"x": [_NOTE_X], "y": [self._note_y], "text": [text]}
 
-    def _show_table(self, columns: Columns, names: list[str]) -> None:
+    def _show_table(self, columns: ComparisonColumns, names: list[str]) -> None:
         pairs = list(zip(columns["unit"], columns["a"], columns["b"], strict=True))
         self.source.data = {
             "what": list(columns["what"]),
@@ -210,7 +213,7 @@ def ratio_text(first: float | None, second: float | None) -> str:
     return "same" if ratio == 1 else f"\u00d7 {ratio:.3g}"
 
 
-def _text(unit: str, number: float | None) -> str:
+def _text(unit: Unit, number: float | None) -> str:
     return "not known" if number is None else _WRITERS[unit](number)
 
 

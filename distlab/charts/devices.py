@@ -24,7 +24,6 @@ from bokeh.palettes import Cividis256
 from bokeh.plotting import figure
 
 from distlab.charts._parts import (
-    Columns,
     add_empty_text,
     draw,
     label_rows,
@@ -34,6 +33,8 @@ from distlab.charts._parts import (
     thinned,
 )
 from distlab.charts.theme import FAINT, FONT, INK, ramp
+from distlab.folds import DeviceColumns
+from distlab.folds.arrays import Floats
 from distlab.text.units import plain, share_text
 
 _MOST_CELLS = 240
@@ -42,8 +43,6 @@ _LINES = 8
 _NOTE = "busy: has a step that is not finished, waiting in collectives included; gaps: not watched"
 _SIMULATED = "simulated devices: they share the cores of one machine"
 _EMPTY = "No device was watched yet.\nShares show when strategy.run(...) has taken some steps."
-
-Floats = npt.NDArray[np.float64]
 
 
 class DeviceShares:
@@ -124,10 +123,10 @@ class DeviceShares:
         )
         return plot
 
-    def update(self, columns: Columns) -> None:
+    def update(self, columns: DeviceColumns) -> None:
         """Shows the newest columns."""
         devices = [plain(name, 24) for name in columns["device"]]
-        now = np.asarray(columns["now"], np.float64)
+        now = columns["now"]
         texts = [share_text(share) for share in now]
         self.source.data = {
             "device": devices,
@@ -141,7 +140,7 @@ class DeviceShares:
         self._update_strips(columns, len(devices))
         set_empty(self._empty, not devices)
 
-    def _update_strips(self, columns: Columns, devices: int) -> None:
+    def _update_strips(self, columns: DeviceColumns, devices: int) -> None:
         if not devices or not len(columns["start_s"]):
             self._strips.data = {name: [] for name in self._strips.data}
             self._note.data = {name: [] for name in self._note.data}
@@ -166,7 +165,7 @@ class DeviceShares:
         }
 
 
-def resample(columns: Columns, edges: Floats) -> Floats:
+def resample(columns: DeviceColumns, edges: Floats) -> Floats:
     """Returns busy shares in even cells of time.
 
     Args:
@@ -176,8 +175,7 @@ def resample(columns: Columns, edges: Floats) -> Floats:
     Returns:
       `(cells, devices)` shares, NaN where a cell was not watched.
     """
-    starts, ends = np.asarray(columns["start_s"]), np.asarray(columns["end_s"])
-    shares = np.asarray(columns["busy"], np.float64)
+    starts, ends, shares = columns["start_s"], columns["end_s"], columns["busy"]
     starts = np.maximum(starts, np.concatenate([starts[:1], ends[:-1]]))
     lengths = np.maximum(ends - starts, 0)
     times = np.stack([starts, ends], axis=1).ravel()

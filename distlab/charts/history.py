@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 from bokeh.models import BasicTicker, ColumnDataSource, DataRange1d, HoverTool, VBar
 
-from distlab.charts._parts import Columns, add_empty_text, draw, new_figure, set_empty
+from distlab.charts._parts import add_empty_text, draw, new_figure, set_empty
 from distlab.charts.theme import colour
+from distlab.folds import BatchColumns
 
 _MOST_BATCHES = 120
 
@@ -54,7 +55,7 @@ class BatchHistory:
         self._empty = add_empty_text(plot, "Batches show when the dataset is iterated.")
         self.root = plot
 
-    def update(self, columns: Columns) -> None:
+    def update(self, columns: BatchColumns) -> None:
         """Shows the newest columns."""
         newest = slice(-_MOST_BATCHES, None)
         self.source.data = {

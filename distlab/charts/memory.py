@@ -6,7 +6,6 @@ import numpy as np
 from bokeh.models import ColumnDataSource, DataRange1d, HoverTool, Line, VArea
 
 from distlab.charts._parts import (
-    Columns,
     add_empty_text,
     bytes_formatter,
     draw,
@@ -14,6 +13,7 @@ from distlab.charts._parts import (
     set_empty,
 )
 from distlab.charts.theme import colour
+from distlab.folds import DeviceColumns
 from distlab.text.bytes import bytes_text
 
 
@@ -54,11 +54,11 @@ class ProcessMemory:
         self._empty = add_empty_text(plot, "Memory shows when strategy.run(...) has taken steps.")
         self.root = plot
 
-    def update(self, columns: Columns) -> None:
+    def update(self, columns: DeviceColumns) -> None:
         """Shows the newest columns."""
-        sizes = np.asarray(columns["process_bytes"], np.float64)
+        sizes = columns["process_bytes"].astype(np.float64)
         self.source.data = {
-            "time": np.asarray(columns["end_s"], np.float64),
+            "time": columns["end_s"],
             "bytes": sizes,
             "text": [bytes_text(size) for size in sizes],
         }

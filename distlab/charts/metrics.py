@@ -16,8 +16,9 @@ from bokeh.models import (
     MultiLine,
 )
 
-from distlab.charts._parts import Columns, add_empty_text, draw, finite, new_figure, set_empty
+from distlab.charts._parts import add_empty_text, draw, finite, new_figure, set_empty
 from distlab.charts.theme import FONT, INK, colour
+from distlab.folds import MetricColumns
 from distlab.text.units import plain, value_text
 
 _MOST_CURVES = 8
@@ -72,7 +73,7 @@ class MetricLines:
         self._empty = add_empty_text(plot, empty)
         self.root = plot
 
-    def update(self, columns: Columns) -> None:
+    def update(self, columns: MetricColumns) -> None:
         """Shows the newest columns."""
         chosen = [place for place, name in enumerate(columns["name"]) if self._wanted(name)]
         chosen = chosen[:_MOST_CURVES]

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from bokeh.core.properties import value
 from bokeh.models import ColumnDataSource, HoverTool, Rect, Text
 
 from distlab.charts._parts import (
-    Columns,
     add_empty_text,
     draw,
     label_rows,
@@ -20,6 +17,8 @@ from distlab.charts._parts import (
     thinned,
 )
 from distlab.charts.theme import FAINT, FONT, ink_on, ramp
+from distlab.folds import PlacementColumns
+from distlab.folds.arrays import Floats, Ints
 from distlab.text.bytes import bytes_text
 from distlab.text.units import plain
 
@@ -81,7 +80,7 @@ class PlacementTable:
         self._empty = add_empty_text(plot, _EMPTY)
         self.root = plot
 
-    def update(self, columns: Columns) -> None:
+    def update(self, columns: PlacementColumns) -> None:
         """Shows the newest columns."""
         names, details, table = _rows(columns, self._most_rows)
         devices = [plain(name, 18) for name in columns["device"]]
@@ -97,9 +96,9 @@ class PlacementTable:
         set_empty(self._empty, not names)
 
 
-def _rows(columns: Columns, most: int) -> tuple[list[str], list[str], Any]:
+def _rows(columns: PlacementColumns, most: int) -> tuple[list[str], list[str], Ints]:
     """Names, details and bytes of the rows: variables, the others, and the total."""
-    table = np.asarray(columns["bytes"], np.int64)
+    table = columns["bytes"]
     if not len(table):
         return [], [], table
     names = [plain(name, 22) for name in columns["name"][:most]]
@@ -120,8 +119,8 @@ def _rows(columns: Columns, most: int) -> tuple[list[str], list[str], Any]:
 
 
 def _cells(
-    names: list[str], details: list[str], table: Any, devices: list[str], heights: list[float]
-) -> dict[str, Any]:
+    names: list[str], details: list[str], table: Ints, devices: list[str], heights: list[float]
+) -> dict[str, Ints | Floats | list[str]]:
     shape = table.shape if len(names) else (0, 0)
     rows, places = (axis.ravel() for axis in np.indices(shape))
     sizes = table.ravel() if len(names) else np.zeros(0, np.int64)
@@ -132,7 +131,7 @@ def _cells(
         "x": places.astype(np.float64),
         "y": np.array(heights)[rows] if len(names) else np.zeros(0),
         "bytes": sizes,
-        "text": [bytes_text(size) if size and few else "" for size in sizes],
+        "text": [bytes_text(int(size)) if size and few else "" for size in sizes],
         "variable": [names[row] for row in rows],
         "device": [devices[place] for place in places],
         "detail": [details[row] for row in rows],
@@ -142,7 +141,7 @@ def _cells(
     }
 
 
-def _shares(sizes: Any) -> Any:
+def _shares(sizes: Ints) -> Floats:
     """Places on the colour ramp, by the logarithm of the size."""
     placed = np.log(np.maximum(1, sizes))
     known = placed[sizes > 0]

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import numpy as np
 from bokeh.models import ColumnDataSource, DataRange1d, HoverTool, Line, VArea
 
-from distlab.charts._parts import Columns, add_empty_text, draw, new_figure, set_empty
+from distlab.charts._parts import add_empty_text, draw, new_figure, set_empty
 from distlab.charts.theme import colour
+from distlab.folds import StepColumns
 from distlab.text.units import duration_text
 
 
@@ -51,13 +51,13 @@ class Rates:
         self._empty = add_empty_text(plot, "The rate shows after the first moments of training.")
         self.root = plot
 
-    def update(self, columns: Columns) -> None:
+    def update(self, columns: StepColumns) -> None:
         """Shows the newest columns."""
         bins = len(columns["time_s"])
         self.source.data = {
-            "time": np.asarray(columns["time_s"], np.float64),
-            "steps": np.asarray(columns["steps_per_s"], np.float64),
-            "examples": np.asarray(columns["examples_per_s"], np.float64),
+            "time": columns["time_s"],
+            "steps": columns["steps_per_s"],
+            "examples": columns["examples_per_s"],
             "bin": [duration_text(columns["bin_s"])] * bins,
         }
         set_empty(self._empty, bins < 2)

@@ -9,7 +9,6 @@ import numpy as np
 from bokeh.models import ColumnDataSource, DataRange1d, HBar, HoverTool, Segment
 
 from distlab.charts._parts import (
-    Columns,
     add_empty_text,
     bytes_formatter,
     draw,
@@ -19,6 +18,7 @@ from distlab.charts._parts import (
     set_empty,
 )
 from distlab.charts.theme import colour
+from distlab.folds import ReductionColumns
 from distlab.text.bytes import bytes_text
 from distlab.text.units import count_text, dtype_text, duration_text, plain
 
@@ -83,7 +83,7 @@ class ReductionBars:
         self._empty = add_empty_text(plot, _EMPTY)
         self.root = plot
 
-    def update(self, columns: Columns) -> None:
+    def update(self, columns: ReductionColumns) -> None:
         """Shows the newest columns."""
         rows = len(columns["kind"])
         counts = [

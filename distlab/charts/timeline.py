@@ -23,7 +23,6 @@ from bokeh.plotting import figure
 
 from distlab.charts import _lanes
 from distlab.charts._parts import (
-    Columns,
     add_empty_text,
     draw,
     label_rows,
@@ -41,6 +40,7 @@ from distlab.charts._timeline_tools import (
     time_ticker,
 )
 from distlab.charts.theme import FAINT, FONT, INK
+from distlab.folds import TimelineColumns
 from distlab.text.units import count_text, plain, share_text
 
 _EMPTY = (
@@ -91,8 +91,8 @@ class StepTimeline:
         self._numbers = _source("timeline_numbers", "x", "y", "text", "room")
         self._about = _source("timeline_about", "begin", "end", "step_s", "lanes")
         self._note = _source("timeline_note", "y", "text")
-        self._columns: Columns | None = None
-        self._detail: Columns | None = None
+        self._columns: TimelineColumns | None = None
+        self._detail: TimelineColumns | None = None
         plot = new_figure(
             "Steps over time",
             x_label="since the run began (seconds, or h:mm:ss); right: share of the time known",
@@ -182,19 +182,19 @@ class StepTimeline:
         return (low, high) if low < high else None
 
     @staticmethod
-    def _shows(columns: Columns, seen: Range) -> bool:
+    def _shows(columns: TimelineColumns, seen: Range) -> bool:
         """Whether these columns show a range as closely as the page can."""
         begin, width = columns["cell_start_s"], columns["cell_s"]
         inside = begin <= seen[0] and seen[1] <= begin + width * len(columns["steps"])
         fine = width <= (seen[1] - seen[0]) / _CELLS_IN_SIGHT
         return inside and (fine or _lanes.chosen_steps(columns, seen) != slice(0, 0))
 
-    def update(self, columns: Columns) -> None:
+    def update(self, columns: TimelineColumns) -> None:
         """Shows the newest columns."""
         self._columns = columns
         self.redraw()
 
-    def zoom(self, columns: Columns | None) -> None:
+    def zoom(self, columns: TimelineColumns | None) -> None:
         """Shows a part of the run more closely.
 
         Args:
@@ -236,7 +236,7 @@ class StepTimeline:
         self._say(columns, np.asarray(near["begin_s"])[chosen], some=some)
         set_empty(self._empty, not some)
 
-    def _fitting_detail(self, columns: Columns) -> Columns | None:
+    def _fitting_detail(self, columns: TimelineColumns) -> TimelineColumns | None:
         """What `zoom` was given, while it has the same lanes and a part is in sight."""
         detail = self._detail
         if detail is None or self.visible is None:
@@ -244,7 +244,7 @@ class StepTimeline:
         same = np.asarray(detail["busy"]).shape[1] == np.asarray(columns["busy"]).shape[1]
         return _lanes.merged(detail) if same else None
 
-    def _say(self, columns: Columns, begins: Any, *, some: bool) -> None:
+    def _say(self, columns: TimelineColumns, begins: Any, *, some: bool) -> None:
         lanes = len(columns["device"]) + _lanes.FIRST_DEVICE
         gaps = np.diff(begins)
         self._about.data = {
@@ -275,7 +275,7 @@ def _nothing(source: ColumnDataSource) -> dict[str, Any]:
     return {name: [] for name in source.data}
 
 
-def _lane_rows(columns: Columns) -> dict[str, Any]:
+def _lane_rows(columns: TimelineColumns) -> dict[str, Any]:
     devices = [plain(name, 24) for name in columns["device"]]
     watched = np.asarray(columns["watched"])
     covered = (np.nan_to_num(columns["busy"]) * watched[:, None]).sum(axis=0)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TypedDict
 
 import numpy as np
 from bokeh.core.properties import value
@@ -20,9 +20,11 @@ from bokeh.models import (
 )
 from bokeh.plotting import figure
 
-from distlab.charts._parts import Columns, add_empty_text, draw, new_figure, set_empty, thinned
+from distlab.charts._parts import add_empty_text, draw, new_figure, set_empty, thinned
 from distlab.charts._sends import Phase, Plan, plan
 from distlab.charts.theme import FONT, INK, colour, ramp
+from distlab.folds import ProgramColumns, ReductionColumns
+from distlab.folds.arrays import Floats
 from distlab.text.bytes import bytes_text
 from distlab.text.units import count_text, plain
 
@@ -37,6 +39,28 @@ _EMPTY = (
     "No reduction is chosen, or none was done yet.\n"
     "ctx.all_reduce(...) inside of a step and strategy.reduce(...) are the ones to choose from."
 )
+
+
+class TrafficRow(TypedDict):
+    """One kind of reduction, as `Traffic` draws it.
+
+    Attributes:
+      kind: `"all-reduce"`, ... of a compiled program, or what was called from Python.
+      how: The algorithm of a call from Python, empty inside a program.
+      where: `"inside FUNCTION"` or `"from Python"`.
+      bytes: Bytes of the operand on one device.
+      participants: How many devices take part.
+      group: How many of them work together.
+      device: Names of the devices in replica order, empty when unknown.
+    """
+
+    kind: str
+    how: str
+    where: str
+    bytes: int
+    participants: int
+    group: int
+    device: list[str]
 
 
 class Traffic:
@@ -96,16 +120,16 @@ class Traffic:
             HoverTool(renderers=[cells], tooltips=tooltips),
         )
 
-    def update(self, columns: Columns) -> None:
-        """Shows a reduction.
+    def update(self, columns: TrafficRow | None) -> None:
+        """Shows a reduction, or none.
 
         Args:
-          columns: what `traffic_row` returned; empty for none.
+          columns: What `traffic_row` returned.
         """
         for source in (self.source, self.table, self.notes, self._devices, self._names):
             source.data = {name: [] for name in source.data}
-        set_empty(self._empty, not columns)
-        if not columns:
+        set_empty(self._empty, columns is None)
+        if columns is None:
             return
         devices = columns["group"]
         found = plan(columns["kind"], columns["how"], size=columns["bytes"], devices=devices)
@@ -116,7 +140,7 @@ class Traffic:
         elif found is not None:
             self._show_table(found, names)
 
-    def _say(self, columns: Columns, found: Plan | None) -> None:
+    def _say(self, columns: TrafficRow, found: Plan | None) -> None:
         group, everyone = columns["group"], columns["participants"]
         size = bytes_text(columns["bytes"])
         lines = [(f"{plain(columns['kind'])} of {size} on each device, {columns['where']}", INK)]
@@ -160,7 +184,7 @@ class Traffic:
             ],
         }
         phases = found.phases if found else []
-        rows: dict[str, list[Any]] = {name: [] for name in self.source.data}
+        rows: dict[str, list[object]] = {name: [] for name in self.source.data}
         for number, phase in enumerate(phases):
             middle = number - (len(phases) - 1) / 2
             for sender, receiver in phase.pairs.tolist():
@@ -204,51 +228,63 @@ class Traffic:
 
 
 def traffic_row(
-    reductions: Columns, place: int, *, programs: Columns | None = None, devices: Sequence[str] = ()
-) -> Columns:
-    """Returns what `Traffic` shows of one kind of reduction.
+    reductions: ReductionColumns,
+    place: int,
+    *,
+    programs: ProgramColumns | None = None,
+    devices: Sequence[str] = (),
+) -> TrafficRow | None:
+    """Returns one kind of reduction for `Traffic` to draw.
 
     Args:
-      reductions: the columns of `folds.Reductions`.
-      place: which of its rows.
-      programs: the columns of `folds.Programs`, which know the groups in which
-        devices work together; without them all work with all.
-      devices: names of the devices that take part, in replica order.
+      reductions: Columns of `folds.Reductions`.
+      place: Index of the row.
+      programs: Columns of `folds.Programs`, which have the groups in which devices work
+        together; without them all devices are one group.
+      devices: Names of the devices that take part, in replica order.
 
     Returns:
-      `kind`, `how`, `where`, `bytes`, `participants`, `group` and `device`; empty when
-      there is no such row.
+      The reduction, None when there is no such row.
     """
     if not 0 <= place < len(reductions["kind"]):
-        return {}
-    names = ("kind", "where", "bytes", "participants", "dtype", "inside", "how")
-    row = {name: reductions[name][place] for name in names}
-    row["how"] = "" if row["inside"] else next(iter(row["how"]), "")
-    row["group"] = (_group(row, programs) if programs and row["inside"] else 0) or row[
-        "participants"
-    ]
-    row["where"] = plain(row["where"])
-    row["device"] = list(devices)
-    return row
+        return None
+    inside, participants = reductions["inside"][place], reductions["participants"][place]
+    group = _group(reductions, place, programs) if programs is not None and inside else 0
+    return {
+        "kind": reductions["kind"][place],
+        "how": "" if inside else next(iter(reductions["how"][place]), ""),
+        "where": plain(reductions["where"][place]),
+        "bytes": reductions["bytes"][place],
+        "participants": participants,
+        "group": group or participants,
+        "device": list(devices),
+    }
 
 
-def _group(row: Columns, programs: Columns) -> int:
+def _group(reductions: ReductionColumns, place: int, programs: ProgramColumns) -> int:
+    """Returns the size of a reduction's groups, 0 when unknown."""
+    wanted = (
+        reductions["where"][place],
+        reductions["kind"][place],
+        reductions["bytes"][place],
+        reductions["participants"][place],
+        reductions["dtype"][place],
+    )
     for function, collectives in zip(programs["function"], programs["collectives"], strict=True):
         for one in collectives:
-            found = (one.kind, one.operand_bytes, one.participants, one.dtype)
-            wanted = tuple(row[name] for name in ("kind", "bytes", "participants", "dtype"))
-            if row["where"] == f"inside {function}" and found == wanted:
-                return int(one.group)
+            where = f"inside {function}"
+            if (where, one.kind, one.operand_bytes, one.participants, one.dtype) == wanted:
+                return one.group
     return 0
 
 
-def matrix(found: Plan, devices: int, per_row: int = 1) -> np.ndarray[Any, np.dtype[np.float64]]:
+def matrix(found: Plan, devices: int, per_row: int = 1) -> Floats:
     """Returns the bytes that each row of devices sends (rows) to each other (columns).
 
     Args:
-      found: how data moves.
-      devices: how many there are.
-      per_row: how many neighbours share a row.
+      found: How data moves.
+      devices: How many devices there are.
+      per_row: How many neighbours share a row.
     """
     rows = -(-devices // per_row)
     sent = np.zeros((rows, rows))
@@ -280,21 +316,21 @@ def _phase_line(number: int, phase: Phase) -> tuple[str, str]:
     return f"\u25ac {phase.name}: {rounds}, {arrows} \u00d7 {amount}", colour(number)
 
 
-def _names(columns: Columns, devices: int) -> list[str]:
+def _names(columns: TrafficRow, devices: int) -> list[str]:
     known = columns["device"] if devices == columns["participants"] else []
     if len(known) == devices:
         return [plain(name, 24) for name in known]
     return [f"device {place}" for place in range(devices)]
 
 
-def _circle(devices: int) -> np.ndarray[Any, np.dtype[np.float64]]:
-    """Places on a circle, the first on top, clockwise."""
+def _circle(devices: int) -> Floats:
+    """Returns places on a circle, the first on top, clockwise."""
     angles = np.pi / 2 - 2 * np.pi * np.arange(devices) / max(devices, 1)
     return np.stack([np.cos(angles), np.sin(angles)], axis=1)
 
 
-def _line(begin: Any, end: Any, aside: float) -> tuple[list[float], list[float]]:
-    """The line between two devices, a little shorter and a little to the side."""
+def _line(begin: Floats, end: Floats, aside: float) -> tuple[list[float], list[float]]:
+    """Returns the ends of a line between two devices, shortened and shifted to the side."""
     along = (end - begin) / max(float(np.hypot(*(end - begin))), 1e-9)
     shift = np.array([-along[1], along[0]]) * aside
     return (begin + along * _RADIUS + shift).tolist(), (end - along * _RADIUS + shift).tolist()

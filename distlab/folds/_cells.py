@@ -3,32 +3,30 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
-Floats = npt.NDArray[np.float64]
+from distlab.folds.arrays import Floats
 
 
 class Cells:
     """Equal cells of time, each with amounts by name.
 
-    What is kept depends on what was added and its order, never on when it was
-    asked for.
+    The amounts depend on what was added and on its order, never on when they are read.
 
     Attributes:
-      start_s: where the first cell begins, in seconds.
-      width_s: width of a cell in seconds.
-      most: how many cells there are room for, an even number.
+      start_s: When the first cell begins, in seconds.
+      width_s: Width of a cell in seconds.
+      most: The most cells, an even number.
     """
 
     def __init__(self, start_s: float, width_s: float, most: int, *, widen: bool) -> None:
         """Makes empty cells.
 
         Args:
-          start_s: where the first cell begins.
-          width_s: width of a cell, at first.
-          most: how many cells there are room for, an even number.
-          widen: whether cells double in width for what lies beyond the last one;
-            otherwise that is cut off.
+          start_s: When the first cell begins.
+          width_s: Width of a cell, at first.
+          most: The most cells, an even number.
+          widen: Whether cells double in width for times beyond the last one; otherwise
+            such times are cut off.
         """
         self.start_s = start_s
         self.width_s = width_s
@@ -37,7 +35,7 @@ class Cells:
         self._amounts: dict[object, Floats] = {}
 
     def of(self, name: object, lanes: int = 0) -> Floats:
-        """Returns the amounts of a name, zeros at first: `(most,)`, or `(most, lanes)`."""
+        """Returns the amounts of a name, zeros at first, `(most,)` or `(most, lanes)`."""
         amounts = self._amounts.get(name)
         if amounts is None:
             shape = (self.most, lanes) if lanes else (self.most,)
@@ -49,7 +47,7 @@ class Cells:
         self._amounts.pop(name, None)
 
     def place(self, time_s: float) -> int:
-        """Returns the cell of a time, which may make all cells wider; -1 outside of all."""
+        """Returns the index of a time's cell, -1 outside of all; it may widen all cells."""
         place = int((time_s - self.start_s) // self.width_s)
         if 0 <= place < self.most:
             return place
@@ -62,10 +60,10 @@ class Cells:
         """Adds amounts, spread evenly over a span of time.
 
         Args:
-          name: whose amounts, see `of`.
-          begin_s: where the span begins; what is before the first cell is cut off.
-          end_s: where it ends.
-          amounts: one for each lane, or one for all.
+          name: Name of the amounts, see `of`.
+          begin_s: When the span begins; time before the first cell is cut off.
+          end_s: When it ends.
+          amounts: One for each lane, or one for all.
         """
         if end_s <= begin_s or end_s <= self.start_s:
             return

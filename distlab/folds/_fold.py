@@ -1,49 +1,63 @@
-"""What a fold is: events go in, columns come out."""
+"""The contract of a fold: events go in, columns come out."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, ClassVar, Protocol, TypeAlias
+from collections.abc import Mapping, Sequence
+from typing import ClassVar, Protocol, TypeAlias, TypeVar
 
 from distlab.events import Event
 
-Columns: TypeAlias = dict[str, Any]
-"""Names to lists, NumPy arrays or single values; each fold documents its own."""
+Columns: TypeAlias = Mapping[str, object]
+"""The columns of any fold: names to lists, NumPy arrays or single values.
+
+Each fold has a `TypedDict` of its own, such as `DeviceColumns`.
+"""
+
+C_co = TypeVar("C_co", bound=Columns, covariant=True)
 
 
-class Fold(Protocol):
+class Fold(Protocol[C_co]):
     """One idea about a run, kept up to date from its events.
 
-    A fold knows events and nothing that draws. What its columns hold depends on
-    the events and their order, never on how many came at a time.
+    A fold knows events and nothing that draws. Its columns depend on the events and
+    their order, never on how many arrive at a time.
     """
 
     KINDS: ClassVar[tuple[type[Event], ...]]
-    """The kinds of events it wants to see; it is given no others."""
+    """The kinds of events that `add` accepts."""
 
     version: int
-    """Rises whenever the columns changed."""
+    """Rises whenever the columns change."""
 
     def add(self, events: Sequence[Event]) -> None:
-        """Takes events, oldest first."""
+        """Adds events, oldest first."""
 
-    def columns(self) -> Columns:
-        """Returns what is known so far. Callers must not change it."""
+    def columns(self) -> C_co:
+        """Returns the columns of all events so far. Callers must not change them."""
+
+
+def replica_names(devices: Sequence[str], count: int) -> list[str]:
+    """Returns a name for each of `count` replicas: its device's, or its number beyond those."""
+    numbered = [f"replica {replica}" for replica in range(len(devices), count)]
+    return [*devices[:count], *numbered]
 
 
 class Clock:
-    """Turns an event's monotonic time into seconds since the run began."""
+    """Converts monotonic times of events to seconds since the run began."""
 
     def __init__(self) -> None:
         self._zero_ns: int | None = None
 
     def start(self, time_ns: int) -> None:
-        """Says when the run began; whoever says it first is right."""
+        """Sets second 0; later calls have no effect."""
         if self._zero_ns is None:
             self._zero_ns = time_ns
 
     def seconds(self, time_ns: int) -> float:
-        """Returns seconds since the run began, 0 for anything before it."""
+        """Returns seconds since the run began, 0 for any time before it.
+
+        The first call sets second 0 when `start` was not called.
+        """
         self.start(time_ns)
         assert self._zero_ns is not None
         return max(0, time_ns - self._zero_ns) / 1e9

@@ -1,32 +1,32 @@
-"""What examples look like, kept for as long as they fit."""
+"""Previews of examples, in bounded memory."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from distlab.events import Preview
+from distlab.folds.arrays import Flags, Pixels
 
 _MOST_BYTES = 64 * 2**20
 
 
 @dataclass(frozen=True)
 class Pictures:
-    """Previews of the examples of one batch, in the order asked for.
+    """Previews of the examples of one batch, in their order.
 
     Attributes:
-      form: `"image"`, `"numbers"`, or `""` when there is not one preview.
-      pixels: `(examples, *shape)`, uint8 for images and float32 for numbers;
-        zeros where `known` is false. Shape `(examples, 0)` without a preview.
-      known: bool array: which examples have a preview.
-      labels: each example's short label, empty when there is none.
+      form: `"image"`, `"numbers"`, or empty when no example has a preview.
+      pixels: `(examples, *shape)`, uint8 for images and float32 for numbers; zeros
+        where `known` is false. Its shape is `(examples, 0)` without a preview.
+      known: Whether each example has a preview.
+      labels: A short label for each example, empty when there is none.
     """
 
     form: str
-    pixels: npt.NDArray[np.uint8] | npt.NDArray[np.float32]
-    known: npt.NDArray[np.bool_]
+    pixels: Pixels
+    known: Flags
     labels: list[str]
 
 
@@ -35,37 +35,31 @@ class _Sheet:
     """One `Preview` event, unpacked."""
 
     form: str
-    pixels: npt.NDArray[np.uint8] | npt.NDArray[np.float32]
+    pixels: Pixels
     labels: list[str]
 
 
-_Whole = tuple[int, int | None, int]
-"""Dataset, and batch and epoch for sources without positions (else None and 0)."""
+_Numbered = tuple[int, int | None, int]
+"""What positions count in: a dataset, or without positions in its source a batch of an epoch."""
 
 
 class Previews:
-    """All previews so far, found by the example's position in its source.
-
-    Attributes:
-      left_out: examples whose preview did not fit into 64 MB.
-    """
+    """The first 64 MB of previews, found by the example's position in its source."""
 
     def __init__(self, most_bytes: int = _MOST_BYTES) -> None:
         """Keeps up to `most_bytes` of previews."""
         self._left = most_bytes
         self._sheets: list[_Sheet] = []
-        self._places: dict[_Whole, dict[int, tuple[int, int]]] = {}
-        self.left_out = 0
+        self._places: dict[_Numbered, dict[int, tuple[int, int]]] = {}
 
     def add(self, event: Preview) -> None:
-        """Takes one event; an example that was seen before keeps its preview."""
-        positions = np.frombuffer(event.indices, "<i8").tolist()
+        """Adds one event; an example that has a preview keeps it."""
         if len(event.data) > self._left:
-            self.left_out += len(positions)
             return
         self._left -= len(event.data)
+        positions = np.frombuffer(event.indices, "<i8").tolist()
         pixels = _unpack(event).reshape(len(positions), *event.shape)
-        places = self._places.setdefault(_whole(event.dataset, event.batch, event.epoch), {})
+        places = self._places.setdefault(_numbered(event.dataset, event.batch, event.epoch), {})
         for row, position in enumerate(positions):
             places.setdefault(position, (len(self._sheets), row))
         self._sheets.append(_Sheet(event.form, pixels, event.labels))
@@ -76,16 +70,16 @@ class Previews:
         """Returns the previews of one batch.
 
         Args:
-          dataset: number of the distributed dataset.
-          batch: number of the batch, for sources without positions.
-          epoch: its epoch.
-          positions: each example's position in the source; None when the source
-            has none, then previews count within the batch.
-          examples: how many examples the batch holds.
+          dataset: Number of the distributed dataset.
+          batch: Number of the batch, for sources without positions.
+          epoch: Its epoch.
+          positions: Position of each example in the source; None when the source has
+            no positions: they then count within the batch.
+          examples: How many examples the batch has.
         """
-        places = self._places.get(_whole(dataset, batch, epoch))
+        places = self._places.get(_numbered(dataset, batch, epoch))
         if places is None:
-            places = self._places.get(_whole(dataset, None, 0), {}) if positions else {}
+            places = self._places.get(_numbered(dataset, None, 0), {}) if positions else {}
         wanted = range(examples) if positions is None else positions
         found = [places.get(position) for position in wanted]
         first = next((place for place in found if place), None)
@@ -103,18 +97,18 @@ class Previews:
                 continue
             sheet, row = self._sheets[place[0]], place[1]
             if sheet.form != like.form or sheet.pixels.shape[1:] != like.pixels.shape[1:]:
-                continue  # one picture sheet can't mix forms; the odd one stays unknown
+                continue  # one sheet of pictures has one form: the others stay unknown
             pixels[number] = sheet.pixels[row]
             known[number] = True
             labels[number] = sheet.labels[row] if sheet.labels else ""
         return Pictures(like.form, pixels, known, labels)
 
 
-def _unpack(event: Preview) -> npt.NDArray[np.uint8] | npt.NDArray[np.float32]:
+def _unpack(event: Preview) -> Pixels:
     if event.form == "image":
         return np.frombuffer(event.data, np.uint8)
     return np.frombuffer(event.data, "<f4").astype(np.float32)
 
 
-def _whole(dataset: int, batch: int | None, epoch: int) -> _Whole:
+def _numbered(dataset: int, batch: int | None, epoch: int) -> _Numbered:
     return (dataset, None, 0) if batch is None else (dataset, batch, epoch)

@@ -1,4 +1,4 @@
-"""A curve in bounded memory: neighbours are merged, and extremes survive."""
+"""A curve in bounded memory: neighbouring points are merged, extremes stay."""
 
 from __future__ import annotations
 
@@ -6,9 +6,8 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-Floats = npt.NDArray[np.float64]
+from distlab.folds.arrays import Floats
 
 
 class _Bucket(NamedTuple):
@@ -21,26 +20,25 @@ class _Bucket(NamedTuple):
 
 
 class Series:
-    """Points of one curve, as many as come, in bounded memory.
+    """Points of one curve, any number of them, in bounded memory.
 
-    Neighbouring points share a bucket that remembers the lowest and the highest
-    of them with their places. When the buckets are full, pairs of them become
-    one. What is kept depends on the points alone, never on how they arrived.
+    Neighbouring points share a bucket that keeps the lowest and the highest of them.
+    When the buckets are full, pairs of them are merged. The kept points depend on the
+    points alone, never on how many arrive at a time.
 
     Attributes:
-      count: points added so far.
-      not_finite: how many of them were NaN or infinite.
-      merged: how many neighbouring points share a bucket; 1 means that the
-        curve is complete.
-      last: the newest value, NaN before the first.
+      count: How many points were added.
+      not_finite: How many of them were NaN or infinite.
+      merged: How many neighbouring points share a bucket; 1 for a complete curve.
+      last: The newest value, NaN before the first.
     """
 
     def __init__(self, buckets: int = 1_000) -> None:
         """Makes an empty curve.
 
         Args:
-          buckets: most buckets kept, an even number; `points` returns at most
-            two points for each, and the last point.
+          buckets: The most buckets, an even number; `points` returns at most two points
+            for each, and the last point.
         """
         self._most = buckets
         self._buckets: list[_Bucket] = []
@@ -54,7 +52,7 @@ class Series:
         self.last = math.nan
 
     def add(self, x: float, value: float) -> None:
-        """Adds a point; `x` should not fall from one call to the next."""
+        """Adds a point; `x` must not fall from one call to the next."""
         if not self.count:
             self._first_x, self._first = x, value
         self.count += 1
@@ -76,7 +74,7 @@ class Series:
         self.merged *= 2
 
     def points(self) -> tuple[Floats, Floats]:
-        """Returns the kept points as `(x, value)`, float64, in order of `x`.
+        """Returns the kept points as `(x, value)`, in order of `x`.
 
         The first, the last, the lowest and the highest point are among them.
         """
@@ -96,7 +94,7 @@ class Series:
                 put(x, value)
         if self.count:
             put(self._last_x, self.last)
-        return np.array(xs), np.array(values)
+        return np.array(xs, np.float64), np.array(values, np.float64)
 
 
 def _join(left: _Bucket, right: _Bucket) -> _Bucket:

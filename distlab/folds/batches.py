@@ -1,110 +1,157 @@
-"""How each global batch was divided over the replicas, and what was in it."""
+"""How each global batch was divided over the replicas, and its examples."""
 
 from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable, Sequence
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple, TypedDict
 
 import numpy as np
 
-from distlab.events import Event, Preview, Run, Sharding, Strategy
-from distlab.folds._fold import Clock, Columns
+from distlab.events import Event, Preview, Sharding, Strategy
+from distlab.folds._fold import replica_names
 from distlab.folds._previews import Previews
+from distlab.folds.arrays import Flags, Floats, Ints, Pixels
 
 _MOST_BYTES = 32 * 2**20
 _OVERHEAD_BYTES = 400
-_KINDS_OF_COLUMNS = {
-    "number": "q",
-    "time_s": "d",
-    "dataset": "q",
-    "epoch": "q",
-    "batch": "q",
-    "examples": "q",
-    "uneven": "b",
-    "wait_ms": "d",
-    "transfer_ms": "d",
-}
+
+
+class BatchColumns(TypedDict):
+    """Columns of `Batches`: one row for each kept batch, oldest first.
+
+    Attributes:
+      number: Numbers of the batches in this recording.
+      epoch: Epochs, as the `Sharding` events state.
+      batch: Numbers of the batches in their epochs.
+      examples: How many examples each global batch has.
+      uneven: Whether some replica received fewer examples than its share.
+      wait_ms: Milliseconds spent on waiting for the source.
+      transfer_ms: Milliseconds spent on transferring the batch to the devices.
+      count: How many batches there were.
+      forgotten: How many of them are not kept.
+    """
+
+    number: Ints
+    epoch: Ints
+    batch: Ints
+    examples: Ints
+    uneven: Flags
+    wait_ms: Floats
+    transfer_ms: Floats
+    count: int
+    forgotten: int
+
+
+class BatchDetail(TypedDict):
+    """One batch as the replicas received it.
+
+    Attributes:
+      number: Number of the batch in this recording.
+      epoch: Its epoch.
+      batch: Its number in the epoch.
+      nominal: How many examples a full batch has for each replica.
+      policy: `"rebatch"` or `"per_replica"`.
+      bytes: Bytes of all examples.
+      wait_ms: Milliseconds spent on waiting for the source.
+      transfer_ms: Milliseconds spent on transferring it to the devices.
+      replica: Names of the replicas' devices.
+      size: How many examples each replica received.
+      whole_size: How many examples the whole batch has when this is a part of it,
+        else None.
+      index: Position of each example in the source, in the order of division; None
+        when the source has no positions.
+      form: `"image"`, `"numbers"`, or empty when no example has a preview.
+      pixels: Previews of the examples, `(examples, *shape)`; zeros where unknown.
+      known: Whether each example has a preview.
+      label: A short label for each example, empty when there is none.
+    """
+
+    number: int
+    epoch: int
+    batch: int
+    nominal: int
+    policy: str
+    bytes: int
+    wait_ms: float
+    transfer_ms: float
+    replica: list[str]
+    size: list[int]
+    whole_size: int | None
+    index: Ints | None
+    form: str
+    pixels: Pixels
+    known: Flags
+    label: list[str]
 
 
 class _Batch(NamedTuple):
     number: int
-    time_s: float
     event: Sharding
 
     @property
     def cost(self) -> int:
-        """Bytes of memory that keeping it takes, about."""
+        """Bytes of memory that keeping it needs, approximately."""
         return _OVERHEAD_BYTES + len(self.event.indices or b"") + 8 * len(self.event.sizes)
 
     @property
     def uneven(self) -> bool:
-        """Whether some replica got another number of examples than a full batch gives."""
+        """Whether some replica received another number of examples than from a full batch."""
         return any(size != self.event.nominal for size in self.event.sizes)
 
 
 class _Table:
-    """The kept batches' columns, as arrays that grow: made anew only when some are forgotten."""
+    """The kept batches' columns, as arrays that grow; rebuilt only when batches are forgotten."""
 
     def __init__(self, batches: Iterable[_Batch] = ()) -> None:
-        self._columns: dict[str, array[Any]] = {
-            name: array(kind) for name, kind in _KINDS_OF_COLUMNS.items()
-        }
+        self._number = array("q")
+        self._epoch = array("q")
+        self._batch = array("q")
+        self._examples = array("q")
+        self._uneven = array("b")
+        self._wait_ms = array("d")
+        self._transfer_ms = array("d")
         for batch in batches:
             self.add(batch)
 
     def add(self, batch: _Batch) -> None:
         event = batch.event
-        row = (
-            batch.number,
-            batch.time_s,
-            event.dataset,
-            event.epoch,
-            event.batch,
-            sum(event.sizes),
-            batch.uneven,
-            event.wait_ns / 1e6,
-            event.transfer_ns / 1e6,
-        )
-        for column, value in zip(self._columns.values(), row, strict=True):
-            column.append(value)
+        self._number.append(batch.number)
+        self._epoch.append(event.epoch)
+        self._batch.append(event.batch)
+        self._examples.append(sum(event.sizes))
+        self._uneven.append(batch.uneven)
+        self._wait_ms.append(event.wait_ns / 1e6)
+        self._transfer_ms.append(event.transfer_ns / 1e6)
 
-    def arrays(self) -> Columns:
-        # By way of bytes: an array that lends out its buffer can't grow meanwhile.
-        columns: Columns = {
-            name: np.frombuffer(column.tobytes(), column.typecode)
-            for name, column in self._columns.items()
+    def columns(self, count: int) -> BatchColumns:
+        # By way of bytes: an array that lends its buffer cannot grow meanwhile.
+        return {
+            "number": np.frombuffer(self._number.tobytes(), np.int64),
+            "epoch": np.frombuffer(self._epoch.tobytes(), np.int64),
+            "batch": np.frombuffer(self._batch.tobytes(), np.int64),
+            "examples": np.frombuffer(self._examples.tobytes(), np.int64),
+            "uneven": np.frombuffer(self._uneven.tobytes(), np.bool_),
+            "wait_ms": np.frombuffer(self._wait_ms.tobytes(), np.float64),
+            "transfer_ms": np.frombuffer(self._transfer_ms.tobytes(), np.float64),
+            "count": count,
+            "forgotten": count - len(self._number),
         }
-        columns["uneven"] = columns["uneven"].astype(bool)
-        return columns
 
 
 class Batches:
-    """Every batch that was divided, numbered from 0 in the order it came.
+    """Every batch that was divided, numbered from 0 in the order of arrival.
 
-    Memory is bounded: when batches take more than 32 MB, every second even one
-    of the older half is forgotten. The partial ones stay.
-
-    Columns (one row for each kept batch, oldest first):
-      number: int64 array: the batch's number in this recording.
-      time_s: float64 array: seconds since the run began.
-      dataset, epoch, batch: int64 arrays: as the `Sharding` event says.
-      examples: int64 array: examples in the global batch.
-      uneven: bool array: some replica got fewer than its share.
-      wait_ms, transfer_ms: float64 arrays: milliseconds waited for the source
-        and spent on putting the batch on the devices.
-      count: single number: batches so far.
-      forgotten: single number: how many of them are not kept.
-      previews_left_out: single number: examples whose preview did not fit.
+    Memory is bounded: when batches need more than 32 MB, every second batch of the
+    older half is forgotten, uneven ones last.
     """
 
-    KINDS: ClassVar[tuple[type[Event], ...]] = (Run, Strategy, Sharding, Preview)
+    KINDS: ClassVar[tuple[type[Event], ...]] = (Strategy, Sharding, Preview)
 
     def __init__(self, most_bytes: int = _MOST_BYTES) -> None:
-        """Keeps about `most_bytes` of batches, previews not counted."""
+        """Keeps about `most_bytes` of batches, not counting previews."""
         self.version = 0
         self._most_bytes = most_bytes
-        self._clock = Clock()
         self._bytes = 0
         self._count = 0
         self._kept: dict[int, _Batch] = {}
@@ -113,21 +160,21 @@ class Batches:
         self._devices: dict[int, list[str]] = {}
 
     def add(self, events: Sequence[Event]) -> None:
-        """Takes events, oldest first."""
+        """Adds events, oldest first."""
         for event in events:
             match event:
                 case Sharding():
-                    self._take(event)
+                    self._add_batch(event)
                 case Preview():
                     self._previews.add(event)
                 case Strategy():
                     self._devices[event.strategy] = event.devices
                 case _:
-                    self._clock.start(event.time_ns)
+                    pass
         self.version += bool(events)
 
-    def _take(self, event: Sharding) -> None:
-        batch = _Batch(self._count, self._clock.seconds(event.time_ns), event)
+    def _add_batch(self, event: Sharding) -> None:
+        batch = _Batch(self._count, event)
         self._kept[self._count] = batch
         self._table.add(batch)
         self._count += 1
@@ -143,34 +190,23 @@ class Batches:
             self._bytes -= batch.cost
         self._table = _Table(self._kept.values())
 
-    def columns(self) -> Columns:
-        """Returns the columns that the class describes."""
-        return self._table.arrays() | {
-            "count": self._count,
-            "forgotten": self._count - len(self._kept),
-            "previews_left_out": self._previews.left_out,
-        }
+    def columns(self) -> BatchColumns:
+        """Returns the batches of all events so far."""
+        return self._table.columns(self._count)
 
-    def detail(self, number: int | None = None) -> Columns:
-        """Returns one batch as the replicas got it.
+    def detail(self, number: int | None = None) -> BatchDetail | None:
+        """Returns one batch as the replicas received it.
 
         Args:
-          number: which batch; the newest when None or not yet there, and the
-            nearest kept one before it when it was forgotten.
+          number: Number of the batch; None for the newest. For a batch that has not
+            arrived it is the newest, for a forgotten one the nearest before it.
 
         Returns:
-          An empty dict before the first batch. Otherwise single values
-          `number`, `dataset`, `epoch`, `batch`, `nominal`, `policy`, `bytes`,
-          `wait_ms` and `transfer_ms`; `replica` (names of the replicas'
-          devices) and `size` (examples of each), one for each replica; and one
-          for each example in the order in which they were divided: `index` (its
-          position in the source, int64 array, or None when the source has no
-          positions), `pixels`, `known`, `label` and the single `form`, as
-          `Pictures` describes them.
+          The batch, None before the first one.
         """
         batch = self._nearest(number)
         if batch is None:
-            return {}
+            return None
         event = batch.event
         positions = None if event.indices is None else np.frombuffer(event.indices, "<i8")
         pictures = self._previews.find(
@@ -182,7 +218,6 @@ class Batches:
         )
         return {
             "number": batch.number,
-            "dataset": event.dataset,
             "epoch": event.epoch,
             "batch": event.batch,
             "nominal": event.nominal,
@@ -190,13 +225,14 @@ class Batches:
             "bytes": event.bytes,
             "wait_ms": event.wait_ns / 1e6,
             "transfer_ms": event.transfer_ns / 1e6,
-            "replica": self._replicas(event),
+            "replica": replica_names(self._devices.get(event.strategy, []), len(event.sizes)),
             "size": list(event.sizes),
+            "whole_size": None,
             "index": positions,
+            "form": pictures.form,
             "pixels": pictures.pixels,
             "known": pictures.known,
             "label": pictures.labels,
-            "form": pictures.form,
         }
 
     def _nearest(self, number: int | None) -> _Batch | None:
@@ -209,10 +245,3 @@ class Batches:
             return self._kept[newest]
         before = [kept for kept in self._kept if kept < number]
         return self._kept[before[-1] if before else next(iter(self._kept))]
-
-    def _replicas(self, event: Sharding) -> list[str]:
-        names = self._devices.get(event.strategy, [])
-        return [
-            names[replica] if replica < len(names) else f"replica {replica}"
-            for replica in range(len(event.sizes))
-        ]

@@ -2,53 +2,75 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Literal, TypedDict
 
 import numpy as np
 
-from distlab.folds._fold import Columns
+from distlab.folds._folds import Folds
+from distlab.folds.arrays import Floats, Ints
+from distlab.folds.metrics import MetricColumns
+
+Unit = Literal["count", "s", "share", "per second", "bytes", "value"]
+_Curve = tuple[Ints, Floats]
 
 
-class Told(Protocol):
-    """What is known of a run: `Folds`."""
+class ComparisonColumns(TypedDict):
+    """Two runs side by side; lists have one entry for each run unless stated otherwise.
 
-    def columns(self, name: str) -> Columns:
-        """Returns the columns of one fold."""
+    Attributes:
+      name: Names of the runs; equal names get a number.
+      metric: The metric that is compared: the first with "loss" in its name that both
+        runs have, else each run's own first loss or first metric; empty without one.
+      step: Steps of the curves.
+      value: Values of the curves.
+      complete: Whether each curve has every logged value.
+      time_s: Seconds since the run began.
+      steps_per_s: Steps per second at these times.
+      examples_per_s: Examples per second at these times.
+      largest: Where the curves differ most, as `(step, value of the first run, value of
+        the second run)`. It is one of the first run's steps that the second run covers;
+        the second run's value there is interpolated. None when they share no step.
+      what: Names of the lines of a table; here and below one entry for each line.
+      unit: Units of the lines.
+      a: The first run's numbers, None when unknown.
+      b: The second run's numbers, None when unknown.
+    """
+
+    name: list[str]
+    metric: list[str]
+    step: list[Ints]
+    value: list[Floats]
+    complete: list[bool]
+    time_s: list[Floats]
+    steps_per_s: list[Floats]
+    examples_per_s: list[Floats]
+    largest: tuple[float, float, float] | None
+    what: list[str]
+    unit: list[Unit]
+    a: list[float | None]
+    b: list[float | None]
 
 
-def compare(first: Told, second: Told, names: tuple[str, str] = ("", "")) -> Columns:
-    """Returns what two runs have in common, and where they differ.
+def compare(first: Folds, second: Folds, names: tuple[str, str] = ("", "")) -> ComparisonColumns:
+    """Compares two runs.
 
     Args:
-      first: all that is known of one run.
-      second: all that is known of the other one.
-      names: what to call them; empty names stand for the runs' own.
+      first: The folds of one run.
+      second: The folds of the other run.
+      names: Names to show; an empty one stands for the run's own name.
 
     Returns:
-      Columns (lists with one entry for each of the two runs, unless said otherwise):
-        name: what to call it; two equal names get a number.
-        metric: the metric that is compared: the first with "loss" in its name that
-          both have, else each run's own first loss or first metric; empty without one.
-        step, value: float64 arrays: its curve.
-        complete: whether each logged value is in the curve.
-        time_s, steps_per_s, examples_per_s: float64 arrays: rates over the seconds
-          since the run began.
-        largest: single value: where the curves differ most, as `(step, value of the
-          first, value of the second)`, at the first run's steps that the second one
-          covers; its values there are interpolated. None when they share no step.
-        what, unit, a, b: lists with one entry for each line of a table: what it is,
-          its unit (`"count"`, `"s"`, `"share"`, `"per second"`, `"bytes"`, `"value"`),
-          and each run's number, None when it is not known.
+      Both runs' curves and rates, and a table of their numbers.
     """
     runs = [first, second]
     metrics = [run.columns("metrics") for run in runs]
     rates = [run.columns("steps") for run in runs]
-    chosen = _chosen(*(list(one["name"]) for one in metrics))
+    chosen = _chosen(metrics[0]["name"], metrics[1]["name"])
     places = [
         one["name"].index(name) if name else None for one, name in zip(metrics, chosen, strict=True)
     ]
     curves = [_curve(one, place) for one, place in zip(metrics, places, strict=True)]
-    numbers = [_numbers(run, values) for run, (_, values) in zip(runs, curves, strict=True)]
+    lines = [_lines(run, values) for run, (_, values) in zip(runs, curves, strict=True)]
     return {
         "name": _names(runs, names),
         "metric": chosen,
@@ -58,26 +80,23 @@ def compare(first: Told, second: Told, names: tuple[str, str] = ("", "")) -> Col
             place is None or one["merged"][place] == 1
             for one, place in zip(metrics, places, strict=True)
         ],
-        **{
-            name: [one[name] for one in rates]
-            for name in ("time_s", "steps_per_s", "examples_per_s")
-        },
+        "time_s": [one["time_s"] for one in rates],
+        "steps_per_s": [one["steps_per_s"] for one in rates],
+        "examples_per_s": [one["examples_per_s"] for one in rates],
         "largest": _largest(*curves),
-        "what": [what for what, _ in numbers[0]],
-        "unit": [unit for _, unit in numbers[0]],
-        "a": list(numbers[0].values()),
-        "b": list(numbers[1].values()),
+        "what": [what for what, _ in lines[0]],
+        "unit": [unit for _, unit in lines[0]],
+        "a": list(lines[0].values()),
+        "b": list(lines[1].values()),
     }
 
 
-def _names(runs: list[Told], names: tuple[str, str]) -> list[str]:
-    told = [
+def _names(runs: list[Folds], names: tuple[str, str]) -> list[str]:
+    first, second = (
         given or run.columns("header")["name"] or f"run {number}"
         for number, (run, given) in enumerate(zip(runs, names, strict=True), 1)
-    ]
-    if told[0] == told[1]:
-        return [f"{name} ({number})" for number, name in enumerate(told, 1)]
-    return told
+    )
+    return [f"{first} (1)", f"{second} (2)"] if first == second else [first, second]
 
 
 def _chosen(first: list[str], second: list[str]) -> list[str]:
@@ -91,18 +110,18 @@ def _chosen(first: list[str], second: list[str]) -> list[str]:
     ]
 
 
-def _curve(metrics: Columns, place: int | None) -> tuple[Any, Any]:
+def _curve(metrics: MetricColumns, place: int | None) -> _Curve:
     if place is None:
-        return np.zeros(0), np.zeros(0)
+        return np.zeros(0, np.int64), np.zeros(0)
     return metrics["step"][place], metrics["value"][place]
 
 
-def _finite(curve: tuple[Any, Any]) -> tuple[Any, Any]:
+def _finite(curve: _Curve) -> _Curve:
     kept = np.isfinite(curve[1])
     return curve[0][kept], curve[1][kept]
 
 
-def _largest(first: tuple[Any, Any], second: tuple[Any, Any]) -> tuple[float, float, float] | None:
+def _largest(first: _Curve, second: _Curve) -> tuple[float, float, float] | None:
     steps, values = _finite(first)
     others, other_values = _finite(second)
     if not len(steps) or not len(others):
@@ -116,8 +135,8 @@ def _largest(first: tuple[Any, Any], second: tuple[Any, Any]) -> tuple[float, fl
     return float(steps[most]), float(values[most]), float(there[most])
 
 
-def _numbers(run: Told, values: Any) -> dict[tuple[str, str], float | None]:
-    """The lines of the table, for one run."""
+def _lines(run: Folds, values: Floats) -> dict[tuple[str, Unit], float | None]:
+    """Returns the table's lines for one run."""
     header, steps = run.columns("header"), run.columns("steps")
     timeline, reductions = run.columns("timeline"), run.columns("reductions")
     waited_s = float(timeline["waited"].sum() * timeline["cell_s"])

@@ -1,39 +1,48 @@
-"""Very many devices: neighbours as one row, or some of them by themselves."""
+"""Very many devices: groups of neighbours in a row each, or some devices alone."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 
-from distlab.folds._fold import Columns
-from distlab.folds.captures import SORTS
+from distlab.folds.arrays import Floats, Ints
+from distlab.folds.captures import CaptureColumns
+from distlab.folds.devices import DeviceColumns
+from distlab.folds.placement import PlacementColumns
 
 MOST_ROWS: Final = 64
-"""Devices that get a row each; of more, neighbours share one."""
+"""Most devices that have a row each; of more, neighbours share one."""
 
 
-def part_of_devices(devices: Columns, first: int | None = None, most: int = MOST_ROWS) -> Columns:
-    """Returns the columns of `Devices` for at most so many rows.
+def part_of_devices(
+    devices: DeviceColumns, first: int | None = None, most: int = MOST_ROWS
+) -> DeviceColumns:
+    """Returns the columns of `Devices` with at most `most` rows.
 
     Args:
-      devices: what `Devices.columns` returned.
-      first: number of the first device to show by itself, cut to those there are;
-        None for all devices, in groups of neighbours.
-      most: how many rows; with no more devices the columns are returned as they are.
+      devices: Columns of all devices.
+      first: Number of the first device of a part; the last `most` devices when it is
+        higher. None for all devices, in groups of neighbours.
+      most: How many rows; columns of no more devices are returned unchanged.
 
     Returns:
-      `device`, `busy` and `now` of the rows, and all other columns. A group's shares
-      are the means of its devices.
+      The columns with `device`, `busy` and `now` of these rows. A group has the mean
+      shares of its devices.
     """
     names = devices["device"]
     if len(names) <= most:
         return devices
     if first is not None:
         chosen = _chosen(len(names), first, most)
-        rows = {name: np.asarray(devices[name])[..., chosen] for name in ("busy", "now")}
-        return {**devices, "device": names[chosen], **rows}
+        return {
+            **devices,
+            "device": names[chosen],
+            "busy": devices["busy"][:, chosen],
+            "now": devices["now"][chosen],
+        }
     begins, counts = _groups(len(names), most)
     return {
         **devices,
@@ -43,21 +52,21 @@ def part_of_devices(devices: Columns, first: int | None = None, most: int = MOST
     }
 
 
-def part_of_placements(placements: Columns, first: int | None = None) -> Columns:
+def part_of_placements(placements: PlacementColumns, first: int | None = None) -> PlacementColumns:
     """Returns the columns of `Placements` for at most 64 devices or groups of them.
 
     Args:
-      placements: what `Placements.columns` returned.
-      first: as in `part_of_devices`.
+      placements: Columns of all devices.
+      first: As in `part_of_devices`.
 
     Returns:
-      `device` and `bytes` of the rows, and all other columns, `device_bytes` of all
-      devices. A group's bytes are the mean of its devices, rounded to whole bytes.
+      The columns with `device` and `bytes` of these rows; `device_bytes` has all
+      devices. A group has the mean bytes of its devices, rounded to whole bytes.
     """
     names = placements["device"]
     if len(names) <= MOST_ROWS:
         return placements
-    sizes = np.asarray(placements["bytes"], np.int64).reshape(-1, len(names))
+    sizes = placements["bytes"]
     if first is not None:
         chosen = _chosen(len(names), first, MOST_ROWS)
         return {**placements, "device": names[chosen], "bytes": sizes[:, chosen]}
@@ -66,35 +75,36 @@ def part_of_placements(placements: Columns, first: int | None = None) -> Columns
     return {**placements, "device": _group_names(names, begins, counts), "bytes": means}
 
 
-def part_of_captures(captures: Columns, first: int | None = None) -> Columns:
+def part_of_captures(captures: CaptureColumns, first: int | None = None) -> CaptureColumns:
     """Returns the columns of `Captures` for at most 64 devices.
 
     Args:
-      captures: what `Captures.columns` returned.
-      first: as in `part_of_devices`, but with None for the device of each group of
-        neighbours that computed most: it is the one that others wait for.
+      captures: Columns of all devices.
+      first: As in `part_of_devices`, but with None for the device of each group of
+        neighbours that computed longest: the others wait for it.
 
     Returns:
-      `device`, the shares and `spans` of the rows, and all other columns.
+      The columns with `device`, the shares and `spans` of these devices.
     """
     names = captures["device"]
     if len(names) <= MOST_ROWS:
         return captures
-    rows: Sequence[int]
     if first is not None:
-        rows = range(*_chosen(len(names), first, MOST_ROWS).indices(len(names)))
+        rows = list(range(*_chosen(len(names), first, MOST_ROWS).indices(len(names))))
     else:
         begins, counts = _groups(len(names), MOST_ROWS)
-        compute = np.asarray(captures["compute"])
+        compute = captures["compute"]
         rows = [
             int(begin + compute[begin : begin + count].argmax())
             for begin, count in zip(begins, counts, strict=True)
         ]
-    shares = {sort: np.asarray(captures[sort])[list(rows)] for sort in SORTS}
     return {
         **captures,
-        **shares,
         "device": [names[row] for row in rows],
+        "compute": captures["compute"][rows],
+        "waiting": captures["waiting"][rows],
+        "copy": captures["copy"][rows],
+        "idle": captures["idle"][rows],
         "spans": [captures["spans"][row] for row in rows],
     }
 
@@ -104,18 +114,19 @@ def _chosen(devices: int, first: int, most: int) -> slice:
     return slice(begin, begin + most)
 
 
-def _groups(devices: int, most: int) -> tuple[Any, Any]:
-    """Returns where groups of neighbours begin, and how many devices each has."""
+def _groups(devices: int, most: int) -> tuple[Ints, Ints]:
+    """Returns the index of each group's first device, and each group's size."""
     begins = np.arange(0, devices, -(-devices // most))
     return begins, np.diff(np.append(begins, devices))
 
 
-def _group_names(names: Sequence[str], begins: Any, counts: Any) -> list[str]:
+def _group_names(names: Sequence[str], begins: Ints, counts: Ints) -> list[str]:
     return [
         f"{names[begin]} to {names[begin + count - 1]}" if count > 1 else names[begin]
         for begin, count in zip(begins.tolist(), counts.tolist(), strict=True)
     ]
 
 
-def _means(shares: Any, begins: Any, counts: Any) -> Any:
-    return np.add.reduceat(np.asarray(shares, np.float64), begins, axis=-1) / counts
+def _means(amounts: npt.NDArray[np.number], begins: Ints, counts: Ints) -> Floats:
+    means: Floats = np.add.reduceat(amounts.astype(np.float64), begins, axis=-1) / counts
+    return means

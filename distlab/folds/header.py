@@ -3,36 +3,64 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import ClassVar, TypedDict
 
 from distlab.events import Error, Event, Lost, Run, RunEnd, Strategy
-from distlab.folds._fold import Clock, Columns
+from distlab.folds._fold import Clock
 
 _MOST_ERRORS = 20
 
 
-class Header:
-    """The latest run's name, machine and devices, its strategy, errors and end.
+class HeaderColumns(TypedDict):
+    """Columns of `Header`; texts are empty and numbers 0 before the `Run` event.
 
-    Columns (single values unless said otherwise):
-      name, host, platform, process, unix_ns: as the `Run` event says; empty
-        and 0 before it.
-      time_ns: when the run began by its own clock, or None.
-      versions: package name to version.
-      devices: list of device names of the process.
-      simulated: true when they are CPU devices that share one machine's cores.
-      total_steps: steps the run means to take, or None.
-      strategies: list of class names, one for each strategy made.
-      strategy: class name of the newest strategy, empty before the first.
-      replicas: list of its replicas' device names.
-      status: `""` while nothing said how it ended, or `RunEnd`'s status.
-      message: what was raised.
-      ended_s: seconds from the beginning to the end, or None.
-      errors: list of `"where: type: message"`, the newest 20.
-      error_count: how many there were.
-      not_recorded: events of which the recording says that it left them out.
-      not_recorded_reasons: list of why, each reason once.
+    Attributes:
+      name: The run's name.
+      host: The machine's name.
+      platform: JAX's default platform.
+      process: The process number.
+      unix_ns: The wall clock when the run began, in nanoseconds since 1970.
+      time_ns: The monotonic time when the run began, None before the `Run` event.
+      versions: Package names to versions.
+      devices: Names of the process's devices.
+      simulated: Whether they are CPU devices that share one machine's cores.
+      total_steps: How many steps the run plans, None when it did not state them.
+      strategies: Class names of all strategies, oldest first.
+      strategy: Class name of the newest strategy, empty before the first.
+      replicas: Names of the devices of its replicas.
+      status: Status of the `RunEnd` event, empty before it.
+      message: Text of the exception that ended the run.
+      ended_s: Seconds from the run's begin to its end, None before it.
+      errors: The newest 20 errors as `"where: type: message"`.
+      error_count: How many errors occurred.
+      not_recorded: How many events the recording left out, by its own count.
+      not_recorded_reasons: Why it did, each reason once.
     """
+
+    name: str
+    host: str
+    platform: str
+    process: int
+    unix_ns: int
+    time_ns: int | None
+    versions: dict[str, str]
+    devices: list[str]
+    simulated: bool
+    total_steps: int | None
+    strategies: list[str]
+    strategy: str
+    replicas: list[str]
+    status: str
+    message: str
+    ended_s: float | None
+    errors: list[str]
+    error_count: int
+    not_recorded: int
+    not_recorded_reasons: list[str]
+
+
+class Header:
+    """The newest run: its name, machine, devices, strategy, errors and end."""
 
     KINDS: ClassVar[tuple[type[Event], ...]] = (Run, RunEnd, Strategy, Error, Lost)
 
@@ -48,7 +76,7 @@ class Header:
         self._reasons: dict[str, None] = {}
 
     def add(self, events: Sequence[Event]) -> None:
-        """Takes events, oldest first."""
+        """Adds events, oldest first."""
         for event in events:
             self._take(event)
         self.version += bool(events)
@@ -73,8 +101,8 @@ class Header:
             case _:
                 pass
 
-    def columns(self) -> Columns:
-        """Returns the columns that the class describes."""
+    def columns(self) -> HeaderColumns:
+        """Returns the header of all events so far."""
         run, end = self._run, self._end
         newest = next(reversed(self._strategies.values()), None)
         devices = run.devices if run else []

@@ -1,26 +1,34 @@
-"""Loops that can be controlled, and how they are."""
+"""Controlled loops and their states."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import ClassVar, TypedDict
 
 from distlab.events import Event, Loop, Run
-from distlab.folds._fold import Columns
 
-_OVER = {"stopped", "done"}
-_MOST_OVER = 20
+_ENDED = {"stopped", "done"}
+_MOST_ENDED = 20
+
+
+class LoopColumns(TypedDict):
+    """Columns of `Loops`: one row for each loop, oldest first.
+
+    Attributes:
+      loop: Numbers of the loops in their process.
+      name: Names of the loops.
+      state: `"running"`, `"paused"`, `"stopped"` or `"done"`.
+      position: How many elements each loop had received at its newest event.
+    """
+
+    loop: list[int]
+    name: list[str]
+    state: list[str]
+    position: list[int]
 
 
 class Loops:
-    """The loops that went through `distlab.controlled`, the newest last.
-
-    Columns (one row for each loop; of those that are over, the newest 20):
-      loop: list of their numbers in the process.
-      name: list of what they call themselves.
-      state: list of `"running"`, `"paused"`, `"stopped"` or `"done"`.
-      position: list of elements handed to them when they said so last.
-    """
+    """The loops that iterate over `distlab.controlled`; of ended loops the newest 20."""
 
     KINDS: ClassVar[tuple[type[Event], ...]] = (Run, Loop)
 
@@ -29,19 +37,19 @@ class Loops:
         self._loops: dict[int, Loop] = {}
 
     def add(self, events: Sequence[Event]) -> None:
-        """Takes events, oldest first."""
+        """Adds events, oldest first."""
         for event in events:
             if isinstance(event, Run):
                 self._loops.clear()
             elif isinstance(event, Loop):
                 self._loops[event.loop] = event
-                over = [loop for loop, last in self._loops.items() if last.state in _OVER]
-                for loop in over[:-_MOST_OVER]:
+                ended = [loop for loop, last in self._loops.items() if last.state in _ENDED]
+                for loop in ended[:-_MOST_ENDED]:
                     del self._loops[loop]
         self.version += bool(events)
 
-    def columns(self) -> Columns:
-        """Returns the columns that the class describes."""
+    def columns(self) -> LoopColumns:
+        """Returns the loops of all events so far."""
         newest = list(self._loops.values())
         return {
             "loop": [event.loop for event in newest],

@@ -1,29 +1,40 @@
-"""Which variable lies on which device, and how many bytes that takes."""
+"""Which variable lies on which device, and its bytes there."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import ClassVar, TypedDict
 
 import numpy as np
 
 from distlab.events import Event, Placement
-from distlab.folds._fold import Columns
+from distlab.folds.arrays import Ints
+
+
+class PlacementColumns(TypedDict):
+    """Columns of `Placements`: one row for each variable, largest first.
+
+    Attributes:
+      name: Names of the variables.
+      layout: `"replicated"`, `"per_replica"` or `"single"`.
+      shape: Shapes of one copy.
+      dtype: Element types.
+      bytes: Bytes on each device, `(variables, devices)`; 0 where there is no copy.
+      device: Names of the devices, one for each column of `bytes`.
+      device_bytes: Bytes of all variables on each device.
+    """
+
+    name: list[str]
+    layout: list[str]
+    shape: list[list[int]]
+    dtype: list[str]
+    bytes: Ints
+    device: list[str]
+    device_bytes: Ints
 
 
 class Placements:
-    """Variables that were placed and not freed, the largest first.
-
-    Columns (one row for each variable):
-      name: list of names.
-      layout: list of `"replicated"`, `"per_replica"` or `"single"`.
-      shape: list of shapes of one copy, each a list.
-      dtype: list of element types.
-      bytes: int64 array `(variables, devices)`: 0 where it has no copy.
-      device: list of device names, one for each column of `bytes`.
-      device_bytes: int64 array `(devices,)`: what all variables take there.
-      freed: single number: variables whose memory was given back.
-    """
+    """Variables that were placed and not freed."""
 
     KINDS: ClassVar[tuple[type[Event], ...]] = (Placement,)
 
@@ -31,22 +42,21 @@ class Placements:
         self.version = 0
         self._arrays: dict[int, Placement] = {}
         self._devices: dict[str, None] = {}
-        self._freed = 0
 
     def add(self, events: Sequence[Event]) -> None:
-        """Takes events, oldest first."""
+        """Adds events, oldest first."""
         for event in events:
             if not isinstance(event, Placement):
                 continue
             if event.action == "place":
                 self._arrays[event.array] = event
                 self._devices.update(dict.fromkeys(event.devices))
-            elif self._arrays.pop(event.array, None) is not None:
-                self._freed += 1
+            else:
+                self._arrays.pop(event.array, None)
         self.version += bool(events)
 
-    def columns(self) -> Columns:
-        """Returns the columns that the class describes."""
+    def columns(self) -> PlacementColumns:
+        """Returns the variables that are placed now."""
         arrays = sorted(
             self._arrays.values(),
             key=lambda placed: (-sum(placed.bytes_per_device), placed.name, placed.array),
@@ -64,5 +74,4 @@ class Placements:
             "bytes": table,
             "device": list(column),
             "device_bytes": table.sum(axis=0),
-            "freed": self._freed,
         }

@@ -1,33 +1,62 @@
-"""Each compiled program: why it was made, what is inside, and how often it ran."""
+"""Compiled programs: their cause, their contents, and how often each ran."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import ClassVar, TypedDict
 
-from distlab.events import Compile, Event, Run, Step
-from distlab.folds._fold import Clock, Columns
+from distlab.events import Collective, Compile, Event, Run, Step
+from distlab.folds._fold import Clock
 
-_MOST = 300
+_MOST_PROGRAMS = 300
+
+
+class ProgramColumns(TypedDict):
+    """Columns of `Programs`: one row for each of the last 300 programs, newest first.
+
+    Numbers of XLA's analyses are None where XLA does not report them.
+
+    Attributes:
+      function: Names of the functions given to `run`.
+      source: Where each function is defined.
+      cause: Why each program was compiled, such as `"new shapes"`.
+      changed: Which argument changed and how, empty for a new function.
+      arguments: The arguments of one replica, as `"name: dtype[shape]"`.
+      collectives: The collectives of each program.
+      flops: Floating-point operations of one execution on one device.
+      argument_bytes: Bytes of the arguments on one device.
+      output_bytes: Bytes of the outputs on one device.
+      temp_bytes: Bytes of scratch memory on one device.
+      peak_bytes: The most bytes that one execution holds on one device.
+      at_s: Seconds since the run began when each program was ready; 0 for programs
+        compiled before the run.
+      compile_s: Seconds spent on tracing and compiling each.
+      steps: How many steps ran each.
+      rows_left_out: How many older programs are left out.
+      compiling_s: Seconds spent on tracing and compiling all programs.
+    """
+
+    function: list[str]
+    source: list[str]
+    cause: list[str]
+    changed: list[str]
+    arguments: list[list[str]]
+    collectives: list[list[Collective]]
+    flops: list[float | None]
+    argument_bytes: list[int | None]
+    output_bytes: list[int | None]
+    temp_bytes: list[int | None]
+    peak_bytes: list[int | None]
+    at_s: list[float]
+    compile_s: list[float]
+    steps: list[int]
+    rows_left_out: int
+    compiling_s: float
 
 
 class Programs:
-    """The compiled programs, the newest first.
-
-    Columns (one row for each of the last 300 programs):
-      function, source, cause, changed, mode: lists as the `Compile` event says.
-      at_s: list of seconds since the run began at which it was ready; 0 for
-        programs that stood before.
-      compile_s: list of seconds spent on tracing and compiling it.
-      steps: list of how many steps ran it.
-      arguments: list of lists of texts.
-      flops, bytes_accessed, argument_bytes, output_bytes, temp_bytes, peak_bytes:
-        lists of numbers, None where XLA does not say.
-      collectives: list of lists of `Collective`.
-      rows_left_out: single number: programs beyond those.
-      compiling_s: single number: seconds spent on all of them.
-    """
+    """The compiled programs of a run and the steps that ran them."""
 
     KINDS: ClassVar[tuple[type[Event], ...]] = (Run, Compile, Step)
 
@@ -40,14 +69,14 @@ class Programs:
         self._compiling_ns = 0
 
     def add(self, events: Sequence[Event]) -> None:
-        """Takes events, oldest first."""
+        """Adds events, oldest first."""
         for event in events:
             if isinstance(event, Step):
                 self._steps[event.program] += 1
             elif isinstance(event, Compile):
                 self._compiling_ns += event.trace_ns + event.compile_ns
                 self._programs[event.program] = event
-                if len(self._programs) > _MOST:
+                if len(self._programs) > _MOST_PROGRAMS:
                     oldest = next(iter(self._programs))
                     del self._programs[oldest]
                     self._steps.pop(oldest, None)
@@ -56,17 +85,21 @@ class Programs:
                 self._clock.start(event.time_ns)
         self.version += bool(events)
 
-    def columns(self) -> Columns:
-        """Returns the columns that the class describes."""
+    def columns(self) -> ProgramColumns:
+        """Returns the programs of all events so far."""
         programs = list(reversed(self._programs.values()))
-        fields = (
-            *("function", "source", "cause", "changed", "mode", "arguments", "collectives"),
-            *("flops", "bytes_accessed", "argument_bytes", "output_bytes"),
-            *("temp_bytes", "peak_bytes"),
-        )
-        told: Columns = {field: [getattr(one, field) for one in programs] for field in fields}
         return {
-            **told,
+            "function": [one.function for one in programs],
+            "source": [one.source for one in programs],
+            "cause": [one.cause for one in programs],
+            "changed": [one.changed for one in programs],
+            "arguments": [one.arguments for one in programs],
+            "collectives": [one.collectives for one in programs],
+            "flops": [one.flops for one in programs],
+            "argument_bytes": [one.argument_bytes for one in programs],
+            "output_bytes": [one.output_bytes for one in programs],
+            "temp_bytes": [one.temp_bytes for one in programs],
+            "peak_bytes": [one.peak_bytes for one in programs],
             "at_s": [self._clock.seconds(one.time_ns) for one in programs],
             "compile_s": [(one.trace_ns + one.compile_ns) / 1e9 for one in programs],
             "steps": [self._steps[one.program] for one in programs],

@@ -1,18 +1,55 @@
-"""What was combined across replicas: from Python, and inside the programs."""
+"""Reductions across replicas: those called from Python, and those inside programs."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar, NamedTuple
+from dataclasses import dataclass
+from math import nan
+from typing import ClassVar, NamedTuple, TypedDict
 
 from distlab.events import Collective, Compile, Event, Reduction, Step
-from distlab.folds._fold import Columns
 
 _MOST_ROWS = 500
 
 
-class _Python(NamedTuple):
-    """What makes two reductions from Python the same kind of thing."""
+class ReductionColumns(TypedDict):
+    """Columns of `Reductions`: one row for each kind of reduction, most bytes first.
+
+    Attributes:
+      where: `"inside FUNCTION"` or `"from Python"`.
+      inside: Whether it is part of a compiled program.
+      kind: `"all-reduce"`, ..., or `"reduce MEAN"`, `"gather"`, ....
+      how: The algorithm, or the operations and lines of the user's program, as far as
+        XLA kept them.
+      dtype: Element types.
+      bytes: Bytes of the operand on one replica, each time.
+      participants: How many replicas took part.
+      count: How many times it ran.
+      at_least: Whether the program does not state how many times one step runs it:
+        `count` then has it once a step.
+      total_bytes: `bytes * count`: bytes of one replica's operands, not those that
+        moved over a network.
+      mean_ms: Milliseconds that the caller spent in a call, NaN inside a program,
+        which nothing outside can time.
+      rows_left_out: How many reductions of kinds beyond 500 are not counted.
+    """
+
+    where: list[str]
+    inside: list[bool]
+    kind: list[str]
+    how: list[tuple[str, ...]]
+    dtype: list[str]
+    bytes: list[int]
+    participants: list[int]
+    count: list[int]
+    at_least: list[bool]
+    total_bytes: list[int]
+    mean_ms: list[float]
+    rows_left_out: int
+
+
+class _Called(NamedTuple):
+    """The kind of a reduction called from Python."""
 
     verb: str
     op: str
@@ -23,7 +60,7 @@ class _Python(NamedTuple):
 
 
 class _Inside(NamedTuple):
-    """What makes collectives of a function's programs the same kind of thing."""
+    """The kind of a collective in a function's programs."""
 
     function: str
     kind: str
@@ -33,31 +70,33 @@ class _Inside(NamedTuple):
     at_least: bool
 
 
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """One row of the columns."""
+
+    where: str
+    inside: bool
+    kind: str
+    how: tuple[str, ...]
+    dtype: str
+    bytes: int
+    participants: int
+    count: int
+    at_least: bool
+    mean_ms: float
+
+    @property
+    def total_bytes(self) -> int:
+        return self.bytes * self.count
+
+
 class Reductions:
-    """Each kind of reduction that ran, once, with how often it did.
+    """Each kind of reduction, with the number of times it ran.
 
-    What runs inside a program is read from the compiled program, once, and
-    multiplied by the steps that ran it: nothing is measured while it runs. A
-    function has a program for each shape of its arguments; a reduction that all
-    of them do is one row.
-
-    Columns (one row for each kind of reduction, the most bytes first):
-      where: list of `"inside FUNCTION"` or `"from Python"`.
-      inside: list of bool: whether it is part of a compiled program.
-      kind: list of `"all-reduce"`, ..., or `"reduce MEAN"`, `"gather"`.
-      how: list of tuples of texts: the algorithm, or the operations and lines of
-        the user's program, as far as XLA kept them.
-      dtype: list of element types.
-      bytes: list of operand bytes on one replica, each time.
-      participants: list of how many replicas took part.
-      count: list of how often it ran.
-      at_least: list of bool: the program does not say how often one step runs
-        it, so `count` counts it once a step.
-      total_bytes: list of `bytes * count`: operand bytes of one replica, which
-        is not what travelled over a network.
-      mean_ms: list of milliseconds the caller spent in the call, NaN inside a
-        program (nothing outside can time it).
-      rows_left_out: single number: kinds beyond 500, not counted.
+    Reductions inside a program are read from the compiled program, once, and
+    multiplied by the steps that ran it: nothing is measured while it runs. A function
+    has a program for each shape of its arguments; a reduction of several of them is
+    one row.
     """
 
     KINDS: ClassVar[tuple[type[Event], ...]] = (Compile, Step, Reduction)
@@ -66,11 +105,11 @@ class Reductions:
         self.version = 0
         self._programs: dict[int, Compile] = {}
         self._steps: dict[int, int] = {}
-        self._python: dict[_Python, tuple[int, int]] = {}
+        self._called: dict[_Called, tuple[int, int]] = {}
         self._left_out = 0
 
     def add(self, events: Sequence[Event]) -> None:
-        """Takes events, oldest first."""
+        """Adds events, oldest first."""
         for event in events:
             match event:
                 case Step():
@@ -78,54 +117,79 @@ class Reductions:
                 case Compile():
                     self._programs[event.program] = event
                 case Reduction():
-                    self._take(event)
+                    self._add_call(event)
                 case _:
                     pass
         self.version += bool(events)
 
-    def _take(self, event: Reduction) -> None:
-        key = _Python(
+    def _add_call(self, event: Reduction) -> None:
+        kind = _Called(
             event.verb, event.op, event.algorithm, event.dtype, event.bytes, event.participants
         )
-        if key not in self._python and len(self._python) >= _MOST_ROWS:
+        if kind not in self._called and len(self._called) >= _MOST_ROWS:
             self._left_out += 1
             return
-        count, duration_ns = self._python.get(key, (0, 0))
-        self._python[key] = (count + 1, duration_ns + event.duration_ns)
+        count, duration_ns = self._called.get(kind, (0, 0))
+        self._called[kind] = (count + 1, duration_ns + event.duration_ns)
 
-    def columns(self) -> Columns:
-        """Returns the columns that the class describes."""
-        rows = [_python_row(key, *value) for key, value in self._python.items()]
-        # A recording starts with the programs that were made before it, and may use none of them.
+    def columns(self) -> ReductionColumns:
+        """Returns the reductions of all events so far."""
+        rows = [_called_row(kind, *value) for kind, value in self._called.items()]
+        # A recording begins with the programs compiled before it, and may run none of them.
         ran = [program for program in self._programs.values() if program.program in self._steps]
         rows += _inside_rows(ran, self._steps)
-        rows.sort(key=lambda row: (-row["total_bytes"], row["where"], row["kind"], row["bytes"]))
-        names = _python_row(_Python("", "", "", "", 0, 0), 1, 0)
-        columns: Columns = {name: [row[name] for row in rows] for name in names}
-        columns["rows_left_out"] = self._left_out
-        return columns
+        rows.sort(key=lambda row: (-row.total_bytes, row.where, row.kind, row.bytes))
+        return {
+            "where": [row.where for row in rows],
+            "inside": [row.inside for row in rows],
+            "kind": [row.kind for row in rows],
+            "how": [row.how for row in rows],
+            "dtype": [row.dtype for row in rows],
+            "bytes": [row.bytes for row in rows],
+            "participants": [row.participants for row in rows],
+            "count": [row.count for row in rows],
+            "at_least": [row.at_least for row in rows],
+            "total_bytes": [row.total_bytes for row in rows],
+            "mean_ms": [row.mean_ms for row in rows],
+            "rows_left_out": self._left_out,
+        }
 
 
-def _inside_rows(programs: list[Compile], steps: dict[int, int]) -> list[Columns]:
-    """One row for what is the same in all programs of a function."""
+def _called_row(kind: _Called, count: int, duration_ns: int) -> _Row:
+    return _Row(
+        where="from Python",
+        inside=False,
+        kind=f"{kind.verb} {kind.op}".strip(),
+        how=(kind.algorithm.replace("_", " "),),
+        dtype=kind.dtype,
+        bytes=kind.bytes,
+        participants=kind.participants,
+        count=count,
+        at_least=False,
+        mean_ms=duration_ns / count / 1e6,
+    )
+
+
+def _inside_rows(programs: list[Compile], steps: dict[int, int]) -> list[_Row]:
+    """Returns one row for each kind of collective in all programs of a function."""
     counts: dict[_Inside, int] = {}
     sources: dict[_Inside, dict[str, None]] = {}
-    # A ragged program is put together from pieces and names the line that called
-    # `run`; so it is asked only for what no other program has.
+    # A ragged program is assembled from pieces and names the line that called `run`:
+    # its lines serve only for kinds that no other program has.
     for program in sorted(programs, key=lambda program: program.mode == "ragged"):
         here: dict[_Inside, dict[str, None]] = {}
         for collective in program.collectives:
-            key = _inside(program.function, collective)
+            kind = _kind_of(program.function, collective)
             times = 1 if collective.times_per_step is None else collective.times_per_step
-            counts[key] = counts.get(key, 0) + times * steps[program.program]
-            here.setdefault(key, {})[collective.source] = None
-        for key, found in here.items():
-            if program.mode != "ragged" or key not in sources:
-                sources.setdefault(key, {}).update(found)
-    return [_inside_row(key, tuple(sources[key]), count) for key, count in counts.items()]
+            counts[kind] = counts.get(kind, 0) + times * steps[program.program]
+            here.setdefault(kind, {})[collective.source] = None
+        for kind, found in here.items():
+            if program.mode != "ragged" or kind not in sources:
+                sources.setdefault(kind, {}).update(found)
+    return [_inside_row(kind, tuple(sources[kind]), count) for kind, count in counts.items()]
 
 
-def _inside(function: str, collective: Collective) -> _Inside:
+def _kind_of(function: str, collective: Collective) -> _Inside:
     return _Inside(
         function,
         collective.kind,
@@ -136,33 +200,16 @@ def _inside(function: str, collective: Collective) -> _Inside:
     )
 
 
-def _python_row(key: _Python, count: int, duration_ns: int) -> Columns:
-    return {
-        "where": "from Python",
-        "inside": False,
-        "kind": f"{key.verb} {key.op}".strip(),
-        "how": (key.algorithm.replace("_", " "),),
-        "dtype": key.dtype,
-        "bytes": key.bytes,
-        "participants": key.participants,
-        "count": count,
-        "at_least": False,
-        "total_bytes": key.bytes * count,
-        "mean_ms": duration_ns / count / 1e6,
-    }
-
-
-def _inside_row(key: _Inside, sources: tuple[str, ...], count: int) -> Columns:
-    return {
-        "where": f"inside {key.function}",
-        "inside": True,
-        "kind": key.kind,
-        "how": sources,
-        "dtype": key.dtype,
-        "bytes": key.bytes,
-        "participants": key.participants,
-        "count": count,
-        "at_least": key.at_least,
-        "total_bytes": key.bytes * count,
-        "mean_ms": float("nan"),
-    }
+def _inside_row(kind: _Inside, sources: tuple[str, ...], count: int) -> _Row:
+    return _Row(
+        where=f"inside {kind.function}",
+        inside=True,
+        kind=kind.kind,
+        how=sources,
+        dtype=kind.dtype,
+        bytes=kind.bytes,
+        participants=kind.participants,
+        count=count,
+        at_least=kind.at_least,
+        mean_ms=nan,
+    )

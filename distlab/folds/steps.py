@@ -1,14 +1,15 @@
-"""How fast the run goes, and how far it is."""
+"""The run's speed and its progress."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import ClassVar, TypedDict
 
 import numpy as np
 
 from distlab.events import DeviceSample, Event, Metric, Run, RunEnd, Step, StepReady
-from distlab.folds._fold import Clock, Columns
+from distlab.folds._fold import Clock
+from distlab.folds.arrays import Floats
 
 _BIN_SECONDS = 0.25
 _MOST_BINS = 480
@@ -16,28 +17,53 @@ _RECENT_SECONDS = 2.0
 _RECENT_STEPS = 8
 
 
+class StepColumns(TypedDict):
+    """Columns of `Steps`.
+
+    Rates are per second. They are None before the second step.
+
+    Attributes:
+      time_s: Middles of the bins, in seconds since the run began. The newest,
+        unfinished bin is left out.
+      steps_per_s: Steps per second in each bin.
+      examples_per_s: Examples per second in each bin.
+      bin_s: Width of a bin in seconds.
+      steps: How many steps the newest run took.
+      examples: How many examples they had.
+      total: How many steps the run plans, None when it did not state them.
+      progress: `steps` as a share of `total`, 0 to 1, or None.
+      rate: Steps over the last 2 s, or over the time of the last 8 steps if longer.
+      examples_rate: Examples over the same time.
+      mean_rate: Steps from the first step to the last.
+      mean_examples_rate: Examples from the first step to the last.
+      eta_s: Seconds until `total` at `rate`, or None.
+      since_last_s: Seconds from the newest step to the newest event, None before
+        the first step.
+      elapsed_s: Seconds from the run's begin to the newest event.
+    """
+
+    time_s: Floats
+    steps_per_s: Floats
+    examples_per_s: Floats
+    bin_s: float
+    steps: int
+    examples: int
+    total: int | None
+    progress: float | None
+    rate: float | None
+    examples_rate: float | None
+    mean_rate: float | None
+    mean_examples_rate: float | None
+    eta_s: float | None
+    since_last_s: float | None
+    elapsed_s: float
+
+
 class Steps:
     """Steps and examples counted in equal bins of time.
 
-    A step counts when `run` was called for it. The devices may be up to 16
-    steps behind: `ready_step` is the newest one known to be finished. The bins
-    are 0.25 s wide and double in width when there are too many of them.
-
-    Columns:
-      time_s: float64 array: middles of the bins, seconds since the run began.
-      steps_per_s, examples_per_s: float64 arrays over these bins. The newest,
-        unfinished bin is not among them.
-      bin_s: width of a bin in seconds.
-      steps, examples: counted in the newest run.
-      ready_step: number of the newest step known to be finished, or None.
-      total: steps the run means to take, or None.
-      progress: share of `total`, 0 to 1, or None.
-      rate, examples_rate: per second over the last 2 s, or over as long as it
-        takes to count 8 steps; None before the second step.
-      mean_rate, mean_examples_rate: per second from the first step to the last.
-      eta_s: seconds until `total` at `rate`, or None.
-      since_last_s: seconds from the newest step to the newest event.
-      elapsed_s: seconds from the beginning to the newest event.
+    A step counts when `run` was called for it; the devices may be up to 16 steps
+    behind. The bins are 0.25 s wide and double in width when there are too many.
     """
 
     KINDS: ClassVar[tuple[type[Event], ...]] = (
@@ -63,10 +89,9 @@ class Steps:
         self._first_s = 0.0
         self._last_s = 0.0
         self._now_s = 0.0
-        self._ready: int | None = None
 
     def add(self, events: Sequence[Event]) -> None:
-        """Takes events, oldest first."""
+        """Adds events, oldest first."""
         for event in events:
             if isinstance(event, Run):
                 self._begin(event)
@@ -75,8 +100,6 @@ class Steps:
             self._advance(seconds)
             if isinstance(event, Step):
                 self._step(seconds, event.examples)
-            elif isinstance(event, StepReady):
-                self._ready = max(event.step, -1 if self._ready is None else self._ready)
         self.version += bool(events)
 
     def _advance(self, seconds: float) -> None:
@@ -120,20 +143,19 @@ class Steps:
             return self._mean_rates()
         return steps / (bins * self._bin), examples / (bins * self._bin)
 
-    def columns(self) -> Columns:
-        """Returns the columns that the class describes."""
+    def columns(self) -> StepColumns:
+        """Returns the counts of all events so far."""
         complete = len(self._steps) - 1
         rate, examples_rate = self._recent_rates()
         mean_rate, mean_examples_rate = self._mean_rates()
         left = None if self._total is None else max(0, self._total - self._count)
         return {
-            "time_s": (np.arange(complete) + 0.5) * self._bin,
+            "time_s": (np.arange(complete, dtype=np.float64) + 0.5) * self._bin,
             "steps_per_s": np.array(self._steps[:complete], np.float64) / self._bin,
             "examples_per_s": np.array(self._examples[:complete], np.float64) / self._bin,
             "bin_s": self._bin,
             "steps": self._count,
             "examples": self._example_count,
-            "ready_step": self._ready,
             "total": self._total,
             "progress": min(1.0, self._count / self._total) if self._total else None,
             "rate": rate,

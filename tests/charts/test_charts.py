@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 import pytest
 from bokeh.embed import json_item
 
 from distlab.charts import (
+    BatchHistory,
     BatchTiles,
+    CapturedSpans,
+    Chart,
     DeviceShares,
     PlacementTable,
     ProcessMemory,
     Rates,
     ReductionBars,
+    StepTimeline,
     loss_lines,
     other_lines,
     theme,
@@ -24,17 +30,74 @@ from distlab.charts._sheet import as_pictures, fit, sheet
 from distlab.charts.batches import size_text
 from distlab.charts.devices import resample
 from distlab.charts.reductions import how_text
-from distlab.folds import Folds
-from tests.synthetic import whole_run
+from distlab.folds import (
+    DeviceColumns,
+    Devices,
+    Folds,
+    MetricColumns,
+    PlacementColumns,
+    ReductionColumns,
+)
+from tests.synthetic import there, whole_run
 
-CHARTS: dict[str, tuple[Any, str]] = {
-    "loss": (loss_lines, "metrics"),
-    "others": (other_lines, "metrics"),
-    "rates": (Rates, "steps"),
-    "devices": (DeviceShares, "devices"),
-    "memory": (ProcessMemory, "devices"),
-    "reductions": (ReductionBars, "reductions"),
-    "placement": (PlacementTable, "placement"),
+C = TypeVar("C")
+
+
+@dataclass(frozen=True)
+class Case(Generic[C]):
+    """A chart, what it shows of a run of 200 steps, and texts that its source then has.
+
+    Attributes:
+      make: Makes the chart.
+      columns: Returns what it shows.
+      column: Name of a column of texts.
+      texts: The texts, one for each row.
+    """
+
+    make: Callable[[], Chart[C]]
+    columns: Callable[[Folds], C]
+    column: str
+    texts: list[str]
+
+    def shown(self, folds: Folds) -> Chart[C]:
+        chart = self.make()
+        chart.update(self.columns(folds))
+        return chart
+
+
+DEVICES = [f"CPU:{replica}" for replica in range(8)]
+VARIABLES = ["dense/kernel", "head/kernel", "dense/bias", "head/bias", "averages", "total"]
+CHARTS: dict[str, Case[Any]] = {
+    "loss": Case(loss_lines, lambda f: f.columns("metrics"), "name", ["loss"]),
+    "others": Case(other_lines, lambda f: f.columns("metrics"), "name", []),
+    "rates": Case(Rates, lambda f: f.columns("steps"), "bin", ["250 ms"] * 9),
+    "devices": Case(DeviceShares, lambda f: f.columns("devices"), "device", DEVICES),
+    "memory": Case(
+        ProcessMemory,
+        lambda f: f.columns("devices"),
+        "text",
+        [f"{400 + (5 * sample + 4) / 100:.0f} MB" for sample in range(40)],
+    ),
+    "reductions": Case(
+        ReductionBars, lambda f: f.columns("reductions"), "each", ["9.64 kB", "4 B"]
+    ),
+    "placement": Case(
+        PlacementTable,
+        lambda f: f.columns("placement"),
+        "variable",
+        [name for name in VARIABLES for _ in DEVICES],
+    ),
+    "captured": Case(CapturedSpans, lambda f: f.columns("captures"), "device", []),
+    "history": Case(
+        BatchHistory,
+        lambda f: f.columns("batches"),
+        "color",
+        [theme.colour(1) if number % 23 == 22 else theme.colour(4) for number in range(80, 200)],
+    ),
+    "batch": Case(BatchTiles, lambda f: f.batch(0), "text", ["8"] * 8),
+    "timeline": Case(
+        StepTimeline, lambda f: f.columns("timeline"), "lane", ["input", "python", *DEVICES]
+    ),
 }
 
 
@@ -45,41 +108,42 @@ def folds() -> Folds:
     return folds
 
 
-@pytest.mark.parametrize("name", CHARTS)
-def test_only_the_data_of_sources_changes(folds: Folds, name: str) -> None:
-    make, columns = CHARTS[name]
-    chart = make()
-
-    def outside_of_sources() -> str:
-        references = sorted(chart.root.references(), key=lambda model: model.id)
-        return json.dumps(
-            [
-                (model.id, str(model.properties_with_values(include_defaults=False)))
-                for model in references
-                if type(model).__name__ not in {"ColumnDataSource", "Selection"}
-            ]
-        )
-
-    chart.update(Folds().columns(columns))
-    before = outside_of_sources()
-    chart.update(folds.columns(columns))
-    assert outside_of_sources() == before
+def outside_of_sources(chart: Chart[Any]) -> list[tuple[str, str]]:
+    models = sorted(chart.root.references(), key=lambda model: model.id)
+    return [
+        (model.id, str(model.properties_with_values(include_defaults=False)))
+        for model in models
+        if type(model).__name__ not in {"ColumnDataSource", "Selection"}
+    ]
 
 
-@pytest.mark.parametrize("name", CHARTS)
-def test_charts_are_embeddable_empty_and_full(folds: Folds, name: str) -> None:
-    make, columns = CHARTS[name]
-    for source in (Folds(), folds):
-        chart = make()
-        chart.update(source.columns(columns))
-        json.dumps(json_item(chart.root))
+def embedded(chart: Chart[Any], column: str) -> list[list[str]]:
+    """Returns all columns of a name in the sources that a page receives."""
+    return list(_columns_in(json.loads(json.dumps(json_item(chart.root))), column))
 
 
-def test_the_batch_chart_is_embeddable_empty_and_full(folds: Folds) -> None:
-    for source in (Folds(), folds):
-        chart = BatchTiles()
-        chart.update(source.batch(0))
-        json.dumps(json_item(chart.root))
+def _columns_in(part: Any, column: str) -> Iterator[list[str]]:
+    if isinstance(part, dict) and part.get("name") == "ColumnDataSource" and "attributes" in part:
+        data = dict(part["attributes"]["data"]["entries"])
+        yield from [data[column]] if column in data else []
+    for one in part.values() if isinstance(part, dict) else part if isinstance(part, list) else ():
+        yield from _columns_in(one, column)
+
+
+@pytest.mark.parametrize("case", CHARTS.values(), ids=list(CHARTS))
+def test_only_the_data_of_sources_changes(folds: Folds, case: Case[Any]) -> None:
+    chart = case.shown(Folds())
+    before = outside_of_sources(chart)
+    assert list(chart.source.data[case.column]) == []
+    chart.update(case.columns(folds))
+    assert list(chart.source.data[case.column]) == case.texts
+    assert outside_of_sources(chart) == before
+
+
+@pytest.mark.parametrize("case", CHARTS.values(), ids=list(CHARTS))
+def test_an_embedded_chart_has_the_data_of_its_run(folds: Folds, case: Case[Any]) -> None:
+    assert [] in embedded(case.shown(Folds()), case.column)
+    assert case.texts in embedded(case.shown(folds), case.column)
 
 
 def test_a_full_batch_has_a_tile_for_each_example(folds: Folds) -> None:
@@ -87,7 +151,7 @@ def test_a_full_batch_has_a_tile_for_each_example(folds: Folds) -> None:
     chart.update(folds.batch(0))
     data = _named(chart.root, "examples").data
     assert len(data["left"]) == 64
-    assert data["index"] == [str(index) for index in folds.batch(0)["index"]]
+    assert data["index"] == [str(index) for index in there(there(folds.batch(0))["index"])]
     assert len(_named(chart.root, "free").data["left"]) == 0
     assert chart.source.data["text"] == ["8"] * 8
 
@@ -158,7 +222,8 @@ def test_grids_use_the_room_they_have() -> None:
 
 
 def test_device_strips_are_blank_where_nothing_was_watched() -> None:
-    columns = {
+    columns: DeviceColumns = {
+        **Devices().columns(),
         "start_s": np.array([0.0, 3.0]),
         "end_s": np.array([1.0, 4.0]),
         "busy": np.array([[0.5], [1.0]]),
@@ -169,7 +234,8 @@ def test_device_strips_are_blank_where_nothing_was_watched() -> None:
 
 def test_device_cells_are_wide_enough_for_the_pauses_between_windows() -> None:
     starts = np.arange(0, 20, 0.2)
-    columns = {
+    columns: DeviceColumns = {
+        **Devices().columns(),
         "device": ["CPU:0"],
         "start_s": starts,
         "end_s": starts + 0.1,
@@ -185,7 +251,8 @@ def test_device_cells_are_wide_enough_for_the_pauses_between_windows() -> None:
 
 
 def test_cells_that_cover_windows_in_part_have_their_weighted_mean() -> None:
-    columns = {
+    columns: DeviceColumns = {
+        **Devices().columns(),
         "start_s": np.array([0.0, 1.0]),
         "end_s": np.array([1.0, 4.0]),
         "busy": np.array([[0.0], [1.0]]),
@@ -195,8 +262,7 @@ def test_cells_that_cover_windows_in_part_have_their_weighted_mean() -> None:
 
 
 def test_loss_and_other_metrics_are_apart(folds: Folds) -> None:
-    columns = dict(folds.columns("metrics"))
-    columns["name"] = ["Validation Loss"]
+    columns: MetricColumns = {**folds.columns("metrics"), "name": ["Validation Loss"]}
     loss, others = loss_lines(), other_lines()
     loss.update(columns)
     others.update(columns)
@@ -205,8 +271,7 @@ def test_loss_and_other_metrics_are_apart(folds: Folds) -> None:
 
 
 def test_names_that_look_like_tex_are_only_text(folds: Folds) -> None:
-    columns = dict(folds.columns("metrics"))
-    columns["name"] = ["$$loss$$"]
+    columns: MetricColumns = {**folds.columns("metrics"), "name": ["$$loss$$"]}
     chart = loss_lines()
     chart.update(columns)
     assert "$$" not in chart.source.data["legend"][0]
@@ -226,8 +291,10 @@ def test_bytes_of_reductions_are_written_for_people(folds: Folds) -> None:
 
 
 def test_where_a_reduction_comes_from_is_short_and_whole(folds: Folds) -> None:
-    columns = dict(folds.columns("reductions"))
-    columns["how"] = [("jit(step)/shard_map/psum at train.py:31", "jit(step)/pmax at b.py:2"), ()]
+    columns: ReductionColumns = {
+        **folds.columns("reductions"),
+        "how": [("jit(step)/shard_map/psum at train.py:31", "jit(step)/pmax at b.py:2"), ()],
+    }
     chart = ReductionBars()
     chart.update(columns)
     assert chart.source.data["how"] == ["psum at train.py:31 and 1 other", "not known"]
@@ -253,13 +320,21 @@ def test_how_texts(how: list[str], text: str) -> None:
 
 
 def test_bars_that_would_have_one_name_say_how_they_were_reduced(folds: Folds) -> None:
-    columns = {
-        name: list(column) * 2
-        for name, column in folds.columns("reductions").items()
-        if not isinstance(column, int)
+    whole = folds.columns("reductions")
+    columns: ReductionColumns = {
+        "where": whole["where"] * 2,
+        "inside": whole["inside"] * 2,
+        "kind": ["all-reduce", "reduce MEAN", "all-gather", "reduce MEAN"],
+        "how": [("train.py:31",), ("ring",), (), ("to one device",)],
+        "dtype": whole["dtype"] * 2,
+        "bytes": whole["bytes"] * 2,
+        "participants": whole["participants"] * 2,
+        "count": whole["count"] * 2,
+        "at_least": whole["at_least"] * 2,
+        "total_bytes": whole["total_bytes"] * 2,
+        "mean_ms": whole["mean_ms"] * 2,
+        "rows_left_out": 0,
     }
-    columns["how"] = [("train.py:31",), ("ring",), (), ("to one device",)]
-    columns["kind"] = ["all-reduce", "reduce MEAN", "all-gather", "reduce MEAN"]
     chart = ReductionBars()
     chart.update(columns)
     (bars,) = chart.root.select({"name": "reduction_bars"})
@@ -272,8 +347,7 @@ def test_bars_that_would_have_one_name_say_how_they_were_reduced(folds: Folds) -
 
 
 def test_what_is_only_a_lower_bound_says_so(folds: Folds) -> None:
-    columns = dict(folds.columns("reductions"))
-    columns["at_least"] = [True, False]
+    columns: ReductionColumns = {**folds.columns("reductions"), "at_least": [True, False]}
     chart = ReductionBars()
     chart.update(columns)
     assert chart.source.data["count_text"] == ["≥ 200", "200"]
@@ -290,7 +364,7 @@ def test_placement_has_a_cell_for_each_variable_and_device(folds: Folds) -> None
     assert data["text"][-1] == "9.64 kB"
 
 
-def forty_variables() -> dict[str, Any]:
+def forty_variables() -> PlacementColumns:
     return {
         "name": [f"w{number}" for number in range(40)],
         "layout": ["replicated"] * 40,

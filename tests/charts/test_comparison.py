@@ -14,7 +14,7 @@ from distlab.charts import RunComparison
 from distlab.charts.comparison import ratio_text
 from distlab.events import Event, Metric, Run
 from distlab.folds import Folds, compare
-from tests.synthetic import START_NS, beginning, whole_run
+from tests.synthetic import START_NS, beginning, there, whole_run
 
 
 def logged(values: dict[int, float], name: str = "loss", run: str = "made-up") -> Folds:
@@ -48,7 +48,7 @@ def test_losses_are_aligned_by_step() -> None:
     columns = compare(
         logged({0: 4.0, 10: 2.0, 20: 1.0}), logged({0: 4.0, 5: 3.5, 15: 2.0, 30: 1.0})
     )
-    step, first, second = columns["largest"]
+    step, first, second = there(columns["largest"])
     assert (step, first) == (10, 2.0)
     assert second == pytest.approx(2.75)  # between the values at 5 and 15
     assert columns["metric"] == ["loss", "loss"]
@@ -125,14 +125,14 @@ def test_strangers_names_are_only_text() -> None:
 
 def test_empty_it_says_what_to_do_and_embeds() -> None:
     chart = RunComparison()
-    for columns in ({}, compare(Folds(), Folds())):
+    for columns in (None, compare(Folds(), Folds())):
         chart.update(columns)
         assert any("dl.record(...)" in text for text in _texts(chart))
         json.dumps(json_item(chart.root))
     chart.update(compare(told(whole_run(50)), told(whole_run(80))))
     assert not any("dl.record(...)" in text for text in _texts(chart))
     json.dumps(json_item(chart.root))
-    chart.update({})
+    chart.update(None)
     assert chart.source.data["what"] == []
 
 

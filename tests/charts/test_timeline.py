@@ -138,14 +138,13 @@ def test_zooming_in_shows_the_steps_in_sight() -> None:
 
 def test_farther_back_a_closer_look_is_wanted_and_shown() -> None:
     events = steady(6_000)
-    chart, folds = shown(events)
+    chart, _ = shown(events)
     look_at(chart, 5.0, 5.1)
     assert steps_of(chart) == set()
     wanted = chart.wanted()
     assert wanted == pytest.approx((4.8, 5.3))  # and the 20 steps around
     assert wanted is not None
-    columns = folds.columns("timeline")
-    chart.zoom(window([*beginning(2), *events], columns["zero_ns"], *wanted))
+    chart.zoom(window([*beginning(2), *events], START_NS, *wanted))
     assert {500, 505, 510} <= steps_of(chart)
     assert chart.wanted() is None
     look_at(chart, 0.0, 60.0)
@@ -155,13 +154,13 @@ def test_farther_back_a_closer_look_is_wanted_and_shown() -> None:
 
 def test_a_closer_look_at_too_many_steps_has_finer_cells() -> None:
     events = steady(16_000, apart_ms=1)
-    chart, folds = shown(events)
+    chart, _ = shown(events)
     look_at(chart, 6.0, 10.0)
     wanted = chart.wanted()
     assert wanted == pytest.approx((4.0, 12.0))
     assert wanted is not None
     before = chart.cells.data["dw"][0] / chart.cells.data["image"][0].size
-    chart.zoom(window([*beginning(2), *events], folds.columns("timeline")["zero_ns"], *wanted))
+    chart.zoom(window([*beginning(2), *events], START_NS, *wanted))
     widths = [
         width / image.size
         for width, image in zip(chart.cells.data["dw"], chart.cells.data["image"], strict=True)

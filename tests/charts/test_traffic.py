@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 import msgspec
 import numpy as np
 import pytest
 from bokeh.embed import json_item
 
-from distlab.charts import Traffic, traffic_row
+from distlab.charts import Traffic, TrafficRow, traffic_row
 from distlab.charts._sends import _RING, plan
 from distlab.charts.traffic import matrix
 from distlab.folds import Folds
 from distlab.profiling.compiled import wire_bytes
-from tests.synthetic import compiled, whole_run
+from tests.synthetic import compiled, there, whole_run
 
 INSIDE = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all", "collective-permute")
 
 
-def row(kind: str, how: str = "", *, devices: int = 8, group: int = 0, size: int = 9_640) -> Any:
+def row(
+    kind: str, how: str = "", *, devices: int = 8, group: int = 0, size: int = 9_640
+) -> TrafficRow:
     return {
         "kind": kind,
         "how": how,
@@ -32,7 +33,7 @@ def row(kind: str, how: str = "", *, devices: int = 8, group: int = 0, size: int
     }
 
 
-def shown(columns: Any) -> Traffic:
+def shown(columns: TrafficRow | None) -> Traffic:
     chart = Traffic()
     chart.update(columns)
     return chart
@@ -121,14 +122,14 @@ def test_the_table_has_what_each_row_sends() -> None:
 def test_a_row_comes_from_the_folds() -> None:
     folds = Folds()
     folds.add(whole_run(10))
-    chosen = traffic_row(folds.columns("reductions"), 0, devices=["a"] * 8)
+    chosen = there(traffic_row(folds.columns("reductions"), 0, devices=["a"] * 8))
     assert (chosen["kind"], chosen["how"], chosen["bytes"], chosen["group"]) == (
         *("all-reduce", "", 9_640, 8),
     )
-    python = traffic_row(folds.columns("reductions"), 1)
+    python = there(traffic_row(folds.columns("reductions"), 1))
     assert (python["kind"], python["how"]) == ("reduce MEAN", "to one device")
-    assert traffic_row(folds.columns("reductions"), 2) == {}
-    assert traffic_row(Folds().columns("reductions"), 0) == {}
+    assert traffic_row(folds.columns("reductions"), 2) is None
+    assert traffic_row(Folds().columns("reductions"), 0) is None
 
 
 def test_groups_come_from_the_programs() -> None:
@@ -138,11 +139,11 @@ def test_groups_come_from_the_programs() -> None:
     folds.add(whole_run(10))
     folds.add([msgspec.structs.replace(program, collectives=[one])])
     chosen = traffic_row(folds.columns("reductions"), 0, programs=folds.columns("programs"))
-    assert chosen["group"] == 2
+    assert there(chosen)["group"] == 2
 
 
 def test_empty_it_says_what_to_do_and_embeds() -> None:
-    chart = shown({})
+    chart = shown(None)
     json.dumps(json_item(chart.root))
     assert any("all_reduce" in text for text in _texts(chart))
     chart.update(row("all-reduce"))
@@ -151,7 +152,7 @@ def test_empty_it_says_what_to_do_and_embeds() -> None:
 
 
 def test_strangers_names_are_only_text() -> None:
-    columns = {**row("$$x$$", "\\(y\\)"), "device": ["$$d$$"] * 8}
+    columns: TrafficRow = {**row("$$x$$", "\\(y\\)"), "device": ["$$d$$"] * 8}
     chart = shown(columns)
     texts = [*chart.notes.data["text"], *_texts(chart)]
     assert not any("$$" in text or "\\(" in text for text in texts)

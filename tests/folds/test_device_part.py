@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from distlab.folds import (
-    Columns,
+    CaptureColumns,
+    Captures,
     Folds,
     part_of_captures,
     part_of_devices,
@@ -23,11 +24,12 @@ def folds() -> Folds:
     return made
 
 
-def captures(devices: int) -> Columns:
+def captures(devices: int) -> CaptureColumns:
     """A capture of devices of which every third computes more than its neighbours."""
     compute = np.where(np.arange(devices) % 3 == 1, 0.9, 0.2)
     nothing = np.zeros(devices)
     return {
+        **Captures().columns(),
         "count": 1,
         "device": [f"CPU:{number}" for number in range(devices)],
         "compute": compute,
@@ -78,6 +80,6 @@ def test_few_devices_and_none_are_left_as_they_are(folds: Folds) -> None:
     few = captures(64)
     assert part_of_captures(few) is few
     nothing = Folds()
-    for name, part in (("devices", part_of_devices), ("placement", part_of_placements)):
-        columns = nothing.columns(name)
-        assert part(columns, 64) is columns
+    devices, placements = nothing.columns("devices"), nothing.columns("placement")
+    assert part_of_devices(devices, 64) is devices
+    assert part_of_placements(placements, 64) is placements

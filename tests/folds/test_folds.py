@@ -38,6 +38,7 @@ from tests.synthetic import (
     placed,
     sizes_of,
     steps,
+    there,
     whole_run,
 )
 
@@ -105,14 +106,13 @@ def test_metrics_keep_every_logged_value(folds: Folds) -> None:
     assert metrics["value"][0][0] > 2 > 0.7 > metrics["last"][0]
 
 
-def test_metrics_say_what_was_not_finite_and_what_was_left_out() -> None:
+def test_metrics_count_what_was_not_finite_and_keep_64_names() -> None:
     fold = Metrics()
     fold.add([Metric(time_ns=1, step=0, values={"loss": float("nan")})])
     fold.add([Metric(time_ns=2, step=1, values={f"m{n}": 1.0 for n in range(70)})])
     columns = fold.columns()
     assert columns["not_finite"][0] == 1
     assert len(columns["name"]) == 64
-    assert columns["values_left_out"] == 7
 
 
 def test_rates_come_from_the_times_of_the_steps(folds: Folds) -> None:
@@ -122,7 +122,6 @@ def test_rates_come_from_the_times_of_the_steps(folds: Folds) -> None:
     assert steps["mean_rate"] == pytest.approx(1e9 / STEP_NS)
     assert steps["rate"] == pytest.approx(1e9 / STEP_NS, rel=0.05)
     assert steps["eta_s"] == 0
-    assert steps["ready_step"] == 199
     assert steps["steps_per_s"].sum() * steps["bin_s"] <= 200
 
 
@@ -160,17 +159,17 @@ def test_no_rate_before_the_second_step() -> None:
 
 
 def test_a_batch_shows_sizes_indices_and_pictures(folds: Folds) -> None:
-    batch = folds.batch(0)
+    batch = there(folds.batch(0))
     assert batch["size"] == [8] * 8
     assert batch["replica"] == [f"CPU:{replica}" for replica in range(8)]
     assert batch["pixels"].shape == (64, 8, 8)
     assert batch["form"] == "image"
     assert batch["known"].all()
-    assert batch["label"] == [str(index % 10) for index in batch["index"]]
+    assert batch["label"] == [str(index % 10) for index in there(batch["index"])]
 
 
 def test_pictures_of_the_first_epoch_serve_the_next(folds: Folds) -> None:
-    batch = folds.batch(30)
+    batch = there(folds.batch(30))
     assert batch["epoch"] == 1
     assert batch["known"].all()
 
@@ -180,13 +179,13 @@ def test_partial_batches_are_uneven(folds: Folds) -> None:
     last_of_epoch = 1_437 // 64
     assert columns["examples"][last_of_epoch] == 1_437 % 64
     assert columns["uneven"][last_of_epoch]
-    assert folds.batch(last_of_epoch)["size"] == sizes_of(1_437 % 64, 64, 8)
+    assert there(folds.batch(last_of_epoch))["size"] == sizes_of(1_437 % 64, 64, 8)
 
 
 def test_the_newest_batch_is_given_when_none_is_asked_for(folds: Folds) -> None:
-    assert folds.batch()["number"] == 199
-    assert folds.batch(10_000)["number"] == 199
-    assert Folds().batch() == {}
+    assert there(folds.batch())["number"] == 199
+    assert there(folds.batch(10_000))["number"] == 199
+    assert Folds().batch() is None
 
 
 def test_old_even_batches_are_forgotten_first() -> None:
@@ -197,7 +196,7 @@ def test_old_even_batches_are_forgotten_first() -> None:
     assert columns["forgotten"] == 200 - len(columns["number"])
     assert set(range(22, 200, 23)) <= set(columns["number"].tolist())
     absent = next(number for number in range(200) if number not in columns["number"])
-    assert fold.detail(absent)["number"] < absent
+    assert there(fold.detail(absent))["number"] < absent
 
 
 def test_sources_without_positions_are_previewed_by_batch() -> None:
@@ -223,12 +222,16 @@ def test_sources_without_positions_are_previewed_by_batch() -> None:
     assert previews.find(1, 5, 0, None, 5).form == ""
 
 
-def test_previews_beyond_the_limit_are_counted() -> None:
-    previews = Previews(most_bytes=100)
+def test_previews_beyond_the_limit_are_left_out() -> None:
     sheets = [event for event in whole_run(3) if isinstance(event, Preview)]
+    previews = Previews(most_bytes=2 * len(sheets[0].data))
     for sheet in sheets:
         previews.add(sheet)
-    assert previews.left_out == 3 * 64
+    found = [
+        previews.find(0, number, 0, np.frombuffer(sheet.indices, "<i8").tolist(), 64)
+        for number, sheet in enumerate(sheets)
+    ]
+    assert [pictures.known.sum() for pictures in found] == [64, 64, 0]
 
 
 def test_busy_shares_are_busy_time_over_watched_time(folds: Folds) -> None:
@@ -242,7 +245,7 @@ def test_busy_shares_are_busy_time_over_watched_time(folds: Folds) -> None:
     assert devices["process_bytes"][-1] == 400_000_000 + 199 * 10_000
 
 
-def test_merged_windows_keep_their_mean_and_extremes() -> None:
+def test_merged_windows_keep_their_mean() -> None:
     folds = Folds()
     folds.add(beginning(2))
     window = 10_000_000
@@ -263,12 +266,9 @@ def test_merged_windows_keep_their_mean_and_extremes() -> None:
     devices = folds.columns("devices")
     assert devices["watched"] == 2_000
     assert len(devices["busy"]) <= 512
-    assert devices["merged"] > 1
     assert devices["busy"][:-1] == pytest.approx(
         np.array([[0.5, 0.25]] * (len(devices["busy"]) - 1))
     )
-    assert devices["lowest"][0] == pytest.approx([0, 0.25])
-    assert devices["highest"][0] == pytest.approx([1, 0.25])
     assert devices["memory"] == [5, 6]
 
 
@@ -403,7 +403,6 @@ def test_freed_variables_leave_the_table() -> None:
     fold.add([msgspec.structs.replace(variable, action="free")])
     columns = fold.columns()
     assert columns["name"] == []
-    assert columns["freed"] == 1
     assert columns["device_bytes"].tolist() == [0, 0]
 
 
@@ -418,14 +417,15 @@ def test_times_before_the_run_count_as_its_beginning() -> None:
 def test_a_part_of_a_batch_has_the_examples_of_its_replicas() -> None:
     folds = Folds()
     folds.add([*beginning(64), *steps(1, replicas=64, batch=256, source=200)])
-    whole = folds.batch(0)
-    part = part_of_batch(whole, 40)
+    whole = there(folds.batch(0))
+    part = there(part_of_batch(whole, 40))
     assert part["replica"] == whole["replica"][32:]  # no more than there are
     assert part["size"] == whole["size"][32:] == [4] * 18 + [0] * 14
     assert part["whole_size"] == 200
-    assert part["index"].tolist() == whole["index"][128:200].tolist()
+    index = there(whole["index"])
+    assert there(part["index"]).tolist() == index[128:200].tolist()
     assert len(part["label"]) == 72
-    few = part_of_batch(whole, 10, 5)
-    assert few["index"].tolist() == whole["index"][40:60].tolist()
+    few = there(part_of_batch(whole, 10, 5))
+    assert there(few["index"]).tolist() == index[40:60].tolist()
     assert part_of_batch(whole, 0, 64) is whole
-    assert part_of_batch({}, 0) == {}
+    assert part_of_batch(None, 0) is None

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from distlab.errors import ArgumentValueError
 from distlab.events import DeviceSample, Event, Sharding, Step, StepReady, Strategy
-from distlab.folds import Columns, Folds, window
+from distlab.folds import Folds, TimelineColumns, window
 from tests.folds.test_chunking import same
 from tests.synthetic import START_NS, beginning, whole_run
 
@@ -49,7 +49,7 @@ def sample(start_ms: float, end_ms: float, *busy_ms: float) -> DeviceSample:
     )
 
 
-def told(*events: Event, devices: int = 2) -> Columns:
+def told(*events: Event, devices: int = 2) -> TimelineColumns:
     folds = Folds()
     folds.add([*beginning(devices), *events])
     return folds.columns("timeline")
