@@ -40,7 +40,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "control": ("text", "errors", "events", "context"),
     # What shows it: events to columns, columns to charts, advice and a page.
     "folds": ("errors", "events"),
-    "charts": ("text",),
+    "charts": ("text", "folds"),
     "advice": ("text", "errors", "events", "folds"),
     "page": ("text", "errors", "events", "control", "folds", "charts", "advice"),
     # What keeps it. A recording ends with its advice, and exports draw the page.
