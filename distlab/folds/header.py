@@ -17,15 +17,12 @@ class HeaderColumns(TypedDict):
     Attributes:
       name: The run's name.
       host: The machine's name.
-      platform: JAX's default platform.
       process: The process number.
       unix_ns: The wall clock when the run began, in nanoseconds since 1970.
       time_ns: The monotonic time when the run began, None before the `Run` event.
       versions: Package names to versions.
       devices: Names of the process's devices.
       simulated: Whether they are CPU devices that share one machine's cores.
-      total_steps: How many steps the run plans, None when it did not state them.
-      strategies: Class names of all strategies, oldest first.
       strategy: Class name of the newest strategy, empty before the first.
       replicas: Names of the devices of its replicas.
       status: Status of the `RunEnd` event, empty before it.
@@ -39,15 +36,12 @@ class HeaderColumns(TypedDict):
 
     name: str
     host: str
-    platform: str
     process: int
     unix_ns: int
     time_ns: int | None
     versions: dict[str, str]
     devices: list[str]
     simulated: bool
-    total_steps: int | None
-    strategies: list[str]
     strategy: str
     replicas: list[str]
     status: str
@@ -69,7 +63,7 @@ class Header:
         self._run: Run | None = None
         self._end: RunEnd | None = None
         self._clock = Clock()
-        self._strategies: dict[int, Strategy] = {}
+        self._strategy: Strategy | None = None
         self._errors: list[str] = []
         self._error_count = 0
         self._not_recorded = 0
@@ -78,10 +72,10 @@ class Header:
     def add(self, events: Sequence[Event]) -> None:
         """Adds events, oldest first."""
         for event in events:
-            self._take(event)
+            self._update(event)
         self.version += bool(events)
 
-    def _take(self, event: Event) -> None:
+    def _update(self, event: Event) -> None:
         match event:
             case Run():
                 self._run, self._end, self._clock = event, None, Clock()
@@ -89,8 +83,7 @@ class Header:
             case RunEnd():
                 self._end = event
             case Strategy():
-                self._strategies.pop(event.strategy, None)
-                self._strategies[event.strategy] = event
+                self._strategy = event
             case Error():
                 self._error_count += 1
                 self._errors.append(f"{event.where}: {event.type}: {event.message}")
@@ -104,22 +97,19 @@ class Header:
     def columns(self) -> HeaderColumns:
         """Returns the header of all events so far."""
         run, end = self._run, self._end
-        newest = next(reversed(self._strategies.values()), None)
+        strategy = self._strategy
         devices = run.devices if run else []
         return {
             "name": run.name if run else "",
             "host": run.host if run else "",
-            "platform": run.platform if run else "",
             "process": run.process if run else 0,
             "unix_ns": run.unix_ns if run else 0,
             "time_ns": run.time_ns if run else None,
             "versions": dict(run.versions) if run else {},
             "devices": [device.name for device in devices],
             "simulated": any(device.simulated for device in devices),
-            "total_steps": run.total_steps if run else None,
-            "strategies": [strategy.name for strategy in self._strategies.values()],
-            "strategy": newest.name if newest else "",
-            "replicas": list(newest.devices) if newest else [],
+            "strategy": strategy.name if strategy else "",
+            "replicas": list(strategy.devices) if strategy else [],
             "status": end.status if end else "",
             "message": end.message if end else "",
             "ended_s": self._clock.seconds(end.time_ns) if end else None,

@@ -15,16 +15,12 @@ class LoopColumns(TypedDict):
     """Columns of `Loops`: one row for each loop, oldest first.
 
     Attributes:
-      loop: Numbers of the loops in their process.
       name: Names of the loops.
       state: `"running"`, `"paused"`, `"stopped"` or `"done"`.
-      position: How many elements each loop had received at its newest event.
     """
 
-    loop: list[int]
     name: list[str]
     state: list[str]
-    position: list[int]
 
 
 class Loops:
@@ -52,8 +48,6 @@ class Loops:
         """Returns the loops of all events so far."""
         newest = list(self._loops.values())
         return {
-            "loop": [event.loop for event in newest],
             "name": [event.name for event in newest],
             "state": [event.state for event in newest],
-            "position": [event.position for event in newest],
         }

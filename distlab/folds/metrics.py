@@ -23,8 +23,7 @@ class MetricColumns(TypedDict):
         the value was logged.
       value: For each metric the values of its points, NaN and infinity as logged.
       last: The newest values.
-      count: How many values were logged.
-      not_finite: How many of them were NaN or infinite.
+      not_finite: How many of the logged values were NaN or infinite.
       merged: How many neighbouring values share two points, their lowest and their
         highest; 1 when each value has its own.
     """
@@ -33,7 +32,6 @@ class MetricColumns(TypedDict):
     step: list[Ints]
     value: list[Floats]
     last: list[float]
-    count: list[int]
     not_finite: list[int]
     merged: list[int]
 
@@ -72,7 +70,6 @@ class Metrics:
             "step": [step.astype(np.int64) for step, _ in points],
             "value": [value for _, value in points],
             "last": [curve.last for curve in curves],
-            "count": [curve.count for curve in curves],
             "not_finite": [curve.not_finite for curve in curves],
             "merged": [curve.merged for curve in curves],
         }

@@ -68,7 +68,6 @@ def test_header_names_run_strategy_and_devices(folds: Folds) -> None:
     assert header["replicas"] == [f"CPU:{replica}" for replica in range(8)]
     assert header["simulated"] is True
     assert header["status"] == "finished"
-    assert header["total_steps"] == 200
 
 
 def test_header_counts_errors_and_what_was_not_recorded() -> None:
@@ -100,7 +99,6 @@ def test_a_new_run_takes_the_place_of_the_one_before() -> None:
 def test_metrics_keep_every_logged_value(folds: Folds) -> None:
     metrics = folds.columns("metrics")
     assert metrics["name"] == ["loss"]
-    assert metrics["count"] == [200]
     assert metrics["step"][0].tolist() == list(range(200))
     assert metrics["last"][0] == metrics["value"][0][-1]
     assert metrics["value"][0][0] > 2 > 0.7 > metrics["last"][0]
