@@ -7,7 +7,6 @@ from typing import Any
 import msgspec
 
 from distlab.errors import OptionError
-from distlab.text.counts import is_count
 
 
 class RunOptions(msgspec.Struct, frozen=True):
@@ -64,28 +63,6 @@ def _checked(run_eagerly: Any) -> bool:
 def functions_run_eagerly() -> bool:
     """Says whether `Strategy.run` executes functions as ordinary Python."""
     return _eagerly
-
-
-def donated_arguments(options: RunOptions | None, count: int) -> tuple[int, ...]:
-    """Returns the positions of the arguments that are given away.
-
-    Args:
-      options: those of the call.
-      count: how many arguments the call has.
-
-    Raises:
-      OptionError: there is no such argument.
-    """
-    if options is None:
-        return ()
-    asked: Any = options.donate_argnums
-    positions = (asked,) if isinstance(asked, int) else asked
-    if not isinstance(positions, tuple) or not all(is_count(n, count - 1) for n in positions):
-        raise OptionError(
-            "donate_argnums must be positions of arguments in args, which has "
-            f"{count} here, got {asked!r}. For the first one write donate_argnums=0."
-        )
-    return positions
 
 
 def eager_asked_for(options: RunOptions | None) -> bool:

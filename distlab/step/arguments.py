@@ -10,8 +10,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from distlab.context.modes import RunOptions
 from distlab.devices.layouts import ROWS, WHOLE, Partition
 from distlab.devices.mesh import ReplicaMesh
+from distlab.errors import OptionError
+from distlab.text.counts import is_count
 from distlab.values.checks import is_array_like, require_components
 from distlab.values.distributed import (
     DistributedValues,
@@ -100,6 +103,28 @@ class Arguments:
         leaves = [leaf.value if leaf.role == "static" else next(rest) for leaf in self.leaves]
         args, kwargs = jax.tree.unflatten(self._structure, leaves)
         return args, kwargs
+
+
+def donated_arguments(options: RunOptions | None, count: int) -> tuple[int, ...]:
+    """Returns the positions of the arguments that are given away.
+
+    Args:
+      options: those of the call.
+      count: how many arguments the call has.
+
+    Raises:
+      OptionError: there is no such argument.
+    """
+    if options is None:
+        return ()
+    asked: Any = options.donate_argnums
+    positions = (asked,) if isinstance(asked, int) else asked
+    if not isinstance(positions, tuple) or not all(is_count(n, count - 1) for n in positions):
+        raise OptionError(
+            "donate_argnums must be positions of arguments in args, which has "
+            f"{count} here, got {asked!r}. For the first one write donate_argnums=0."
+        )
+    return positions
 
 
 def _leaf(value: Any, label: str, mesh: ReplicaMesh) -> Leaf:

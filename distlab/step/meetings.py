@@ -9,17 +9,12 @@ followed: whether it may differ between replicas, or is the same on all.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any
 
 from jax.extend import core
 
+from distlab.devices import jaxprs
 from distlab.errors import StructureError
-from distlab.step.segments import CALLS, collective_in, inner_jaxprs, is_collective
-
-_SAME_ON_ALL: Final = frozenset(
-    {"psum", "psum_invariant", "pmax", "pmin", "all_gather", "all_gather_invariant"}
-)
-"""Collectives that give all replicas the same. Others send something else to each."""
 
 
 def require_all_meet(closed: core.ClosedJaxpr, differ: Sequence[bool]) -> None:
@@ -50,61 +45,66 @@ def _follow(jaxpr: Any, differ: Sequence[bool]) -> list[bool]:
 
 
 def _outputs(equation: Any, operands: list[bool]) -> list[bool]:
-    name, params = equation.primitive.name, equation.params
-    if name == "axis_index" and not operands:
+    if jaxprs.is_replica_id(equation):
         return [True]
-    if is_collective(equation):
-        return [name not in _SAME_ON_ALL] * len(equation.outvars)
-    if name in _OF_CHOICES:
-        return _OF_CHOICES[name](params, operands)
-    if name in CALLS:
-        inner = params[CALLS[name]]
-        return _follow(getattr(inner, "jaxpr", inner), operands)
-    made_inside = any(collective_in(inner) for inner in inner_jaxprs(equation))
+    if jaxprs.is_collective(equation):
+        return [not jaxprs.is_same_on_all(equation)] * len(equation.outvars)
+    followed = _inside(equation, operands)
+    if followed is not None:
+        return followed
+    made_inside = any(jaxprs.collective_in(inner) for inner in jaxprs.inner_jaxprs(equation))
     return [made_inside or any(operands)] * len(equation.outvars)
 
 
-def _of_branches(params: dict[str, Any], operands: list[bool]) -> list[bool]:
+def _inside(equation: Any, operands: list[bool]) -> list[bool] | None:
+    """Follows the values through what an operation runs inside; None where it runs nothing."""
+    branches = jaxprs.branches(equation)
+    if branches is not None:
+        return _of_branches(branches, operands)
+    loop = jaxprs.while_loop(equation)
+    if loop is not None:
+        return _of_while(loop, operands)
+    scan = jaxprs.scan(equation)
+    if scan is not None:
+        return _of_scan(scan, operands)
+    called = jaxprs.called(equation)
+    return None if called is None else _follow(called.jaxpr, operands)
+
+
+def _of_branches(branches: Sequence[Any], operands: list[bool]) -> list[bool]:
     choice, *given = operands
-    branches: Sequence[core.ClosedJaxpr] = params["branches"]
     if choice:
         for branch in branches:
-            _require_none_in(branch.jaxpr, "jax.lax.cond or switch")
-    columns = zip(*(_follow(branch.jaxpr, given) for branch in branches), strict=True)
+            _require_none_in(branch, "jax.lax.cond or switch")
+    columns = zip(*(_follow(branch, given) for branch in branches), strict=True)
     return [choice or any(column) for column in columns]
 
 
-def _of_while(params: dict[str, Any], operands: list[bool]) -> list[bool]:
-    condition, body = params["cond_jaxpr"].jaxpr, params["body_jaxpr"].jaxpr
-    n_condition, n_body = params["cond_nconsts"], params["body_nconsts"]
-    for_condition, for_body = operands[:n_condition], operands[n_condition:][:n_body]
-    carry = operands[n_condition + n_body :]
+def _of_while(loop: jaxprs.While, operands: list[bool]) -> list[bool]:
+    for_condition = operands[: loop.condition_consts]
+    for_body = operands[loop.condition_consts :][: loop.body_consts]
+    carry = operands[loop.condition_consts + loop.body_consts :]
     while True:
-        (ends_differently,) = _follow(condition, [*for_condition, *carry])
+        (ends_differently,) = _follow(loop.condition, [*for_condition, *carry])
         if ends_differently:
-            _require_none_in(condition, "jax.lax.while_loop")
-            _require_none_in(body, "jax.lax.while_loop")
+            _require_none_in(loop.condition, "jax.lax.while_loop")
+            _require_none_in(loop.body, "jax.lax.while_loop")
             return [True] * len(carry)
-        after = _either(carry, _follow(body, [*for_body, *carry]))
+        after = _either(carry, _follow(loop.body, [*for_body, *carry]))
         if after == carry:
             return carry
         carry = after
 
 
-def _of_scan(params: dict[str, Any], operands: list[bool]) -> list[bool]:
-    body, n_consts, n_carry = params["jaxpr"].jaxpr, params["num_consts"], params["num_carry"]
-    consts, rows = operands[:n_consts], operands[n_consts + n_carry :]
-    carry = operands[n_consts : n_consts + n_carry]
+def _of_scan(scan: jaxprs.Scan, operands: list[bool]) -> list[bool]:
+    consts, rows = operands[: scan.consts], operands[scan.consts + scan.carry :]
+    carry = operands[scan.consts :][: scan.carry]
     while True:
-        outputs = _follow(body, [*consts, *carry, *rows])
-        after = _either(carry, outputs[:n_carry])
+        outputs = _follow(scan.body.jaxpr, [*consts, *carry, *rows])
+        after = _either(carry, outputs[: scan.carry])
         if after == carry:
-            return [*carry, *outputs[n_carry:]]
+            return [*carry, *outputs[scan.carry :]]
         carry = after
-
-
-_OF_CHOICES: Final = {"cond": _of_branches, "while": _of_while, "scan": _of_scan}
-"""Operations that decide at run time what is executed, and how often."""
 
 
 def _either(some: list[bool], others: list[bool]) -> list[bool]:
@@ -112,7 +112,7 @@ def _either(some: list[bool], others: list[bool]) -> list[bool]:
 
 
 def _require_none_in(jaxpr: Any, where: str) -> None:
-    found = collective_in(jaxpr)
+    found = jaxprs.collective_in(jaxpr)
     if found is None:
         return
     raise StructureError(

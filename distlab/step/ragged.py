@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.extend import core
 
-from distlab.devices import jax_internals
+from distlab.devices import jax_internals, jaxprs
 from distlab.devices.mesh import AXIS
 from distlab.errors import StructureError, ValueShapeError
 from distlab.step.segments import Segments, bind
@@ -59,7 +59,7 @@ def require_same_collectives(groups: list[Group]) -> None:
       StructureError: they call different collectives.
       ValueShapeError: they give a collective arrays of different shapes.
     """
-    names = [[e.primitive.name for e in group.segments.collectives] for group in groups]
+    names = [[jaxprs.name(e) for e in group.segments.collectives] for group in groups]
     if any(other != names[0] for other in names):
         raise StructureError(
             "All replicas must take part in the same collectives in the same order, but this "
@@ -70,7 +70,7 @@ def require_same_collectives(groups: list[Group]) -> None:
         operands = [[str(atom.aval.str_short()) for atom in e.invars] for e in equations]
         if any(other != operands[0] for other in operands):
             raise ValueShapeError(
-                f"{equations[0].primitive.name} needs the same shapes on all replicas, got "
+                f"{jaxprs.name(equations[0])} needs the same shapes on all replicas, got "
                 f"{' and '.join(str(o) for o in operands)}. Reduce over the batch first, or use "
                 "strategy.gather for values whose sizes differ."
             )

@@ -22,6 +22,7 @@ from distlab.devices.jax_internals import ConcreteArray
 from distlab.errors import ContextError
 from distlab.events import sink
 from distlab.step import compile_events, eager
+from distlab.step.arguments import donated_arguments
 from distlab.step.place import Place
 from distlab.step.program import Program
 from distlab.step.program_cache import Same
@@ -49,37 +50,48 @@ def run(
       args: Its arguments.
       kwargs: Its named arguments, or None.
       options: How to run it this time.
+
+    Raises:
+      ContextError: The call is in a replica function, in another strategy's scope, or
+        inside a JAX transformation that can't contain it.
+      StructureError: `fn` is not a function.
+      ValueShapeError: `args` is not a tuple, or `kwargs` not a dict.
+      OptionError: An option has a value that it can't have.
     """
+    called = time.monotonic_ns()
+    try:
+        scopes.require_cross_replica("run", host)
+        args, kwargs = checked_call("run", fn, args, kwargs)
+        eagerly = modes.eager_asked_for(options)
+        donated = donated_arguments(options, len(args))
+    except Exception as error:
+        _report(error)
+        raise
     merging = scopes.merging()
-    if options is None and merging is None and not modes.functions_run_eagerly():
-        return _run_traced(host, place, fn, args, kwargs)
-    scopes.require_cross_replica("run", host)
     if merging is not None:
         return _run_merging(host, merging, fn, args, kwargs)
-    if modes.eager_asked_for(options):
-        return _run_eagerly(host, fn, args, kwargs, options)
-    return _run_traced(host, place, fn, args, kwargs, options=options)
+    if eagerly:
+        return _run_eagerly(host, fn, args, kwargs)
+    return _run_traced(host, place, fn, args, kwargs, donated=donated, called=called)
 
 
 def _run_merging(
     host: CollectiveHost,
     merging: MergingCollectives,
     fn: Callable[..., Any],
-    args: Any,
-    kwargs: Any,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
 ) -> Any:
     """Runs as a part of the `merge_call` that is being traced."""
-    args, kwargs = local_part(checked_call("run", fn, args, kwargs))
+    args, kwargs = local_part((args, kwargs))
     with scopes.replica(ReplicaContext(host, merging)):
         return merging.merged(fn(*args, **kwargs))
 
 
 def _run_eagerly(
-    host: CollectiveHost, fn: Callable[..., Any], args: Any, kwargs: Any, options: RunOptions | None
+    host: CollectiveHost, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
     """Runs as ordinary Python, once for each replica."""
-    args, kwargs = checked_call("run", fn, args, kwargs)
-    modes.donated_arguments(options, len(args))
     if jax_internals.being_staged() or any(
         isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves((args, kwargs))
     ):
@@ -95,22 +107,28 @@ def _run_traced(
     host: CollectiveHost,
     place: Place,
     fn: Callable[..., Any],
-    args: Any,
-    kwargs: Any,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
     *,
-    options: RunOptions | None = None,
+    donated: tuple[int, ...],
+    called: int,
 ) -> Any:
-    """Runs as one compiled program."""
-    called = time.monotonic_ns()
-    recorder = sink.recorder()
+    """Runs as one compiled program.
+
+    Args:
+      host: The strategy.
+      place: Where its replicas run.
+      fn: The replica function.
+      args: Its arguments.
+      kwargs: Its named arguments.
+      donated: Positions of the arguments whose memory results may use.
+      called: Monotonic time in nanoseconds at which the step was called.
+    """
     program: Program | None = None
     leaves: list[Any] = []
     try:
-        scopes.require_cross_replica("run", host)
-        args, kwargs = checked_call("run", fn, args, kwargs)
         leaves, structure = jax.tree.flatten((args, kwargs), is_leaf=is_variable)
         key, traced = _key(leaves)
-        donated = modes.donated_arguments(options, len(args))
         programs = place.programs.of(fn)
         program = programs.get((structure, key, donated))
         if program is None:
@@ -127,10 +145,10 @@ def _run_traced(
         fresh = program.compiled is None
         result, watched = program(leaves)
     except Exception as error:
-        if recorder.enabled:
-            recorder.emit(_error_event(error))
+        _report(error)
         _require_alive(error, program, leaves)
         raise
+    recorder = sink.recorder()
     if recorder.enabled:
         if fresh:
             compile_events.announce(program, programs, place.number, recorder)
@@ -177,10 +195,15 @@ def _require_alive(error: Exception, program: Program | None, leaves: list[Any])
         program.require_alive(leaves)
 
 
-def _error_event(error: Exception) -> events.Error:
-    return events.Error(
-        time_ns=time.monotonic_ns(),
-        where="run",
-        type=type(error).__name__,
-        message=str(error)[:2000],
-    )
+def _report(error: Exception) -> None:
+    """Emits that a call of `run` raised."""
+    recorder = sink.recorder()
+    if recorder.enabled:
+        recorder.emit(
+            events.Error(
+                time_ns=time.monotonic_ns(),
+                where="run",
+                type=type(error).__name__,
+                message=str(error)[:2000],
+            )
+        )

@@ -23,6 +23,7 @@ from distlab.collectives.cross_device_ops import (
 )
 from distlab.data import AutoShardPolicy, Dataset, Options
 from distlab.data._auto_shard import effective_policy
+from distlab.devices import jaxprs
 from distlab.devices.layouts import LayoutName
 from distlab.devices.mesh import AXIS
 from distlab.errors import ArgumentValueError
@@ -228,10 +229,11 @@ def _movement(ops: CrossDeviceOps, choices: Choices) -> Movement:
     messages: Counter[str] = Counter()
     sends = []
     for equation in traced.eqns:
-        if equation.primitive.name == "ppermute":
+        pairs = jaxprs.permutation(equation)
+        if pairs is not None:
             messages["collective-permute"] += 1
-            sends.append(Counter(source for source, _ in equation.params["perm"]))
-        elif equation.primitive.name.startswith("psum"):
+            sends.append(Counter(source for source, _ in pairs))
+        elif jaxprs.is_all_reduce(equation):
             messages["all-reduce"] += 1
             sends.append(Counter())
     return Movement(type(ops).__name__, dict(messages), sends)

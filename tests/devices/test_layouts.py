@@ -1,0 +1,94 @@
+"""Where the copies of a value lie: each layout's array, copies and partition."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from distlab.devices.layouts import ROWS, WHOLE, Layout, OnePerReplica, OnOneDevice, Replicated
+from distlab.devices.mesh import ReplicaMesh, replica_mesh
+from distlab.devices.pieces import first_piece, pieces
+
+
+@pytest.fixture
+def mesh() -> ReplicaMesh:
+    return replica_mesh(tuple(jax.devices()[:4]))
+
+
+def layouts(mesh: ReplicaMesh) -> list[Layout]:
+    return [Replicated(mesh), OnePerReplica(mesh), OnOneDevice(mesh.devices[2])]
+
+
+def test_a_mesh_counts_its_replicas_and_names_the_local_ones(mesh: ReplicaMesh) -> None:
+    assert mesh.replicas == 4
+    assert mesh.local_replicas == (0, 1, 2, 3)
+    assert mesh.local_devices == mesh.devices
+
+
+def test_every_copy_holds_the_placed_value_on_its_own_device(mesh: ReplicaMesh) -> None:
+    value = jnp.arange(3.0)
+    for layout in layouts(mesh):
+        copies = layout.copies(layout.place(value))
+        assert list(copies) == ([0] if layout.one_copy else [0, 1, 2, 3])
+        for replica, copy in copies.items():
+            np.testing.assert_array_equal(copy, value)
+            home = mesh.devices[2 if layout.one_copy else replica]
+            assert copy.devices() == {home}
+
+
+def test_replacing_a_copy_leaves_the_others_alone(mesh: ReplicaMesh) -> None:
+    for layout in (Replicated(mesh), OnePerReplica(mesh)):
+        array = layout.with_copy(layout.place(jnp.zeros(2)), 3, jnp.ones(2))
+        sums = [float(copy.sum()) for copy in layout.copies(array).values()]
+        assert sums == [0, 0, 0, 2]
+
+
+def test_the_one_copy_is_replaced_for_all(mesh: ReplicaMesh) -> None:
+    layout = OnOneDevice(mesh.devices[1])
+    array = layout.with_copy(layout.place(jnp.zeros(2)), 3, jnp.ones(2))
+    assert float(array.sum()) == 2
+    assert array.devices() == {mesh.devices[1]}
+
+
+def test_partitions_cut_an_array_into_blocks_and_back() -> None:
+    row = np.arange(6).reshape(1, 6)
+    assert ROWS.local(row).shape == (6,)
+    np.testing.assert_array_equal(ROWS.block(ROWS.local(row)), row)
+    assert WHOLE.block(WHOLE.local(row)) is row
+
+
+def test_only_one_per_replica_lets_copies_differ(mesh: ReplicaMesh) -> None:
+    differ = [layout.copies_differ for layout in layouts(mesh)]
+    assert differ == [False, True, False]
+    assert [layout.partition is ROWS for layout in layouts(mesh)] == differ
+    assert [layout.name for layout in layouts(mesh)] == ["replicated", "per_replica", "single"]
+
+
+def test_a_value_goes_to_another_mesh_whole(mesh: ReplicaMesh) -> None:
+    other = replica_mesh(tuple(jax.devices()[4:6]))
+    for layout in layouts(mesh):
+        moved = layout.over(layout.place(jnp.arange(3.0)), other)
+        assert moved.sharding == other.whole
+        np.testing.assert_array_equal(moved, [0, 1, 2])
+
+
+def test_pieces_come_with_the_number_of_their_replica(mesh: ReplicaMesh) -> None:
+    rows = jax.device_put(np.arange(8).reshape(4, 2), mesh.split)
+    assert [(replica, piece.tolist()) for replica, piece in pieces(rows)] == [
+        (replica, [[2 * replica, 2 * replica + 1]]) for replica in range(4)
+    ]
+    assert first_piece(rows).tolist() == [[0, 1]]
+
+
+def test_an_array_without_a_mesh_is_the_piece_of_the_first_replica() -> None:
+    array = jnp.arange(3)
+    assert pieces(array) == [(0, array)]
+
+
+def test_random_keys_have_pieces_too(mesh: ReplicaMesh) -> None:
+    keys = jax.device_put(jax.random.split(jax.random.key(0), 4), mesh.split)
+    found = pieces(keys)
+    assert [replica for replica, _ in found] == [0, 1, 2, 3]
+    assert [key.devices() for _, key in found] == [{device} for device in mesh.devices]
