@@ -11,7 +11,7 @@ import itertools
 import threading
 import time
 from collections.abc import Iterable, Iterator
-from typing import Any, Final, Generic, Literal, TypeAlias, TypeVar
+from typing import Final, Generic, Literal, TypeAlias, TypeVar
 
 from distlab.errors import ArgumentTypeError, ArgumentValueError
 from distlab.events import Loop, sink
@@ -92,11 +92,17 @@ class LoopControl:
             self._steps = 0
             return self.state != "stopping"
 
-    def end(self) -> None:
-        """Notes that the loop is over; the loop calls it."""
+    def end(self) -> Literal["stopped", "done"]:
+        """Marks the loop as over; the loop calls it.
+
+        Returns:
+          How it ended.
+        """
         with self._changed:
-            self.state = "stopped" if self.state == "stopping" else "done"
+            ended: Literal["stopped", "done"] = "stopped" if self.state == "stopping" else "done"
+            self.state = ended
             self._changed.notify_all()
+            return ended
 
     def _wait(self) -> None:
         self._become("paused")
@@ -106,9 +112,9 @@ class LoopControl:
         if self.state in {"paused", "running"}:  # also when nobody ended the pause
             self._become("running")
 
-    def _become(self, state: State) -> None:
+    def _become(self, state: Literal["running", "paused"]) -> None:
         self.state = state
-        _tell(self)
+        _emit(self, state)
 
     def __repr__(self) -> str:
         return f"<LoopControl {self.name!r}: {self.state} at {self.position}>"
@@ -128,7 +134,7 @@ class Controlled(Generic[T]):
         elements = iter(self._elements)
         with _lock:
             _running.append(control)
-        _tell(control)
+        _emit(control, "running")
         try:
             while control.may_go_on():
                 try:
@@ -138,10 +144,10 @@ class Controlled(Generic[T]):
                 control.position += 1
                 yield element
         finally:  # also when the loop was left by break, or by an exception
-            control.end()
+            ended = control.end()
             with _lock:
                 _running.remove(control)
-            _tell(control)
+            _emit(control, ended)
 
 
 def controlled(
@@ -190,15 +196,15 @@ def loops() -> list[LoopControl]:
         return list(_running)
 
 
-def _tell(control: LoopControl) -> None:
-    recorder: Any = sink.recorder()
+def _emit(control: LoopControl, state: Literal["running", "paused", "stopped", "done"]) -> None:
+    recorder = sink.recorder()
     if recorder.enabled:
         recorder.emit(
             Loop(
                 time_ns=time.monotonic_ns(),
                 loop=control.number,
                 name=control.name,
-                state=control.state,
+                state=state,
                 position=control.position,
             )
         )

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
-from distlab.events import Event
+from distlab.events.kinds import Event
 
 if TYPE_CHECKING:
     import jax

@@ -192,7 +192,7 @@ def record(
         )
     writer = None
     if folder is not None:
-        file = RunFile(folder, called, overwrite=overwrite)
+        file = RunFile(folder, called, overwrite=overwrite, process=recorder.ring.process)
         writer = Writer(recorder.ring, file, recorder.stored)
     probes = probe and writer is not None
     opened = recorder.open(called, total_steps, writer, probe=probes)

@@ -101,9 +101,16 @@ class Ring:
       capacity: about how many events are kept.
       payload_bytes: about how many bytes of indices, previews and times of each device
         are kept.
+      process: index of the process whose events it keeps.
+
+    Attributes:
+      process: index of the process whose events it keeps.
     """
 
-    def __init__(self, capacity: int = 65_536, payload_bytes: int = 64 << 20) -> None:
+    def __init__(
+        self, capacity: int = 65_536, payload_bytes: int = 64 << 20, process: int = 0
+    ) -> None:
+        self.process = process
         self._capacity = capacity
         self._payload_bytes = payload_bytes
         self._lock = threading.Lock()
@@ -146,7 +153,7 @@ class Ring:
                     break
                 found.append(event)
                 after = sequence + 1
-            return Chunk(found, after, after - cursor - len(found))
+            return Chunk(found, after, after - cursor - len(found), (self.process,))
 
     def pin(self) -> tuple[list[Event], Pin]:
         """Gives all standing events, and keeps everything that comes after them.

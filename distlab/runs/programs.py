@@ -1,4 +1,4 @@
-"""The compiled programs of a run: why each was made, what is inside, and where it runs."""
+"""The compiled programs of a run: the cause, contents and devices of each."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ _MOST_LISTED: Final = 5
 @final
 @dataclass(frozen=True)
 class Program:
-    """One compiled program; `Run.programs` gives it.
+    """One compiled program, an element of `Run.programs`.
 
     Attributes:
-      function: the function given to `run`.
-      cause: why it was compiled: `"new function"`, `"new shapes"`, `"new structure"`.
-      changed: which argument changed and how, empty for a new function.
-      arguments: what one replica was given, as `name: dtype[shape]`.
-      devices: names of the devices that run it, in replica order.
-      collectives: its collectives.
-      flops: floating-point operations of one execution on one device; None
-        where XLA does not say, here and below.
-      peak_bytes: the most memory that one execution holds on one device.
-      steps: how many steps ran it.
-      compile_seconds: what tracing and compiling took.
-      event: all that was recorded of it.
+      function: The function passed to `run`.
+      cause: Why it was compiled: `"new function"`, `"new shapes"`, `"new structure"`.
+      changed: The argument that changed and how, empty for a new function.
+      arguments: The arguments of one replica, as `name: dtype[shape]`.
+      devices: Names of the devices that execute it, in replica order.
+      collectives: Its collectives.
+      flops: Floating-point operations of one execution on one device; None, here
+        and below, when XLA does not report it.
+      peak_bytes: The most memory that one execution holds on one device.
+      steps: Number of steps that executed it.
+      compile_seconds: Seconds of tracing and compiling.
+      event: The `compile` event.
     """
 
     function: str
@@ -50,7 +50,7 @@ class Program:
     event: Compile
 
     def __repr__(self) -> str:
-        """Names the function, why it was compiled and what it combines."""
+        """Names the function, why it was compiled and its collectives."""
         combined = ", ".join(
             f"{one.kind} of {bytes_text(one.operand_bytes)}" for one in self.collectives
         )
@@ -60,20 +60,20 @@ class Program:
         )
 
     def _repr_html_(self) -> str | None:
-        """Shows in notebooks what it does on which devices."""
-        told = _told(self)
-        if told is None:
+        """Shows its arguments, collectives, work and memory in notebooks."""
+        texts = _texts_of(self)
+        if texts is None:
             return None
-        exchanged = told["collectives_full"].split("; ")
+        exchanged = texts["collectives_full"].split("; ")
         rows = [
-            ["why compiled", f"{told['why']}, in {self.compile_seconds:.2g} s"],
+            ["why compiled", f"{texts['why']}, in {self.compile_seconds:.2g} s"],
             ["runs on", ", ".join(self.devices) or "devices that were not recorded"],
             *_listed("each replica gets", self.arguments),
             *_listed("devices exchange", [text for text in exchanged if text]),
-            ["work on each", told["work"]],
-            ["memory on each", f"{told['memory']}: {told['memory_full']}"],
+            ["work on each", texts["work"]],
+            ["memory on each", f"{texts['memory']}: {texts['memory_full']}"],
         ]
-        return card(f"Program of {told['function']}", f"{told['steps']} steps", (), rows)
+        return card(f"Program of {texts['function']}", f"{texts['steps']} steps", (), rows)
 
 
 @final
@@ -90,24 +90,24 @@ class Programs(Sequence[Program]):
     def __getitem__(self, place: slice) -> Programs: ...
 
     def __getitem__(self, place: int | slice) -> Program | Programs:
-        """Returns one of them, or some."""
+        """Returns one program, or a slice of them."""
         if isinstance(place, slice):
             return Programs(self._programs[place])
         return self._programs[place]
 
     def __len__(self) -> int:
-        """How many there are."""
+        """Returns the number of programs."""
         return len(self._programs)
 
     def __repr__(self) -> str:
-        """Lists them."""
+        """Lists the programs."""
         return f"[{', '.join(map(repr, self._programs))}]"
 
     def _repr_html_(self) -> str | None:
-        """Shows in notebooks a row for each."""
-        rows = [_told(program) for program in self._programs]
+        """Shows a row for each program in notebooks."""
+        rows = [_texts_of(program) for program in self._programs]
         columns = ("function", "why", "steps", "collectives", "work", "memory")
-        cells = [[_short(told[name]) for name in columns] for told in rows if told is not None]
+        cells = [[_short(texts[name]) for name in columns] for texts in rows if texts is not None]
         if len(cells) < len(rows):
             return None
         headings = ("function", "why compiled", "steps", "devices exchange", "work", "memory")
@@ -119,7 +119,7 @@ def read_programs(events: Callable[[str], Iterator[Event | Unknown]]) -> Program
     """Reads the programs of a run.
 
     Args:
-      events: gives the run's events of a kind.
+      events: Returns the run's events of a kind.
     """
     steps: Counter[int] = Counter()
     for event in events("step"):
@@ -145,8 +145,8 @@ def read_programs(events: Callable[[str], Iterator[Event | Unknown]]) -> Program
     ])  # fmt: skip
 
 
-def _told(program: Program) -> dict[str, str] | None:
-    """Returns the texts that the dashboard has for it; None where that is not installed."""
+def _texts_of(program: Program) -> dict[str, str] | None:
+    """Returns the dashboard's texts for a program; None where the dashboard is not installed."""
     if find_spec("bokeh") is None:
         return None
     from distlab.page.programs import program_rows
@@ -154,7 +154,7 @@ def _told(program: Program) -> dict[str, str] | None:
     fold = Fold()
     fold.add([program.event])
     columns: dict[str, Any] = {**fold.columns(), "steps": [program.steps]}
-    return {name: texts[0] for name, texts in program_rows(columns).items()}
+    return {name: values[0] for name, values in program_rows(columns).items()}
 
 
 def _listed(title: str, texts: Sequence[str]) -> list[list[str]]:

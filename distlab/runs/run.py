@@ -16,8 +16,8 @@ from distlab.events import Advice, AnyEvent, Chunk, Event, Unknown, kind_of
 from distlab.runs.exports import export
 from distlab.runs.exports.frame import to_pandas
 from distlab.runs.programs import Programs, read_programs
-from distlab.runs.run_file import PATTERN, being_written
-from distlab.runs.stored import PAGE, StoredEvents
+from distlab.runs.run_file_reader import PAGE
+from distlab.runs.run_files import RunReader, open_run_files, run_files
 from distlab.runs.summary import summarize
 from distlab.text.counts import is_count, is_number
 from distlab.text.html import card
@@ -32,48 +32,66 @@ _STANDING: Final = tuple(
 class Run:
     """A recorded run, in the order in which it was recorded.
 
-    Made by `Run.open`. It may be used from several threads. Where the file is
-    damaged, a `Lost` event stands for what can't be read.
+    Returned by `Run.open`. It may be used from several threads. Where a file is
+    damaged, a `Lost` event stands for the part that can't be read. The events of
+    several processes come in one order, on the clock of the first.
 
     Attributes:
-      path: the run's folder.
-      meta: what the file knows before its first event: the `schema`'s number,
-        the run's `name`, the `process`, its `host`, and when it began
-        (`unix_ns`).
+      path: The run's folder.
+      meta: The facts that the file of the first process states before its events:
+        the `schema`'s number, the run's `name`, the number of the `process` and its
+        `process_index`, its `host`, and when it began (`unix_ns`).
+
+    Example:
+        >>> import distlab as dl
+        >>> with dl.record("runs/first") as recording:
+        ...     for step in range(3):
+        ...         recording.log(step, loss=1 / (step + 1))
+        >>> with dl.Run.open("runs/first") as run:
+        ...     print([event.values["loss"] for event in run.events("metric")])
+        ...     print(run.summary()["status"], run.summary()["metrics"])
+        [1.0, 0.5, 0.3333333333333333]
+        finished {'loss': 0.3333333333333333}
     """
 
-    def __init__(self, path: Path, file: Path, stored: StoredEvents) -> None:
+    def __init__(self, path: Path, reader: RunReader) -> None:
         self.path = path
-        self.meta: dict[str, Any] = stored.meta
-        self._file = file
-        self._stored = stored
+        self.meta: dict[str, Any] = reader.meta
+        self._reader = reader
 
     @classmethod
     def open(cls, path: str | os.PathLike[str]) -> Self:
         """Opens a run folder for reading.
 
         Args:
-          path: the folder given to `distlab.record`.
+          path: The folder passed to `distlab.record`.
 
         Raises:
-          NotARunError: it does not hold a run, or one that can't be read.
+          NotARunError: The folder does not hold a run, or one that can't be read.
+
+        Example:
+            >>> import distlab as dl
+            >>> dl.record("runs/first").close()
+            >>> with dl.Run.open("runs/first") as run:
+            ...     run.meta["name"], run.live
+            ('first', False)
         """
         if not isinstance(path, str | os.PathLike):
             raise NotARunError(
                 f"A run is opened by its folder, got a {type(path).__name__}: {path!r:.80}. Name "
-                "the folder that was given to record."
+                "the folder that was passed to record."
             )
         folder = Path(path)
-        files = sorted(folder.glob(PATTERN)) if folder.is_dir() else []
+        files = run_files(folder) if folder.is_dir() else []
         if not files:
-            what = "holds none" if folder.is_dir() else "is none"
-            what = what if folder.exists() else "does not exist"
+            fault = "holds no run file" if folder.is_dir() else "is a file"
+            fault = fault if folder.exists() else "does not exist"
             raise NotARunError(
-                f"A run is a folder that distlab.record wrote, and {folder} {what}. "
-                "Name the folder that was given to record."
+                f"A run is a folder that distlab.record wrote, and {folder} {fault}. "
+                "Name the folder that was passed to record."
             )
         try:
-            return cls(folder, files[0], StoredEvents(files[0]))
+            return cls(folder, open_run_files(files))
         except (sqlite3.Error, OSError, UnicodeDecodeError) as error:
             raise NotARunError(
                 f"The run in {folder} can't be read: {error}. "
@@ -82,39 +100,55 @@ class Run:
 
     @property
     def live(self) -> bool:
-        """True while the process that records it is alive and has not closed it."""
-        return being_written(self._file)
+        """True while a process that records it is alive and has not closed it."""
+        return self._reader.live
+
+    @property
+    def processes(self) -> tuple[int, ...]:
+        """Indices of the processes that recorded it, as `jax.process_index()` numbers them."""
+        return self._reader.processes
 
     @property
     def seconds(self) -> float | None:
-        """From the earliest to the newest stored event; None where a file does not keep that.
+        """Seconds from the earliest to the newest stored event; None in files of schema 1.
 
         Raises:
-          RecordError: the run was closed.
+          RecordError: The run was closed.
         """
-        ends = self._stored.ends()
+        ends = self._reader.ends()
         return None if ends is None else (ends[1] - ends[0]) / 1e9
 
     def since(self, cursor: int, limit: int = PAGE) -> Chunk:
         """Returns up to `limit` events from `cursor` on, at once (never waits).
 
         Args:
-          cursor: sequence number to begin with, 0 for the first event.
-          limit: the most events to give.
+          cursor: Sequence number to begin with, 0 for the first event.
+          limit: The most events to return.
 
         Returns:
-          The events and where to go on; none are given while there is nothing new.
+          The events and the next cursor; no events while there is nothing new.
 
         Raises:
-          ArgumentValueError: the cursor is no sequence number.
-          RecordError: the run was closed.
+          ArgumentValueError: The cursor is not a sequence number.
+          RecordError: The run was closed.
+
+        Example:
+            >>> import distlab as dl
+            >>> with dl.record("runs/first") as recording:
+            ...     recording.log(0, loss=0.5)
+            >>> run, cursor = dl.Run.open("runs/first"), 0
+            >>> while (chunk := run.since(cursor, limit=100)).events:
+            ...     cursor = chunk.cursor
+            >>> chunk.events, chunk.cursor == cursor
+            ([], True)
+            >>> run.close()
         """
         if not is_count(cursor):
             raise ArgumentValueError(
-                f"cursor must be a sequence number, from 0, got {cursor!r:.80}. Give 0 for the "
+                f"cursor must be a sequence number, from 0, got {cursor!r:.80}. Pass 0 for the "
                 "first event, or the `cursor` of the chunk before."
             )
-        return self._stored.since(cursor, limit)
+        return self._reader.since(cursor, limit)
 
     def events(
         self,
@@ -123,86 +157,101 @@ class Run:
         start: float | None = None,
         end: float | None = None,
     ) -> Iterator[Event | Unknown]:
-        """Goes through the events stored so far, in the order in which they came.
+        """Yields the events stored so far, in the order in which they were recorded.
 
         Args:
-          kind: only this kind, as run files spell it, such as `"step_ready"`.
-          start: only from here on, in seconds since the run's first event.
-          end: only what was before, in seconds since the run's first event.
+          kind: Only this kind, as run files spell it, such as `"step_ready"`.
+          start: Only from here on, in seconds since the run's first event.
+          end: Only events before this, in seconds since the run's first event.
 
         Raises:
-          ArgumentValueError: `start` or `end` is no number, or `end` is not after
+          ArgumentValueError: `start` or `end` is not a number, or `end` is not after
             `start`.
-          RecordError: the run was closed.
+          RecordError: The run was closed.
+
+        Example:
+            >>> import distlab as dl
+            >>> with dl.record("runs/first") as recording:
+            ...     recording.log(0, loss=0.5)
+            >>> with dl.Run.open("runs/first") as run:
+            ...     print([(event.step, event.values) for event in run.events("metric")])
+            ...     print(list(run.events("metric", start=3600.0)))
+            [(0, {'loss': 0.5})]
+            []
         """
         if start is None and end is None:
-            for page in self._stored.pages(kind):
-                yield from page
-            return
-        low_ns, high_ns = self._times(start, end)
-        for first, last in self._stored.batches(low_ns, high_ns):
-            for page in self._stored.pages(kind, first, last + 1):
-                yield from (event for event in page if low_ns <= event.time_ns < high_ns)
+            pages = self._reader.pages(kind)
+        else:
+            pages = self._reader.between(*self._times(start, end), (kind,))
+        for page in pages:
+            yield from page
 
     def between(
         self, low_ns: int, high_ns: int, *, before: int | None = None, standing: bool = False
     ) -> Iterator[list[Event | Unknown]]:
-        """Gives the events of a range of time, some hundreds at a time, in their order.
+        """Yields the events of a range of time, some hundreds at a time, in their order.
 
         Args:
-          low_ns: the first nanosecond, by the run's own clock (`Event.time_ns`).
-          high_ns: the first nanosecond after the range.
-          before: only events with lower sequence numbers; None for all.
-          standing: only kinds that later events refer to.
+          low_ns: The first nanosecond, by the run's own clock (`Event.time_ns`).
+          high_ns: The first nanosecond after the range.
+          before: Only events with lower sequence numbers; None for all.
+          standing: Only kinds that later events refer to.
 
         Raises:
-          RecordError: the run was closed.
+          RecordError: The run was closed.
         """
         kinds: tuple[str | None, ...] = _STANDING if standing else (None,)
-        for first, last in self._stored.batches(low_ns, high_ns):
-            end = last + 1 if before is None else min(last + 1, before)
-            for kind in kinds:
-                for page in self._stored.pages(kind, first, end):
-                    yield [event for event in page if low_ns <= event.time_ns < high_ns]
+        return self._reader.between(low_ns, high_ns, kinds, before)
 
     def follow(
         self, kind: str | None = None, *, idle_seconds: float | None = None
     ) -> Iterator[Event | Unknown]:
-        """Goes through the events and on with those that are still to come.
+        """Yields the events, and goes on with those that are still to come.
 
-        Ends when the run is finished or its process has died, and when nothing
-        came for `idle_seconds`.
+        Ends when the run is finished or its process has died, and when no event
+        arrived for `idle_seconds`.
 
         Args:
-          kind: only this kind.
-          idle_seconds: the longest wait for the next event; None waits as long as
+          kind: Only this kind.
+          idle_seconds: The longest wait for the next event; None waits as long as
             the run goes on.
 
         Raises:
-          RecordError: the run was closed.
+          RecordError: The run was closed.
+
+        Example:
+            >>> import distlab as dl
+            >>> recording = dl.record("runs/first")
+            >>> recording.log(0, loss=0.5)
+            >>> with dl.Run.open("runs/first") as run:  # the run is still being recorded
+            ...     next(run.follow("metric")).values
+            {'loss': 0.5}
+            >>> recording.close()
         """
-        cursor, came = 0, time.monotonic()
+        cursor, newest = 0, time.monotonic()
         while True:
             live = self.live
             chunk = self.since(cursor)
             cursor = chunk.cursor
             yield from (e for e in chunk.events if kind is None or kind_of(e) == kind)
             if chunk.events:
-                came = time.monotonic()
-            elif not live or (idle_seconds is not None and time.monotonic() - came > idle_seconds):
+                newest = time.monotonic()
+            elif not live or (
+                idle_seconds is not None and time.monotonic() - newest > idle_seconds
+            ):
                 return
             else:
                 time.sleep(_FOLLOW_SECONDS)
 
     def _times(self, start: float | None, end: float | None) -> tuple[int, int]:
-        for name, given in (("start", start), ("end", end)):
-            if given is not None and not is_number(given):
+        for name, value in (("start", start), ("end", end)):
+            if value is not None and not is_number(value):
                 raise ArgumentValueError(
-                    f"{name} must be a number of seconds since the run began, got {given!r:.80}."
+                    f"{name} must be a number of seconds since the run began, got {value!r:.80}."
                 )
         if start is not None and end is not None and not start < end:
             raise ArgumentValueError(
-                f"end must be after start, got {start!r} to {end!r}. Give seconds since the run's "
+                f"end must be after start, got {start!r} to {end!r}. Pass seconds since the run's "
                 "first event."
             )
         first_ns = next((e.time_ns for e in self.events("run")), None)
@@ -212,38 +261,65 @@ class Run:
         return low_ns, first_ns + round(end * 1e9) if end is not None else _FAR_NS
 
     def summary(self) -> dict[str, Any]:
-        """Returns what the run was, for a table of runs.
+        """Returns the run's main facts, for a table of runs.
 
         Returns:
           `name`, `path`, `status` (`"running"`, `"finished"`, `"failed"`,
-          `"interrupted"`, or `"killed"` when its process ended without saying
-          so), `message`, `started` (seconds since 1970), `seconds`, `host`,
+          `"interrupted"`, or `"killed"` when its process ended without closing the
+          recording), `message`, `started` (seconds since 1970), `seconds`, `host`,
           `process`, `platform`, `devices` (names), `strategies` (class names),
-          `replicas` (how many each of those has), `steps`, `examples`,
+          `replicas` (the number of each of those), `steps`, `examples`,
           `total_steps`, `metrics` (the last value of each name), `lost` and
           `versions`.
+
+        Example:
+            >>> import distlab as dl
+            >>> with dl.record("runs/first", total_steps=10) as recording:
+            ...     recording.log(0, loss=0.5)
+            >>> with dl.Run.open("runs/first") as run:
+            ...     summary = run.summary()
+            >>> summary["name"], summary["status"], summary["total_steps"], summary["metrics"]
+            ('first', 'finished', 10, {'loss': 0.5})
         """
-        return summarize(self, self._stored.totals(), self._stored.ends())
+        return summarize(self, *self._reader.totals())
 
     def advice(self) -> list[Advice]:
-        """Says what the run could do better; see `distlab.advice.advise`.
+        """Returns possible improvements of the run; see `distlab.advice.advise`.
 
         Returns:
-          What was found, what costs the most first; empty when nothing was.
+          The findings, the most expensive first; empty when there are none.
 
         Raises:
-          RecordError: the run was closed.
+          RecordError: The run was closed.
+
+        Example:
+            >>> import distlab as dl
+            >>> dl.record("runs/first").close()
+            >>> with dl.Run.open("runs/first") as run:
+            ...     [f"{one.cause}: {one.remedy}" for one in run.advice()]
+            []
         """
         return advise(self)
 
     def programs(self) -> Programs:
-        """Returns the compiled programs: why each was made, and what is inside.
+        """Returns the compiled programs: the cause, contents and devices of each.
 
         Returns:
           A sequence of `Program`, the oldest first; in notebooks a table.
 
         Raises:
-          RecordError: the run was closed.
+          RecordError: The run was closed.
+
+        Example:
+            >>> import distlab as dl
+            >>> strategy = dl.MirroredStrategy(["CPU:0", "CPU:1"])
+            >>> def square(x):
+            ...     return x * x
+            >>> with dl.record("runs/first"):
+            ...     squares = strategy.run(square, args=(3.0,))
+            >>> with dl.Run.open("runs/first") as run:
+            ...     [(one.function, one.cause, one.steps) for one in run.programs()][-1]
+            ('square', 'new function', 1)
         """
         return read_programs(self.events)
 
@@ -251,17 +327,26 @@ class Run:
         """Returns the events of one kind as a pandas table.
 
         Args:
-          kind: as run files spell it, such as `"step"`; docs/events.md lists
+          kind: As run files spell it, such as `"step"`; docs/events.md lists
             them with their fields.
 
         Returns:
           A `pandas.DataFrame` with a row for each event and a column for each
-          field, `time_ns` first.
+          field, `time_ns` first; in a run of several processes also `process_index`.
 
         Raises:
-          ArgumentValueError: there is no such kind.
+          ArgumentValueError: There is no such kind.
           MissingExtraError: pandas is not installed.
-          RecordError: the run was closed.
+          RecordError: The run was closed.
+
+        Example:
+            >>> import distlab as dl
+            >>> with dl.record("runs/first") as recording:
+            ...     recording.log(0, loss=0.5)
+            >>> with dl.Run.open("runs/first") as run:
+            ...     table = run.to_pandas("metric")
+            >>> list(table.columns), table["values"][0]
+            (['time_ns', 'step', 'values'], {'loss': 0.5})
         """
         return to_pandas(self, kind)
 
@@ -269,21 +354,32 @@ class Run:
         """Writes the run to a file for other tools.
 
         Args:
-          path: the file; its suffix says what is written. `.json`: a timeline
+          path: The file; its suffix selects the format. `.html`: the dashboard's
+            page, which opens without a server. `.json`: a timeline
             that Perfetto (ui.perfetto.dev) and Chrome open, with a track for
             the Python calls, one for the input, and one for each replica's
-            device. `.jsonl`: each event on a line, after a line about the file.
-            `.parquet`: the same, a row each (needs pyarrow).
-          overwrite: whether a file that exists may be replaced.
+            device. `.jsonl`: one event a line, after a line about the file.
+            `.parquet`: the same, one event a row (needs pyarrow).
+          overwrite: Whether an existing file may be replaced.
 
         Returns:
           The file.
 
         Raises:
-          ArgumentValueError: the suffix is none of those.
-          MissingExtraError: pyarrow is needed and not installed.
-          ArgumentTypeError: `path` is no path.
-          RecordError: the file exists or can't be written, or the run was closed.
+          ArgumentValueError: The suffix is not one of those.
+          MissingExtraError: pyarrow, or the dashboard, is needed and not installed.
+          ArgumentTypeError: `path` is not a path.
+          RecordError: The file exists or can't be written, or the run was closed.
+
+        Example:
+            >>> import json
+            >>> import distlab as dl
+            >>> with dl.record("runs/first") as recording:
+            ...     recording.log(0, loss=0.5)
+            >>> with dl.Run.open("runs/first") as run:
+            ...     lines = run.export("events.jsonl").read_text().splitlines()
+            >>> [json.loads(line)["values"] for line in lines if '"metric"' in line]
+            [{'loss': 0.5}]
         """
         return export(self, path, overwrite=overwrite)
 
@@ -292,23 +388,23 @@ class Run:
         return f"<Run {self.meta.get('name', '')!r} in {self.path}>"
 
     def _repr_html_(self) -> str:
-        """Shows in notebooks what the run was, and what it is advised."""
-        told = self.summary()
-        metrics = ", ".join(f"{name} {value:.4g}" for name, value in told["metrics"].items())
+        """Shows the run's main facts and its advice in notebooks."""
+        facts = self.summary()
+        metrics = ", ".join(f"{name} {value:.4g}" for name, value in facts["metrics"].items())
         rows = [
-            ["status", told["status"]],
-            ["strategies", ", ".join(dict.fromkeys(told["strategies"])) or "none"],
-            ["devices", str(len(told["devices"]))],
-            ["steps", f"{told['steps']:,} in {told['seconds']:.1f} s"],
-            ["examples", f"{told['examples']:,}"],
+            ["status", facts["status"]],
+            ["strategies", ", ".join(dict.fromkeys(facts["strategies"])) or "none"],
+            ["devices", str(len(facts["devices"]))],
+            ["steps", f"{facts['steps']:,} in {facts['seconds']:.1f} s"],
+            ["examples", f"{facts['examples']:,}"],
             ["last metrics", metrics or "none"],
             *(["advice", f"{one.text} {one.remedy}"] for one in self.advice()[:3]),
         ]
-        return card(f"Run {told['name']}", str(self.path), (), rows)
+        return card(f"Run {facts['name']}", str(self.path), (), rows)
 
     def close(self) -> None:
-        """Lets go of the file."""
-        self._stored.close()
+        """Closes the run's files."""
+        self._reader.close()
 
     def __enter__(self) -> Self:
         return self

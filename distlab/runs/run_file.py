@@ -2,15 +2,15 @@
 
 `events` holds one row for each event, numbered from 0 without gaps; `body` is
 the event in MessagePack. `meta` holds the schema's number and what is known
-before the first event. `spans` has a row for each batch that was stored: its
-first and last number and its earliest and latest time, by which a part of a long
-run is found; events come nearly in the order of their times. `totals` has the
-numbers of a summary. (Both are missing in files of schema 1.)
+before the first event, such as the process. `spans` has a row for each batch of
+events that was stored: its first and last number and its earliest and latest time,
+by which a part of a long run is found; events are nearly in the order of their
+times. `totals` holds the numbers of a summary. (Both are missing in files of
+schema 1.)
 
 While the file is written it is in WAL mode, so that it survives a killed process
 and can be read meanwhile; a closed one is a single file. Next to an open one lies
-a lock file that its process holds: it is how readers know that the process is
-alive.
+a lock file that its process holds: by it readers know that the process is alive.
 """
 
 from __future__ import annotations
@@ -50,12 +50,12 @@ _INSERTS: Final = [
     (rows, f"INSERT INTO events VALUES {','.join([_ROW] * rows)}")  # noqa: S608 - no data in it
     for rows in (256, 32, 1)
 ]
-"""Rows, and the statement for so many. A thread gives up Python's lock at every
-statement, and may wait 5 ms to get it back, so there must be few of them."""
+"""Rows, and the statement for so many. A thread releases Python's lock at every
+statement, and may wait 5 ms to acquire it again, so there must be few of them."""
 
 
 def _plain(value: Any) -> Any:
-    """Gives NumPy numbers, which MessagePack does not know, as Python's."""
+    """Returns NumPy numbers, which MessagePack does not know, as Python's."""
     if isinstance(value, np.generic):
         return value.item()
     raise TypeError(f"it holds a {type(value).__name__}")
@@ -69,24 +69,43 @@ decode = msgspec.msgpack.Decoder(AnyEvent).decode
 class RunFile:
     """A run file that is being written, by one thread at a time.
 
+    Process 0 owns the folder: it refuses, or replaces, files of all processes; the
+    others only their own.
+
     Args:
-      folder: the run's folder; made when it is missing.
-      name: the run's name.
-      overwrite: replaces a run that the folder already holds.
+      folder: The run's folder; created when missing.
+      name: The run's name.
+      overwrite: Whether a run that the folder already holds is replaced.
+      process: Index of the process whose events it stores.
+      clock_offset_ns: Nanoseconds to add to this process's clock to get that of
+        process 0.
+
+    Attributes:
+      path: The file.
 
     Raises:
-      RecordError: the folder can't be made or written, or holds a run.
+      RecordError: The folder can't be created or written, or holds a run.
     """
 
-    def __init__(self, folder: Path, name: str, *, overwrite: bool = False) -> None:
-        self.path = folder / "process-0.sqlite"
-        _make_folder(folder)
-        _refuse_existing(folder, overwrite)
-        self._lock = _take_lock(self.path)
+    def __init__(
+        self,
+        folder: Path,
+        name: str,
+        *,
+        overwrite: bool = False,
+        process: int = 0,
+        clock_offset_ns: int = 0,
+    ) -> None:
+        self.path = folder / f"process-{process}.sqlite"
+        _create_folder(folder)
+        held = sorted(folder.glob(PATTERN)) if process == 0 else [self.path]
+        _refuse_existing(folder, [path for path in held if path.exists()], overwrite)
+        self._lock = _acquire_lock(self.path)
         self._end = 0
         self._totals = Totals()
+        meta = _meta(name, process, clock_offset_ns)
         try:
-            for old in (f for kept in folder.glob(PATTERN) for f in _files_of(kept)):
+            for old in (file for path in held for file in _files_of(path)):
                 old.unlink(missing_ok=True)
             self._database = sqlite3.connect(
                 self.path, isolation_level=None, check_same_thread=False
@@ -94,7 +113,7 @@ class RunFile:
             self._database.execute("PRAGMA journal_mode=WAL")
             self._database.execute("PRAGMA synchronous=NORMAL")
             self._database.executescript(f"BEGIN; {_TABLES} COMMIT;")
-            self._database.executemany("INSERT INTO meta VALUES (?, ?)", _meta(name).items())
+            self._database.executemany("INSERT INTO meta VALUES (?, ?)", meta.items())
         except (OSError, sqlite3.Error) as error:
             self._release_lock()
             raise RecordError(
@@ -106,7 +125,7 @@ class RunFile:
         """Stores events after those already stored, all or none.
 
         Raises:
-          sqlite3.Error: they could not be stored.
+          sqlite3.Error: The events could not be stored.
         """
         if not events:
             return
@@ -129,17 +148,17 @@ class RunFile:
         self._totals = totals
 
     def close(self) -> None:
-        """Makes it a single finished file and lets go of it. Never raises."""
+        """Turns it into a single finished file and releases it. Never raises."""
         try:
             self._database.execute("PRAGMA journal_mode=DELETE")
         except sqlite3.Error:
-            pass  # a reader is at it; the next one who opens it finds everything all the same
+            pass  # a reader holds it; whoever opens it next still finds everything
         finally:
             self._database.close()
             self._release_lock()
 
     def abandon(self) -> None:
-        """Forgets the file in a forked child: it belongs to the parent, untouched."""
+        """Releases the file in a forked child: it belongs to the parent, untouched."""
         os.close(self._lock)
 
     def _release_lock(self) -> None:
@@ -160,7 +179,7 @@ def event_of(kind: str, body: bytes) -> Event | Unknown:
     """Returns the event in a row; one that this version does not know as `Unknown`.
 
     Raises:
-      msgspec.DecodeError: the body is damaged.
+      msgspec.DecodeError: The body is damaged.
     """
     try:
         event: Event = decode(body)
@@ -180,7 +199,7 @@ def lock_path(path: Path) -> Path:
 
 
 def being_written(path: Path) -> bool:
-    """Says whether a living process writes this run file."""
+    """Returns whether a living process writes this run file."""
     try:
         lock = os.open(lock_path(path), os.O_RDONLY)
     except OSError:
@@ -194,11 +213,13 @@ def being_written(path: Path) -> bool:
     return False
 
 
-def _meta(name: str) -> dict[str, str | int]:
+def _meta(name: str, process: int, clock_offset_ns: int) -> dict[str, str | int]:
     return {
         "schema": SCHEMA,
         "name": name,
         "process": os.getpid(),
+        "process_index": process,
+        "clock_offset_ns": clock_offset_ns,
         "host": socket.gethostname(),
         "unix_ns": time.time_ns(),
     }
@@ -213,7 +234,7 @@ def _insert(database: sqlite3.Connection, rows: list[Row]) -> None:
             start += size
 
 
-def _make_folder(folder: Path) -> None:
+def _create_folder(folder: Path) -> None:
     if folder.exists() and not folder.is_dir():
         raise RecordError(
             f"A run is recorded to a folder, but {folder} is a file. Name another path."
@@ -222,13 +243,12 @@ def _make_folder(folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise RecordError(
-            f"The run folder {folder} can't be made: {error.strerror or error}. "
+            f"The run folder {folder} can't be created: {error.strerror or error}. "
             "Name a folder that you may write."
         ) from error
 
 
-def _refuse_existing(folder: Path, overwrite: bool) -> None:
-    held = sorted(folder.glob(PATTERN))
+def _refuse_existing(folder: Path, held: Sequence[Path], overwrite: bool) -> None:
     if any(being_written(path) for path in held):
         raise RecordError(
             f"A run folder holds one run, and {folder} is being recorded to right now. "
@@ -241,7 +261,7 @@ def _refuse_existing(folder: Path, overwrite: bool) -> None:
         )
 
 
-def _take_lock(path: Path) -> int:
+def _acquire_lock(path: Path) -> int:
     try:
         lock = os.open(lock_path(path), os.O_RDWR | os.O_CREAT, 0o644)
     except OSError as error:
@@ -261,5 +281,5 @@ def _take_lock(path: Path) -> int:
 
 
 def _files_of(path: Path) -> list[Path]:
-    """A run file and what SQLite keeps next to it."""
+    """Returns a run file and those that SQLite keeps next to it."""
     return [path, *(path.with_name(path.name + suffix) for suffix in ("-wal", "-shm"))]

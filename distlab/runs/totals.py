@@ -1,4 +1,4 @@
-"""What a run file knows of its events without reading them all: numbers kept as they come."""
+"""Numbers of all events of a run file, which a summary needs and the file keeps up to date."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
-from distlab.events import Event, Lost, Metric, Step, Unknown
+from distlab.events import Event, Lost, Metric, Step, Unknown, kind_of
 
 _NUMBERS: Final = ("steps", "examples", "lost")
 
@@ -17,9 +17,11 @@ class Totals:
     """Numbers of all events stored so far.
 
     Attributes:
-      events: kind to how many there are.
-      steps, examples, lost: steps, their examples, and events that were lost.
-      metrics: the last value of each metric.
+      events: Kind to number of events.
+      steps: Number of steps.
+      examples: Examples of these steps.
+      lost: Number of events that were lost.
+      metrics: The last value of each metric.
     """
 
     def __init__(self) -> None:
@@ -33,23 +35,27 @@ class Totals:
         """Counts events.
 
         Args:
-          events: the events.
-          kinds: the kinds they are stored as, in their order.
+          events: The events.
+          kinds: The kinds they are stored as, in their order.
         """
-        came = Counter(kinds)
-        self.events.update(came)
-        if came["step"]:
-            self.steps += came["step"]
+        added = Counter(kinds)
+        self.events.update(added)
+        if added["step"]:
+            self.steps += added["step"]
             self.examples += sum([e.examples for e in events if type(e) is Step])
-        if came["metric"] or came["lost"]:
+        if added["metric"] or added["lost"]:
             for event in events:
                 if type(event) is Metric:
                     self.metrics.update(event.values)
                 elif type(event) is Lost:
                     self.lost += event.count
 
+    def count(self, events: Sequence[Event | Unknown]) -> None:
+        """Counts events of a file that holds no totals."""
+        self.add(events, [kind_of(event) for event in events])
+
     def rows(self) -> list[tuple[str, int | bytes]]:
-        """Returns the numbers as the run file keeps them: names and values."""
+        """Returns the numbers as rows of the run file: names and values."""
         return [
             *((name, getattr(self, name)) for name in _NUMBERS),
             ("events", msgspec.msgpack.encode(self.events)),
@@ -58,10 +64,10 @@ class Totals:
 
     @classmethod
     def of(cls, rows: Iterable[tuple[str, Any]]) -> Totals:
-        """Returns the numbers that a run file keeps.
+        """Returns the numbers that a run file holds.
 
         Raises:
-          ValueError: they are damaged.
+          ValueError: The rows are damaged.
         """
         found = dict(rows)
         totals = cls()
@@ -73,3 +79,22 @@ class Totals:
         except (KeyError, TypeError, msgspec.DecodeError) as error:
             raise ValueError("the totals are damaged") from error
         return totals
+
+    @classmethod
+    def over_processes(cls, parts: Sequence[Totals]) -> Totals:
+        """Returns the numbers of a run of several processes.
+
+        All processes execute the same steps, each on examples of its own. A metric is that
+        of the first process that logged it.
+
+        Args:
+          parts: The numbers of each process, in their order.
+        """
+        whole = cls()
+        for part in reversed(parts):
+            whole.events.update(part.events)
+            whole.steps = max(whole.steps, part.steps)
+            whole.examples += part.examples
+            whole.lost += part.lost
+            whole.metrics.update(part.metrics)
+        return whole

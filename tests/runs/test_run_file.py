@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from distlab.errors import NotARunError, RecordError
-from distlab.events import SCHEMA, Event, Lost, Step, StepReady, Unknown, kind_of
+from distlab.events import SCHEMA, Chunk, Event, Lost, Step, StepReady, Unknown, kind_of
 from distlab.runs.run import Run
 from distlab.runs.run_file import RunFile, being_written, event_of
 from tests.recording import samples
@@ -124,7 +124,7 @@ def test_a_file_in_place_of_the_folder_is_refused(tmp_path: Path) -> None:
 def test_a_folder_below_a_file_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "taken"
     path.write_text("mine")
-    with pytest.raises(RecordError, match="can't be made"):
+    with pytest.raises(RecordError, match="can't be created"):
         RunFile(path / "run", "run")
 
 
@@ -187,7 +187,7 @@ def test_a_run_is_read_while_it_is_written(tmp_path: Path) -> None:
     file = RunFile(tmp_path, "run")
     with Run.open(tmp_path) as run:
         assert is_live(run)
-        assert run.since(0) == ([], 0, 0)
+        assert run.since(0) == Chunk([], 0, 0)
         cursor = 0
         for number in range(3):
             file.write([samples.step(number)])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from hypothesis import given, settings
@@ -191,9 +191,12 @@ def test_a_paused_loop_is_known_to_those_who_only_read() -> None:
     run = whole_run(1)[0]
     assert isinstance(run, Run)
     told: list[Event] = [run]
+    states: list[tuple[int, Literal["running", "paused"], int]]
     states = [(0, "running", 0), (0, "paused", 7), (1, "running", 0)]
-    for loop, state, position in states:
-        told.append(Loop(time_ns=1, loop=loop, name=f"l{loop}", state=state, position=position))
+    told += [
+        Loop(time_ns=1, loop=loop, name=f"l{loop}", state=state, position=position)
+        for loop, state, position in states
+    ]
     folds.add(told)
     columns = folds.columns("loops")
     assert columns["state"] == ["paused", "running"]

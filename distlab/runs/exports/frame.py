@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import typing
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
 
 from distlab.errors import ArgumentValueError, MissingExtraError
-from distlab.events import AnyEvent, Unknown
-from distlab.runs.exports.recorded import Recorded
+from distlab.events import AnyEvent, Envelope, Event, Unknown, kind_of
+from distlab.runs.exports.recorded import Recorded, envelopes
 
 
 def to_pandas(run: Recorded, kind: str) -> Any:
@@ -19,12 +20,18 @@ def to_pandas(run: Recorded, kind: str) -> Any:
     except ImportError as error:
         raise MissingExtraError(
             "to_pandas makes its table with pandas, which is not installed. Install it with: "
-            'pip install "distlab[export]"; or go through run.events(kind).'
+            'pip install "distlab[export]"; or iterate over run.events(kind).'
         ) from error
     structs = {s.__struct_config__.tag: s for s in typing.get_args(AnyEvent)}
+    several = len(run.processes) > 1
+    found: Iterator[Envelope] = (
+        (envelope for envelope in envelopes(run) if kind_of(envelope.event) == kind)
+        if several
+        else (Envelope(0, event) for event in run.events(kind))
+    )
     rows = [
-        {"time_ns": e.time_ns, **e.fields} if isinstance(e, Unknown) else msgspec.structs.asdict(e)
-        for e in run.events(kind)
+        {**({"process_index": process} if several else {}), **_fields(event)}
+        for process, event in found
     ]
     if not rows and kind not in structs:
         raise ArgumentValueError(
@@ -32,4 +39,12 @@ def to_pandas(run: Recorded, kind: str) -> Any:
             f"has, got {kind!r:.80}."
         )
     columns = list(structs[kind].__struct_fields__) if kind in structs else None
+    if several and columns is not None:
+        columns.append("process_index")
     return pd.DataFrame(rows, columns=columns)
+
+
+def _fields(event: Event | Unknown) -> dict[str, Any]:
+    if isinstance(event, Unknown):
+        return {"time_ns": event.time_ns, **event.fields}
+    return msgspec.structs.asdict(event)

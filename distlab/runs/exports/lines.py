@@ -1,4 +1,4 @@
-"""One event a line, as JSON: for other programs, and to read with `jq` or pandas."""
+"""One event a line, as JSON, for other programs, `jq` or pandas."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 
 import msgspec
 
-from distlab.events import Event, Metric, Unknown, kind_of
-from distlab.runs.exports.recorded import Recorded
+from distlab.events import Envelope, Event, Metric, Unknown, kind_of
+from distlab.runs.exports.recorded import Recorded, envelopes
 
 _encoder = msgspec.json.Encoder()
 
@@ -18,22 +18,25 @@ def write(run: Recorded, path: Path) -> None:
     """Writes the file's `meta` on the first line, then each event in order.
 
     An event has its `kind` and its fields, with bytes in base64; kinds that this
-    version does not know are kept. JSON has no infinities, so in metrics they
-    are words: "nan", "inf", "-inf". An event is given back by
-    `msgspec.json.decode(line, type=AnyEvent, strict=False)`.
+    version does not know are kept. Events of another process than 0 also have its
+    `process_index`. JSON has no infinities, so in metrics they
+    are words: "nan", "inf", "-inf". `msgspec.json.decode(line, type=AnyEvent,
+    strict=False)` returns the event.
     """
     with path.open("w", encoding="utf-8") as file:
         file.write(_encoder.encode({"kind": "meta", **run.meta}).decode() + "\n")
-        for event in run.events():
-            file.write(line_of(event)[1] + "\n")
+        for envelope in envelopes(run):
+            file.write(line_of(envelope)[1] + "\n")
 
 
-def line_of(event: Event | Unknown) -> tuple[str, str]:
+def line_of(envelope: Envelope) -> tuple[str, str]:
     """Returns an event's kind, and the event as JSON."""
-    return kind_of(event), _encoder.encode(_whole(event)).decode()
+    process, event = envelope
+    line = _encoder.encode(_as_json(event)).decode()
+    return kind_of(event), f'{line[:-1]},"process_index":{process}}}' if process else line
 
 
-def _whole(event: Event | Unknown) -> Any:
+def _as_json(event: Event | Unknown) -> Any:
     if isinstance(event, Unknown):
         return {"time_ns": event.time_ns, "kind": event.kind, **event.fields}
     if isinstance(event, Metric) and not all(map(math.isfinite, event.values.values())):

@@ -1,4 +1,4 @@
-"""A run as one HTML file, which opens offline: the dashboard's own page, with its charts."""
+"""A run as one HTML file: the dashboard's page with its charts, which opens without a server."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def write(run: Recorded, path: Path) -> None:
     """Writes the page.
 
     Raises:
-      MissingExtraError: what the page needs is not installed.
+      MissingExtraError: The packages of the dashboard are not installed.
     """
     try:
         report = import_module("distlab.page.report")

@@ -9,7 +9,7 @@ from typing import Final
 
 from distlab.errors import MissingExtraError
 from distlab.runs.exports.lines import line_of
-from distlab.runs.exports.recorded import Recorded
+from distlab.runs.exports.recorded import Recorded, envelopes
 
 _ROWS_AT_ONCE: Final = 50_000
 
@@ -17,11 +17,11 @@ _ROWS_AT_ONCE: Final = 50_000
 def write(run: Recorded, path: Path) -> None:
     """Writes a row for each event, in order: `time_ns`, `kind`, and `event` as JSON.
 
-    `event` is the line that a `.jsonl` export has; what the run file knows
-    before its first event is in the file's metadata, as `distlab`.
+    `event` is the line of a `.jsonl` export; the run file's `meta` is in the
+    file's metadata, as `distlab`.
 
     Raises:
-      MissingExtraError: pyarrow is not installed.
+      MissingExtraError: The package pyarrow is not installed.
     """
     try:
         import pyarrow as pa
@@ -34,11 +34,11 @@ def write(run: Recorded, path: Path) -> None:
     about = {"distlab": json.dumps(run.meta)}
     columns = [("time_ns", pa.int64()), ("kind", pa.string()), ("event", pa.string())]
     schema = pa.schema(columns, metadata=about)
-    events = run.events()
+    events = envelopes(run)
     with pq.ParquetWriter(path, schema, compression="zstd", use_dictionary=["kind"]) as writer:
         while rows := [
-            {"time_ns": event.time_ns, "kind": kind, "event": line}
-            for event in itertools.islice(events, _ROWS_AT_ONCE)
-            for kind, line in (line_of(event),)
+            {"time_ns": envelope.event.time_ns, "kind": kind, "event": line}
+            for envelope in itertools.islice(events, _ROWS_AT_ONCE)
+            for kind, line in (line_of(envelope),)
         ]:
             writer.write_table(pa.Table.from_pylist(rows, schema=schema))

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
-from distlab.events import Chunk, Event, Unknown
+from distlab.events import Chunk, Envelope, Event, Unknown
+
+_EVENTS_AT_ONCE: Final = 256
+"""Events decoded at once: Python's garbage collector visits all that are alive."""
 
 
 class Recorded(Protocol):
@@ -14,14 +17,26 @@ class Recorded(Protocol):
 
     Attributes:
       path: The run's folder.
-      meta: What the run file stores beside its events.
+      meta: The facts that its file states before its events.
     """
 
     path: Path
     meta: dict[str, Any]
+
+    @property
+    def processes(self) -> tuple[int, ...]:
+        """Indices of the processes that recorded it."""
 
     def events(self, kind: str | None = None) -> Iterator[Event | Unknown]:
         """Yields the events of a kind, by default all."""
 
     def since(self, cursor: int, limit: int = 10_000) -> Chunk:
         """Returns up to `limit` events from `cursor` on."""
+
+
+def envelopes(run: Recorded) -> Iterator[Envelope]:
+    """Yields all events of a run, each with its process."""
+    chunk = run.since(0, _EVENTS_AT_ONCE)
+    while chunk.events:
+        yield from chunk.envelopes()
+        chunk = run.since(chunk.cursor, _EVENTS_AT_ONCE)

@@ -1,12 +1,12 @@
 """A timeline in the Trace Event Format, which Perfetto (ui.perfetto.dev) and Chrome open.
 
-One process; its first track is the Python that called distlab, and each replica's
-device has one of its own. Times are microseconds since the run's first event.
-Device tracks have the steps that were watched: a span goes from when the step was
-handed over, or the one before was ready, to when its results on that device were.
-An arrow leads from the call of a step to its spans. Where a profile was captured,
-each device has a second track with what it did, and arrows lead from the calls to
-the collectives in which it waited for others.
+Each process has a track for the Python that called distlab, one for its input, and one
+for each replica's device. Times are microseconds since the run's first event. Device
+tracks have the steps that were watched: a span goes from when the step was dispatched,
+or the one before was ready, to when its results on that device were. An arrow leads
+from the call of a step to its spans. Where a profile was captured, each device has a
+second track with its activities, and arrows lead from the calls to the collectives in
+which it waited for others.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import math
 import struct
 from bisect import bisect_right
 from collections import OrderedDict, defaultdict, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -24,6 +24,7 @@ from distlab.events import (
     Capture,
     Compile,
     DeviceSample,
+    Envelope,
     Error,
     Event,
     Lost,
@@ -37,7 +38,7 @@ from distlab.events import (
     Strategy,
     Unknown,
 )
-from distlab.runs.exports.recorded import Recorded
+from distlab.runs.exports.recorded import Recorded, envelopes
 
 Entry = dict[str, Any]
 
@@ -46,22 +47,22 @@ _CALLS: Final = 1
 
 _INPUT: Final = 2
 _REPLICAS: Final = 100
-"""The track of a strategy's replica r is 100 x the strategy's place + r + 100."""
+"""The track of the first replica; the replicas of all strategies follow one another."""
 
 _CAPTURED: Final = 50_000
-"""The track of a device's captured spans is that of its replica and so much more."""
+"""The difference between the track of a device's captured spans and that of its replica."""
 
-_SORTS: Final = ("computing", "waiting for others", "copying")
+_ACTIVITIES: Final = ("computing", "waiting for others", "copying")
 _WAITING: Final = 1
 
 _SPAN: Final = struct.Struct("<3q")
-"""A span of a capture: begin and length in nanoseconds, and its sort."""
+"""A span of a capture: begin and length in nanoseconds, and its activity."""
 
 _SPANS_KEPT: Final = 4_096
-"""Spans of a device that wait for a capture of the same time."""
+"""Spans of a device that are kept for a capture of the same time."""
 
 _CALLS_KEPT: Final = 100_000
-"""How many calls of steps wait for their results to be told."""
+"""Calls of steps that are kept until their results are ready."""
 
 
 def write(run: Recorded, path: Path) -> None:
@@ -70,18 +71,42 @@ def write(run: Recorded, path: Path) -> None:
     between = ""
     with path.open("w", encoding="utf-8") as file:
         file.write(f'{{"displayTimeUnit":"ms","otherData":{json.dumps(about)},"traceEvents":[\n')
-        for entry in Timeline().entries(run.events()):
+        for entry in _entries(envelopes(run)):
             file.write(between + json.dumps(entry, allow_nan=False))
             between = ",\n"
         file.write("\n]}\n")
 
 
-class Timeline:
-    """Makes trace events of a run's events, in order."""
+def _entries(events: Iterable[Envelope]) -> Iterator[Entry]:
+    """Yields the trace events of a run, whose processes have timelines of their own."""
+    timelines: dict[int, Timeline] = {}
+    start_ns: int | None = None
+    for process, event in events:
+        if start_ns is None:
+            start_ns = event.time_ns
+        if process not in timelines:
+            pid = event.process if isinstance(event, Run) else 1
+            while any(timeline.pid == pid for timeline in timelines.values()):
+                pid += 1  # processes of different hosts may have the same number
+            timelines[process] = Timeline(pid, start_ns)
+            yield from timelines[process].begin()
+        yield from timelines[process].entries(event)
 
-    def __init__(self) -> None:
-        self._start_ns: int | None = None
-        self._process = 1
+
+class Timeline:
+    """Makes trace events of one process's events, in order.
+
+    Args:
+      pid: The process's number in the trace.
+      start_ns: The time at which the trace begins.
+
+    Attributes:
+      pid: The process's number in the trace.
+    """
+
+    def __init__(self, pid: int, start_ns: int) -> None:
+        self.pid = pid
+        self._start_ns = start_ns
         self._programs: dict[int, str] = {}
         self._tracks: dict[int, list[int]] = {}
         self._ready_ns: dict[int, int] = {}
@@ -106,18 +131,17 @@ class Timeline:
             RunEnd: self._end,
         }
 
-    def entries(self, events: Iterator[Event | Unknown]) -> Iterator[Entry]:
-        """Gives the trace events."""
-        for event in events:
-            if self._start_ns is None:
-                self._start_ns = event.time_ns
-                self._process = event.process if isinstance(event, Run) else self._process
-                yield self._name("process_name", 0, "distlab")
-                yield self._name("thread_name", _CALLS, "Python: calls")
-                yield self._name("thread_name", _INPUT, "Python: input")
-            make = self._makers.get(type(event))
-            if make is not None:
-                yield from make(event)
+    def begin(self) -> Iterator[Entry]:
+        """Yields the names of the process and of its Python tracks."""
+        yield self._name("process_name", 0, "distlab")
+        yield self._name("thread_name", _CALLS, "Python: calls")
+        yield self._name("thread_name", _INPUT, "Python: input")
+
+    def entries(self, event: Event | Unknown) -> Iterator[Entry]:
+        """Yields the trace events of an event."""
+        make = self._makers.get(type(event))
+        if make is not None:
+            yield from make(event)
 
     def _run(self, event: Run) -> Iterator[Entry]:
         yield self._name("process_name", 0, f"{event.name} on {event.host}")
@@ -151,7 +175,7 @@ class Timeline:
             self._ready_ns[track] = ready_ns
             if ready_ns <= begin_ns:
                 continue
-            # When it was done is known to lie in the resolution before it was seen.
+            # It was done at some time in the resolution before it was seen to be.
             self._spans[track].append((ready_ns - event.resolution_ns, call))
             name = self._programs.get(call.program, "step")
             yield self._span(track, name, "device", (begin_ns, ready_ns), about)
@@ -159,7 +183,7 @@ class Timeline:
 
     def _compile(self, event: Compile) -> Iterator[Entry]:
         self._programs[event.program] = event.function
-        if event.time_ns <= (self._start_ns or 0):
+        if event.time_ns <= self._start_ns:
             return  # compiled before the recording began
         about = {"cause": event.cause, "changed": event.changed, "mode": event.mode}
         begin_ns = event.time_ns - event.trace_ns - event.compile_ns
@@ -186,16 +210,16 @@ class Timeline:
         for track, device, packed in zip(tracks, event.devices, event.spans, strict=False):
             captured = track + _CAPTURED
             yield self._name("thread_name", captured, f"{device}, captured")
-            for offset, length, sort in _SPAN.iter_unpack(packed):
+            for offset, length, activity in _SPAN.iter_unpack(packed):
                 begin = event.start_ns + offset
                 span = (begin, begin + length)
-                yield self._span(captured, _SORTS[sort], "capture", span, {})
-                call = self._call_of(track, begin) if sort == _WAITING else None
+                yield self._span(captured, _ACTIVITIES[activity], "capture", span, {})
+                call = self._call_of(track, begin) if activity == _WAITING else None
                 if call is not None:
                     yield from self._arrow("collective", call, captured, begin)
 
     def _call_of(self, track: int, time_ns: int) -> Step | None:
-        """Returns the call of the step that a device worked on at a time: the oldest in flight."""
+        """Returns the call of the step that a device executed at a time: the oldest in flight."""
         for end_ns, call in self._spans[track]:
             if call.time_ns <= time_ns < end_ns:
                 return call
@@ -203,12 +227,12 @@ class Timeline:
         return self._recent[place - 1] if place else None
 
     def _arrow(self, name: str, call: Step, track: int, end_ns: int) -> Iterator[Entry]:
-        """Leads from a call to what came of it."""
+        """Yields an arrow from a call to its span on a device."""
         about = {
             "name": name,
             "cat": name,
             "id": f"{name}.{call.step}.{track}.{end_ns}",
-            "pid": self._process,
+            "pid": self.pid,
         }
         yield {**about, "ph": "s", "tid": _CALLS, "ts": self._us(call.time_ns)}
         yield {**about, "ph": "f", "bp": "e", "tid": track, "ts": self._us(end_ns)}
@@ -234,7 +258,7 @@ class Timeline:
         yield self._instant(event.time_ns, f"run {event.status}", {"message": event.message})
 
     def _us(self, time_ns: int) -> float:
-        return max(time_ns - (self._start_ns or 0), 0) / 1e3
+        return max(time_ns - self._start_ns, 0) / 1e3
 
     def _span(
         self, track: int, name: str, category: str, span: tuple[int, int], about: Entry
@@ -246,7 +270,7 @@ class Timeline:
             "ph": "X",
             "ts": begin,
             "dur": max(end - begin, 0.0),
-            "pid": self._process,
+            "pid": self.pid,
             "tid": track,
             "args": about,
         }
@@ -256,7 +280,7 @@ class Timeline:
             "name": name,
             "ph": "C",
             "ts": self._us(time_ns),
-            "pid": self._process,
+            "pid": self.pid,
             "args": values,
         }
 
@@ -266,7 +290,7 @@ class Timeline:
             "ph": "i",
             "s": "p",
             "ts": self._us(time_ns),
-            "pid": self._process,
+            "pid": self.pid,
             "tid": _CALLS,
             "args": about,
         }
@@ -275,7 +299,7 @@ class Timeline:
         return {
             "name": what,
             "ph": "M",
-            "pid": self._process,
+            "pid": self.pid,
             "tid": track,
             "args": {"name": name},
         }

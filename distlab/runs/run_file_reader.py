@@ -1,10 +1,10 @@
-"""The events in a run file, read by number, by kind or by time; damaged ones are said."""
+"""Reads the events of a run file by number, by kind or by time; reports damaged ones."""
 
 from __future__ import annotations
 
 import sqlite3
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
@@ -13,62 +13,79 @@ import msgspec
 
 from distlab.errors import RecordError
 from distlab.events import Chunk, Event, Lost, Unknown
-from distlab.runs.run_file import decode, event_of
+from distlab.runs.run_file import being_written, decode, event_of
 from distlab.runs.totals import Totals
 
 PAGE: Final = 10_000
 """Events read at once."""
 
 DAMAGED: Final = (sqlite3.DatabaseError, UnicodeDecodeError)
-"""What SQLite raises over a damaged file: the second when the damage is in its message."""
+"""The errors of SQLite over a damaged file: the second when the damage is in its message."""
 
 _DECODED: Final = 256
-"""Events decoded at once: Python's garbage collector looks through all that are alive."""
+"""Events decoded at once: Python's garbage collector visits all that are alive."""
 
 _FAR: Final = 1 << 40
 _BUSY_SECONDS: Final = 5.0
 
 
-class StoredEvents:
-    """A run file, opened for reading, by several threads if need be.
+class RunFileReader:
+    """A run file, opened for reading; it may be used from several threads.
 
     Args:
-      file: the run file.
+      file: The run file.
 
     Attributes:
-      meta: what the file knows before its first event.
+      path: The run file.
+      meta: The file's facts before its first event.
+      process: Index of the process that wrote it; 0 in files that do not state it.
+      clock_offset_ns: Nanoseconds to add to its clock to get that of process 0.
 
     Raises:
-      sqlite3.Error: it is no run file, or can't be read.
-      UnicodeDecodeError: so, and what is damaged is part of SQLite's message.
+      sqlite3.Error: The file is no run file, or can't be read.
+      UnicodeDecodeError: The same, where the damage is in SQLite's message.
     """
 
     def __init__(self, file: Path) -> None:
-        self._file = file
+        self.path = file
         self._database = _connect(file)
         self.meta: dict[str, Any] = dict(self._database.execute("SELECT key, value FROM meta"))
+        self.process = _whole(self.meta.get("process_index"))
+        self.clock_offset_ns = _whole(self.meta.get("clock_offset_ns"))
+        self._processes = (self.process,)
         self._lock = threading.Lock()
         self._last_time_ns = 0
         self._ends_at = _FAR
 
-    def since(self, cursor: int, limit: int) -> Chunk:
+    @property
+    def processes(self) -> tuple[int, ...]:
+        """The index of its process."""
+        return self._processes
+
+    @property
+    def live(self) -> bool:
+        """Whether its process is alive and has not closed it."""
+        return being_written(self.path)
+
+    def since(self, cursor: int, limit: int = PAGE) -> Chunk:
         """Returns up to `limit` events from `cursor` on; see `distlab.Run.since`."""
         with self._lock:
             rows, damaged = self._read(cursor, limit)
             if damaged and not rows:
                 return self._skip(cursor)
-        return Chunk(self._events(rows), rows[-1][0] + 1 if rows else cursor, 0)
+        after = rows[-1][0] + 1 if rows else cursor
+        return Chunk(self._events(rows), after, 0, self._processes)
 
     def pages(
         self, kind: str | None = None, cursor: int = 0, end: int = _FAR
     ) -> Iterator[list[Event | Unknown]]:
-        """Gives the events from a sequence number to another, some hundreds at a time."""
+        """Yields the events from a sequence number to another, some hundreds at a time."""
         of_kind: str | None = kind
         while cursor < end:
             with self._lock:
                 rows, damaged = self._read(cursor, min(PAGE, end - cursor), of_kind)
                 if damaged and not rows and of_kind is not None:
-                    of_kind = None  # the index is damaged: look through all events
+                    of_kind = None  # the index is damaged: search all events
                     continue
                 skipped = self._skip(cursor) if damaged and not rows else None
             if skipped is not None:
@@ -82,48 +99,53 @@ class StoredEvents:
             else:
                 return
 
-    def batches(self, low_ns: int, high_ns: int) -> list[tuple[int, int]]:
-        """Returns the first and last numbers of the batches that reach into a time."""
-        try:
-            with self._lock:
-                found = self._database.execute(
-                    "SELECT first, last FROM spans WHERE low_ns < ? AND high_ns >= ?"
-                    " ORDER BY first",
-                    (high_ns, low_ns),
-                ).fetchall()
-        except sqlite3.ProgrammingError as error:
-            raise self._closed() from error
-        except DAMAGED:
-            return [(0, _FAR)]  # of schema 1, or damaged: everything is looked at
-        joined: list[tuple[int, int]] = []
-        for first, last in found:
-            if not isinstance(first, int) or not isinstance(last, int):
-                return [(0, _FAR)]
-            if joined and first <= joined[-1][1] + 1:
-                joined[-1] = (joined[-1][0], max(joined[-1][1], last))
-            else:
-                joined.append((first, last))
-        return joined
+    def between(
+        self,
+        low_ns: int,
+        high_ns: int,
+        kinds: Sequence[str | None] = (None,),
+        before: int | None = None,
+    ) -> Iterator[list[Event | Unknown]]:
+        """Yields the events of a range of time, some hundreds at a time.
 
-    def totals(self) -> Totals | None:
-        """Returns the numbers that the file keeps, None when it has none (schema 1).
+        Args:
+          low_ns: The first nanosecond, on the process's clock.
+          high_ns: The first nanosecond after the range.
+          kinds: Only these kinds; None stands for all.
+          before: Only events with lower sequence numbers; None for all.
+        """
+        for first, last in self._batches(low_ns, high_ns):
+            end = last + 1 if before is None else min(last + 1, before)
+            for kind in kinds:
+                for page in self.pages(kind, first, end):
+                    yield [event for event in page if low_ns <= event.time_ns < high_ns]
+
+    def totals(self) -> tuple[Totals, tuple[int, int]]:
+        """Returns the numbers of a summary, and the earliest and the latest time.
+
+        They are counted where the file does not hold them (schema 1, or damaged).
 
         Raises:
-          RecordError: the run was closed.
+          RecordError: The run was closed.
         """
-        try:
-            with self._lock:
-                return Totals.of(self._database.execute("SELECT key, value FROM totals").fetchall())
-        except sqlite3.ProgrammingError as error:
-            raise self._closed() from error
-        except (*DAMAGED, ValueError):
-            return None
+        kept, ends = self._kept_totals(), self.ends()
+        if kept is not None and ends is not None:
+            return kept, ends
+        counted = Totals()
+        times: list[tuple[int, int]] = []
+        for page in self.pages():
+            counted.count(page)
+            if page:
+                of_page = [event.time_ns for event in page]
+                times.append((min(of_page), max(of_page)))
+        low = min((low for low, _ in times), default=0)
+        return counted, (low, max((high for _, high in times), default=low))
 
     def ends(self) -> tuple[int, int] | None:
         """Returns the earliest and the latest time in nanoseconds, None when unknown.
 
         Raises:
-          RecordError: the run was closed.
+          RecordError: The run was closed.
         """
         try:
             with self._lock:
@@ -137,13 +159,45 @@ class StoredEvents:
         return None if low is None else (low, high)
 
     def close(self) -> None:
-        """Lets go of the file."""
+        """Closes the file."""
         with self._lock:
             self._database.close()
 
+    def _batches(self, low_ns: int, high_ns: int) -> list[tuple[int, int]]:
+        """Returns the first and last numbers of the batches that overlap a time."""
+        try:
+            with self._lock:
+                found = self._database.execute(
+                    "SELECT first, last FROM spans WHERE low_ns < ? AND high_ns >= ?"
+                    " ORDER BY first",
+                    (high_ns, low_ns),
+                ).fetchall()
+        except sqlite3.ProgrammingError as error:
+            raise self._closed() from error
+        except DAMAGED:
+            return [(0, _FAR)]  # of schema 1, or damaged: all events are searched
+        joined: list[tuple[int, int]] = []
+        for first, last in found:
+            if not isinstance(first, int) or not isinstance(last, int):
+                return [(0, _FAR)]
+            if joined and first <= joined[-1][1] + 1:
+                joined[-1] = (joined[-1][0], max(joined[-1][1], last))
+            else:
+                joined.append((first, last))
+        return joined
+
+    def _kept_totals(self) -> Totals | None:
+        try:
+            with self._lock:
+                return Totals.of(self._database.execute("SELECT key, value FROM totals").fetchall())
+        except sqlite3.ProgrammingError as error:
+            raise self._closed() from error
+        except (*DAMAGED, ValueError):
+            return None
+
     def _closed(self) -> RecordError:
         return RecordError(
-            f"The run in {self._file.parent} was closed, so it can't be read. Open it again: "
+            f"The run in {self.path.parent} was closed, so it can't be read. Open it again: "
             "distlab.Run.open(folder)."
         )
 
@@ -176,23 +230,24 @@ class StoredEvents:
         return ascending, len(ascending) < len(rows)
 
     def _skip(self, cursor: int) -> Chunk:
-        """Gives a `Lost` event for the damaged part that begins at `cursor`."""
+        """Returns a `Lost` event for the damaged part that begins at `cursor`."""
         bad, good = cursor, cursor + 1
         while good - cursor < _FAR and self._read(good, 1)[1]:
             bad, good = good, cursor + 2 * (good - cursor)
         if good - cursor >= _FAR or not self._read(good, 1)[0]:
             self._ends_at = cursor
             reason = "The run file is damaged; how many events are missing here is not known."
-            return Chunk([Lost(time_ns=self._last_time_ns, count=1, reason=reason)], cursor + 1, 0)
+            lost = Lost(time_ns=self._last_time_ns, count=1, reason=reason)
+            return Chunk([lost], cursor + 1, 0, self._processes)
         while good - bad > 1:
             middle = (bad + good) // 2
             bad, good = (middle, good) if self._read(middle, 1)[1] else (bad, middle)
         reason = "The run file is damaged."
         lost = Lost(time_ns=self._last_time_ns, count=good - cursor, reason=reason)
-        return Chunk([lost], good, 0)
+        return Chunk([lost], good, 0, self._processes)
 
     def _events(self, rows: list[tuple[int, str, bytes]]) -> list[Event | Unknown]:
-        """Decodes rows: all in one go, or one by one where that can't be."""
+        """Decodes rows: all at once, or one by one where that fails."""
         try:
             events: list[Event | Unknown] = [decode(body) for _, _, body in rows]
         except (msgspec.DecodeError, UnicodeDecodeError, TypeError):
@@ -205,11 +260,15 @@ class StoredEvents:
         try:
             event = event_of(kind, body)
         except (msgspec.DecodeError, UnicodeDecodeError, TypeError):
-            # A file that was cut off gives events without a body, too.
+            # A file that was cut off has events without a body, too.
             reason = f"An event of kind {kind!r} in the run file is damaged."
             return Lost(time_ns=self._last_time_ns, count=1, reason=reason)
         self._last_time_ns = event.time_ns
         return event
+
+
+def _whole(value: object) -> int:
+    return value if isinstance(value, int) else 0
 
 
 def _ascending(rows: list[tuple[int, str, bytes]], cursor: int) -> list[tuple[int, str, bytes]]:
@@ -231,7 +290,7 @@ def _connect(file: Path) -> sqlite3.Connection:
             uri, uri=True, isolation_level=None, check_same_thread=False, timeout=_BUSY_SECONDS
         )
         try:
-            # SQLite refuses a file shorter than it says, unless told that this is known.
+            # SQLite refuses a file shorter than its header states, unless this is set.
             database.execute(f"PRAGMA writable_schema={cut_off}")
             database.execute("SELECT count(*) FROM meta").fetchone()
             database.execute("SELECT 1 FROM events LIMIT 0").fetchone()

@@ -1,0 +1,626 @@
+"""The schema of a run: one frozen struct for each kind of event.
+
+Events are metadata only. They never hold an array, because an array that an
+event keeps alive cannot be donated, and one that was donated cannot be read.
+
+An event is dated by `time_ns`, the monotonic clock of its process in nanoseconds
+(`time.monotonic_ns`); the `Run` event ties that clock to the wall clock. Sequence
+number and process are not part of the struct but of its envelope: a ring or a run
+file belongs to one process and numbers events as they arrive. Steps, strategies,
+programs, datasets and arrays are numbered by each process for itself, too.
+
+`SCHEMA` is stored in every run file. A kind that the reader does not know becomes
+`Unknown`, so that newer files open in older versions.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, ClassVar, Literal, TypeAlias, get_args
+
+import msgspec
+
+SCHEMA = 2
+"""The version of this schema, stored in each run file. Version 2 added the kinds `copy`,
+`capture`, `advice`, `recorder` and `loop`, and fields with defaults to `Compile`, its collectives
+and `Reduction`, so that files of version 1 open as they were."""
+
+
+Buffer: TypeAlias = bytes
+"""Bytes, by a name that an event with a field called `bytes` can use."""
+
+# Values that this version writes; a file of another version may hold others.
+_Platform: TypeAlias = Annotated[str, msgspec.Meta(examples=["cpu", "gpu", "tpu"])]
+_CollectiveKind: TypeAlias = Annotated[
+    str,
+    msgspec.Meta(
+        examples=[
+            *("all-reduce", "all-gather", "reduce-scatter", "collective-permute", "all-to-all"),
+            "collective-broadcast",
+        ]
+    ),
+]
+_Cause: TypeAlias = Annotated[
+    str, msgspec.Meta(examples=["new function", "new shapes", "new structure"])
+]
+_Verb: TypeAlias = Annotated[str, msgspec.Meta(examples=["reduce", "gather", "all_reduce"])]
+_Op: TypeAlias = Annotated[str, msgspec.Meta(examples=["SUM", "MEAN"])]
+_Algorithm: TypeAlias = Annotated[
+    str, msgspec.Meta(examples=["to_one_device", "hierarchical_copy", "all_reduce"])
+]
+
+
+class Device(msgspec.Struct, frozen=True, kw_only=True):
+    """A device, as the pages name it.
+
+    Attributes:
+      name: Short name such as `"CPU:0"`.
+      kind: The platform's name for the hardware, such as `"cpu"` or `"NVIDIA H100"`.
+      platform: JAX's platform name: `"cpu"`, `"gpu"` or `"tpu"`.
+      simulated: True for CPU devices, which share the cores of one machine.
+    """
+
+    name: str
+    kind: str
+    platform: _Platform
+    simulated: bool
+
+
+class Collective(msgspec.Struct, frozen=True, kw_only=True):
+    """One collective operation of an optimised program.
+
+    Attributes:
+      kind: `"all-reduce"`, `"all-gather"`, `"reduce-scatter"`, `"collective-permute"`,
+        `"all-to-all"` or `"collective-broadcast"`.
+      operand_bytes: Bytes of its operands on one device.
+      dtype: Element types of the operands, joined by `+` when combined.
+      operands: Number of arrays that XLA combined into it.
+      participants: Number of devices that take part.
+      times_per_step: Number of times that one execution of the program runs it
+        (inside a scan: its trip count); None when the program does not state it.
+      source: Operation and line of the user's program it stems from, as far as XLA
+        kept them.
+      wire_bytes: Bytes that one device sends when it runs once, by the algorithm
+        that moves the fewest (a ring); None in runs recorded before this field.
+      group: Number of devices that work together; equals `participants` when all do.
+      values: Shapes and source lines of the operands that XLA combined, in their
+        order.
+    """
+
+    kind: _CollectiveKind
+    operand_bytes: int
+    dtype: str
+    operands: int
+    participants: int
+    times_per_step: int | None
+    source: str
+    wire_bytes: int | None = None
+    group: int = 0
+    values: list[str] = []
+
+
+class Event(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind"):
+    """Base of all events.
+
+    Attributes:
+      time_ns: Monotonic time in nanoseconds at which it happened.
+    """
+
+    STANDING: ClassVar[bool] = False
+    """True for kinds that later events refer to: a ring keeps them for good, so
+    that a recording that begins later still knows them."""
+
+    MOMENTS: ClassVar[tuple[str, ...]] = ("time_ns",)
+    """Fields that are times on the process's monotonic clock, or lists of such."""
+
+    time_ns: int
+
+
+class Run(Event, frozen=True, kw_only=True, tag="run"):
+    """The first event of a recording: program, host and clocks.
+
+    Attributes:
+      name: The run's name, by default the name of its folder.
+      unix_ns: Wall clock in nanoseconds since 1970 at `time_ns`.
+      process: Operating-system process number.
+      host: Name of the machine.
+      platform: JAX's default platform, empty before JAX starts its devices.
+      devices: All devices of the process.
+      versions: Package name to version, for Python, jax, jaxlib and distlab.
+      total_steps: Steps that the run is meant to take, None when unknown.
+    """
+
+    STANDING = True
+    name: str
+    unix_ns: int
+    process: int
+    host: str
+    platform: str
+    devices: list[Device]
+    versions: dict[str, str]
+    total_steps: int | None = None
+
+
+class RunEnd(Event, frozen=True, kw_only=True, tag="run_end"):
+    """The last event of a recording that was closed.
+
+    Attributes:
+      status: `"finished"`, `"failed"` (an exception left the `with` block) or
+        `"interrupted"` (Ctrl-C).
+      message: The exception's text, empty when nothing was raised.
+    """
+
+    status: Literal["finished", "failed", "interrupted"]
+    message: str = ""
+
+
+class Strategy(Event, frozen=True, kw_only=True, tag="strategy"):
+    """A strategy was made.
+
+    Attributes:
+      strategy: Its number in this process.
+      name: Class name, such as `"MirroredStrategy"`.
+      devices: Device name of each replica, in replica order.
+    """
+
+    STANDING = True
+    strategy: int
+    name: str
+    devices: list[str]
+
+
+class Placement(Event, frozen=True, kw_only=True, tag="placement"):
+    """A variable was placed on devices, or its memory was freed.
+
+    Attributes:
+      strategy: Number of the strategy that placed it.
+      array: Number of the placed array in this process; `free` repeats it.
+      name: The variable's name.
+      action: `"place"` or `"free"`.
+      layout: `"replicated"` (a whole copy on each device), `"per_replica"`
+        (each device its own) or `"single"` (on one device).
+      shape: Shape of one copy.
+      dtype: Element type.
+      devices: Names of the devices that hold a copy.
+      bytes_per_device: Bytes on each of `devices`, in the same order.
+    """
+
+    STANDING = True
+    strategy: int
+    array: int
+    name: str
+    action: Literal["place", "free"]
+    layout: Literal["replicated", "per_replica", "single"]
+    shape: list[int]
+    dtype: str
+    devices: list[str]
+    bytes_per_device: list[int]
+
+
+class Sharding(Event, frozen=True, kw_only=True, tag="sharding"):
+    """A global batch was divided over the replicas and put on their devices.
+
+    Attributes:
+      strategy: Number of the strategy.
+      dataset: Number of the distributed dataset in this process.
+      batch: Number of the batch in this iteration of the dataset, from 0.
+      epoch: Number of earlier iterations of the dataset.
+      sizes: Examples of each replica; 0 for a replica left empty.
+      nominal: Examples of a replica in a full batch.
+      indices: Positions of the examples in the source, in the order in which
+        they were divided: int64, little-endian. None when the source has no
+        positions (a generator) or the batch holds more than 65,536 examples.
+      bytes: Bytes of the whole batch.
+      wait_ns: Nanoseconds spent waiting for the source's batch.
+      transfer_ns: Nanoseconds the caller spent putting it on the devices.
+      policy: How it was divided: `"rebatch"` or `"per_replica"`.
+    """
+
+    strategy: int
+    dataset: int
+    batch: int
+    epoch: int
+    sizes: list[int]
+    nominal: int
+    indices: Buffer | None
+    bytes: int
+    wait_ns: int
+    transfer_ns: int
+    policy: Literal["rebatch", "per_replica"]
+
+
+class Preview(Event, frozen=True, kw_only=True, tag="preview"):
+    """Thumbnails of some examples of a dataset.
+
+    Each example of an indexed source is previewed once. Sources without
+    positions are previewed for a sample of their batches; then `batch` is the
+    batch, and `indices` counts within it.
+
+    Attributes:
+      dataset: Number of the distributed dataset.
+      batch: None for an indexed source; otherwise the batch it belongs to.
+      epoch: The iteration that `batch` belongs to.
+      indices: Positions of the examples: int64, little-endian.
+      form: `"image"` (uint8 pixels) or `"numbers"` (float32).
+      shape: Shape of one preview: `[height, width]`, `[height, width, 3]`, or
+        `[n]` for numbers.
+      data: The previews one after another, C order.
+      labels: Short label of each example, empty when there is none.
+    """
+
+    STANDING = True
+    dataset: int
+    batch: int | None
+    epoch: int
+    indices: bytes
+    form: Literal["image", "numbers"]
+    shape: list[int]
+    data: bytes
+    labels: list[str]
+
+
+class Compile(Event, frozen=True, kw_only=True, tag="compile"):
+    """A function was traced and compiled for one set of argument shapes.
+
+    Attributes:
+      program: Number of the program in this process; steps refer to it.
+      strategy: Number of the strategy.
+      function: Qualified name of the function passed to `run`.
+      cause: `"new function"`, `"new shapes"` or `"new structure"`.
+      changed: The argument that changed and how, empty for a new function.
+      arguments: Each argument leaf as `name: dtype[shape]`, per replica.
+      mode: `"traced"` (one program for all replicas) or `"ragged"` (replicas
+        had different shapes: a program for each device between collectives).
+      trace_ns: Nanoseconds spent tracing Python.
+      compile_ns: Nanoseconds spent in XLA.
+      collectives: Every collective of the optimised program.
+      flops: Floating-point operations of one execution on one device; None, here
+        and below, when XLA does not report it.
+      bytes_accessed: Bytes read and written by one execution on one device.
+      temp_bytes: Scratch memory of one device.
+      argument_bytes: Memory of the arguments on one device.
+      output_bytes: Memory of the outputs on one device.
+      peak_bytes: The most memory that one execution holds on one device at any
+        time: arguments, outputs and scratch memory.
+      source: File and line of the function's definition.
+    """
+
+    STANDING = True
+    program: int
+    strategy: int
+    function: str
+    cause: _Cause
+    changed: str
+    arguments: list[str]
+    mode: Literal["traced", "ragged"]
+    trace_ns: int
+    compile_ns: int
+    collectives: list[Collective]
+    flops: float | None = None
+    bytes_accessed: float | None = None
+    temp_bytes: int | None = None
+    argument_bytes: int | None = None
+    output_bytes: int | None = None
+    peak_bytes: int | None = None
+    source: str = ""
+
+
+class Step(Event, frozen=True, kw_only=True, tag="step"):
+    """`run` dispatched a step to the devices; `time_ns` is when it was called.
+
+    Attributes:
+      step: Number of the step in this process, from 0.
+      program: Number of the program that was executed.
+      strategy: Number of the strategy.
+      dispatched_ns: Monotonic time at which the step was dispatched. The
+        devices work on after that: see `StepReady`.
+      examples: Examples in the step's batch, 0 when no argument came from a
+        distributed dataset.
+    """
+
+    MOMENTS = ("time_ns", "dispatched_ns")
+    step: int
+    program: int
+    strategy: int
+    dispatched_ns: int
+    examples: int
+
+
+class StepReady(Event, frozen=True, kw_only=True, tag="step_ready"):
+    """A watched step's results were ready. Not every step is watched.
+
+    Attributes:
+      step: Number of the step.
+      strategy: Number of the strategy.
+      ready_ns: Monotonic time at which each replica's result was ready, in
+        replica order.
+      resolution_ns: The largest delay of these times.
+    """
+
+    MOMENTS = ("time_ns", "ready_ns")
+    step: int
+    strategy: int
+    ready_ns: list[int]
+    resolution_ns: int
+
+
+class Reduction(Event, frozen=True, kw_only=True, tag="reduction"):
+    """Values of the replicas were combined from Python, outside of a program.
+
+    Attributes:
+      strategy: Number of the strategy.
+      verb: The method called: `"reduce"`, `"gather"`, or `"all_reduce"` by a replica
+        function that runs eagerly.
+      op: `"SUM"` or `"MEAN"`, empty for a gather.
+      algorithm: How the data moved: `"to_one_device"`, `"hierarchical_copy"` or
+        `"all_reduce"`.
+      bytes: Bytes of the value on one replica.
+      dtype: Element type.
+      participants: Number of replicas that took part.
+      duration_ns: Nanoseconds the caller spent in the call.
+      array: Number of the value in this process, the same at each reduction of
+        it; -1 in runs recorded before this field.
+      call: Number of the call, shared by the values of one structure; -1 in runs
+        recorded before this field.
+    """
+
+    strategy: int
+    verb: _Verb
+    op: _Op
+    algorithm: _Algorithm
+    bytes: int
+    dtype: str
+    participants: int
+    duration_ns: int
+    array: int = -1
+    call: int = -1
+
+
+class Copy(Event, frozen=True, kw_only=True, tag="copy"):
+    """Data moved between host and devices, or between devices, outside of the input pipeline.
+
+    Attributes:
+      strategy: Number of the strategy.
+      what: The value copied, such as `"argument x of step"` or a variable's name.
+      direction: `"to_devices"` (from the host), `"to_host"` or
+        `"between_devices"`.
+      bytes: Bytes of the value, counted once.
+      copies: Number of devices that received it, or sent it.
+      duration_ns: Nanoseconds the caller spent; towards the host this includes
+        the wait for the value.
+    """
+
+    strategy: int
+    what: str
+    direction: Literal["to_devices", "to_host", "between_devices"]
+    bytes: int
+    copies: int
+    duration_ns: int
+
+
+class Capture(Event, frozen=True, kw_only=True, tag="capture"):
+    """A short profile of the devices; `time_ns` is its end.
+
+    Lists are in the order of `devices`. Each moment counts once: as computing, else
+    as copying, else as waiting, else as idle.
+
+    Attributes:
+      strategy: Number of the strategy whose steps were captured.
+      start_ns: Monotonic time at which it began.
+      steps: Number of steps dispatched meanwhile.
+      asked_by: `"user"`, or `"recorder"` for the short captures that a recording
+        takes by itself.
+      devices: Device names.
+      compute_ns: Nanoseconds in which the device ran operations.
+      waiting_ns: Nanoseconds in which it waited for others in a collective.
+      copy_ns: Nanoseconds in which it did nothing but copy.
+      idle_ns: The rest.
+      spans: Spans of each device, oldest first: begin and length in
+        nanoseconds after `start_ns` and activity (0 compute, 1 waiting, 2 copy),
+        as int64, little-endian. Neighbours of one activity closer than 1 us are one.
+      spans_left_out: Spans beyond the 4,096 kept for each device.
+      profile_bytes: Size of the profile it was read from.
+      cost_ns: Nanoseconds spent on taking and reading it, off the hot path.
+    """
+
+    MOMENTS = ("time_ns", "start_ns")
+    strategy: int
+    start_ns: int
+    steps: int
+    asked_by: Literal["user", "recorder"]
+    devices: list[str]
+    compute_ns: list[int]
+    waiting_ns: list[int]
+    copy_ns: list[int]
+    idle_ns: list[int]
+    spans: list[Buffer]
+    spans_left_out: int
+    profile_bytes: int
+    cost_ns: int
+
+
+class Advice(Event, frozen=True, kw_only=True, tag="advice"):
+    """A possible improvement, found by `distlab.advice`.
+
+    Attributes:
+      cause: The problem, one of `distlab.advice.CAUSES`.
+      subject: The device, replica, argument or variable concerned, such as
+        `"replica 3"`.
+      text: One sentence that states the observation.
+      remedy: One sentence that states what to do.
+      evidence: Names to the numbers behind it; names end in their unit.
+      steps: First and last step concerned, empty when there is none.
+      page: The chart that shows it, by its name in the dashboard.
+      share: The share of the time, or of the devices' work, that it costs; 0 to 1.
+    """
+
+    cause: str
+    subject: str
+    text: str
+    remedy: str
+    evidence: dict[str, float]
+    steps: list[int]
+    page: str
+    share: float
+
+
+class RecorderCost(Event, frozen=True, kw_only=True, tag="recorder"):
+    """The cost of recording itself since the last event of this kind.
+
+    Attributes:
+      start_ns: Monotonic time at which the period begins; `time_ns` is its end.
+      events: Number of events recorded.
+      emit_ns: Nanoseconds the callers spent on emitting events, estimated
+        from a sample of them.
+      sampled: Number of events that were timed.
+      writer_ns: Processor time of the thread that writes the run file.
+      watcher_ns: Processor time of the thread that watches the devices.
+      capture_ns: Processor time spent on taking and reading profiles.
+      waiting: Events not stored yet.
+      lost: Events lost so far.
+    """
+
+    MOMENTS = ("time_ns", "start_ns")
+    start_ns: int
+    events: int
+    emit_ns: int
+    sampled: int
+    writer_ns: int
+    watcher_ns: int
+    capture_ns: int
+    waiting: int
+    lost: int
+
+
+class Metric(Event, frozen=True, kw_only=True, tag="metric"):
+    """Numbers that the user logged; `time_ns` is when `log` was called.
+
+    Attributes:
+      step: The step they belong to, by default the last one dispatched; -1 before
+        the first.
+      values: Name to value.
+    """
+
+    step: int
+    values: dict[str, float]
+
+
+class DeviceSample(Event, frozen=True, kw_only=True, tag="device_sample"):
+    """How busy each device of a strategy was during a watched window.
+
+    Attributes:
+      strategy: Number of the strategy; lists are in its replica order.
+      start_ns: Monotonic time at which the window began; `time_ns` is its end.
+      busy_ns: Nanoseconds in the window during which the device had a
+        dispatched step that was not finished. Waiting for other devices in a
+        collective counts as busy.
+      memory_bytes: Allocator memory in use on each device, None where the
+        platform does not report it (CPU).
+      process_memory_bytes: Resident memory of the whole process.
+      basis: Source of `busy_ns`: `"ready"`, the times at which results
+        were ready, or `"profile"`, those times cut by the duration of this
+        device's steps in the last profile. (CPU devices share threads: a step
+        may wait for one, and would count as busy.)
+      used_bytes: Memory in use on each GPU by all processes, from NVML;
+        None where it is not available (other platforms, or `nvidia-ml-py` is missing).
+      utilization: Share of NVML's last sampling period in which a kernel ran on
+        each GPU, 0 to 1; None where NVML is not available.
+    """
+
+    MOMENTS = ("time_ns", "start_ns")
+    strategy: int
+    start_ns: int
+    busy_ns: list[int]
+    memory_bytes: list[int] | None
+    process_memory_bytes: int
+    basis: Literal["ready", "profile"] = "ready"
+    used_bytes: list[int] | None = None
+    utilization: list[float] | None = None
+
+
+class Loop(Event, frozen=True, kw_only=True, tag="loop"):
+    """A controlled loop began, ended, paused or resumed.
+
+    Attributes:
+      loop: Number of the loop in this process, from 0.
+      name: Name passed to `controlled`.
+      state: `"running"`, `"paused"`, `"stopped"` from outside, or `"done"` at its
+        own end.
+      position: Number of elements yielded so far.
+    """
+
+    loop: int
+    name: str
+    state: Literal["running", "paused", "stopped", "done"]
+    position: int
+
+
+class Error(Event, frozen=True, kw_only=True, tag="error"):
+    """An exception reached the caller of a distlab verb.
+
+    Attributes:
+      where: The verb, such as `"run"` or `"reduce"`.
+      type: Class name of the exception.
+      message: Its text, cut at 2,000 characters.
+    """
+
+    where: str
+    type: str
+    message: str
+
+
+class Lost(Event, frozen=True, kw_only=True, tag="lost"):
+    """Events were not recorded, or can't be read.
+
+    Attributes:
+      count: Number of events.
+      reason: The reason, in one sentence.
+    """
+
+    count: int
+    reason: str
+
+
+class Unknown(msgspec.Struct, frozen=True, kw_only=True):
+    """An event of a kind that this version does not know, kept as it was stored.
+
+    Attributes:
+      time_ns: Monotonic time in nanoseconds.
+      kind: The kind's name.
+      fields: All other fields.
+    """
+
+    time_ns: int
+    kind: str
+    fields: dict[str, Any]
+
+
+AnyEvent: TypeAlias = (
+    Run
+    | RunEnd
+    | Strategy
+    | Placement
+    | Sharding
+    | Preview
+    | Compile
+    | Step
+    | StepReady
+    | Reduction
+    | Copy
+    | Capture
+    | Advice
+    | RecorderCost
+    | Metric
+    | DeviceSample
+    | Loop
+    | Error
+    | Lost
+)
+"""Every kind that this version writes."""
+
+
+def kind_of(event: Event | Unknown) -> str:
+    """Returns the kind's name as run files spell it, such as `"step_ready"`."""
+    return event.kind if isinstance(event, Unknown) else _KINDS[type(event)]
+
+
+_KINDS: dict[type, str] = {kind: str(kind.__struct_config__.tag) for kind in get_args(AnyEvent)}

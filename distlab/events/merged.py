@@ -1,0 +1,299 @@
+"""One source from several: the events of all processes in one order, on one clock.
+
+A cursor of the merged source is a number, as of any source. Behind it stands a vector
+of cursors, one for each process: `Merged` keeps, for each number, the process it was
+dealt to, and so finds the vector of any number again. What was once returned keeps its
+number; an event that is stored late comes after those that were returned before.
+"""
+
+from __future__ import annotations
+
+import heapq
+import threading
+import time
+from array import array
+from collections import Counter, deque
+from collections.abc import Callable, Sequence
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from distlab.events.kinds import Event, Unknown
+from distlab.events.source import Chunk, Envelope, Source
+
+PATIENCE_SECONDS: Final = 0.25
+"""How long an event waits for earlier ones of living processes that have stored none yet."""
+
+_PAGE: Final = 1_000
+"""Events read from one process at once."""
+
+_STRIDE: Final = 4_096
+"""Numbers from one remembered vector of cursors to the next."""
+
+
+def _never() -> bool:
+    return False
+
+
+class Origin(NamedTuple):
+    """The events of one process, as `merged` accepts them.
+
+    Attributes:
+      source: Its ring or run file.
+      clock_offset_ns: Nanoseconds to add to its clock to get the common clock.
+      live: Returns whether its process may still emit events.
+    """
+
+    source: Source
+    clock_offset_ns: int = 0
+    live: Callable[[], bool] = _never
+
+
+def merged(origins: Sequence[Origin]) -> Source:
+    """Returns one source of the events of several processes.
+
+    Each process's events keep their order; between processes the earlier event comes
+    first. All times of an event are moved to the common clock.
+
+    Args:
+      origins: The processes, at least one. A single one on the common clock is
+        returned as it is.
+
+    Example:
+        >>> from distlab.events import Chunk, Metric
+        >>> from distlab.events.merged import Origin, merged
+        >>> class Logged:
+        ...     def __init__(self, process: int, times: list[int]) -> None:
+        ...         self.process = process
+        ...         self.events = [Metric(time_ns=t, step=0, values={}) for t in times]
+        ...
+        ...     def since(self, cursor: int, limit: int = 10_000) -> Chunk:
+        ...         found = self.events[cursor : cursor + limit]
+        ...         return Chunk(found, cursor + len(found), 0, (self.process,))
+        >>> both = merged([Origin(Logged(0, [10, 30])), Origin(Logged(1, [5, 6]), 10)])
+        >>> [(process, event.time_ns) for process, event in both.since(0).envelopes()]
+        [(0, 10), (1, 15), (1, 16), (0, 30)]
+    """
+    if len(origins) == 1 and not origins[0].clock_offset_ns:
+        return origins[0].source
+    return Merged(origins)
+
+
+def on_clock(event: Event | Unknown, offset_ns: int) -> Event | Unknown:
+    """Returns an event with its times moved to another clock.
+
+    Args:
+      event: The event.
+      offset_ns: Nanoseconds to add.
+    """
+    if not offset_ns:
+        return event
+    if isinstance(event, Unknown):
+        return msgspec.structs.replace(event, time_ns=event.time_ns + offset_ns)
+    moved: dict[str, Any] = {name: getattr(event, name) for name in event.MOMENTS}
+    for name, at in moved.items():
+        moved[name] = [one + offset_ns for one in at] if isinstance(at, list) else at + offset_ns
+    return msgspec.structs.replace(event, **moved)
+
+
+class _Item(NamedTuple):
+    """An event that was read and not returned yet.
+
+    Attributes:
+      skipped: Numbers before it that stand for no event.
+      lost: Events before it that are gone for good.
+    """
+
+    envelope: Envelope
+    skipped: int
+    lost: int
+
+
+class _Reader:
+    """Reads ahead in the events of one process.
+
+    Attributes:
+      cursor: Where reading goes on.
+      key: The time by which the first item is ordered. It never decreases, so that a
+        process's own order is kept.
+      read_at: When the items were read.
+      items: Events that were read and not returned yet.
+    """
+
+    def __init__(self, origin: Origin) -> None:
+        self.source, self.offset_ns, self.live = origin
+        self.cursor = 0
+        self.key = -(1 << 63)
+        self.read_at = 0.0
+        self.items: deque[_Item] = deque()
+
+    def fill(self, now: float) -> bool:
+        """Reads on, if nothing is left; returns whether there is an item."""
+        if not self.items:
+            chunk = self.source.since(self.cursor, _PAGE)
+            skipped = chunk.cursor - self.cursor - len(chunk.events)
+            lost = chunk.lost
+            for process, event in chunk.envelopes():
+                envelope = Envelope(process, on_clock(event, self.offset_ns))
+                self.items.append(_Item(envelope, skipped, lost))
+                skipped = lost = 0
+            if chunk.events:
+                self.cursor, self.read_at = chunk.cursor, now
+                self._order()
+        return bool(self.items)
+
+    def take(self) -> _Item:
+        """Removes the first item."""
+        item = self.items.popleft()
+        self._order()
+        return item
+
+    def _order(self) -> None:
+        if self.items:
+            self.key = max(self.key, self.items[0].envelope.event.time_ns)
+
+    def reread(self, first: int, end: int) -> tuple[list[Envelope | None], int]:
+        """Reads events again.
+
+        Args:
+          first: The first number of this process's own.
+          end: The number after the last.
+
+        Returns:
+          An event for each number, None where there is none, and the number of lost ones.
+        """
+        found: list[Envelope | None] = []
+        lost = 0
+        while first + len(found) < end:
+            begin = first + len(found)
+            chunk = self._up_to(begin, end)
+            if chunk is None:
+                break
+            lost += chunk.lost
+            found += [None] * (chunk.cursor - begin - len(chunk.events))
+            found += [Envelope(p, on_clock(e, self.offset_ns)) for p, e in chunk.envelopes()]
+        return found + [None] * (end - first - len(found)), lost
+
+    def _up_to(self, begin: int, end: int) -> Chunk | None:
+        """Reads as many events as fit between two numbers; None when there are none."""
+        chunk = self.source.since(begin, end - begin)
+        fits, too_many = 0, end - begin
+        if chunk.cursor > end:  # a ring gives later events for those that it dropped
+            while too_many - fits > 1:
+                middle = (fits + too_many) // 2
+                fitting = self.source.since(begin, middle).cursor <= end
+                fits, too_many = (middle, too_many) if fitting else (fits, middle)
+            chunk = self.source.since(begin, fits)
+        return chunk if chunk.events else None
+
+
+class Merged:
+    """A source that merges others; made by `merged`. It may be used from several threads."""
+
+    def __init__(
+        self, origins: Sequence[Origin], clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        """Reads nothing yet.
+
+        Args:
+          origins: The processes.
+          clock: Returns seconds, for `PATIENCE_SECONDS`.
+        """
+        self._readers = [_Reader(origin) for origin in origins]
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._dealt = array("B" if len(origins) <= 256 else "L")
+        self._vectors: list[tuple[int, ...]] = [(0,) * len(origins)]
+        self._heap: list[tuple[int, int]] = []
+
+    def since(self, cursor: int, limit: int = 10_000) -> Chunk:
+        """Returns up to `limit` events from `cursor` on, at once (never waits).
+
+        Args:
+          cursor: The number to begin with, 0 for the first event.
+          limit: The most events to return.
+        """
+        with self._lock:
+            self._advance(cursor)
+            if cursor < len(self._dealt):
+                return self._again(cursor, limit)
+            if cursor == len(self._dealt):
+                return self._next(limit)
+            return Chunk([], cursor, 0)
+
+    def vector(self, cursor: int) -> tuple[int, ...]:
+        """Returns the cursor in each process that stands behind a cursor."""
+        with self._lock:
+            self._advance(cursor)
+            return self._vector(min(cursor, len(self._dealt)))
+
+    def _advance(self, cursor: int) -> None:
+        """Deals numbers up to a cursor of an earlier reading of the same events."""
+        while len(self._dealt) < cursor and self._next(cursor - len(self._dealt)).events:
+            pass
+
+    def _next(self, limit: int) -> Chunk:
+        """Returns events that were not returned before."""
+        now = self._clock()
+        waiting = False
+        held = {place for _, place in self._heap}
+        for place in range(len(self._readers)):
+            if place not in held:
+                waiting |= not self._hold(place, now)
+        found: list[Envelope] = []
+        lost = 0
+        while self._heap and len(found) < limit:
+            place = self._heap[0][1]
+            reader = self._readers[place]
+            if waiting and now - reader.read_at < PATIENCE_SECONDS:
+                break
+            heapq.heappop(self._heap)
+            item = reader.take()
+            self._deal(place, item.skipped + 1)
+            found.append(item.envelope)
+            lost += item.lost
+            waiting |= not self._hold(place, now)
+        return _chunk(found, len(self._dealt), lost)
+
+    def _hold(self, place: int, now: float) -> bool:
+        """Puts a process in line by its next event; returns whether none is to be awaited."""
+        reader = self._readers[place]
+        live = not reader.items and reader.live()  # asked before reading: its end is read then
+        if reader.fill(now):
+            heapq.heappush(self._heap, (reader.key, place))
+            return True
+        return not live
+
+    def _deal(self, place: int, count: int) -> None:
+        for _ in range(count):
+            if len(self._dealt) and len(self._dealt) % _STRIDE == 0:
+                self._vectors.append(self._vector(len(self._dealt)))
+            self._dealt.append(place)
+
+    def _vector(self, cursor: int) -> tuple[int, ...]:
+        stride = min(cursor // _STRIDE, len(self._vectors) - 1)
+        since = Counter(self._dealt[stride * _STRIDE : cursor])
+        return tuple(n + since[place] for place, n in enumerate(self._vectors[stride]))
+
+    def _again(self, cursor: int, limit: int) -> Chunk:
+        """Returns events that were returned before, by the same numbers."""
+        lost = 0
+        while True:
+            end = min(cursor + limit, len(self._dealt))
+            part = self._dealt[cursor:end]
+            counts = Counter(part)
+            again = {}
+            for place, first in enumerate(self._vector(cursor)):
+                if counts[place]:
+                    events, gone = self._readers[place].reread(first, first + counts[place])
+                    again[place] = iter(events)
+                    lost += gone
+            found = [envelope for place in part if (envelope := next(again[place])) is not None]
+            if found or end == len(self._dealt):
+                return _chunk(found, end, lost)
+            cursor = end
+
+
+def _chunk(found: list[Envelope], cursor: int, lost: int) -> Chunk:
+    processes = tuple(envelope.process for envelope in found) or (0,)
+    return Chunk([envelope.event for envelope in found], cursor, lost, processes)

@@ -1,0 +1,193 @@
+"""The run files of a folder as one: those of several processes are merged."""
+
+from __future__ import annotations
+
+import heapq
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+from distlab.events import Chunk, Event, Source, Unknown
+from distlab.events.merged import Merged, Origin, on_clock
+from distlab.runs.run_file import PATTERN, being_written
+from distlab.runs.run_file_reader import PAGE, RunFileReader
+from distlab.runs.totals import Totals
+
+_EVENTS_AT_ONCE: Final = 256
+
+
+class RunReader(Source, Protocol):
+    """What `Run` reads: one run file, or those of several processes."""
+
+    meta: dict[str, Any]
+
+    @property
+    def processes(self) -> tuple[int, ...]:
+        """Indices of the processes."""
+
+    @property
+    def live(self) -> bool:
+        """Whether a process is alive and has not closed its file."""
+
+    def pages(self, kind: str | None = None) -> Iterator[list[Event | Unknown]]:
+        """Yields the events, some hundreds at a time."""
+
+    def between(
+        self,
+        low_ns: int,
+        high_ns: int,
+        kinds: Sequence[str | None] = (None,),
+        before: int | None = None,
+    ) -> Iterator[list[Event | Unknown]]:
+        """Yields the events of a range of time, some hundreds at a time."""
+
+    def totals(self) -> tuple[Totals, tuple[int, int]]:
+        """Returns the numbers of a summary, and the earliest and the latest time."""
+
+    def ends(self) -> tuple[int, int] | None:
+        """Returns the earliest and the latest time, None when they are not stored."""
+
+    def close(self) -> None:
+        """Closes the files."""
+
+
+def run_files(folder: Path) -> list[Path]:
+    """Returns the run files in a folder, in the order of their processes."""
+    return sorted(folder.glob(PATTERN), key=_process_of)
+
+
+def open_run_files(files: Sequence[Path]) -> RunReader:
+    """Opens the run files of a folder, at least one.
+
+    Raises:
+      sqlite3.Error: One of them is no run file, or can't be read.
+      UnicodeDecodeError: The same, where the damage is in SQLite's message.
+    """
+    readers: list[RunFileReader] = []
+    try:
+        for file in files:
+            readers.append(RunFileReader(file))  # noqa: PERF401 - those opened are closed below
+    except BaseException:
+        for reader in readers:
+            reader.close()
+        raise
+    return readers[0] if len(readers) == 1 else MergedReaders(readers)
+
+
+class MergedReaders:
+    """The run files of several processes in one order, on the clock of process 0.
+
+    Attributes:
+      meta: The facts of the first process.
+    """
+
+    def __init__(self, readers: Sequence[RunFileReader]) -> None:
+        self.meta = readers[0].meta
+        self._readers = readers
+        self._merged = Merged(
+            [
+                Origin(reader, reader.clock_offset_ns, partial(being_written, reader.path))
+                for reader in readers
+            ]
+        )
+
+    @property
+    def processes(self) -> tuple[int, ...]:
+        """Indices of the processes."""
+        return tuple(reader.process for reader in self._readers)
+
+    @property
+    def live(self) -> bool:
+        """Whether a process is alive and has not closed its file."""
+        return any(reader.live for reader in self._readers)
+
+    def since(self, cursor: int, limit: int = PAGE) -> Chunk:
+        """Returns up to `limit` events from `cursor` on; see `distlab.Run.since`."""
+        return self._merged.since(cursor, limit)
+
+    def pages(self, kind: str | None = None) -> Iterator[list[Event | Unknown]]:
+        """Yields the events, some hundreds at a time."""
+        return self._in_order([reader.pages(kind) for reader in self._readers])
+
+    def between(
+        self,
+        low_ns: int,
+        high_ns: int,
+        kinds: Sequence[str | None] = (None,),
+        before: int | None = None,
+    ) -> Iterator[list[Event | Unknown]]:
+        """Yields the events of a range of time, some hundreds at a time.
+
+        Args:
+          low_ns: The first nanosecond, on the clock of process 0.
+          high_ns: The first nanosecond after the range.
+          kinds: Only these kinds; None stands for all.
+          before: Only events with lower sequence numbers; None for all.
+        """
+        ends: Sequence[int | None] = [None] * len(self._readers)
+        if before is not None:
+            ends = self._merged.vector(before)
+        return self._in_order([
+            reader.between(
+                low_ns - reader.clock_offset_ns, high_ns - reader.clock_offset_ns, kinds, end
+            )
+            for reader, end in zip(self._readers, ends, strict=True)
+        ])  # fmt: skip
+
+    def totals(self) -> tuple[Totals, tuple[int, int]]:
+        """Returns the numbers of a summary, and the earliest and the latest time."""
+        found = [reader.totals() for reader in self._readers]
+        ends = [
+            (low + reader.clock_offset_ns, high + reader.clock_offset_ns)
+            for reader, (_, (low, high)) in zip(self._readers, found, strict=True)
+        ]
+        return Totals.over_processes([totals for totals, _ in found]), _outermost(ends)
+
+    def ends(self) -> tuple[int, int] | None:
+        """Returns the earliest and the latest time, None when they are not stored."""
+        found = [
+            (ends[0] + reader.clock_offset_ns, ends[1] + reader.clock_offset_ns)
+            for reader in self._readers
+            if (ends := reader.ends()) is not None
+        ]
+        return _outermost(found) if found else None
+
+    def close(self) -> None:
+        """Closes the files."""
+        for reader in self._readers:
+            reader.close()
+
+    def _in_order(
+        self, pages: Sequence[Iterator[list[Event | Unknown]]]
+    ) -> Iterator[list[Event | Unknown]]:
+        timed = (
+            _timed(one, reader.clock_offset_ns)
+            for reader, one in zip(self._readers, pages, strict=True)
+        )
+        events = (event for _, event in heapq.merge(*timed, key=lambda item: item[0]))
+        while page := list(islice(events, _EVENTS_AT_ONCE)):
+            yield page
+
+
+def _timed(
+    pages: Iterable[list[Event | Unknown]], offset_ns: int
+) -> Iterator[tuple[int, Event | Unknown]]:
+    """Yields events with the time that orders them, which never decreases."""
+    latest = -(1 << 63)
+    for page in pages:
+        for event in page:
+            moved = on_clock(event, offset_ns)
+            latest = max(latest, moved.time_ns)
+            yield latest, moved
+
+
+def _outermost(ends: Sequence[tuple[int, int]]) -> tuple[int, int]:
+    return min(low for low, _ in ends), max(high for _, high in ends)
+
+
+def _process_of(path: Path) -> tuple[int, str]:
+    number = re.search(r"\d+", path.name)
+    return int(number[0]) if number else 0, path.name

@@ -1,0 +1,197 @@
+"""Events of several processes come in one order, on one clock, each of them once."""
+
+from __future__ import annotations
+
+import typing
+from collections.abc import Sequence
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from distlab import events
+from distlab.events import Chunk, Event, Source, Step, StepReady, Unknown
+from distlab.events.merged import PATIENCE_SECONDS, Merged, Origin, merged, on_clock
+from distlab.recording import Ring
+
+Written = tuple[int, int, int]
+"""An event as tests compare it: process, number, time."""
+
+
+class Log:
+    """The events of one process; more may be added."""
+
+    def __init__(self, process: int, times: Sequence[int] = ()) -> None:
+        self.process = process
+        self.live = False
+        self.events: list[Event | Unknown] = []
+        self.add(times)
+
+    def add(self, times: Sequence[int]) -> None:
+        for time_ns in times:
+            self.events.append(step(len(self.events), time_ns))
+
+    def since(self, cursor: int, limit: int = 10_000) -> Chunk:
+        found = self.events[cursor : cursor + limit]
+        return Chunk(found, cursor + len(found), 0, (self.process,))
+
+
+def step(number: int, time_ns: int) -> Step:
+    return Step(
+        time_ns=time_ns, step=number, program=0, strategy=0, dispatched_ns=time_ns + 1, examples=1
+    )
+
+
+def written(chunk: Chunk) -> list[Written]:
+    return [(p, e.step, e.time_ns) for p, e in chunk.envelopes() if isinstance(e, Step)]
+
+
+def read(source: Source, cursor: int = 0, limit: int = 7) -> list[Written]:
+    """Reads from a cursor to the present end."""
+    found: list[Written] = []
+    while (chunk := source.since(cursor, limit)).events:
+        assert chunk.cursor == cursor + len(chunk.events)
+        assert len(chunk.events) <= limit
+        assert chunk.lost == 0
+        found += written(chunk)
+        cursor = chunk.cursor
+    assert chunk.cursor == cursor
+    return found
+
+
+def in_order(logs: Sequence[Log], offsets: Sequence[int]) -> list[Written]:
+    """The order that is expected: by the latest time up to an event, then by process."""
+    rows = []
+    for log, offset in zip(logs, offsets, strict=True):
+        latest = -(1 << 63)
+        for event in log.events:
+            latest = max(latest, event.time_ns + offset)
+            assert isinstance(event, Step)
+            rows.append((latest, log.process, event.step, event.time_ns + offset))
+    return [(process, number, time_ns) for _, process, number, time_ns in sorted(rows)]
+
+
+nearly_in_order = st.lists(st.integers(0, 40), max_size=60).map(
+    lambda late: [max(3 * number - by, 0) for number, by in enumerate(late)]
+)
+processes = st.lists(st.tuples(nearly_in_order, st.integers(-50, 50)), min_size=1, max_size=4)
+
+
+@given(given=processes, limit=st.integers(1, 50), cursors=st.lists(st.integers(0, 250)))
+def test_every_event_comes_once_in_order_and_any_cursor_goes_on(
+    given: list[tuple[list[int], int]], limit: int, cursors: list[int]
+) -> None:
+    logs = [Log(process, times) for process, (times, _) in enumerate(given)]
+    offsets = [offset for _, offset in given]
+    origins = [Origin(log, offset) for log, offset in zip(logs, offsets, strict=True)]
+    source = merged(origins)
+    expected = in_order(logs, offsets)
+    if len(logs) > 1:
+        assert read(source, limit=limit) == expected
+    for cursor in cursors:
+        # Both what was read and a source that is opened later find the place.
+        for opened in (Merged(origins), Merged(origins), source):
+            if isinstance(opened, Merged):
+                assert read(opened, cursor, limit) == expected[cursor:]
+                vector = opened.vector(cursor)
+                assert sum(vector) == min(cursor, len(expected))
+                assert all(
+                    vector[place] == sum(p == place for p, _, _ in expected[:cursor])
+                    for place in range(len(logs))
+                )
+
+
+@given(
+    stored=st.lists(
+        st.tuples(st.integers(0, 2), st.lists(st.integers(0, 99), min_size=1, max_size=5)),
+        max_size=30,
+    ),
+    limit=st.integers(1, 20),
+)
+def test_events_that_are_stored_late_are_not_lost_and_numbers_stay(
+    stored: list[tuple[int, list[int]]], limit: int
+) -> None:
+    logs = [Log(process) for process in range(3)]
+    source = Merged([Origin(log) for log in logs])
+    found: list[Written] = []
+    for process, times in stored:
+        logs[process].add(times)
+        found += read(source, len(found), limit)
+    assert sorted(found) == sorted(in_order(logs, [0, 0, 0]))
+    assert read(source, 0, limit) == found
+    for log in logs:
+        own = [number for process, number, _ in found if process == log.process]
+        assert own == sorted(own)
+
+
+def test_an_event_waits_for_earlier_ones_of_living_processes_but_not_for_long() -> None:
+    now = 0.0
+    quick, slow = Log(0, [10, 30]), Log(1)
+    slow.live = True
+    source = Merged([Origin(quick), Origin(slow, live=lambda: slow.live)], lambda: now)
+    assert source.since(0).events == []
+    slow.add([20])
+    assert read(source) == [(0, 0, 10), (1, 0, 20)]
+    now += PATIENCE_SECONDS
+    assert read(source, 2) == [(0, 1, 30)]
+    quick.add([40])
+    assert source.since(3).events == []
+    slow.live = False
+    assert read(source, 3) == [(0, 2, 40)]
+
+
+def test_one_source_on_the_common_clock_is_itself() -> None:
+    log = Log(0, [1])
+    assert merged([Origin(log)]) is log
+    assert merged([Origin(log, 5)]) is not log
+
+
+def test_rings_that_dropped_events_say_how_many_are_lost() -> None:
+    ring, log = Ring(capacity=300, process=1), Log(0, range(0, 2_000, 10))
+    for number in range(2_000):
+        ring.append(step(number, number))
+    kept = ring.since(0)
+    source = Merged([Origin(log), Origin(ring)])
+    chunk = source.since(0, 10_000)
+    assert chunk.lost == kept.lost > 0
+    assert chunk.cursor == 2_000 + 200
+    assert sum(process == 1 for process, _ in chunk.envelopes()) == len(kept.events)
+    for cursor in (0, 1, 100, 1_500, 2_000, 2_199, 2_200, 2_300):
+        rest = source.since(cursor, 10_000)
+        assert rest.events == chunk.events[len(chunk.events) - len(rest.events) :]
+        assert rest.cursor == max(cursor, 2_200)
+    assert source.since(0, 5).events == chunk.events[:5]
+
+
+def test_many_sources_keep_their_numbers() -> None:
+    logs = [Log(process, [process % 7, 9]) for process in range(300)]
+    source = Merged([Origin(log) for log in logs])
+    expected = in_order(logs, [0] * 300)
+    assert read(source, 0, 100) == expected
+    assert read(source, 411, 100) == expected[411:]
+
+
+def test_all_times_of_an_event_move_to_the_common_clock() -> None:
+    ready = StepReady(time_ns=5, step=0, strategy=0, ready_ns=[3, 4], resolution_ns=2)
+    moved = on_clock(ready, 10)
+    assert moved == msgspec.structs.replace(ready, time_ns=15, ready_ns=[13, 14])
+    assert on_clock(ready, 0) is ready
+    strange = Unknown(time_ns=5, kind="weather", fields={"sky": 1})
+    assert on_clock(strange, -5) == Unknown(time_ns=0, kind="weather", fields={"sky": 1})
+
+
+@pytest.mark.parametrize("kind", typing.get_args(events.AnyEvent))
+def test_the_moments_of_a_kind_are_its_fields_that_the_page_calls_times(
+    kind: type[Event],
+) -> None:
+    assert kind.__doc__ is not None
+    entries = " ".join(kind.__doc__.split())
+    told = {
+        name
+        for name in kind.__struct_fields__
+        if f"{name}: Monotonic time" in entries and name.endswith("_ns")
+    }
+    assert set(kind.MOMENTS) == told | {"time_ns"}
+    types = typing.get_type_hints(kind)
+    assert {types[name] for name in kind.MOMENTS} <= {int, list[int]}
