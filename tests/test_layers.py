@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -150,6 +151,15 @@ def test_the_order_has_no_way_back() -> None:
     packages = list(MAY_IMPORT)
     back = [(p, q) for i, p in enumerate(packages) for q in MAY_IMPORT[p] if q not in packages[:i]]
     assert back == []
+
+
+def test_the_guide_lists_the_packages_in_this_order() -> None:
+    page = (ROOT / "docs" / "architecture.md").read_text()
+    table = page.partition("## Packages, lowest first")[2].partition("\n## ")[0]
+    rows = [line.split("|")[1] for line in table.splitlines() if line.startswith("| `")]
+    named = [name for row in rows for name in re.findall(r"`(\w+)/?`", row)]
+    faces = {"_api": "public", "distlab_dashboard": "dashboard", "_cli": "cli"}
+    assert list(dict.fromkeys(faces.get(name, name) for name in named)) == list(MAY_IMPORT)
 
 
 def test_every_package_has_its_place() -> None:
