@@ -1,8 +1,17 @@
 """distlab.data: tf.data's names on Grain's engine.
 
-Pipelines over arrays (`from_tensor_slices`, `range`, then shuffle, repeat, batch,
-take, skip, shard in any order) are computed as index arithmetic: a batch is one
-index operation for each component.
+Pipelines over arrays (`from_tensor_slices` or `range`, then shuffle, repeat,
+batch, take, skip and shard in any order) are computed as index arithmetic: a batch
+is one index operation for each component.
+
+Example:
+  >>> import distlab as dl
+  >>> images, labels = [[0.1, 0.2], [0.3, 0.4], [0.5, 0.6]], [0, 1, 0]
+  >>> dataset = dl.data.Dataset.from_tensor_slices((images, labels)).repeat(2).batch(4)
+  >>> for x, y in dataset:
+  ...     print(x.shape, y)
+  (4, 2) [0 1 0 0]
+  (2, 2) [1 0]
 """
 
 from distlab.data._auto_shard import auto_shard
@@ -16,7 +25,7 @@ from distlab.data._spec import TensorSpec
 from distlab.data._worker_batches import worker_batches
 
 AUTOTUNE = -1
-"""Lets distlab choose a buffer size."""
+"""Lets distlab choose a buffer size or a degree of parallelism."""
 
 __all__ = [
     "AUTOTUNE",

@@ -1,4 +1,4 @@
-"""as_dataset: anything that can be iterated, as a Dataset."""
+"""as_dataset: iterables of other libraries as datasets."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from distlab.errors import InvalidArgumentError, OneShotError, StructureError
 
 @dataclass(frozen=True, eq=False)
 class Adapted(Node):
-    """The elements of an iterable that is not distlab's, converted to NumPy."""
+    """The elements of an iterable, converted to NumPy."""
 
     iterable: Iterable[Any]
 
@@ -38,22 +38,22 @@ class Adapted(Node):
 
     @functools.cached_property
     def spec(self) -> Any:
-        """What the first element is like; its first dimensions are taken to vary.
+        """The spec of the first element, with None for first dimensions.
 
         Raises:
-          InvalidArgumentError: when there is no element.
+          InvalidArgumentError: The iterable has no element.
         """
         first = next(iter(self.read(Reading(peek=True), _no_input)), None)
         if first is None:
             raise InvalidArgumentError(
-                f"this {type(self.iterable).__name__} has no elements, "
-                "so what they are like can't be told"
+                f"This {type(self.iterable).__name__} has no elements, so their specs are unknown. "
+                "Leave it out, or use Dataset.from_generator with an output_signature."
             )
         return map_nest(_varying, spec_of(first.value))
 
     @functools.cached_property
     def cardinality(self) -> int:
-        """What `len` says, when it says something."""
+        """The result of `len`, where the iterable has one."""
         try:
             size = len(self.iterable)  # type: ignore[arg-type]
         except (TypeError, NotImplementedError):
@@ -61,7 +61,7 @@ class Adapted(Node):
         return INFINITE_CARDINALITY if size >= sys.maxsize else size
 
     def read(self, reading: Reading, open_input: Opener) -> Stream:  # noqa: ARG002
-        """Opens what iterating it gives."""
+        """Opens the elements of an iteration."""
         if isinstance(self.iterable, grain.IterDataset):
             return Mapped(self.iterable, _wrap)  # keeps Grain's own positions
         return ReplayStream(lambda: map(_element, iter(self.iterable)))
@@ -69,9 +69,9 @@ class Adapted(Node):
 
 @dataclass(frozen=True, eq=False)
 class OneShot(Adapted):
-    """An iterator, which can be read once. What was only looked at is kept for that."""
+    """An iterator, which can be read once. Elements read for their spec are kept until then."""
 
-    _seen: list[Any] = field(default_factory=list, init=False)
+    _peeks: list[Any] = field(default_factory=list, init=False)
     _readings: list[Reading] = field(default_factory=list, init=False)
 
     @property
@@ -80,53 +80,53 @@ class OneShot(Adapted):
         return UNKNOWN_CARDINALITY
 
     def read(self, reading: Reading, open_input: Opener) -> Stream:  # noqa: ARG002
-        """Opens what is left to read.
+        """Opens the elements that are left.
 
         Raises:
-          OneShotError: while iterating, when it was read before.
+          OneShotError: During iteration, the iterator was read before.
         """
         return ReplayStream(functools.partial(self._start, reading))
 
     def _start(self, reading: Reading) -> Iterator[Any]:
         if self._readings:
             raise OneShotError(
-                f"this {type(self.iterable).__name__} can be read once and has been. Give a "
-                "function that makes one to Dataset.from_generator, or something iter() can be "
-                "called on again."
+                f"This {type(self.iterable).__name__} can be read only once, and was read before. "
+                "Use Dataset.from_generator with a function that makes one, or an iterable that "
+                "supports repeated iter() calls."
             )
         if reading.peek:
-            return self._look()
+            return self._peeked()
         self._readings.append(reading)
         return self._consume()
 
-    def _look(self) -> Iterator[Any]:
+    def _peeked(self) -> Iterator[Any]:
         number = 0
-        while number < len(self._seen) or self._see_one():
-            yield self._seen[number]
+        while number < len(self._peeks) or self._peek_one():
+            yield self._peeks[number]
             number += 1
 
-    def _see_one(self) -> bool:
+    def _peek_one(self) -> bool:
         for value in self.iterable:
-            self._seen.append(_element(value))
+            self._peeks.append(_element(value))
             return True
         return False
 
     def _consume(self) -> Iterator[Any]:
-        while self._seen:
-            yield self._seen.pop(0)
+        while self._peeks:
+            yield self._peeks.pop(0)
         yield from map(_element, self.iterable)
 
 
 def adapted(source: Any) -> Node:
-    """Returns the plan that reads something iterable.
+    """Returns the plan that reads an iterable.
 
     Raises:
-      StructureError: when it is an array or a nest of arrays, of which it can't
-        be told whether their rows are meant, or can't be iterated.
+      StructureError: `source` is not iterable, or is an array or a nest of arrays,
+        which could mean one element or its rows.
     """
     if isinstance(source, tuple | Mapping) or _is_array(source):
         raise StructureError(
-            f"a dataset must be something to iterate over, got a {type(source).__name__} of data. "
+            f"A dataset must be an iterable of batches, got a {type(source).__name__} of data. "
             "Use distlab.data.Dataset.from_tensor_slices for a dataset of its rows."
         )
     if isinstance(source, grain.IterDataset):
@@ -135,7 +135,7 @@ def adapted(source: Any) -> Node:
         iterator = iter(source)
     except TypeError:
         raise StructureError(
-            f"a dataset must be something to iterate over, got {type(source).__name__}. "
+            f"A dataset must be an iterable of batches, got {type(source).__name__}. "
             "Use distlab.data.Dataset, a list of batches, a data loader or a generator."
         ) from None
     return OneShot(source) if iterator is source else Adapted(source)
@@ -148,7 +148,7 @@ def _is_array(source: Any) -> bool:
 
 
 def _element(value: Any) -> Any:
-    """Converts an element; a list of arrays, as data loaders give, is a tuple of components."""
+    """Converts an element; a data loader's list of arrays becomes a tuple of components."""
     if isinstance(value, list) and value and all(_is_component(part) for part in value):
         value = tuple(_element(part) for part in value)
     return to_numpy(value)
@@ -168,4 +168,4 @@ def _varying(spec: TensorSpec) -> TensorSpec:
 
 
 def _no_input(node: Node, reading: Reading) -> Stream:
-    raise AssertionError(f"{node} is no input, in {reading}")
+    raise AssertionError(f"{node} has no input to open in {reading}")

@@ -1,4 +1,4 @@
-"""Arguments of the verbs, checked before anything is read."""
+"""Checks of the verbs' arguments, made before a read."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def integer(verb: str, name: str, value: Any, at_least: int | None = None) -> in
     """Returns an integer argument.
 
     Raises:
-      InvalidArgumentError: when it is no integer, or too small.
+      InvalidArgumentError: `value` is not an integer, or is less than `at_least`.
     """
     try:
         number = operator.index(value.item() if hasattr(value, "item") else value)
@@ -28,11 +28,11 @@ def function(verb: str, value: Any) -> Callable[..., Any]:
     """Returns a function argument.
 
     Raises:
-      InvalidArgumentError: when it can't be called.
+      InvalidArgumentError: `value` is not callable.
     """
     if not callable(value):
         raise InvalidArgumentError(
-            f"{verb} takes a function of an element, got {type(value).__name__}"
+            f"The argument of {verb} must be a function of an element, got {type(value).__name__}"
         )
     checked: Callable[..., Any] = value
     return checked

@@ -34,7 +34,7 @@ class ArraySource(Source):
 
     @property
     def cardinality(self) -> int:
-        """How many rows."""
+        """The number of rows."""
         return self.size
 
     def gather(self, positions: Any) -> Any:
@@ -49,7 +49,7 @@ class ArraySource(Source):
 
 @dataclass(frozen=True, eq=False)
 class RangeSource(Source):
-    """int64 numbers from `start` in steps of `step`, computed when they are read."""
+    """int64 numbers from `start` in steps of `step`, computed during a read."""
 
     start: int
     step: int
@@ -62,7 +62,7 @@ class RangeSource(Source):
 
     @property
     def cardinality(self) -> int:
-        """How many numbers."""
+        """The number of numbers."""
         return self.size
 
     def gather(self, positions: Any) -> Any:
@@ -74,8 +74,8 @@ def rows_of(tensors: Any) -> ArraySource:
     """Returns the source of the rows of a nest of array-likes.
 
     Raises:
-      ValueShapeError: when one is a scalar, or their lengths differ.
-      StructureError: when there is none, or one can't become an array.
+      ValueShapeError: An array-like is a scalar, or the lengths differ.
+      StructureError: The nest is empty, or a leaf can't become an array.
     """
     arrays = map_nest(_constant, to_numpy(tensors))
     shapes = [array.shape for array in leaves(arrays)]
@@ -84,13 +84,13 @@ def rows_of(tensors: Any) -> ArraySource:
     for shape in shapes:
         if not shape:
             raise ValueShapeError(
-                "from_tensor_slices takes arrays with at least one dimension, whose rows are "
+                "Arrays of from_tensor_slices must have at least one dimension, whose rows are "
                 "the elements; got a scalar. Use from_tensors for one element."
             )
     lengths = [shape[0] for shape in shapes]
     if len(set(lengths)) > 1:
         raise ValueShapeError(
-            f"arrays of from_tensor_slices must have one length, got {lengths}. "
+            f"Arrays of from_tensor_slices must have one length, got {lengths}. "
             "Give them the same first dimension."
         )
     return ArraySource(arrays, lengths[0])
@@ -100,7 +100,7 @@ def single(tensors: Any) -> ArraySource:
     """Returns the source whose one element is `tensors`.
 
     Raises:
-      StructureError: when a component can't become an array.
+      StructureError: A component can't become an array.
     """
     return ArraySource(map_nest(lambda value: _constant(value)[np.newaxis], to_numpy(tensors)), 1)
 
@@ -109,20 +109,20 @@ def numbers(*args: int) -> RangeSource:
     """Returns the source of `range(*args)`.
 
     Raises:
-      InvalidArgumentError: when an argument is no integer or the step is 0.
+      InvalidArgumentError: An argument is not an integer, or the step is 0.
     """
     try:
         span = range(*(int(arg.__index__()) for arg in args))
     except (AttributeError, TypeError, ValueError) as error:
         raise InvalidArgumentError(
-            f"Dataset.range takes (stop), (start, stop) or (start, stop, step), integers with a "
-            f"step that is not 0; got {args}"
+            f"Dataset.range needs (stop), (start, stop) or (start, stop, step), integers with a "
+            f"step other than 0; got {args}"
         ) from error
     return RangeSource(span.start, span.step, len(span))
 
 
 def _constant(value: Any) -> np.ndarray[Any, Any]:
-    """Returns an array nobody can write: a copy, unless it is read-only already."""
+    """Returns a read-only array: a copy, unless the array is read-only already."""
     array = np.empty((), dtype=object) if isinstance(value, bytes) else np.asarray(value)
     if isinstance(value, bytes):
         array[()] = value

@@ -1,4 +1,4 @@
-"""auto_shard: what one of several workers reads of a dataset they all have."""
+"""auto_shard: the part of a dataset that one of several workers reads."""
 
 from __future__ import annotations
 
@@ -26,28 +26,37 @@ def auto_shard(
 ) -> Dataset:
     """Returns one worker's shard of a dataset, by the policy in its options.
 
-    Where AUTO falls back on sharding by data it says so, as a warning of the
-    logger `distlab`: every worker then reads everything.
+    When AUTO shards by data, each worker reads everything, and the logger
+    `distlab` warns about it.
 
     Args:
-      dataset: what all workers have.
-      num_workers: how many workers there are.
-      index: which worker, from 0.
-      num_replicas: taken for TensorFlow's sake; it does not matter here.
+      dataset: The dataset that all workers define.
+      num_workers: The number of workers.
+      index: The number of this worker, from 0.
+      num_replicas: Ignored; accepted for compatibility with TensorFlow.
 
     Returns:
-      A dataset. Over all workers every example comes once under AUTO, FILE,
-      DATA and HINT; under OFF on each worker.
+      A dataset. Under AUTO, FILE, DATA and HINT every example is in the shard of
+      one worker; under OFF it is in all of them.
 
     Raises:
-      InvalidArgumentError: when `index` is not one of the workers; under FILE,
-        when the dataset reads no files; while iterating, when there are fewer
-        files than workers.
+      InvalidArgumentError: `index` is not below `num_workers`. Under FILE, the
+        dataset reads no files; during iteration, there are fewer files than
+        workers.
+
+    Example:
+      >>> import distlab as dl
+      >>> options = dl.data.Options()
+      >>> options.experimental_distribute.auto_shard_policy = dl.data.AutoShardPolicy.DATA
+      >>> dataset = dl.data.Dataset.range(7).with_options(options)
+      >>> print(*dl.data.auto_shard(dataset, num_workers=2, index=1))
+      1 3 5
     """
     del num_replicas
     if num_workers < 1 or not 0 <= index < num_workers:
         raise InvalidArgumentError(
-            f"index must be one of the {num_workers} workers, 0 to {num_workers - 1}, got {index}"
+            f"index must be the number of one of {num_workers} workers, 0 to {num_workers - 1}, "
+            f"got {index}"
         )
     plan = dataset.plan
     policy = effective_policy(dataset)
@@ -59,9 +68,9 @@ def auto_shard(
         if dataset.options().experimental_distribute.auto_shard_policy is AutoShardPolicy.AUTO:
             _log.warning(
                 "AutoShardPolicy.AUTO shards this dataset by data, because it reads no files that "
-                "could be dealt out: each of the %d workers reads all of it and keeps its share. "
-                "Set auto_shard_policy to AutoShardPolicy.DATA if that is meant, or to OFF if each "
-                "worker's dataset is its own already.",
+                "could be divided: each of the %d workers reads all of it and keeps its share. "
+                "Set auto_shard_policy to AutoShardPolicy.DATA to confirm that, or to OFF if each "
+                "worker has its own dataset already.",
                 num_workers,
             )
         return dataset.shard(num_workers, index)
@@ -74,8 +83,8 @@ def effective_policy(dataset: Dataset) -> AutoShardPolicy:
     """Returns the policy of a dataset, FILE or DATA in place of AUTO.
 
     Raises:
-      InvalidArgumentError: when it is FILE and the dataset reads no files, or
-        HINT and it has no hint.
+      InvalidArgumentError: The policy is FILE and the dataset reads no files, or it
+        is HINT and the dataset has no hint.
     """
     policy = dataset.options().experimental_distribute.auto_shard_policy
     nodes = list(walk(dataset.plan))
@@ -84,19 +93,19 @@ def effective_policy(dataset: Dataset) -> AutoShardPolicy:
         return AutoShardPolicy.FILE if by_file else AutoShardPolicy.DATA
     if policy is AutoShardPolicy.FILE and not any(map(_is_reader, nodes)):
         raise InvalidArgumentError(
-            "AutoShardPolicy.FILE divides a dataset's files over the workers, and this one reads "
-            "none. Use AutoShardPolicy.DATA, or AUTO, which chooses."
+            "AutoShardPolicy.FILE divides the files of a dataset over the workers, and this "
+            "dataset reads none. Use AutoShardPolicy.DATA, or AUTO, which chooses."
         )
     if policy is AutoShardPolicy.HINT and not any(map(_is_hint, nodes)):
         raise InvalidArgumentError(
-            "AutoShardPolicy.HINT divides where the dataset has shard(SHARD_HINT, SHARD_HINT), "
-            "and this one has none. Put it in, or use AutoShardPolicy.AUTO."
+            "AutoShardPolicy.HINT divides a dataset at shard(SHARD_HINT, SHARD_HINT), and this "
+            "dataset has none. Add it, or use AutoShardPolicy.AUTO."
         )
     return policy
 
 
 def _is_reader(node: Node) -> bool:
-    """Returns whether the node's input names files, each read by one worker."""
+    """Returns whether the node's input names files that one worker each can read."""
     if isinstance(node, Files):
         return True
     if not isinstance(node, Interleave) or any(map(_is_reader, walk(node.input))):
@@ -109,7 +118,7 @@ def _is_hint(node: Node) -> bool:
 
 
 def _rewrite(node: Node, chosen: Callable[[Node], bool], change: Callable[[Node], Node]) -> Node:
-    """Returns the plan with the chosen nodes changed, but not what they read."""
+    """Returns the plan with the chosen nodes changed, and their inputs kept."""
     if chosen(node):
         return change(node)
     if not node.inputs:
@@ -126,7 +135,7 @@ def _shard_files(num_workers: int, index: int) -> Callable[[Node], Node]:
 
 
 def _shard_names(names: Node, num_workers: int, index: int) -> Node:
-    """Shards names under what only changes their order, which may differ between workers."""
+    """Shards names below nodes that only change their order, which workers may not share."""
     if isinstance(names, Shuffle | Repeat | Prefetch):
         return names.with_inputs(_shard_names(names.input, num_workers, index))
     return NotEmpty(Shard(names, num_workers, index), num_workers)
@@ -142,7 +151,7 @@ def _fill_hint(num_workers: int, index: int) -> Callable[[Node], Node]:
 
 @dataclass(frozen=True, eq=False)
 class NotEmpty(Unary):
-    """A worker's file names, of which there must be one."""
+    """A worker's file names; at least one is required."""
 
     num_workers: int
 
@@ -174,7 +183,7 @@ class _NotEmptyReader(Reader):
         if not self._empty:
             raise StopIteration
         raise InvalidArgumentError(
-            f"there are fewer files than the {self._num_workers} workers, so that a worker has "
+            f"There are fewer files than the {self._num_workers} workers, so that a worker has "
             "none. Use at least one file for each worker, or AutoShardPolicy.DATA."
         )
 

@@ -27,12 +27,12 @@ class Batch(Order):
 
     @functools.cached_property
     def spec(self) -> Any:
-        """With a first dimension that is unknown unless remainders are dropped."""
+        """The input's, with a new first dimension: None unless remainders are dropped."""
         return batch_spec(self.input.spec, self.size if self.drop_remainder else None)
 
     @property
     def cardinality(self) -> int:
-        """How many batches."""
+        """The number of batches."""
         size = self.input.cardinality
         if size < 0:
             return size
@@ -54,14 +54,14 @@ def stack(elements: Sequence[Element]) -> Element:
     """Stacks elements into one.
 
     Raises:
-      InvalidArgumentError: when a component's shape differs between them.
+      InvalidArgumentError: The shapes of a component differ.
     """
     value = map_nest(_stack_leaf, *(element.value for element in elements))
     return Element(value, joined_indices(elements))
 
 
 def joined_indices(elements: Sequence[Element]) -> Any:
-    """Returns the indices of elements one after another, None if one has none."""
+    """Returns the concatenated indices of elements, None if an element has none."""
     parts = [element.indices for element in elements if element.indices is not None]
     return np.concatenate(parts) if len(parts) == len(elements) else None
 
@@ -79,7 +79,7 @@ def _stack_values(*values: Any) -> np.ndarray[Any, Any]:
         return stacked
     if len({np.shape(value) for value in values}) > 1:
         raise InvalidArgumentError(
-            "elements of a batch must have one shape, got "
+            "Elements of a batch must have one shape, got "
             f"{sorted({np.shape(value) for value in values})}. Pad them in map, or use batch(1)."
         )
     if len({value.dtype for value in values}) > 1:

@@ -1,4 +1,4 @@
-"""take and skip: the first elements of a dataset, or all but them."""
+"""take and skip: the first elements of a dataset, or the others."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Skip(PlainOrder):
 
     @property
     def cardinality(self) -> int:
-        """What is left."""
+        """The number of elements that are left."""
         size = self.input.cardinality
         return size if size < 0 else max(0, size - self.count)
 

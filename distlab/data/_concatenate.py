@@ -22,8 +22,8 @@ from distlab.data._spec import common_spec
 class Concatenate(Node):
     """All elements of `first`, then all of `second`.
 
-    The positions of the second's examples go on where the first's source ends,
-    unless both read the same source.
+    Positions in the second's source continue those of the first's, unless both
+    read the same source.
     """
 
     first: Node
@@ -31,16 +31,16 @@ class Concatenate(Node):
 
     @property
     def inputs(self) -> tuple[Node, ...]:
-        """Both."""
+        """The first and the second."""
         return (self.first, self.second)
 
     def with_inputs(self, *inputs: Node) -> Node:
-        """Returns the same of others."""
+        """Returns this operation over other inputs."""
         return Concatenate(*inputs)
 
     @functools.cached_property
     def spec(self) -> Any:
-        """What both satisfy."""
+        """The most specific specs that both satisfy."""
         return common_spec(self.first.spec, self.second.spec)
 
     @property
@@ -53,13 +53,13 @@ class Concatenate(Node):
 
     @property
     def extent(self) -> int | None:
-        """Both sources together."""
+        """The sum of the sources' extents."""
         offset, second = self._offset, self.second.extent
         return None if offset is None or second is None else offset + second
 
     @functools.cached_property
     def _offset(self) -> int | None:
-        """What to add to positions of the second; None: they can't be told apart."""
+        """The offset of the second's positions; None if positions would be ambiguous."""
         roots = {node for node in walk(self) if not node.inputs}
         return 0 if len(roots) == 1 else self.first.extent
 

@@ -1,7 +1,7 @@
-"""Whatever the user gives, as NumPy values with tf.data's dtypes.
+"""Conversion of elements to NumPy values with tf.data's dtypes.
 
-Python numbers become float32 and int32 as in TensorFlow; everything that has a
-dtype keeps it; strings are `bytes`, alone or in arrays of dtype object.
+Python numbers become float32 and int32 as in TensorFlow; values with a dtype
+keep it; strings become `bytes`, alone or in arrays of dtype object.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ def to_numpy(nest: Any) -> Any:
     """Converts each leaf of a nest to a NumPy array, NumPy scalar or `bytes`.
 
     Args:
-      nest: leaves may be Python numbers, strings, lists of such, or anything
-        that NumPy's array protocols understand (NumPy, JAX, TensorFlow,
-        PyTorch, pandas, PIL).
+      nest: A nest of Python numbers, strings, lists of such, and objects that
+        support NumPy's array protocols (NumPy, JAX, TensorFlow, PyTorch, pandas,
+        PIL).
 
     Returns:
       A nest of the same structure.
 
     Raises:
-      StructureError: when a leaf is nothing that NumPy can hold.
-      ValueShapeError: when a list is ragged or a number does not fit int32.
+      StructureError: NumPy can't convert a leaf.
+      ValueShapeError: A list is ragged, or a number does not fit int32.
     """
     return map_nest(leaf_to_numpy, nest)
 
@@ -54,7 +54,7 @@ def _from_protocol(value: Any) -> Any:
         array = np.asarray(value)
     except Exception as error:
         raise StructureError(
-            f"a component of an element must be something NumPy understands, got "
+            "A component of an element must support NumPy's array protocols, got "
             f"{type(value).__name__}, which failed with: {error}. Convert it to a NumPy array."
         ) from error
     return _to_bytes(array, value) if array.dtype.kind in "OUS" else array
@@ -67,7 +67,7 @@ def _from_list(value: list[Any]) -> Any:
         array = np.asarray(value)
     except ValueError as error:
         raise ValueShapeError(
-            f"a list must be rectangular to become an array; NumPy says: {error}. "
+            f"A list must be rectangular to become an array; NumPy's error: {error}. "
             "Use a tuple for components of different shapes."
         ) from error
     if array.dtype.kind in "OUS":
@@ -84,7 +84,7 @@ def _has_dtype(item: Any) -> bool:
 
 
 def _has_python_numbers(value: list[Any]) -> bool:
-    """Returns whether the leaves are Python's own numbers; one leaf speaks for all."""
+    """Returns whether the leaves are Python numbers, judged by the first leaf."""
     item: Any = value
     while isinstance(item, list | tuple):
         if not item:
@@ -99,7 +99,7 @@ def _python_number(array: np.ndarray[Any, Any], dtype: Any) -> Any:
         if low < -(2**31) or high >= 2**31:
             raise ValueShapeError(
                 f"Python integers become int32 as in TensorFlow, got {low} to {high}. "
-                "Give them as np.int64."
+                "Convert them to np.int64."
             )
     return array.astype(dtype)[()]
 
@@ -121,6 +121,6 @@ def _text_to_bytes(item: Any, given: Any) -> bytes:
         return item.encode()
     name = type(item if given is None else given).__name__
     raise StructureError(
-        f"a component of an element must be numbers or strings, got {name}. "
+        f"A component of an element must be numbers or strings, got {name}. "
         "Convert it to a NumPy array, or leave it out."
     )

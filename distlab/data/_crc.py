@@ -15,14 +15,7 @@ _TABLE = [_table_entry(value) for value in range(256)]
 
 
 def masked_crc32c(data: bytes) -> int:
-    """Returns the checksum of some bytes; meant for few of them.
-
-    Args:
-      data: the bytes.
-
-    Returns:
-      A number below 2**32.
-    """
+    """Returns the 32-bit checksum of bytes; in Python, hence for few of them."""
     crc = 0xFFFFFFFF
     for byte in data:
         crc = _TABLE[(crc ^ byte) & 0xFF] ^ (crc >> 8)

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import os
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from distlab.data._arguments import function, integer
 from distlab.data._batch import Batch
@@ -14,72 +13,76 @@ from distlab.data._filter import Filter
 from distlab.data._interleave import Interleave
 from distlab.data._map import Map
 from distlab.data._plan import Node
+from distlab.data._planned import DatasetT, Planned
 from distlab.data._rebatch import Rebatch
 from distlab.data._unbatch import Unbatch
 from distlab.errors import InvalidArgumentError, StructureError
 
-if TYPE_CHECKING:
-    from distlab.data._dataset import Dataset
 
-
-class ElementVerbs(ABC):
-    """What changes elements."""
-
-    @property
-    @abstractmethod
-    def plan(self) -> Node:
-        """What is read."""
-
-    @abstractmethod
-    def with_plan(self, plan: Node) -> Dataset:
-        """Returns a dataset of another plan with the same options."""
+class ElementVerbs(Planned[DatasetT]):
+    """The verbs that change elements."""
 
     def batch(
         self, batch_size: int, drop_remainder: bool = False, num_parallel_calls: int | None = None
-    ) -> Dataset:
+    ) -> DatasetT:
         """Stacks elements into batches.
 
         Args:
-          batch_size: examples in a batch.
-          drop_remainder: whether to leave out a last batch with fewer.
-          num_parallel_calls: taken for tf.data's sake; a batch of arrays is one
-            operation here.
+          batch_size: The number of examples in a batch.
+          drop_remainder: Whether to drop a last batch with fewer.
+          num_parallel_calls: Ignored; a batch of arrays is one operation here.
 
         Returns:
           A dataset whose components have a new first dimension.
 
         Raises:
-          InvalidArgumentError: when `batch_size` is less than 1; while iterating,
-            when elements of one batch have different shapes.
+          InvalidArgumentError: `batch_size` is less than 1. During iteration, elements
+            of one batch have different shapes.
+
+        Example:
+          >>> import distlab as dl
+          >>> print(*dl.data.Dataset.range(5).batch(2))
+          [0 1] [2 3] [4]
         """
         del num_parallel_calls
         size = integer("batch", "batch_size", batch_size, at_least=1)
         return self.with_plan(Batch(self.plan, size, bool(drop_remainder)))
 
-    def unbatch(self) -> Dataset:
-        """Makes an element of each row of each element.
+    def unbatch(self) -> DatasetT:
+        """Splits each element into its rows.
 
         Returns:
           A dataset whose components have lost their first dimension.
 
         Raises:
-          NotBatchedError: while iterating, when there is no first dimension.
-          InvalidArgumentError: while iterating, when first dimensions differ.
+          NotBatchedError: During iteration, a component has no first dimension.
+          InvalidArgumentError: During iteration, first dimensions differ.
+
+        Example:
+          >>> import distlab as dl
+          >>> print(*dl.data.Dataset.range(5).batch(2).unbatch())
+          0 1 2 3 4
         """
         return self.with_plan(Unbatch(self.plan))
 
-    def rebatch(self, batch_size: int | Sequence[int], drop_remainder: bool = False) -> Dataset:
-        """Cuts batches anew.
+    def rebatch(self, batch_size: int | Sequence[int], drop_remainder: bool = False) -> DatasetT:
+        """Changes the size of batches.
 
         Args:
-          batch_size: examples in a batch, or several sizes that take turns.
-          drop_remainder: whether to leave out a last batch with fewer.
+          batch_size: The number of examples in a batch, or several sizes to cycle through.
+          drop_remainder: Whether to drop a last batch with fewer.
 
         Returns:
           A dataset of the same rows in the same order.
 
         Raises:
-          InvalidArgumentError: when a size is negative, or none is positive.
+          InvalidArgumentError: A size is negative, or no size is positive.
+
+        Example:
+          >>> import distlab as dl
+          >>> batches = dl.data.Dataset.range(7).batch(3)
+          >>> print(*batches.rebatch([2, 1]))
+          [0 1] [2] [3 4] [5] [6]
         """
         given = list(batch_size) if isinstance(batch_size, Sequence) else [batch_size]
         sizes = tuple(integer("rebatch", "batch_size", size, at_least=0) for size in given)
@@ -94,96 +97,125 @@ class ElementVerbs(ABC):
         map_func: Callable[..., Any],
         num_parallel_calls: int | None = None,
         deterministic: bool | None = None,
-    ) -> Dataset:
+    ) -> DatasetT:
         """Applies a function to each element.
 
         Args:
-          map_func: takes NumPy values (read-only): the parts of a tuple as
-            separate arguments, anything else as one. Returns a nest of values;
-            Python numbers become float32 and int32.
-          num_parallel_calls: taken for tf.data's sake. The function runs in the
-            thread that reads; `prefetch` moves that to another one.
-          deterministic: taken for tf.data's sake; the order is always kept.
+          map_func: A function of NumPy values (read-only): the parts of a tuple are
+            separate arguments, any other element is one argument. It returns a nest of
+            values; Python numbers become float32 and int32.
+          num_parallel_calls: Ignored. The function runs in the thread that reads;
+            `prefetch` moves that work to another thread.
+          deterministic: Ignored; the order is always kept.
 
         Returns:
           A dataset of the results.
 
         Raises:
-          InvalidArgumentError: when `map_func` can't be called.
+          InvalidArgumentError: `map_func` is not callable.
+
+        Example:
+          >>> import distlab as dl
+          >>> pairs = dl.data.Dataset.from_tensor_slices(([1, 2], [10, 20]))
+          >>> print(*pairs.map(lambda a, b: a + b))
+          11 22
         """
         del num_parallel_calls, deterministic
         return self.with_plan(Map(self.plan, function("map", map_func)))
 
-    def filter(self, predicate: Callable[..., Any]) -> Dataset:
+    def filter(self, predicate: Callable[..., Any]) -> DatasetT:
         """Keeps the elements for which a predicate holds.
 
         Args:
-          predicate: is called like the function of `map`; returns one truth value.
+          predicate: A function with the arguments of `map`'s; returns one truth value.
 
         Returns:
           A dataset of some of the elements, of unknown cardinality.
 
         Raises:
-          InvalidArgumentError: when `predicate` can't be called.
+          InvalidArgumentError: `predicate` is not callable.
+
+        Example:
+          >>> import distlab as dl
+          >>> print(*dl.data.Dataset.range(6).filter(lambda x: x % 2 == 0))
+          0 2 4
         """
         return self.with_plan(Filter(self.plan, function("filter", predicate)))
 
-    def enumerate(self, start: int = 0) -> Dataset:
+    def enumerate(self, start: int = 0) -> DatasetT:
         """Pairs elements with their number.
 
         Args:
-          start: the first number.
+          start: The first number.
 
         Returns:
-          A dataset of `(number, element)`, numbers int64.
+          A dataset of `(number, element)`, with int64 numbers.
 
         Raises:
-          InvalidArgumentError: when `start` is no integer.
+          InvalidArgumentError: `start` is not an integer.
+
+        Example:
+          >>> import distlab as dl
+          >>> for number, word in dl.data.Dataset.from_tensor_slices(["a", "b"]).enumerate(start=1):
+          ...     print(number, word)
+          1 b'a'
+          2 b'b'
         """
         return self.with_plan(Enumerate(self.plan, integer("enumerate", "start", start)))
 
-    def flat_map(self, map_func: Callable[..., Dataset]) -> Dataset:
-        """Makes a dataset of each element and reads one after the other.
+    def flat_map(self, map_func: Callable[..., DatasetT]) -> DatasetT:
+        """Makes a dataset from each element and concatenates these datasets.
 
         Args:
-          map_func: is called like the function of `map`; returns a `Dataset`.
+          map_func: A function with the arguments of `map`'s; returns a `Dataset`.
 
         Returns:
-          A dataset of all their elements.
+          A dataset of the elements of all of them.
 
         Raises:
-          InvalidArgumentError: when `map_func` can't be called.
-          StructureError: while iterating, when it returns no `Dataset`.
+          InvalidArgumentError: `map_func` is not callable.
+          StructureError: During iteration, `map_func` does not return a `Dataset`.
+
+        Example:
+          >>> import distlab as dl
+          >>> numbers = dl.data.Dataset.range(4)
+          >>> print(*numbers.flat_map(lambda n: dl.data.Dataset.range(n)))
+          0 0 1 0 1 2
         """
         make = _plan_maker(function("flat_map", map_func))
         return self.with_plan(Interleave(self.plan, make, 1, 1))
 
     def interleave(
         self,
-        map_func: Callable[..., Dataset],
+        map_func: Callable[..., DatasetT],
         cycle_length: int | None = None,
         block_length: int | None = None,
         num_parallel_calls: int | None = None,
         deterministic: bool | None = None,
-    ) -> Dataset:
-        """Makes a dataset of each element and reads several of them in turns.
+    ) -> DatasetT:
+        """Makes a dataset from each element and reads several of them in turns.
 
         Args:
-          map_func: is called like the function of `map`; returns a `Dataset`.
-          cycle_length: how many are open at a time; None or `AUTOTUNE`: one for
-            each core, as in tf.data.
-          block_length: how many elements are taken of one before the next has
-            its turn; None: 1.
-          num_parallel_calls: taken for tf.data's sake, as in `map`.
-          deterministic: taken for tf.data's sake; the order is always the same.
+          map_func: A function with the arguments of `map`'s; returns a `Dataset`.
+          cycle_length: The number of datasets that are open at a time. None or
+            `AUTOTUNE` means one for each core, as in tf.data.
+          block_length: The number of consecutive elements from one dataset. None means 1.
+          num_parallel_calls: Ignored, as in `map`.
+          deterministic: Ignored; the order is always the same.
 
         Returns:
-          A dataset of all their elements.
+          A dataset of the elements of all of them.
 
         Raises:
-          InvalidArgumentError: when `map_func` can't be called, or a length is
-            less than 1.
-          StructureError: while iterating, when it returns no `Dataset`.
+          InvalidArgumentError: `map_func` is not callable, or a length is less than 1.
+          StructureError: During iteration, `map_func` does not return a `Dataset`.
+
+        Example:
+          >>> import distlab as dl
+          >>> def three(n):
+          ...     return dl.data.Dataset.from_tensors(n).repeat(3)
+          >>> print(*dl.data.Dataset.range(3).interleave(three, cycle_length=2, block_length=2))
+          0 0 1 1 0 1 2 2 2
         """
         del num_parallel_calls, deterministic
         make = _plan_maker(function("interleave", map_func))
@@ -196,15 +228,15 @@ class ElementVerbs(ABC):
         return self.with_plan(Interleave(self.plan, make, cycle, block))
 
 
-def _plan_maker(make_dataset: Callable[..., Dataset]) -> Callable[..., Node]:
-    """Returns a function that gives the plan of the dataset made of an element."""
+def _plan_maker(make_dataset: Callable[..., Planned[Any]]) -> Callable[..., Node]:
+    """Returns a function that makes the plan of the dataset for an element."""
 
     def make(*parts: Any) -> Node:
         dataset = make_dataset(*parts)
         plan = getattr(dataset, "plan", None)
         if not isinstance(plan, Node):
             raise StructureError(
-                "the function of flat_map and interleave must return a Dataset, got "
+                "map_func of flat_map and interleave must return a Dataset, got "
                 f"{type(dataset).__name__}. Use map for other values."
             )
         return plan

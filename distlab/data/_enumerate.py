@@ -14,13 +14,13 @@ from distlab.data._spec import TensorSpec
 
 @dataclass(frozen=True, eq=False)
 class Enumerate(Unary):
-    """Pairs `(number, element)`, numbers int64 from `start` on."""
+    """Pairs `(number, element)`, with int64 numbers from `start` on."""
 
     start: int
 
     @property
     def spec(self) -> Any:
-        """A pair of an int64 scalar and the input's."""
+        """A pair of an int64 scalar's spec and the input's."""
         return (TensorSpec((), np.dtype(np.int64)), self.input.spec)
 
     def read(self, reading: Reading, open_input: Opener) -> Stream:

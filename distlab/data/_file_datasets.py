@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Any, BinaryIO
+from collections.abc import Iterator
+from typing import Any, BinaryIO, ClassVar
 
 from distlab.data._arguments import integer
 from distlab.data._dataset import Dataset
@@ -14,11 +14,16 @@ from distlab.data._files import (
     text_lines,
     tf_records,
 )
-from distlab.data._options import Options
 
 
-class TextLineDataset(Dataset):
-    """The lines of text files as `bytes`, without their ends."""
+class _FileDataset(Dataset):
+    """The contents of files, which are opened during an iteration.
+
+    Attributes:
+      PARSE: Yields the elements of an open file.
+    """
+
+    PARSE: ClassVar[staticmethod[[BinaryIO, str], Iterator[bytes]]]
 
     def __init__(
         self,
@@ -27,61 +32,57 @@ class TextLineDataset(Dataset):
         buffer_size: int | None = None,
         num_parallel_reads: int | None = None,
     ) -> None:
-        """Nothing is opened before the dataset is iterated.
+        """Opens no file yet.
 
         Args:
-          filenames: one name or path, a list of them, or a `Dataset` of them.
-          compression_type: `"GZIP"`, `"ZLIB"`, or None for files as they are.
-          buffer_size: taken for tf.data's sake.
-          num_parallel_reads: how many files are read in turns; None: one after
-            the other.
+          filenames: One name or path, a list of them, or a `Dataset` of them.
+          compression_type: `"GZIP"`, `"ZLIB"`, or None for uncompressed files.
+          buffer_size: Ignored; accepted for compatibility with tf.data.
+          num_parallel_reads: The number of files to read in turns. None reads one
+            after the other.
 
         Raises:
-          InvalidArgumentError: when an argument is none of these.
+          InvalidArgumentError: An argument has another form. During iteration, a
+            TFRecord file is damaged.
         """
         del buffer_size
-        super().__init__(*_read(filenames, text_lines, compression_type, num_parallel_reads))
+        names = filenames if isinstance(filenames, Dataset) else Dataset(named_files(filenames))
+        count = 1
+        if num_parallel_reads not in {None, -1}:
+            count = integer("the dataset", "num_parallel_reads", num_parallel_reads, at_least=1)
+        compression = checked_compression(compression_type)
+        super().__init__(Files(names.plan, self.PARSE, compression, count), names.options())
 
 
-class TFRecordDataset(Dataset):
-    """The records of TFRecord files as `bytes`.
+class TextLineDataset(_FileDataset):
+    r"""The lines of text files as `bytes`, without line ends.
+
+    Example:
+      >>> import pathlib
+      >>> import distlab as dl
+      >>> pathlib.Path("poem.txt").write_text("one\ntwo\n")
+      8
+      >>> print(*dl.data.TextLineDataset("poem.txt"))
+      b'one' b'two'
+    """
+
+    PARSE = staticmethod(text_lines)
+
+
+class TFRecordDataset(_FileDataset):
+    r"""The records of TFRecord files as `bytes`.
 
     The checksums of the records' lengths are verified, those of their data are
     not.
+
+    Example:
+      >>> import pathlib
+      >>> import distlab as dl
+      >>> record = b"\x05\0\0\0\0\0\0\0\xea\xb2\x04>hello\xbb\x1f\x1c\x19"
+      >>> pathlib.Path("data.tfrecord").write_bytes(record)
+      21
+      >>> print(*dl.data.TFRecordDataset(["data.tfrecord"]))
+      b'hello'
     """
 
-    def __init__(
-        self,
-        filenames: Any,
-        compression_type: str | None = None,
-        buffer_size: int | None = None,
-        num_parallel_reads: int | None = None,
-    ) -> None:
-        """Nothing is opened before the dataset is iterated.
-
-        Args:
-          filenames: one name or path, a list of them, or a `Dataset` of them.
-          compression_type: `"GZIP"`, `"ZLIB"`, or None for files as they are.
-          buffer_size: taken for tf.data's sake.
-          num_parallel_reads: how many files are read in turns; None: one after
-            the other.
-
-        Raises:
-          InvalidArgumentError: when an argument is none of these; while
-            iterating, when a file is damaged.
-        """
-        del buffer_size
-        super().__init__(*_read(filenames, tf_records, compression_type, num_parallel_reads))
-
-
-def _read(
-    filenames: Any,
-    parse: Callable[[BinaryIO, str], Iterator[bytes]],
-    compression: str | None,
-    at_a_time: int | None,
-) -> tuple[Files, Options]:
-    names = filenames if isinstance(filenames, Dataset) else Dataset(named_files(filenames))
-    count = 1
-    if at_a_time not in {None, -1}:
-        count = integer("the dataset", "num_parallel_reads", at_a_time, at_least=1)
-    return Files(names.plan, parse, checked_compression(compression), count), names.options()
+    PARSE = staticmethod(tf_records)

@@ -33,9 +33,9 @@ class Files(Unary):
     """The contents of the files that its input names.
 
     Attributes:
-      parse: yields the elements of an open file.
+      parse: A function that yields the elements of an open file.
       compression: `""`, `"GZIP"` or `"ZLIB"`.
-      at_a_time: how many files are read in turns.
+      at_a_time: The number of files that are read in turns.
     """
 
     parse: Callable[[BinaryIO, str], Iterator[bytes]]
@@ -49,7 +49,7 @@ class Files(Unary):
 
     @property
     def cardinality(self) -> int:
-        """Not known."""
+        """Unknown."""
         return UNKNOWN_CARDINALITY
 
     @property
@@ -58,7 +58,7 @@ class Files(Unary):
         return None
 
     def read(self, reading: Reading, open_input: Opener) -> Stream:
-        """Opens one file after the other."""
+        """Opens the files, `at_a_time` of them in turns."""
         names = open_input(self.input, reading)
         return InterleaveStream(names, self._open, self.at_a_time, 1)
 
@@ -72,17 +72,17 @@ class Files(Unary):
 
 
 def text_lines(file: BinaryIO, path: str) -> Iterator[bytes]:
-    """Yields the lines without their ends; carriage returns are left out as in TensorFlow."""
+    """Yields the lines without line ends and, as TensorFlow, without carriage returns."""
     del path
     for line in file:
         yield line.removesuffix(b"\n").replace(b"\r", b"")
 
 
 def tf_records(file: BinaryIO, path: str) -> Iterator[bytes]:
-    """Yields the records. The checksums of their lengths are verified, those of the data not.
+    """Yields the records, and verifies the checksums of their lengths.
 
     Raises:
-      InvalidArgumentError: when the file is no TFRecord file, or is cut off.
+      InvalidArgumentError: The file is not a TFRecord file, or is cut off.
     """
     offset = 0
     while head := file.read(12):
@@ -90,23 +90,23 @@ def tf_records(file: BinaryIO, path: str) -> Iterator[bytes]:
         if checksum != masked_crc32c(head[:8]):
             raise InvalidArgumentError(
                 f"{path} is not a TFRecord file, or is damaged at byte {offset}: the checksum "
-                "of a record's length is wrong. Is it compressed? Give compression_type."
+                "of a record's length is wrong. If it is compressed, set compression_type."
             )
         body = file.read(length + 4)
         if len(body) < length + 4:
             raise InvalidArgumentError(
-                f"{path} is cut off: the record at byte {offset} has {length} bytes, "
-                f"{len(body)} are left"
+                f"{path} is cut off: the record at byte {offset} needs {length} bytes, "
+                f"and {len(body)} are left. Write the file again."
             )
         offset += 16 + length
         yield body[:length]
 
 
 def named_files(filenames: Any) -> _arrays.ArraySource:
-    """Returns the source of file names given as one name or a list of them.
+    """Returns the source of one file name or a list of file names.
 
     Raises:
-      InvalidArgumentError: when they are no names.
+      InvalidArgumentError: A name is not a string or a path.
     """
     names = [filenames] if isinstance(filenames, str | bytes | os.PathLike) else filenames
     flat = np.asarray(names, dtype=object).ravel().tolist()
@@ -114,10 +114,10 @@ def named_files(filenames: Any) -> _arrays.ArraySource:
 
 
 def matching_files(file_pattern: Any) -> _arrays.ArraySource:
-    """Returns the source of the names of files that match one of the patterns, sorted.
+    """Returns the source of the sorted names of files that match one of the patterns.
 
     Raises:
-      InvalidArgumentError: when there are none.
+      InvalidArgumentError: No file matches.
     """
     patterns = np.asarray(file_pattern, dtype=object).ravel().tolist()
     # Not Path.glob, which takes no absolute patterns.
@@ -127,21 +127,21 @@ def matching_files(file_pattern: Any) -> _arrays.ArraySource:
         for name in glob.glob(path_of(pattern))  # noqa: PTH207
     }
     if not found:
-        raise InvalidArgumentError(f"no files matched {file_pattern!r}")
+        raise InvalidArgumentError(f"No file matches {file_pattern!r}.")
     return _arrays.rows_of(np.array(sorted(found), dtype=np.str_))
 
 
 def path_of(name: Any) -> str:
-    """Returns a file name given as text, bytes, a path, or NumPy's string of one.
+    """Returns a file name of type text, bytes, path, or NumPy string as text.
 
     Raises:
-      InvalidArgumentError: when it is none of these.
+      InvalidArgumentError: `name` has another type.
     """
     try:
         return os.fsdecode(name.item() if isinstance(name, np.ndarray | np.generic) else name)
     except (TypeError, ValueError):
         raise InvalidArgumentError(
-            f"a file name must be a string or a path, got {name!r}"
+            f"A file name must be a string or a path, got {name!r}"
         ) from None
 
 
@@ -149,7 +149,7 @@ def checked_compression(compression: str | None) -> str:
     """Returns the name of a compression, empty for none.
 
     Raises:
-      InvalidArgumentError: when it is not one of those.
+      InvalidArgumentError: `compression` is another name.
     """
     chosen = compression or ""
     if chosen not in _COMPRESSIONS:

@@ -22,7 +22,7 @@ class Filter(Unary):
 
     @property
     def cardinality(self) -> int:
-        """Not known: the predicate decides."""
+        """Unknown, because the predicate decides."""
         return 0 if self.input.cardinality == 0 else UNKNOWN_CARDINALITY
 
     def read(self, reading: Reading, open_input: Opener) -> Stream:
@@ -33,7 +33,7 @@ class Filter(Unary):
         answer = np.asarray(call_with(self.predicate, element.value))
         if answer.size != 1:
             raise ValueShapeError(
-                "the predicate of filter must return one truth value, got an array of shape "
+                "The predicate of filter must return one truth value, got an array of shape "
                 f"{answer.shape}. Use np.all or np.any, or filter before batch."
             )
         return bool(answer.item())

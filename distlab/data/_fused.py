@@ -1,4 +1,4 @@
-"""Elements made of chunks of positions: single positions or rows, or whole batches."""
+"""Streams of positions or rows, computed a chunk or a batch at a time."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ _CHUNK_BYTES = 1 << 20
 
 
 class Rows(Protocol):
-    """Where rows come from: a source held in arrays."""
+    """A source of rows, held in arrays."""
 
     @property
     def row_bytes(self) -> int:
-        """Bytes of one row."""
+        """The bytes of one row."""
 
     def split(self, positions: Indices) -> list[Any]:
-        """Returns the rows at positions, each a value of its own."""
+        """Returns the rows at positions, as separate values."""
 
 
 class PositionStream(Stream):
@@ -61,7 +61,7 @@ class RowStream(Stream):
 
 
 class _SingleReader(Reader):
-    """Reads a chunk ahead and gives its positions, or the rows there, one by one."""
+    """Reads a chunk ahead and returns its positions or rows one by one."""
 
     def __init__(self, start: Callable[[], Positions], source: Rows | None = None) -> None:
         super().__init__()
@@ -101,7 +101,7 @@ class _SingleReader(Reader):
 
 
 class _BatchReader(Reader):
-    """Takes the positions of one batch at a time."""
+    """Returns the positions of one batch at a time."""
 
     def __init__(self, start: Callable[[], Positions], size: int, *, drop_remainder: bool) -> None:
         super().__init__()

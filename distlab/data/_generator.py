@@ -1,4 +1,4 @@
-"""from_generator: what a Python generator function yields."""
+"""from_generator: the values that a Python generator function yields."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from distlab.errors import InvalidArgumentError, StructureError, ValueShapeError
 
 @dataclass(frozen=True, eq=False)
 class Component:
-    """What is promised of one component.
+    """The signature of one component.
 
     Attributes:
-      dtype: its element type.
-      shape: its dimensions, None for unknown ones; None: nothing is promised.
+      dtype: The element type.
+      shape: The dimensions, None for unknown ones; None allows any shape.
     """
 
     dtype: np.dtype[Any]
@@ -33,12 +33,12 @@ class Component:
 
 @dataclass(frozen=True, eq=False)
 class Generator(Node):
-    """Calls `function(*args)` for each pass and gives what that yields.
+    """Calls `function(*args)` for each pass and yields its values.
 
     Attributes:
-      function: returns an iterable.
-      args: NumPy values it is called with.
-      signature: nest of `Component`; None: elements are taken as they come.
+      function: A function that returns an iterable.
+      args: The function's arguments, NumPy values.
+      signature: A nest of `Component`; None allows elements of any form.
     """
 
     function: Callable[..., Iterable[Any]]
@@ -52,31 +52,31 @@ class Generator(Node):
 
     @functools.cached_property
     def spec(self) -> Any:
-        """What the signature says, or else what the first element is like."""
+        """The signature's specs, or without shapes those of the first element."""
         if self.signature is not None and all(c.shape is not None for c in leaves(self.signature)):
             return map_nest(lambda c: TensorSpec(c.shape, c.dtype), self.signature)
         first = next(self._elements(), None)
         if first is None:
             raise InvalidArgumentError(
-                "a generator without elements does not tell what they are like: "
-                "give output_signature to from_generator"
+                "The generator yields no elements, so their specs are unknown. Pass "
+                "output_signature to from_generator."
             )
         return map_nest(lambda s: TensorSpec((None,) * s.rank, s.dtype), spec_of(first))
 
     @property
     def cardinality(self) -> int:
-        """Not known."""
+        """Unknown."""
         return UNKNOWN_CARDINALITY
 
     def read(self, reading: Reading, open_input: Opener) -> Stream:  # noqa: ARG002
-        """Opens what a new call yields."""
+        """Opens the values of a new call."""
         return ReplayStream(self._elements)
 
     def _elements(self) -> Iterator[Any]:
         for value in self.function(*self.args):
-            yield to_numpy(value) if self.signature is None else self._promised(value)
+            yield to_numpy(value) if self.signature is None else self._converted(value)
 
-    def _promised(self, value: Any) -> Any:
+    def _converted(self, value: Any) -> Any:
         return map_nest(_component, self.signature, _like(self.signature, value))
 
 
@@ -84,20 +84,23 @@ def signature_of(output_types: Any, output_shapes: Any, output_signature: Any) -
     """Returns the nest of `Component` that from_generator's arguments describe.
 
     Raises:
-      InvalidArgumentError: when types or shapes are given beside a signature.
-      StructureError: when types and shapes have different structures.
+      InvalidArgumentError: A signature is combined with types or shapes.
+      StructureError: The structures of types and shapes differ.
     """
     if output_signature is not None:
         if output_types is not None or output_shapes is not None:
             raise InvalidArgumentError(
-                "from_generator takes output_signature, or output_types and output_shapes, not both"
+                "from_generator accepts output_signature, or output_types with output_shapes, but "
+                "not both. Leave one out."
             )
         return map_nest(
             lambda spec: Component(_dtype(spec.dtype), _shape(spec.shape)), output_signature
         )
     if output_types is None:
         if output_shapes is not None:
-            raise InvalidArgumentError("from_generator takes output_shapes only with output_types")
+            raise InvalidArgumentError(
+                "from_generator accepts output_shapes only with output_types"
+            )
         return None
     if output_shapes is None:
         return map_nest(lambda dtype: Component(_dtype(dtype), None), output_types)
@@ -110,7 +113,7 @@ def signature_of(output_types: Any, output_shapes: Any, output_signature: Any) -
 
 @dataclass(frozen=True)
 class _Leaf:
-    """Keeps a shape, which is a tuple, from being taken for a branch."""
+    """A shape, wrapped because a tuple would be a branch of the nest."""
 
     of: Any
 
@@ -129,7 +132,7 @@ def _shapes_like(types: Any, shapes: Any) -> Any:
 
 
 def _shape(shape: Any) -> tuple[int | None, ...] | None:
-    """Returns dimensions, of anything that has or is a sequence of them."""
+    """Returns the dimensions of a shape; None if even their number is unknown."""
     if shape is None or getattr(shape, "rank", 0) is None:
         return None
     return tuple(None if size is None else int(size) for size in shape)
@@ -142,11 +145,11 @@ def _dtype(dtype: Any) -> np.dtype[Any]:
 
 
 def _like(signature: Any, value: Any) -> Any:
-    """Gives lists the tuple types that the signature has in their place."""
+    """Converts lists to the tuple types of the signature."""
     if isinstance(signature, tuple) and isinstance(value, list | tuple):
         if len(signature) != len(value):
             raise StructureError(
-                "the generator must yield elements of the structure "
+                "The generator must yield elements of the structure "
                 f"{describe(signature)}, got {len(value)} components"
             )
         parts = [_like(*pair) for pair in zip(signature, value, strict=True)]
@@ -165,12 +168,12 @@ def _component(promised: Component, value: Any) -> Any:
             array = _checked_range(value, array)[()]
     except (TypeError, ValueError, OverflowError) as error:
         raise ValueShapeError(
-            f"the generator must yield {promised.dtype} here, got {value!r}: {error}"
+            f"The generator must yield {promised.dtype} here, got {value!r}: {error}"
         ) from error
     shape = np.shape(array)
     if promised.shape is not None and not _fits(shape, promised.shape):
         raise ValueShapeError(
-            f"the generator must yield shape {promised.shape} here, got {shape}. "
+            f"The generator must yield shape {promised.shape} here, got {shape}. "
             "Use None in output_shapes for dimensions that vary."
         )
     return array

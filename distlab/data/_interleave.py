@@ -1,4 +1,4 @@
-"""interleave and flat_map: datasets made of elements, read in turns."""
+"""interleave and flat_map: a dataset for each element, several read in turns."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from distlab.data._plan import UNKNOWN_CARDINALITY, Node, Opener, Reading, Unary
 from distlab.data._spec import zeros
 
 OpenPart = Callable[[int, Element], Stream]
-"""Opens the part made of an element, given its number."""
+"""Opens the part for an element, with the element's number."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -21,9 +21,9 @@ class Interleave(Unary):
     """Reads the datasets that `make_plan` makes of the elements, `cycle_length` at a time.
 
     Attributes:
-      make_plan: makes the plan to read of an element's value.
-      cycle_length: how many are open at a time.
-      block_length: how many elements to take of one before the next has its turn.
+      make_plan: A function from an element's value to a plan.
+      cycle_length: The number of plans that are open at a time.
+      block_length: The number of consecutive elements from one plan.
     """
 
     make_plan: Callable[..., Node]
@@ -32,21 +32,21 @@ class Interleave(Unary):
 
     @functools.cached_property
     def spec(self) -> Any:
-        """What the dataset made of the input's first element, or of zeros, has."""
+        """The specs of the plan for the input's first element, or for zeros."""
         return self.example().spec
 
     @property
     def cardinality(self) -> int:
-        """Not known."""
+        """Unknown, unless the input is empty."""
         return 0 if self.input.cardinality == 0 else UNKNOWN_CARDINALITY
 
     @property
     def extent(self) -> int | None:
-        """None: positions of different sources can't be told apart."""
+        """None: positions in several sources would be ambiguous."""
         return None
 
     def example(self) -> Node:
-        """Returns the plan made of the input's first element, or of zeros without one."""
+        """Returns the plan for the input's first element, or for zeros without one."""
         first = next(iter(open_plan(self.input, Reading(peek=True))), None)
         return self._make(zeros(self.input.spec) if first is None else first.value)
 
@@ -83,7 +83,7 @@ class InterleaveStream(Stream):
 
 @dataclass
 class _Part:
-    """An open part, and what is needed to open it again."""
+    """An open part, with the state needed to open it again."""
 
     number: int
     before: State
@@ -91,7 +91,7 @@ class _Part:
 
 
 class _InterleaveReader(Reader):
-    """Goes round the slots as tf.data does: a part that ends gives its turn away."""
+    """Cycles through the slots as tf.data does: a part that ends passes its turn on."""
 
     def __init__(
         self, outer: Reader, open_part: OpenPart, cycle_length: int, block_length: int

@@ -1,4 +1,4 @@
-"""What iterating a dataset gives: values, with a position that can be saved."""
+"""Iterators over a dataset, with a position that can be saved and restored."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ class Elements(Iterator[Element]):
     """One iteration over a dataset, with the positions of the examples."""
 
     def __init__(self, plan: Node) -> None:
-        """Starts it.
+        """Starts the iteration.
 
         Args:
-          plan: the dataset's plan.
+          plan: The dataset's plan.
         """
         self._plan = plan
         self._shuffles = [node for node in walk(plan) if isinstance(node, Shuffle)]
@@ -38,7 +38,7 @@ class Elements(Iterator[Element]):
     def state(self) -> State:
         """Returns the position: a dict of lists, strings and numbers.
 
-        It fits any dataset that was made in the same way, in any process.
+        It can be restored into the same pipeline, in any process.
         """
         passes = [list(chosen) for chosen in self._passes]
         return {"shuffles": passes, "reader": self._reader.get_state()}
@@ -47,20 +47,20 @@ class Elements(Iterator[Element]):
         """Goes to a position, so that the next element is the one that followed it.
 
         Args:
-          state: what `state` returned.
+          state: A result of `state`.
 
         Raises:
-          InvalidArgumentError: when it belongs to a dataset made in another way.
+          InvalidArgumentError: `state` belongs to another pipeline.
         """
         given: Any = state
         if not isinstance(given, dict) or set(given) != {"shuffles", "reader"}:
             raise InvalidArgumentError(
-                f"a position is what state() of an iterator returned, got {given!r:.80}. Give "
-                "that, of an iterator of the same pipeline."
+                f"A position must be the result of an iterator's state(), got {given!r:.80}. "
+                "Restore one that an iterator of the same pipeline returned."
             )
         if len(state["shuffles"]) != len(self._shuffles):
             raise InvalidArgumentError(
-                f"the position is of a dataset with {len(state['shuffles'])} shuffles, "
+                f"The position belongs to a dataset with {len(state['shuffles'])} shuffles, "
                 f"this one has {len(self._shuffles)}. Restore into the same pipeline."
             )
         self._open([(seed, number) for seed, number in state["shuffles"]])
@@ -80,10 +80,10 @@ class Values(Iterator[Any]):
     """One iteration over a dataset's values."""
 
     def __init__(self, elements: Elements) -> None:
-        """Starts it.
+        """Starts the iteration.
 
         Args:
-          elements: where to read.
+          elements: The iteration whose values to return.
         """
         self._elements = elements
 
@@ -95,13 +95,13 @@ class Values(Iterator[Any]):
         """Returns the next value, as `next()` does.
 
         Raises:
-          OutOfRangeError: the data came to its end.
+          OutOfRangeError: The dataset has no more elements.
         """
         try:
             return next(self)
         except StopIteration:
             raise OutOfRangeError(
-                "The dataset came to its end. Stop the loop there, or repeat() the dataset."
+                "The dataset has no more elements. End the loop there, or repeat() the dataset."
             ) from None
 
     def get_next_as_optional(self) -> Optional:
@@ -117,11 +117,25 @@ class Values(Iterator[Any]):
         return self._elements.element_spec
 
     def state(self) -> State:
-        """Returns the position; see `Elements.state`."""
+        """Returns the position: a dict of lists, strings and numbers.
+
+        It can be restored into the same pipeline, in any process.
+
+        Example:
+          >>> import distlab as dl
+          >>> iterator = iter(dl.data.Dataset.range(5))
+          >>> print(next(iterator), next(iterator))
+          0 1
+          >>> position = iterator.state()
+          >>> again = iter(dl.data.Dataset.range(5))
+          >>> again.restore(position)
+          >>> print(next(again))
+          2
+        """
         return self._elements.state()
 
     def restore(self, state: State) -> None:
-        """Goes to a position; see `Elements.restore`."""
+        """Goes to a position, so that the next value is the one that followed it."""
         self._elements.restore(state)
 
     def close(self) -> None:

@@ -22,10 +22,10 @@ class Map(Unary):
 
     @functools.cached_property
     def spec(self) -> Any:
-        """What the function makes of the input's first element, or of zeros without one.
+        """The specs of the function's result for the input's first element, or for zeros.
 
-        A first dimension is unknown when it is the one of a batch in the input
-        whose size is unknown.
+        A first dimension is None when it equals that of an input component whose
+        spec has None there.
         """
         first = next(iter(open_plan(self.input, Reading(peek=True))), None)
         value = zeros(self.input.spec) if first is None else first.value

@@ -11,7 +11,7 @@ from typing import Any
 from distlab.errors import InvalidArgumentError, StructureError
 
 _KINDS: dict[type, str] = {}
-"""What a type is in a nest; asked for every leaf, hence kept."""
+"""The role of a type in a nest; kept, because every leaf needs it."""
 
 
 def _kind(container: type) -> str:
@@ -34,15 +34,15 @@ def map_nest(function: Callable[..., Any], nest: Any, *rest: Any) -> Any:
     """Applies a function to the leaves of nests of one structure.
 
     Args:
-      function: takes one leaf of each nest.
-      nest: gives the structure.
-      *rest: nests of the same structure.
+      function: A function of one leaf of each nest.
+      nest: The nest whose structure the result has.
+      *rest: Nests of the same structure.
 
     Returns:
       A nest of the results, with the container types of `nest`.
 
     Raises:
-      StructureError: when the structures differ.
+      StructureError: The structures differ.
     """
     kind = _kind(type(nest))
     if kind == "leaf":
@@ -78,8 +78,8 @@ def call_with(function: Callable[..., Any], element: Any) -> Any:
     """Calls `function` as tf.data does: the parts of a plain tuple are its arguments.
 
     Raises:
-      InvalidArgumentError: when it raises `StopIteration`, which would look like
-        the end of the dataset.
+      InvalidArgumentError: `function` raises `StopIteration`, which would end the
+        dataset.
     """
     try:
         if isinstance(element, tuple) and not is_namedtuple(element):
@@ -87,13 +87,13 @@ def call_with(function: Callable[..., Any], element: Any) -> Any:
         return function(element)
     except StopIteration as error:
         raise InvalidArgumentError(
-            "a function of an element must not raise StopIteration: it would end the dataset "
-            "silently. Use take or filter to leave elements out."
+            "A function of an element must not raise StopIteration, which would end the dataset "
+            "silently. Use take or filter to drop elements."
         ) from error
 
 
 def describe(nest: Any) -> str:
-    """Returns the structure in words, with `*` for each leaf."""
+    """Returns the structure as text, with `*` for each leaf."""
     if isinstance(nest, Mapping):
         inside = ", ".join(f"{key!r}: {describe(value)}" for key, value in nest.items())
         return "{" + inside + "}"
@@ -104,7 +104,7 @@ def describe(nest: Any) -> str:
 
 
 def _rebuild_mapping(like: Mapping[Any, Any], parts: dict[Any, Any]) -> Any:
-    """Gives `parts` the mapping type of `like` where that type takes pairs."""
+    """Converts `parts` to the mapping type of `like`, where its constructor accepts pairs."""
     try:
         return type(like)(parts)  # type: ignore[call-arg]
     except TypeError:  # a defaultdict, say, whose first argument is something else
@@ -118,6 +118,5 @@ def _check_same_branch(nest: Any, other: Any) -> None:
         same = isinstance(other, tuple) and len(other) == len(nest)
     if not same:
         raise StructureError(
-            "elements that are combined must have one structure, "
-            f"got {describe(nest)} and {describe(other)}"
+            f"Combined elements must have one structure, got {describe(nest)} and {describe(other)}"
         )

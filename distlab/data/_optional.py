@@ -1,4 +1,4 @@
-"""A value that may be missing, as the last `get_next_as_optional` gives it."""
+"""Optional: the result of `get_next_as_optional`, empty at the end of the data."""
 
 from __future__ import annotations
 
@@ -12,6 +12,14 @@ class Optional:
     """The next element of an iterator, or nothing (`tf.experimental.Optional`).
 
     `from_value` and `empty` make one.
+
+    Example:
+      >>> import distlab as dl
+      >>> iterator = iter(dl.data.Dataset.range(1))
+      >>> iterator.get_next_as_optional().has_value()
+      True
+      >>> iterator.get_next_as_optional()
+      Optional(empty)
     """
 
     __slots__ = ("_value",)
@@ -29,27 +37,27 @@ class Optional:
         """Returns an optional without a value.
 
         Args:
-          element_spec: taken for TensorFlow's sake.
+          element_spec: Ignored; accepted for compatibility with TensorFlow.
         """
         del element_spec
         return Optional()
 
     def has_value(self) -> bool:
-        """Says whether there is a value."""
+        """Returns whether there is a value."""
         return bool(self._value)
 
     def get_value(self) -> Any:
         """Returns the value.
 
         Raises:
-          InvalidArgumentError: there is none.
+          InvalidArgumentError: The optional is empty.
         """
         if not self._value:
             raise InvalidArgumentError(
-                "This optional is empty: the data came to its end. Ask has_value() first."
+                "This optional is empty, because the data has ended. Call has_value() first."
             )
         return self._value[0]
 
     def __repr__(self) -> str:
-        """Says whether there is a value, without showing it."""
+        """Returns whether there is a value, as text."""
         return f"Optional({'with a value' if self._value else 'empty'})"

@@ -1,4 +1,4 @@
-"""Options that travel along with a dataset."""
+"""Options of a dataset, which its transformations keep."""
 
 from __future__ import annotations
 
@@ -8,14 +8,22 @@ from distlab.errors import InvalidArgumentError
 
 
 class AutoShardPolicy(enum.IntEnum):
-    """How a dataset is divided over the workers that all have it.
+    """The division of a dataset over workers that all define it.
 
     Attributes:
-      OFF: each worker reads everything.
-      AUTO: by file when the dataset reads files, by data otherwise.
-      FILE: each worker reads its own files.
-      DATA: each worker reads everything and keeps its share.
-      HINT: the user's own `shard(SHARD_HINT, SHARD_HINT)` marks where to divide.
+      OFF: Each worker reads everything.
+      AUTO: FILE when the dataset reads files, DATA otherwise.
+      FILE: Each worker reads its own files.
+      DATA: Each worker reads everything and keeps its share.
+      HINT: The dataset is divided at its `shard(SHARD_HINT, SHARD_HINT)`.
+
+    Example:
+      >>> import distlab as dl
+      >>> dataset = dl.data.Dataset.range(6).shard(dl.data.SHARD_HINT, dl.data.SHARD_HINT)
+      >>> options = dl.data.Options()
+      >>> options.experimental_distribute.auto_shard_policy = dl.data.AutoShardPolicy.HINT
+      >>> print(*dl.data.auto_shard(dataset.with_options(options), num_workers=2, index=0))
+      0 2 4
     """
 
     OFF = -1
@@ -26,11 +34,11 @@ class AutoShardPolicy(enum.IntEnum):
 
 
 SHARD_HINT = -1
-"""Stands for the number of workers and the worker in `shard`, under policy HINT."""
+"""Means the number of workers, and of the worker, in `shard` under policy HINT."""
 
 
 class DistributeOptions:
-    """Options of distribution. A name that is none of them is an AttributeError."""
+    """Options of distribution; setting an unknown one is an AttributeError."""
 
     __slots__ = ("_policy",)
 
@@ -39,7 +47,7 @@ class DistributeOptions:
 
     @property
     def auto_shard_policy(self) -> AutoShardPolicy:
-        """How the dataset is divided over workers; `AUTO` until it is set."""
+        """The division of the dataset over workers; `AUTO` by default."""
         return AutoShardPolicy.AUTO if self._policy is None else self._policy
 
     @auto_shard_policy.setter
@@ -53,7 +61,7 @@ class DistributeOptions:
         self._policy = policy
 
     def merged(self, later: DistributeOptions) -> DistributeOptions:
-        """Returns these options, except where the later ones say otherwise."""
+        """Returns these options, overridden by the later ones that are set."""
         result = DistributeOptions()
         result._policy = self._policy if later._policy is None else later._policy
         return result
@@ -63,7 +71,15 @@ class Options:
     """Options of a dataset; `Dataset.with_options` attaches them.
 
     Attributes:
-      experimental_distribute: options of distribution.
+      experimental_distribute: Options of distribution.
+
+    Example:
+      >>> import distlab as dl
+      >>> options = dl.data.Options()
+      >>> options.experimental_distribute.auto_shard_policy = dl.data.AutoShardPolicy.DATA
+      >>> dataset = dl.data.Dataset.range(4).with_options(options).batch(2)
+      >>> dataset.options().experimental_distribute.auto_shard_policy
+      <AutoShardPolicy.DATA: 2>
     """
 
     __slots__ = ("experimental_distribute",)
@@ -72,7 +88,7 @@ class Options:
         self.experimental_distribute = DistributeOptions()
 
     def merged(self, later: Options) -> Options:
-        """Returns new options: these, except where the later ones say otherwise."""
+        """Returns these options, overridden by the later ones that are set."""
         result = Options()
         result.experimental_distribute = self.experimental_distribute.merged(
             later.experimental_distribute

@@ -2,59 +2,54 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING
-
 from distlab.data._arguments import integer
 from distlab.data._bounds import Skip, Take
 from distlab.data._concatenate import Concatenate
 from distlab.data._options import SHARD_HINT
-from distlab.data._plan import Node, is_plain
+from distlab.data._plan import is_plain
+from distlab.data._planned import DatasetT, Planned
 from distlab.data._prefetch import Prefetch
 from distlab.data._repeat import Repeat
 from distlab.data._shard import Shard, ShardHint
 from distlab.data._shuffle import Shuffle
 from distlab.errors import ArgumentTypeError, InvalidArgumentError
 
-if TYPE_CHECKING:
-    from distlab.data._dataset import Dataset
 
-
-class OrderVerbs(ABC):
-    """What chooses and orders elements."""
-
-    @property
-    @abstractmethod
-    def plan(self) -> Node:
-        """What is read."""
-
-    @abstractmethod
-    def with_plan(self, plan: Node) -> Dataset:
-        """Returns a dataset of another plan with the same options."""
+class OrderVerbs(Planned[DatasetT]):
+    """The verbs that choose and order elements."""
 
     def shuffle(
         self,
         buffer_size: int,
         seed: int | None = None,
         reshuffle_each_iteration: bool | None = None,
-    ) -> Dataset:
-        """Puts elements in random order.
+    ) -> DatasetT:
+        """Shuffles the elements.
 
-        Each element is drawn uniformly from the next `buffer_size` ones; with a
+        Each element is drawn uniformly from the next `buffer_size` elements; with a
         buffer as large as the dataset the order is a uniform permutation.
 
         Args:
-          buffer_size: how many elements to draw from.
-          seed: the same seed gives the same orders in every process; None: a
-            random one.
-          reshuffle_each_iteration: whether each iteration, and each repetition,
-            has an order of its own. None: yes.
+          buffer_size: The number of elements to draw from.
+          seed: The same seed gives the same orders in every process. None chooses a
+            random seed.
+          reshuffle_each_iteration: Whether each iteration, and each repetition, has its
+            own order. None means yes.
 
         Returns:
           A dataset of the same elements.
 
         Raises:
-          InvalidArgumentError: when `buffer_size` is less than 1.
+          InvalidArgumentError: `buffer_size` is less than 1.
+
+        Example:
+          >>> import distlab as dl
+          >>> numbers = dl.data.Dataset.range(100)
+          >>> first, second = numbers.shuffle(100, seed=7), numbers.shuffle(100, seed=7)
+          >>> list(first) == list(second)
+          True
+          >>> list(first) == sorted(first)
+          False
         """
         size = integer("shuffle", "buffer_size", buffer_size, at_least=1)
         reshuffle = True if reshuffle_each_iteration is None else bool(reshuffle_each_iteration)
@@ -63,64 +58,84 @@ class OrderVerbs(ABC):
         number = integer("shuffle", "seed", seed)
         return self.with_plan(Shuffle(self.plan, size, number, reshuffle))
 
-    def repeat(self, count: int | None = None) -> Dataset:
+    def repeat(self, count: int | None = None) -> DatasetT:
         """Repeats the elements.
 
         Args:
-          count: how often; None or -1: without end.
+          count: The number of repetitions; None or -1 repeats without end.
 
         Returns:
           A dataset `count` times as long.
 
         Raises:
-          InvalidArgumentError: when `count` is no integer.
+          InvalidArgumentError: `count` is not an integer.
+
+        Example:
+          >>> import distlab as dl
+          >>> print(*dl.data.Dataset.range(2).repeat(3))
+          0 1 0 1 0 1
         """
         times = -1 if count is None else integer("repeat", "count", count)
         return self.with_plan(Repeat(self.plan, None if times < 0 else times))
 
-    def take(self, count: int) -> Dataset:
+    def take(self, count: int) -> DatasetT:
         """Keeps the first elements.
 
         Args:
-          count: how many at most; -1: all.
+          count: The number of elements to keep; -1 keeps all.
 
         Returns:
-          A dataset of the first `count` elements.
+          A dataset of at most `count` elements.
 
         Raises:
-          InvalidArgumentError: when `count` is no integer.
+          InvalidArgumentError: `count` is not an integer.
+
+        Example:
+          >>> import distlab as dl
+          >>> print(*dl.data.Dataset.range(100).take(3))
+          0 1 2
         """
         number = integer("take", "count", count)
         return self.with_plan(self.plan if number < 0 else Take(self.plan, number))
 
-    def skip(self, count: int) -> Dataset:
-        """Leaves out the first elements.
+    def skip(self, count: int) -> DatasetT:
+        """Drops the first elements.
 
         Args:
-          count: how many; -1: all.
+          count: The number of elements to drop; -1 drops all.
 
         Returns:
           A dataset of the other elements.
 
         Raises:
-          InvalidArgumentError: when `count` is no integer.
+          InvalidArgumentError: `count` is not an integer.
+
+        Example:
+          >>> import distlab as dl
+          >>> print(*dl.data.Dataset.range(5).skip(3))
+          3 4
         """
         number = integer("skip", "count", count)
         return self.with_plan(Take(self.plan, 0) if number < 0 else Skip(self.plan, number))
 
-    def shard(self, num_shards: int, index: int) -> Dataset:
+    def shard(self, num_shards: int, index: int) -> DatasetT:
         """Keeps every `num_shards`-th element.
 
         Args:
-          num_shards: how many shards there are; `SHARD_HINT` for both arguments:
-            as many as workers, under AutoShardPolicy.HINT.
-          index: which of them, from 0.
+          num_shards: The number of shards. `SHARD_HINT` for both arguments means one
+            shard for each worker, under AutoShardPolicy.HINT.
+          index: The number of this shard, from 0.
 
         Returns:
           A dataset of elements `index`, `index + num_shards`, and so on.
 
         Raises:
-          InvalidArgumentError: when `index` is not one of the shards.
+          InvalidArgumentError: `index` is negative, or not less than `num_shards`.
+
+        Example:
+          >>> import distlab as dl
+          >>> print(*dl.data.Dataset.range(7).shard(num_shards=3, index=1))
+          1 4
         """
         if (num_shards, index) == (SHARD_HINT, SHARD_HINT):
             return self.with_plan(ShardHint(self.plan))
@@ -132,41 +147,52 @@ class OrderVerbs(ABC):
             )
         return self.with_plan(Shard(self.plan, shards, number))
 
-    def concatenate(self, dataset: Dataset) -> Dataset:
+    def concatenate(self, dataset: DatasetT) -> DatasetT:
         """Appends the elements of another dataset.
 
         Args:
-          dataset: has elements of the same structure and dtypes.
+          dataset: A dataset of elements with the same structure and dtypes.
 
         Returns:
           A dataset of the elements of both.
 
         Raises:
-          ArgumentTypeError: when it is no dataset.
-          StructureError: when structures differ, as soon as `element_spec` is
-            asked for.
+          ArgumentTypeError: `dataset` is not a `Dataset`.
+          StructureError: The structures differ; raised when `element_spec` is read.
+
+        Example:
+          >>> import distlab as dl
+          >>> print(*dl.data.Dataset.range(2).concatenate(dl.data.Dataset.range(10, 12)))
+          0 1 10 11
         """
         if not hasattr(dataset, "plan"):
             raise ArgumentTypeError(
-                f"concatenate needs a Dataset, got a {type(dataset).__name__}. Make one of it: "
+                f"concatenate needs a Dataset, got a {type(dataset).__name__}. Make one with "
                 "Dataset.from_tensor_slices(...)."
             )
         options = dataset.options()
         return self.with_plan(Concatenate(self.plan, dataset.plan)).with_options(options)
 
-    def prefetch(self, buffer_size: int | None = None) -> Dataset:
-        """Prepares elements ahead, in a thread.
+    def prefetch(self, buffer_size: int | None = None) -> DatasetT:
+        """Prepares elements ahead of time, in a thread.
 
-        Single rows of arrays are not prefetched: there is nothing to prepare.
+        Single rows of arrays are not prefetched: they need no preparation.
 
         Args:
-          buffer_size: how many elements at most; None or `AUTOTUNE`: two.
+          buffer_size: The largest number of elements to prepare; None or `AUTOTUNE`
+            means two.
 
         Returns:
           A dataset of the same elements.
 
         Raises:
-          InvalidArgumentError: when `buffer_size` is no integer, or less than -1.
+          InvalidArgumentError: `buffer_size` is not an integer, or is less than -1.
+
+        Example:
+          >>> import distlab as dl
+          >>> batches = dl.data.Dataset.range(4).batch(2).map(lambda x: x + 1)
+          >>> print(*batches.prefetch(dl.data.AUTOTUNE))
+          [1 2] [3 4]
         """
         size = -1
         if buffer_size is not None:

@@ -1,10 +1,9 @@
-"""The plan of a dataset: immutable nodes, and how they are opened for reading.
+"""The plan of a dataset: immutable nodes, opened for each read.
 
-A dataset is a plan; nothing runs until it is iterated. `open_plan` then builds
-a stream for every node. Operations that never look at values (shuffle, repeat,
-take, skip, shard, batch and the like) over a source held in arrays are not run
-on values at all: they are run on positions, and the values are fetched at the
-end, a whole batch with one index operation.
+An iteration calls `open_plan`, which builds a stream for every node. Operations
+that do not depend on values (shuffle, repeat, take, skip, shard, batch and the
+like) over a source held in arrays run on positions; the values are fetched at
+the end, a whole batch with one index operation.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from distlab.data._positions import Ascending, Indices, Positions
 INFINITE_CARDINALITY = -1
 """`Dataset.cardinality()` of a dataset without end."""
 UNKNOWN_CARDINALITY = -2
-"""`Dataset.cardinality()` of a dataset whose size only reading it can tell."""
+"""`Dataset.cardinality()` of a dataset whose size is unknown before it is read."""
 
 
 @dataclass(frozen=True)
@@ -35,11 +34,11 @@ class Reading:
     """One pass over a plan.
 
     Attributes:
-      shuffles: for each shuffle of the plan, its seed and the number of the
-        pass, which together with `path` make its order.
-      path: numbers of the repetitions that enclose the place in the plan.
-      peek: whether it only looks at what elements are like, so that what it
-        reads of an iterator that can be read once is not lost.
+      shuffles: For each shuffle of the plan, its seed and the number of the
+        pass, which together with `path` determine its order.
+      path: The numbers of the repetitions that enclose the place in the plan.
+      peek: Whether the pass only infers specs, so that the elements of a
+        one-shot iterator must be kept.
     """
 
     shuffles: Mapping[Node, tuple[int, int]] = field(default_factory=dict)
@@ -52,7 +51,7 @@ class Reading:
 
 
 Opener: TypeAlias = "Callable[[Node, Reading], Stream]"
-"""Opens an input: to its values, or to the positions of its values."""
+"""Opens an input as a stream of values, or of their positions."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,21 +75,21 @@ class Node(ABC):
     @property
     @abstractmethod
     def cardinality(self) -> int:
-        """How many elements, or one of the two constants of this module."""
+        """The number of elements, or one of the two constants of this module."""
 
     @property
     def extent(self) -> int | None:
-        """How many positions its source has, None when it has no positions."""
+        """The number of positions in the source, None without positions."""
         return None
 
     @abstractmethod
     def read(self, reading: Reading, open_input: Opener) -> Stream:
-        """Opens it element by element."""
+        """Opens the elements, computed one by one."""
 
 
 @dataclass(frozen=True, eq=False)
 class Unary(Node):
-    """A node with one input, whose elements and number it keeps unless it says otherwise."""
+    """A node with one input, whose specs, cardinality and extent it keeps by default."""
 
     input: Node
 
@@ -129,16 +128,16 @@ class Source(Node):
 
     @property
     def extent(self) -> int:
-        """As many as elements."""
+        """The number of elements."""
         return self.cardinality
 
     @functools.cached_property
     def row_bytes(self) -> int:
-        """Bytes of one of its elements; of strings, those of the reference."""
+        """The bytes of one element; a string counts as one reference."""
         return sum(math.prod(spec.shape) * spec.dtype.itemsize for spec in leaves(self.spec))
 
     def split(self, positions: Indices) -> list[Any]:
-        """Returns the values at positions (int64, 1-d), each by itself."""
+        """Returns the values at positions (int64, 1-d), as a list."""
         gathered = self.gather(positions)
         if isinstance(gathered, np.ndarray):
             return list(gathered)
@@ -157,12 +156,12 @@ class Source(Node):
 
 
 class Order(Unary):
-    """A node that never looks at values, so that it can be run on positions."""
+    """A node that does not depend on values, so that it can run on positions."""
 
     def rank(self, rank: int) -> int | None:
-        """Returns the rank of its elements' positions, given that of its input's.
+        """Returns the rank of its elements' positions for positions of its input's.
 
-        None: it can't be run on positions of that rank, only on values.
+        None: this node runs on values only.
         """
         return rank
 
@@ -172,11 +171,11 @@ class PlainOrder(Order):
 
     @abstractmethod
     def order(self, reading: Reading, upstream: Callable[[Reading], Positions]) -> Positions:
-        """Starts its positions, given how to start those of its input."""
+        """Starts its positions; `upstream` starts those of its input."""
 
     @property
     def steady(self) -> bool:
-        """Whether each pass gives the same order."""
+        """Whether each pass has the same order."""
         return True
 
 
@@ -203,7 +202,7 @@ def open_plan(node: Node, reading: Reading) -> Stream:
 
 
 def source_of(node: Node) -> Source | None:
-    """Returns the source whose positions the node puts in order, if it does only that."""
+    """Returns the source whose positions the node orders, None if it does more."""
     orders = []
     while isinstance(node, Order):
         orders.append(node)
@@ -215,7 +214,7 @@ def source_of(node: Node) -> Source | None:
 
 
 def is_plain(node: Node) -> bool:
-    """Returns whether the node gives single examples of a source in some order."""
+    """Returns whether the node yields single examples of a source in some order."""
     while isinstance(node, PlainOrder):
         node = node.input
     return isinstance(node, Source)

@@ -1,8 +1,8 @@
 """Orders of examples as index arithmetic, a whole chunk at a time.
 
-A dataset over arrays is an order of positions until somebody looks at a value.
-These streams compute that order: `take(n)` returns the next n positions (fewer
-only at the end), `skip(n)` goes on without returning them.
+A dataset over arrays is an order of positions until a value is read. These
+streams compute that order: `take(n)` returns the next n positions (fewer only at
+the end), `skip(n)` passes over them.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Positions(Protocol):
         """Returns the next `count` positions, fewer only at the end."""
 
     def skip(self, count: int) -> int:
-        """Passes over `count` positions; returns how many there were."""
+        """Passes over `count` positions; returns the number there were."""
 
 
 class Ascending:
@@ -70,12 +70,12 @@ class Permuted:
 
 
 class Windowed:
-    """Random order out of a window that slides over the stream, as tf.data shuffles.
+    """Random order from a window that slides over the stream, as tf.data shuffles.
 
-    The window holds `size` positions; each one given out is drawn from it
-    uniformly and replaced by the next of the stream. A chunk of draws is carried
-    out at once: what a draw finds in its place is what the draw before it that
-    chose the same place has put there.
+    The window holds `size` positions; each result is drawn from it uniformly and
+    replaced by the next position of the stream. A chunk of draws is computed at
+    once: a draw finds in its place the position that the previous draw of the
+    same place stored there.
     """
 
     def __init__(self, upstream: Positions, size: int, random: np.random.Generator) -> None:
@@ -100,7 +100,7 @@ class Windowed:
         return skip_by_taking(self, count)
 
     def _draw(self) -> Indices:
-        """Returns a chunk of draws, and at the end what is left in the window."""
+        """Returns a chunk of draws, and at the end the rest of the window."""
         if self._window is None:
             self._window = self._upstream.take(self._size).copy()
         fresh = self._upstream.take(_WINDOW_CHUNK)
@@ -111,13 +111,13 @@ class Windowed:
         return np.concatenate([drawn, self._random.permutation(self._window)])
 
     def _replace(self, window: Indices, fresh: Indices) -> Indices:
-        """Puts each fresh position in a drawn place; returns what was there."""
+        """Stores each fresh position in a drawn place; returns the former positions."""
         if not len(fresh):
             return fresh
         places = (self._random.random(len(fresh)) * self._size).astype(np.int64)
         order = np.argsort(places, kind="stable")
         places, fresh = places[order], fresh[order]
-        # Now draws of one place stand together, earlier ones first.
+        # Now draws of one place are adjacent, earlier ones first.
         first = np.empty(len(places), dtype=bool)
         first[0] = True
         np.not_equal(places[1:], places[:-1], out=first[1:])
@@ -130,17 +130,17 @@ class Windowed:
 
 
 class Repeated:
-    """A stream again and again, each time started anew."""
+    """A stream repeated, started anew for each repetition."""
 
     def __init__(
         self, start: Callable[[int], Positions], times: int | None, size: int | None
     ) -> None:
-        """Prepares it.
+        """Starts nothing yet.
 
         Args:
-          start: starts the stream for the given repetition, from 0.
-          times: how many repetitions; None: without end.
-          size: positions in one repetition, None when not known or endless.
+          start: A function that starts the stream of a repetition, numbered from 0.
+          times: The number of repetitions; None repeats without end.
+          size: The number of positions in one repetition, None if unknown or endless.
         """
         self._start, self._times, self._size = start, times, size
         self._epoch = 0
@@ -199,7 +199,7 @@ class Repeated:
 
 
 class Cycled:
-    """The same finite positions again and again, without starting anything anew."""
+    """The same finite positions repeated, computed once."""
 
     def __init__(self, upstream: Positions, size: int, times: int | None) -> None:
         self._cycle = upstream.take(size)
@@ -291,7 +291,7 @@ class Strided:
 
 
 def strided_size(size: int, step: int, offset: int) -> int:
-    """Returns how many of `size` positions are every `step`-th from `offset` on."""
+    """Returns the number of every `step`-th of `size` positions from `offset` on."""
     return max(0, -(-(size - offset) // step))
 
 

@@ -1,8 +1,8 @@
 """prefetch: elements prepared ahead by a thread.
 
-Grain has a thread prefetch too. It is not used because its consumer waits
-without limit when the producer dies of something else than an `Exception`, and
-closing it waits for a source that may never give another element.
+Grain's own thread prefetch is not used: its consumer waits without limit when the
+producer dies of a `BaseException`, and its close waits for a source that may
+never return another element.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ _POLL_SECONDS = 0.1
 
 @dataclass(frozen=True, eq=False)
 class Prefetch(Unary):
-    """Keeps up to `size` elements ready; -1: as many as seems good."""
+    """Keeps up to `size` elements ready; -1 chooses a number."""
 
     size: int
 
     def read(self, reading: Reading, open_input: Opener) -> Stream:
-        """Opens the prepared elements."""
+        """Opens the prefetched elements."""
         size = _AUTOMATIC if self.size < 0 else self.size
         stream = open_input(self.input, reading)
         return _PrefetchStream(stream, size) if size else stream
@@ -44,7 +44,7 @@ class _PrefetchStream(Stream):
 
 
 class _PrefetchReader(Reader):
-    """Takes from a bounded queue that a daemon thread fills."""
+    """Reads from a bounded queue that a daemon thread fills."""
 
     def __init__(self, open_parent: Callable[[], Reader], size: int) -> None:
         super().__init__(open_parent())
@@ -77,7 +77,7 @@ class _PrefetchReader(Reader):
         self._state = state
 
     def close(self) -> None:
-        """Tells the thread to stop; it closes its source when it has stopped."""
+        """Stops the thread, which then closes its source."""
         producer = getattr(self, "_producer", None)
         if producer is None:
             super().close()
@@ -91,7 +91,7 @@ ItemT = TypeVar("ItemT")
 
 
 class Positioned(Protocol[ItemT_co]):
-    """What can be read ahead."""
+    """An iterator that can be read ahead."""
 
     def __next__(self) -> ItemT_co:
         """Returns the next item; raises `StopIteration` at the end."""
@@ -100,15 +100,15 @@ class Positioned(Protocol[ItemT_co]):
         """Returns the position after the last item."""
 
     def close(self) -> None:
-        """Is called when no more is read."""
+        """Ends the reading."""
 
 
 class Producer(Generic[ItemT]):
-    """Reads ahead in a daemon thread until told to stop, at the end, or at an error.
+    """Reads ahead in a daemon thread until `stop`, the end, or an error.
 
     Args:
-      source: what to read; only the thread uses it from now on.
-      size: how many items to have ready.
+      source: The iterator to read; from now on only the thread uses it.
+      size: The number of items to keep ready.
     """
 
     def __init__(self, source: Positioned[ItemT], size: int) -> None:
@@ -123,19 +123,19 @@ class Producer(Generic[ItemT]):
         self._thread.start()
 
     def get(self) -> tuple[ItemT, State] | BaseException:
-        """Returns the next item and the position after it, or what ended the source."""
+        """Returns the next item and the position after it, or the exception that ended it."""
         while True:
             try:
                 return self._items.get(timeout=_POLL_SECONDS)
             except queue.Empty:
                 if not self._thread.is_alive() and self._items.empty():
-                    return DistlabError("the thread that reads ahead has died")
+                    return DistlabError("The prefetch thread has died.")
 
     def stop(self, wait_seconds: float = 0) -> None:
-        """Tells the thread to stop.
+        """Asks the thread to stop.
 
         Args:
-          wait_seconds: how long to wait for it at most; it may be waiting for its source.
+          wait_seconds: The longest wait for its end; it may be waiting for its source.
         """
         self._stopping.set()
         if wait_seconds and threading.current_thread() is not self._thread:
@@ -147,7 +147,7 @@ def _produce(
     items: queue.Queue[tuple[ItemT, State] | BaseException],
     stopping: threading.Event,
 ) -> None:
-    """Fills the queue. Takes no reference to the reader, which may be dropped meanwhile."""
+    """Fills the queue; holds no reference to the reader, which may be dropped meanwhile."""
     while not stopping.is_set():
         item: tuple[ItemT, State] | BaseException
         try:

@@ -1,4 +1,4 @@
-"""rebatch: batches cut anew, by one size or a cycle of sizes."""
+"""rebatch: batches of another size, or of a cycle of sizes."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from distlab.data._spec import batch_spec, row_spec
 
 @dataclass(frozen=True, eq=False)
 class Rebatch(Order):
-    """Takes the rows of all elements in order and cuts them into batches of `sizes`, in turn."""
+    """Divides the rows of all elements, in order, into batches of `sizes`, in turn."""
 
     sizes: tuple[int, ...]
     drop_remainder: bool
 
     @functools.cached_property
     def spec(self) -> Any:
-        """With a known first dimension when all batches have one."""
+        """The input's, with a first dimension that is known if all batches share it."""
         whole = self.drop_remainder and len(set(self.sizes)) == 1
         return batch_spec(row_spec(self.input.spec), self.sizes[0] if whole else None)
 
     @property
     def cardinality(self) -> int:
-        """Not known: the batches may have any sizes."""
+        """Unknown, because the input's batches may have any sizes."""
         size = self.input.cardinality
         return size if size in {0, INFINITE_CARDINALITY} else UNKNOWN_CARDINALITY
 
     def rank(self, rank: int) -> int | None:
-        """The same; rows of the source's own elements are not positions."""
+        """The same; rows of the source's own elements have no positions."""
         return rank or None
 
     def read(self, reading: Reading, open_input: Opener) -> Stream:
@@ -51,7 +51,7 @@ class _RebatchStream(Stream):
 
 
 class _RebatchReader(Reader):
-    """Keeps the last element that was read; what is left of it begins the next batch."""
+    """Keeps the last element, whose remaining rows begin the next batch."""
 
     def __init__(self, parent: Reader, sizes: tuple[int, ...], *, drop_remainder: bool) -> None:
         super().__init__(parent)
@@ -104,7 +104,7 @@ class _RebatchReader(Reader):
         return rows(self._element, 0, 0)
 
     def _load(self) -> bool:
-        """Reads the next element; at the end the last one stays."""
+        """Reads the next element; at the end it keeps the last one."""
         before = self._parent.get_state()
         element: Element | None = next(self._parent, None)
         if element is None:

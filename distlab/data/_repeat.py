@@ -1,4 +1,4 @@
-"""repeat: the elements again and again, shuffled anew where they are shuffled."""
+"""repeat: the elements several times, with a new order for each shuffle."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from distlab.data._positions import Cycled, Positions, Repeated
 
 @dataclass(frozen=True, eq=False)
 class Repeat(PlainOrder):
-    """Reads its input `times` times; None: without end."""
+    """Reads its input `times` times; None repeats without end."""
 
     times: int | None
 
     @property
     def cardinality(self) -> int:
-        """The product, infinite where one factor is and the other is not 0."""
+        """The product, infinite if one factor is and the other is not 0."""
         size = self.input.cardinality
         if self.times == 0 or size == 0:
             return 0

@@ -1,4 +1,4 @@
-"""Streams over Python iterators, which know no positions but can be read again."""
+"""Streams over Python iterators, whose positions are restored by reading again."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from distlab.data._engine import Element, Reader, State, Stream
 
 
 class ReplayStream(Stream):
-    """What an iterator gives; a position is restored by reading up to it again."""
+    """The values of an iterator; a restore reads up to the position again."""
 
     def __init__(self, start: Callable[[], Iterator[Any]]) -> None:
         super().__init__()

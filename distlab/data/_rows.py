@@ -1,4 +1,4 @@
-"""Elements as rows: cutting batches apart and putting rows together."""
+"""Rows of elements: slices of batches, and rows joined into batches."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from distlab.errors import InvalidArgumentError, NotBatchedError
 
 
 def row_count(element: Element) -> int:
-    """Returns the first dimension that all components have in common.
+    """Returns the first dimension, which all components share.
 
     Raises:
-      NotBatchedError: when a component is a scalar.
-      InvalidArgumentError: when first dimensions differ.
+      NotBatchedError: A component is a scalar.
+      InvalidArgumentError: First dimensions differ.
     """
     shapes = [np.shape(leaf) for leaf in leaves(element.value)]
     if not all(shapes):
         raise NotBatchedError(
-            "rows can only be taken of components with a first dimension, got shapes "
+            "Only components with a first dimension have rows, got shapes "
             f"{shapes}. Call batch(n) before."
         )
     counts = {shape[0] for shape in shapes}
     if len(counts) != 1:
         raise InvalidArgumentError(
-            f"components of a batch must have one first dimension, got shapes {shapes}"
+            f"Components of a batch must share their first dimension, got shapes {shapes}"
         )
     return int(counts.pop())
 
@@ -48,7 +48,7 @@ def rows(element: Element, start: int, stop: int) -> Element:
 
 
 def join(parts: Sequence[Element]) -> Element:
-    """Returns the rows of several elements, one after another, as one element."""
+    """Returns the concatenated rows of several elements as one element."""
     if len(parts) == 1:
         return parts[0]
     value = map_nest(_join_leaf, *(part.value for part in parts))

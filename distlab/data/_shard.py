@@ -20,7 +20,7 @@ class Shard(PlainOrder):
 
     @property
     def cardinality(self) -> int:
-        """The share of this index."""
+        """The number of elements of this shard."""
         size = self.input.cardinality
         return size if size < 0 else strided_size(size, self.count, self.index)
 
@@ -38,10 +38,10 @@ class ShardHint(Unary):
     """Marks where `auto_shard` divides under AutoShardPolicy.HINT."""
 
     def read(self, reading: Reading, open_input: Opener) -> Stream:  # noqa: ARG002
-        """Refuses: the number of workers is not known here.
+        """Raises an error, because the number of workers is unknown here.
 
         Raises:
-          InvalidArgumentError: always.
+          InvalidArgumentError: Always.
         """
         raise InvalidArgumentError(
             "shard(SHARD_HINT, SHARD_HINT) can be read only after auto_shard has divided it, "

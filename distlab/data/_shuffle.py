@@ -1,4 +1,4 @@
-"""shuffle: random order out of a window that slides over the elements."""
+"""shuffle: random order from a window that slides over the elements."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from distlab.data._positions import Permuted, Positions, Windowed
 class Shuffle(PlainOrder):
     """Draws each element uniformly from the next `size` ones.
 
-    A pass is shuffled by its seed, its number and the repetitions around it, so
-    that it can be had again exactly.
+    The seed, the number of the pass and the repetitions around it determine the
+    order, so that a pass can be repeated exactly.
     """
 
     size: int
@@ -35,7 +35,7 @@ class Shuffle(PlainOrder):
 
     @property
     def steady(self) -> bool:
-        """Whether each pass gives the same order."""
+        """Whether each pass has the same order."""
         return not self.reshuffle or self.size == 1
 
     def order(self, reading: Reading, upstream: Callable[[Reading], Positions]) -> Positions:
@@ -58,7 +58,7 @@ class Shuffle(PlainOrder):
     def _random(self, reading: Reading) -> np.random.Generator:
         seed, number = reading.shuffles.get(self, (self.seed, 0))
         path = (number, *reading.path) if self.reshuffle else ()
-        # The sign apart: a SeedSequence takes natural numbers only.
+        # The sign is separate: a SeedSequence accepts natural numbers only.
         return np.random.default_rng([abs(seed), int(seed < 0), *path])
 
 
@@ -74,10 +74,10 @@ class _ShuffleStream(Stream):
 
 
 class _ShuffleReader(Reader):
-    """Keeps the window in memory, and its position as the number of elements given.
+    """Keeps the window in memory, and counts the elements it returned.
 
-    A position is restored by reading and drawing again: the window itself is
-    too large to be part of it.
+    A restore reads and draws again, because the window is too large for a
+    position.
     """
 
     def __init__(
@@ -99,7 +99,7 @@ class _ShuffleReader(Reader):
                 self._ended = True
         if not self._window:
             raise StopIteration
-        # The drawn one changes places with the last, which is cheap to remove.
+        # The drawn element changes places with the last, which is cheap to remove.
         drawn = int(self._random.random() * len(self._window))
         self._window[drawn], self._window[-1] = self._window[-1], self._window[drawn]
         self._given += 1

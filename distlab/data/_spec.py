@@ -1,4 +1,4 @@
-"""What elements look like: shapes and dtypes, with unknown dimensions."""
+"""Specs of elements: shapes and dtypes, with unknown dimensions."""
 
 from __future__ import annotations
 
@@ -16,26 +16,34 @@ class TensorSpec:
     """Shape and dtype of one component of a dataset's elements.
 
     Attributes:
-      shape: its dimensions; None where they differ between elements, as the
-        first one of a batch that may be partial.
-      dtype: its element type; `object` for strings, which are `bytes`.
+      shape: The dimensions; None for one that varies, such as the first of a batch
+        that may be partial.
+      dtype: The element type; `object` for strings, which are `bytes`.
+
+    Example:
+      >>> import distlab as dl
+      >>> spec = dl.data.TensorSpec([None, 28, 28], "float32")
+      >>> spec
+      TensorSpec(shape=(None, 28, 28), dtype=dtype('float32'))
+      >>> spec.rank
+      3
     """
 
     shape: tuple[int | None, ...]
     dtype: np.dtype[Any]
 
     def __post_init__(self) -> None:
-        """Takes whatever NumPy takes for a dtype."""
+        """Converts the arguments to a tuple and a dtype."""
         object.__setattr__(self, "shape", tuple(self.shape))
         object.__setattr__(self, "dtype", np.dtype(self.dtype))
 
     @property
     def rank(self) -> int:
-        """How many dimensions it has."""
+        """The number of dimensions."""
         return len(self.shape)
 
     def _repr_html_(self) -> str:
-        """Shows in notebooks what an element looks like."""
+        """Returns a table of the spec, for notebooks."""
         from distlab.values.reprs import tensor_spec_html
 
         return tensor_spec_html(self)
@@ -52,7 +60,7 @@ def row_spec(nest: Any) -> Any:
 
 
 def batch_spec(nest: Any, size: int | None) -> Any:
-    """Returns the specs of batches of `size` elements; None: sizes differ."""
+    """Returns the specs of batches of `size` elements; None if sizes vary."""
     return map_nest(lambda spec: TensorSpec((size, *spec.shape), spec.dtype), nest)
 
 
@@ -60,7 +68,7 @@ def common_spec(first: Any, second: Any) -> Any:
     """Returns specs that elements of both nests satisfy, None where dimensions differ.
 
     Raises:
-      StructureError: when the structures differ.
+      StructureError: The structures differ.
     """
     return map_nest(_common_leaf, first, second)
 
@@ -86,7 +94,7 @@ def _leaf_spec(value: Any) -> TensorSpec:
 def _common_leaf(first: TensorSpec, second: TensorSpec) -> TensorSpec:
     if first.dtype != second.dtype or first.rank != second.rank:
         raise ValueShapeError(
-            "elements that follow each other must have one dtype and rank, got "
+            "Concatenated elements must have one dtype and rank, got "
             f"{first.dtype}{list(first.shape)} and {second.dtype}{list(second.shape)}"
         )
     shape = tuple(a if a == b else None for a, b in zip(first.shape, second.shape, strict=True))

@@ -15,7 +15,7 @@ from distlab.data._spec import row_spec
 
 @dataclass(frozen=True, eq=False)
 class Unbatch(Order):
-    """Gives each row of each element."""
+    """The rows of each element."""
 
     @functools.cached_property
     def spec(self) -> Any:
@@ -24,7 +24,7 @@ class Unbatch(Order):
 
     @property
     def cardinality(self) -> int:
-        """Known when the rows of an element are."""
+        """The number of rows, known if the first dimension is."""
         size = self.input.cardinality
         if size <= 0:
             return size
@@ -33,7 +33,7 @@ class Unbatch(Order):
         return UNKNOWN_CARDINALITY if counts or count is None else size * count
 
     def rank(self, rank: int) -> int | None:
-        """One less; rows of the source's own elements are not positions."""
+        """One less; rows of the source's own elements have no positions."""
         return rank - 1 if rank else None
 
     def read(self, reading: Reading, open_input: Opener) -> Stream:

@@ -1,4 +1,4 @@
-"""What one worker's replicas get of a dataset distributed over several workers."""
+"""The batches of one worker's replicas, for a dataset distributed over several workers."""
 
 from __future__ import annotations
 
@@ -25,26 +25,37 @@ from distlab.errors import NotBatchedError
 def worker_batches(
     dataset: Dataset, num_workers: int, worker_index: int, replicas_per_worker: int
 ) -> Iterator[tuple[Any, ...]]:
-    """Yields what each replica of one worker gets, step by step.
+    """Yields the batches of one worker's replicas, step by step.
 
-    Global batches are divided over all replicas of all workers. Sharded by
-    data, each batch is cut into equal parts which the workers take in turns;
-    sharded by file or not at all, each worker cuts its own batches so that all
-    workers together take one global batch in a step.
+    Global batches are divided over all replicas of all workers. Under DATA, each
+    batch is cut into equal parts, which the workers receive in turns; under FILE
+    and OFF, each worker cuts its own batches so that all workers together receive
+    one global batch in a step.
 
     Args:
-      dataset: batched by the global batch size.
-      num_workers: how many workers there are.
-      worker_index: which worker, from 0.
-      replicas_per_worker: replicas on each of them.
+      dataset: A dataset batched by the global batch size.
+      num_workers: The number of workers.
+      worker_index: The number of this worker, from 0.
+      replicas_per_worker: The number of replicas on each worker.
 
     Yields:
       One batch for each replica; in the last step some may be empty.
 
     Raises:
-      NotBatchedError: when there are several replicas and elements have no
-        first dimension to divide.
-      InvalidArgumentError: as `auto_shard`.
+      NotBatchedError: There are several replicas, and elements have no first
+        dimension to divide.
+      InvalidArgumentError: The shard policy does not fit the dataset, or
+        `worker_index` is not below `num_workers`.
+
+    Example:
+      >>> import distlab as dl
+      >>> options = dl.data.Options()
+      >>> options.experimental_distribute.auto_shard_policy = dl.data.AutoShardPolicy.DATA
+      >>> dataset = dl.data.Dataset.range(12).batch(8).with_options(options)
+      >>> for step in dl.data.worker_batches(dataset, 2, worker_index=1, replicas_per_worker=2):
+      ...     print(*step)
+      [2 3] [6 7]
+      [9] [11]
     """
     replicas = num_workers * replicas_per_worker
     if replicas > 1:
@@ -56,19 +67,22 @@ def divided(dataset: Dataset, num_workers: int, index: int, per_worker: int) -> 
     """Cuts global batches into those of single replicas.
 
     Args:
-      dataset: batched by the global batch size.
-      num_workers: how many workers there are.
-      index: which worker, from 0.
-      per_worker: replicas on each of them.
+      dataset: A dataset batched by the global batch size.
+      num_workers: The number of workers.
+      index: The number of this worker, from 0.
+      per_worker: The number of replicas on each worker.
+
+    Returns:
+      A dataset of the replicas' batches.
 
     Raises:
-      NotBatchedError: when elements have no first dimension to divide.
-      InvalidArgumentError: when the shard policy does not fit the dataset.
+      NotBatchedError: Elements have no first dimension to divide.
+      InvalidArgumentError: The shard policy does not fit the dataset.
     """
     specs = list(leaves(dataset.element_spec))
     if not all(spec.rank for spec in specs):
         raise NotBatchedError(
-            "a dataset is divided over replicas by the first dimension of its elements, and "
+            "A dataset is divided over replicas along the first dimension of its elements, and "
             f"these have none: {dataset.element_spec}. Call batch(global_batch_size) before."
         )
     size = global_batch_size(dataset.plan)
@@ -81,16 +95,16 @@ def divided(dataset: Dataset, num_workers: int, index: int, per_worker: int) -> 
 def batch_sizes_for_worker(
     global_batch: int, num_workers: int, replicas_per_worker: int, worker_index: int
 ) -> tuple[int, ...]:
-    """Returns the batch sizes a worker takes in turns.
+    """Returns the batch sizes of a worker, which it repeats in turn.
 
-    They differ by one at most. In each step all replicas of all workers together
-    take `global_batch` examples: workers are at different places of the cycle.
+    They differ by at most one. In each step all replicas of all workers together
+    receive `global_batch` examples: workers are at different places of the cycle.
 
     Args:
-      global_batch: examples in a global batch.
-      num_workers: how many workers there are.
-      replicas_per_worker: replicas on each of them.
-      worker_index: which worker, from 0.
+      global_batch: The number of examples in a global batch.
+      num_workers: The number of workers.
+      replicas_per_worker: The number of replicas on each worker.
+      worker_index: The number of this worker, from 0.
 
     Returns:
       `num_workers * replicas_per_worker` sizes whose sum is `global_batch`.
@@ -103,10 +117,10 @@ def batch_sizes_for_worker(
 
 
 def global_batch_size(plan: Node) -> int | None:
-    """Returns the size of a plan's batches, without partial ones; None: not known.
+    """Returns the size of a plan's full batches; None if it is unknown.
 
-    It is found in the specs when all elements have one size, otherwise in the
-    `batch` that made the first dimension.
+    The specs have it when all elements have one size, otherwise the `batch` that
+    made the first dimension.
     """
     node = plan
     while True:
@@ -125,15 +139,15 @@ def global_batch_size(plan: Node) -> int | None:
 
 
 def _keeps_rows(node: Unary) -> bool:
-    """Returns whether elements keep their first dimension, as far as can be told."""
+    """Returns whether elements keep their first dimension, as far as is known."""
     return type(node).spec is Unary.spec or isinstance(node, Map | Filter)
 
 
 @dataclass(frozen=True, eq=False)
 class Divide(Order):
-    """Cuts each element into `parts` with equal numbers of rows; the last ones may be empty.
+    """Cuts each element into `parts` with equal numbers of rows; the last may be empty.
 
-    Of n rows the first parts get ceil(n / parts) each, as long as there are any.
+    Of n rows the first parts have ceil(n / parts) each, until none are left.
     """
 
     parts: int
@@ -145,12 +159,12 @@ class Divide(Order):
 
     @property
     def cardinality(self) -> int:
-        """As many times the input's."""
+        """The input's, times the number of parts."""
         size = self.input.cardinality
         return size if size < 0 else size * self.parts
 
     def rank(self, rank: int) -> int | None:
-        """The same; rows of the source's own elements are not positions."""
+        """The same; rows of the source's own elements have no positions."""
         return rank or None
 
     def read(self, reading: Reading, open_input: Opener) -> Stream:

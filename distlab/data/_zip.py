@@ -24,9 +24,8 @@ class Zip(Node):
     """One element of each part at a time, until the first part ends.
 
     Attributes:
-      parts: the nodes that are read.
-      structure: nest that says with its leaves, numbers of parts, where the
-        value of each part goes.
+      parts: The nodes that are read.
+      structure: The nest of an element, with the number of a part at each leaf.
     """
 
     parts: tuple[Node, ...]
@@ -38,12 +37,12 @@ class Zip(Node):
         return self.parts
 
     def with_inputs(self, *inputs: Node) -> Node:
-        """Returns the same over other parts."""
+        """Returns this operation over other parts."""
         return Zip(inputs, self.structure)
 
     @functools.cached_property
     def spec(self) -> Any:
-        """The structure, with each part's specs in it."""
+        """The structure, with each part's specs at its leaf."""
         return map_nest(lambda part: self.parts[part].spec, self.structure)
 
     @property
@@ -56,7 +55,7 @@ class Zip(Node):
 
     @property
     def extent(self) -> int | None:
-        """The parts' when they have one in common."""
+        """The parts' extent if they share one, else None."""
         extents = {part.extent for part in self.parts}
         return extents.pop() if len(extents) == 1 else None
 

@@ -107,7 +107,7 @@ def test_grain_datasets_of_both_kinds() -> None:
 def test_a_generator_is_read_once_and_says_so() -> None:
     dataset = as_dataset(np.array([i]) for i in range(3))
     assert _lists(dataset) == [[0], [1], [2]]
-    with pytest.raises(OneShotError, match="can be read once"):
+    with pytest.raises(OneShotError, match="can be read only once"):
         list(dataset)
 
 
@@ -129,7 +129,7 @@ def test_arrays_are_not_sliced_silently(source: Any) -> None:
 
 @pytest.mark.parametrize("source", [3, None, object()])
 def test_what_can_not_be_iterated_is_refused(source: Any) -> None:
-    with pytest.raises(StructureError, match="something to iterate over"):
+    with pytest.raises(StructureError, match="must be an iterable of batches"):
         as_dataset(source)
 
 

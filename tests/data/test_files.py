@@ -96,5 +96,5 @@ def test_listed_files_are_shuffled_anew_unless_told_otherwise(tmp_path: Path) ->
     first, second = list(dataset), list(dataset)
     assert sorted(first) == sorted(second)
     assert first != second
-    with pytest.raises(InvalidArgumentError, match="no files matched"):
+    with pytest.raises(InvalidArgumentError, match="No file matches"):
         Dataset.list_files(str(tmp_path / "*.csv"))

@@ -143,7 +143,7 @@ def test_things_that_are_no_arrays_are_refused_at_once(tensors: Any) -> None:
 
 @pytest.mark.parametrize("args", [(), (1.5,), (0, 5, 0), ("3",), (1, 2, 3, 4)])
 def test_range_refuses_what_is_no_range(args: Any) -> None:
-    with pytest.raises(InvalidArgumentError, match=r"Dataset\.range takes"):
+    with pytest.raises(InvalidArgumentError, match=r"Dataset\.range needs"):
         Dataset.range(*args)
 
 

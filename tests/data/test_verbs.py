@@ -214,7 +214,7 @@ def test_bad_arguments_are_refused_before_anything_runs(misuse: Callable[[Datase
 
 
 def test_zip_and_flat_map_take_datasets_only() -> None:
-    with pytest.raises(StructureError, match="zip takes Datasets"):
+    with pytest.raises(StructureError, match="zip needs Datasets"):
         Dataset.zip(Dataset.range(2), [1, 2])
     with pytest.raises(StructureError, match="must return a Dataset"):
         list(Dataset.range(2).flat_map(lambda x: x))
@@ -238,7 +238,7 @@ def test_elements_of_different_structures_can_not_be_stacked_or_joined() -> None
 def test_rows_of_scalars_and_of_uneven_components_are_refused() -> None:
     with pytest.raises(NotBatchedError, match="Call batch"):
         list(Dataset.range(3).unbatch())
-    with pytest.raises(InvalidArgumentError, match="one first dimension"):
+    with pytest.raises(InvalidArgumentError, match="share their first dimension"):
         list(Dataset.from_tensors(([1, 2], [1, 2, 3])).unbatch())
 
 

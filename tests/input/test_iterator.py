@@ -22,7 +22,7 @@ def test_optionals_go_on_to_an_empty_one_and_stay_empty() -> None:
     for _ in range(2):
         empty = iterator.get_next_as_optional()
         assert not empty.has_value()
-        with pytest.raises(InvalidArgumentError, match=r"Ask has_value\(\) first"):
+        with pytest.raises(InvalidArgumentError, match=r"Call has_value\(\) first"):
             empty.get_value()
 
 
@@ -76,14 +76,14 @@ def test_the_default_strategy_gives_the_dataset_itself() -> None:
     assert iterator.get_next().tolist() == [0, 1]
     assert iterator.get_next_as_optional().get_value().tolist() == [2]
     assert not iterator.get_next_as_optional().has_value()
-    with pytest.raises(OutOfRangeError, match="came to its end"):
+    with pytest.raises(OutOfRangeError, match="no more elements"):
         iterator.get_next()
 
 
 @pytest.mark.parametrize("thing", [None, 3, np.zeros(3), (np.zeros(3), np.zeros(3)), "data"])
 def test_what_is_no_dataset_is_refused(thing: Any) -> None:
     for strategy in (mirrored(2), dl.get_strategy()):
-        with pytest.raises(dl.errors.StructureError, match="something to iterate over"):
+        with pytest.raises(dl.errors.StructureError, match="must be an iterable of batches"):
             strategy.experimental_distribute_dataset(thing)
 
 

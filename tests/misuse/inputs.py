@@ -15,12 +15,12 @@ def a_dataset_that_is_not_batched(w: World) -> None:
     w.strategy.experimental_distribute_dataset(Dataset.range(10))
 
 
-@misuse(errors.StructureError, "something to iterate over", "ndarray", "from_tensor_slices")
+@misuse(errors.StructureError, "must be an iterable of batches", "ndarray", "from_tensor_slices")
 def an_array_as_dataset(w: World) -> None:
     w.strategy.experimental_distribute_dataset(np.ones((8, 3)))
 
 
-@misuse(errors.OneShotError, "can be read once", "this generator", "Dataset.from_generator")
+@misuse(errors.OneShotError, "can be read only once", "This generator", "Dataset.from_generator")
 def a_generator_read_twice(w: World) -> None:
     batches = w.strategy.experimental_distribute_dataset(np.ones(8) * i for i in range(3))
     assert len(list(batches)) == 3
@@ -85,7 +85,7 @@ def the_next_batch_inside_a_replica_function(w: World) -> None:
     w.strategy.run(lambda: next(iterator))
 
 
-@misuse(errors.CardinalityError, "only when its size is known", "infinite", "take(n)")
+@misuse(errors.CardinalityError, "only if its size is known", "infinite", "take(n)")
 def the_length_of_endless_data(w: World) -> None:
     len(w.strategy.experimental_distribute_dataset(w.dataset.repeat()))
 
@@ -105,7 +105,9 @@ def a_batch_of_different_shapes(w: World) -> None:
     list(Dataset.range(2).map(lambda n: np.ones(int(n))).batch(2))
 
 
-@misuse(errors.InvalidArgumentError, "divides a dataset's files", "reads none", "Use AutoShardPo")
+@misuse(
+    errors.InvalidArgumentError, "divides the files of a dataset", "reads none", "Use AutoShardPo"
+)
 def files_sharded_where_there_are_none(w: World) -> None:
     options = dl.data.Options()
     options.experimental_distribute.auto_shard_policy = AutoShardPolicy.FILE
