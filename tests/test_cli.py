@@ -55,7 +55,7 @@ def test_help_lists_the_commands(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_help_starts_neither_jax_nor_panel() -> None:
     code = (
-        "import sys; from distlab import cli; cli.main([]);"
+        "import sys; from distlab.cli import main; main([]);"
         "print(sorted({'jax', 'panel', 'sklearn'} & set(sys.modules)), file=sys.stderr)"
     )
     done = subprocess.run(

@@ -7,15 +7,15 @@ from pathlib import Path
 from typing import Any
 
 from distlab._cli.options import HelpFormatter, folder
+from distlab.runs.exports import FORMATS
 
-EPILOG = """\
-FILE ends in
-  .json    a timeline: open it in ui.perfetto.dev
-  .jsonl   one event a line
-  .parquet one event a row (needs pip install "distlab[export]")
-
-example:
-  distlab export runs/demo-20260101-120000 -o trace.json"""
+EPILOG = "\n".join([
+    "FILE ends in",
+    *(f"  {known.suffix:<9}{known.text}" for known in FORMATS),
+    "",
+    "example:",
+    "  distlab export runs/demo-20260101-120000 -o trace.json",
+])  # fmt: skip
 
 
 def add_to(commands: Any) -> None:
@@ -23,15 +23,15 @@ def add_to(commands: Any) -> None:
     parser = commands.add_parser(
         "export",
         help="write a recorded run to a file for Perfetto or other tools",
-        description="Writes a recorded run, finished or still running, to a file.",
+        description="Writes a recorded run, finished or still being recorded, to a file.",
         epilog=EPILOG,
         formatter_class=HelpFormatter,
     )
     parser.add_argument("folder", type=folder, metavar="RUN", help="folder of the recorded run")
     parser.add_argument(
-        "-o", "--output", type=Path, metavar="FILE", required=True, help="the file to write"
+        "-o", "--output", type=Path, metavar="FILE", required=True, help="file to write"
     )
-    parser.add_argument("--overwrite", action="store_true", help="replace FILE when it exists")
+    parser.add_argument("--overwrite", action="store_true", help="replace FILE if it exists")
     parser.set_defaults(run=run)
 
 

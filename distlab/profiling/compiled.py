@@ -19,7 +19,7 @@ import jax
 from distlab.events import Collective
 from distlab.profiling.hlo_text import Instruction, Module, parse
 
-_KINDS: Final = (
+KINDS: Final = (
     "all-reduce",
     "all-gather",
     "reduce-scatter",
@@ -153,7 +153,7 @@ def _walk(module: Module, computation: str, times: int | None) -> Iterator[Colle
     instructions = module.computations.get(computation, {})
     for instruction in instructions.values():
         kind = instruction.opcode.removesuffix("-start").removeprefix("ragged-")
-        if kind in _KINDS:
+        if kind in KINDS:
             yield _collective(module, instructions, instruction, kind, times)
         elif not instruction.opcode.endswith(("-done", "-update")):
             for callee, callee_times in _callees(instruction, times):

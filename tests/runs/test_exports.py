@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sqlite3
 import sys
 from collections import Counter
@@ -18,15 +19,17 @@ import pytest
 from pyarrow import parquet
 
 import distlab as dl
-from distlab import events
+from distlab import cli, events
 from distlab.errors import (
     ArgumentTypeError,
     ArgumentValueError,
     MissingExtraError,
     RecordError,
 )
+from distlab.runs.exports import FORMATS
 
 REPLICAS, STEPS = 2, 6
+EVENTS_PAGE = Path(__file__).parents[2] / "docs" / "events.md"
 
 
 @pytest.fixture(scope="module")
@@ -267,6 +270,24 @@ def test_a_run_that_is_still_written_can_be_exported(tmp_path: Path) -> None:
             assert run.live
             whole = json.loads(run.export(tmp_path / "live.json").read_text())
     assert [e for e in whole["traceEvents"] if e.get("cat") == "step"]
+
+
+def test_all_lists_of_the_formats_agree(
+    run: dl.Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    suffixes = [known.suffix for known in FORMATS]
+    assert re.findall(r"`(\.\w+)`: ", dl.Run.export.__doc__ or "") == suffixes
+    with pytest.raises(SystemExit):
+        cli.main(["export", "--help"])
+    helped = re.findall(r"^  (\.\w+) +(.+)$", capsys.readouterr().out, re.MULTILINE)
+    assert helped == [(known.suffix, known.text) for known in FORMATS]
+    section = EVENTS_PAGE.read_text().partition("## Files for other tools\n")[2]
+    assert re.findall(r"^\| `(\.\w+)` \| (.+) \|$", section, re.MULTILINE) == helped
+    with pytest.raises(ArgumentValueError) as refused:
+        run.export(tmp_path / "run.csv")
+    assert all(f"{known.suffix} " in f"{refused.value} ".replace(",", " ") for known in FORMATS)
+    for known in FORMATS:
+        assert run.export(tmp_path / known.example).stat().st_size > 0
 
 
 def test_wrong_targets_are_refused_and_leave_nothing_behind(run: dl.Run, tmp_path: Path) -> None:
