@@ -1,11 +1,15 @@
-"""`tf.distribute.cluster_resolver`: descriptions of clusters, from wherever they come.
+"""`tf.distribute.cluster_resolver`: descriptions of clusters, from schedulers or from the program.
 
-    config = TFConfigClusterResolver()        # the environment variable TF_CONFIG
-    slurm = SlurmClusterResolver()            # the step that srun started
-    fixed = SimpleClusterResolver(ClusterSpec({"worker": ["a:2222", "b:2222"]}))
+Each resolver has the tasks of the cluster (`cluster_spec()`), the task of this
+process (`task_type`, `task_id`) and its accelerators (`num_accelerators()`).
 
-Each says which tasks there are (`cluster_spec()`), which of them this process
-is (`task_type`, `task_id`) and what it has (`num_accelerators()`).
+Example:
+  >>> import distlab as dl
+  >>> from distlab.cluster_resolver import SimpleClusterResolver, UnionResolver
+  >>> workers = SimpleClusterResolver(dl.ClusterSpec({"worker": ["a:2222", "b:2222"]}))
+  >>> servers = SimpleClusterResolver(dl.ClusterSpec({"ps": ["c:2222"]}))
+  >>> UnionResolver(workers, servers).cluster_spec().jobs
+  ['worker', 'ps']
 """
 
 from __future__ import annotations

@@ -1,4 +1,11 @@
-"""What TensorFlow keeps under `tf.distribute.experimental`."""
+"""`tf.distribute.experimental`: strategies, options and the coordinator under their former names.
+
+Example:
+  >>> import distlab as dl
+  >>> strategy = dl.experimental.CentralStorageStrategy()
+  >>> strategy.extended.parameter_devices, strategy.num_replicas_in_sync
+  (('CPU:0',), 8)
+"""
 
 from distlab import coordinator
 from distlab.collectives.options import CommunicationImplementation, CommunicationOptions

@@ -28,6 +28,7 @@ myst_heading_anchors = 3
 
 # The reference is made from the docstrings; links.py links what they put in backticks.
 default_role = "py:obj"
+autoclass_content = "both"
 autodoc_member_order = "bysource"
 autodoc_typehints_format = "short"
 napoleon_numpy_docstring = False
@@ -43,6 +44,7 @@ html_favicon = "../distlab/_cli/icon.svg"
 html_static_path = ["site/static"]
 html_css_files = ["site.css"]
 html_copy_source = False
+html_show_copyright = False
 html_theme_options = {"navigation_with_keys": True}
 copybutton_prompt_text = r">>> |\.\.\. "
 copybutton_prompt_is_regexp = True

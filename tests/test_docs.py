@@ -14,7 +14,7 @@ ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
 PAGES = {path.relative_to(DOCS).as_posix(): path.read_text() for path in DOCS.rglob("*.md")}
 REFERENCE = "".join(text for page, text in PAGES.items() if page.startswith("reference/"))
-SHOWN = set(re.findall(r"^\.\. auto\w+:: ([\w.]+)", REFERENCE, re.MULTILINE))
+SHOWN = set(re.findall(r"^\.\. (?:auto\w+|py:data):: ([\w.]+)", REFERENCE, re.MULTILINE))
 LINKED = [*(DOCS / page for page in sorted(PAGES)), ROOT / "README.md", ROOT / "CHANGELOG.md"]
 
 

@@ -25,7 +25,17 @@ def _code(code: re.Match[str]) -> str:
     return f"{mark}{text}{mark}" + (rf"\ {after}" if after else "")
 
 
+def _signature(*event: Any) -> tuple[str, str] | None:
+    _, _, _, _, _, arguments, returned = event
+    if arguments is None:
+        return None
+    # The verbs' type variable stands for the class that has them.
+    named = [re.sub(r"\bDatasetT\b", "Dataset", text or "") for text in (arguments, returned)]
+    return named[0], named[1]
+
+
 def setup(app: Sphinx) -> dict[str, bool]:
-    """Connects the handler."""
+    """Connects the handlers."""
+    app.connect("autodoc-process-signature", _signature)
     app.connect("autodoc-process-docstring", _to_rst, priority=_BEFORE_NAPOLEON)
     return {"parallel_read_safe": True}
