@@ -5,6 +5,20 @@ Served inside the training process by `serve`, from a folder by
 `panel serve dashboard/app.py --args RUN`.
 """
 
-from distlab_dashboard.server import DashboardServer, serve
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from distlab_dashboard.server import DashboardServer, serve
 
 __all__ = ["DashboardServer", "serve"]
+
+
+def __getattr__(name: str) -> Any:
+    """Loads Panel and Bokeh when the server is first used: `distlab doctor` runs without."""
+    if name not in __all__:
+        raise AttributeError(f"module 'distlab_dashboard' has no attribute {name!r}")
+    from distlab_dashboard import server
+
+    return getattr(server, name)

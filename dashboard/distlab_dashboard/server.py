@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import errno
 import re
 import socket
 import threading
@@ -21,14 +20,12 @@ from distlab_dashboard.exports import FILES, Export
 from distlab_dashboard.feed import Feed, source_of
 from distlab_dashboard.health import Health
 from distlab_dashboard.library import Library, library_of
+from distlab_dashboard.ports import PORTS, TAKEN, is_free
 from distlab_dashboard.session import show
 
-FIRST_PORT: Final = 5006
-_PORTS_TRIED: Final = 200
 _LAST_PORT: Final = 65_535
 _START_SECONDS: Final = 30.0
 _STOP_SECONDS: Final = 5.0
-_TAKEN: Final = (errno.EADDRINUSE, errno.EACCES)
 
 
 class DashboardServer:
@@ -114,33 +111,20 @@ class DashboardServer:
             self._loop.stop()
 
     def _bind(self, port: int | None) -> Server:
-        ports = range(FIRST_PORT, FIRST_PORT + _PORTS_TRIED) if port is None else [port]
+        ports = PORTS if port is None else [port]
         for number in ports:
-            if not self._is_free(number):
+            if not is_free(self._address, number):
                 continue
             try:
                 return self._listen(number)
             except OSError as error:  # somebody was quicker
-                if error.errno not in _TAKEN:
+                if error.errno not in TAKEN:
                     raise
         raise PortInUseError(
             f"The dashboard needs a free port, and {self._address}:{ports[0]} is taken"
-            + (f", like the {_PORTS_TRIED - 1} after it. Stop what uses them." if port is None
+            + (f", like the {len(PORTS) - 1} after it. Stop what uses them." if port is None
                else ". Choose another one, or name none to get the first free one.")
         )  # fmt: skip
-
-    def _is_free(self, port: int) -> bool:
-        """Whether the port can be bound; tornado would leave a socket open to find out."""
-        family = socket.AF_INET6 if ":" in self._address else socket.AF_INET
-        with socket.socket(family, socket.SOCK_STREAM) as trial:
-            trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                trial.bind((self._address, port))
-            except OSError as error:
-                if error.errno not in _TAKEN:
-                    raise
-                return False
-        return True
 
     def _listen(self, port: int) -> Server:
         about: dict[str, Any] = {}

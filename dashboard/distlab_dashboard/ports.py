@@ -1,0 +1,32 @@
+"""The ports that the dashboard listens on; importing this loads neither Panel nor Bokeh."""
+
+from __future__ import annotations
+
+import errno
+import socket
+from typing import Final
+
+PORTS: Final = range(5006, 5206)
+"""The ports that are tried, in this order, when none is named."""
+
+TAKEN: Final = (errno.EADDRINUSE, errno.EACCES)
+"""The errors of a port that another program uses, or that only root may use."""
+
+
+def is_free(address: str, port: int) -> bool:
+    """Returns whether a server could listen on a port; port 0 stands for any.
+
+    Raises:
+      OSError: The address is not one of this machine.
+    """
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as trial:
+        # As servers do: a port whose last connections are still closing is free.
+        trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            trial.bind((address, port))
+        except OSError as error:
+            if error.errno not in TAKEN:
+                raise
+            return False
+    return True
