@@ -1,9 +1,9 @@
 """Bokeh charts, one a file: each has a `root`, a `source` and an `update`.
 
-A chart knows columns and nothing of events, servers or notebooks. All that
-changes is in the data of its sources, so it can be embedded anywhere (for
-example with `bokeh.embed.json_item`) and kept up to date by replacing that
-data. The page around it adds `theme.CSS` for light and dark.
+A chart knows columns of folds, and neither events nor servers nor notebooks. Only the data
+of its sources changes: it can be embedded anywhere, for example with
+`bokeh.embed.json_item`, and updated by replacing that data (`data_patch`). The page around
+it adds `theme.CSS` for light and dark.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Any, Protocol, TypeVar
 
 from distlab.charts import theme
-from distlab.charts._patch import data_patch
+from distlab.charts._traffic_row import TrafficRow, traffic_row
 from distlab.charts.batches import BatchTiles
 from distlab.charts.captured import CapturedSpans
 from distlab.charts.comparison import RunComparison
@@ -19,11 +19,12 @@ from distlab.charts.devices import DeviceShares
 from distlab.charts.history import BatchHistory
 from distlab.charts.memory import ProcessMemory
 from distlab.charts.metrics import MetricLines, loss_lines, other_lines
+from distlab.charts.patch import DataPatch, data_patch
 from distlab.charts.placement import PlacementTable
 from distlab.charts.rates import Rates
 from distlab.charts.reductions import ReductionBars, reduction_rows
 from distlab.charts.timeline import StepTimeline
-from distlab.charts.traffic import Traffic, TrafficRow, traffic_row
+from distlab.charts.traffic import Traffic
 from distlab.text import units
 
 __all__ = [
@@ -31,6 +32,7 @@ __all__ = [
     "BatchTiles",
     "CapturedSpans",
     "Chart",
+    "DataPatch",
     "DeviceShares",
     "MetricLines",
     "PlacementTable",

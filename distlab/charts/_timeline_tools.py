@@ -1,14 +1,13 @@
-"""What the timeline does on the page by itself: ticks, zooming, and what the mouse is told."""
+"""The timeline's own behaviour on the page: ticks, zooming and tooltips."""
 
 from __future__ import annotations
-
-from typing import Any
 
 from bokeh.models import (
     AdaptiveTicker,
     ColumnDataSource,
     CompositeTicker,
     CustomJSHover,
+    GlyphRenderer,
     HoverTool,
     PanTool,
     ResetTool,
@@ -33,7 +32,7 @@ show(spans, exact)
 show(watched, exact)
 show(numbers, exact && room * pixels >= 40 && inner_height / (lanes + 1) >= 14)
 """
-"""Shows single steps when there are two pixels for each, else cells in their place."""
+"""Shows single steps when each has at least two pixels, else cells in their place."""
 
 TICK = """
 const gap = ticks.length > 1 ? Math.abs(ticks[1] - ticks[0]) : 1
@@ -96,7 +95,7 @@ def time_ticker() -> CompositeTicker:
 
 
 def add_zooming(plot: figure) -> None:
-    """Lets the wheel zoom and the mouse move a figure along its x axis."""
+    """Adds tools to zoom a figure with the wheel and to drag it along its x axis."""
     wheel, pan = WheelZoomTool(dimensions="width"), PanTool(dimensions="width")
     plot.add_tools(wheel, pan, ResetTool())
     plot.toolbar.active_scroll, plot.toolbar.active_drag = wheel, pan
@@ -105,42 +104,40 @@ def add_zooming(plot: figure) -> None:
     plot.toolbar_location = "above"
 
 
-def cell_hover(picture: Any, lanes: ColumnDataSource) -> HoverTool:
-    """Returns what says of a cell of time what share of it was spent how.
+def cell_hover(cells: GlyphRenderer, lanes: ColumnDataSource) -> HoverTool:
+    """Returns a tooltip for cells: the share of the cell's time, and how it was spent.
 
     Args:
-      picture: the renderer of the cells.
-      lanes: a row for each lane.
+      cells: Renderer of the cells.
+      lanes: One row for each lane.
     """
-    cell = CustomJSHover(args={"cells": picture.data_source}, code=_CELL)
-    return HoverTool(
-        renderers=[picture],
-        tooltips=[("", "@y{custom}"), ("", "@image{custom}"), ("at", "$x{0,0.000} s")],
-        formatters={"@y": _lane(lanes), "@image": cell},
-        visible=False,
-    )
+    cell = CustomJSHover(args={"cells": cells.data_source}, code=_CELL)
+    return _hover(cells, lanes, [("", "@image{custom}"), ("at", "$x{0,0.000} s")], {"@image": cell})
 
 
-def span_hover(spans: Any, lanes: ColumnDataSource) -> HoverTool:
-    """Returns what says of a span which step or batch it was, where, when and how long.
+def span_hover(spans: GlyphRenderer, lanes: ColumnDataSource) -> HoverTool:
+    """Returns a tooltip for spans: the step or batch, its lane, begin and length.
 
     Args:
-      spans: the renderer of the spans.
-      lanes: a row for each lane.
+      spans: Renderer of the spans.
+      lanes: One row for each lane.
     """
     span = CustomJSHover(args={"spans": spans.data_source}, code=_SPAN)
+    lines = [("", "@sort{what}"), ("from", "@begin{0,0.000000} s"), ("for", "@end{length}")]
+    return _hover(spans, lanes, lines, {"@sort": span, "@end": span})
+
+
+def _hover(
+    renderer: GlyphRenderer,
+    lanes: ColumnDataSource,
+    lines: list[tuple[str, str]],
+    formatters: dict[str, CustomJSHover],
+) -> HoverTool:
+    """Returns a tooltip with the lane's name above these lines."""
+    lane = CustomJSHover(args={"lanes": lanes}, code=_LANE)
     return HoverTool(
-        renderers=[spans],
-        tooltips=[
-            ("", "@y{custom}"),
-            ("", "@sort{what}"),
-            ("from", "@begin{0,0.000000} s"),
-            ("for", "@end{length}"),
-        ],
-        formatters={"@y": _lane(lanes), "@sort": span, "@end": span},
+        renderers=[renderer],
+        tooltips=[("", "@y{custom}"), *lines],
+        formatters={"@y": lane, **formatters},
         visible=False,
     )
-
-
-def _lane(lanes: ColumnDataSource) -> CustomJSHover:
-    return CustomJSHover(args={"lanes": lanes}, code=_LANE)

@@ -1,4 +1,4 @@
-"""How one global batch was divided over the replicas, example by example."""
+"""The division of one global batch over the replicas, example by example."""
 
 from __future__ import annotations
 
@@ -7,15 +7,10 @@ from bokeh.core.properties import value
 from bokeh.models import ColumnDataSource, CustomJS, HoverTool, ImageRGBA, Quad, Range1d, Text
 from bokeh.plotting import figure
 
-from distlab.charts._parts import (
-    add_empty_text,
-    draw,
-    label_rows,
-    new_figure,
-    set_empty,
-    thinned,
-)
-from distlab.charts._sheet import Grid, as_pictures, fit, sheet
+from distlab.charts._figure import draw, new_figure
+from distlab.charts._row_labels import label_rows, thinned
+from distlab.charts._sources import add_empty_text, clear, new_source, set_empty
+from distlab.charts.sheet import Grid, as_pictures, fit, sheet
 from distlab.charts.theme import FAINT, FONT, INK, colour
 from distlab.folds import BatchDetail
 from distlab.folds.arrays import Floats, Ints
@@ -42,35 +37,37 @@ const tile = Math.min(room / columns, inner_height / (height + top))
 x_range.setv({start: -0.25, end: inner_width / tile - 0.25}, {sync: false})
 y_range.setv({start: top - inner_height / tile, end: top}, {sync: false})
 """
-"""Tiles stay square and in the upper left corner, however wide the figure is; right of
-them is room for what each row amounts to."""
+"""Keeps tiles square and in the upper left corner at any width of the figure, with room for
+each row's number of examples on their right."""
 
 
 class BatchTiles:
-    """The global batch as a strip, and below it what each replica got.
+    """The global batch as a strip, and below it the examples of each replica.
 
-    Reads `folds.Batches.detail`: `replica`, `size`, `nominal`, `index`,
-    `pixels`, `known`, `label`, `form`, and `whole_size` of a part of a batch. A
-    replica that got fewer examples than its share shows the places that stayed
-    free; one that got none says "empty".
+    A replica with fewer examples than its share has outlines in place of the others; one
+    without examples has the word "empty".
 
     Attributes:
-      root: the figure.
-      source: one row for each replica: `y`, `name`, `size`, `text` and where
-        its block lies.
+      root: The figure.
+      source: One row for each replica: `y`, `name`, `size`, `text` and the sides of its
+        block.
     """
 
     def __init__(self, *, height: int = 480) -> None:
-        """Makes an empty chart of `height` pixels."""
-        self.source = _source("replicas", "y", "name", "size", "text", "left", "right", "bottom",
+        """Makes an empty chart.
+
+        Args:
+          height: Height in pixels.
+        """
+        self.source = new_source("replicas", "y", "name", "size", "text", "left", "right", "bottom",
                               "top", "color", "state", "alpha")  # fmt: skip
-        self._strip = _source("strip", "y", "left", "right", "bottom", "top", "color", "name",
+        self._strip = new_source("strip", "y", "left", "right", "bottom", "top", "color", "name",
                               "size")  # fmt: skip
-        self._tiles = _source("examples", "left", "right", "bottom", "top", "color", "alpha",
+        self._tiles = new_source("examples", "left", "right", "bottom", "top", "color", "alpha",
                               "name", "index", "label")  # fmt: skip
-        self._free = _source("free", "left", "right", "bottom", "top")
-        self._image = _source("sheet", "image", "x", "y", "dw", "dh")
-        self._labels = _source("batch_rows", "y", "name", "text", "right", "color", "style")
+        self._free = new_source("free", "left", "right", "bottom", "top")
+        self._image = new_source("sheet", "image", "x", "y", "dw", "dh")
+        self._labels = new_source("batch_rows", "y", "name", "text", "right", "color", "style")
         self._shape = ColumnDataSource(
             data={"columns": [16.0], "height": [9.0], "top": [1.5]}, name="batch_shape"
         )
@@ -141,9 +138,7 @@ class BatchTiles:
         """Shows one batch, or none."""
         set_empty(self._empty, columns is None)
         if columns is None:
-            for source in (self.source, self._strip, self._tiles, self._free, self._image,
-                           self._labels):  # fmt: skip
-                source.data = {name: [] for name in source.data}
+            clear(self.source, self._strip, self._tiles, self._free, self._image, self._labels)
             return
         sizes = np.asarray(columns["size"], np.int64)
         share = max(1, int(columns["nominal"]), int(sizes.max(initial=0)))
@@ -238,12 +233,12 @@ class BatchTiles:
 
 
 def size_text(size: int, share: int, most: int | None = None) -> str:
-    """Returns how many examples a replica got, as a row of the chart says it.
+    """Returns the text beside a replica's row, such as `"5 of 8"`.
 
     Args:
-      size: examples it got.
-      share: examples it gets from a full batch.
-      most: tiles that are drawn for one replica, when that is a limit.
+      size: How many examples the replica received.
+      share: How many it receives from a full batch.
+      most: How many tiles a replica has at most, None without a limit.
     """
     text = f"{size}" if size == share else f"{size} of {share}"
     return text if most is None or size <= most else f"{text}, {most} drawn"
@@ -259,12 +254,8 @@ def _sheet(
     return {"image": [image], "x": [0.0], "y": [-height], "dw": [width], "dh": [height]}
 
 
-def _source(name: str, *columns: str) -> ColumnDataSource:
-    return ColumnDataSource(data={column: [] for column in columns}, name=name)
-
-
 def _free_boxes(grid: Grid, sizes: Ints, share: int) -> dict[str, Floats]:
-    """The places of a partial replica that stayed free, or all of an empty one's at once."""
+    """Returns a box for each free place of a partial replica, and one for an empty replica."""
     partial = np.flatnonzero((sizes > 0) & (sizes < share))
     places = [
         (int(replica), place) for replica in partial for place in range(sizes[replica], share)

@@ -1,31 +1,26 @@
-"""Two runs side by side: their loss by step, their speed, and a table of what differs."""
+"""Two runs side by side: their losses by step, their speeds, and a table of differences."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from bokeh.core.properties import value
 from bokeh.layouts import column, row
 from bokeh.models import (
     BasicTicker,
-    ColumnDataSource,
     DataRange1d,
-    HoverTool,
-    InlineStyleSheet,
     LabelSet,
-    Legend,
-    LegendItem,
-    MultiLine,
     Range1d,
     Segment,
     Text,
 )
 from bokeh.plotting import figure
 
-from distlab.charts._parts import add_empty_text, draw, finite, new_figure, set_empty
+from distlab.charts._figure import add_legend, draw, draw_curves, new_figure
+from distlab.charts._sources import add_empty_text, clear, finite, new_source, set_empty
 from distlab.charts.theme import FONT, INK, colour
 from distlab.folds import ComparisonColumns
 from distlab.folds.comparison import Unit
@@ -41,9 +36,8 @@ from distlab.text.units import (
 
 _COLOURS = (colour(0), colour(1))
 _DASHES = ("solid", "dashed")
-_LEGEND_CSS = f"[class*=label] {{ color: var(--dl-text, {INK}) !important; }}"
 _NOTE_X, _NOTE_BELOW_TOP = 120, 98
-"""Pixels: right of where a loss falls, and left of the legend."""
+"""Pixels: right of the steep begin of a loss, and left of the legend."""
 
 _EMPTY = (
     "No two runs to compare yet.\n"
@@ -63,25 +57,27 @@ _WRITERS: Final[dict[Unit, Callable[[float], str]]] = {
 class RunComparison:
     """Two runs: one metric by step, steps and examples a second, and a table.
 
-    Reads what `folds.compare` returns.
-
     Attributes:
-      root: the figures, one below the other.
-      source: one row for each line of the table: `what`, `a`, `b`, `ratio` (texts) and `y`.
-      curves: one row for each run: `name`, `step`, `value`, `color`.
-      rates: one row for each run: `name`, `time`, `steps`, `examples`, `color`.
-      notes: what is said of the largest difference: `text`.
+      root: The figures, one below the other.
+      source: One row for each line of the table: `what`, `a`, `b`, `ratio` (texts) and `y`.
+      curves: One row for each run: `name`, `step`, `value`, `color`.
+      rates: One row for each run: `name`, `time`, `steps`, `examples`, `color`.
+      notes: A line about the largest difference: `text`.
     """
 
     def __init__(self, *, height: int = 300) -> None:
-        """Makes an empty chart, of which each figure is `height` pixels high."""
-        self.source = _source("comparison", "what", "a", "b", "ratio", "y")
-        self.curves = _source("comparison_curves", "name", "step", "value", "color", "dash")
-        self.rates = _source("comparison_rates", "name", "time", "steps", "examples", "color",
+        """Makes an empty chart.
+
+        Args:
+          height: Height of the first figure in pixels.
+        """
+        self.source = new_source("comparison", "what", "a", "b", "ratio", "y")
+        self.curves = new_source("comparison_curves", "name", "step", "value", "color", "dash")
+        self.rates = new_source("comparison_rates", "name", "time", "steps", "examples", "color",
                              "dash")  # fmt: skip
-        self.notes = _source("comparison_notes", "x", "y", "text")
-        self._largest = _source("comparison_largest", "step", "a", "b")
-        self._heads = _source("comparison_heads", "x", "text", "color")
+        self.notes = new_source("comparison_notes", "x", "y", "text")
+        self._largest = new_source("comparison_largest", "step", "a", "b")
+        self._heads = new_source("comparison_heads", "x", "text", "color")
         self._note_y = height - _NOTE_BELOW_TOP
         loss = self._make_loss(height)
         rates = [
@@ -99,11 +95,11 @@ class RunComparison:
             x_range=DataRange1d(range_padding=0.01), y_range=DataRange1d(range_padding=0.08),
         )  # fmt: skip
         plot.xaxis.ticker = BasicTicker(min_interval=1)
-        lines = draw(plot, self.curves, _lines("step", "value"))
+        tooltips = [("step", "$snap_x{0,0}"), ("value", "$snap_y{0.0000}")]
+        curves = draw_curves(plot, self.curves, "step", "value", tooltips=tooltips, dash="dash")
         gap = Segment(x0="step", x1="step", y0="a", y1="b", line_color=INK, line_width=2)
         draw(plot, self._largest, gap)
-        plot.add_tools(_hover(lines, ("step", "$snap_x{0,0}"), ("value", "$snap_y{0.0000}")))
-        plot.add_layout(_legend(lines))
+        add_legend(plot, curves)
         plot.add_layout(
             LabelSet(
                 x="x", y="y", text="text", source=self.notes, x_units="screen", y_units="screen",
@@ -117,8 +113,8 @@ class RunComparison:
             title, x_label="seconds since the run began", height=max(180, height * 2 // 3),
             x_range=DataRange1d(range_padding=0.01), y_range=DataRange1d(start=0),
         )  # fmt: skip
-        lines = draw(plot, self.rates, _lines("time", what))
-        plot.add_tools(_hover(lines, ("at", "$snap_x{0.0} s"), (f"{what}/s", "$snap_y{0,0.0}")))
+        tooltips = [("at", "$snap_x{0.0} s"), (f"{what}/s", "$snap_y{0,0.0}")]
+        draw_curves(plot, self.rates, "time", what, tooltips=tooltips, dash="dash")
         return plot
 
     def _make_table(self) -> figure:
@@ -145,9 +141,7 @@ class RunComparison:
         Args:
           columns: What `folds.compare` returned, or None.
         """
-        for source in (self.source, self.curves, self.rates, self.notes, self._largest,
-                       self._heads):  # fmt: skip
-            source.data = {name: [] for name in source.data}
+        clear(self.source, self.curves, self.rates, self.notes, self._largest, self._heads)
         some = columns is not None and any(len(steps) for steps in columns["step"])
         running = columns is not None and any(len(times) for times in columns["time_s"])
         for empty, shown in zip(self._empty, (some, running, running), strict=True):
@@ -204,7 +198,7 @@ class RunComparison:
 
 
 def ratio_text(first: float | None, second: float | None) -> str:
-    """Returns how large the second number is beside the first, such as `"1.25"`."""
+    """Returns the second number over the first as text, such as `"× 1.25"`."""
     if first is None or second is None or not first:
         return "same" if first == second == 0 else ""
     ratio = second / first
@@ -215,33 +209,3 @@ def ratio_text(first: float | None, second: float | None) -> str:
 
 def _text(unit: Unit, number: float | None) -> str:
     return "not known" if number is None else _WRITERS[unit](number)
-
-
-def _source(name: str, *columns: str) -> ColumnDataSource:
-    return ColumnDataSource(data={column: [] for column in columns}, name=name)
-
-
-def _lines(across: str, up: str) -> MultiLine:
-    return MultiLine(
-        xs=across, ys=up, line_color="color", line_dash="dash", line_width=2, line_join="round"
-    )
-
-
-def _hover(lines: Any, *tooltips: tuple[str, str]) -> HoverTool:
-    return HoverTool(renderers=[lines], line_policy="nearest", tooltips=[("", "@name"), *tooltips])
-
-
-def _legend(lines: Any) -> Legend:
-    return Legend(
-        items=[LegendItem(label={"field": "name"}, renderers=[lines])],
-        location="top_right",
-        background_fill_color=None,
-        border_line_color=None,
-        label_text_color=INK,
-        label_text_font=FONT,
-        label_text_font_size="12px",
-        padding=0,
-        spacing=0,
-        # A legend takes its colour once, when it is made, so the page's theme comes by CSS.
-        stylesheets=[InlineStyleSheet(css=_LEGEND_CSS)],
-    )

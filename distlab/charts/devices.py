@@ -1,4 +1,4 @@
-"""How busy each device is, now and over time."""
+"""Busy shares of the devices, now and over time."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import numpy.typing as npt
 from bokeh.core.properties import value
 from bokeh.layouts import row
 from bokeh.models import (
-    ColumnDataSource,
     CustomJSTickFormatter,
     FixedTicker,
     HBar,
@@ -23,15 +22,9 @@ from bokeh.models import (
 from bokeh.palettes import Cividis256
 from bokeh.plotting import figure
 
-from distlab.charts._parts import (
-    add_empty_text,
-    draw,
-    label_rows,
-    new_figure,
-    rows_range,
-    set_empty,
-    thinned,
-)
+from distlab.charts._figure import draw, new_figure, range_of
+from distlab.charts._row_labels import label_rows, thinned
+from distlab.charts._sources import add_empty_text, clear, new_source, set_empty
 from distlab.charts.theme import FAINT, FONT, INK, ramp
 from distlab.folds import DeviceColumns
 from distlab.folds.arrays import Floats
@@ -48,13 +41,12 @@ _EMPTY = "No device was watched yet.\nShares show when strategy.run(...) has tak
 class DeviceShares:
     """Busy share of each device: a strip over time, and a bar for the newest value.
 
-    Reads the columns of `folds.Devices`: `device`, `start_s`, `end_s`, `busy`,
-    `now`, `simulated`. A cell of a strip is the mean of what was watched in it;
-    blank cells were not watched.
+    A cell of a strip is the mean over the time watched in it; blank cells were not
+    watched.
 
     Attributes:
-      root: a row of two figures.
-      source: one row for each device: `device`, `y`, `now`, `text`, `color`, and the
+      root: A row of two figures.
+      source: One row for each device: `device`, `y`, `now`, `text`, `color`, and the
         labels of the axes.
     """
 
@@ -62,17 +54,16 @@ class DeviceShares:
         """Makes an empty chart.
 
         Args:
-          height: pixels.
-          notes: whether it says above the strips what busy means; a page too
-            narrow for that says it in its own words.
+          height: Height in pixels.
+          notes: Whether a line above the strips explains the word busy; a page too narrow
+            for the line has its own explanation.
         """
         self._notes = notes
-        names = ("device", "label", "y", "now", "text", "amount", "color")
-        self.source = ColumnDataSource(data={name: [] for name in names}, name="devices")
-        self._strips = ColumnDataSource(
-            data={name: [] for name in ("image", "x", "y", "dw", "dh")}, name="device_strips"
+        self.source = new_source(
+            "devices", "device", "label", "y", "now", "text", "amount", "color"
         )
-        self._note = ColumnDataSource(data={"x": [], "y": [], "text": []}, name="device_note")
+        self._strips = new_source("device_strips", "image", "x", "y", "dw", "dh")
+        self._note = new_source("device_note", "x", "y", "text")
         bars = self._make_bars(height)
         strips = self._make_strips(height, bars.y_range)
         self._empty = add_empty_text(strips, _EMPTY)
@@ -89,7 +80,7 @@ class DeviceShares:
         busy = HBar(y="y", left=0, right="now", height=0.62, fill_color="color", line_color=None)
         draw(plot, self.source, busy)
         room = draw(plot, self._note, Scatter(x=0, y="y", size=1, fill_alpha=0, line_alpha=0))
-        plot.y_range = rows_range([track, room], 0.06)
+        plot.y_range = range_of([track, room], 0.06)
         label_rows(plot, self.source, left="label", right="amount")
         plot.left = []
         plot.xaxis.ticker = FixedTicker(ticks=[0, 0.5, 1])
@@ -108,8 +99,8 @@ class DeviceShares:
         mapper = LinearColorMapper(palette=Cividis256, low=0, high=1, nan_color="rgba(0, 0, 0, 0)")
         glyph = Image(image="image", x="x", y="y", dw="dw", dh="dh", color_mapper=mapper)
         image = draw(plot, self._strips, glyph)
-        plot.x_range = rows_range([image], 0)
-        rows.renderers = [*rows.renderers, image]  # whichever of the two is drawn first has some
+        plot.x_range = range_of([image], 0)
+        rows.renderers = [*rows.renderers, image]  # either figure may be drawn first
         plot.grid.visible = False
         label_rows(plot, self.source, left="label")
         plot.min_border_left = 64
@@ -124,7 +115,7 @@ class DeviceShares:
         return plot
 
     def update(self, columns: DeviceColumns) -> None:
-        """Shows the newest columns."""
+        """Shows the newest columns of `folds.Devices`."""
         devices = [plain(name, 24) for name in columns["device"]]
         now = columns["now"]
         texts = [share_text(share) for share in now]
@@ -142,8 +133,7 @@ class DeviceShares:
 
     def _update_strips(self, columns: DeviceColumns, devices: int) -> None:
         if not devices or not len(columns["start_s"]):
-            self._strips.data = {name: [] for name in self._strips.data}
-            self._note.data = {name: [] for name in self._note.data}
+            clear(self._strips, self._note)
             return
         first, last = float(columns["start_s"][0]), float(columns["end_s"][-1])
         # Pauses between two windows are short: a cell is wide enough to cover them.
@@ -166,14 +156,14 @@ class DeviceShares:
 
 
 def resample(columns: DeviceColumns, edges: Floats) -> Floats:
-    """Returns busy shares in even cells of time.
+    """Returns busy shares in other cells of time.
 
     Args:
-      columns: `start_s`, `end_s` and `busy` of `folds.Devices`.
-      edges: `(cells + 1,)` times in seconds.
+      columns: Columns of `folds.Devices`, of which it uses the windows.
+      edges: Edges of the cells in seconds, `(cells + 1,)`.
 
     Returns:
-      `(cells, devices)` shares, NaN where a cell was not watched.
+      Shares `(cells, devices)`, NaN where a cell was not watched.
     """
     starts, ends, shares = columns["start_s"], columns["end_s"], columns["busy"]
     starts = np.maximum(starts, np.concatenate([starts[:1], ends[:-1]]))
@@ -188,13 +178,13 @@ def resample(columns: DeviceColumns, edges: Floats) -> Floats:
 
 
 def _staircase(amounts: Floats) -> Floats:
-    """Running totals before and after each window, one after the other."""
+    """Returns running totals before and after each window, alternating."""
     totals = np.cumsum(amounts)
     return np.stack([totals - amounts, totals], axis=1).ravel()
 
 
 def _strips(shares: Floats) -> npt.NDArray[np.float32]:
-    """One strip for each device, the first on top, with a gap between them."""
+    """Returns an image with a strip for each device, the first on top, and gaps between."""
     rows = np.repeat(shares.T[::-1], _LINES, axis=0).astype(np.float32)
     rows[::_LINES] = np.nan
     rows[_LINES - 1 :: _LINES] = np.nan

@@ -1,11 +1,12 @@
-"""How many examples each batch held, and how long the caller waited for it."""
+"""The sizes of the newest batches."""
 
 from __future__ import annotations
 
 import numpy as np
-from bokeh.models import BasicTicker, ColumnDataSource, DataRange1d, HoverTool, VBar
+from bokeh.models import BasicTicker, DataRange1d, HoverTool, VBar
 
-from distlab.charts._parts import add_empty_text, draw, new_figure, set_empty
+from distlab.charts._figure import draw, new_figure
+from distlab.charts._sources import add_empty_text, new_source, set_empty
 from distlab.charts.theme import colour
 from distlab.folds import BatchColumns
 
@@ -13,20 +14,22 @@ _MOST_BATCHES = 120
 
 
 class BatchHistory:
-    """Examples of the newest batches; those in which a replica got less stand out.
-
-    Reads the columns of `folds.Batches`: `number`, `epoch`, `batch`,
-    `examples`, `uneven`, `wait_ms`, `transfer_ms`.
+    """Examples of the newest batches; uneven batches have another colour.
 
     Attributes:
-      root: the figure.
-      source: one row for each of the newest 120 kept batches.
+      root: The figure.
+      source: One row for each of the newest 120 kept batches.
     """
 
     def __init__(self, *, height: int = 220) -> None:
-        """Makes an empty chart of `height` pixels."""
-        names = ("number", "epoch", "batch", "examples", "color", "wait", "transfer")
-        self.source = ColumnDataSource(data={name: [] for name in names}, name="history")
+        """Makes an empty chart.
+
+        Args:
+          height: Height in pixels.
+        """
+        self.source = new_source(
+            "history", "number", "epoch", "batch", "examples", "color", "wait", "transfer"
+        )
         plot = new_figure(
             "Examples in each of the newest batches",
             x_label="batch",
@@ -34,11 +37,8 @@ class BatchHistory:
             x_range=DataRange1d(range_padding=0.01),
             y_range=DataRange1d(start=0, range_padding=0.1),
         )
-        bars = draw(
-            plot,
-            self.source,
-            VBar(x="number", top="examples", width=0.8, fill_color="color", line_color=None),
-        )
+        bar = VBar(x="number", top="examples", width=0.8, fill_color="color", line_color=None)
+        bars = draw(plot, self.source, bar)
         plot.xgrid.visible = False
         plot.xaxis.ticker = BasicTicker(min_interval=1)
         plot.add_tools(
@@ -56,7 +56,7 @@ class BatchHistory:
         self.root = plot
 
     def update(self, columns: BatchColumns) -> None:
-        """Shows the newest columns."""
+        """Shows the newest columns of `folds.Batches`."""
         newest = slice(-_MOST_BATCHES, None)
         self.source.data = {
             "number": columns["number"][newest],

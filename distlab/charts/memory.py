@@ -1,18 +1,11 @@
-"""Memory over time: of the process, which is not memory of devices."""
+"""The process's memory over time, which is not the devices' memory."""
 
 from __future__ import annotations
 
 import numpy as np
-from bokeh.models import ColumnDataSource, DataRange1d, HoverTool, Line, VArea
 
-from distlab.charts._parts import (
-    add_empty_text,
-    bytes_formatter,
-    draw,
-    new_figure,
-    set_empty,
-)
-from distlab.charts.theme import colour
+from distlab.charts._figure import area_figure, bytes_formatter
+from distlab.charts._sources import add_empty_text, new_source, set_empty
 from distlab.folds import DeviceColumns
 from distlab.text.bytes import bytes_text
 
@@ -20,42 +13,34 @@ from distlab.text.bytes import bytes_text
 class ProcessMemory:
     """Resident memory of the whole training process.
 
-    Reads the columns of `folds.Devices`: `end_s`, `process_bytes`.
-
     Attributes:
-      root: the figure.
-      source: one row for each watched window: `time`, `bytes`, `text`.
+      root: The figure.
+      source: One row for each watched window: `time`, `bytes`, `text`.
     """
 
     def __init__(self, *, height: int = 190) -> None:
-        """Makes an empty chart of `height` pixels."""
-        names = ("time", "bytes", "text")
-        self.source = ColumnDataSource(data={name: [] for name in names}, name="memory")
-        plot = new_figure(
+        """Makes an empty chart.
+
+        Args:
+          height: Height in pixels.
+        """
+        self.source = new_source("memory", "time", "bytes", "text")
+        self.root = area_figure(
             "Resident memory of the whole process",
-            x_label="seconds since the run began",
+            self.source,
+            "bytes",
+            number=4,
+            padding=0.15,
+            tooltips=[("resident", "@text")],
             height=height,
-            x_range=DataRange1d(range_padding=0.01),
-            y_range=DataRange1d(start=0, range_padding=0.15),
         )
-        area = VArea(x="time", y1=0, y2="bytes", fill_color=colour(4), fill_alpha=0.16)
-        draw(plot, self.source, area)
-        line = draw(
-            plot, self.source, Line(x="time", y="bytes", line_color=colour(4), line_width=2)
+        self.root.yaxis.formatter = bytes_formatter()
+        self._empty = add_empty_text(
+            self.root, "Memory shows when strategy.run(...) has taken steps."
         )
-        plot.yaxis.formatter = bytes_formatter()
-        plot.add_tools(
-            HoverTool(
-                renderers=[line],
-                mode="vline",
-                tooltips=[("at", "@time{0.0} s"), ("resident", "@text")],
-            )
-        )
-        self._empty = add_empty_text(plot, "Memory shows when strategy.run(...) has taken steps.")
-        self.root = plot
 
     def update(self, columns: DeviceColumns) -> None:
-        """Shows the newest columns."""
+        """Shows the newest columns of `folds.Devices`."""
         sizes = columns["process_bytes"].astype(np.float64)
         self.source.data = {
             "time": columns["end_s"],

@@ -4,36 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from bokeh.models import (
-    BasicTicker,
-    ColumnDataSource,
-    DataRange1d,
-    GlyphRenderer,
-    HoverTool,
-    InlineStyleSheet,
-    Legend,
-    LegendItem,
-    MultiLine,
-)
+from bokeh.models import BasicTicker, DataRange1d
 
-from distlab.charts._parts import add_empty_text, draw, finite, new_figure, set_empty
-from distlab.charts.theme import FONT, INK, colour
+from distlab.charts._figure import add_legend, draw_curves, new_figure
+from distlab.charts._sources import add_empty_text, finite, new_source, set_empty
+from distlab.charts.theme import colour
 from distlab.folds import MetricColumns
-from distlab.text.units import plain, value_text
+from distlab.text.units import plain
 
 _MOST_CURVES = 8
-_LEGEND_CSS = f"[class*=label] {{ color: var(--dl-text, {INK}) !important; }}"
 
 
 class MetricLines:
-    """One line for each metric; of long runs the extremes of neighbouring values.
-
-    Reads the columns of `folds.Metrics`: `name`, `step`, `value`, `last`.
+    """One curve for each metric; of long runs the extremes of neighbouring values.
 
     Attributes:
-      root: the figure.
-      source: one row for each metric: `name`, `step` and `value` (arrays),
-        `last` (text), `legend`, `color`.
+      root: The figure.
+      source: One row for each metric: `name`, `step` and `value` (arrays), `color`.
     """
 
     def __init__(
@@ -42,14 +29,13 @@ class MetricLines:
         """Makes an empty chart.
 
         Args:
-          title: what it shows.
-          wanted: which metrics, by their names.
-          empty: what to say while there are none.
-          height: pixels.
+          title: Title above the figure.
+          wanted: Whether a metric is shown, by its name.
+          empty: Text while there are no metrics.
+          height: Height in pixels.
         """
         self._wanted = wanted
-        names = ("name", "step", "value", "last", "legend", "color")
-        self.source = ColumnDataSource(data={name: [] for name in names}, name="metrics")
+        self.source = new_source("metrics", "name", "step", "value", "color")
         plot = new_figure(
             title,
             x_label="step",
@@ -58,56 +44,41 @@ class MetricLines:
             y_range=DataRange1d(range_padding=0.08),
         )
         plot.xaxis.ticker = BasicTicker(min_interval=1)
-        curves = MultiLine(
-            xs="step", ys="value", line_color="color", line_width=2, line_join="round"
-        )
-        lines = draw(plot, self.source, curves)
-        plot.add_tools(
-            HoverTool(
-                renderers=[lines],
-                line_policy="nearest",
-                tooltips=[("", "@name"), ("step", "$snap_x{0,0}"), ("value", "$snap_y{0.0000}")],
-            )
-        )
-        plot.add_layout(_legend(lines))
+        tooltips = [("step", "$snap_x{0,0}"), ("value", "$snap_y{0.0000}")]
+        add_legend(plot, draw_curves(plot, self.source, "step", "value", tooltips=tooltips))
         self._empty = add_empty_text(plot, empty)
         self.root = plot
 
     def update(self, columns: MetricColumns) -> None:
-        """Shows the newest columns."""
+        """Shows the newest columns of `folds.Metrics`."""
         chosen = [place for place, name in enumerate(columns["name"]) if self._wanted(name)]
         chosen = chosen[:_MOST_CURVES]
-        names = [plain(columns["name"][place], 40) for place in chosen]
-        last = [value_text(columns["last"][place]) for place in chosen]
         self.source.data = {
-            "name": names,
+            "name": [plain(columns["name"][place], 40) for place in chosen],
             "step": [columns["step"][place] for place in chosen],
             "value": [finite(columns["value"][place]) for place in chosen],
-            "last": last,
-            "legend": names,
             "color": [colour(number) for number in range(len(chosen))],
         }
         set_empty(self._empty, not chosen)
 
 
-def _legend(lines: GlyphRenderer) -> Legend:
-    return Legend(
-        items=[LegendItem(label={"field": "legend"}, renderers=[lines])],
-        location="top_right",
-        background_fill_color=None,
-        border_line_color=None,
-        label_text_color=INK,
-        label_text_font=FONT,
-        label_text_font_size="12px",
-        padding=0,
-        spacing=0,
-        # A legend takes its colour once, when it is made, so the page's theme comes by CSS.
-        stylesheets=[InlineStyleSheet(css=_LEGEND_CSS)],
-    )
-
-
 def loss_lines(height: int = 300) -> MetricLines:
-    """Returns the chart of all metrics with "loss" in their name."""
+    """Returns a chart of the metrics with "loss" in their names.
+
+    Args:
+      height: Height in pixels.
+
+    Example:
+      >>> from distlab.charts import loss_lines
+      >>> from distlab.events import Metric
+      >>> from distlab.folds import Folds
+      >>> folds = Folds()
+      >>> folds.add([Metric(time_ns=0, step=7, values={"val_loss": 0.5, "accuracy": 0.9})])
+      >>> chart = loss_lines()
+      >>> chart.update(folds.columns("metrics"))
+      >>> chart.source.data["name"], chart.source.data["value"][0].tolist()
+      (['val_loss'], [0.5])
+    """
     return MetricLines(
         "Loss",
         lambda name: "loss" in name.lower(),
@@ -117,7 +88,11 @@ def loss_lines(height: int = 300) -> MetricLines:
 
 
 def other_lines(height: int = 220) -> MetricLines:
-    """Returns the chart of all other metrics."""
+    """Returns a chart of all other metrics.
+
+    Args:
+      height: Height in pixels.
+    """
     return MetricLines(
         "Other metrics",
         lambda name: "loss" not in name.lower(),

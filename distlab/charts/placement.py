@@ -4,18 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 from bokeh.core.properties import value
-from bokeh.models import ColumnDataSource, HoverTool, Rect, Text
+from bokeh.models import HoverTool, Rect, Text
 
-from distlab.charts._parts import (
-    add_empty_text,
-    draw,
-    label_rows,
-    labelled_axis,
-    new_figure,
-    rows_range,
-    set_empty,
-    thinned,
-)
+from distlab.charts._figure import draw, new_figure, range_of
+from distlab.charts._row_labels import label_rows, labelled_axis, thinned
+from distlab.charts._sources import add_empty_text, new_source, set_empty
 from distlab.charts.theme import FAINT, FONT, ink_on, ramp
 from distlab.folds import PlacementColumns
 from distlab.folds.arrays import Floats, Ints
@@ -37,22 +30,28 @@ _EMPTY = (
 class PlacementTable:
     """Variables by devices, with the bytes of each copy and each device's total.
 
-    Reads the columns of `folds.Placements`. The largest variables have a row of
-    their own, as many as fit into the height; all others share one.
+    The largest variables have a row each, as many as the height permits; the others share
+    one.
 
     Attributes:
-      root: the figure.
-      source: one row for each cell: `x`, `y`, `bytes`, `text`, `variable`,
-        `device`, `detail` and colours.
+      root: The figure.
+      source: One row for each cell: `x`, `y`, `bytes`, `text`, `variable`, `device`,
+        `detail` and colours.
     """
 
     def __init__(self, *, height: int = 420) -> None:
-        """Makes an empty chart of `height` pixels."""
+        """Makes an empty chart.
+
+        Args:
+          height: Height in pixels.
+        """
         self._most_rows = max(2, (height - _ABOVE_PIXELS) // _ROW_PIXELS - 2)
-        names = ("x", "y", "bytes", "text", "variable", "device", "detail", "color", "ink", "line")
-        self.source = ColumnDataSource(data={name: [] for name in names}, name="placement")
-        self._rows = ColumnDataSource(data={"y": [], "name": [], "text": []}, name="placement_rows")
-        self._devices = ColumnDataSource(data={"x": [], "name": []}, name="placement_devices")
+        self.source = new_source(
+            "placement",
+            *("x", "y", "bytes", "text", "variable", "device", "detail", "color", "ink", "line"),
+        )
+        self._rows = new_source("placement_rows", "y", "name", "text")
+        self._devices = new_source("placement_devices", "x", "name")
         plot = new_figure("Bytes of each variable on each device", height=height)
         box = Rect(
             x="x", y="y", width=0.94, height=0.86, fill_color="color", line_color="line",
@@ -64,7 +63,7 @@ class PlacementTable:
             text_font_size="12px", text_align="center", text_baseline="middle",
         )  # fmt: skip
         draw(plot, self.source, text)
-        plot.x_range, plot.y_range = rows_range([cells], 0.0), rows_range([cells], 0.02)
+        plot.x_range, plot.y_range = range_of([cells], 0.0), range_of([cells], 0.02)
         plot.grid.visible = False
         label_rows(plot, self._rows, left="name", right="text")
         plot.below = []
@@ -81,12 +80,12 @@ class PlacementTable:
         self.root = plot
 
     def update(self, columns: PlacementColumns) -> None:
-        """Shows the newest columns."""
+        """Shows the newest columns of `folds.Placements`."""
         names, details, table = _rows(columns, self._most_rows)
         devices = [plain(name, 18) for name in columns["device"]]
         heights = [-float(row) for row in range(len(names))]
         if names:
-            heights[-1] -= 0.35  # the total stands apart
+            heights[-1] -= 0.35  # a gap above the total
         self._rows.data = {"y": heights, "name": names, "text": details}
         self._devices.data = {
             "x": [float(place) for place in range(len(devices))],
@@ -97,7 +96,7 @@ class PlacementTable:
 
 
 def _rows(columns: PlacementColumns, most: int) -> tuple[list[str], list[str], Ints]:
-    """Names, details and bytes of the rows: variables, the others, and the total."""
+    """Returns names, details and bytes of the rows: variables, the others, and the total."""
     table = columns["bytes"]
     if not len(table):
         return [], [], table
@@ -142,7 +141,7 @@ def _cells(
 
 
 def _shares(sizes: Ints) -> Floats:
-    """Places on the colour ramp, by the logarithm of the size."""
+    """Returns places on the colour ramp, by the logarithms of sizes."""
     placed = np.log(np.maximum(1, sizes))
     known = placed[sizes > 0]
     low, high = (known.min(), known.max()) if known.size else (0.0, 1.0)

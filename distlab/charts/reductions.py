@@ -1,4 +1,4 @@
-"""What was combined across replicas, how often, and how many bytes."""
+"""Reductions across replicas: their counts and bytes."""
 
 from __future__ import annotations
 
@@ -8,15 +8,9 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from bokeh.models import ColumnDataSource, DataRange1d, HBar, HoverTool, Segment
 
-from distlab.charts._parts import (
-    add_empty_text,
-    bytes_formatter,
-    draw,
-    label_rows,
-    new_figure,
-    rows_range,
-    set_empty,
-)
+from distlab.charts._figure import bytes_formatter, draw, new_figure, range_of
+from distlab.charts._row_labels import label_rows
+from distlab.charts._sources import add_empty_text, new_source, set_empty
 from distlab.charts.theme import colour
 from distlab.folds import ReductionColumns
 from distlab.text.bytes import bytes_text
@@ -35,32 +29,32 @@ _MOST_HOW = 40
 
 def reduction_rows() -> ColumnDataSource:
     """Returns an empty source for the texts of all reductions."""
-    names = (*_TEXTS, "inside", "count", "bytes", "total")
-    return ColumnDataSource(data={name: [] for name in names}, name="reduction_rows")
+    return new_source("reduction_rows", *_TEXTS, "inside", "count", "bytes", "total")
 
 
 class ReductionBars:
     """Bars for the largest reductions; its source has the texts of all of them.
 
-    Reads the columns of `folds.Reductions`. Bytes are those of the operand on
-    one replica, which is not what travels over a network.
+    Bytes are those of the operand on one replica, not those that move over a network.
 
     Attributes:
-      root: the figure.
-      source: one row for each kind of reduction, with texts for people. The bars
-        have one of their own: this is for the table that a page puts below.
+      root: The figure.
+      source: One row for each kind of reduction, as texts for a table below the bars,
+        which have a source of their own.
     """
 
     def __init__(self, *, height: int = 230, source: ColumnDataSource | None = None) -> None:
         """Makes an empty chart.
 
         Args:
-          height: of the figure, in pixels.
-          source: from `reduction_rows`, where a page has the table before the chart.
+          height: Height in pixels.
+          source: From `reduction_rows`, when the page has the table before the chart.
         """
         self.source = reduction_rows() if source is None else source
-        bar_names = ("y", "room", "name", "total", "text", "color", "each", "count_text")
-        self._bars = ColumnDataSource(data={name: [] for name in bar_names}, name="reduction_bars")
+        self._bars = new_source(
+            "reduction_bars",
+            *("y", "room", "name", "total", "text", "color", "each", "count_text"),
+        )
         plot = new_figure(
             "Bytes combined in all, on one replica", height=height,
             x_range=DataRange1d(start=0, range_padding=0.02),
@@ -69,7 +63,7 @@ class ReductionBars:
         bars = draw(plot, self._bars, bar)
         unseen = Segment(x0=0, x1=0, y0="room", y1="room", line_alpha=0)
         room = draw(plot, self._bars, unseen)
-        plot.y_range = rows_range([bars, room], 0.02)
+        plot.y_range = range_of([bars, room], 0.02)
         label_rows(plot, self._bars, left="name", right="text")
         plot.min_border_left = 210
         plot.min_border_right = 170
@@ -84,7 +78,7 @@ class ReductionBars:
         self.root = plot
 
     def update(self, columns: ReductionColumns) -> None:
-        """Shows the newest columns."""
+        """Shows the newest columns of `folds.Reductions`."""
         rows = len(columns["kind"])
         counts = [
             f"≥ {count_text(count)}" if at_least else count_text(count)
@@ -132,7 +126,7 @@ class ReductionBars:
 
 
 def _names(data: Mapping[str, Sequence[str]]) -> list[str]:
-    """Names of the bars; of alike ones, how each was done, if that tells them apart."""
+    """Returns names of the bars; equal names get their algorithm where that distinguishes them."""
     names = [
         f"{kind}, {plain(where, 30)}"
         for kind, where in zip(data["kind"], data["where"], strict=True)
@@ -147,15 +141,15 @@ def _names(data: Mapping[str, Sequence[str]]) -> list[str]:
 
 
 def how_text(how: Sequence[str]) -> str:
-    """Returns how a reduction was done as one short text.
+    """Returns a short text for the algorithm of a reduction.
 
     Args:
-      how: an algorithm, or operations and lines of a program, such as
+      how: An algorithm, or operations and lines of a program, such as
         `"jit(step)/shard_map/psum at train.py:31"`.
 
     Returns:
-      The first one's operation and line, `"psum at train.py:31"`, shortened from
-      the front, and how many others there are.
+      The operation and line of the first, `"psum at train.py:31"`, with its front cut
+      when it is long, and the number of the others.
     """
     shown = list(dict.fromkeys(_operation_and_line(source) for source in how if source))
     if not shown:

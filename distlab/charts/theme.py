@@ -1,10 +1,9 @@
-"""Colours of the charts, for light and for dark surroundings.
+"""Colours of the charts, for light and dark backgrounds.
 
-Glyphs have colours that read on both. Everything else (axes, grids, titles,
-legends) takes its colours from CSS variables, which Bokeh reads when it paints:
-`CSS` sets them by the system's setting, by `data-theme` on the page, and by the
-themes of JupyterLab and VS Code. Without that CSS charts are drawn in greys
-that read on both as well.
+Glyphs have colours with enough contrast on both. Everything else (axes, grids, titles,
+legends) has its colours from CSS variables, which Bokeh reads when it paints: `CSS` sets
+them by the system's setting, by `data-theme` on the page, and by the themes of JupyterLab
+and VS Code. Without that CSS charts have greys with enough contrast on both.
 """
 
 from __future__ import annotations
@@ -15,8 +14,8 @@ import numpy.typing as npt
 PALETTE = (
     "#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#b8a800", "#8c8c8c",
 )  # fmt: skip
-"""Okabe and Ito's colours, told apart by colour-blind people as well; its yellow
-darkened to be seen on white, its black made a grey to be seen on black."""
+"""Okabe and Ito's colours, which colour-blind people can distinguish; with a darker yellow for
+white backgrounds, and a grey in place of black for black ones."""
 
 INK = "#767676"
 """Text inside a plot: contrast above 4 on white and on the dark background."""
@@ -25,7 +24,7 @@ FAINT = "#8c96a5"
 """Outlines and empty places, used with a low alpha."""
 
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', sans-serif"
-"""Fonts of all text; a glyph wants it as `bokeh.core.properties.value(FONT)`."""
+"""Fonts of all text; a glyph needs it as `bokeh.core.properties.value(FONT)`."""
 
 _LIGHT = {"strong": "#1b2330", "text": "#56606f", "line": "#dfe4ea", "card": "#ffffff"}
 _DARK = {"strong": "#e8edf4", "text": "#a3aebd", "line": "#2b3440", "card": "#161c25"}
@@ -67,17 +66,17 @@ body[data-jp-theme-light="false"], body.vscode-dark {{ {_variables(_DARK)} }}
   border-radius: 8px;
 }}
 """
-"""Style sheet for the page that shows charts, not for a chart's own shadow root."""
+"""Style sheet of the page around charts, not of a chart's own shadow root."""
 
 
 def css_within(scope: str) -> str:
-    """Returns the style sheet for charts on a page that belongs to someone else.
+    """Returns the style sheet for charts on a page that is not distlab's own.
 
-    It touches nothing outside of `scope`, and the theme of a notebook goes
-    before the system's setting.
+    It changes nothing outside of `scope`. A notebook's theme has precedence over the
+    system's setting.
 
     Args:
-      scope: selector of the elements around the charts, such as `".distlab-watch"`.
+      scope: Selector of the elements around the charts, such as `".distlab-watch"`.
     """
     light, dark = _variables(_LIGHT), _variables(_DARK)
     bright = f'body[data-jp-theme-light="true"] {scope}, body.vscode-light {scope}'
@@ -95,7 +94,7 @@ def colour(number: int) -> str:
 
 
 def ramp(share: npt.ArrayLike) -> npt.NDArray[np.str_]:
-    """Returns the colour of each share, 0 to 1: dark blue to yellow (cividis)."""
+    """Returns the colour of each share, from dark blue (0) to yellow (1), by cividis."""
     from bokeh.palettes import Cividis256
 
     places = np.clip(np.nan_to_num(np.asarray(share, np.float64)) * 255, 0, 255).astype(int)
@@ -104,5 +103,5 @@ def ramp(share: npt.ArrayLike) -> npt.NDArray[np.str_]:
 
 
 def ink_on(share: npt.ArrayLike) -> npt.NDArray[np.str_]:
-    """Returns white or black, whichever reads on `ramp` at each share."""
+    """Returns white or black, whichever has more contrast on `ramp` at each share."""
     return np.where(np.asarray(share, np.float64) < 0.45, "#ffffff", "#101418")

@@ -1,13 +1,10 @@
-"""The timeline of steps: what waits, what is called, and what each device has in flight."""
+"""The timeline of steps: waiting for input, calls of `run`, and steps in flight."""
 
 from __future__ import annotations
-
-from typing import Any
 
 import numpy as np
 from bokeh.core.properties import value
 from bokeh.models import (
-    ColumnDataSource,
     CustomJS,
     CustomJSTickFormatter,
     DataRange1d,
@@ -21,16 +18,18 @@ from bokeh.models import (
 )
 from bokeh.plotting import figure
 
-from distlab.charts import _lanes
-from distlab.charts._parts import (
-    add_empty_text,
-    draw,
-    label_rows,
-    new_figure,
-    rows_range,
-    set_empty,
-    thinned,
+from distlab.charts._figure import draw, new_figure, range_of
+from distlab.charts._lane_cells import LEVELS, Slice, cut, image_rows, merged, palette
+from distlab.charts._lane_spans import (
+    chosen_steps,
+    complete_range,
+    number_rows,
+    span_rows,
+    watched_rows,
 )
+from distlab.charts._lanes import COLOURS, FIRST_DEVICE, Range, lane_places
+from distlab.charts._row_labels import label_rows, thinned
+from distlab.charts._sources import add_empty_text, clear, new_source, set_empty
 from distlab.charts._timeline_tools import (
     TICK,
     TOGGLE,
@@ -41,6 +40,7 @@ from distlab.charts._timeline_tools import (
 )
 from distlab.charts.theme import FAINT, FONT, INK
 from distlab.folds import TimelineColumns
+from distlab.folds.arrays import Floats
 from distlab.text.units import count_text, plain, share_text
 
 _EMPTY = (
@@ -49,48 +49,48 @@ _EMPTY = (
 )
 _NOTE = "coloured: a step is in flight or waits in a collective · grey: none · blank: not known"
 _WHOLE = 0.98
-"""The share of the run in sight from which on that counts as all of it."""
+"""A range of at least this share of the run counts as the whole run."""
 
 _MOST_LABELS = 16
 _CELLS_IN_SIGHT = 200
-"""With fewer cells than that in sight, a closer look shows more."""
+"""With fewer cells in sight, `wanted` asks for finer ones."""
 
 _STEPS_AROUND = 20
-
-
-Range = _lanes.Range
 
 
 class StepTimeline:
     """Steps over time: a lane for input, one for the calls of `run`, and one for each device.
 
-    Reads the columns of `folds.Timeline`. A step is in flight on a device from its
-    call until it is ready there. Where more steps are in sight than there is room
-    for, cells of time say for which share a step was in flight; else each step is
-    a span of its own. The page sees to that by itself while the reader zooms. What
-    is farther back than the newest steps has cells alone, unless the page asks
-    `wanted()` for what to give to `zoom`, whenever `x_range` changes.
+    A step is in flight on a device from its call until it is ready there. Each step is a
+    span where there is room; elsewhere cells of time show the share in which a step was in
+    flight. The page's own script switches between them while the reader zooms. Steps before
+    the newest ones have cells alone, unless `zoom` receives the range that `wanted` asks
+    for, each time that `x_range` changes.
 
     Attributes:
-      root: the figure.
-      x_range: the range in sight, in seconds.
-      source: one row for each lane: `lane`, `label`, `y`, `height`, `amount`.
-      cells, under: a picture of each lane's cells; `under` are those that are hidden
-        while single steps are shown in their place.
-      spans: one row for each single span: `y`, `height`, `begin`, `end`, `sort` (a place
-        in `_lanes.SORT_COLOURS`), `number` (of the step or batch).
+      root: The figure.
+      x_range: The range in sight, in seconds.
+      source: One row for each lane: `lane`, `label`, `y`, `height`, `amount`.
+      cells: One image for each lane's cells.
+      under: The cells that single steps hide.
+      spans: One row for each single span: `y`, `height`, `begin`, `end`, `sort` (its
+        activity, an index of `COLOURS`), `number` (of the step or batch).
     """
 
     def __init__(self, *, height: int = 380) -> None:
-        """Makes an empty chart of `height` pixels."""
-        self.source = _source("timeline_lanes", "lane", "label", "y", "height", "amount")
-        self.cells = _source("timeline_cells", "image", "x", "y", "dw", "dh", "steps")
-        self.under = _source("timeline_under", "image", "x", "y", "dw", "dh", "steps")
-        self.spans = _source("timeline_spans", "y", "height", "begin", "end", "sort", "number")
-        self._watched = _source("timeline_watched", "y", "height", "begin", "end")
-        self._numbers = _source("timeline_numbers", "x", "y", "text", "room")
-        self._about = _source("timeline_about", "begin", "end", "step_s", "lanes")
-        self._note = _source("timeline_note", "y", "text")
+        """Makes an empty chart.
+
+        Args:
+          height: Height in pixels.
+        """
+        self.source = new_source("timeline_lanes", "lane", "label", "y", "height", "amount")
+        self.cells = new_source("timeline_cells", "image", "x", "y", "dw", "dh", "steps")
+        self.under = new_source("timeline_under", "image", "x", "y", "dw", "dh", "steps")
+        self.spans = new_source("timeline_spans", "y", "height", "begin", "end", "sort", "number")
+        self._watched = new_source("timeline_watched", "y", "height", "begin", "end")
+        self._numbers = new_source("timeline_numbers", "x", "y", "text", "room")
+        self._about = new_source("timeline_about", "begin", "end", "step_s", "lanes")
+        self._note = new_source("timeline_note", "y", "text")
         self._columns: TimelineColumns | None = None
         self._detail: TimelineColumns | None = None
         plot = new_figure(
@@ -112,7 +112,7 @@ class StepTimeline:
         nothing = HBar(y="y", left=0, right=0, height="height", fill_alpha=0, line_alpha=0)
         room = draw(plot, self.source, nothing)
         whole = draw(plot, self._about, Segment(x0="begin", y0=0, x1="end", y1=0, line_alpha=0))
-        mapper = LinearColorMapper(palette=_lanes.palette(), low=0, high=3 * _lanes.LEVELS - 1)
+        mapper = LinearColorMapper(palette=palette(), low=0, high=3 * LEVELS - 1)
         picture = Image(image="image", x="x", y="y", dw="dw", dh="dh", color_mapper=mapper)
         cells, under = draw(plot, self.cells, picture), draw(plot, self.under, picture)
         track = HBar(
@@ -120,12 +120,10 @@ class StepTimeline:
             line_color=None,
         )  # fmt: skip
         watched = draw(plot, self._watched, track)
-        sorts = LinearColorMapper(
-            palette=_lanes.SORT_COLOURS, low=0, high=len(_lanes.SORT_COLOURS) - 1
-        )
+        activities = LinearColorMapper(palette=COLOURS, low=0, high=len(COLOURS) - 1)
         span = HBar(
             y="y", left="begin", right="end", height="height", line_color=None,
-            fill_color={"field": "sort", "transform": sorts},
+            fill_color={"field": "sort", "transform": activities},
         )  # fmt: skip
         spans = draw(plot, self.spans, span)
         number = Text(
@@ -141,7 +139,7 @@ class StepTimeline:
             )
         )  # fmt: skip
         plot.x_range.renderers = [whole]
-        plot.y_range = rows_range([room, note], 0.06)
+        plot.y_range = range_of([room, note], 0.06)
         label_rows(plot, self.source, left="label", right="amount")
         add_zooming(plot)
         lanes = self.source
@@ -158,7 +156,7 @@ class StepTimeline:
 
     @property
     def visible(self) -> Range | None:
-        """The seconds in sight, as far as the page has told; None for the whole run."""
+        """The range in sight, as the page reported it; None for the whole run."""
         begin, end = self.x_range.start, self.x_range.end
         now = 0.0 if self._columns is None else self._columns["now_s"]
         if begin is None or end is None or not np.isfinite([begin, end]).all() or begin >= end:
@@ -166,7 +164,7 @@ class StepTimeline:
         return None if end - begin >= _WHOLE * now else (float(begin), float(end))
 
     def wanted(self) -> Range | None:
-        """Returns the seconds of which `zoom` wants a closer look, None when it needs none."""
+        """Returns the range that needs more detail by `zoom`, None when none does."""
         seen, columns = self.visible, self._columns
         if seen is None or columns is None:
             return None
@@ -175,7 +173,7 @@ class StepTimeline:
             return None
         if self._detail is not None and self._shows(self._detail, seen):
             return None
-        # What was in flight at the edges was called before, and ready after them.
+        # Steps in flight at the edges were called before the range, and ready after it.
         step_s = columns["now_s"] / max(1, columns["step_count"])
         margin = max((high - low) / 2, _STEPS_AROUND * step_s)
         low, high = max(0.0, low - margin), min(columns["now_s"], high + margin)
@@ -183,69 +181,63 @@ class StepTimeline:
 
     @staticmethod
     def _shows(columns: TimelineColumns, seen: Range) -> bool:
-        """Whether these columns show a range as closely as the page can."""
+        """Whether these columns show a range with as much detail as the page can."""
         begin, width = columns["cell_start_s"], columns["cell_s"]
         inside = begin <= seen[0] and seen[1] <= begin + width * len(columns["steps"])
         fine = width <= (seen[1] - seen[0]) / _CELLS_IN_SIGHT
-        return inside and (fine or _lanes.chosen_steps(columns, seen) != slice(0, 0))
+        return inside and (fine or chosen_steps(columns, seen) != slice(0, 0))
 
     def update(self, columns: TimelineColumns) -> None:
-        """Shows the newest columns."""
+        """Shows the newest columns of `folds.Timeline`."""
         self._columns = columns
         self.redraw()
 
     def zoom(self, columns: TimelineColumns | None) -> None:
-        """Shows a part of the run more closely.
+        """Shows a part of the run in more detail.
 
         Args:
-          columns: what `folds.window` returned for the seconds that `wanted` named;
-            None to go back to what `update` was given.
+          columns: Columns that `folds.window` returned for the range of `wanted`; None to
+            show the columns of `update` alone.
         """
         self._detail = columns
         self.redraw()
 
     def redraw(self) -> None:
-        """Draws what is in sight now: call it when `x_range` has changed."""
-        columns = self._columns
-        if columns is None:
+        """Draws the range in sight: call it when `x_range` changes."""
+        if self._columns is None:
             return
-        columns = _lanes.merged(columns)
+        columns = merged(self._columns)
         detail = self._fitting_detail(columns)
         near = columns if detail is None else detail
-        chosen = _lanes.chosen_steps(near, self.visible)
-        exact = _lanes.range_of(near, chosen)
-        over: dict[bool, list[_lanes.Slice]] = {False: [], True: []}
-        whole = _lanes.Slice(columns, 0, len(columns["steps"]))
-        pieces = [whole]
-        if detail is not None:
-            begin = detail["cell_start_s"]
-            there = (begin, begin + detail["cell_s"] * len(detail["steps"]))
-            pieces = [piece for piece, inside in _lanes.cut(whole, there) if not inside]
-            pieces.append(_lanes.Slice(detail, 0, len(detail["steps"])))
-        for one in pieces:
-            for part, inside in _lanes.cut(one, exact):
-                over[inside].append(part)
+        chosen = chosen_steps(near, self.visible)
+        exact = complete_range(near, chosen)
         some = bool(columns["step_count"] or columns["devices"] or len(columns["waits"]))
-        self.source.data = _lane_rows(columns) if some else _nothing(self.source)
-        self.cells.data = _lanes.image_rows(over[False] if some else [])
-        self.under.data = _lanes.image_rows(over[True] if some else [])
-        spans = _lanes.span_rows(near, chosen, exact)
-        self.spans.data = spans
-        self._watched.data = _lanes.watched_rows(near, exact)
-        self._numbers.data = _lanes.number_rows(spans)
-        self._say(columns, np.asarray(near["begin_s"])[chosen], some=some)
+        slices: dict[bool, list[Slice]] = {False: [], True: []}
+        for whole in _slices(columns, detail) if some else []:
+            for part, inside in cut(whole, exact):
+                slices[inside].append(part)
+        if some:
+            self.source.data = _lane_rows(columns)
+        else:
+            clear(self.source)
+        self.cells.data = dict(image_rows(slices[False]))
+        self.under.data = dict(image_rows(slices[True]))
+        spans = span_rows(near, chosen, exact)
+        self.spans.data = dict(spans)
+        self._watched.data = dict(watched_rows(near, exact))
+        self._numbers.data = dict(number_rows(spans))
+        self._show_notes(columns, near["begin_s"][chosen], some=some)
         set_empty(self._empty, not some)
 
     def _fitting_detail(self, columns: TimelineColumns) -> TimelineColumns | None:
-        """What `zoom` was given, while it has the same lanes and a part is in sight."""
+        """Returns the columns of `zoom` while they have the same lanes and a part is in sight."""
         detail = self._detail
         if detail is None or self.visible is None:
             return None
-        same = np.asarray(detail["busy"]).shape[1] == np.asarray(columns["busy"]).shape[1]
-        return _lanes.merged(detail) if same else None
+        return merged(detail) if detail["busy"].shape[1] == columns["busy"].shape[1] else None
 
-    def _say(self, columns: TimelineColumns, begins: Any, *, some: bool) -> None:
-        lanes = len(columns["device"]) + _lanes.FIRST_DEVICE
+    def _show_notes(self, columns: TimelineColumns, begins: Floats, *, some: bool) -> None:
+        lanes = len(columns["device"]) + FIRST_DEVICE
         gaps = np.diff(begins)
         self._about.data = {
             "begin": [0.0] if some else [],
@@ -254,7 +246,7 @@ class StepTimeline:
             "lanes": [lanes] if some else [],
         }
         texts = [_NOTE] if some else []
-        middles, _ = _lanes.places(lanes)
+        middles, _ = lane_places(lanes)
         top = 1.5 * middles[0] - 0.5 * middles[1]
         if columns["group"] > 1:
             texts.append(
@@ -267,27 +259,33 @@ class StepTimeline:
         }
 
 
-def _source(name: str, *columns: str) -> ColumnDataSource:
-    return ColumnDataSource(data={column: [] for column in columns}, name=name)
+def _slices(columns: TimelineColumns, detail: TimelineColumns | None) -> list[Slice]:
+    """Returns the cells of the whole run, with those of a detail in their place."""
+    whole = Slice(columns, 0, len(columns["steps"]))
+    if detail is None:
+        return [whole]
+    begin = detail["cell_start_s"]
+    there = (begin, begin + detail["cell_s"] * len(detail["steps"]))
+    around = [part for part, inside in cut(whole, there) if not inside]
+    return [*around, Slice(detail, 0, len(detail["steps"]))]
 
 
-def _nothing(source: ColumnDataSource) -> dict[str, Any]:
-    return {name: [] for name in source.data}
-
-
-def _lane_rows(columns: TimelineColumns) -> dict[str, Any]:
+def _lane_rows(columns: TimelineColumns) -> dict[str, list[str] | Floats]:
     devices = [plain(name, 24) for name in columns["device"]]
-    watched = np.asarray(columns["watched"])
+    watched = columns["watched"]
     covered = (np.nan_to_num(columns["busy"]) * watched[:, None]).sum(axis=0)
     shares = covered / watched.sum() if watched.any() else np.full(len(devices), np.nan)
     texts = [share_text(share) if np.isfinite(share) else "" for share in shares]
     length = columns["now_s"] or 1.0
-    told = [columns[name].sum() * columns["cell_s"] / length for name in ("waited", "calls")]
-    middles, heights = _lanes.places(len(devices) + _lanes.FIRST_DEVICE)
+    waited, calls = (
+        share_text(shares.sum() * columns["cell_s"] / length)
+        for shares in (columns["waited"], columns["calls"])
+    )
+    middles, heights = lane_places(len(devices) + FIRST_DEVICE)
     return {
         "lane": ["input", "python", *devices],
         "label": ["input", "python", *thinned(devices, _MOST_LABELS)],
         "y": middles,
         "height": heights,
-        "amount": [*map(share_text, told), *thinned(texts, _MOST_LABELS)],
+        "amount": [waited, calls, *thinned(texts, _MOST_LABELS)],
     }

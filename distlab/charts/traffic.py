@@ -1,15 +1,11 @@
-"""How a reduction moves data from device to device."""
+"""The transfers of one reduction, from device to device."""
 
 from __future__ import annotations
-
-from collections.abc import Sequence
-from typing import TypedDict
 
 import numpy as np
 from bokeh.core.properties import value
 from bokeh.models import (
     Arrow,
-    ColumnDataSource,
     HoverTool,
     Range1d,
     Rect,
@@ -20,16 +16,18 @@ from bokeh.models import (
 )
 from bokeh.plotting import figure
 
-from distlab.charts._parts import add_empty_text, draw, new_figure, set_empty, thinned
-from distlab.charts._sends import Phase, Plan, plan
+from distlab.charts._figure import draw, new_figure
+from distlab.charts._row_labels import thinned
+from distlab.charts._sources import add_empty_text, clear, new_source, set_empty
+from distlab.charts._traffic_row import TrafficRow
+from distlab.charts._transfers import Phase, Plan, plan
 from distlab.charts.theme import FONT, INK, colour, ramp
-from distlab.folds import ProgramColumns, ReductionColumns
 from distlab.folds.arrays import Floats
 from distlab.text.bytes import bytes_text
 from distlab.text.units import count_text, plain
 
 _MOST_DRAWN = 16
-"""Devices drawn on a circle; more are drawn as a table of who sends to whom."""
+"""Most devices drawn on a circle; more are drawn as a table of senders and receivers."""
 
 _MOST_ROWS = 32
 _MOST_PHASES = 4
@@ -41,51 +39,33 @@ _EMPTY = (
 )
 
 
-class TrafficRow(TypedDict):
-    """One kind of reduction, as `Traffic` draws it.
-
-    Attributes:
-      kind: `"all-reduce"`, ... of a compiled program, or what was called from Python.
-      how: The algorithm of a call from Python, empty inside a program.
-      where: `"inside FUNCTION"` or `"from Python"`.
-      bytes: Bytes of the operand on one device.
-      participants: How many devices take part.
-      group: How many of them work together.
-      device: Names of the devices in replica order, empty when unknown.
-    """
-
-    kind: str
-    how: str
-    where: str
-    bytes: int
-    participants: int
-    group: int
-    device: list[str]
-
-
 class Traffic:
     """One reduction, drawn from device to device.
 
-    Reads what `traffic_row` returns. Up to 16 devices lie on a circle, with an arrow
-    for each that sends to another; more of them are a table: rows send, columns get.
+    Up to 16 devices lie on a circle, with an arrow from each sender to each receiver; more
+    devices are a table of senders (rows) and receivers (columns).
 
     Attributes:
-      root: the figure.
-      source: one row for each arrow: ends, `sender`, `receiver`, `phase`, `bytes`, `text`.
-      table: one row for each cell of the table: `x`, `y`, `sender`, `receiver`, `bytes`,
+      root: The figure.
+      source: One row for each arrow: ends, `sender`, `receiver`, `phase`, `bytes`, `text`.
+      table: One row for each cell of the table: `x`, `y`, `sender`, `receiver`, `bytes`,
         `text`.
-      notes: one row for each line of text: `text`, `color`.
+      notes: One row for each line of text: `text`, `color`.
     """
 
     def __init__(self, *, height: int = 420) -> None:
-        """Makes an empty chart of `height` pixels."""
+        """Makes an empty chart.
+
+        Args:
+          height: Height in pixels.
+        """
         ends = ("x0", "y0", "x1", "y1")
         what = ("sender", "receiver", "bytes", "text", "color")
-        self.source = _source("traffic", *ends, *what, "phase")
-        self.table = _source("traffic_table", "x", "y", "side", *what)
-        self.notes = _source("traffic_notes", "y", "text", "color")
-        self._devices = _source("traffic_devices", "x", "y", "size")
-        self._names = _source("traffic_names", "x", "y", "name", "align")
+        self.source = new_source("traffic", *ends, *what, "phase")
+        self.table = new_source("traffic_table", "x", "y", "side", *what)
+        self.notes = new_source("traffic_notes", "y", "text", "color")
+        self._devices = new_source("traffic_devices", "x", "y", "size")
+        self._names = new_source("traffic_names", "x", "y", "name", "align")
         plot = new_figure(
             "How one reduction moves data", height=height,
             x_range=Range1d(-2.4, 2.4), y_range=Range1d(-1.3, 2.1),
@@ -126,43 +106,42 @@ class Traffic:
         Args:
           columns: What `traffic_row` returned.
         """
-        for source in (self.source, self.table, self.notes, self._devices, self._names):
-            source.data = {name: [] for name in source.data}
+        clear(self.source, self.table, self.notes, self._devices, self._names)
         set_empty(self._empty, columns is None)
         if columns is None:
             return
         devices = columns["group"]
         found = plan(columns["kind"], columns["how"], size=columns["bytes"], devices=devices)
-        self._say(columns, found)
+        self._show_notes(columns, found)
         names = _names(columns, devices)
         if devices <= _MOST_DRAWN:
             self._show_circle(found, names)
         elif found is not None:
             self._show_table(found, names)
 
-    def _say(self, columns: TrafficRow, found: Plan | None) -> None:
+    def _show_notes(self, columns: TrafficRow, found: Plan | None) -> None:
         group, everyone = columns["group"], columns["participants"]
         size = bytes_text(columns["bytes"])
         lines = [(f"{plain(columns['kind'])} of {size} on each device, {columns['where']}", INK)]
-        who = f"{count_text(everyone)} devices take part"
+        devices = f"{count_text(everyone)} devices take part"
         if group < everyone:
-            who += f" in groups of {count_text(group)}: drawn is one; who is in it is not recorded"
+            devices += f" in groups of {count_text(group)}: this is one, its members are unknown"
         elif group > _MOST_DRAWN:
-            who += f", drawn in {-(-group // _per_row(group))} rows: a row sends, a column gets"
-        lines.append((who, INK))
+            devices += f", in {-(-group // _per_row(group))} rows: rows send, columns receive"
+        lines.append((devices, INK))
         if found is None:
             how = plain(columns["how"])
-            lines.append((f'How the algorithm "{how}" moves data is not known here.', INK))
+            lines.append((f'The transfers of the algorithm "{how}" are unknown.', INK))
         else:
             each = found.total / max(group, 1)
             where = "all" if group == everyone else "a group"
             who = "by each device" if _is_even(found, group) else "by a device on average"
-            told = f"{bytes_text(found.total)} are sent in {where}, {bytes_text(each)} {who}"
-            lines += [(told, INK), (found.says, INK)]
+            sent = f"{bytes_text(found.total)} are sent in {where}, {bytes_text(each)} {who}"
+            lines += [(sent, INK), (found.note, INK)]
             lines += [_phase_line(number, phase) for number, phase in enumerate(found.phases)]
             if len(found.phases) > _MOST_PHASES:
                 others = len(found.phases) - _MOST_PHASES
-                lines[-others:] = [(f"and {others} rounds more", INK)]
+                lines[-others:] = [(f"and {others} more rounds", INK)]
         self.notes.data = {
             "y": [2.0 - 0.155 * line for line in range(len(lines))],
             "text": [text for text, _ in lines],
@@ -227,57 +206,6 @@ class Traffic:
         }
 
 
-def traffic_row(
-    reductions: ReductionColumns,
-    place: int,
-    *,
-    programs: ProgramColumns | None = None,
-    devices: Sequence[str] = (),
-) -> TrafficRow | None:
-    """Returns one kind of reduction for `Traffic` to draw.
-
-    Args:
-      reductions: Columns of `folds.Reductions`.
-      place: Index of the row.
-      programs: Columns of `folds.Programs`, which have the groups in which devices work
-        together; without them all devices are one group.
-      devices: Names of the devices that take part, in replica order.
-
-    Returns:
-      The reduction, None when there is no such row.
-    """
-    if not 0 <= place < len(reductions["kind"]):
-        return None
-    inside, participants = reductions["inside"][place], reductions["participants"][place]
-    group = _group(reductions, place, programs) if programs is not None and inside else 0
-    return {
-        "kind": reductions["kind"][place],
-        "how": "" if inside else next(iter(reductions["how"][place]), ""),
-        "where": plain(reductions["where"][place]),
-        "bytes": reductions["bytes"][place],
-        "participants": participants,
-        "group": group or participants,
-        "device": list(devices),
-    }
-
-
-def _group(reductions: ReductionColumns, place: int, programs: ProgramColumns) -> int:
-    """Returns the size of a reduction's groups, 0 when unknown."""
-    wanted = (
-        reductions["where"][place],
-        reductions["kind"][place],
-        reductions["bytes"][place],
-        reductions["participants"][place],
-        reductions["dtype"][place],
-    )
-    for function, collectives in zip(programs["function"], programs["collectives"], strict=True):
-        for one in collectives:
-            where = f"inside {function}"
-            if (where, one.kind, one.operand_bytes, one.participants, one.dtype) == wanted:
-                return one.group
-    return 0
-
-
 def matrix(found: Plan, devices: int, per_row: int = 1) -> Floats:
     """Returns the bytes that each row of devices sends (rows) to each other (columns).
 
@@ -292,10 +220,6 @@ def matrix(found: Plan, devices: int, per_row: int = 1) -> Floats:
         places = phase.pairs // per_row
         np.add.at(sent, (places[:, 0], places[:, 1]), phase.bytes_each)
     return sent
-
-
-def _source(name: str, *columns: str) -> ColumnDataSource:
-    return ColumnDataSource(data={column: [] for column in columns}, name=name)
 
 
 def _per_row(devices: int) -> int:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from distlab.charts._sheet import Grid, as_pictures, sheet
+from distlab.charts.sheet import Grid, as_pictures, sheet
 from distlab.charts.devices import resample
 from distlab.charts.theme import colour
 from distlab.widgets._facts import Facts

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from distlab.charts import CapturedSpans
-from distlab.charts.captured import COLOURS, SORTS, prevailing
+from distlab.charts.captured import ACTIVITIES, COLOURS, longest_in_cells
 from distlab.events import Capture
 from distlab.folds import Folds
 
@@ -55,7 +55,7 @@ def test_each_span_is_a_bar_in_its_devices_row() -> None:
         (-1, 0, 20, "computing"),
         (-1, 20, 90, "waiting for others"),
     ]
-    assert [COLOURS[SORTS.index(what)] for what in spans["what"]] == spans["color"]
+    assert [COLOURS[ACTIVITIES.index(what)] for what in spans["what"]] == spans["color"]
 
 
 def test_without_a_capture_it_says_how_to_take_one() -> None:
@@ -80,7 +80,7 @@ def test_what_prevails_covers_about_as_much(parts: list[tuple[int, int]], cells:
             rows.append((at, at + length, sort))
         at += length
     spans = np.array(rows, float).reshape(-1, 3)
-    found = prevailing(spans, at, cells)
+    found = longest_in_cells(spans, at, cells)
     assert (found[1:, 0] >= found[:-1, 1] - 1e-9).all()
     for sort in range(3):
         exact = sum(end - begin for begin, end, of in rows if of == sort)

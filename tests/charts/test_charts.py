@@ -26,10 +26,10 @@ from distlab.charts import (
     other_lines,
     theme,
 )
-from distlab.charts._sheet import as_pictures, fit, sheet
 from distlab.charts.batches import size_text
 from distlab.charts.devices import resample
 from distlab.charts.reductions import how_text
+from distlab.charts.sheet import as_pictures, fit, sheet
 from distlab.folds import (
     DeviceColumns,
     Devices,
@@ -274,7 +274,7 @@ def test_names_that_look_like_tex_are_only_text(folds: Folds) -> None:
     columns: MetricColumns = {**folds.columns("metrics"), "name": ["$$loss$$"]}
     chart = loss_lines()
     chart.update(columns)
-    assert "$$" not in chart.source.data["legend"][0]
+    assert "$$" not in chart.source.data["name"][0]
 
 
 def test_bytes_of_reductions_are_written_for_people(folds: Folds) -> None:

@@ -10,7 +10,8 @@ import pytest
 from bokeh.embed import json_item
 
 from distlab.charts import StepTimeline
-from distlab.charts._lanes import CALL, EVEN, LEVELS, ODD, palette
+from distlab.charts._lane_cells import LEVELS, palette
+from distlab.charts._lanes import CALL, EVEN, ODD
 from distlab.events import Event, Strategy
 from distlab.folds import Folds, window
 from tests.folds.test_timeline import call, ready, sample

@@ -10,7 +10,7 @@ import pytest
 from bokeh.embed import json_item
 
 from distlab.charts import Traffic, TrafficRow, traffic_row
-from distlab.charts._sends import _RING, plan
+from distlab.charts._transfers import _RING, plan
 from distlab.charts.traffic import matrix
 from distlab.folds import Folds
 from distlab.profiling.compiled import wire_bytes
@@ -82,7 +82,7 @@ def test_a_star_ends_on_one_device() -> None:
     assert data["sender"] == [f"CPU:{device}" for device in range(1, 8)]
     assert set(data["bytes"]) == {9_640}
     text = " ".join(chart.notes.data["text"])
-    assert "That is what runs here" in text
+    assert "This is what runs here" in text
     assert "on average" in text
 
 
@@ -101,7 +101,7 @@ def test_a_tree_brings_every_value_to_the_first_device(devices: int) -> None:
 def test_an_algorithm_of_the_user_is_not_guessed() -> None:
     chart = shown(row("reduce SUM", "my own"))
     assert chart.source.data["sender"] == []
-    assert 'How the algorithm "my own" moves data is not known here.' in chart.notes.data["text"]
+    assert 'The transfers of the algorithm "my own" are unknown.' in chart.notes.data["text"]
 
 
 def test_many_devices_are_a_table_of_rows() -> None:
@@ -109,7 +109,7 @@ def test_many_devices_are_a_table_of_rows() -> None:
     assert len(chart.table.data["x"]) == 32 * 32
     assert chart.source.data["sender"] == []
     assert chart.table.data["sender"][0] == "CPU:0 to CPU:31"
-    assert "drawn in 32 rows" in chart.notes.data["text"][1]
+    assert "in 32 rows: rows send" in chart.notes.data["text"][1]
 
 
 def test_the_table_has_what_each_row_sends() -> None:

@@ -1,4 +1,4 @@
-"""One picture of all examples of a batch: tiles in rows, a block a replica."""
+"""One picture of all examples of a batch: tiles in rows, a block for each replica."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ _LEAST_SIDE = 8
 
 @dataclass(frozen=True)
 class Grid:
-    """Where tiles lie, in units of one tile; y grows upwards from the first row.
+    """Places of tiles, in units of one tile; y grows upwards from the first row.
 
     Attributes:
-      columns: tiles in a line.
-      lines: lines of a replica's block.
-      replicas: blocks, one below the other with a gap between them.
+      columns: How many tiles a line has.
+      lines: How many lines a replica's block has.
+      replicas: How many blocks there are, one below the other with gaps.
     """
 
     columns: int
@@ -54,8 +54,8 @@ def fit(replicas: int, share: int) -> Grid:
     """Returns the grid whose tiles are largest in a figure 1.7 times as wide as high.
 
     Args:
-      replicas: how many blocks.
-      share: most tiles of a block, at least 1.
+      replicas: How many blocks.
+      share: The most tiles of a block, at least 1.
     """
 
     def tile(columns: int) -> float:
@@ -72,14 +72,14 @@ def sheet(
     """Returns one RGBA picture of all tiles.
 
     Args:
-      pictures: `(examples, height, width)` or `(examples, height, width, 3)`, uint8.
-      grid: where tiles lie.
-      replica: replica of each example.
-      place: place of each example within its replica's block.
+      pictures: `(examples, height, width)` or `(examples, height, width, 3)`.
+      grid: Places of the tiles.
+      replica: Replica of each example.
+      place: Place of each example in its replica's block.
 
     Returns:
-      `(rows, columns)` of RGBA as uint32, the lowest row first, and its width
-      and height in units of one tile.
+      RGBA as uint32 `(rows, columns)`, the lowest row first, and its width and height in
+      units of one tile.
     """
     pictures = _scaled(pictures, grid)
     high, wide = pictures.shape[1:3]
@@ -99,7 +99,7 @@ def sheet(
 
 
 def _scaled(pictures: Pictures, grid: Grid) -> Pictures:
-    """Means over squares of pixels where all would be too large; tiny ones enlarged."""
+    """Returns pictures enlarged when tiny, and reduced when the whole would be too large."""
     high, wide = pictures.shape[1:3]
     if max(high, wide) < _LEAST_SIDE:  # or the gaps would be as large as the pictures
         times = math.ceil(_LEAST_SIDE / max(high, wide))
