@@ -1,7 +1,7 @@
 """The command `distlab`.
 
-Exit codes: 0 for done, 1 for "something is wrong" (`distlab doctor`), 2 for a
-request that can't be met, 130 for work that Ctrl-C cut short.
+Exit codes: 0 for success, 1 for a problem that `distlab doctor` found, 2 for an
+invalid request, 130 for work that Ctrl-C interrupted.
 """
 
 from __future__ import annotations
@@ -18,20 +18,29 @@ from distlab.errors import DistlabError
 INTERRUPTED = 130
 
 DESCRIPTION = """\
-Distributed training on JAX with the names of tf.distribute, that shows what it does.
+Distributed training on JAX with the names of tf.distribute, and with a live dashboard.
 
-Start with `distlab demo`: it trains on 8 simulated CPU devices and serves a page on
-which you can watch it."""
+Start with `distlab demo`: it trains on 8 simulated CPU devices and serves a page that
+shows the training."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command.
 
     Args:
-      argv: arguments without the program's name; by default those of the process.
+      argv: Arguments without the program's name; by default those of the process.
 
     Returns:
       The exit code. Errors of distlab are printed in one line, not raised.
+
+    Example:
+        >>> import distlab as dl
+        >>> from distlab.cli import main
+        >>> with dl.record("runs/first") as run:
+        ...     run.log(0, loss=0.5)
+        >>> main(["advise", "runs/first"])
+        Nothing to advise: no straggler, no waiting for input, no needless work was found.
+        0
     """
     parser = _parser()
     args = parser.parse_args(argv)
@@ -44,7 +53,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"distlab: error: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
-        ahead = "\n" if sys.stderr.isatty() else ""  # a progress bar may stand on the line
+        ahead = "\n" if sys.stderr.isatty() else ""  # a progress bar may be on the line
         print(f"{ahead}distlab: interrupted", file=sys.stderr)
         return INTERRUPTED
 

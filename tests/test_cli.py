@@ -14,8 +14,9 @@ import pytest
 
 import distlab
 from distlab import cli
-from distlab._cli import checks, doctor, serving
+from distlab._cli import checks, doctor
 from distlab.errors import DistlabError
+from distlab_dashboard import server
 
 COMMANDS = {
     "demo": [
@@ -87,7 +88,7 @@ def test_python_dash_m_is_the_command() -> None:
     [
         (["demo", "--replicas", "0"], "must be a whole number of at least 1, got '0'"),
         (["demo", "--epochs", "many"], "must be a whole number of at least 1, got 'many'"),
-        (["demo", "--port", "70000"], "must be a whole number from 1 to 65535, got '70000'"),
+        (["demo", "--port", "70000"], "must be a whole number from 0 to 65535, got '70000'"),
         (["demo", "--steps", "3", "--epochs", "1"], "not allowed with argument"),
         (["dashboard"], "the following arguments are required: RUN"),
         (["train"], "invalid choice: 'train'"),
@@ -125,7 +126,7 @@ def test_interrupted_work_ends_with_130(
 def test_a_missing_package_of_the_dashboard_names_the_extra(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setitem(sys.modules, "distlab_dashboard", None)
+    monkeypatch.setitem(sys.modules, "distlab_dashboard.server", None)
     assert cli.main(["dashboard", str(tmp_path)]) == 2
     assert "pip install 'distlab[dashboard]'" in capsys.readouterr().err
 
@@ -159,17 +160,29 @@ def test_doctor_counts_what_is_wrong(
     assert capsys.readouterr().out.endswith("-> install it\n1 thing is wrong.\n")
 
 
-def test_doctor_passes_over_ports_that_are_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_doctor_tries_the_ports_that_the_server_tries(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert checks.PORTS is server.PORTS
+    tried: list[int] = []
+
+    def taken_below_the_last(address: str, port: int) -> bool:
+        tried.append(port)
+        return port == server.PORTS[-1]
+
+    monkeypatch.setattr(checks, "is_free", taken_below_the_last)
+    (finding,) = checks.ports()
+    assert (finding.state, len(tried)) == ("ok", 200)
+    assert "5205 is free on 127.0.0.1 (5006 to 5204 taken)" in finding.text
+
+
+def test_doctor_reports_that_all_ports_are_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        assert not serving.port_is_free(port)
-        monkeypatch.setattr(checks, "FIRST_PORT", port)
-        monkeypatch.setattr(checks, "PORTS_TRIED", 1)
+        monkeypatch.setattr(checks, "PORTS", range(port, port + 1))
         (finding,) = checks.ports()
     assert finding.state == "wrong"
-    assert "--port" in finding.remedy
+    assert "--port 0" in finding.remedy
 
 
 def test_doctor_says_where_a_missing_extra_comes_from(monkeypatch: pytest.MonkeyPatch) -> None:

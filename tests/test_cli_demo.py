@@ -112,6 +112,22 @@ def test_demo_stops_on_ctrl_c_while_training(start: Start, tmp_path: Path) -> No
     assert last.status == "interrupted"
 
 
+@pytest.mark.parametrize("command", ["demo", "dashboard"])
+def test_port_0_is_any_free_port(command: str, start: Start, tmp_path: Path) -> None:
+    dl.record(tmp_path / "run").close()
+    arguments = ["--steps", "1", "--replicas", "1"] if command == "demo" else ["run"]
+    process = start(command, *arguments, "--port", "0")
+    (line,) = read_until(process, "Dashboard: ")
+    port = re.fullmatch(r"Dashboard: http://127\.0\.0\.1:(\d+)/?", line)
+    assert port is not None
+    assert int(port[1]) > 0
+    page = line.removeprefix("Dashboard: ")
+    with urllib.request.urlopen(page, timeout=30) as answer:
+        assert answer.status == 200
+    process.send_signal(signal.SIGTERM)
+    finish(process)
+
+
 def test_a_taken_port_is_one_clear_line(start: Start, tmp_path: Path) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))

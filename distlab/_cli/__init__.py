@@ -1,1 +1,1 @@
-"""The subcommands of `distlab`, one a file; none imports JAX before it runs."""
+"""The subcommands of `distlab`, one per file; none imports JAX before it runs."""

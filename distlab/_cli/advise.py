@@ -1,4 +1,4 @@
-"""`distlab advise`: what a recorded run could do better."""
+"""`distlab advise`: possible improvements of a recorded run."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ def add_to(commands: Any) -> None:
     """Adds the subcommand to argparse's `commands`."""
     parser = commands.add_parser(
         "advise",
-        help="say what a recorded run could do better",
-        description="Looks at a recorded run, finished or still running, and says what it could "
-        "do better: what was seen, the numbers behind it, and what to do. docs/advice.md explains "
-        "each finding.",
+        help="list possible improvements of a recorded run",
+        description="Analyses a recorded run, finished or still being recorded, and lists possible\n"
+        "improvements: the observation, the numbers behind it, and the remedy.\n"
+        "docs/advice.md explains each finding.",
         epilog=EPILOG,
         formatter_class=HelpFormatter,
     )
@@ -35,7 +35,7 @@ def run(args: argparse.Namespace) -> int:
     with Run.open(args.folder) as recorded:
         found = recorded.advice()
     if not found:
-        print("Nothing to advise: no straggler, no waiting for input, no needless work was seen.")
+        print("Nothing to advise: no straggler, no waiting for input, no needless work was found.")
     for number, one in enumerate(found, 1):
         steps = f" (steps {one.steps[0]} to {one.steps[1]})" if one.steps else ""
         print(f"{number}. {one.cause}: {one.text}{steps}")

@@ -1,4 +1,4 @@
-"""Finds a browser that can be driven without a screen."""
+"""Finds a Chromium for the browser tests."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable"
 
 
 def find_browser() -> Path | None:
-    """Looks for Chromium: `$CHROMIUM`, the search path, then Playwright's own.
+    """Returns the path of Chromium: `$CHROMIUM`, on the search path, or Playwright's own.
 
     Returns:
       The executable, or None when there is none.
@@ -27,7 +27,7 @@ def find_browser() -> Path | None:
 
 
 def _playwright_chromium() -> Path | None:
-    """Returns the newest Chromium that `playwright install` has put away."""
+    """Returns the newest Chromium that `playwright install` has downloaded."""
     default = Path.home() / ".cache" / "ms-playwright"
     store = Path(os.environ.get("PLAYWRIGHT_BROWSERS_PATH") or default)
     found = [p for p in store.glob("chromium-*/chrome-linux*/chrome") if p.is_file()]

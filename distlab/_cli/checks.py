@@ -1,4 +1,4 @@
-"""What `distlab doctor` looks at, one function each."""
+"""The checks of `distlab doctor`, one function each."""
 
 from __future__ import annotations
 
@@ -14,10 +14,9 @@ from pathlib import Path
 from typing import Literal
 
 from distlab._cli.browser import find_browser
-from distlab._cli.serving import port_is_free
+from distlab._cli.serving import HOST
+from distlab_dashboard.ports import PORTS, is_free
 
-FIRST_PORT = 5006
-PORTS_TRIED = 20
 PROBED_DEVICES = 8
 PROBE_SECONDS = 120.0
 
@@ -34,10 +33,10 @@ class Finding:
     """One line of the doctor's report.
 
     Attributes:
-      state: `"ok"`, `"note"` (something optional is not there) or `"wrong"`.
-      subject: what was looked at.
-      text: what was found.
-      remedy: what to do about it; empty when it is fine.
+      state: `"ok"`, `"note"` (an optional part is missing) or `"wrong"`.
+      subject: What was checked.
+      text: The result.
+      remedy: What to do about it; empty when nothing needs doing.
     """
 
     state: Literal["ok", "note", "wrong"]
@@ -47,13 +46,13 @@ class Finding:
 
 
 def python_version() -> Iterator[Finding]:
-    """Tells Python's version and whether this is a virtual environment."""
+    """Reports Python's version and whether this is a virtual environment."""
     place = "virtual environment" if sys.prefix != sys.base_prefix else "no virtual environment"
     yield Finding("ok", "python", f"{platform.python_version()} ({place}: {sys.prefix})")
 
 
 def core_versions() -> Iterator[Finding]:
-    """Tells the versions of the packages that distlab can't do without."""
+    """Reports the versions of the packages that distlab requires."""
     versions = {name: installed_version(name) for name in CORE}
     for name, version in versions.items():
         if version is None:
@@ -67,7 +66,7 @@ def core_versions() -> Iterator[Finding]:
 
 
 def extras() -> Iterator[Finding]:
-    """Tells which optional parts are installed."""
+    """Reports which optional packages are installed."""
     for extra, names in EXTRAS.items():
         for name in names:
             version = installed_version(name)
@@ -79,21 +78,23 @@ def extras() -> Iterator[Finding]:
 
 
 def devices() -> Iterator[Finding]:
-    """Starts CPU devices in a process of their own and sums over them."""
+    """Starts CPU devices in another process and sums over them."""
     command = [sys.executable, "-m", "distlab._cli.probe", str(PROBED_DEVICES)]
     try:
         done = subprocess.run(
             command, capture_output=True, text=True, timeout=PROBE_SECONDS, check=False
         )
     except subprocess.TimeoutExpired:
-        text = f"{PROBED_DEVICES} CPU devices gave no sum within {PROBE_SECONDS:.0f} s"
-        remedy = "unset XLA_FLAGS and PJRT_NPROC, close what keeps the cores busy, and try again"
+        text = f"{PROBED_DEVICES} CPU devices computed no sum within {PROBE_SECONDS:.0f} s"
+        remedy = (
+            "unset XLA_FLAGS and PJRT_NPROC, close programs that keep the cores busy, try again"
+        )
         yield Finding("wrong", "devices", text, remedy)
         return
     if done.returncode != 0:
-        said = done.stderr.strip().splitlines()
-        text = said[-1] if said else f"the process ended with code {done.returncode}"
-        remedy = "do what the message says; XLA_FLAGS, JAX_PLATFORMS and PJRT_NPROC matter here"
+        printed = done.stderr.strip().splitlines()
+        text = printed[-1] if printed else f"the process ended with code {done.returncode}"
+        remedy = "follow the message; check XLA_FLAGS, JAX_PLATFORMS and PJRT_NPROC"
         yield Finding("wrong", "devices", text, remedy)
         return
     found = json.loads(done.stdout.splitlines()[-1])
@@ -108,37 +109,36 @@ def devices() -> Iterator[Finding]:
 
 
 def ports() -> Iterator[Finding]:
-    """Tells the port that the dashboard would take."""
-    last = FIRST_PORT + PORTS_TRIED - 1
-    for port in range(FIRST_PORT, last + 1):
-        if port_is_free(port):
-            taken = "" if port == FIRST_PORT else f" ({FIRST_PORT} to {port - 1} taken)"
-            yield Finding("ok", "port", f"{port} is free on 127.0.0.1{taken}")
+    """Reports the port that the dashboard would use."""
+    for port in PORTS:
+        if is_free(HOST, port):
+            taken = "" if port == PORTS[0] else f" ({PORTS[0]} to {port - 1} taken)"
+            yield Finding("ok", "port", f"{port} is free on {HOST}{taken}")
             return
-    text = f"{FIRST_PORT} to {last} are all taken on 127.0.0.1"
-    remedy = "stop dashboards that are no longer needed, or name another with --port"
+    text = f"{PORTS[0]} to {PORTS[-1]} are all taken on {HOST}"
+    remedy = "stop dashboards that are no longer needed, or use --port 0 for any free port"
     yield Finding("wrong", "port", text, remedy)
 
 
 def browser() -> Iterator[Finding]:
-    """Tells which Chromium the browser tests would drive."""
+    """Reports which Chromium the browser tests would use."""
     found = find_browser()
     if found is not None:
         yield Finding("ok", "browser", str(found))
         return
-    text = "no Chromium found; only the browser tests need it, any browser shows the pages"
+    text = "no Chromium found; only the browser tests need it, any browser shows the dashboard"
     yield Finding("note", "browser", text, "make browser, or set CHROMIUM=/path/to/chromium")
 
 
 def folder() -> Iterator[Finding]:
-    """Tells whether runs can be recorded under the working folder."""
+    """Reports whether runs can be recorded under the working folder."""
     here = Path.cwd()
     runs = here / "runs"
     place = runs if runs.is_dir() else here
     if os.access(place, os.W_OK | os.X_OK):
         yield Finding("ok", "runs", f"can be recorded in {runs}")
     else:
-        remedy = "go to a folder you may write in, or name one with --record"
+        remedy = "change to a folder that you may write, or name one with --record"
         yield Finding("wrong", "runs", f"can't be recorded in {place}: not writable", remedy)
 
 

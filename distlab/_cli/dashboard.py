@@ -1,4 +1,4 @@
-"""`distlab dashboard`: opens a recorded run."""
+"""`distlab dashboard`: serves the dashboard of recorded runs."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ def add_to(commands: Any) -> None:
     """Adds the subcommand to argparse's `commands`."""
     parser = commands.add_parser(
         "dashboard",
-        help="open a recorded run, or a folder of them, in the dashboard",
-        description="Serves the dashboard of a recorded run, finished or still running, or of "
-        "all runs in a folder, until Ctrl-C.",
+        help="show a recorded run, or a folder of them, in the dashboard",
+        description="Serves the dashboard of a recorded run, finished or still being recorded,\n"
+        "or of all runs in a folder, until Ctrl-C.",
         epilog=EPILOG,
         formatter_class=HelpFormatter,
     )
@@ -33,11 +33,11 @@ def add_to(commands: Any) -> None:
         help="address to listen on (default: %(default)s); others need --token",
     )  # fmt: skip
     parser.add_argument(
-        "--token", metavar="TOKEN", help="what a browser must have to look; part of the address"
+        "--token", metavar="TOKEN", help="token that browsers must present; part of the address"
     )
     parser.add_argument(
         "--origin", action="append", default=[], metavar="HOST[:PORT]",
-        help="another address under which browsers see the page, when a proxy shows it",
+        help="another address at which browsers open the page, when a proxy serves it",
     )  # fmt: skip
     parser.set_defaults(run=run)
 

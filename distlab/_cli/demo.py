@@ -1,4 +1,4 @@
-"""`distlab demo`: trains on simulated devices and shows how."""
+"""`distlab demo`: trains on simulated devices and serves the dashboard of it."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ DEFAULT_EPOCHS = 60
 
 DESCRIPTION = """\
 Trains a small network on 1,797 images of handwritten digits, with a MirroredStrategy
-over simulated CPU devices, and serves a dashboard on which you can watch how batches
-are divided, how busy the devices are and what is reduced. Afterwards it goes on
-serving until Ctrl-C. Everything it shows is recorded in a folder."""
+over simulated CPU devices, and serves a dashboard that shows how batches are divided,
+how busy the devices are and what is reduced. After training it keeps serving until
+Ctrl-C. The run is recorded to a folder."""
 
 EPILOG = """\
 examples:
@@ -30,7 +30,7 @@ def add_to(commands: Any) -> None:
     """Adds the subcommand to argparse's `commands`."""
     parser = commands.add_parser(
         "demo",
-        help="train on 8 simulated devices and watch it live",
+        help="train on 8 simulated devices with a live dashboard",
         description=DESCRIPTION,
         epilog=EPILOG,
         formatter_class=HelpFormatter,
@@ -47,13 +47,17 @@ def add_to(commands: Any) -> None:
         "--epochs",
         type=positive,
         metavar="N",
-        help=f"how often to go through the training images (default: {DEFAULT_EPOCHS})",
+        help=f"passes over the training images (default: {DEFAULT_EPOCHS})",
     )
-    length.add_argument("--steps", type=positive, metavar="N", help="number of batches instead")
+    length.add_argument(
+        "--steps", type=positive, metavar="N", help="number of batches, instead of epochs"
+    )
     add_server_options(parser)
-    parser.add_argument("--no-dashboard", action="store_true", help="train without serving a page")
+    parser.add_argument("--no-dashboard", action="store_true", help="train without a dashboard")
     parser.add_argument(
-        "--exit-when-done", action="store_true", help="end after training instead of serving on"
+        "--exit-when-done",
+        action="store_true",
+        help="exit after training instead of serving until Ctrl-C",
     )
     parser.add_argument(
         "--record",
@@ -97,7 +101,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _train(digits: Any, replicas: int, steps: int, recording: Any) -> None:
-    """Trains the demo's network and prints how well it does on images held out."""
+    """Trains the demo's network and prints its accuracy on held-out images."""
     import distlab as dl
     from distlab.demo import training
     from distlab.demo.progress import Progress

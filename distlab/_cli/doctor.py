@@ -1,4 +1,4 @@
-"""`distlab doctor`: says what is there, what is wrong, and what to do about it."""
+"""`distlab doctor`: reports what is installed, what is wrong, and how to fix it."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ def add_to(commands: Any) -> None:
     parser = commands.add_parser(
         "doctor",
         help="check this machine: versions, devices, port, browser",
-        description="Checks what distlab needs: versions, simulated devices (it starts 8 and "
-        "sums over them), a free port for the dashboard, a browser, a folder for runs. "
-        "Ends with code 1 when something is wrong; notes are about optional parts.",
+        description="Checks the requirements of distlab: versions, simulated devices (it starts 8 "
+        "and sums over them), a free port for the dashboard, a browser, a folder for runs. "
+        "Exits with code 1 when something is wrong; notes are about optional parts.",
     )
     parser.set_defaults(run=run)
 

@@ -14,17 +14,17 @@ class HelpFormatter(argparse.RawDescriptionHelpFormatter):
 
 
 def positive(text: str) -> int:
-    """Reads a whole number of at least 1."""
+    """Parses a whole number of at least 1."""
     return _whole(text, 1, None)
 
 
 def port(text: str) -> int:
-    """Reads a TCP port, 1 to 65535."""
-    return _whole(text, 1, 65535)
+    """Parses a TCP port, 0 to 65535; 0 stands for any free one."""
+    return _whole(text, 0, 65535)
 
 
 def folder(text: str) -> Path:
-    """Reads a folder's name, `~` included."""
+    """Parses a folder's path, which may begin with `~`."""
     return Path(text).expanduser()
 
 
@@ -45,10 +45,10 @@ def add_server_options(parser: argparse.ArgumentParser) -> None:
         "--port",
         type=port,
         metavar="N",
-        help="port of 127.0.0.1 for the dashboard (default: the first free one from 5006)",
+        help="port of the dashboard, 0 for any free one (default: the first free one from 5006)",
     )
     parser.add_argument(
-        "--prefix", default="", metavar="PATH", help="path under which a proxy shows the page"
+        "--prefix", default="", metavar="PATH", help="path at which a proxy serves the page"
     )
     parser.add_argument(
         "--open", action="store_true", help="open the dashboard in the default browser"

@@ -1,4 +1,4 @@
-"""Starts devices and sums over them; `distlab doctor` runs it in a process of its own."""
+"""Starts devices and sums over them; `distlab doctor` runs it in another process."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import sys
 
 
 def probe(count: int) -> dict[str, object]:
-    """Adds a one on each of `count` CPU devices.
+    """Sums a one from each of `count` CPU devices.
 
     Returns:
-      Names of the devices, the sum, and the size of XLA's thread pool.
+      The names of the devices, the sum, and the size of XLA's thread pool.
     """
     import jax
 

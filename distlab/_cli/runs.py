@@ -23,8 +23,7 @@ def add_to(commands: Any) -> None:
     parser = commands.add_parser(
         "runs",
         help="list the recorded runs in a folder",
-        description="Lists the recorded runs in a folder and in the folders within it, the "
-        "newest first.",
+        description="Lists the recorded runs in a folder and its subfolders, the newest first.",
         epilog=EPILOG,
         formatter_class=HelpFormatter,
     )
@@ -39,8 +38,8 @@ def run(args: argparse.Namespace) -> int:
     """Prints the table and returns the exit code."""
     if not args.folder.is_dir():
         raise NotARunError(
-            f"distlab runs lists a folder of runs, and {args.folder} is none. Name the folder in "
-            "which distlab.record made its folders."
+            f"distlab runs lists a folder of runs, and {args.folder} is not a folder. Name the one "
+            "in which distlab.record created its folders."
         )
     found = sorted(_summaries(args.folder), key=lambda s: -s["started"])
     if not found:

@@ -1,19 +1,19 @@
-"""Starting the dashboard's server, and serving until someone says stop."""
+"""Starts the dashboard's server, and waits until it is asked to stop."""
 
 from __future__ import annotations
 
 import importlib
 import logging
 import signal
-import socket
 import threading
 from types import FrameType, ModuleType
-from typing import Any, Protocol, cast
+from typing import Any, Final, Protocol, cast
 
 from distlab.errors import MissingExtraError, PortInUseError
+from distlab_dashboard.ports import is_free
 
-HOST = "127.0.0.1"
-LOOK_AGAIN_SECONDS = 1.0
+HOST: Final = "127.0.0.1"
+_POLL_SECONDS: Final = 1.0
 
 
 class Server(Protocol):
@@ -28,20 +28,20 @@ class Server(Protocol):
 
 
 def prepare(port: int | None) -> None:
-    """Finds out before any work is done whether `serve` can do its part.
+    """Checks before any work is done that `serve` can start.
 
     Args:
-      port: the port that will be asked for; None for any.
+      port: The port that `serve` will use; None for the first free one, 0 for any.
 
     Raises:
       MissingExtraError: Panel or Bokeh is not installed.
-      PortInUseError: the port is taken.
+      PortInUseError: The port is taken.
     """
     _dashboard()
-    if port is not None and not port_is_free(port):
+    if port is not None and not is_free(HOST, port):
         raise PortInUseError(
             f"The dashboard needs a free port, and {HOST}:{port} is taken. "
-            "Name another one with --port, or none to get the first free one."
+            "Choose another one with --port, or leave --port out for the first free one."
         )
 
 
@@ -58,22 +58,22 @@ def serve(
     """Serves the dashboard of a run.
 
     Args:
-      source: the run's folder, finished or being written, or a recording of this
-        process, which the page can then ask for captures.
-      address: the address to listen on.
-      prefix: path under which a proxy shows the page.
-      token: what a browser must have to look.
-      origins: further `host:port` under which browsers may come.
-      port: the port; None for the first free one from 5006.
-      open_browser: whether to open the page in the default browser.
+      source: The run's folder, finished or being written, or a recording of this
+        process, from which the page can request captures.
+      port: The port; None for the first free one from 5006, 0 for any free one.
+      open_browser: Whether to open the page in the default browser.
+      address: The address to listen on.
+      prefix: The path at which a proxy serves the page.
+      token: The token that browsers must present.
+      origins: Further `host:port` from which browsers may connect.
 
     Raises:
       MissingExtraError: Panel or Bokeh is not installed.
-      PortInUseError: the port asked for is taken.
-      NotARunError: the folder does not hold a recorded run.
+      PortInUseError: The port is taken.
+      NotARunError: The folder does not hold a recorded run.
     """
     serve = _dashboard().serve
-    # A page that is closed while it is being sent something is not worth a line.
+    # A page that is closed while it receives data is not worth a line.
     logging.getLogger("bokeh.server.views.ws").setLevel(logging.ERROR)
     server = serve(
         source,
@@ -87,23 +87,11 @@ def serve(
     return cast(Server, server)
 
 
-def port_is_free(port: int) -> bool:
-    """Tells whether a server could listen on this port of 127.0.0.1."""
-    with socket.socket() as probe:
-        # As servers do: a port whose last connections are still closing is free.
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((HOST, port))
-        except OSError:
-            return False
-    return True
-
-
 def wait_for_interrupt() -> None:
-    """Returns when Ctrl-C is pressed or the process is asked to terminate.
+    """Returns when Ctrl-C is pressed or the process receives SIGTERM.
 
     It installs its own handlers, because a process started in the background
-    of a shell script has SIGINT ignored and could not be stopped politely.
+    of a shell script ignores SIGINT and could not be stopped gracefully.
     """
     stop = threading.Event()
 
@@ -113,7 +101,7 @@ def wait_for_interrupt() -> None:
 
     before = {s: signal.signal(s, on_signal) for s in (signal.SIGINT, signal.SIGTERM)}
     try:
-        while not stop.wait(LOOK_AGAIN_SECONDS):
+        while not stop.wait(_POLL_SECONDS):
             pass
     finally:
         for signum, handler in before.items():
@@ -122,7 +110,7 @@ def wait_for_interrupt() -> None:
 
 def _dashboard() -> ModuleType:
     try:
-        return importlib.import_module("distlab_dashboard")
+        return importlib.import_module("distlab_dashboard.server")
     except ModuleNotFoundError as error:
         raise MissingExtraError(
             f"The dashboard needs packages that are not installed ({error.name}). "
