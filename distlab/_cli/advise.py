@@ -17,9 +17,9 @@ def add_to(commands: Any) -> None:
     parser = commands.add_parser(
         "advise",
         help="list possible improvements of a recorded run",
-        description="Analyses a recorded run, finished or still being recorded, and lists possible\n"
-        "improvements: the observation, the numbers behind it, and the remedy.\n"
-        "docs/advice.md explains each finding.",
+        description="Analyses a recorded run, finished or still being recorded, and lists\n"
+        "possible improvements: the observation, the numbers behind it, and the\n"
+        "remedy. docs/advice.md explains each finding.",
         epilog=EPILOG,
         formatter_class=HelpFormatter,
     )
