@@ -1,1 +1,1 @@
-"""JAX's devices: which there are, the replicas' mesh, and how many steps are in flight."""
+"""JAX's devices: finding them, the replicas' mesh, and the limit on steps in flight."""

@@ -1,4 +1,4 @@
-"""The few facts about JAX that it has no public name for, each behind one of ours."""
+"""The parts of JAX without a public name that distlab needs, each behind a name of its own."""
 
 from __future__ import annotations
 
@@ -18,20 +18,19 @@ from jax._src.lib import _profiler as _profiler_library
 from jax.sharding import NamedSharding
 
 ConcreteArray = ArrayImpl
-"""The class of arrays that hold numbers; `jax.Array` is one of tracers, too."""
+"""The class of concrete arrays; tracers are instances of `jax.Array`, too."""
 
 
 def backend_started() -> bool:
-    """Says whether JAX has started its devices (settings for them come too late then)."""
+    """Returns whether JAX has started its devices, after which settings have no effect."""
     return bool(_xla_bridge.backends_are_initialized())
 
 
 def uncommitted(array: Any) -> Any:
-    """Returns a single-device array that mixes with arrays on other devices.
+    """Returns an uncommitted view of a single-device array; any other value unchanged.
 
-    JAX refuses to compute with arrays that were put on different devices, where
-    TensorFlow copies. An array that is on its device without having been put
-    there may be copied.
+    JAX refuses to compute with arrays that are committed to different devices, where
+    TensorFlow copies. JAX copies uncommitted arrays, too.
     """
     if type(array) is not ArrayImpl or len(array.sharding.device_set) > 1:
         return array
@@ -39,37 +38,37 @@ def uncommitted(array: Any) -> Any:
 
 
 def key_impl(dtype: Any) -> str:
-    """Returns the name of the generator that keys of this element type belong to."""
+    """Returns the name of the random generator that keys of this dtype belong to."""
     return str(dtype._impl.name)
 
 
 def plain(array: Any) -> Any:
-    """Returns the numbers behind an array of random keys; any other array as it is."""
+    """Returns the data of an array of random keys; any other array unchanged."""
     return getattr(array, "_base_array", array)
 
 
 def current_trace() -> object:
-    """Returns what takes the operations of this thread at present; one object for each level."""
+    """Returns the trace that handles this thread's operations; each transformation has its own."""
     return _core.trace_ctx.trace
 
 
 def being_staged() -> bool:
-    """Says whether operations in this thread go into a program (jit) and not to a device."""
+    """Returns whether this thread stages its operations into a program, as under `jit`."""
     return isinstance(_core.trace_ctx.trace, _DynamicJaxprTrace)
 
 
 def being_transformed() -> bool:
-    """Says whether a JAX transformation (jit, grad, vmap, scan) is running in this thread."""
+    """Returns whether a JAX transformation (jit, grad, vmap, scan) is active in this thread."""
     return not isinstance(_core.trace_ctx.trace, _core.EvalTrace)
 
 
 def pieces(array: jax.Array) -> list[jax.Array]:
-    """Returns an array's part on each of its devices, in the order of the devices.
+    """Returns an array's shard on each of its devices, in the order of the devices.
 
-    `addressable_shards` gives the same, 200 times slower.
+    `addressable_shards` returns the same 200 times slower.
 
     Raises:
-      RuntimeError: the array was deleted (donated), as JAX raises it.
+      RuntimeError: The array is deleted, for example by donation; JAX raises the same.
     """
     held = cast(ArrayImpl, array)._arrays
     if held is None:
@@ -78,16 +77,16 @@ def pieces(array: jax.Array) -> list[jax.Array]:
 
 
 def is_ready(array: jax.Array) -> bool:
-    """Says whether an array has been computed; it must not be deleted.
+    """Returns whether an array, which must not be deleted, is computed.
 
-    JAX's arrays have the method, its declared type does not.
+    JAX's arrays have the method; the type `jax.Array` does not declare it.
     """
     declared: Any = array
     return bool(declared.is_ready())
 
 
 def devices_of(array: jax.Array) -> list[jax.Device]:
-    """Returns the devices of an array, deleted or not, in the order of its pieces."""
+    """Returns the devices of an array, even a deleted one, in the order of its pieces."""
     sharding: Any = array.sharding
     return list(sharding._device_assignment)
 
@@ -97,16 +96,16 @@ def put_rows(
 ) -> jax.Array:
     """Puts one row on each device.
 
-    `make_array_from_callback` does the same in nearly twice the time: it wraps
-    and looks at each row in Python.
+    `make_array_from_callback` takes nearly twice as long, because it wraps and
+    checks each row in Python.
 
     Args:
-      rows: arrays of one shape and dtype. JAX may go on using their memory.
-      sharding: divides the first axis of the result over the devices.
-      devices: the sharding's devices in this process, in the order of the rows.
+      rows: Arrays of one shape and dtype. JAX may keep using their memory.
+      sharding: Divides the first axis of the result over the devices.
+      devices: The sharding's devices in this process, in the order of the rows.
 
     Returns:
-      An array `(replicas, ...)`, with a row for each device of the sharding.
+      An array `(replicas, ...)` with one row on each device of the sharding.
     """
     dtype = jax.dtypes.canonicalize_dtype(rows[0].dtype)
     pieces = [row[np.newaxis].astype(dtype, copy=False) for row in rows]
@@ -116,37 +115,39 @@ def put_rows(
 
 @contextmanager
 def profiler_reserved() -> Iterator[bool]:
-    """Keeps JAX's one profiler from being started by others, who wait meanwhile.
+    """Reserves JAX's only profiler.
 
-    JAX refuses to start a second profile. Whoever calls `jax.profiler.start_trace`
-    while this is held waits for it to be given back instead, and then succeeds.
+    JAX refuses to start a second profile. A concurrent `jax.profiler.start_trace`
+    waits until the reservation ends, and then succeeds.
 
     Yields:
-      Whether the profiler is free: false while the user is taking a profile.
+      Whether the profiler is free; false while the user records a profile.
     """
     state = _profiler._profile_state
     if not state.lock.acquire(blocking=False):
         yield False
         return
+    session = "session" if hasattr(state, "session") else "profile_session"  # until JAX 0.10
     try:
-        yield state.profile_session is None
+        yield getattr(state, session) is None
     finally:
         state.lock.release()
 
 
 def free_profiler_after_fork() -> None:
-    """Gives the profiler back in a forked child, where its holder does not live on."""
+    """Releases the profiler in a forked child, where the thread that held it does not exist."""
     state = _profiler._profile_state
     if state.lock.locked():
         state.lock.release()
 
 
 def start_profile(options: Any) -> Any:
-    """Starts a profile in memory; `stop()` of what is returned gives it as bytes.
-
-    `jax.profiler` only writes profiles to files.
+    """Starts a profile in memory; `jax.profiler` only writes profiles to files.
 
     Args:
-      options: `jax.profiler.ProfileOptions`.
+      options: An instance of `jax.profiler.ProfileOptions`.
+
+    Returns:
+      A session whose `stop()` returns the profile as bytes.
     """
     return _profiler_library.ProfilerSession(options)

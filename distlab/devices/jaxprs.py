@@ -1,6 +1,6 @@
-"""What distlab knows of JAX's operations in a jaxpr: their names and parameters.
+"""The names and parameters of the operations in a jaxpr.
 
-JAX documents neither, and both change between its versions, so nothing else in
+JAX documents neither, and both change between its versions, so no other file of
 distlab reads them.
 """
 
@@ -28,7 +28,7 @@ _CALLS: Final = {
 _SAME_ON_ALL: Final = frozenset(
     {"psum", "psum_invariant", "pmax", "pmin", "all_gather", "all_gather_invariant"}
 )
-"""Collectives that give all replicas the same. Others send something else to each."""
+"""Collectives with the same result on all replicas."""
 
 
 class Inner(NamedTuple):
@@ -49,9 +49,9 @@ class Scan(NamedTuple):
     Attributes:
       body: The closed jaxpr of one iteration.
       consts: Number of operands that all iterations share.
-      carry: Number of operands that one iteration hands to the next.
+      carry: Number of operands that one iteration passes to the next.
       length: Number of iterations.
-      reverse: Whether the last row comes first.
+      reverse: Whether the iterations start at the last row.
     """
 
     body: core.ClosedJaxpr
@@ -65,7 +65,7 @@ class While(NamedTuple):
     """The parts of `jax.lax.while_loop`.
 
     Attributes:
-      condition: The open jaxpr that decides whether to go on.
+      condition: The open jaxpr that decides whether to continue.
       body: The open jaxpr of one iteration.
       condition_consts: Number of operands for the condition alone.
       body_consts: Number of operands for the body alone.
@@ -83,12 +83,12 @@ def name(equation: Any) -> str:
 
 
 def is_replica_id(equation: Any) -> bool:
-    """Returns whether an equation asks for the replica's own number."""
+    """Returns whether an equation reads the replica's own number."""
     return name(equation) == "axis_index"
 
 
 def is_collective(equation: Any) -> bool:
-    """Returns whether an equation needs all replicas of the mesh axis."""
+    """Returns whether an equation communicates over the mesh axis."""
     if is_replica_id(equation):
         return False
     for key in ("axes", "axis_name"):
@@ -99,22 +99,22 @@ def is_collective(equation: Any) -> bool:
 
 
 def is_same_on_all(equation: Any) -> bool:
-    """Returns whether a collective gives all replicas the same value."""
+    """Returns whether the result of a collective is the same on all replicas."""
     return name(equation) in _SAME_ON_ALL
 
 
 def is_all_reduce(equation: Any) -> bool:
-    """Returns whether an equation adds up over the mesh axis."""
+    """Returns whether an equation sums over the mesh axis."""
     return name(equation).startswith("psum")
 
 
 def permutation(equation: Any) -> list[tuple[int, int]] | None:
-    """Returns the pairs `(source, target)` of a ppermute, None for other operations."""
+    """Returns the pairs `(source, target)` of a ppermute; None for other operations."""
     return list(equation.params["perm"]) if name(equation) == "ppermute" else None
 
 
 def called(equation: Any) -> Inner | None:
-    """Returns the jaxpr that an equation runs exactly once, None where there is no such."""
+    """Returns the jaxpr that an equation runs exactly once; None when it runs no such jaxpr."""
     parameter = _CALLS.get(name(equation))
     if parameter is None:
         return None
@@ -123,28 +123,26 @@ def called(equation: Any) -> Inner | None:
 
 
 def branches(equation: Any) -> list[Any] | None:
-    """Returns the open jaxprs of a cond or switch, None for other operations."""
+    """Returns the open jaxprs of a cond or switch; None for other operations."""
     if name(equation) != "cond":
         return None
     return [branch.jaxpr for branch in equation.params["branches"]]
 
 
 def scan(equation: Any) -> Scan | None:
-    """Returns the parts of a scan, None for other operations."""
+    """Returns the parts of a scan; None for other operations."""
     if name(equation) != "scan":
         return None
     params = equation.params
-    return Scan(
-        params["jaxpr"],
-        params["num_consts"],
-        params["num_carry"],
-        params["length"],
-        params["reverse"],
-    )
+    if "ft_in" in params:  # JAX 0.11 and later: the operands as a tree of three parts
+        consts, carry, _ = map(len, params["ft_in"].unpack())
+    else:
+        consts, carry = params["num_consts"], params["num_carry"]
+    return Scan(params["jaxpr"], consts, carry, params["length"], params["reverse"])
 
 
 def while_loop(equation: Any) -> While | None:
-    """Returns the parts of a while loop, None for other operations."""
+    """Returns the parts of a while loop; None for other operations."""
     if name(equation) != "while":
         return None
     params = equation.params
@@ -162,7 +160,7 @@ def inner_jaxprs(equation: Any) -> list[Any]:
 
 
 def collective_in(jaxpr: Any) -> str | None:
-    """Returns the name of the first collective in a jaxpr, at any depth, if there is one."""
+    """Returns the name of the first collective in a jaxpr, at any depth; None without one."""
     for equation in jaxpr.eqns:
         if is_collective(equation):
             return name(equation)

@@ -1,11 +1,12 @@
-"""How a value lies on the replicas' devices: as one array, and as its copies.
+"""How a value is stored on the replicas' devices: as one array, and as its copies.
 
-A layout knows its name, how a program over the mesh divides its array, and where its
-copies are. Code above asks the layout and never compares names.
+A layout has a name, divides its array for a program over the mesh, and locates the
+copies. Code above calls the layout and never compares names.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import Any, Final, Literal, Protocol, TypeAlias, final
 
 import jax
@@ -17,7 +18,7 @@ from distlab.devices.mesh import AXIS, ReplicaMesh
 from distlab.devices.pieces import first_piece, pieces
 
 LayoutName: TypeAlias = Literal["replicated", "per_replica", "single"]
-"""A copy on each device; a value of its own on each device; one copy on one device."""
+"""Equal copies, one on each device; a separate value on each device; one copy on one device."""
 
 
 class Partition(Protocol):
@@ -26,10 +27,10 @@ class Partition(Protocol):
     spec: PartitionSpec
 
     def local(self, block: Any) -> Any:
-        """Returns the value that a replica sees of its block."""
+        """Returns the value that a replica reads from its block."""
 
     def block(self, local: Any) -> Any:
-        """Returns the block that a replica's value becomes."""
+        """Returns the block that stores a replica's value."""
 
 
 class _Rows:
@@ -60,11 +61,11 @@ ROWS: Final[Partition] = _Rows()
 """One row for each replica."""
 
 WHOLE: Final[Partition] = _Whole()
-"""The same for each replica."""
+"""The whole array for each replica."""
 
 
 class Layout(Protocol):
-    """Where the copies of one value lie.
+    """Where the copies of a value are.
 
     Attributes:
       name: The name that events and pages show.
@@ -79,7 +80,7 @@ class Layout(Protocol):
     one_copy: bool
 
     def place(self, value: jax.Array) -> jax.Array:
-        """Returns the array of a whole value, the same in each copy."""
+        """Returns the array whose copies all equal `value`."""
 
     def copies(self, array: jax.Array) -> dict[int, jax.Array]:
         """Returns the copies in this process by replica, each on its own device."""
@@ -91,23 +92,39 @@ class Layout(Protocol):
         """Returns the array with one copy replaced."""
 
     def adopt(self, array: jax.Array) -> jax.Array:
-        """Returns the array for what a program over the mesh computed."""
+        """Returns the array for the output of a program over the mesh."""
 
     def over(self, array: jax.Array, mesh: ReplicaMesh) -> jax.Array:
         """Returns the array as an argument of a program over `mesh`."""
 
 
+class _OnMesh(ABC):
+    """A layout with a copy for each replica of a mesh."""
+
+    def __init__(self, mesh: ReplicaMesh) -> None:
+        self._mesh = mesh
+
+    @abstractmethod
+    def first(self, array: jax.Array) -> jax.Array:
+        """Returns the first copy in this process."""
+
+    def adopt(self, array: jax.Array) -> jax.Array:
+        """Returns the array itself."""
+        return array
+
+    def over(self, array: jax.Array, mesh: ReplicaMesh) -> jax.Array:
+        """Returns the array itself on its own mesh; elsewhere, copies of its first copy."""
+        return array if mesh is self._mesh else jax.device_put(self.first(array), mesh.whole)
+
+
 @final
-class Replicated:
-    """A copy on each replica's device."""
+class Replicated(_OnMesh):
+    """Equal copies, one on each replica's device."""
 
     name: LayoutName = "replicated"
     partition = WHOLE
     copies_differ = False
     one_copy = False
-
-    def __init__(self, mesh: ReplicaMesh) -> None:
-        self._mesh = mesh
 
     def place(self, value: jax.Array) -> jax.Array:
         """Copies the value to every device."""
@@ -119,36 +136,24 @@ class Replicated:
 
     def first(self, array: jax.Array) -> jax.Array:
         """Returns the first device's copy."""
-        first: jax.Array = uncommitted(first_piece(array))
-        return first
+        return uncommitted(first_piece(array))
 
     def with_copy(self, array: jax.Array, replica: int, value: jax.Array) -> jax.Array:
-        """Replaces one device's copy; the array then holds different ones."""
+        """Replaces one device's copy, after which the copies may differ."""
         return _with_piece(array, replica, jax.device_put(value, self._mesh.devices[replica]))
-
-    def adopt(self, array: jax.Array) -> jax.Array:
-        """Returns the array itself."""
-        return array
-
-    def over(self, array: jax.Array, mesh: ReplicaMesh) -> jax.Array:
-        """Returns the array itself on its own mesh, else copies its first copy there."""
-        return array if mesh is self._mesh else jax.device_put(self.first(array), mesh.whole)
 
 
 @final
-class OnePerReplica:
-    """A value of its own on each replica's device: row `i` of the array is replica `i`'s."""
+class OnePerReplica(_OnMesh):
+    """A separate value on each replica's device: row `i` of the array is replica `i`'s."""
 
     name: LayoutName = "per_replica"
     partition = ROWS
     copies_differ = True
     one_copy = False
 
-    def __init__(self, mesh: ReplicaMesh) -> None:
-        self._mesh = mesh
-
     def place(self, value: jax.Array) -> jax.Array:
-        """Gives every replica the value as its row."""
+        """Copies the value to every replica's row."""
         rows = np.broadcast_to(np.asarray(value)[None], (self._mesh.replicas, *value.shape))
         return jax.device_put(rows, self._mesh.split)
 
@@ -158,20 +163,11 @@ class OnePerReplica:
 
     def first(self, array: jax.Array) -> jax.Array:
         """Returns the first replica's value."""
-        first: jax.Array = uncommitted(first_piece(array)[0])
-        return first
+        return uncommitted(first_piece(array)[0])
 
     def with_copy(self, array: jax.Array, replica: int, value: jax.Array) -> jax.Array:
         """Replaces one replica's row."""
         return _with_piece(array, replica, jax.device_put(value[None], self._mesh.devices[replica]))
-
-    def adopt(self, array: jax.Array) -> jax.Array:
-        """Returns the array itself."""
-        return array
-
-    def over(self, array: jax.Array, mesh: ReplicaMesh) -> jax.Array:
-        """Returns the array itself on its own mesh, else copies its first value there."""
-        return array if mesh is self._mesh else jax.device_put(self.first(array), mesh.whole)
 
 
 @final
@@ -179,7 +175,7 @@ class OnOneDevice:
     """One copy, which all replicas share.
 
     Args:
-      home: The device of the copy; None leaves it where JAX puts it.
+      home: The device of the copy; None keeps it where JAX puts it.
     """
 
     name: LayoutName = "single"
@@ -191,25 +187,24 @@ class OnOneDevice:
         self._home = home
 
     def place(self, value: jax.Array) -> jax.Array:
-        """Copies the value to the one device."""
+        """Copies the value to the device."""
         return value if self._home is None else jax.device_put(value, self._home)
 
     def copies(self, array: jax.Array) -> dict[int, jax.Array]:
-        """Returns the one copy."""
+        """Returns the copy as that of replica 0."""
         return {0: self.first(array)}
 
     def first(self, array: jax.Array) -> jax.Array:
-        """Returns the one copy."""
-        first: jax.Array = uncommitted(array)
-        return first
+        """Returns the copy."""
+        return uncommitted(array)
 
     def with_copy(self, array: jax.Array, replica: int, value: jax.Array) -> jax.Array:
-        """Replaces the one copy."""
+        """Replaces the copy, whichever replica assigns it."""
         del array, replica
         return self.place(value)
 
     def adopt(self, array: jax.Array) -> jax.Array:
-        """Copies one of the mesh's equal copies to the one device."""
+        """Copies one of the program's equal outputs to the device."""
         return self.place(first_piece(array))
 
     def over(self, array: jax.Array, mesh: ReplicaMesh) -> jax.Array:

@@ -21,13 +21,13 @@ class ReplicaMesh:
 
     Attributes:
       devices: The devices of all replicas, in replica order.
-      names: Their short names.
+      names: The short names of the devices, such as `"CPU:0"`.
       replicas: Number of replicas in all processes.
       local_replicas: Numbers of the replicas whose devices belong to this process.
       local_devices: The devices of the local replicas.
       mesh: The JAX mesh with the single axis `"replica"`.
       split: Sharding of an array `(replicas, ...)`, one row on each device.
-      whole: Sharding of an array that each device holds a whole copy of.
+      whole: Sharding of an array of which each device holds a full copy.
       first: Sharding of an array on the first local device alone.
     """
 
@@ -45,7 +45,7 @@ class ReplicaMesh:
 
 @cache
 def replica_mesh(devices: tuple[jax.Device, ...]) -> ReplicaMesh:
-    """Returns the mesh of these devices, one object for each list of devices."""
+    """Returns the mesh of these devices; equal tuples share one object."""
     return ReplicaMesh(devices)
 
 

@@ -19,11 +19,11 @@ def pieces(array: Any) -> list[tuple[int, Any]]:
       array: An array, sharded over or replicated on a mesh of one axis.
 
     Returns:
-      Pairs `(replica, piece)` in replica order. An array elsewhere, or one that is
-      being traced, is the one piece of replica 0.
+      Pairs `(replica, piece)` in replica order. An array that is not on a mesh, or that is
+      being traced, is a single piece, of replica 0.
 
     Raises:
-      RuntimeError: The array was deleted (donated), as JAX raises it.
+      RuntimeError: The array is deleted, for example by donation; JAX raises the same.
     """
     sharding = getattr(array, "sharding", None)
     if isinstance(array, jax.core.Tracer) or not isinstance(sharding, NamedSharding):
@@ -37,5 +37,5 @@ def pieces(array: Any) -> list[tuple[int, Any]]:
 
 
 def first_piece(array: Any) -> Any:
-    """Returns the first addressable piece of an array; errors as `pieces`."""
+    """Returns the first addressable piece of an array; raises what `pieces` raises."""
     return pieces(array)[0][1]

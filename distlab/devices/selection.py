@@ -1,11 +1,11 @@
-"""Devices: choosing CPU ones before JAX starts, and finding them by name after."""
+"""Sets the number of CPU devices before JAX starts, and finds devices by name."""
 
 from __future__ import annotations
 
 import ctypes
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TypeAlias
 
 import jax
@@ -25,19 +25,24 @@ _LARGE_BUFFER_BYTES = 1 << 30
 
 
 def use_cpu_devices(count: int) -> None:
-    """Makes JAX offer `count` devices that share this machine's CPU.
+    """Divides this machine's CPU into `count` JAX devices.
 
-    Call it before anything starts JAX's devices. It also sets what such
-    devices need: XLA's thread pool gets two threads for each (with fewer,
-    programs with collectives can block each other for good), and glibc is told
-    to keep large buffers, which XLA otherwise maps anew at every step.
+    Call it before anything starts JAX's devices. It also gives XLA's thread pool
+    two threads for each device (with fewer, programs with collectives can deadlock),
+    and makes glibc keep large buffers, which XLA otherwise maps anew at every step.
 
     Args:
-      count: how many devices, at least 1.
+      count: The number of devices, at least 1.
 
     Raises:
       DeviceError: `count` is not a positive whole number.
       BackendStartedError: JAX has already started with other devices.
+
+    Example:
+      >>> import distlab as dl
+      >>> dl.use_cpu_devices(8)
+      >>> dl.MirroredStrategy().num_replicas_in_sync
+      8
     """
     if type(count) is not int or count < 1:
         raise DeviceError(
@@ -58,10 +63,10 @@ def use_cpu_devices(count: int) -> None:
 
 
 def prepare_cpu_backend() -> None:
-    """Sets what CPU devices need, as long as JAX has not started them.
+    """Configures XLA and glibc for several CPU devices, unless JAX has started them.
 
-    `PJRT_NPROC` sizes XLA's thread pool. Collectives of several steps deadlock
-    when it has fewer than two threads for each device, so that is the least.
+    `PJRT_NPROC` sets the size of XLA's thread pool. Collectives of several steps
+    deadlock with fewer than two threads for each device, so that is the minimum.
     """
     count = int(getattr(jax.config, "jax_num_cpu_devices", 1))
     if jax_internals.backend_started() or count < 2:
@@ -74,49 +79,50 @@ def prepare_cpu_backend() -> None:
 
 
 def give_back_memory() -> None:
-    """Gives the operating system what was freed, about 80 MB after a compilation.
+    """Returns freed memory to the operating system, about 80 MB after a compilation.
 
-    glibc would keep it, because `prepare_cpu_backend` told it to keep large buffers.
-    It takes some 20 ms, and does nothing on other libcs.
+    glibc would keep it, because `prepare_cpu_backend` makes it keep large buffers.
+    The call takes about 20 ms, and does nothing on other libcs.
     """
-    try:
-        trim = ctypes.CDLL(None).malloc_trim
-    except (OSError, AttributeError):
-        return
-    trim(0)
+    trim = _libc_function("malloc_trim")
+    if trim is not None:
+        trim(0)
 
 
 def available() -> list[jax.Device]:
-    """Returns this process's devices of JAX's default platform, starting it if need be."""
+    """Returns this process's devices of JAX's default platform, which it starts if needed."""
     prepare_cpu_backend()
     return list(jax.local_devices())
 
 
 def find(devices: Iterable[DeviceLike]) -> tuple[jax.Device, ...]:
-    """Returns the devices that were named.
+    """Returns devices by their names.
 
     Args:
-      devices: names or `jax.Device` objects, all different.
+      devices: Names or `jax.Device` objects, all different.
 
     Raises:
-      DeviceError: there is none, one does not exist, or one is named twice.
+      DeviceError: The list is empty, a device does not exist, or one is listed twice.
     """
     if isinstance(devices, str):
         devices = [devices]
     if not isinstance(devices, Iterable):
         raise DeviceError(
             "devices must be a list of names or jax.Device objects, got a "
-            f"{type(devices).__name__}. For two CPU devices write ['CPU:0', 'CPU:1']; of a mesh "
-            "give list(mesh.devices.flat)."
+            f"{type(devices).__name__}. For two CPU devices write ['CPU:0', 'CPU:1']; for those of "
+            "a mesh, list(mesh.devices.flat)."
         )
     found = tuple(_find_one(device) for device in devices)
     if not found:
-        raise DeviceError("A strategy needs at least one device, got an empty list.")
+        raise DeviceError(
+            "A strategy needs at least one device, got an empty list. Leave `devices` out to use "
+            "all of them."
+        )
     for device in found:
         if found.count(device) > 1:
             raise DeviceError(
                 f"Each device can be used once, got {name(device)} twice in "
-                f"{[name(d) for d in found]}."
+                f"{[name(d) for d in found]}. List each device once."
             )
     return found
 
@@ -127,7 +133,7 @@ def name(device: jax.Device) -> str:
 
 
 def describe(device: jax.Device) -> events.Device:
-    """Returns a device as events name it."""
+    """Returns the description of a device that events carry."""
     return events.Device(
         name=name(device),
         kind=device.device_kind,
@@ -143,7 +149,8 @@ def _find_one(device: DeviceLike) -> jax.Device:
     match = _NAME.match(device) if isinstance(device, str) else None
     if match is None:
         raise DeviceError(
-            f"A device is named like 'CPU:0' or given as a jax.Device, got {device!r}."
+            f"A device must be a name such as 'CPU:0' or a jax.Device, got {device!r}. "
+            "jax.devices() lists all devices."
         )
     platform, number = match[1].lower(), int(match[2])
     if platform == "cpu" and known[0].platform != "cpu":
@@ -164,17 +171,24 @@ def _require_running(count: int) -> None:
         return
     raise BackendStartedError(
         f"use_cpu_devices({count}) must be called before JAX starts its devices, but JAX "
-        f"already runs with {len(running)} {running[0].platform.upper()} device(s). Call it "
-        "first thing in the program; in a notebook restart the kernel and run it in the "
-        "first cell."
+        f"already runs with {len(running)} {running[0].platform.upper()} device(s). Call it at "
+        "the start of the program; in a notebook, restart the kernel and call it in the first "
+        "cell."
     )
 
 
 def _keep_large_buffers() -> None:
-    """Raises glibc's thresholds for giving memory back; does nothing on other libcs."""
+    """Raises glibc's thresholds for releasing memory; does nothing on other libcs."""
+    mallopt = _libc_function("mallopt")
+    if mallopt is not None:
+        mallopt(_M_MMAP_THRESHOLD, _LARGE_BUFFER_BYTES)
+        mallopt(_M_TRIM_THRESHOLD, _LARGE_BUFFER_BYTES)
+
+
+def _libc_function(name: str) -> Callable[..., int] | None:
+    """Returns a function of the C library; None where it has no such function."""
     try:
-        mallopt = ctypes.CDLL(None).mallopt
+        function: Callable[..., int] = getattr(ctypes.CDLL(None), name)
     except (OSError, AttributeError):
-        return
-    mallopt(_M_MMAP_THRESHOLD, _LARGE_BUFFER_BYTES)
-    mallopt(_M_TRIM_THRESHOLD, _LARGE_BUFFER_BYTES)
+        return None
+    return function

@@ -1,1 +1,1 @@
-"""Values distributed over the replicas, and what they refuse and accept."""
+"""Values distributed over the replicas, and checks of the values that verbs accept."""

@@ -1,4 +1,4 @@
-"""Numbers for arrays, so that events can say "the same one again" without holding it."""
+"""Numbers for arrays, by which events refer to an array without keeping it alive."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _known: dict[int, tuple[weakref.ref[Any], int]] = {}
 
 
 def number_of(array: Any) -> int:
-    """Returns the array's number in this process, the same each time while it lives."""
+    """Returns the array's number in this process, which stays the same while the array lives."""
     key = id(array)
     known = _known.get(key)
     if known is not None and known[0]() is array:

@@ -1,4 +1,4 @@
-"""Checks of what the verbs are given: functions, their arguments, arrays."""
+"""Checks of what verbs receive: functions, their arguments, arrays."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from distlab.values.distributed import PerReplica
 
 
 def is_array_like(value: Any) -> bool:
-    """Says whether a leaf is an array or a number, and not some other object."""
+    """Returns whether a leaf is an array or a number."""
     if isinstance(value, np.ndarray | np.generic):
         return value.dtype.kind in "biufcV"
     return isinstance(value, jax.Array | bool | int | float | complex)
@@ -26,59 +26,59 @@ def require_components(value: PerReplica, label: str, replicas: int) -> None:
     """Checks that a per-replica value has an array for each replica.
 
     Raises:
-      StructureError: it has not.
+      StructureError: The number of components is wrong, or they differ in dtype or rank.
     """
     if np.shape(value.stacked)[:1] != (replicas,):
         raise StructureError(
             f"{label} must have a component for each of {replicas} replicas, got {value!r}. It "
-            "comes from another strategy: make it with the one that runs the function."
+            "belongs to another strategy: make it with the strategy that runs the function."
         )
     if isinstance(value.stacked, np.ndarray) and value.stacked.dtype.kind == "O":
         raise StructureError(
             f"{label} must have arrays of one dtype and one number of dimensions, got "
-            f"{list(value.stacked)!r:.200}. Convert the replicas' values to the same kind."
+            f"{list(value.stacked)!r:.200}. Convert the components to the same dtype and rank."
         )
 
 
 def function_name(fn: Callable[..., Any]) -> str:
-    """Returns a function's qualified name without where it was defined."""
+    """Returns a function's qualified name without the functions around it."""
     name = getattr(fn, "__qualname__", None) or type(fn).__qualname__
     return str(name).rsplit("<locals>.", 1)[-1]
 
 
 def function_source(fn: Callable[..., Any]) -> str:
-    """Returns file and line where a function is defined, empty when it has none."""
+    """Returns the file and line of a function's definition; empty when it has none."""
     code = getattr(inspect.unwrap(fn), "__code__", None)
     code = getattr(getattr(fn, "func", None), "__code__", None) if code is None else code
     return "" if code is None else f"{Path(code.co_filename).name}:{code.co_firstlineno}"
 
 
 def require_plain(fn: Callable[..., Any]) -> None:
-    """Checks that calling a function runs it.
+    """Checks that a call of a function runs its body.
 
     Raises:
-      StructureError: it is a generator or async function.
+      StructureError: It is a generator function or an async function.
     """
     if inspect.isgeneratorfunction(fn) or inspect.iscoroutinefunction(fn):
         raise StructureError(
-            f"run needs a function that returns its result, and {function_name(fn)} is a "
-            "generator or async function, which only begins when something iterates or awaits. "
-            "Write a plain function, and loop outside of it."
+            f"run needs a function that returns its result, but {function_name(fn)} is a "
+            "generator or async function, whose body starts only when something iterates or "
+            "awaits it. Write a plain function, and loop outside of it."
         )
 
 
 def checked_call(
     verb: str, fn: Any, args: Any, kwargs: Any
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Returns the arguments that a verb is to give to a function.
+    """Returns `args` as a tuple and `kwargs` as a dict, for a verb that calls `fn`.
 
     Raises:
-      StructureError: `fn` is no function.
-      ValueShapeError: the arguments are no tuple and dict.
+      StructureError: `fn` is not a function.
+      ValueShapeError: `args` is not a tuple or list, or `kwargs` is not a dict.
     """
     if not callable(fn):
         raise StructureError(
-            f"{verb} needs a function, got {fn!r:.80}. Give the function itself, and its arguments "
+            f"{verb} needs a function, got {fn!r:.80}. Pass the function itself, and its arguments "
             "as args=(...)."
         )
     if not isinstance(args, tuple | list):
@@ -98,7 +98,7 @@ def as_array(value: Any, verb: str) -> jax.Array:
     """Returns a leaf as an array.
 
     Raises:
-      ValueShapeError: it is not something that has numbers.
+      ValueShapeError: The leaf is neither an array nor a number.
     """
     try:
         return jnp.asarray(value)

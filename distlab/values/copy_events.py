@@ -1,4 +1,4 @@
-"""Saying that data moved between host and devices, or between devices."""
+"""Events about data that is copied between host and devices, or between devices."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ Direction: TypeAlias = Literal["to_devices", "to_host", "between_devices"]
 def announce(
     strategy: int, what: str, direction: Direction, *, size: int, copies: int, started: int
 ) -> None:
-    """Emits that something was copied, when recording is on.
+    """Emits that a value was copied, while recording is on.
 
     Args:
-      strategy: number of the strategy.
-      what: what was copied.
-      direction: from where to where.
-      size: bytes of the value, once.
-      copies: how many devices got it, or gave it.
-      started: monotonic time in nanoseconds at which it began.
+      strategy: The strategy's number.
+      what: The value's name, such as that of a variable.
+      direction: The direction of the copy.
+      size: The bytes of one copy.
+      copies: The number of devices that received or sent it.
+      started: The monotonic time in nanoseconds at which it began.
     """
     recorder = sink.recorder()
     if recorder.enabled:
@@ -43,13 +43,13 @@ def announce(
 
 
 def to_host(value: jax.Array, dtype: Any, *, strategy: int, what: str) -> np.ndarray:
-    """Returns an array's numbers on the host, and says so. Waits for them.
+    """Waits for an array, copies it to the host and emits the copy.
 
     Args:
-      value: the array.
-      dtype: element type to give, None for its own.
-      strategy: number of the strategy.
-      what: what is copied.
+      value: The array.
+      dtype: The dtype of the result; None keeps that of the array.
+      strategy: The strategy's number.
+      what: The value's name, which the event carries.
     """
     started = time.monotonic_ns()
     array = np.asarray(value, dtype=dtype)

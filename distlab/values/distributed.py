@@ -1,8 +1,8 @@
-"""Values that differ, or are repeated, over the replicas.
+"""Values with a component for each replica.
 
 `PerReplica` and `Mirrored` are pytree nodes around one global array, so they
 pass through `jax.jit`, `jax.grad`, `jax.lax.scan` and `strategy.run` without a
-copy. They do not pretend to be arrays.
+copy. They are not arrays, and refuse the operations of arrays.
 """
 
 from __future__ import annotations
@@ -25,7 +25,17 @@ Shape: TypeAlias = tuple[int, ...]
 
 
 class DistributedValues(NotAnArray):
-    """Base of values with one component for each replica."""
+    """Base class of values with one component for each replica.
+
+    Example:
+      >>> import distlab as dl
+      >>> strategy = dl.MirroredStrategy(["CPU:0", "CPU:1"])
+      >>> ids = strategy.run(lambda: dl.get_replica_context().replica_id_in_sync_group)
+      >>> isinstance(ids, dl.DistributedValues)
+      True
+      >>> [int(component) for component in ids.values]
+      [0, 1]
+    """
 
     __slots__ = ()
 
@@ -38,16 +48,30 @@ class DistributedValues(NotAnArray):
 @final
 @jax.tree_util.register_pytree_node_class
 class PerReplica(DistributedValues):
-    """A value with a component of its own for each replica.
+    """A value with a separate component for each replica (`tf.distribute`'s `PerReplica`).
 
-    The components lie in one array `(replicas, ...)` whose row `i` is on
-    replica `i`'s device. Components of different shapes (a partial batch, an
-    empty replica) lie at the start of rows as large as the largest one, and
-    `shapes` says how much of each row is theirs; the rest is never read.
+    The components are the rows of one array `(replicas, ...)`, whose row `i` is on
+    replica `i`'s device. When their shapes differ (a partial batch, an empty
+    replica), all rows are as large as the largest component, and each component
+    is at the start of its row. The rest of a row is padding, which is never read.
+
+    Args:
+      stacked: The components, `(replicas, ...)`.
+      shapes: The shape of each component; None when all are `stacked.shape[1:]`.
 
     Attributes:
-      stacked: array of shape `(replicas, ...)`, sharded along its first axis.
-      shapes: each component's shape, None when all are `stacked.shape[1:]`.
+      stacked: The components, `(replicas, ...)`, sharded along the first axis.
+      shapes: The shape of each component; None when all are `stacked.shape[1:]`.
+
+    Example:
+      >>> import distlab as dl
+      >>> strategy = dl.MirroredStrategy(["CPU:0", "CPU:1"])
+      >>> dataset = dl.data.Dataset.range(3).batch(3)
+      >>> batch = next(iter(strategy.experimental_distribute_dataset(dataset)))
+      >>> batch
+      PerReplica(int32, [2], [1])
+      >>> [component.tolist() for component in batch.values]
+      [[0, 1], [2]]
     """
 
     __slots__ = ("__weakref__", "shapes", "stacked")
@@ -66,22 +90,22 @@ class PerReplica(DistributedValues):
         )
 
     def tree_flatten(self) -> tuple[tuple[Any], tuple[Shape, ...] | None]:
-        """Gives JAX the array; the shapes are part of the structure."""
+        """Returns the array as the child; the shapes are part of the structure."""
         return (self.stacked,), self.shapes
 
     @classmethod
     def tree_unflatten(cls, shapes: tuple[Shape, ...] | None, children: tuple[Any]) -> PerReplica:
-        """Makes the value again from what `tree_flatten` gave."""
+        """Returns the value with another array and the same shapes."""
         return cls(children[0], shapes)
 
     def _repr_html_(self) -> str:
-        """Shows in notebooks where each component lies."""
+        """Returns HTML for notebooks: the device of each component, its shape and first numbers."""
         from distlab.values.reprs import per_replica_html
 
         return per_replica_html(self)
 
     def __repr__(self) -> str:
-        """Shows shapes and devices, not numbers: those would have to be fetched."""
+        """Shows dtype and shapes; numbers would have to be copied from the devices."""
         dtype = getattr(self.stacked, "dtype", "?")
         shape = tuple(getattr(self.stacked, "shape", ()))
         if self.shapes is None:
@@ -92,10 +116,23 @@ class PerReplica(DistributedValues):
 @final
 @jax.tree_util.register_pytree_node_class
 class Mirrored(DistributedValues):
-    """A value that every replica holds a whole copy of.
+    """A value of which every replica has an equal copy (`tf.distribute`'s `Mirrored`).
+
+    Args:
+      array: The value, replicated over the replicas' devices.
 
     Attributes:
-      array: the value, replicated over the replicas' devices.
+      array: The value, replicated over the replicas' devices.
+
+    Example:
+      >>> import jax
+      >>> import distlab as dl
+      >>> strategy = dl.MirroredStrategy(["CPU:0", "CPU:1"])
+      >>> rate = dl.Mirrored(jax.device_put(0.5, strategy.mesh.whole))
+      >>> rate
+      Mirrored(float32[])
+      >>> [float(copy) for copy in rate.values]
+      [0.5, 0.5]
     """
 
     __slots__ = ("__weakref__", "array")
@@ -109,42 +146,43 @@ class Mirrored(DistributedValues):
         return tuple(uncommitted(copy) for _, copy in pieces(self.array))
 
     def tree_flatten(self) -> tuple[tuple[Any], None]:
-        """Gives JAX the array."""
+        """Returns the array as the child."""
         return (self.array,), None
 
     @classmethod
     def tree_unflatten(cls, _: None, children: tuple[Any]) -> Mirrored:
-        """Makes the value again from what `tree_flatten` gave."""
+        """Returns the value with another array."""
         return cls(children[0])
 
     def _repr_html_(self) -> str:
-        """Shows in notebooks where the copies lie."""
+        """Returns HTML for notebooks: the device of each copy and its first numbers."""
         from distlab.values.reprs import mirrored_html
 
         return mirrored_html(self)
 
     def __repr__(self) -> str:
-        """Shows shape and dtype, not numbers."""
+        """Shows dtype and shape; numbers would have to be copied from the devices."""
         array = self.array
         return f"Mirrored({getattr(array, 'dtype', '?')}{list(getattr(array, 'shape', ()))})"
 
 
 def stack(components: Sequence[Any], mesh: ReplicaMesh) -> PerReplica:
-    """Makes a `PerReplica` of arrays, one for each replica, and places it.
+    """Places arrays on the replicas' devices as the components of a `PerReplica`.
 
     Args:
       components: Array-likes of one dtype and one rank, one for each local replica, in order.
-      mesh: where the replicas are.
+      mesh: The mesh of the replicas.
 
     Raises:
-      StructureError: the components differ in dtype or in rank.
+      StructureError: The components differ in dtype or in rank.
     """
     arrays = [jnp.asarray(component) for component in components]
     dtypes, ranks = {a.dtype for a in arrays}, {a.ndim for a in arrays}
     if len(dtypes) > 1 or len(ranks) > 1:
         raise StructureError(
             "The components of a per-replica value must have one dtype and one number of "
-            f"dimensions, got {[f'{a.dtype}{list(a.shape)}' for a in arrays]}."
+            f"dimensions, got {[f'{a.dtype}{list(a.shape)}' for a in arrays]}. Convert them "
+            "(array.astype changes the dtype, reshape the number of dimensions)."
         )
     shapes = tuple(a.shape for a in arrays)
     largest = tuple(int(n) for n in np.max(np.array(shapes, dtype=np.int64), axis=0))
@@ -171,7 +209,7 @@ def _pad(array: jax.Array, shape: Shape) -> jax.Array:
 
 
 def _rows(stacked: Any) -> list[tuple[int, Any]]:
-    """Returns pairs of a replica and its row `(1, ...)`, each row where it lies."""
+    """Returns pairs of a replica and its row `(1, ...)`, each on its own device."""
     rows = pieces(stacked)
     if rows[0][1].shape[0] == 1:
         return rows

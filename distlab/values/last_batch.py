@@ -1,4 +1,4 @@
-"""The batch that was handed out last, so that a step can count its examples."""
+"""The last batch of an iterator, by which a step counts its examples."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, final
 
 @final
 class LastBatch:
-    """Remembers one array of the last batch, without keeping it alive."""
+    """Remembers one array of the last batch without keeping it alive."""
 
     def __init__(self) -> None:
         self._array: weakref.ref[Any] | None = None
@@ -20,7 +20,7 @@ class LastBatch:
         self._examples = examples
 
     def examples_among(self, leaves: list[Any]) -> int:
-        """Returns the examples of the batch when its array is among `leaves`, else 0."""
+        """Returns the batch's number of examples when its array is among `leaves`, else 0."""
         array = None if self._array is None else self._array()
         if array is not None:
             for leaf in leaves:

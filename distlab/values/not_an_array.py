@@ -1,4 +1,4 @@
-"""What a value with a component for each replica answers to who takes it for an array."""
+"""Errors for per-replica values that are used as arrays."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from distlab.errors import StructureError
 
 
 class NotAnArray:
-    """Refuses what only one array can do, and says what to do instead."""
+    """Refuses the operations of arrays and numbers, with an error that names the remedy."""
 
     __slots__ = ()
 
     def _refuse(self, *_: Any, **__: Any) -> NoReturn:
         raise StructureError(
-            f"{self!r} has a value for each replica, so it can't be used as one array or number "
-            "here. Use it inside a function given to strategy.run; or make one value of it with "
-            "strategy.reduce or gather, or take the replicas' own ones: "
+            f"{self!r} has a value for each replica, so it can't be used as one array or number. "
+            "Use it in a function that strategy.run runs, combine the values with "
+            "strategy.reduce or gather, or read each one with "
             "strategy.experimental_local_results."
         )
 
@@ -29,7 +29,7 @@ class NotAnArray:
     __lt__ = __le__ = __gt__ = __ge__ = _refuse
 
     def __bool__(self) -> bool:
-        """Is true, as of any object, so that `value or default` works as with tf.distribute's."""
+        """Returns true, so that `value or default` works as with tf.distribute's values."""
         return True
 
     def __format__(self, spec: str) -> str:

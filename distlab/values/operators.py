@@ -10,24 +10,24 @@ import numpy as np
 
 
 class ArrayOperators:
-    """Computes with `value()`: operators, `jnp` functions and NumPy.
+    """Applies operators, `jnp` functions and NumPy functions to `value()`.
 
-    Equality is left as identity, so that variables can be dictionary keys.
+    Equality stays identity, so that variables can be dictionary keys.
     """
 
     __slots__ = ()
 
     @abstractmethod
     def value(self) -> jax.Array:
-        """Returns the array to compute with."""
+        """Returns the array that operations apply to."""
 
     def __jax_array__(self) -> jax.Array:
-        """Lets `jnp` functions take this object."""
+        """Converts this object for `jnp` functions."""
         return self.value()
 
     @abstractmethod
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-        """Lets NumPy functions take this object."""
+        """Converts this object for NumPy functions."""
 
     def __getitem__(self, index: Any) -> jax.Array:
         return self.value()[index]

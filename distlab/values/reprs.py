@@ -1,7 +1,7 @@
-"""What notebooks show of strategies, values, variables and datasets: where pieces lie.
+"""HTML for notebooks: the devices of strategies, values and variables, and specs of datasets.
 
-A number is shown only where it is there already and costs nothing to read: showing
-a value neither waits for a device nor copies much.
+Numbers are shown only when they are computed and cheap to read: a cell's output
+neither waits for a device nor copies large arrays.
 """
 
 from __future__ import annotations
@@ -18,25 +18,30 @@ from distlab.text.html import card
 
 _NUMBERS_SHOWN: Final = 4
 _MOST_BYTES: Final = 1 << 20
-"""Larger pieces are not fetched from their device to show some numbers of them."""
+"""Numbers of larger pieces are not shown: reading a few copies the whole piece."""
+
+_LAYOUTS: Final = {
+    "replicated": "the same on each device",
+    "per_replica": "each replica has its own",
+    "single": "on one device",
+}
 
 
 def strategy_html(strategy: Any) -> str:
-    """Shows which device each replica runs on."""
-    devices = strategy.mesh.devices
-    told = [selection.describe(device) for device in devices]
-    simulated = "simulated " if any(one.simulated for one in told) else ""
-    rows = [[str(n), one.name, one.kind] for n, one in enumerate(told)]
+    """Returns a table of the device that runs each replica."""
+    devices = [selection.describe(device) for device in strategy.mesh.devices]
+    simulated = "simulated " if any(device.simulated for device in devices) else ""
+    rows = [[str(n), device.name, device.kind] for n, device in enumerate(devices)]
     return card(
         type(strategy).__name__,
-        f"{len(told)} replica{'s' * (len(told) != 1)} on {simulated}devices",
+        f"{_counted(len(devices), 'replica')} on {simulated}devices",
         ("replica", "device", "hardware"),
         rows,
     )
 
 
 def per_replica_html(value: Any) -> str:
-    """Shows each replica's component: where it lies, its shape and its first numbers."""
+    """Returns a table of each replica's component: its device, shape and first numbers."""
     stacked = value.stacked
     if not isinstance(stacked, np.ndarray) and not _is_concrete(stacked):
         return card("PerReplica", "being traced", (), ())
@@ -45,118 +50,111 @@ def per_replica_html(value: Any) -> str:
     found = _pieces(stacked)
     rows = []
     for replica, shape in enumerate(shapes):
-        piece = None if found is None else found.get(replica)
+        row = found.get(replica)
         nbytes = int(np.prod(shape, dtype=np.int64)) * stacked.dtype.itemsize
         rows.append(
             [
                 str(replica),
-                _device_of(piece),
+                _device_name(row),
                 str(list(shape)),
                 bytes_text(nbytes),
-                _first(piece, shape),
+                _numbers_text(row, shape, in_row=True),
             ]
         )
-    even = "" if value.shapes is None else ", of different shapes"
-    facts = f"{count} components of {stacked.dtype}{even}"
-    return card("PerReplica", facts, ("replica", "device", "shape", "bytes", "numbers"), rows)
+    different = "" if value.shapes is None else " of different shapes"
+    facts = f"{_counted(count, f'{stacked.dtype} component')}{different}"
+    return card("PerReplica", facts, ("replica", "device", "shape", "size", "first numbers"), rows)
 
 
 def mirrored_html(value: Any) -> str:
-    """Shows the copies of a mirrored value."""
+    """Returns a table of the copies of a mirrored value: their devices and first numbers."""
     array = value.array
     if not _is_concrete(array):
         return card("Mirrored", "being traced", (), ())
     return card(
         "Mirrored",
-        f"{array.dtype}{list(array.shape)}, a whole copy on each device",
-        ("replica", "device", "bytes", "numbers"),
-        [
-            [
-                str(n),
-                _device_of(piece),
-                bytes_text(array.nbytes),
-                _first(piece, array.shape, row=False),
-            ]
-            for n, piece in (_pieces(array) or {}).items()
-        ],
+        f"{array.dtype}{list(array.shape)}, a copy on each device",
+        ("replica", "device", "size", "first numbers"),
+        _copy_rows(_pieces(array)),
     )
 
 
 def variable_html(variable: Any) -> str:
-    """Shows where the copies of a variable lie."""
-    layout = {
-        "replicated": "the same on each device",
-        "per_replica": "each replica has its own",
-        "single": "on one device",
-    }[variable.storage.layout.name]
+    """Returns a table of the copies of a variable: their devices and first numbers."""
     try:
         copies = variable.storage.copies()
-    except RuntimeError:  # deleted
-        return card(f"Variable {variable.name}", "its memory was given away", (), ())
-    rows = [
-        [str(n), _device_of(copy), bytes_text(copy.nbytes), _first(copy, copy.shape, row=False)]
-        for n, copy in copies.items()
-    ]
+    except RuntimeError:
+        return card(f"Variable {variable.name}", "deleted", (), ())
     return card(
         f"Variable {variable.name}",
-        f"{variable.dtype}{list(variable.shape)}, {layout}",
-        ("copy", "device", "bytes", "numbers"),
-        rows,
+        f"{variable.dtype}{list(variable.shape)}, {_LAYOUTS[variable.storage.layout.name]}",
+        ("copy", "device", "size", "first numbers"),
+        _copy_rows(copies),
     )
 
 
 def dataset_html(dataset: Any) -> str:
-    """Shows what each replica gets of each component."""
+    """Returns a table of the shape and dtype of each component on each replica."""
     leaves, _ = jax.tree_util.tree_flatten_with_path(dataset.element_spec)
     strategy = dataset.strategy
     replicas = strategy.num_replicas_in_sync
     try:
-        steps = f", {len(dataset)} steps an epoch"
-    except TypeError:  # unknown, or without an end
+        steps = f", {len(dataset)} steps per epoch"
+    except TypeError:  # unknown or infinite
         steps = ""
     return card(
         "DistributedDataset",
-        f"divided over {replicas} replica{'s' * (replicas != 1)} of {type(strategy).__name__}"
-        f"{steps}",
-        ("component", "each replica gets"),
-        [[jax.tree_util.keystr(path) or "element", _arriving_text(leaf)] for path, leaf in leaves],
+        f"divided over {_counted(replicas, 'replica')} of {type(strategy).__name__}{steps}",
+        ("component", "on each replica"),
+        [[jax.tree_util.keystr(path) or "element", _spec_on_device(leaf)] for path, leaf in leaves],
     )
 
 
 def per_replica_spec_html(spec: Any) -> str:
-    """Shows what each replica gets of one component."""
-    locals_ = spec.value_specs
-    same = len(set(locals_)) == 1
-    rows = [[str(replica), _arriving_text(local)] for replica, local in enumerate(locals_)]
+    """Returns a table of the shape and dtype of one component on each replica."""
+    specs = spec.value_specs
+    equal = len(set(specs)) == 1
+    rows = [[str(replica), _spec_on_device(one)] for replica, one in enumerate(specs)]
     return card(
         "PerReplicaSpec",
-        f"{len(locals_)} replicas{', all alike' if same else ''}{_unknown(locals_)}",
-        ("replica", "gets"),
-        [[f"0 to {len(locals_) - 1}", rows[0][1]]] if same and len(rows) > 1 else rows,
+        f"{_counted(len(specs), 'replica')}{', all equal' if equal else ''}{_unknown(specs)}",
+        ("replica", "component"),
+        [[f"0 to {len(specs) - 1}", rows[0][1]]] if equal and len(rows) > 1 else rows,
     )
 
 
 def tensor_spec_html(spec: Any) -> str:
-    """Shows the dimensions of one component, and its bytes where they are all known."""
+    """Returns a table of the dimensions of one component, and its size when all are known."""
     known = spec.dtype != object and None not in spec.shape
     count = int(np.prod(spec.shape, dtype=np.int64)) if known else 0
-    rows = [["dimensions", " \u00d7 ".join(map(_length, spec.shape)) or "none"]]
+    rows = [["dimensions", " \u00d7 ".join(map(_length_text, spec.shape)) or "none"]]
     if known:
-        rows.append(["bytes", bytes_text(count * spec.dtype.itemsize)])
+        rows.append(["size", bytes_text(count * spec.dtype.itemsize)])
     return card("TensorSpec", _spec_text(spec) + _unknown((spec,)), (), rows)
 
 
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun}{'s' * (count != 1)}"
+
+
+def _copy_rows(copies: dict[int, Any]) -> list[list[str]]:
+    return [
+        [str(n), _device_name(copy), bytes_text(copy.nbytes), _numbers_text(copy, copy.shape)]
+        for n, copy in copies.items()
+    ]
+
+
 def _unknown(specs: Any) -> str:
-    """Says what `?` means, when some dimension is not known."""
-    return "; ? differs between batches" if any(None in spec.shape for spec in specs) else ""
+    """Returns an explanation of `?` when a dimension is unknown."""
+    return "; ? varies between batches" if any(None in spec.shape for spec in specs) else ""
 
 
-def _length(length: int | None) -> str:
+def _length_text(length: int | None) -> str:
     return "?" if length is None else f"{length:,}"
 
 
 def _spec_text(spec: Any) -> str:
-    """Returns what one replica gets, as `float32[?, 8, 8]`; `?` may differ between them."""
+    """Returns the spec of the first replica's component as text, such as `float32[?, 8, 8]`."""
     local = getattr(spec, "value_specs", (spec,))[0]
     shape, dtype = getattr(local, "shape", None), getattr(local, "dtype", None)
     if shape is None or dtype is None:
@@ -164,45 +162,45 @@ def _spec_text(spec: Any) -> str:
     return f"{dtype}[{', '.join('?' if length is None else str(length) for length in shape)}]"
 
 
-def _arriving_text(spec: Any) -> str:
-    """Returns a spec's text with the dtype that a device gets: JAX may have 32 bits alone."""
+def _spec_on_device(spec: Any) -> str:
+    """Returns a spec as text with the dtype that JAX gives it, which may have only 32 bits."""
     text = _spec_text(spec)
     dtype = getattr(getattr(spec, "value_specs", (spec,))[0], "dtype", None)
     if dtype is None or np.dtype(dtype).kind not in "iufc":
         return text
-    arriving = str(jax.dtypes.canonicalize_dtype(dtype))
-    return text if arriving == str(dtype) else f"{arriving}{text[len(str(dtype)) :]}, from {dtype}"
+    placed = str(jax.dtypes.canonicalize_dtype(dtype))
+    return text if placed == str(dtype) else f"{placed}{text[len(str(dtype)) :]}, from {dtype}"
 
 
 def _is_concrete(array: Any) -> bool:
     return isinstance(array, jax.Array) and not isinstance(array, jax.core.Tracer)
 
 
-def _pieces(array: Any) -> dict[int, Any] | None:
-    """Returns an array's rows or copies by replica, None when it was deleted."""
+def _pieces(array: Any) -> dict[int, Any]:
+    """Returns an array's rows or copies by replica; none when it is deleted."""
     if isinstance(array, np.ndarray):
         return {n: array[n : n + 1] for n in range(len(array))}
     try:
         return dict(pieces(array))
     except RuntimeError:
-        return None
+        return {}
 
 
-def _device_of(piece: Any) -> str:
+def _device_name(piece: Any) -> str:
     if piece is None:
-        return "given away"
+        return "deleted"
     if isinstance(piece, np.ndarray):
         return "host"
     return ", ".join(selection.name(device) for device in piece.devices())
 
 
-def _first(piece: Any, shape: tuple[int, ...], *, row: bool = True) -> str:
-    """Returns the first numbers of a component, if they can be had at once.
+def _numbers_text(piece: Any, shape: tuple[int, ...], *, in_row: bool = False) -> str:
+    """Returns the first numbers of a component, if they are computed and cheap to read.
 
     Args:
-      piece: the row that it lies in, or the component itself.
-      shape: its shape.
-      row: whether `piece` is the row.
+      piece: The component, or the row at whose start it is; None when deleted.
+      shape: The shape of the component.
+      in_row: Whether `piece` is the row.
     """
     if piece is None or 0 in shape:
         return "\u2013"
@@ -213,9 +211,9 @@ def _first(piece: Any, shape: tuple[int, ...], *, row: bool = True) -> str:
             if piece.nbytes > _MOST_BYTES:
                 return "\u2026"
         array: Any = np.asarray(piece)
-    except (RuntimeError, TypeError):  # deleted meanwhile; random keys
+    except (RuntimeError, TypeError):  # deleted in the meantime; random keys
         return "\u2026"
-    if row:
+    if in_row:
         array = array[(0, *(slice(n) for n in shape))]
     numbers = array.reshape(-1)
     text = ", ".join(

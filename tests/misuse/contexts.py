@@ -67,7 +67,7 @@ def the_number_of_a_replica_asked_for_later(w: World) -> None:
     _ = kept[0].replica_id_in_sync_group
 
 
-@misuse(errors.StructureError, "merge_call needs a function", "got", "Give the function itself")
+@misuse(errors.StructureError, "merge_call needs a function", "got", "Pass the function itself")
 def a_merge_call_of_a_value(w: World) -> None:
     def step(a: jax.Array) -> object:
         return dl.get_replica_context().merge_call(a)  # type: ignore[arg-type]

@@ -10,7 +10,7 @@ from distlab import errors
 from tests.misuse.world import World, misuse
 
 
-@misuse(errors.ReduceOpError, "ReduceOp.SUM or ReduceOp.MEAN", "'max'", "take the components")
+@misuse(errors.ReduceOpError, "ReduceOp.SUM or ReduceOp.MEAN", "'max'", "combine the components")
 def a_maximum(w: World) -> None:
     w.strategy.reduce("max", w.x, axis=None)
 
@@ -45,7 +45,7 @@ def the_sum_of_a_plain_array(w: World) -> None:
     w.strategy.reduce("SUM", jnp.ones(2), axis=None)
 
 
-@misuse(errors.StructureError, "for each of 4 replicas", "PerReplica(2", "make it with the one")
+@misuse(errors.StructureError, "for each of 4 replicas", "PerReplica(2", "make it with the str")
 def reduce_of_another_strategys_value(w: World) -> None:
     x = w.other().experimental_distribute_values_from_function(lambda _: jnp.ones(2))
     w.strategy.reduce("MEAN", x, axis=None)
@@ -79,7 +79,7 @@ def an_eager_all_gather_of_components_that_differ_elsewhere(w: World) -> None:
     w.strategy.run(step, options=dl.RunOptions(run_eagerly=True))
 
 
-@misuse(errors.ReduceOpError, "ReduceOp.SUM or ReduceOp.MEAN", "'MAX'", "take the components")
+@misuse(errors.ReduceOpError, "ReduceOp.SUM or ReduceOp.MEAN", "'MAX'", "combine the components")
 def an_all_reduce_of_the_maximum(w: World) -> None:
     w.strategy.run(lambda a: dl.get_replica_context().all_reduce("MAX", a), args=(w.x,))
 

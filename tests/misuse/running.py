@@ -12,7 +12,7 @@ from distlab import errors
 from tests.misuse.world import World, misuse
 
 
-@misuse(errors.StructureError, "run needs a function", "got 3.0", "Give the function itself")
+@misuse(errors.StructureError, "run needs a function", "got 3.0", "Pass the function itself")
 def result_of_a_call_in_place_of_the_function(w: World) -> None:
     w.strategy.run(3.0, args=(w.x,))  # type: ignore[arg-type]
 
@@ -32,13 +32,13 @@ def options_in_a_dict(w: World) -> None:
     w.strategy.run(lambda: 1, options={"run_eagerly": True})  # type: ignore[arg-type]
 
 
-@misuse(errors.StructureError, "each of 4 replicas", "PerReplica(2 x", "make it with the one that")
+@misuse(errors.StructureError, "each of 4 replicas", "PerReplica(2 x", "make it with the str")
 def a_value_of_another_strategy(w: World) -> None:
     x = w.other().experimental_distribute_values_from_function(lambda _: jnp.ones(2))
     w.strategy.run(lambda a: a + 1, args=(x,))
 
 
-@misuse(errors.StructureError, "one number of dimensions", "Array([[1., 1.]", "to the same kind")
+@misuse(errors.StructureError, "one number of dimensions", "Array([[1., 1.]", "to the same dtype")
 def components_with_different_numbers_of_dimensions(w: World) -> None:
     x = w.strategy.experimental_distribute_values_from_function(
         lambda c: jnp.ones((2,) * (c.replica_id_in_sync_group + 1))
@@ -46,7 +46,7 @@ def components_with_different_numbers_of_dimensions(w: World) -> None:
     w.strategy.run(lambda a: a, args=(x,))
 
 
-@misuse(errors.StructureError, "of one dtype", "int32", "Convert the replicas' values")
+@misuse(errors.StructureError, "of one dtype", "int32", "Convert the components")
 def components_of_different_dtypes(w: World) -> None:
     x = w.strategy.experimental_distribute_values_from_function(
         lambda c: jnp.ones(2, jnp.int32 if c.replica_id_in_sync_group == 0 else jnp.float32)

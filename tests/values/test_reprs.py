@@ -79,9 +79,9 @@ def test_large_deleted_empty_and_host_values_are_shown_without_being_fetched(
     make = strategy.experimental_distribute_values_from_function
     large = jax.block_until_ready(make(lambda _: jnp.zeros((1024, 1024))))
     assert {row[-1] for row in rows_of(large)} == {"\u2026"}
-    given_away = make(lambda _: jnp.zeros(3))
-    given_away.stacked.delete()
-    assert {row[1] for row in rows_of(given_away)} == {"given away"}
+    deleted = make(lambda _: jnp.zeros(3))
+    deleted.stacked.delete()
+    assert {row[1] for row in rows_of(deleted)} == {"deleted"}
     empty = jax.block_until_ready(make(lambda _: jnp.zeros((0, 3))))
     assert {row[-1] for row in rows_of(empty)} == {"\u2013"}
     on_host = dl.PerReplica(np.arange(6).reshape(3, 2))
@@ -132,7 +132,7 @@ def test_a_dataset_shows_what_each_replica_gets(strategy: dl.Strategy) -> None:
     dataset = dl.data.Dataset.from_tensor_slices(features).batch(6)
     shown = strategy.experimental_distribute_dataset(dataset)
     assert rows_of(shown) == [["['x']", "float32[?, 4]"], ["['y']", "int32[?]"]]
-    assert "2 steps an epoch" in shown._repr_html_()
+    assert "2 steps per epoch" in shown._repr_html_()
 
 
 def test_a_run_shows_its_summary(tmp_path: Path) -> None:
@@ -152,10 +152,10 @@ def test_specs_show_what_each_replica_gets(strategy: dl.Strategy) -> None:
     dataset = dl.data.Dataset.from_tensor_slices(features).batch(5)
     spec = strategy.experimental_distribute_dataset(dataset).element_spec
     assert rows_of(spec["x"]) == [["0 to 2", "float32[?, 4]"]]
-    assert "3 replicas, all alike; ? differs between batches" in spec["x"]._repr_html_()
+    assert "3 replicas, all equal; ? varies between batches" in spec["x"]._repr_html_()
     assert rows_of(dataset.element_spec["x"]) == [["dimensions", "? \u00d7 4"]]
     whole = dl.data.TensorSpec((3, 1_000), np.dtype("float32"))
-    assert rows_of(whole) == [["dimensions", "3 \u00d7 1,000"], ["bytes", "12.0 kB"]]
+    assert rows_of(whole) == [["dimensions", "3 \u00d7 1,000"], ["size", "12.0 kB"]]
     scalar = dl.data.TensorSpec((), np.dtype(object))
     assert rows_of(scalar) == [["dimensions", "none"]]
 
