@@ -1,15 +1,15 @@
-"""Advice: what a run could do better, with numbers and a remedy.
+"""Advice: what slows a run down, with numbers and a remedy.
 
-`advise` looks at a recorded run, or at one that goes on, and says what it found,
-the dearest first. Each cause is one file: a pure function over the columns of
-`folds.Evidence`, whose thresholds and reasons stand at its top. docs/advice.md
-explains them for readers.
+`advise` analyses a recorded run, or one that is still recorded, and returns its findings,
+the most expensive first. Each cause is one file: a pure function over the columns of
+`folds.Evidence`, with its thresholds and their reasons at its top. docs/advice.md explains
+the causes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final
 
 from distlab.advice import (
     algorithms,
@@ -22,9 +22,9 @@ from distlab.advice import (
     uneven,
     waiting_input,
 )
-from distlab.advice._finding import evidence_text
+from distlab.advice._texts import evidence_text
 from distlab.errors import ArgumentTypeError
-from distlab.events import Advice, Event, Source, Unknown
+from distlab.events import Advice, Chunk, Event, Source, Unknown
 from distlab.folds import Evidence, EvidenceColumns
 
 __all__ = ["CAUSES", "Advice", "advise", "advise_on", "evidence_text"]
@@ -58,57 +58,73 @@ _FINDERS: Final = (
 
 
 def advise(source: Source | Iterable[Event | Unknown], cursor: int = 0) -> list[Advice]:
-    """Says what a run could do better.
+    """Returns what slows a run down.
 
     Args:
-      source: a `distlab.Run`, a recording's ring, anything else with `since`, or
-        events, oldest first. Of a long run the last events count.
-      cursor: where to begin in a source; what stands from before is known anyway.
+      source: A `distlab.Run`, a recording's ring, another source of events, or events,
+        oldest first. Of a long run the last events count.
+      cursor: Position in a source of the first event to use; of the events before it
+        only those are used that later events refer to.
 
     Returns:
-      What was found, what costs the most first; empty when nothing was.
+      The findings, the most expensive first; empty when there are none.
 
     Raises:
-      ArgumentTypeError: it is nothing to read events from.
+      ArgumentTypeError: `source` is neither a source of events nor iterable.
+
+    Example:
+      >>> from distlab.advice import advise
+      >>> from distlab.events import Lost
+      >>> (found,) = advise([Lost(time_ns=0, count=123, reason="disk full")])
+      >>> found.cause, found.text
+      ('recording_cost', '123 events were not recorded.')
     """
     evidence = Evidence()
     for events in _chunks(source, cursor):
-        evidence.add([event for event in events if type(event) in Evidence.KINDS])
+        known = [event for event in events if isinstance(event, Event)]
+        evidence.add([event for event in known if type(event) in Evidence.KINDS])
     return advise_on(evidence.columns())
 
 
 def advise_on(columns: EvidenceColumns) -> list[Advice]:
-    """Says what a run could do better, from the columns of `folds.Evidence`.
+    """Returns what slows a run down, from the evidence of its fold.
 
     Args:
-      columns: the columns.
+      columns: Columns of `folds.Evidence`.
 
     Returns:
-      As `advise`.
+      The findings, as `advise` returns them.
+
+    Example:
+      >>> from distlab.advice import advise_on
+      >>> from distlab.folds import Folds
+      >>> advise_on(Folds().columns("evidence"))
+      []
     """
-    found = [one for find in _FINDERS for one in find(columns)]
-    return sorted(found, key=lambda one: -one.share)
+    found = [advice for find in _FINDERS for advice in find(columns)]
+    return sorted(found, key=lambda advice: -advice.share)
 
 
-def _chunks(source: Any, cursor: int) -> Iterator[list[Any]]:
-    if not hasattr(source, "since"):
-        try:
-            events = list(source)
-        except TypeError:
+def _chunks(
+    source: Source | Iterable[Event | Unknown], cursor: int
+) -> Iterator[list[Event | Unknown]]:
+    since: Callable[[int], Chunk] | None = getattr(source, "since", None)
+    if since is None:
+        if not isinstance(source, Iterable):
             raise ArgumentTypeError(
-                f"Advice is made from a run or its events, got a {type(source).__name__}: "
-                f"{source!r:.80}. Give what distlab.Run.open(folder) returned."
-            ) from None
-        yield events
+                f"Advice needs a run or its events, got {type(source).__name__}: {source!r:.80}. "
+                "Pass what distlab.Run.open(folder) returned."
+            )
+        yield list(source)
         return
     at = 0
     while True:
-        chunk = source.since(at)
+        chunk = since(at)
         if not chunk.events:
             return
-        # Sources count events one by one, but for what they lost: that was before the first.
+        # Sources number events one by one, except for losses, which precede the first.
         begin = chunk.cursor - len(chunk.events)
         old = max(0, min(cursor - begin, len(chunk.events)))
-        yield [e for e in chunk.events[:old] if getattr(e, "STANDING", False)]
+        yield [e for e in chunk.events[:old] if isinstance(e, Event) and e.STANDING]
         yield chunk.events[old:]
         at = chunk.cursor

@@ -1,9 +1,9 @@
 """A reduction algorithm that is slower here than another one.
 
-On CPU devices adding up on one device is faster from Python at every size, as
-measured with `make bench` (docs/performance.md): the others compile a program that
-moves data between buffers of one memory. On GPUs and TPUs the links decide, and
-nothing is said; nor of `TPUStrategy`, whose way all-reduce is on any platform.
+On CPU devices, calls from Python are faster at every size when one device adds up, as
+measured with `make bench` (docs/performance.md): the other algorithms compile a program
+that moves data between buffers of one memory. On GPUs and TPUs the links decide: there is
+no advice for them, nor for `TPUStrategy`, which always uses all-reduce.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Final
 
 import numpy as np
 
-from distlab.advice._finding import advice, ms, percent
+from distlab.advice._texts import ms_text, new_advice, percent_text
 from distlab.events import Advice
 from distlab.folds import EvidenceColumns
 
@@ -20,14 +20,14 @@ CAUSE: Final = "slow_algorithm"
 
 _FASTER_HERE: Final = "to_one_device"
 _TIMES_FASTER: Final = ((1 << 10, 6.0), (1 << 20, 2.1), (1 << 26, 2.6))
-"""Bytes of a value, and how many times faster one device adds it up than all together."""
+"""Bytes of a value, and how many times faster one device adds it up than all devices."""
 
 _FEWEST: Final = 5
 _LEAST_SHARE: Final = 0.05
 
 
 def find(columns: EvidenceColumns) -> list[Advice]:
-    """Finds algorithms to replace; columns as `folds.Evidence` has them."""
+    """Finds algorithms to replace, in columns of `folds.Evidence`."""
     reductions, steps = columns["reductions"], columns["steps"]["time_ns"]
     if not columns["simulated"] or len(steps) < 2:
         return []
@@ -53,21 +53,21 @@ def find(columns: EvidenceColumns) -> list[Advice]:
         if share < _LEAST_SHARE:
             continue
         typical = float(np.median(reductions["bytes"][rows]))
-        times = float(np.interp(np.log(max(typical, 1.0)), *_logarithmic()))
+        faster = float(np.interp(np.log(max(typical, 1.0)), *_logarithmic()))
         found.append(
-            advice(
+            new_advice(
                 CAUSE,
                 algorithm,
-                f"reduce uses {algorithm}, {ms(float(np.median(spent)))} a call and "
-                f"{percent(share)} of the loop's time; adding up on one device is about "
-                f"{times:.0f} times faster on CPU devices.",
-                "Leave cross_device_ops out, or use ReductionToOneDevice() on CPU devices.",
+                f"reduce uses {algorithm}, {ms_text(float(np.median(spent)))} a call and "
+                f"{percent_text(share)} of the loop's time; adding up on one device is about "
+                f"{faster:.0f} times faster on CPU devices.",
+                "Omit cross_device_ops, or use ReductionToOneDevice() on CPU devices.",
                 evidence={
                     "call_ms": float(np.median(spent)) / 1e6,
                     "bytes": typical,
                     "calls": len(rows),
                     "share": share,
-                    "times_faster": times,
+                    "times_faster": faster,
                 },
                 page="reductions",
                 share=share,
@@ -77,8 +77,8 @@ def find(columns: EvidenceColumns) -> list[Advice]:
 
 
 def _chosen(columns: EvidenceColumns, strategy: int) -> bool:
-    """Whether an algorithm was chosen by the user, and not by the strategy's kind."""
-    return bool(columns["strategies"].get(strategy, ("", []))[0] != "TPUStrategy")
+    """Whether the user chose the algorithm, and not the strategy."""
+    return columns["strategies"].get(strategy, ("", []))[0] != "TPUStrategy"
 
 
 def _logarithmic() -> tuple[list[float], list[float]]:

@@ -1,9 +1,9 @@
-"""Data that moves between host and devices in every step, beside the dataset.
+"""Data outside of datasets that moves between host and devices in every step.
 
-A learning rate now and then is no matter. Arrays given to `run` as they are on the
-host go to every device in every step; a dataset would have divided and placed
-them, ahead of time. Variables of another strategy move in every step, too, unless
-that is the strategy's way (central storage, parameter servers).
+A learning rate now and then is harmless. Arrays on the host that `run` receives are copied
+to every device in every step; a dataset would divide and place them ahead of time.
+Variables of another strategy also move in every step, by design only with central storage
+and parameter servers.
 """
 
 from __future__ import annotations
@@ -13,9 +13,10 @@ from typing import Final
 
 import numpy as np
 
-from distlab.advice._finding import advice, ms, percent
+from distlab.advice._texts import ms_text, new_advice, percent_text
 from distlab.events import Advice
 from distlab.folds import EvidenceColumns
+from distlab.folds.arrays import Flags
 from distlab.text.bytes import bytes_text
 
 CAUSE: Final = "host_transfer"
@@ -24,24 +25,24 @@ _LEAST_BYTES: Final = 32 << 10
 _LEAST_SHARE: Final = 0.3
 _FEWEST: Final = 5
 _OFTEN: Final = 0.5
-_AT_HOME_ELSEWHERE: Final = ("CentralStorageStrategy", "ParameterServerStrategy")
+_KEEP_VARIABLES_ELSEWHERE: Final = ("CentralStorageStrategy", "ParameterServerStrategy")
 
 _REMEDIES: Final = {
     "to_devices": "Distribute it as a dataset, or put it on the devices once, before the loop: "
     "strategy.replicate(...).",
-    "to_host": "Read it once in some steps, or after the loop; recording.log takes device values "
+    "to_host": "Read it less often, or after the loop; recording.log accepts device values "
     "without waiting for them.",
-    "between_devices": "Make it in this strategy's scope, so that it lies on its devices.",
+    "between_devices": "Create it in this strategy's scope, on its devices.",
 }
-_WORDS: Final = {
-    "to_devices": "goes from the host to the devices",
-    "to_host": "is read back to the host",
-    "between_devices": "moves from other devices",
+_MOVES: Final = {
+    "to_devices": "is copied from the host to the devices",
+    "to_host": "is copied back to the host",
+    "between_devices": "is copied from other devices",
 }
 
 
 def find(columns: EvidenceColumns) -> list[Advice]:
-    """Finds copies in the loop; columns as `folds.Evidence` has them."""
+    """Finds copies in the loop, in columns of `folds.Evidence`."""
     copies, steps = columns["copies"], columns["steps"]
     if len(steps["step"]) < _FEWEST:
         return []
@@ -52,11 +53,11 @@ def find(columns: EvidenceColumns) -> list[Advice]:
     found = []
     for (what, direction, strategy), rows in rows_of.items():
         name = columns["strategies"].get(strategy, ("", []))[0]
-        if direction == "between_devices" and name in _AT_HOME_ELSEWHERE:
+        if direction == "between_devices" and name in _KEEP_VARIABLES_ELSEWHERE:
             continue
         inside = [row for row in rows if begin <= copies["time_ns"][row]]
-        of = steps["strategy"] == strategy if direction != "to_host" else steps["step"] >= 0
-        if len(inside) < max(_FEWEST, _OFTEN * _near(columns, inside, of)):
+        own = steps["strategy"] == strategy if direction != "to_host" else steps["step"] >= 0
+        if len(inside) < max(_FEWEST, _OFTEN * _steps_during(columns, inside, own)):
             continue
         spent = copies["duration_ns"][inside]
         share = float(spent.sum()) / max(end - begin, 1)
@@ -64,12 +65,12 @@ def find(columns: EvidenceColumns) -> list[Advice]:
         if typical < _LEAST_BYTES and share < _LEAST_SHARE:
             continue
         found.append(
-            advice(
+            new_advice(
                 CAUSE,
                 what,
-                f"{what[0].upper()}{what[1:]} {_WORDS[direction]} in every step: "
-                f"{bytes_text(typical)} each time, {ms(float(np.median(spent)))}, "
-                f"{percent(share)} of the loop's time.",
+                f"{what[0].upper()}{what[1:]} {_MOVES[direction]} in every step: "
+                f"{bytes_text(typical)} each time, {ms_text(float(np.median(spent)))}, "
+                f"{percent_text(share)} of the loop's time.",
                 _REMEDIES[direction],
                 evidence={
                     "bytes": typical,
@@ -85,10 +86,10 @@ def find(columns: EvidenceColumns) -> list[Advice]:
     return found
 
 
-def _near(columns: EvidenceColumns, rows: list[int], of: np.ndarray) -> int:
-    """How many steps there were from the first copy to the last one."""
+def _steps_during(columns: EvidenceColumns, rows: list[int], own: Flags) -> int:
+    """Returns how many of these steps there were from the first copy to the last."""
     if not rows:
         return 0
-    times = columns["steps"]["time_ns"][of]
+    times = columns["steps"]["time_ns"][own]
     first, last = columns["copies"]["time_ns"][[rows[0], rows[-1]]]
     return int(((times >= first) & (times <= last)).sum())

@@ -1,7 +1,8 @@
 """A device that holds far more than the others.
 
-From what the platform's allocators say; where they don't tell (CPU), from where
-variables were placed. It must hold twice as much as the middle one, and 16 MB more.
+Sizes are those that the platform's allocators report, or on CPU devices, where they report
+none, those of the placed variables. The device must hold twice the median of the others,
+and 16 MB more.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import Final
 
 import numpy as np
 
-from distlab.advice._finding import advice
+from distlab.advice._texts import new_advice
 from distlab.events import Advice
 from distlab.folds import EvidenceColumns
 from distlab.text.bytes import bytes_text
@@ -23,16 +24,16 @@ _LEAST_BYTES: Final = 16 << 20
 
 
 def find(columns: EvidenceColumns) -> list[Advice]:
-    """Finds devices that hold too much; columns as `folds.Evidence` has them."""
+    """Finds devices that hold too much, in columns of `folds.Evidence`."""
     found = []
     for strategy, (_, devices) in columns["strategies"].items():
         memory = columns["memory"].get(strategy)
-        source = "memory is in use"
+        what = "memory in use"
         if memory is None:
             memory = _placed(columns, strategy, devices)
-            source = "variables lie"
-        one = _of(devices, memory, source)
-        found += [one] if one is not None else []
+            what = "variables"
+        advice = _imbalance(devices, memory, what)
+        found += [advice] if advice is not None else []
     return found
 
 
@@ -45,7 +46,7 @@ def _placed(columns: EvidenceColumns, strategy: int, devices: list[str]) -> list
     return [held[device] for device in devices]
 
 
-def _of(devices: list[str], memory: list[int], source: str) -> Advice | None:
+def _imbalance(devices: list[str], memory: list[int], what: str) -> Advice | None:
     if len(memory) < 2 or len(memory) != len(devices):
         return None
     held = np.array(memory, float)
@@ -55,11 +56,11 @@ def _of(devices: list[str], memory: list[int], source: str) -> Advice | None:
     if most < _TWICE * others or most - others < _LEAST_BYTES:
         return None
     device = devices[fullest]
-    return advice(
+    return new_advice(
         CAUSE,
         device,
-        f"On {device} {bytes_text(most)} of {source}, on the other devices {bytes_text(others)}.",
-        "Divide what lies there over the devices, or mirror less: it is the first device to run "
+        f"{device} has {bytes_text(most)} of {what}, the other devices have {bytes_text(others)}.",
+        "Divide its variables over the devices, or mirror fewer: it is the first device to run "
         "out of memory.",
         evidence={"bytes": most, "others_bytes": others},
         page="placement",

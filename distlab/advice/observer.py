@@ -1,14 +1,14 @@
-"""Recording that costs too much itself, or could not keep up.
+"""Recording that costs too much itself, or lost events.
 
-Its own account says what callers spent and what its threads used. A twentieth of
-the callers' time is too much, and so is a fifth of a core in the background.
+The recorder measures the time of its callers and of its threads. A twentieth of the
+callers' time is too much, and so is a fifth of a core in the background.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-from distlab.advice._finding import advice, percent
+from distlab.advice._texts import new_advice, percent_text
 from distlab.events import Advice
 from distlab.folds import EvidenceColumns
 
@@ -18,26 +18,26 @@ _CALLERS: Final = 0.05
 _THREADS: Final = 0.2
 _LEAST_SECONDS: Final = 2.0
 _LEAST_EVENTS: Final = 50.0
-"""Events a second: with fewer, what looks like a cost is a machine that is busy with others."""
+"""Events a second; with fewer, the measured cost is that of a machine busy with other work."""
 
 
 def find(columns: EvidenceColumns) -> list[Advice]:
-    """Finds that recording is too dear; columns as `folds.Evidence` has them."""
+    """Finds the cost of recording and lost events, in columns of `folds.Evidence`."""
     costs = columns["costs"]
     seconds = float((costs["time_ns"] - costs["start_ns"]).sum()) / 1e9
     found = []
     if seconds >= _LEAST_SECONDS:
         events = float(costs["events"].sum()) / seconds
         callers = float(costs["emit_ns"].sum()) / 1e9 / seconds
-        beside = costs["writer_ns"] + costs["watcher_ns"] + costs["capture_ns"]
-        threads = float(beside.sum()) / 1e9 / seconds
+        background = costs["writer_ns"] + costs["watcher_ns"] + costs["capture_ns"]
+        threads = float(background.sum()) / 1e9 / seconds
         if events >= _LEAST_EVENTS and (callers >= _CALLERS or threads >= _THREADS):
             found.append(
-                advice(
+                new_advice(
                     CAUSE,
                     "recorder",
-                    f"Recording takes {percent(callers)} of the loop's time and "
-                    f"{percent(threads)} of a core beside it, for {events:,.0f} events a second.",
+                    f"Recording takes {percent_text(callers)} of the loop's time and "
+                    f"{percent_text(threads)} of another core, for {events:,.0f} events a second.",
                     "Log less often, do more in one step (several steps in a scan), or set "
                     "DISTLAB_RECORD=off.",
                     evidence={
@@ -51,11 +51,11 @@ def find(columns: EvidenceColumns) -> list[Advice]:
             )
     if columns["lost"]:
         found.append(
-            advice(
+            new_advice(
                 CAUSE,
                 "lost events",
                 f"{columns['lost']:,} events were not recorded.",
-                "See the reasons on the Overview page; the rest of the recording is complete.",
+                "Read the reasons on the Overview page; the other events are complete.",
                 evidence={"lost_events": columns["lost"]},
                 page="overview",
                 share=0.0,

@@ -1,9 +1,8 @@
 """Functions that are compiled again and again.
 
-A function may have some programs: one for full batches, one for the last one, one
-for evaluation. It is a storm when a function has five or more and one was made
-for every five steps or fewer, since a program is worth its compilation only when
-it is used.
+A function may have a few programs: for full batches, for the last batch, for evaluation. It
+has too many when there are five or more, and at most five steps for each, since only use
+repays a compilation.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from typing import Final
 
 import numpy as np
 
-from distlab.advice._finding import advice, percent
+from distlab.advice._texts import new_advice, percent_text
 from distlab.events import Advice, Compile
 from distlab.folds import EvidenceColumns
 
@@ -22,21 +21,21 @@ CAUSE: Final = "recompilation"
 _FEWEST: Final = 5
 _STEPS_A_PROGRAM: Final = 5
 _SLACK_NS: Final = 100_000_000
-"""The first event of a process makes the `Run` event, and may itself be a compilation."""
+"""The `Run` event is made with the process's first event, which may be a compilation."""
 
 
 def find(columns: EvidenceColumns) -> list[Advice]:
-    """Finds functions that are compiled too often; columns as `folds.Evidence` has them."""
+    """Finds functions that are compiled too often, in columns of `folds.Evidence`."""
     functions: dict[tuple[int, str, str], list[Compile]] = defaultdict(list)
     for event in columns["compiles"]:
         if event.time_ns < columns["begin_ns"] - _SLACK_NS:
-            continue  # compiled before the recording began, for steps that are not in it
+            continue  # compiled before the recording, for steps outside of it
         functions[event.strategy, event.function, event.source].append(event)
-    found = [_of(columns, name, events) for (_, name, _), events in functions.items()]
-    return [one for one in found if one is not None]
+    found = [_recompiled(columns, name, events) for (_, name, _), events in functions.items()]
+    return [advice for advice in found if advice is not None]
 
 
-def _of(columns: EvidenceColumns, function: str, events: list[Compile]) -> Advice | None:
+def _recompiled(columns: EvidenceColumns, function: str, events: list[Compile]) -> Advice | None:
     steps = columns["steps"]
     programs = {event.program for event in events}
     own = np.isin(steps["program"], list(programs))
@@ -49,23 +48,22 @@ def _of(columns: EvidenceColumns, function: str, events: list[Compile]) -> Advic
         subject = f"function {function}"
         why = "it is a new function object each time"
         remedy = (
-            "Define the function once, outside of the loop, and pass what changes as arguments."
+            "Define the function once, outside of the loop, and pass changing values as arguments."
         )
     else:
         argument, change = _changing(events)
         subject = f"argument {argument}"
         why = f"{argument} changes ({change})"
         remedy = (
-            "Give the argument one shape: pad it, batch with drop_remainder=True, or sort by "
-            "length into few sizes. A number that changes belongs in an array, not in a string "
-            "or object."
+            "Keep the argument's shape: pad it, batch with drop_remainder=True, or group by length "
+            "into few sizes. Pass a changing number as an array, not in a string or object."
         )
     share = spent / max(elapsed, 1)
-    return advice(
+    return new_advice(
         CAUSE,
         subject,
         f"{function} was compiled {len(events)} times for {int(own.sum())} steps, since {why}; "
-        f"that took {spent / 1e9:.1f} s, {percent(min(share, 1.0))} of the time.",
+        f"that took {spent / 1e9:.1f} s, {percent_text(min(share, 1.0))} of the time.",
         remedy,
         evidence={
             "compilations": len(events),
@@ -81,7 +79,7 @@ def _of(columns: EvidenceColumns, function: str, events: list[Compile]) -> Advic
 
 
 def _changing(events: list[Compile]) -> tuple[str, str]:
-    """Returns the argument that changed most often, and how it did the last time."""
+    """Returns the argument that changed most often, and its last change."""
     named: Counter[str] = Counter()
     last: dict[str, str] = {}
     for event in events:

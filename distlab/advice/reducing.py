@@ -1,10 +1,9 @@
-"""Reductions that are too large, done twice, or too many.
+"""Reductions that are too large, repeated, or too many.
 
-*Large*: what is combined in a step is a megabyte or more, is nobody's gradient, and
-is most of what is combined. *Repeated*: the same value is combined in the same way
-twice in a step, or a program combines inside of a loop what it could combine once
-after it. *Many*: four or more small values are combined one by one in each step,
-where one call takes them all.
+*Large*: a value of a megabyte or more is combined in each step, is not a gradient, and is
+most of the combined bytes. *Repeated*: the same value is combined in the same way twice in a
+step, or a program combines inside a loop what it could combine once after it. *Many*: four
+or more small values are combined one by one in each step, where one call could combine all.
 """
 
 from __future__ import annotations
@@ -12,13 +11,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from math import prod
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
-from distlab.advice._finding import advice, ms, percent
+from distlab.advice._texts import ms_text, new_advice, percent_text
 from distlab.events import Advice, Collective, Compile
 from distlab.folds import EvidenceColumns
+from distlab.folds.arrays import Ints
 from distlab.text.bytes import bytes_text
 
 LARGE: Final = "large_reduction"
@@ -38,7 +38,7 @@ _SHAPE: Final = re.compile(r"^([a-z]+)(\d+)\[([\d,]*)\](.*)$")
 
 
 def find(columns: EvidenceColumns) -> list[Advice]:
-    """Finds reductions that could be fewer or smaller; columns as `folds.Evidence` has them."""
+    """Finds reductions that could be fewer or smaller, in columns of `folds.Evidence`."""
     return [
         *_repeated_calls(columns),
         *_many_calls(columns),
@@ -47,8 +47,8 @@ def find(columns: EvidenceColumns) -> list[Advice]:
     ]
 
 
-def _by_step(columns: EvidenceColumns) -> Iterator[tuple[int, np.ndarray]]:
-    """Gives the steps that calls from Python came after, with the rows of those calls."""
+def _by_step(columns: EvidenceColumns) -> Iterator[tuple[int, Ints]]:
+    """Yields each step that calls from Python followed, with the rows of those calls."""
     steps, reductions = columns["steps"], columns["reductions"]
     if not len(steps["step"]) or not len(reductions["call"]):
         return
@@ -62,13 +62,13 @@ def _by_step(columns: EvidenceColumns) -> Iterator[tuple[int, np.ndarray]]:
 
 
 def _often(columns: EvidenceColumns, found: int) -> bool:
-    """Whether something was so in enough of the steps after which anything was combined."""
-    after = sum(1 for _ in _by_step(columns))
-    return found >= _FEWEST_STEPS and found >= _IN_MOST_STEPS * after
+    """Whether something was found after enough of the steps that reductions followed."""
+    steps = sum(1 for _ in _by_step(columns))
+    return found >= _FEWEST_STEPS and found >= _IN_MOST_STEPS * steps
 
 
-def _loop_share(columns: EvidenceColumns, rows: np.ndarray) -> float:
-    """The part of the loop's time that calls took."""
+def _loop_share(columns: EvidenceColumns, rows: Ints) -> float:
+    """Returns the share of the loop's time that calls took."""
     times = columns["steps"]["time_ns"]
     spent = float(columns["reductions"]["duration_ns"][rows].sum())
     return spent / max(float(times[-1] - times[0]), 1.0)
@@ -78,7 +78,7 @@ def _repeated_calls(columns: EvidenceColumns) -> list[Advice]:
     reductions = columns["reductions"]
     steps, again = [], []
     for step, rows in _by_step(columns):
-        seen: set[Any] = set()
+        seen: set[tuple[int, str, str]] = set()
         twice = []
         for row in rows.tolist():
             key = (int(reductions["array"][row]), reductions["verb"][row], reductions["op"][row])
@@ -93,18 +93,19 @@ def _repeated_calls(columns: EvidenceColumns) -> list[Advice]:
     verb = reductions["verb"][again[0]]
     typical = float(np.median(reductions["bytes"][rows]))
     share = _loop_share(columns, rows)
+    spent_ns = float(reductions["duration_ns"][rows].sum())
     return [
-        advice(
+        new_advice(
             REPEATED,
             verb,
             f"{verb} was called again with the same value in {len(steps)} steps "
-            f"({bytes_text(typical)} each, {ms(reductions['duration_ns'][rows].sum())} in all).",
-            "Keep the result of the first call and use it again.",
+            f"({bytes_text(typical)} each, {ms_text(spent_ns)} in all).",
+            "Keep the result of the first call.",
             evidence={
                 "repeated_calls": len(again),
                 "bytes": typical,
                 "share": share,
-                "spent_ms": float(reductions["duration_ns"][rows].sum()) / 1e6,
+                "spent_ms": spent_ns / 1e6,
             },
             page="reductions",
             share=share,
@@ -118,7 +119,7 @@ def _many_calls(columns: EvidenceColumns) -> list[Advice]:
     steps, calls, kept = [], [], []
     for step, rows in _by_step(columns):
         small = rows[reductions["bytes"][rows] < _SMALL_BYTES]
-        # The leaves of one structure are one call, and the same value again is another matter.
+        # The leaves of one structure are one call; equal values are the other cause.
         _, first = np.unique(reductions["array"][small], return_index=True)
         own = np.unique(reductions["call"][small[first]])
         if len(own) >= _MANY:
@@ -130,11 +131,11 @@ def _many_calls(columns: EvidenceColumns) -> list[Advice]:
     share = _loop_share(columns, np.array(kept))
     number = int(np.median(calls))
     return [
-        advice(
+        new_advice(
             MANY,
             "reduce",
             f"{number} small values are combined one by one in each step; that takes "
-            f"{percent(share)} of the loop's time.",
+            f"{percent_text(share)} of the loop's time.",
             "Pass them to one reduce as a dict or list, or combine them inside the function that "
             "run executes, where XLA merges them.",
             evidence={"calls_a_step": number, "share": share, "steps": len(steps)},
@@ -162,13 +163,13 @@ def _large_calls(columns: EvidenceColumns) -> list[Advice]:
     verb = reductions["verb"][kept[-1]]
     typical = float(np.median(reductions["bytes"][rows]))
     return [
-        advice(
+        new_advice(
             LARGE,
             verb,
             f"{verb} moves {bytes_text(typical)} from each replica in each step; that takes "
-            f"{percent(share)} of the loop's time.",
-            "Combine less: a sum or mean on each replica first, or once in some steps, or inside "
-            "the function that run executes.",
+            f"{percent_text(share)} of the loop's time.",
+            "Combine less: sum or average on each replica first, combine less often, or inside the "
+            "function that run executes.",
             evidence={
                 "bytes": typical,
                 "share": share,
@@ -194,8 +195,8 @@ def _in_programs(columns: EvidenceColumns) -> list[Advice]:
     return list(found.values())
 
 
-def _large_in(program: Compile, steps: np.ndarray) -> Advice | None:
-    """Finds that most of what a program combines is large and nobody's gradient."""
+def _large_in(program: Compile, steps: Ints) -> Advice | None:
+    """Finds a large value that is not a gradient and is most of what a program combines."""
     total, largest, foreign, source = 0, 0, 0, ""
     for one in program.collectives:
         if one.kind not in {"all-reduce", "all-gather"}:
@@ -213,12 +214,12 @@ def _large_in(program: Compile, steps: np.ndarray) -> Advice | None:
     if not foreign or foreign < _MOST_OF_IT * total:
         return None
     place = source.rpartition(" at ")[2] or program.function
-    return advice(
+    return new_advice(
         LARGE,
         program.function,
-        f"{program.function} combines a value of {bytes_text(largest)} over the replicas in each "
-        f"step (at {place}); that is {percent(foreign / total)} of all that it combines.",
-        "Combine less: a sum or mean over the examples on each replica first.",
+        f"{program.function} combines a value of {bytes_text(largest)} across replicas in each "
+        f"step (at {place}); that is {percent_text(foreign / total)} of all bytes it combines.",
+        "Combine less: sum or average over the examples on each replica first.",
         evidence={"bytes": largest, "share_of_bytes": foreign / total, "steps": len(steps)},
         page="reductions",
         share=0.0,
@@ -232,20 +233,20 @@ def _bytes(match: re.Match[str]) -> int:
     return prod(dimensions) * int(match[2]) // 8
 
 
-def _repeated_in(program: Compile, steps: np.ndarray) -> Advice | None:
-    """Finds a collective that a loop inside of the program runs again and again."""
+def _repeated_in(program: Compile, steps: Ints) -> Advice | None:
+    """Finds a collective inside a loop of the program."""
     loops = [one for one in program.collectives if _in_a_loop(one)]
     if not loops:
         return None
     one = max(loops, key=lambda c: (c.times_per_step or 0) * c.operand_bytes)
     times = one.times_per_step or 0
     place = one.source.rpartition(" at ")[2] or program.function
-    return advice(
+    return new_advice(
         REPEATED,
         program.function,
         f"{program.function} runs an {one.kind} of {bytes_text(one.operand_bytes)} {times} times "
-        f"in each step, inside of a loop (at {place}).",
-        "Add up inside the loop, and combine over the replicas once after it.",
+        f"in each step, inside a loop (at {place}).",
+        "Add up inside the loop, and combine across replicas once after it.",
         evidence={
             "times_a_step": times,
             "bytes": one.operand_bytes,

@@ -1,24 +1,25 @@
 """The replica that the others wait for.
 
-All devices leave a collective together, so their ready times say nothing; a
-profile says who came late: who computes longest and waits least. Without a
-collective the ready times do say it.
+All devices leave a collective together, and their ready times are equal: only a profile
+shows the late one, which computes longest and waits least. Without a collective the ready
+times show it.
 
-A replica counts as slow when it computes at least twice as long as the middle one
-and one and a half times as long as the next, in each third of the profile, and
-when that is a tenth of the time. CPU devices take turns on the machine's cores, so
-that times of equal replicas differ by tens of percents from step to step.
+A replica is slow when it computes at least twice as long as the median one and 1.5 times as
+long as the next, in each third of the profile, and when the excess is a tenth of the time.
+CPU devices share the machine's cores: the times of equal replicas differ by tens of percents
+from step to step.
 """
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
-from distlab.advice._finding import advice, ms, percent, replicas
+from distlab.advice._texts import ms_text, new_advice, percent_text, replicas_text
 from distlab.events import Advice, Capture
 from distlab.folds import EvidenceColumns
+from distlab.folds.arrays import Floats
 
 CAUSE: Final = "slow_replica"
 
@@ -34,13 +35,12 @@ _OFTEN: Final = 0.8
 _GAP: Final = 0.4
 
 _REMEDY: Final = (
-    "Give it less work, or find out what else runs on its device; all others wait for it in "
-    "every step."
+    "Reduce its work, or find what else runs on its device: all others wait for it in every step."
 )
 
 
 def find(columns: EvidenceColumns) -> list[Advice]:
-    """Finds replicas that the others wait for; columns as `folds.Evidence` has them."""
+    """Finds replicas that the others wait for, in columns of `folds.Evidence`."""
     found = []
     profiled = {capture.strategy: capture for capture in columns["captures"]}
     for strategy, capture in profiled.items():
@@ -67,15 +67,15 @@ def _in_profile(columns: EvidenceColumns, strategy: int, capture: Capture) -> li
     longest = compute[slow].max()
     ratio = longest / max(np.median(others), 1.0)
     waited = np.median(np.delete(waiting, slow))
-    names = replicas(slow)
+    names = replicas_text(slow)
     devices = ", ".join(capture.devices[replica] for replica in slow)
     return [
-        advice(
+        new_advice(
             CAUSE,
             names,
-            f"{names.capitalize()} ({devices}) computed {percent(longest / whole)} of the profiled "
-            f"time, {ratio:.1f} times as long as the others, which waited "
-            f"{percent(waited / whole)} of it.",
+            f"{names.capitalize()} ({devices}) computed {percent_text(longest / whole)} of the "
+            f"profiled time, {ratio:.1f} times as long as the others, which waited "
+            f"{percent_text(waited / whole)} of it.",
             _REMEDY,
             evidence={
                 "compute_ms": longest / 1e6,
@@ -92,8 +92,8 @@ def _in_profile(columns: EvidenceColumns, strategy: int, capture: Capture) -> li
     ]
 
 
-def _slow(compute: Any) -> list[int]:
-    """Returns the few replicas that stand out by their times, in order."""
+def _slow(compute: Floats) -> list[int]:
+    """Returns the replicas that compute far longer than the others, if they are few."""
     count = len(compute)
     if count < 2:
         return []
@@ -106,21 +106,21 @@ def _slow(compute: Any) -> list[int]:
     return []
 
 
-def _parts(capture: Capture) -> list[Any]:
-    """Returns the compute times of the replicas in each part of the profile."""
+def _parts(capture: Capture) -> list[Floats]:
+    """Returns the replicas' compute times in each part of the profile."""
     edges = np.linspace(0, capture.time_ns - capture.start_ns, _PARTS + 1).round()
     parts = np.zeros((_PARTS, len(capture.devices)))
     for replica, packed in enumerate(capture.spans):
         rows = np.frombuffer(packed, "<i8").reshape(-1, 3)
-        begin, length, sort = rows.T
+        begin, length, activity = rows.T
         for part in range(_PARTS):
             inside = np.minimum(begin + length, edges[part + 1]) - np.maximum(begin, edges[part])
-            parts[part, replica] = np.maximum(inside[sort == _COMPUTE], 0).sum()
+            parts[part, replica] = np.maximum(inside[activity == _COMPUTE], 0).sum()
     return list(parts)
 
 
 def _uneven(columns: EvidenceColumns, strategy: int) -> bool:
-    """Whether the replicas got different numbers of examples, which explains it already."""
+    """Whether the replicas received different numbers of examples: another cause."""
     batches = columns["batches"]
     sizes = [
         given
@@ -154,11 +154,11 @@ def _in_ready_times(columns: EvidenceColumns, strategy: int) -> list[Advice]:
         return []
     device = columns["strategies"][strategy][1][slow]
     return [
-        advice(
+        new_advice(
             CAUSE,
-            replicas([slow]),
-            f"Replica {slow} ({device}) was last in {percent(often)} of {len(rows)} watched steps, "
-            f"{ms(gap)} after the next one, of steps that take {ms(length)}.",
+            replicas_text([slow]),
+            f"Replica {slow} ({device}) was last in {percent_text(often)} of {len(rows)} watched "
+            f"steps, {ms_text(gap)} after the next one; a step takes {ms_text(length)}.",
             _REMEDY,
             evidence={
                 "late_ms": float(gap) / 1e6,

@@ -1,7 +1,7 @@
-"""Replicas that get fewer examples than the others, or none.
+"""Replicas that receive fewer examples than the others, or none.
 
-A step takes as long as its fullest replica. What the others could have done
-meanwhile is wasted; one last batch of an epoch is no matter, a tenth of all work is.
+A step lasts as long as its fullest replica, and the time of the others is wasted. The last
+batch of an epoch alone is harmless, a tenth of all work is not.
 """
 
 from __future__ import annotations
@@ -10,9 +10,10 @@ from typing import Final
 
 import numpy as np
 
-from distlab.advice._finding import advice, percent, replicas
+from distlab.advice._texts import new_advice, percent_text, replicas_text
 from distlab.events import Advice
 from distlab.folds import EvidenceColumns
+from distlab.folds.arrays import Ints
 
 CAUSE: Final = "uneven_batch"
 
@@ -21,19 +22,19 @@ _FEWEST: Final = 3
 
 
 def find(columns: EvidenceColumns) -> list[Advice]:
-    """Finds datasets that are divided unevenly; columns as `folds.Evidence` has them."""
+    """Finds datasets that are divided unevenly, in columns of `folds.Evidence`."""
     batches = columns["batches"]
     found = []
     for dataset in np.unique(batches["dataset"]).tolist():
         rows = np.flatnonzero(batches["dataset"] == dataset)
         sizes = [batches["sizes"][row] for row in rows]
-        one = _of(columns, dataset, rows, sizes)
-        found += [one] if one is not None else []
+        advice = _unevenness(columns, dataset, rows, sizes)
+        found += [advice] if advice is not None else []
     return found
 
 
-def _of(
-    columns: EvidenceColumns, dataset: int, rows: np.ndarray, sizes: list[list[int]]
+def _unevenness(
+    columns: EvidenceColumns, dataset: int, rows: Ints, sizes: list[list[int]]
 ) -> Advice | None:
     given = np.array([size for size in sizes if len(size) == len(sizes[-1])])
     if given.ndim != 2 or given.shape[1] < 2:
@@ -52,20 +53,19 @@ def _of(
     per_replica = columns["batches"]["policy"][rows[-1]] == "per_replica"
     down, up = usual // number * number, -(-usual // number) * number
     fitting = f"{down} or {up}" if down and down != up else str(up)
-    names = replicas(empty or short)
+    names = replicas_text(empty or short)
     what = "nothing" if empty else "fewer examples"
     share = wasted / capacity
     remedy = (
-        "Give each replica batches of the same size: batch(..., drop_remainder=True) in each of "
-        "them, and as many batches for each."
+        "Use batches of one size, batch(..., drop_remainder=True), and as many for each replica."
         if per_replica
         else f"Use a batch size that {number} replicas divide: {fitting} in place of {usual}."
     )
-    return advice(
+    return new_advice(
         CAUSE,
         names,
-        f"{names.capitalize()} got {what} in {int(uneven.sum())} of {len(given)} batches of "
-        f"dataset {dataset}; {percent(share)} of what the replicas could do is wasted.",
+        f"{names.capitalize()} received {what} in {int(uneven.sum())} of {len(given)} batches of "
+        f"dataset {dataset}; {percent_text(share)} of the replicas' capacity is wasted.",
         remedy,
         evidence={
             "wasted_share": share,

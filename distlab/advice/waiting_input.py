@@ -1,10 +1,9 @@
 """Steps that wait for their input.
 
-JAX hands steps over without waiting for them, so time that Python spends on
-waiting for a batch is lost only when nothing else keeps it: a loop whose devices
-are the bottleneck waits in `run`, or where it reads a result. So input is the
-bottleneck when a third of the loop's time goes into it, in most steps, and it is
-no matter of microseconds.
+JAX dispatches steps without waiting for them: the time that Python waits for a batch is lost
+only when Python is the bottleneck. A loop whose devices are the bottleneck waits in `run`, or
+where it reads a result. Input is the bottleneck when it takes a third of the loop's time in
+most steps, and at least 2 ms.
 """
 
 from __future__ import annotations
@@ -13,9 +12,10 @@ from typing import Final
 
 import numpy as np
 
-from distlab.advice._finding import advice, ms, percent
+from distlab.advice._texts import ms_text, new_advice, percent_text
 from distlab.events import Advice
 from distlab.folds import EvidenceColumns
+from distlab.folds.arrays import Ints
 
 CAUSE: Final = "input_bound"
 
@@ -24,29 +24,29 @@ _LEAST_NS: Final = 2_000_000
 _FEWEST: Final = 8
 
 _SOURCE: Final = (
-    "Make the source faster: map with num_parallel_calls, work on whole batches, or read ahead "
-    "with prefetch(2)."
+    "Make the source faster: map with num_parallel_calls, map whole batches, or read ahead with "
+    "prefetch(2)."
 )
 _PLACING: Final = (
-    "Give smaller elements (a smaller dtype, fewer fields), or place them ahead with "
+    "Use smaller elements (a smaller dtype, fewer fields), or place them ahead with "
     "InputOptions(experimental_per_replica_buffer_size=2)."
 )
 
 
 def find(columns: EvidenceColumns) -> list[Advice]:
-    """Finds datasets that steps wait for; columns as `folds.Evidence` has them."""
+    """Finds datasets that steps wait for, in columns of `folds.Evidence`."""
     batches, found = columns["batches"], []
     for dataset in np.unique(batches["dataset"]).tolist():
         rows = np.flatnonzero(batches["dataset"] == dataset)
-        one = _of(columns, dataset, rows)
-        found += [one] if one is not None else []
+        advice = _waiting(columns, dataset, rows)
+        found += [advice] if advice is not None else []
     return found
 
 
-def _of(columns: EvidenceColumns, dataset: int, rows: np.ndarray) -> Advice | None:
+def _waiting(columns: EvidenceColumns, dataset: int, rows: Ints) -> Advice | None:
     batches = columns["batches"]
     times = batches["time_ns"][rows]
-    # Compilations and the beginnings of epochs are no part of the loop: neither is the first.
+    # The first batches of epochs count no loop time: programs are compiled then.
     same = np.flatnonzero(np.diff(batches["epoch"][rows]) == 0) + 1
     if len(same) < _FEWEST:
         return None
@@ -57,13 +57,13 @@ def _of(columns: EvidenceColumns, dataset: int, rows: np.ndarray) -> Advice | No
     if share < _SHARE or typical < _LEAST_NS:
         return None
     source = float(np.median(waited)) >= float(np.median(placing))
-    stage = "its source" if source else "putting them on the devices"
+    stage = "its source" if source else "placing them on the devices"
     steps = columns["steps"]["step"]
-    return advice(
+    return new_advice(
         CAUSE,
         f"dataset {dataset}",
-        f"Steps wait for batches of dataset {dataset}: {percent(share)} of the loop's time, "
-        f"{ms(typical)} a batch, mostly for {stage}.",
+        f"Steps wait for batches of dataset {dataset}: {percent_text(share)} of the loop's time, "
+        f"{ms_text(typical)} a batch, most of it for {stage}.",
         _SOURCE if source else _PLACING,
         evidence={
             "share": share,

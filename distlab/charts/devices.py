@@ -33,7 +33,7 @@ from distlab.text.units import plain, share_text
 _MOST_CELLS = 240
 _WINDOWS_A_CELL = 2
 _LINES = 8
-_NOTE = "busy: has a step that is not finished, waiting in collectives included; gaps: not watched"
+_NOTE = "busy: a step is not finished, waiting in collectives included; gaps: not watched"
 _SIMULATED = "simulated devices: they share the cores of one machine"
 _EMPTY = "No device was watched yet.\nShares show when strategy.run(...) has taken some steps."
 

@@ -82,7 +82,7 @@ def loss_lines(height: int = 300) -> MetricLines:
     return MetricLines(
         "Loss",
         lambda name: "loss" in name.lower(),
-        empty="No loss was logged yet.\nrun.log(loss=...) inside of dl.record(...) shows it here.",
+        empty="No loss was logged yet.\nrun.log(loss=...) inside dl.record(...) shows it here.",
         height=height,
     )
 

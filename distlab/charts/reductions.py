@@ -20,7 +20,7 @@ _MOST_BARS = 10
 _FEWEST_BARS = 5
 _EMPTY = (
     "Nothing was combined across replicas yet.\n"
-    "ctx.all_reduce(...) inside of a step and strategy.reduce(...) show here."
+    "ctx.all_reduce(...) inside a step and strategy.reduce(...) show here."
 )
 _TEXTS = ("kind", "where", "each", "dtype", "count_text", "total_text", "participants", "time",
           "how", "how_full")  # fmt: skip

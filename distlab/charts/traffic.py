@@ -34,8 +34,8 @@ _MOST_PHASES = 4
 _RADIUS = 0.11
 _APART = 0.045
 _EMPTY = (
-    "No reduction is chosen, or none was done yet.\n"
-    "ctx.all_reduce(...) inside of a step and strategy.reduce(...) are the ones to choose from."
+    "No reduction is chosen, or none ran yet.\n"
+    "ctx.all_reduce(...) inside a step and strategy.reduce(...) can be chosen here."
 )
 
 

@@ -214,7 +214,7 @@ def test_lost_events_are_said() -> None:
 def test_an_empty_run_gets_no_advice_and_nonsense_is_refused() -> None:
     assert advise([]) == []
     assert advise(beginning(8)) == []
-    with pytest.raises(ArgumentTypeError, match="a run or its events, got a int"):
+    with pytest.raises(ArgumentTypeError, match="a run or its events, got int"):
         advise(3)  # type: ignore[arg-type]
 
 
