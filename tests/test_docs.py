@@ -49,8 +49,9 @@ def _anchors(page: Path) -> set[str]:
     return {re.sub(r"[^\w -]", "", heading).lower().replace(" ", "-") for heading in headings}
 
 
-@pytest.mark.parametrize("page", LINKED, ids=lambda page: page.relative_to(ROOT).as_posix())
+@pytest.mark.parametrize("page", LINKED[:-1], ids=lambda page: page.relative_to(ROOT).as_posix())
 def test_code_names_what_exists(page: Path) -> None:
+    """The changelog may name what is gone."""
     for name in re.findall(r"`(?:dl|distlab)\.([\w.]+)(?:\([^`]*)?`", page.read_text()):
         found: object = distlab
         for part in name.split("."):
