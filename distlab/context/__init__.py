@@ -1,1 +1,1 @@
-"""Which strategy is in scope, in which of its contexts, and how functions run."""
+"""The current strategy and its context, and the mode in which functions run."""

@@ -1,4 +1,4 @@
-"""How a replica combines values with the others, from inside a replica function."""
+"""The protocol by which a replica function combines values with the other replicas."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from distlab.values.reduce_op import ReduceOp
 
 
 class Collectives(Protocol):
-    """What a replica context needs of the replicas that run beside it."""
+    """The operations of one replica that involve the others."""
 
     def replica_id(self) -> Any:
         """Returns this replica's number, from 0: an int, or an int32 tracer."""
@@ -21,7 +21,7 @@ class Collectives(Protocol):
         """Returns each array's sum or mean over all replicas, the same on each."""
 
     def all_gather(self, values: list[jax.Array], axis: int) -> list[jax.Array]:
-        """Returns all replicas' arrays, put one after another along `axis`."""
+        """Returns the arrays of all replicas, concatenated along `axis`."""
 
     def first(self, value: jax.Array) -> jax.Array:
         """Returns replica 0's value, on each replica."""
@@ -29,14 +29,14 @@ class Collectives(Protocol):
     def merge(
         self, host: Host, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
-        """Calls `fn(host, *args, **kwargs)` once for all, in cross-replica context."""
+        """Calls `fn(host, *args, **kwargs)` once for all replicas, in cross-replica context."""
 
     def create(self, make: Callable[[], Any], name: str) -> Any:
         """Makes one object for all replicas, such as a variable."""
 
 
 class MergingCollectives(Collectives, Protocol):
-    """What code in a traced `merge_call` needs of the replicas that it merges."""
+    """The collectives of a traced `merge_call`, which merges replicas into one."""
 
     def merged(self, nest: Any) -> Any:
-        """Returns a nest with each traced leaf as a per-replica value."""
+        """Returns a nest with a per-replica value in place of each traced leaf."""

@@ -1,4 +1,4 @@
-"""What the code below a strategy needs of it."""
+"""The protocol of a strategy for the packages below it."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from distlab.devices.mesh import ReplicaMesh
 
 
 class Host(Protocol):
-    """Who runs replicas and holds variables: a strategy, as the code below it sees it."""
+    """The owner of replicas and variables: a strategy."""
 
     @property
     def distributed(self) -> bool:
-        """Whether values are distributed at all: false for the default strategy alone."""
+        """Whether values are distributed; false for the default strategy only."""
 
     @property
     def number(self) -> int:
-        """Number in this process; events name it."""
+        """The strategy's number in this process, which events carry."""
 
     @property
     def mesh(self) -> ReplicaMesh:
@@ -25,14 +25,14 @@ class Host(Protocol):
 
     @property
     def num_replicas_in_sync(self) -> int:
-        """How many replicas a step runs on."""
+        """The number of replicas that run a step."""
 
     @property
     def device_names(self) -> tuple[str, ...]:
         """The device of each replica, in replica order."""
 
     def variable_layout(self, *, per_replica: bool) -> Layout:
-        """Returns where the copies of a new variable lie.
+        """Returns the layout of a new variable.
 
         Args:
           per_replica: Whether each replica has a value of its own (ON_READ).

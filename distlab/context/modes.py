@@ -13,16 +13,25 @@ class RunOptions(msgspec.Struct, frozen=True):
     """Options of one call of `Strategy.run` (`tf.distribute.RunOptions`).
 
     Attributes:
-      experimental_enable_dynamic_batch_size: taken for TensorFlow's sake;
+      experimental_enable_dynamic_batch_size: Accepted for compatibility with TensorFlow;
         partial batches always work.
-      experimental_bucketizing_dynamic_shape: taken for TensorFlow's sake.
-      experimental_xla_options: taken for TensorFlow's sake.
-      run_eagerly: true runs the function as ordinary Python, false compiled;
-        None as `run_functions_eagerly` says.
-      donate_argnums: positions in `args` whose arrays' memory results may take
-        over, as in `jax.jit`; the arrays can't be used afterwards. What is not
-        where the replicas are is copied there first and stays. Functions that
-        run eagerly take nothing over.
+      experimental_bucketizing_dynamic_shape: Accepted for compatibility with TensorFlow.
+      experimental_xla_options: Accepted for compatibility with TensorFlow.
+      run_eagerly: True runs the function as ordinary Python, False compiled; None
+        leaves the choice to `run_functions_eagerly`.
+      donate_argnums: Positions in `args` whose arrays are donated, as in `jax.jit`:
+        results may reuse their memory, and the arrays can't be used afterwards.
+        Arrays that are not on the replicas' devices are copied there, and only the
+        copies are donated. Functions that run eagerly donate nothing.
+
+    Example:
+      >>> import distlab as dl
+      >>> strategy = dl.MirroredStrategy(["CPU:0", "CPU:1"])
+      >>> def step(x):
+      ...     print("replica", dl.get_replica_context().replica_id_in_sync_group, "has", x)
+      >>> strategy.run(step, args=(3,), options=dl.RunOptions(run_eagerly=True))
+      replica 0 has 3
+      replica 1 has 3
     """
 
     experimental_enable_dynamic_batch_size: bool = True
@@ -33,20 +42,30 @@ class RunOptions(msgspec.Struct, frozen=True):
 
 
 _eagerly = False
+"""Whether calls without `run_eagerly` run eagerly."""
 
 
 def run_functions_eagerly(run_eagerly: bool) -> None:
-    """Chooses how `Strategy.run` executes functions (tf.config's name for it).
+    """Sets whether `Strategy.run` runs functions eagerly (`tf.config.run_functions_eagerly`).
 
-    Eagerly, a function is ordinary Python, run once for each replica on
-    numbers: slow, and right for debugging, teaching, and functions that need a
-    Python number. Both ways give the same numbers.
+    An eager function is ordinary Python that runs once for each replica, on
+    numbers. That is slow, and suits debugging, teaching, and functions that need a
+    Python number. Both modes compute the same numbers.
 
     Args:
-      run_eagerly: true for ordinary Python, false (the default) for compiled.
+      run_eagerly: True for ordinary Python, False (the default) for compiled programs.
 
     Raises:
-      OptionError: it is neither.
+      OptionError: `run_eagerly` is neither True nor False.
+
+    Example:
+      >>> import distlab as dl
+      >>> strategy = dl.MirroredStrategy(["CPU:0", "CPU:1"])
+      >>> dl.run_functions_eagerly(True)
+      >>> strategy.run(lambda x: print("x is", x), args=(3,))
+      x is 3
+      x is 3
+      >>> dl.run_functions_eagerly(False)
     """
     global _eagerly
     _eagerly = _checked(run_eagerly)
@@ -55,27 +74,34 @@ def run_functions_eagerly(run_eagerly: bool) -> None:
 def _checked(run_eagerly: Any) -> bool:
     if not isinstance(run_eagerly, bool):
         raise OptionError(
-            f"run_eagerly must be True (ordinary Python) or False (compiled), got {run_eagerly!r}."
+            f"run_eagerly must be True (ordinary Python) or False (compiled), got {run_eagerly!r}. "
+            "Use True to debug, else False."
         )
     return run_eagerly
 
 
 def functions_run_eagerly() -> bool:
-    """Says whether `Strategy.run` executes functions as ordinary Python."""
+    """Returns whether `Strategy.run` runs functions eagerly, as ordinary Python.
+
+    Example:
+      >>> import distlab as dl
+      >>> dl.functions_run_eagerly()
+      False
+    """
     return _eagerly
 
 
 def eager_asked_for(options: RunOptions | None) -> bool:
-    """Says whether a call with these options runs eagerly.
+    """Returns whether a call with these options runs eagerly.
 
     Raises:
-      OptionError: they are no options, or `run_eagerly` is not true or false.
+      OptionError: `options` are not `RunOptions`, or `run_eagerly` is not a truth value.
     """
     if options is None:
         return _eagerly
     if not isinstance(options, RunOptions):
         raise OptionError(
             f"options must be a distlab.RunOptions or None, got a {type(options).__name__}. Write "
-            "RunOptions(run_eagerly=True), or leave it out."
+            "RunOptions(run_eagerly=True), or leave options out."
         )
     return _eagerly if options.run_eagerly is None else _checked(options.run_eagerly)

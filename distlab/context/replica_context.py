@@ -1,4 +1,4 @@
-"""What a replica function can ask about, and do with, the replica it runs on."""
+"""The context of a replica function: its replica's number, and collectives."""
 
 from __future__ import annotations
 
@@ -19,12 +19,25 @@ from distlab.values.reduce_op import ReduceOp
 class ReplicaContext:
     """The context of one replica (`tf.distribute.ReplicaContext`).
 
-    Get it with `distlab.get_replica_context()` inside a function given to
-    `strategy.run`.
+    `distlab.get_replica_context()` returns it inside a function that
+    `strategy.run` runs.
+
+    Args:
+      strategy: The strategy that runs the replica.
+      collectives: How this replica combines values with the others.
 
     Attributes:
-      strategy: the strategy that runs the replica.
-      collectives: how this replica combines values with the others.
+      strategy: The strategy that runs the replica.
+      collectives: How this replica combines values with the others.
+
+    Example:
+      >>> import distlab as dl
+      >>> strategy = dl.MirroredStrategy(["CPU:0", "CPU:1", "CPU:2"])
+      >>> def step(x):
+      ...     context = dl.get_replica_context()
+      ...     return context.all_reduce("SUM", x * context.replica_id_in_sync_group)
+      >>> [int(total) for total in strategy.run(step, args=(10,)).values]
+      [30, 30, 30]
     """
 
     def __init__(self, strategy: Host, collectives: Collectives) -> None:
@@ -33,15 +46,15 @@ class ReplicaContext:
 
     @property
     def num_replicas_in_sync(self) -> int:
-        """How many replicas run this function."""
+        """The number of replicas that run this function."""
         return self.strategy.num_replicas_in_sync
 
     @property
     def devices(self) -> tuple[str, ...]:
-        """The names of the devices that the replicas run on (TensorFlow 1's name).
+        """The names of the devices that the replicas run on (TensorFlow 1's property).
 
-        In a traced function one Python call stands for all replicas, so it
-        names all of their devices; in an eager one just this replica's.
+        A traced function stands for all replicas, so these are the devices of all
+        replicas; in an eager function, it is this replica's device only.
         """
         names = self.strategy.device_names
         replica = self.collectives.replica_id()
@@ -55,34 +68,42 @@ class ReplicaContext:
         (`jnp.where`, indexing), not in a Python `if`.
 
         Raises:
-          ContextError: asked after a traced function.
+          ContextError: The traced function of this context has returned.
         """
         try:
             return self.collectives.replica_id()
-        except NameError as error:  # JAX knows no replicas outside of the trace
+        except NameError as error:  # outside of the trace, JAX has no axis of replicas
             raise ContextError(
-                "replica_id_in_sync_group was asked of a replica context outside of the replica "
-                "function that it belongs to. Return the number from the function instead."
+                "replica_id_in_sync_group of a replica context was read outside of the replica "
+                "function that the context belongs to. Return the number from the function instead."
             ) from error
 
     def all_reduce(self, reduce_op: ReduceOp | str, value: Any, options: Any = None) -> Any:
-        """Combines the replicas' values and gives every replica the result.
+        """Reduces the replicas' values and returns the result on every replica.
 
         Differentiable: the gradient is the all-reduce of the gradients.
 
         Args:
           reduce_op: `ReduceOp.SUM`, `ReduceOp.MEAN`, or their name.
-          value: an array, or a nest of arrays, of the same shape on each
-            replica.
-          options: `CommunicationOptions`, hints that change no value.
+          value: An array, or a nest of arrays, of the same shape on each replica.
+          options: `CommunicationOptions`, hints that do not change results.
 
         Returns:
-          The structure of `value`, each leaf the sum or mean over replicas.
+          The structure of `value`; each leaf is the sum or mean over the replicas.
 
         Raises:
-          ReduceOpError: there is no such reduction.
-          ValueShapeError: a leaf is not an array, or shapes differ.
-          ContextError: called outside of the run that this context belongs to.
+          ReduceOpError: `reduce_op` is neither SUM nor MEAN.
+          ValueShapeError: A leaf is not an array, or the shapes differ.
+          ContextError: The call is outside of the replica function of this context.
+
+        Example:
+          >>> import distlab as dl
+          >>> strategy = dl.MirroredStrategy(["CPU:0", "CPU:1"])
+          >>> def step(gradients):
+          ...     return dl.get_replica_context().all_reduce("MEAN", gradients)
+          >>> means = strategy.run(step, args=({"w": 4.0, "b": 1.0},))
+          >>> float(means["w"].values[1])
+          4.0
         """
         del options
         op = ReduceOp.of(reduce_op)
@@ -92,24 +113,35 @@ class ReplicaContext:
         return jax.tree.unflatten(structure, self.collectives.all_reduce(op, arrays))
 
     def all_gather(self, value: Any, axis: int, options: Any = None) -> Any:
-        """Gives every replica all replicas' values, one after another.
+        """Concatenates the replicas' values and returns the result on every replica.
 
-        Differentiable: the gradient of a replica's part is the sum of what all
-        replicas ask of it.
+        Differentiable: the gradient of a replica's part is the sum of its gradients
+        on all replicas.
 
         Args:
-          value: an array, or a nest of arrays, whose shapes may differ between
+          value: An array, or a nest of arrays, whose shapes may differ between
             replicas along `axis`.
-          axis: the dimension to put them one after another in.
-          options: `CommunicationOptions`, hints that change no value.
+          axis: The axis along which to concatenate.
+          options: `CommunicationOptions`, hints that do not change results.
 
         Returns:
-          The structure of `value`, each leaf as long along `axis` as all
-          replicas' together.
+          The structure of `value`; each leaf holds the parts of all replicas, in
+          replica order.
 
         Raises:
-          ValueShapeError: a scalar, no such axis, or other dimensions differ.
-          ContextError: called outside of the run that this context belongs to.
+          ValueShapeError: A leaf is a scalar, the axis is out of range, or other
+            dimensions differ.
+          ContextError: The call is outside of the replica function of this context.
+
+        Example:
+          >>> import distlab as dl
+          >>> strategy = dl.MirroredStrategy(["CPU:0", "CPU:1"])
+          >>> dataset = dl.data.Dataset.range(3).batch(3)
+          >>> (batch,) = strategy.experimental_distribute_dataset(dataset)
+          >>> def step(x):
+          ...     return dl.get_replica_context().all_gather(x, axis=0)
+          >>> strategy.run(step, args=(batch,)).values[1].tolist()
+          [0, 1, 2]
         """
         del options
         self._require_current("all_gather")
@@ -126,20 +158,30 @@ class ReplicaContext:
         """Calls a function once for all replicas, in cross-replica context.
 
         Args:
-          merge_fn: called as `merge_fn(strategy, *args, **kwargs)`, with the
-            replicas' arguments merged into distributed values.
-          args: this replica's arguments.
-          kwargs: this replica's named arguments.
+          merge_fn: The function, which is called as `merge_fn(strategy, *args, **kwargs)`
+            with the replicas' arguments merged into distributed values.
+          args: This replica's arguments.
+          kwargs: This replica's named arguments.
 
         Returns:
-          What `merge_fn` returns; of per-replica values this replica's
-          component.
+          The result of `merge_fn`, with this replica's component in place of each
+          per-replica value.
 
         Raises:
-          StructureError: `merge_fn` is no function.
-          ValueShapeError: the arguments are no tuple and dict.
-          ContextError: called outside of the run that this context belongs to,
-            or in cross-replica context.
+          StructureError: `merge_fn` is not a function.
+          ValueShapeError: `args` is not a tuple or list, or `kwargs` is not a dict.
+          ContextError: The call is outside of the replica function of this context, or
+            in cross-replica context.
+
+        Example:
+          >>> import distlab as dl
+          >>> strategy = dl.MirroredStrategy(["CPU:0", "CPU:1"])
+          >>> def mean(strategy, x):
+          ...     return strategy.reduce("MEAN", x, axis=None)
+          >>> def step(x):
+          ...     return dl.get_replica_context().merge_call(mean, args=(x,))
+          >>> [float(y) for y in strategy.run(step, args=(3.0,)).values]
+          [3.0, 3.0]
         """
         self._require_current("merge_call")
         args, kwargs = checked_call("merge_call", merge_fn, args, kwargs)
@@ -148,20 +190,29 @@ class ReplicaContext:
     def _require_current(self, verb: str) -> None:
         if scopes.current_replica() is not self:
             raise ContextError(
-                f"{verb} was called on a replica context outside of the replica function that it "
-                "belongs to. Ask for distlab.get_replica_context() inside the function."
+                f"{verb} was called on a replica context outside of the replica function that the "
+                "context belongs to. Call distlab.get_replica_context() inside the function."
             )
 
     def __repr__(self) -> str:
-        """Names the strategy."""
+        """Shows the strategy."""
         return f"ReplicaContext({self.strategy!r})"
 
 
 def get_replica_context() -> ReplicaContext:
     """Returns the replica context, or None in cross-replica context.
 
-    Outside of any scope it is the default strategy's: replica 0 of 1. The None
-    is left out of the type: in a replica function, where one asks for the
-    context to use it, there always is one.
+    Outside of any scope it is the context of the default strategy: replica 0 of 1.
+    The return type omits None, because a replica function always has a context.
+
+    Example:
+      >>> import distlab as dl
+      >>> strategy = dl.MirroredStrategy(["CPU:0", "CPU:1"])
+      >>> ids = strategy.run(lambda: dl.get_replica_context().replica_id_in_sync_group)
+      >>> [int(number) for number in ids.values]
+      [0, 1]
+      >>> with strategy.scope():
+      ...     print(dl.get_replica_context())
+      None
     """
     return cast(ReplicaContext, scopes.current_replica())

@@ -1,15 +1,13 @@
-"""Which strategy is current in this thread, and whether in replica context.
+"""The current strategy of a thread, and whether the thread is in replica context.
 
-A thread is always in one of two contexts: *cross-replica context*, where one
-program speaks for all replicas, or *replica context*, where the code is what
-one replica runs. Outside of any scope it is the default strategy's replica
-context, as in TensorFlow.
+A thread is always in one of two contexts: *cross-replica context*, where the code
+acts on all replicas, or *replica context*, where the code runs on one replica.
+Outside of any scope it is in the default strategy's replica context, as in TensorFlow.
 """
 
 from __future__ import annotations
 
 import contextlib
-import functools
 import threading
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
@@ -25,7 +23,7 @@ _H = TypeVar("_H", bound="Host")
 
 
 class Replica(Protocol):
-    """A replica context, as the scopes know it."""
+    """A replica context, as far as scopes need it."""
 
     @property
     def strategy(self) -> Host:
@@ -46,44 +44,62 @@ class _Thread(threading.local):
 _thread = _Thread()
 _base: Host | None = None
 _make_default: Callable[[], Replica] | None = None
-_default: Replica | None = None
+_default: _Mode | None = None
 _making = threading.RLock()
 
 
 def set_default(make: Callable[[], Replica]) -> None:
     """Registers the function that makes the default strategy's replica context.
 
-    It is called once, when code first runs outside of any scope.
+    It is called once, when a context is first requested outside of any scope.
     """
     global _make_default
     _make_default = make
 
 
 def current_strategy() -> Host:
-    """Returns the current strategy; the default one outside of any scope."""
+    """Returns the current strategy; outside of any scope, the default strategy."""
     return _mode().strategy
 
 
 def has_strategy() -> bool:
-    """Returns whether a strategy other than the default one is current."""
-    return current_strategy() is not _default_strategy()
+    """Returns whether a strategy other than the default strategy is current.
+
+    Example:
+      >>> import distlab as dl
+      >>> dl.has_strategy()
+      False
+      >>> with dl.MirroredStrategy().scope():
+      ...     dl.has_strategy()
+      True
+    """
+    return current_strategy() is not _default_mode().strategy
 
 
 def current_replica() -> Replica | None:
-    """Returns the replica context, None in cross-replica context."""
+    """Returns the replica context; None in cross-replica context."""
     return _mode().replica
 
 
 def in_cross_replica_context() -> bool:
-    """Returns whether this thread is in cross-replica context."""
+    """Returns whether this thread is in cross-replica context.
+
+    Example:
+      >>> import distlab as dl
+      >>> dl.in_cross_replica_context()
+      False
+      >>> with dl.MirroredStrategy().scope():
+      ...     dl.in_cross_replica_context()
+      True
+    """
     return _mode().replica is None
 
 
 def set_base(strategy: Host | None) -> None:
-    """Makes a strategy current wherever no scope is entered, in all threads.
+    """Makes a strategy current outside of all scopes, in all threads.
 
     Args:
-      strategy: The strategy; None restores the default one.
+      strategy: The strategy; None restores the default strategy.
 
     Raises:
       ContextError: This thread is in a strategy's scope or replica function.
@@ -98,18 +114,18 @@ def set_base(strategy: Host | None) -> None:
 
 
 def merging() -> MergingCollectives | None:
-    """Returns the collectives of the trace whose `merge_call` this is, None elsewhere."""
+    """Returns the collectives of the traced `merge_call` that runs here; None elsewhere."""
     return _mode().merging
 
 
 def require_cross_replica(verb: str, strategy: Host) -> None:
-    """Checks that `strategy` may be used from here for all of its replicas.
+    """Checks that a verb may be called here on all replicas of `strategy`.
 
     Raises:
-      ContextError: in a replica function, or in the scope of another strategy.
+      ContextError: This is a replica function, or the scope of another strategy.
     """
     mode = _mode()
-    default = _default_strategy()
+    default = _default_mode().strategy
     if mode.strategy is not strategy and mode.strategy is not default:
         raise ContextError(
             f"{verb} was called on {strategy!r} inside the scope of {mode.strategy!r}. "
@@ -118,7 +134,7 @@ def require_cross_replica(verb: str, strategy: Host) -> None:
     if mode.strategy is strategy and mode.replica is not None and strategy is not default:
         raise ContextError(
             f"{verb} must be called in cross-replica context, but this is a function that "
-            f"{strategy!r} runs on each replica. Call it outside, on what `run` returns."
+            f"{strategy!r} runs on each replica. Call it outside, on the result of `run`."
         )
 
 
@@ -127,8 +143,8 @@ def cross_replica(strategy: Host, merging: MergingCollectives | None = None) -> 
     """Puts this thread in the cross-replica context of a strategy.
 
     Args:
-      strategy: the strategy.
-      merging: while a `merge_call` is traced, how its replicas combine values.
+      strategy: The strategy.
+      merging: The collectives of the `merge_call` that is being traced, if any.
     """
     _thread.modes.append(_Mode(strategy, None, merging))
     try:
@@ -155,9 +171,12 @@ def scope(strategy: _H) -> Iterator[_H]:
       ContextError: Another strategy is in scope, or this is a replica function.
     """
     require_cross_replica("scope()", strategy)
-    if strategy is _default_strategy():
+    if strategy is _default_mode().strategy:
         if has_strategy():
-            raise ContextError("The default strategy's scope can't be entered inside another's.")
+            raise ContextError(
+                "The default strategy's scope can't be entered inside another's, but "
+                f"{current_strategy()!r} is in scope. Leave its `with` block first."
+            )
         yield strategy
         return
     with cross_replica(strategy):
@@ -173,21 +192,12 @@ def _mode() -> _Mode:
     return _default_mode()
 
 
-@functools.cache
 def _default_mode() -> _Mode:
-    replica = _default_replica()
-    return _Mode(replica.strategy, replica)
-
-
-def _default_strategy() -> Host:
-    return _default_replica().strategy
-
-
-def _default_replica() -> Replica:
     global _default
     if _default is None:
-        with _making:  # the first two threads to ask may ask at once
+        with _making:  # two threads may be the first at once
             if _default is None:
                 assert _make_default is not None  # distlab/__init__.py sets it
-                _default = _make_default()
+                replica = _make_default()
+                _default = _Mode(replica.strategy, replica)
     return _default
