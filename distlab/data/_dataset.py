@@ -369,7 +369,15 @@ class Dataset(OrderVerbs["Dataset"], ElementVerbs["Dataset"]):
         return Values(self.elements())
 
     def elements(self) -> Elements:
-        """Starts an iteration over values with their positions in the source."""
+        """Starts an iteration over values with their positions in the source.
+
+        Example:
+          >>> import distlab as dl
+          >>> for element in dl.data.Dataset.from_tensor_slices([10, 20, 30]).batch(2).elements():
+          ...     print(element.value, element.indices)
+          [10 20] [0 1]
+          [30] [2]
+        """
         return Elements(self._plan)
 
     def as_numpy_iterator(self) -> Iterator[Any]:
