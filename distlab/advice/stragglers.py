@@ -123,11 +123,11 @@ def _uneven(columns: EvidenceColumns, strategy: int) -> bool:
     """Whether the replicas received different numbers of examples: another cause."""
     batches = columns["batches"]
     sizes = [
-        given
-        for given, of in zip(batches["sizes"], batches["strategy"], strict=True)
-        if of == strategy
+        examples
+        for examples, own in zip(batches["sizes"], batches["strategy"], strict=True)
+        if own == strategy
     ]
-    uneven = sum(max(given) >= _MORE_THAN_NEXT * min(given) for given in sizes if max(given))
+    uneven = sum(max(one) >= _MORE_THAN_NEXT * min(one) for one in sizes if max(one))
     return bool(sizes) and uneven > len(sizes) / 2
 
 

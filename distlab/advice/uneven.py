@@ -36,20 +36,20 @@ def find(columns: EvidenceColumns) -> list[Advice]:
 def _unevenness(
     columns: EvidenceColumns, dataset: int, rows: Ints, sizes: list[list[int]]
 ) -> Advice | None:
-    given = np.array([size for size in sizes if len(size) == len(sizes[-1])])
-    if given.ndim != 2 or given.shape[1] < 2:
+    examples = np.array([size for size in sizes if len(size) == len(sizes[-1])])
+    if examples.ndim != 2 or examples.shape[1] < 2:
         return None
-    fullest = given.max(axis=1)
-    uneven = given.min(axis=1) < fullest
-    capacity = int(fullest.sum()) * given.shape[1]
-    wasted = capacity - int(given.sum())
+    fullest = examples.max(axis=1)
+    uneven = examples.min(axis=1) < fullest
+    capacity = int(fullest.sum()) * examples.shape[1]
+    wasted = capacity - int(examples.sum())
     if not capacity or wasted < _LEAST_SHARE * capacity or uneven.sum() < _FEWEST:
         return None
-    short = np.flatnonzero((given < fullest[:, None])[uneven].mean(axis=0) > 0.5).tolist()
-    empty = np.flatnonzero((given == 0)[uneven].mean(axis=0) > 0.5).tolist()
-    short = short or np.flatnonzero((given < fullest[:, None]).any(axis=0)).tolist()
-    number = given.shape[1]
-    usual = int(np.median(given[uneven].sum(axis=1)))
+    short = np.flatnonzero((examples < fullest[:, None])[uneven].mean(axis=0) > 0.5).tolist()
+    empty = np.flatnonzero((examples == 0)[uneven].mean(axis=0) > 0.5).tolist()
+    short = short or np.flatnonzero((examples < fullest[:, None]).any(axis=0)).tolist()
+    number = examples.shape[1]
+    usual = int(np.median(examples[uneven].sum(axis=1)))
     per_replica = columns["batches"]["policy"][rows[-1]] == "per_replica"
     down, up = usual // number * number, -(-usual // number) * number
     fitting = f"{down} or {up}" if down and down != up else str(up)
@@ -64,14 +64,14 @@ def _unevenness(
     return new_advice(
         CAUSE,
         names,
-        f"{names.capitalize()} received {what} in {int(uneven.sum())} of {len(given)} batches of "
-        f"dataset {dataset}; {percent_text(share)} of the replicas' capacity is wasted.",
+        f"{names.capitalize()} received {what} in {int(uneven.sum())} of {len(examples)} batches "
+        f"of dataset {dataset}; {percent_text(share)} of the replicas' capacity is wasted.",
         remedy,
         evidence={
             "wasted_share": share,
             "wasted_examples": wasted,
             "uneven_batches": int(uneven.sum()),
-            "batches": len(given),
+            "batches": len(examples),
             "examples_in_a_batch": usual,
             "fitting_batch_size": up,
         },

@@ -49,6 +49,18 @@ def traffic_row(
 
     Returns:
       The reduction, None when there is no such row.
+
+    Example:
+      >>> from distlab.charts import traffic_row
+      >>> from distlab.events import Reduction
+      >>> from distlab.folds import Folds
+      >>> folds = Folds()
+      >>> folds.add([Reduction(
+      ...     time_ns=0, strategy=0, verb="reduce", op="SUM", algorithm="to_one_device",
+      ...     bytes=4_096, dtype="float32", participants=8, duration_ns=1_000)])
+      >>> row = traffic_row(folds.columns("reductions"), 0)
+      >>> row["kind"], row["how"], row["bytes"], row["participants"]
+      ('reduce SUM', 'to one device', 4096, 8)
     """
     if not 0 <= place < len(reductions["kind"]):
         return None

@@ -59,12 +59,18 @@ class BatchTiles:
         Args:
           height: Height in pixels.
         """
-        self.source = new_source("replicas", "y", "name", "size", "text", "left", "right", "bottom",
-                              "top", "color", "state", "alpha")  # fmt: skip
-        self._strip = new_source("strip", "y", "left", "right", "bottom", "top", "color", "name",
-                              "size")  # fmt: skip
-        self._tiles = new_source("examples", "left", "right", "bottom", "top", "color", "alpha",
-                              "name", "index", "label")  # fmt: skip
+        self.source = new_source(
+            "replicas",
+            *("y", "name", "size", "text", "left", "right", "bottom", "top"),
+            *("color", "state", "alpha"),
+        )
+        self._strip = new_source(
+            "strip", "y", "left", "right", "bottom", "top", "color", "name", "size"
+        )
+        self._tiles = new_source(
+            "examples",
+            *("left", "right", "bottom", "top", "color", "alpha", "name", "index", "label"),
+        )
         self._free = new_source("free", "left", "right", "bottom", "top")
         self._image = new_source("sheet", "image", "x", "y", "dw", "dh")
         self._labels = new_source("batch_rows", "y", "name", "text", "right", "color", "style")

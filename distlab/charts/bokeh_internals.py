@@ -18,7 +18,7 @@ if TYPE_CHECKING:  # a notebook draws charts without Bokeh's server
 
 
 def set_id(model: Model, name: str) -> None:
-    """Gives a model an id of our own.
+    """Sets the id of a model.
 
     `Model.id` can only be read, and `Model(id=...)` reaches neither models that a
     figure makes by itself nor those of a glyph. Equal ids on all open pages let one

@@ -21,8 +21,8 @@ _MOST_SPANS = 300
 """Most spans drawn for a device; of more, the longest activity of each 300th is drawn."""
 
 _EMPTY = (
-    "No profile was taken yet.\nA recording to a file takes short ones by itself, "
-    "and recording.capture() takes one."
+    "No profile was captured yet.\nA recording to a file captures short ones automatically, "
+    "and recording.capture() captures one."
 )
 
 
@@ -37,12 +37,17 @@ class CapturedSpans:
 
     Example:
       >>> from distlab.charts import CapturedSpans
-      >>> from distlab.folds import Captures
-      >>> chart = CapturedSpans(height=200)
-      >>> chart.update({**Captures().columns(), "device": ["CPU:0", "CPU:1"],
-      ...               "compute": np.array([0.9, 0.2]), "waiting": np.array([0.0, 0.7]),
-      ...               "spans": [np.zeros((0, 3))] * 2})
-      >>> chart.source.data["amount"]
+      >>> from distlab.events import Capture
+      >>> from distlab.folds import Folds
+      >>> folds = Folds()
+      >>> folds.add([Capture(
+      ...     time_ns=100, start_ns=0, strategy=0, steps=1, asked_by="user",
+      ...     devices=["CPU:0", "CPU:1"], compute_ns=[90, 20], waiting_ns=[0, 70],
+      ...     copy_ns=[0, 0], idle_ns=[10, 10], spans=[b"", b""], spans_left_out=0,
+      ...     profile_bytes=0, cost_ns=0)])
+      >>> chart = CapturedSpans()
+      >>> chart.update(folds.columns("captures"))
+      >>> chart.source.data["amount"]  # computing, and waiting for the other device
       ['90 % · 0 %', '20 % · 70 %']
     """
 

@@ -73,8 +73,9 @@ class RunComparison:
         """
         self.source = new_source("comparison", "what", "a", "b", "ratio", "y")
         self.curves = new_source("comparison_curves", "name", "step", "value", "color", "dash")
-        self.rates = new_source("comparison_rates", "name", "time", "steps", "examples", "color",
-                             "dash")  # fmt: skip
+        self.rates = new_source(
+            "comparison_rates", "name", "time", "steps", "examples", "color", "dash"
+        )
         self.notes = new_source("comparison_notes", "x", "y", "text")
         self._largest = new_source("comparison_largest", "step", "a", "b")
         self._heads = new_source("comparison_heads", "x", "text", "color")

@@ -35,6 +35,12 @@ def data_patch(source: ColumnDataSource) -> DataPatch:
     Returns:
       An event for BokehJS' `apply_json_patch` or for a `PATCH-DOC` message, with
       arrays in base64: it can be sent as one text.
+
+    Example:
+      >>> from distlab.charts import ProcessMemory, data_patch
+      >>> patch = data_patch(ProcessMemory().source)
+      >>> patch["kind"], patch["attr"]
+      ('ColumnDataChanged', 'data')
     """
     return {
         "kind": "ColumnDataChanged",

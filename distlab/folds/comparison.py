@@ -61,6 +61,17 @@ def compare(first: Folds, second: Folds, names: tuple[str, str] = ("", "")) -> C
 
     Returns:
       Both runs' curves and rates, and a table of their numbers.
+
+    Example:
+      >>> from distlab.events import Metric
+      >>> from distlab.folds import Folds, compare
+      >>> first, second = Folds(), Folds()
+      >>> for folds, slope in ((first, 1.0), (second, 2.0)):
+      ...     folds.add([Metric(time_ns=0, step=step, values={"loss": 9 - slope * step})
+      ...                for step in range(4)])
+      >>> columns = compare(first, second, ("slow", "fast"))
+      >>> columns["metric"], columns["largest"]  # step, and both runs' losses there
+      (['loss', 'loss'], (3.0, 6.0, 3.0))
     """
     runs = [first, second]
     metrics = [run.columns("metrics") for run in runs]

@@ -18,7 +18,7 @@ class ProgramColumns(TypedDict):
     Numbers of XLA's analyses are None where XLA does not report them.
 
     Attributes:
-      function: Names of the functions given to `run`.
+      function: Names of the functions that `run` received.
       source: Where each function is defined.
       cause: Why each program was compiled, such as `"new shapes"`.
       changed: Which argument changed and how, empty for a new function.

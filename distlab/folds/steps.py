@@ -131,7 +131,7 @@ class Steps:
         return (self._count - 1) / span, (self._example_count - self._first_examples) / span
 
     def _recent_rates(self) -> tuple[float | None, float | None]:
-        """Rates over the newest finished bins, as many as the class says."""
+        """Returns the rates over the newest finished bins: 2 s of them, or those of 8 steps."""
         steps = examples = bins = 0
         for place in range(len(self._steps) - 2, int(self._first_s / self._bin), -1):
             steps += self._steps[place]

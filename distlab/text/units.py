@@ -1,4 +1,4 @@
-"""Times, counts, rates and names as people read them."""
+"""Times, counts, rates and names as text for people."""
 
 from __future__ import annotations
 
@@ -53,8 +53,8 @@ def dtype_text(dtype: str) -> str:
     """Returns NumPy's names for the element types in a compiled program.
 
     Args:
-      dtype: XLA's names such as `"f32"`, joined by `+` when there are several;
-        any other name is returned as it is.
+      dtype: XLA's names such as `"f32"`, joined by `+` when there are several; any other
+        name is returned unchanged.
     """
     return "+".join(_dtype(name) for name in dtype.split("+"))
 
@@ -68,14 +68,19 @@ def _dtype(name: str) -> str:
 
 
 def plain(text: str, most: int = 60) -> str:
-    """Returns a stranger's text, safe to use as a label.
+    r"""Returns text from an untrusted source as text that is safe in a label.
 
-    Bokeh takes text between TeX delimiters for mathematics, and would load
-    MathJax for it; control characters would break a line.
+    Bokeh would render text between TeX delimiters as mathematics, and load MathJax for it;
+    control characters would break a line.
 
     Args:
-      text: any text.
-      most: longest text returned; longer text is cut in its middle.
+      text: Any text.
+      most: Length of the longest result; longer text is cut in its middle.
+
+    Example:
+      >>> from distlab.text.units import plain
+      >>> plain("first\nsecond"), plain("0123456789", 5)
+      ('first second', '01…89')
     """
     clean = "".join(letter if letter.isprintable() else " " for letter in text)
     for delimiter in _DELIMITERS:

@@ -1,7 +1,7 @@
 """Small programs with one fault each, and as many without any.
 
 Each is a real run on CPU devices, some tens of steps long. `cause` and `subject`
-say what advice has to name; both are empty for a clean one.
+are those that advice has to name; both are empty for a clean one.
 """
 
 from __future__ import annotations
@@ -669,7 +669,7 @@ def several_steps_in_a_scan(replicas: int) -> Program:
 
 
 def idle(replicas: int) -> Program:
-    """Hardly any steps: nothing can be said."""
+    """Too few steps for any advice."""
 
     def run(_: Any) -> None:
         strategy = mirrored(replicas)

@@ -1,4 +1,4 @@
-"""What needs other machines, or exact numbers, is told from made-up events."""
+"""Findings that need other machines, or exact numbers, from made-up events."""
 
 from __future__ import annotations
 
@@ -76,12 +76,12 @@ def sample(memory: list[int], time_ns: int) -> DeviceSample:
     )
 
 
-@pytest.mark.parametrize(("full", "told"), [(10, True), (5, False)])
-def test_a_gpu_that_holds_twice_as_much_as_the_others_is_named(full: int, told: bool) -> None:
+@pytest.mark.parametrize(("full", "found"), [(10, True), (5, False)])
+def test_a_gpu_that_holds_twice_as_much_as_the_others_is_named(full: int, found: bool) -> None:
     memory = [3 << 30] * 4
     memory[2] = full << 30
     events = [*beginning(4), sample(memory, SECOND)]
-    assert causes(events) == ([("memory_imbalance", "GPU:2")] if told else [])
+    assert causes(events) == ([("memory_imbalance", "GPU:2")] if found else [])
 
 
 def ready(number: int, called_ns: int, lengths_ms: list[float]) -> StepReady:
@@ -151,8 +151,8 @@ def capture(compute: list[int], length: int = 100 * MS) -> Capture:
     ],
 )
 def test_who_computes_twice_as_long_as_the_others_is_named(compute: list[int], named: str) -> None:
-    told = causes([*beginning(len(compute)), capture(compute)])
-    assert told == ([("slow_replica", named)] if named else [])
+    found = causes([*beginning(len(compute)), capture(compute)])
+    assert found == ([("slow_replica", named)] if named else [])
 
 
 def test_a_replica_with_more_examples_is_uneven_and_not_slow() -> None:
@@ -196,12 +196,12 @@ def cost(number: int, callers: float, threads: float) -> RecorderCost:
 
 
 @pytest.mark.parametrize(
-    ("callers", "threads", "told"),
+    ("callers", "threads", "found"),
     [(0.08, 0.0, True), (0.0, 0.3, True), (0.02, 0.05, False), (0.04, 0.19, False)],
 )
-def test_recording_that_costs_too_much_says_so(callers: float, threads: float, told: bool) -> None:
+def test_recording_that_costs_too_much_says_so(callers: float, threads: float, found: bool) -> None:
     events = [*beginning(2), *(cost(n, callers, threads) for n in range(4))]
-    assert causes(events) == ([("recording_cost", "recorder")] if told else [])
+    assert causes(events) == ([("recording_cost", "recorder")] if found else [])
 
 
 def test_lost_events_are_said() -> None:

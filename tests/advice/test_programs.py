@@ -1,4 +1,4 @@
-"""Advice names the fault of each program, and says nothing of those that have none."""
+"""Advice names the fault of each program, and finds none in clean ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Two runs side by side: what is aligned, what differs, and what is said of it."""
+"""Two runs side by side: their alignment, their differences, and the texts about them."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ def logged(values: dict[int, float], name: str = "loss", run: str = "made-up") -
         Metric(time_ns=START_NS + step * 1_000_000, step=step, values={name: number})
         for step, number in values.items()
     ]
-    return told(events)
+    return folds_of(events)
 
 
-def told(events: Any) -> Folds:
+def folds_of(events: Any) -> Folds:
     folds = Folds()
     folds.add(events)
     return folds
@@ -84,7 +84,7 @@ def test_a_loss_that_both_have_goes_before_others() -> None:
 
 
 def test_the_table_has_both_runs_and_their_ratio() -> None:
-    chart = shown(told(whole_run(100)), told(whole_run(200)))
+    chart = shown(folds_of(whole_run(100)), folds_of(whole_run(200)))
     assert line(chart, "replicas") == ("8", "8", "same")
     assert line(chart, "steps") == ("100", "200", "\u00d7 2")
     assert line(chart, "steps a second") == ("100", "100", "same")
@@ -97,7 +97,7 @@ def test_the_table_has_both_runs_and_their_ratio() -> None:
 
 
 def test_rates_of_both_runs_are_drawn_in_colours_of_their_own() -> None:
-    chart = shown(told(whole_run(100)), told(whole_run(200)))
+    chart = shown(folds_of(whole_run(100)), folds_of(whole_run(200)))
     assert len(chart.rates.data["time"][0]) < len(chart.rates.data["time"][1])
     assert np.max(chart.rates.data["steps"][1]) == pytest.approx(100, abs=8)
     assert len(set(chart.rates.data["color"])) == 2
@@ -115,8 +115,8 @@ def test_runs_have_names_that_differ() -> None:
 def test_strangers_names_are_only_text() -> None:
     run = beginning(2, name="$$evil$$")[0]
     assert isinstance(run, Run)
-    evil = told([run, Metric(time_ns=START_NS, step=0, values={"$$loss$$": 1.0})])
-    chart = shown(evil, told([msgspec.structs.replace(run, name="\\[b\\]")]))
+    evil = folds_of([run, Metric(time_ns=START_NS, step=0, values={"$$loss$$": 1.0})])
+    chart = shown(evil, folds_of([msgspec.structs.replace(run, name="\\[b\\]")]))
     data = [source.data for source in chart.root.select({"type": type(chart.source)})]
     texts = [str(text) for one in data for name in ("text", "name") for text in one.get(name, [])]
     assert texts
@@ -129,7 +129,7 @@ def test_empty_it_says_what_to_do_and_embeds() -> None:
         chart.update(columns)
         assert any("dl.record(...)" in text for text in _texts(chart))
         json.dumps(json_item(chart.root))
-    chart.update(compare(told(whole_run(50)), told(whole_run(80))))
+    chart.update(compare(folds_of(whole_run(50)), folds_of(whole_run(80))))
     assert not any("dl.record(...)" in text for text in _texts(chart))
     json.dumps(json_item(chart.root))
     chart.update(None)
@@ -141,7 +141,7 @@ def test_long_runs_send_little() -> None:
         Metric(time_ns=START_NS + step, step=step, values={"loss": 1 / (step + 1)})
         for step in range(20_000)
     ]
-    long = told([*beginning(8), *metrics])
+    long = folds_of([*beginning(8), *metrics])
     chart = shown(long, long)
     assert max(len(values) for values in chart.curves.data["value"]) <= 2_002
     assert chart.notes.data["text"] == ["no difference at any step (of the values kept)"]

@@ -1,4 +1,4 @@
-"""What a reduction's drawing says of who sends how much to whom."""
+"""The drawing of a reduction: senders, receivers and bytes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What folds say depends on the events, never on how many came at a time."""
+"""Columns depend on the events, never on how many arrive at a time."""
 
 from __future__ import annotations
 

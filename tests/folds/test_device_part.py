@@ -1,4 +1,4 @@
-"""Very many devices: groups of neighbours say what their devices do."""
+"""Very many devices: groups of neighbours stand for their devices."""
 
 from __future__ import annotations
 

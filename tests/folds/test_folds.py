@@ -1,4 +1,4 @@
-"""What each fold says about a run whose events are known."""
+"""The columns of each fold, of a run whose events are known."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The table of compiled programs: what the fold knows, and how the page says it."""
+"""The table of compiled programs: columns of the fold, and texts of the page."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_a_program_says_why_it_was_made_and_what_it_holds() -> None:
         group=8,
         values=["f32[64,32] like kernel", "f32[32] like bias"],
     )
-    told = rows(
+    texts = rows(
         program(
             3,
             cause="new shapes",
@@ -54,8 +54,8 @@ def test_a_program_says_why_it_was_made_and_what_it_holds() -> None:
             collectives=[collective],
         )
     )
-    assert set(told) == set(NAMES)
-    newest = {name: texts[0] for name, texts in told.items()}
+    assert set(texts) == set(NAMES)
+    newest = {name: column[0] for name, column in texts.items()}
     assert newest["function"] == "train_step"
     assert newest["function_full"] == "train.py:31: x: float32[8,64]; y: int32[8]"
     assert newest["why"] == "new shapes: x: float32[8, 64] \u2192 float32[5, 64]"
@@ -71,8 +71,8 @@ def test_a_program_says_why_it_was_made_and_what_it_holds() -> None:
 
 
 def test_what_xla_does_not_say_is_a_dash_and_old_programs_are_counted() -> None:
-    told = rows(program(1, collectives=[]))
-    assert (told["work"][0], told["memory"][0], told["collectives"][0]) == (
+    texts = rows(program(1, collectives=[]))
+    assert (texts["work"][0], texts["memory"][0], texts["collectives"][0]) == (
         "\u2013",
         "\u2013",
         "none",

@@ -1,4 +1,4 @@
-"""What the timeline says about steps whose times are known."""
+"""The timeline of steps whose times are known."""
 
 from __future__ import annotations
 
@@ -49,14 +49,14 @@ def sample(start_ms: float, end_ms: float, *busy_ms: float) -> DeviceSample:
     )
 
 
-def told(*events: Event, devices: int = 2) -> TimelineColumns:
+def timeline_of(*events: Event, devices: int = 2) -> TimelineColumns:
     folds = Folds()
     folds.add([*beginning(devices), *events])
     return folds.columns("timeline")
 
 
 def test_a_step_is_in_flight_from_its_call_until_it_is_ready() -> None:
-    columns = told(call(0, 10), call(1, 12), ready(0, 20, 30), ready(1, 40, 41))
+    columns = timeline_of(call(0, 10), call(1, 12), ready(0, 20, 30), ready(1, 40, 41))
     assert columns["device"] == ["CPU:0", "CPU:1"]
     assert columns["step"].tolist() == [0, 1]
     assert columns["begin_s"] == pytest.approx([0.010, 0.012])
@@ -67,14 +67,14 @@ def test_a_step_is_in_flight_from_its_call_until_it_is_ready() -> None:
 
 
 def test_steps_that_were_not_watched_have_a_call_and_no_end() -> None:
-    columns = told(call(0, 10), call(1, 12), ready(1, 20, 30))
+    columns = timeline_of(call(0, 10), call(1, 12), ready(1, 20, 30))
     assert np.isnan(columns["ready_s"][0]).all()
     assert np.isnan(columns["from_s"][0]).all()
     assert columns["from_s"][1] == pytest.approx([0.012, 0.012])
 
 
 def test_shares_are_those_of_the_watched_time_alone() -> None:
-    columns = told(call(0, 0), sample(100, 200, 50, 100), call(1, 390))
+    columns = timeline_of(call(0, 0), sample(100, 200, 50, 100), call(1, 390))
     middles = columns["cell_s"] * (np.arange(len(columns["watched"])) + 0.5)
     inside = (middles > 0.101) & (middles < 0.199)
     outside = (middles < 0.099) | (middles > 0.201)
@@ -87,13 +87,13 @@ def test_shares_are_those_of_the_watched_time_alone() -> None:
 
 
 def test_watched_and_idle_is_zero_and_not_unknown() -> None:
-    columns = told(call(0, 0), sample(10, 20, 0, 0), call(1, 100))
+    columns = timeline_of(call(0, 0), sample(10, 20, 0, 0), call(1, 100))
     cell = int(0.015 / columns["cell_s"])
     assert columns["busy"][cell].tolist() == [0, 0]
 
 
 def test_windows_that_overlap_count_once() -> None:
-    columns = told(sample(0, 100, 100, 0), sample(50, 150, 100, 0))
+    columns = timeline_of(sample(0, 100, 100, 0), sample(50, 150, 100, 0))
     assert columns["watched"].sum() * columns["cell_s"] == pytest.approx(0.15)
     assert np.nanmax(columns["busy"]) <= 1
     assert columns["watched_spans"] == pytest.approx(np.array([[0, 0.15]]))
@@ -114,7 +114,7 @@ def test_waiting_for_input_ends_where_the_transfer_begins() -> None:
         transfer_ns=10 * MS,
         policy="rebatch",
     )
-    columns = told(batch, call(0, 100))
+    columns = timeline_of(batch, call(0, 100))
     assert columns["waits"] == pytest.approx(np.array([[0.010, 0.040, 0.050]]))
     assert columns["batch"].tolist() == [7]
     assert columns["waited"].sum() * columns["cell_s"] == pytest.approx(0.030)
@@ -124,7 +124,7 @@ def test_waiting_for_input_ends_where_the_transfer_begins() -> None:
 def test_any_length_of_run_has_a_bounded_overview(seconds: int) -> None:
     count = 5_000
     calls = [call(n, n * seconds * 1_000 / count, took_ms=0) for n in range(count)]
-    columns = told(*calls)
+    columns = timeline_of(*calls)
     assert 256 <= len(columns["steps"]) <= 512
     assert columns["steps"].sum() == columns["step_count"] == count
     assert len(columns["step"]) == 2_000
@@ -133,7 +133,7 @@ def test_any_length_of_run_has_a_bounded_overview(seconds: int) -> None:
 
 
 def test_calls_longer_than_a_cell_fill_the_cells_that_they_cover() -> None:
-    columns = told(call(0, 100, took_ms=300), call(1, 900, took_ms=0))
+    columns = timeline_of(call(0, 100, took_ms=300), call(1, 900, took_ms=0))
     edges = columns["cell_s"] * np.arange(len(columns["calls"]) + 1)
     inside = (edges[:-1] > 0.1) & (edges[1:] < 0.4)
     assert columns["calls"][inside] == pytest.approx(np.ones(int(inside.sum())))
@@ -144,7 +144,7 @@ def test_calls_longer_than_a_cell_fill_the_cells_that_they_cover() -> None:
 def test_many_devices_share_rows(devices: int, rows: int, group: int) -> None:
     busy = [float(device % group == 0) for device in range(devices)]
     late = [20.0] * (devices - 1) + [25.0]
-    columns = told(call(0, 0), ready(0, *late), sample(0, 1, *busy), devices=devices)
+    columns = timeline_of(call(0, 0), ready(0, *late), sample(0, 1, *busy), devices=devices)
     assert (len(columns["device"]), columns["devices"], columns["group"]) == (rows, devices, group)
     assert columns["busy"].shape[1] == columns["ready_s"].shape[1] == rows
     assert columns["busy"][0, 0] == pytest.approx(1 / group)
@@ -169,7 +169,7 @@ def test_a_new_run_begins_at_zero_again() -> None:
 def test_the_rows_are_those_of_the_strategy_watched_last() -> None:
     second = Strategy(time_ns=START_NS, strategy=1, name="OneDeviceStrategy", devices=["CPU:5"])
     late = msgspec.structs.replace(sample(20, 30, 5), strategy=1)
-    columns = told(call(0, 0), ready(0, 5, 6), sample(0, 10, 5, 5), second, late)
+    columns = timeline_of(call(0, 0), ready(0, 5, 6), sample(0, 10, 5, 5), second, late)
     assert columns["device"] == ["CPU:5"]
     assert columns["ready_s"].shape == (1, 1)
     assert np.isnan(columns["ready_s"]).all()
