@@ -10,6 +10,7 @@ from typing import Any
 
 from distlab._cli.options import HelpFormatter, folder
 from distlab.errors import NotARunError
+from distlab.runs.summary import Summary
 
 COLUMNS = ("run", "started", "status", "steps", "steps/s", "replicas", "size", "last metrics")
 
@@ -54,7 +55,7 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _summaries(root: Path) -> Iterator[dict[str, Any]]:
+def _summaries(root: Path) -> Iterator[Summary]:
     from distlab import Run
     from distlab.runs.listing import run_folders
 
@@ -66,7 +67,7 @@ def _summaries(root: Path) -> Iterator[dict[str, Any]]:
             print(f"distlab: {error}")
 
 
-def _row(summary: dict[str, Any], root: Path) -> tuple[str, ...]:
+def _row(summary: Summary, root: Path) -> tuple[str, ...]:
     path = Path(summary["path"])
     rate = summary["steps"] / summary["seconds"] if summary["seconds"] else 0.0
     size = sum(file.stat().st_size for file in path.iterdir() if file.is_file())

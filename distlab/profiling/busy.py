@@ -16,7 +16,7 @@ import jax
 
 from distlab.devices import jax_internals, selection
 from distlab.events import Capture, StepReady
-from distlab.profiling.readiness import WatchedStep
+from distlab.profiling.watched_step import WatchedStep
 
 _LOOK_AHEAD: Final = 16
 """Steps in flight whose devices are asked one by one: all that a strategy has."""

@@ -19,9 +19,9 @@ import numpy as np
 from distlab.devices import jax_internals, selection
 from distlab.errors import CaptureError
 from distlab.events import Capture, Error, Event
+from distlab.profiling.helper_thread import HelperThread
 from distlab.profiling.profile import MOST_BYTES, Profile
 from distlab.profiling.spans import DeviceSpans, clipped, length_ns, read_spans
-from distlab.profiling.worker import Worker
 
 AskedBy: TypeAlias = Literal["user", "recorder"]
 
@@ -72,8 +72,8 @@ class Capturer:
                     "result() first."
                 )
             running = self.running = _Running(steps, seconds, asked_by, most_bytes)
-        worker = Worker("distlab capture", self._follow)
-        worker.wake()
+        thread = HelperThread("distlab capture", self._follow)
+        thread.wake()
         return running.future  # by now it may be done, and none is running
 
     def finish(self, seconds: float) -> None:

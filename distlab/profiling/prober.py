@@ -16,7 +16,7 @@ import jax
 
 from distlab.errors import CaptureError
 from distlab.profiling.capture import Capturer
-from distlab.profiling.worker import Worker
+from distlab.profiling.helper_thread import HelperThread
 
 STEPS: Final = 3
 """Steps in a capture."""
@@ -45,20 +45,20 @@ class Prober:
     def __init__(self, capturer: Capturer, last_step: Callable[[], int]) -> None:
         self._capturer = capturer
         self._last_step = last_step
-        self._worker = Worker("distlab prober", self._work)
+        self._thread = HelperThread("distlab prober", self._work)
         self._begin = last_step()
-        self._worker.wake()
+        self._thread.wake()
 
     def stop(self) -> None:
         """Ends it; a capture that is running goes on to its end."""
-        self._worker.end()
+        self._thread.end()
 
     def _work(self) -> None:
         rest = _LOOK_SECONDS
         before = self._last_step()
         while True:
-            self._worker.rest(rest)
-            if self._worker.stopping:
+            self._thread.rest(rest)
+            if self._thread.stopping:
                 return
             now = self._last_step()
             moving, before = now > before, now

@@ -19,9 +19,9 @@ import jax
 from distlab.devices import jax_internals
 from distlab.events import Capture, DeviceSample, Event, Lost
 from distlab.profiling.busy import StrategyActivity
+from distlab.profiling.helper_thread import HelperThread
 from distlab.profiling.memory import device_memory_bytes, process_memory_bytes
 from distlab.profiling.nvml import gpu_use
-from distlab.profiling.worker import Worker
 
 _CYCLE_SECONDS: Final = 0.2
 _MOST_STEPS: Final = 128
@@ -93,7 +93,7 @@ class Watcher:
     ) -> None:
         self._emit = emit
         self._after_window = after_window
-        self._worker = Worker("distlab watcher", self._follow)
+        self._thread = HelperThread("distlab watcher", self._follow)
         self._inbox: deque[_Given] = deque()
         self._unwatched: dict[int, _Given] = {}
         self._slipped_by = False
@@ -125,7 +125,7 @@ class Watcher:
             jax_internals.pieces(result)
             self._inbox.append((strategy, step, time_ns, result))
             if self._asleep:
-                self._worker.wake()
+                self._thread.wake()
             self.callers_ns += time.perf_counter_ns() - began
             return
         self._slipped_by = True
@@ -158,11 +158,11 @@ class Watcher:
             return
         self._flushed.clear()
         self._flushing.set()
-        self._worker.wake()
+        self._thread.wake()
         self._flushed.wait(seconds)
 
     def _follow(self) -> None:
-        while not self._worker.stopping:
+        while not self._thread.stopping:
             if self._activities or self._inbox:
                 self._asleep = False
                 try:
@@ -176,10 +176,10 @@ class Watcher:
                 self._asleep = True
                 # What came before `_asleep` was set did not wake anyone.
                 if not self._inbox:
-                    self._worker.rest(_SLEEP_SECONDS)
+                    self._thread.rest(_SLEEP_SECONDS)
             elif self._plan.gap:
                 self._stop_listening()
-                self._worker.rest(self._plan.gap)
+                self._thread.rest(self._plan.gap)
         self._stop_listening()
 
     def _watch_window(self) -> None:
@@ -191,7 +191,7 @@ class Watcher:
             time.sleep(self._plan.pause)
             now_ns = self._look()
             looks += 1
-            if now_ns >= limit_ns or len(self._given_ns) >= _MOST_STEPS or self._worker.stopping:
+            if now_ns >= limit_ns or len(self._given_ns) >= _MOST_STEPS or self._thread.stopping:
                 break
             if self._flushing.is_set() and not self._in_flight():
                 break
@@ -275,7 +275,7 @@ class Watcher:
     def _settle(self) -> None:
         """Looks on, after a window, until its steps are done or it takes too long."""
         limit_ns = time.monotonic_ns() + round(_SETTLE_SECONDS * 1e9)
-        while self._in_flight() and not self._worker.stopping and self._look() < limit_ns:
+        while self._in_flight() and not self._thread.stopping and self._look() < limit_ns:
             time.sleep(self._plan.pause)
 
     def _tell(self, start_ns: int, end_ns: int, whole: bool) -> None:

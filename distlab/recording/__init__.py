@@ -1,7 +1,7 @@
-"""Everything behind the seam: the ring in memory, the run file, the watcher.
+"""Recordings: the recorder behind the sink, its ring in memory, and the run file's writer.
 
 The package is called `recording` because `distlab.record` is the public verb.
-The core never imports it, except for `make_default`, which it hands to the seam.
+The core never imports it, except for `make_default`, which `distlab.events.sink` calls.
 """
 
 from distlab.recording.recorder import RingRecorder, make_default

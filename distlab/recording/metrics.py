@@ -1,4 +1,4 @@
-"""Logged numbers: what is still being computed waits here, never in the caller."""
+"""Logged numbers: values that are still being computed wait here, never in the caller."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import numpy as np
 from distlab.devices.jax_internals import is_ready
 from distlab.errors import ValueShapeError
 from distlab.events import Event, Lost, Metric
-from distlab.profiling.worker import Worker
+from distlab.profiling.helper_thread import HelperThread
 
 _POLL_SECONDS: Final = 0.01
 _IDLE_SECONDS: Final = 60.0
@@ -30,11 +30,11 @@ class _Pending:
     values: dict[str, Any]
 
     def known(self) -> bool:
-        """Says whether JAX need not be asked for any value."""
+        """Returns whether no value is JAX's."""
         return not any(isinstance(value, jax.Array) for value in self.values.values())
 
     def ready(self) -> bool:
-        """Says whether reading the values waits for nothing."""
+        """Returns whether the values can be read without waiting."""
         return all(
             not isinstance(value, jax.Array) or value.is_deleted() or is_ready(value)
             for value in self.values.values()
@@ -44,28 +44,28 @@ class _Pending:
 class Metrics:
     """Turns logged values into `Metric` events, in the order of the calls.
 
-    A value that JAX is still computing is looked at by a thread until it is
-    ready; what was logged after it waits behind it.
+    A thread polls a value that JAX is still computing until it is ready; values
+    that were logged later wait behind it.
 
     Args:
-      emit: takes the events.
+      emit: Receives the events.
     """
 
     def __init__(self, emit: Callable[[Event], None]) -> None:
         self._emit = emit
         self._pending: deque[_Pending] = deque()
         self._lock = threading.Lock()
-        self._worker = Worker("distlab metrics", self._resolve_on)
+        self._thread = HelperThread("distlab metrics", self._resolve_on)
 
     def log(self, step: int, values: Mapping[str, Any]) -> None:
-        """Takes numbers. Never waits for one, and never makes JAX wait.
+        """Accepts numbers. Never waits for one, and never makes JAX wait.
 
         Args:
-          step: the step they belong to.
-          values: name to Python number, NumPy scalar or array of shape ().
+          step: The step they belong to.
+          values: Name to Python number, NumPy scalar or array of shape ().
 
         Raises:
-          ValueShapeError: a value is not one real number.
+          ValueShapeError: A value is not one real number.
         """
         numbers = {name: _scalar(name, value) for name, value in values.items()}
         pending = _Pending(time.monotonic_ns(), step, numbers)
@@ -80,13 +80,13 @@ class Metrics:
             first = not self._pending
             self._pending.append(pending)
         if first:
-            self._worker.wake()
+            self._thread.wake()
 
     def flush(self, seconds: float = _FLUSH_SECONDS) -> None:
-        """Waits until everything logged so far was emitted.
+        """Waits until all values logged so far are emitted.
 
         Args:
-          seconds: the longest wait; what is not ready by then is given up.
+          seconds: The longest wait; values that are not ready by then are dropped.
         """
         limit = time.monotonic() + seconds
         while self._pending and time.monotonic() < limit:
@@ -101,12 +101,12 @@ class Metrics:
                 self._pending.clear()
 
     def _resolve_on(self) -> None:
-        while not self._worker.stopping:
+        while not self._thread.stopping:
             self._resolve_ready()
             if self._pending:
                 time.sleep(_POLL_SECONDS)
             else:
-                self._worker.rest(_IDLE_SECONDS)
+                self._thread.rest(_IDLE_SECONDS)
 
     def _resolve_ready(self) -> None:
         with self._lock:
@@ -114,7 +114,7 @@ class Metrics:
                 self._resolve(self._pending.popleft())
 
     def _resolve(self, pending: _Pending) -> None:
-        """Emits what is ready; says so when a value can't be read any more."""
+        """Emits values that are ready; reports those that can't be read any more."""
         values: dict[str, float] = {}
         for name, value in pending.values.items():
             try:
@@ -136,8 +136,8 @@ def _scalar(name: str, value: Any) -> Any:
     leaf = leaves[0] if len(leaves) == 1 else value
     if isinstance(leaf, jax.core.Tracer):
         raise ValueShapeError(
-            f"log takes numbers, but {name!r} is being traced by JAX. "
-            "Return it from the function and log what comes back."
+            f"log accepts numbers, but {name!r} is being traced by JAX. "
+            "Return it from the function and log the result."
         )
     if isinstance(leaf, int | float):
         return float(leaf)
@@ -146,6 +146,6 @@ def _scalar(name: str, value: Any) -> Any:
         return leaf
     found = f"shape {tuple(shape)} and dtype {dtype}" if shape is not None else repr(value)[:80]
     raise ValueShapeError(
-        f"log takes one real number for each name, got {name!r} with {found}. "
+        f"log accepts one real number for each name, got {name!r} with {found}. "
         'Reduce it first, for example with strategy.reduce("MEAN", value, axis=None).'
     )

@@ -1,4 +1,4 @@
-"""The recorder that the core's events reach: onto the ring, and no further."""
+"""The recorder that the core emits to: it appends events to the ring, and no further."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from distlab.profiling.capture import Capturer
 from distlab.profiling.compiled import read_program, read_programs
 from distlab.profiling.prober import Prober
 from distlab.profiling.watcher import Watcher
-from distlab.recording.account import Account
 from distlab.recording.metrics import Metrics
+from distlab.recording.overhead import Overhead
 from distlab.recording.ring import Ring
 from distlab.recording.writer import Writer
 
@@ -35,13 +35,13 @@ _living: weakref.WeakSet[RingRecorder] = weakref.WeakSet()
 
 
 class Announcement:
-    """A `Run` event that is still to be made, once something happens.
+    """A `Run` event that is emitted before the next event.
 
     Args:
-      name: the run's name.
-      total_steps: steps the run means to take, None when it did not say.
-      writer: the run file that begins with it, None for the ring alone.
-      cursor: where the ring was then.
+      name: The run's name.
+      total_steps: Steps that the run is meant to take, None when unknown.
+      writer: The run file that begins with it, None for the ring alone.
+      cursor: The ring's end at that time.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class RingRecorder:
     """Keeps events in a ring; run files and pages read them from there.
 
     Args:
-      ring: where events go.
+      ring: The ring that stores the events.
     """
 
     enabled = True
@@ -67,7 +67,7 @@ class RingRecorder:
         self.ring = Ring() if ring is None else ring
         self.last_step = -1
         self._compiled_ns = 0
-        self.account = Account(self.emit, lambda: self.ring.end, lambda: self.watcher.callers_ns)
+        self.overhead = Overhead(self.emit, lambda: self.ring.end, lambda: self.watcher.callers_ns)
         self.watcher = Watcher(self.emit, self._watched)
         self.metrics = Metrics(self.emit)
         self.capturer = Capturer(self._captured)
@@ -79,8 +79,8 @@ class RingRecorder:
         _living.add(self)
 
     def emit(self, event: Event) -> None:
-        """Takes one event: one append."""
-        if self._unannounced or self.account.sampling:
+        """Appends one event to the ring."""
+        if self._unannounced or self.overhead.sampling:
             self._emit_slowly(event)
             return
         self._append(event)
@@ -88,42 +88,42 @@ class RingRecorder:
             self.last_step = event.step
 
     def _emit_slowly(self, event: Event) -> None:
-        """Takes an event and how long that takes; the run's own first event comes before."""
+        """Appends an event and times it; the run's own first event goes before."""
         if self._unannounced:
             self._announce()
         began = time.perf_counter_ns()
         self._append(event)
         if type(event) is Step:
             self.last_step = event.step
-        self.account.emitted(time.perf_counter_ns() - began)
+        self.overhead.add_emit(time.perf_counter_ns() - began)
 
     def watch(self, strategy: int, step: int, time_ns: int, result: jax.Array) -> None:
-        """May follow `result`, one output of `step`, until it is ready.
+        """Watches `result`, one output of `step`, until it is ready, for some of the steps.
 
         Args:
-          strategy: number of the strategy.
-          step: number of the step.
-          time_ns: monotonic time at which the step was called.
-          result: one output, sharded or replicated over the replicas' devices.
+          strategy: Number of the strategy.
+          step: Number of the step.
+          time_ns: Monotonic time at which the step was called.
+          result: One output, sharded or replicated over the replicas' devices.
         """
-        timed = self.account.sampling and not self.watcher.listening
+        timed = self.overhead.sampling and not self.watcher.listening
         began = time.perf_counter_ns() if timed else 0
-        # A step whose program had to be compiled first was handed over after that.
+        # A step whose program had to be compiled first was dispatched after that.
         time_ns = max(time_ns, self._compiled_ns)
         self.watcher.watch(strategy, step, time_ns, result)
         capture = self.capturer.running
         if capture is not None:
             capture.see(strategy, time_ns, result)
         if began:
-            self.account.watched(time.perf_counter_ns() - began)
+            self.overhead.add_watch(time.perf_counter_ns() - began)
 
     def compiled(self, event: Callable[..., Event], program: Any) -> None:
-        """Reads what is inside a compiled program and emits its event.
+        """Reads the collectives and costs of a compiled program and emits its event.
 
         Args:
-          event: makes the event from `collectives`, `flops`, `bytes_accessed`,
+          event: Makes the event from `collectives`, `flops`, `bytes_accessed`,
             `temp_bytes`, `argument_bytes`, `output_bytes` and `peak_bytes`.
-          program: a `jax.stages.Compiled`, or a list of them for a ragged step.
+          program: A `jax.stages.Compiled`, or a list of them for a ragged step.
         """
         self._compiled_ns = time.monotonic_ns()
         several = isinstance(program, list | tuple)
@@ -136,20 +136,20 @@ class RingRecorder:
     def open(
         self, name: str, total_steps: int | None, writer: Writer | None, *, probe: bool
     ) -> Announcement:
-        """Begins a recording: its `Run` event comes first, when something happens.
+        """Begins a recording, whose `Run` event is emitted before the next event.
 
         Args:
-          name: the run's name.
-          total_steps: steps the run means to take, None when it did not say.
-          writer: the run file to begin, None for the ring alone.
-          probe: whether to take short captures now and then.
+          name: The run's name.
+          total_steps: Steps that the run is meant to take, None when unknown.
+          writer: The run file to begin, None for the ring alone.
+          probe: Whether to take short captures now and then.
 
         Returns:
-          What to `close`.
+          The argument of `close`.
         """
         opened = Announcement(name, total_steps, writer, self.ring.end)
         with self._lock:
-            # The new run speaks for the process from here on.
+            # From here on the new run takes the place of the process's own.
             self._unannounced = [a for a in self._unannounced if a.writer is not None]
             self._unannounced.append(opened)
             self._open.append(opened)
@@ -160,11 +160,11 @@ class RingRecorder:
         return opened
 
     def close(self, opened: Announcement, end: RunEnd) -> None:
-        """Ends a recording, after what is still being waited for has arrived.
+        """Ends a recording, after pending values and captures have been emitted.
 
         Args:
-          opened: what `open` gave.
-          end: its last event.
+          opened: The result of `open`.
+          end: The recording's last event.
         """
         prober = self._probers.pop(id(opened), None)
         if prober is not None:
@@ -172,7 +172,7 @@ class RingRecorder:
         self.metrics.flush()
         self.capturer.finish(_CAPTURE_SECONDS)
         self.watcher.flush()
-        self.account.tell(self.last_step)
+        self.overhead.report(self.last_step)
         self._announce()
         if opened.writer is not None:
             self._advise(opened)
@@ -185,7 +185,7 @@ class RingRecorder:
         self._append(end)
 
     def _advise(self, opened: Announcement) -> None:
-        """Emits what the run could do better, as far as the ring still knows it."""
+        """Emits the advice on the run, from those of its events that the ring still holds."""
         now_ns = time.monotonic_ns()
         try:
             for found in advise(self.ring, opened.cursor):
@@ -216,30 +216,30 @@ class RingRecorder:
                 self._append(run)
 
     def _watched(self) -> None:
-        """Called by the watcher's thread after each window."""
-        self.account.used("watcher")
-        self.account.tell(self.last_step)
+        """Reports overhead; the watcher's thread calls it after each window."""
+        self.overhead.note_thread("watcher")
+        self.overhead.report(self.last_step)
 
-    def stored(self, *, waiting: int, lost: int) -> None:
-        """Called by a writer's thread after it stored what there was.
+    def note_stored(self, *, waiting: int, lost: int) -> None:
+        """Reports overhead; a writer's thread calls it after it stored events.
 
         Args:
-          waiting: events that were not stored.
-          lost: events that could not be stored, in all.
+          waiting: Number of events not stored yet.
+          lost: Number of events that could not be stored, in all.
         """
-        self.account.used("writer")
-        self.account.store(waiting=waiting, lost=lost)
-        self.account.tell(self.last_step)
+        self.overhead.note_thread("writer")
+        self.overhead.note_backlog(waiting=waiting, lost=lost)
+        self.overhead.report(self.last_step)
 
     def _captured(self, event: Event) -> None:
-        """Takes what a capture found; the watcher's times get better by it."""
+        """Emits a capture, which also corrects the watcher's times."""
         if isinstance(event, Capture):
             self.watcher.profiled(event)
-            self.account.captured(event.cost_ns)
+            self.overhead.add_capture(event.cost_ns)
         self.emit(event)
 
     def after_fork(self) -> None:
-        """Leaves a forked child with a ring of its own past and nothing that writes."""
+        """Gives a forked child new threads, and no open recording; the ring keeps its events."""
         self._lock = threading.RLock()
         self.ring.after_fork()
         for opened in self._open:
@@ -247,7 +247,7 @@ class RingRecorder:
                 opened.writer.abandon()
         self._open = []
         self._unannounced = []
-        self.account = Account(self.emit, lambda: self.ring.end, lambda: self.watcher.callers_ns)
+        self.overhead = Overhead(self.emit, lambda: self.ring.end, lambda: self.watcher.callers_ns)
         self.watcher = Watcher(self.emit, self._watched)
         self.metrics = Metrics(self.emit)
         self.capturer = Capturer(self._captured)

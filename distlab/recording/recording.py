@@ -1,4 +1,4 @@
-"""`distlab.record`: the run from here on, kept in a folder."""
+"""`distlab.record`: stores the run from here on in a folder."""
 
 from __future__ import annotations
 
@@ -19,11 +19,19 @@ from distlab.text.counts import is_count
 
 
 class Recording:
-    """A recording that goes on until it is closed; made by `record`.
+    """A recording that goes on until it is closed; returned by `record`.
 
     Attributes:
-      path: the run's folder, None when nothing is stored.
-      name: the run's name.
+      path: The run's folder, None when nothing is stored.
+      name: The run's name.
+
+    Example:
+        >>> import distlab as dl
+        >>> recording = dl.record("runs/first")
+        >>> recording.log(0, loss=0.5)
+        >>> recording.close()
+        >>> recording.name, dl.Run.open("runs/first").summary()["metrics"]
+        ('first', {'loss': 0.5})
     """
 
     def __init__(
@@ -41,24 +49,33 @@ class Recording:
         atexit.register(self._close_at_exit)
 
     def log(self, step: int | None = None, **values: Any) -> None:
-        """Notes numbers of the moment, such as a loss.
+        """Logs numbers, such as a loss.
 
         Never waits: a value that JAX is still computing is stored when it is
         ready, with the time and the step of this call.
 
         Args:
-          step: the step they belong to, by default the last one given to `run`.
-          **values: name to Python number, NumPy scalar or JAX array of shape ().
+          step: The step they belong to, by default the last one that `run` dispatched.
+          **values: Name to Python number, NumPy scalar or JAX array of shape ().
 
         Raises:
-          ValueShapeError: a value is not one real number.
-          RecordError: the recording is closed.
+          ValueShapeError: A value is not one real number.
+          RecordError: The recording is closed.
+
+        Example:
+            >>> import jax.numpy as jnp
+            >>> import distlab as dl
+            >>> with dl.record("runs/first") as recording:
+            ...     recording.log(7, loss=0.5, accuracy=jnp.mean(jnp.array([1.0, 0.0])))
+            >>> metric = next(dl.Run.open("runs/first").events("metric"))
+            >>> metric.step, metric.values
+            (7, {'loss': 0.5, 'accuracy': 0.5})
         """
         if self._recorder is None:
             return
         if self._opened is None:
             raise RecordError(
-                f"A recording takes numbers until it is closed, and {self.name!r} is. "
+                f"A recording accepts numbers until it is closed, and {self.name!r} is closed. "
                 "Call log inside the with block."
             )
         self._recorder.metrics.log(self._recorder.last_step if step is None else step, values)
@@ -66,22 +83,34 @@ class Recording:
     def capture(self, steps: int = 5, *, seconds: float = 10.0) -> Future[Capture]:
         """Takes a short profile of the next steps, and returns at once.
 
-        What each device did (computing, waiting for others in a collective,
-        copying, nothing) becomes one `capture` event of the run. Steps go on
+        The activity of each device (computing, waiting for others in a collective,
+        copying, idle) becomes one `capture` event of the run. Steps go on
         meanwhile; those that are captured take somewhat longer.
 
         Args:
-          steps: how many steps to capture.
-          seconds: the longest wait for them; what was seen by then is told.
+          steps: Number of steps to capture.
+          seconds: The longest wait for them; the event covers the steps until then.
 
         Returns:
           A future: its `result(timeout)` waits for the event, or raises
-          `CaptureError` when no step came or the profile can't be read.
+          `CaptureError` when no step was run or the profile can't be read.
 
         Raises:
           CaptureError: jax.profiler or another capture is taking a profile.
-          ArgumentValueError: `steps` or `seconds` is no positive number.
-          RecordError: the recording is closed, or recording is off.
+          ArgumentValueError: `steps` or `seconds` is not a positive number.
+          RecordError: The recording is closed, or recording is off.
+
+        Example:
+            >>> import jax, jax.numpy as jnp
+            >>> import distlab as dl
+            >>> strategy = dl.MirroredStrategy(["CPU:0", "CPU:1"])
+            >>> with dl.record(None) as recording:
+            ...     capture = recording.capture(steps=2)
+            ...     for _ in range(2):
+            ...         total = strategy.run(lambda: jnp.ones((50, 50)) @ jnp.ones((50, 50)))
+            ...     event = capture.result(timeout=60)
+            >>> event.steps, event.devices
+            (2, ['CPU:0', 'CPU:1'])
         """
         if not is_count(steps) or steps == 0:
             raise ArgumentValueError(
@@ -97,7 +126,7 @@ class Recording:
             )
         if self._opened is None:
             raise RecordError(
-                f"A recording can capture until it is closed, and {self.name!r} is. "
+                f"A recording can capture until it is closed, and {self.name!r} is closed. "
                 "Call capture inside the with block."
             )
         return self._recorder.capturer.start(steps, float(seconds), "user")
@@ -107,11 +136,19 @@ class Recording:
         status: Literal["finished", "failed", "interrupted"] = "finished",
         message: str = "",
     ) -> None:
-        """Stores what is left and ends the recording. Closing twice does nothing.
+        """Stores the last events and ends the recording. Closing twice does nothing.
 
         Args:
-          status: how the run ended.
-          message: what went wrong, empty when nothing did.
+          status: How the run ended.
+          message: The error's text, empty when there was none.
+
+        Example:
+            >>> import distlab as dl
+            >>> recording = dl.record("runs/first")
+            >>> recording.close("failed", "loss is nan")
+            >>> summary = dl.Run.open("runs/first").summary()
+            >>> summary["status"], summary["message"]
+            ('failed', 'loss is nan')
         """
         atexit.unregister(self._close_at_exit)
         opened, self._opened = self._opened, None
@@ -148,32 +185,43 @@ def record(
     overwrite: bool = False,
     probe: bool = True,
 ) -> Recording:
-    """Records everything from here on to a run folder, until it is closed.
+    """Records all events from here on to a run folder, until it is closed.
 
-    What was made before and is still there (strategies, variables, compiled
-    programs) is part of it. Use it as a context manager; the run ends as
+    Strategies, variables and compiled programs that were made before and still
+    exist are part of it. Use it as a context manager; the run ends as
     failed when an exception leaves the block, and as interrupted on Ctrl-C.
-    Recordings may overlap: each gets everything that happens.
+    Recordings may overlap: each stores all events.
 
-    Nothing is stored when the environment says `DISTLAB_RECORD=off`.
+    Nothing is stored where the environment variable `DISTLAB_RECORD` is `off`.
 
     Args:
-      path: the run's folder, made when it is missing. None stores nothing: the
+      path: The run's folder, created when missing. None stores nothing: the
         last events stay in memory, as they do without any recording.
-      name: the run's name, by default the name of its folder.
-      total_steps: steps the run means to take, for progress and time left.
-      overwrite: replaces a run that the folder already holds.
-      probe: whether to profile three steps early on and then now and then, which
-        tells who makes the others wait. It takes about 1 % of the time, happens
-        on CPU devices only, and leaves the profiler to you while you use it.
+      name: The run's name, by default the name of its folder.
+      total_steps: Steps that the run is meant to take, for progress and time left.
+      overwrite: Whether a run that the folder already holds is replaced.
+      probe: Whether to profile three steps early on and then now and then, which
+        shows the device that makes the others wait. It takes about 1 % of the time,
+        happens on CPU devices only, and leaves the profiler to you while you use it.
 
     Returns:
       The recording: `log` numbers to it, and `close` it or leave its `with`.
 
     Raises:
-      RecordError: the folder can't be made or written, or already holds a run.
-      ArgumentTypeError: `path` is no path.
-      ArgumentValueError: `total_steps` is no number of steps.
+      RecordError: The folder can't be created or written, or already holds a run.
+      ArgumentTypeError: `path` is not a path.
+      ArgumentValueError: `total_steps` is not a number of steps.
+
+    Example:
+        >>> import distlab as dl
+        >>> strategy = dl.MirroredStrategy(["CPU:0", "CPU:1"])
+        >>> with dl.record("runs/first", total_steps=3) as recording:
+        ...     for step in range(3):
+        ...         losses = strategy.run(lambda: 0.5 / (step + 1))
+        ...         recording.log(loss=strategy.reduce("MEAN", losses, axis=None))
+        >>> with dl.Run.open("runs/first") as run:
+        ...     [event.values["loss"] for event in run.events("metric")][:2]
+        [0.5, 0.25]
     """
     recorder = sink.recorder()
     folder = None if path is None else _checked_folder(path)
@@ -193,7 +241,7 @@ def record(
     writer = None
     if folder is not None:
         file = RunFile(folder, called, overwrite=overwrite, process=recorder.ring.process)
-        writer = Writer(recorder.ring, file, recorder.stored)
+        writer = Writer(recorder.ring, file, recorder.note_stored)
     probes = probe and writer is not None
     opened = recorder.open(called, total_steps, writer, probe=probes)
     return Recording(recorder, folder, called, opened)

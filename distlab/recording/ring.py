@@ -1,10 +1,10 @@
-"""The last events of this process, in memory, for anyone who reads along.
+"""The last events of this process, in memory, for readers of all kinds.
 
 Appending takes no lock. It may happen in a finaliser, that is in the middle of
 anything else this process does, the ring's own work included; waiting for a
 lock there would never end. Python's list append is atomic, so events go to an
 open list, which is closed into a block, under a lock, every `_BLOCK` events by
-whoever gets that lock without waiting.
+the first thread that acquires the lock without waiting.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ from distlab.events import (
 _BLOCK: Final = 128
 _WITH_PAYLOAD: Final = {Sharding, Preview, Capture, StepReady, DeviceSample}
 _TIME_BYTES: Final = 40
-"""What a list takes for a number of nanoseconds: a pointer and an `int` of its own."""
+"""The memory of one number of nanoseconds in a list: a pointer and an `int`."""
 
 _PINNED_ROOM: Final = 16
-"""A reader that pinned its place may hold this many times the ring's bounds."""
+"""A reader with a pin may hold this many times the ring's bounds."""
 
 
 @dataclass(slots=True, eq=False)
 class Pin:
-    """Where a reader is that must not miss anything, such as a run file's writer.
+    """The place of a reader that must not miss an event, such as a run file's writer.
 
     Attributes:
-      cursor: the next sequence number it has not read.
+      cursor: The next sequence number it has not read.
     """
 
     cursor: int
@@ -62,7 +62,7 @@ class _Block:
 
 @dataclass(slots=True)
 class _Standing:
-    """Events kept for good, by sequence number, oldest first."""
+    """Events that are kept for good, by sequence number, oldest first."""
 
     payload_limit: int
     events: dict[int, Event] = field(default_factory=dict)
@@ -71,7 +71,7 @@ class _Standing:
     _run: int | None = None
 
     def add(self, sequence: int, event: Event) -> None:
-        """Keeps an event, unless it takes an older one back (a freed placement)."""
+        """Keeps an event; a freed placement removes the older one instead."""
         if isinstance(event, Placement):
             if event.action == "free":
                 self._drop(self._placed.pop(event.array, None))
@@ -94,17 +94,17 @@ class Ring:
     """A bounded memory of events, numbered from 0 as they arrive.
 
     Standing events (see `distlab.events.Event.STANDING`) outlive the bounds:
-    they stay until something takes them back. Previews among them share the
+    they stay until a later event revokes them. Previews among them share the
     bound on payload.
 
     Args:
-      capacity: about how many events are kept.
-      payload_bytes: about how many bytes of indices, previews and times of each device
-        are kept.
-      process: index of the process whose events it keeps.
+      capacity: Approximate number of events that are kept.
+      payload_bytes: Approximate bytes of indices, previews and times of each device
+        that are kept.
+      process: Index of the process whose events it keeps.
 
     Attributes:
-      process: index of the process whose events it keeps.
+      process: Index of the process whose events it keeps.
     """
 
     def __init__(
@@ -123,14 +123,14 @@ class Ring:
         self._pins: list[Pin] = []
 
     def append(self, event: Event) -> None:
-        """Takes an event. Never waits."""
+        """Appends an event. Never waits."""
         self._open.append(event)
         if len(self._open) >= _BLOCK:
             self._seal()
 
     @property
     def end(self) -> int:
-        """The sequence number that the next event will get."""
+        """The sequence number of the next event."""
         with self._lock:
             return self._sealed + len(self._open)
 
@@ -138,12 +138,13 @@ class Ring:
         """Returns up to `limit` events from `cursor` on, at once (never waits).
 
         Args:
-          cursor: sequence number to begin with; 0 begins with the standing
+          cursor: Sequence number to begin with; 0 begins with the standing
             events that are still known.
-          limit: the most events to give.
+          limit: The most events to return.
 
         Returns:
-          The events, where to go on, and how many from `cursor` on are gone.
+          The events, the next cursor, and the number of events from `cursor` on that
+          are gone.
         """
         with self._lock:
             found: list[Event | Unknown] = []
@@ -156,11 +157,11 @@ class Ring:
             return Chunk(found, after, after - cursor - len(found), (self.process,))
 
     def pin(self) -> tuple[list[Event], Pin]:
-        """Gives all standing events, and keeps everything that comes after them.
+        """Returns all standing events, and keeps all events after them.
 
         Returns:
           The standing events that are known, oldest first, and the place after
-          them. Move the pin's cursor on while reading, and `unpin` it.
+          them. Advance the pin's cursor while reading, and `unpin` it.
         """
         with self._lock:
             known = _Standing(self._payload_bytes)
@@ -172,17 +173,17 @@ class Ring:
             return list(known.events.values()), pin
 
     def unpin(self, pin: Pin) -> None:
-        """Lets go of what a pin kept."""
+        """Drops a pin and the events that it kept."""
         with self._lock:
             self._pins.remove(pin)
 
     def after_fork(self) -> None:
-        """Makes the ring usable in a forked child, where its readers do not live on."""
+        """Makes the ring usable in a forked child, where its readers do not exist."""
         self._lock = threading.Lock()
         self._pins.clear()
 
     def _from(self, cursor: int) -> Iterator[tuple[int, Event]]:
-        """Goes through what is kept from `cursor` on. Call it with the lock held."""
+        """Yields the events that are kept from `cursor` on. Call it with the lock held."""
         start = len(self._blocks)
         while start and self._blocks[start - 1].end > cursor:
             start -= 1
@@ -198,7 +199,7 @@ class Ring:
         yield from enumerate(self._open[skipped:], self._sealed + skipped)
 
     def _seal(self) -> None:
-        """Closes the open list into a block and makes room, unless someone is at it."""
+        """Closes the open list into a block and makes room, unless another thread is doing so."""
         if not self._lock.acquire(blocking=False):
             return
         try:
@@ -216,7 +217,7 @@ class Ring:
             self._lock.release()
 
     def _over(self, oldest: _Block) -> bool:
-        """Says whether the oldest block has to go."""
+        """Returns whether the oldest block has to be evicted."""
         room = 1
         if any(pin.cursor < oldest.end for pin in self._pins):
             room = _PINNED_ROOM
@@ -231,7 +232,7 @@ class Ring:
 
 
 def _block(first: int, events: list[Event]) -> _Block:
-    """Makes a block; most hold only events that are neither large nor standing."""
+    """Returns a block; most hold only events that are neither large nor standing."""
     kinds: set[type[Event]] = set(map(type, events))
     payload = sum(map(_payload, events)) if not kinds.isdisjoint(_WITH_PAYLOAD) else 0
     standing: list[tuple[int, Event]] = []
@@ -241,7 +242,7 @@ def _block(first: int, events: list[Event]) -> _Block:
 
 
 def _payload(event: Event) -> int:
-    """Bytes of an event beyond its few numbers and names."""
+    """Returns the bytes of an event beyond its few numbers and names."""
     if isinstance(event, StepReady):
         return _TIME_BYTES * len(event.ready_ns)
     if isinstance(event, DeviceSample):

@@ -1,8 +1,8 @@
-"""Carries events from the ring to a run file, in a thread of its own.
+"""Moves events from the ring to a run file, in a thread of its own.
 
-The writer is one more reader of the ring, with a pinned place: emitting an
-event costs the same with and without a file, and a disk that is slow or full
-never stops the training.
+The writer is one more reader of the ring, with a pin: emitting an event costs
+the same with and without a file, and a disk that is slow or full never stops
+the training.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from distlab.recording.ring import Ring
 from distlab.runs.run_file import RunFile
 
 COMMIT_SECONDS: Final = 0.05
-"""How long an event waits in memory before it is stored, about."""
+"""The approximate time that an event waits in memory before it is stored."""
 
 _AT_ONCE: Final = 4_096
 _RETRY_SECONDS: Final = 1.0
@@ -35,10 +35,10 @@ class Writer:
     recordings in the same process are left out.
 
     Args:
-      ring: where events come from.
-      file: where they go; the writer closes it.
-      stored: called by the writer's thread after it stored what there was, with
-        how many events are `waiting`, and `lost` in all.
+      ring: The source of the events.
+      file: The run file; the writer closes it.
+      stored: Called by the writer's thread after it stored events, with the number
+        of events still `waiting`, and `lost` in all.
     """
 
     def __init__(
@@ -59,38 +59,42 @@ class Writer:
         self._thread.start()
 
     def announce(self, run: Run) -> None:
-        """Names the file's own `Run` event. Call it before the ring gets the event.
+        """Adds the file's own `Run` event. Call it before the ring receives the event.
 
         Args:
-          run: the event; a second one replaces the first for readers, and says
-            what was not known before (the devices).
+          run: The event; a second one replaces the first for readers, and names
+            the devices, which were not known before.
         """
         self._own.append(run)
         self._begun.set()
 
     def close(self, end: RunEnd) -> None:
-        """Stores what is left and the end, and closes the file.
+        """Stores the last events and the end, and closes the file.
 
         Args:
-          end: the file's own end. Call it before the ring gets the event.
+          end: The file's own end. Call it before the ring receives the event.
         """
         self._ending.set()
         self._thread.join(_CLOSE_SECONDS)
         if self._thread.is_alive():
-            self._tell(self._ring.end - self._pin.cursor, "The last events took too long to store.")
+            self._note_lost(
+                self._ring.end - self._pin.cursor, "The last events took too long to store."
+            )
             return
         try:
             if not self._failed:
                 self.file.write([end])
         except sqlite3.Error as error:
-            self._tell_failure(str(error))
+            self._note_failure(str(error))
         if self._failed:
-            self._tell(self._ring.end - self._pin.cursor, "The last events could not be stored.")
+            self._note_lost(
+                self._ring.end - self._pin.cursor, "The last events could not be stored."
+            )
         self._ring.unpin(self._pin)
         self.file.close()
 
     def abandon(self) -> None:
-        """Forgets the file in a forked child, where the thread does not live on."""
+        """Releases the file in a forked child, where the thread does not exist."""
         self.file.abandon()
 
     def _write_on(self) -> None:
@@ -100,7 +104,7 @@ class Writer:
         self._store_all()
 
     def _store_all(self) -> None:
-        """Stores everything up to now; stops at the first failure."""
+        """Stores all events up to now; stops at the first failure."""
         target = self._ring.end
         while self._pin.cursor < target and self._store_some():
             pass
@@ -118,7 +122,7 @@ class Writer:
         try:
             self.file.write(events)
         except sqlite3.Error as error:
-            self._tell_failure(str(error))
+            self._note_failure(str(error))
             return False
         self._started = True
         self._failed = False
@@ -131,15 +135,15 @@ class Writer:
             return any(event is own for own in self._own[1:])
         return not isinstance(event, RunEnd) and not any(event is note for note in self._notes)
 
-    def _tell_failure(self, why: str) -> None:
-        """Says once, when storing begins to fail, that it does."""
+    def _note_failure(self, why: str) -> None:
+        """Reports, once, that storing begins to fail."""
         if self._failed:
             return
         self._failed = True
         waiting = self._ring.end - self._pin.cursor
-        self._tell(waiting, f"The run file can't be written: {why}. It is tried again.")
+        self._note_lost(waiting, f"The run file can't be written: {why}. Writing is retried.")
 
-    def _tell(self, count: int, reason: str) -> None:
+    def _note_lost(self, count: int, reason: str) -> None:
         note = Lost(time_ns=time.monotonic_ns(), count=count, reason=reason)
         self._notes.append(note)
         self._ring.append(note)

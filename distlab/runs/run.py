@@ -18,7 +18,7 @@ from distlab.runs.exports.frame import to_pandas
 from distlab.runs.programs import Programs, read_programs
 from distlab.runs.run_file_reader import PAGE
 from distlab.runs.run_files import RunReader, open_run_files, run_files
-from distlab.runs.summary import summarize
+from distlab.runs.summary import Summary, summarize
 from distlab.text.counts import is_count, is_number
 from distlab.text.html import card
 
@@ -260,17 +260,12 @@ class Run:
         low_ns = first_ns + round(start * 1e9) if start is not None else -_FAR_NS
         return low_ns, first_ns + round(end * 1e9) if end is not None else _FAR_NS
 
-    def summary(self) -> dict[str, Any]:
+    def summary(self) -> Summary:
         """Returns the run's main facts, for a table of runs.
 
         Returns:
-          `name`, `path`, `status` (`"running"`, `"finished"`, `"failed"`,
-          `"interrupted"`, or `"killed"` when its process ended without closing the
-          recording), `message`, `started` (seconds since 1970), `seconds`, `host`,
-          `process`, `platform`, `devices` (names), `strategies` (class names),
-          `replicas` (the number of each of those), `steps`, `examples`,
-          `total_steps`, `metrics` (the last value of each name), `lost` and
-          `versions`.
+          A dictionary with the keys of `distlab.runs.summary.Summary`: its name, status,
+          times, devices, strategies, steps, examples, last metrics and others.
 
         Example:
             >>> import distlab as dl

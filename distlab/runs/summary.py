@@ -1,15 +1,59 @@
-"""A recorded run in one small dictionary."""
+"""The main facts of a recorded run, for a table of runs."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final, Literal, Protocol, TypedDict
 
 from distlab.events import Event, Run, RunEnd, Strategy, Unknown
 from distlab.runs.totals import Totals
 
 _WORST_FIRST: Final = ("failed", "interrupted", "finished")
+
+
+class Summary(TypedDict):
+    """The main facts of a run.
+
+    Attributes:
+      name: The run's name.
+      path: Its folder.
+      status: `"killed"` when its process ended without closing the recording.
+      message: The exception's text, empty when nothing was raised.
+      started: Seconds since 1970.
+      seconds: Seconds from its first to its newest event.
+      host: Name of the machine.
+      process: Operating-system process number.
+      platform: JAX's platform name.
+      devices: Device names.
+      strategies: Class name of each strategy.
+      replicas: Number of replicas of each strategy.
+      steps: Number of steps.
+      examples: Examples of these steps.
+      total_steps: Steps that the run is meant to take, None when unknown.
+      metrics: The last value of each metric.
+      lost: Number of events that were lost.
+      versions: Package name to version.
+    """
+
+    name: str
+    path: str
+    status: Literal["running", "finished", "failed", "interrupted", "killed"]
+    message: str
+    started: float
+    seconds: float
+    host: str
+    process: int
+    platform: str
+    devices: list[str]
+    strategies: list[str]
+    replicas: list[int]
+    steps: int
+    examples: int
+    total_steps: int | None
+    metrics: dict[str, float]
+    lost: int
+    versions: dict[str, str]
 
 
 class Recorded(Protocol):
@@ -30,48 +74,41 @@ class Recorded(Protocol):
         """Yields the events of a kind."""
 
 
-def summarize(run: Recorded, totals: Totals, ends: tuple[int, int]) -> dict[str, Any]:
-    """Returns a run's summary; `distlab.Run.summary` lists its keys.
+def summarize(run: Recorded, totals: Totals, ends: tuple[int, int]) -> Summary:
+    """Returns a run's summary.
 
     Args:
       run: The run.
       totals: The numbers of its events.
       ends: The earliest and the latest time in nanoseconds.
     """
-    live = run.live
+    live = run.live  # before the events are read: a run that ends meanwhile has its end then
     begins = [event for event in run.events("run") if isinstance(event, Run)]
     # A process announces itself again when its devices have started.
-    newest = {(event.host, event.process): event for event in begins}
+    newest = list({(event.host, event.process): event for event in begins}.values())
     strategies = {e.strategy: e for e in run.events("strategy") if isinstance(e, Strategy)}
-    status, message = _status(run, live)
-    return {
+    finals = [event for event in run.events("run_end") if isinstance(event, RunEnd)]
+    summary: Summary = {
         "name": run.meta.get("name", run.path.name),
         "path": str(run.path),
-        "status": status,
-        "message": message,
+        "status": "running" if live else "killed",
+        "message": "" if live else "Its process ended without closing the recording.",
         "started": run.meta.get("unix_ns", 0) / 1e9,
         "seconds": max(ends[1] - (begins[0].time_ns if begins else ends[0]), 0) / 1e9,
         "host": run.meta.get("host", ""),
         "process": run.meta.get("process", 0),
-        "platform": next((e.platform for e in reversed(newest.values())), ""),
-        "devices": [device.name for event in newest.values() for device in event.devices],
+        "platform": newest[-1].platform if newest else "",
+        "devices": [device.name for event in newest for device in event.devices],
         "strategies": [event.name for event in strategies.values()],
         "replicas": [len(event.devices) for event in strategies.values()],
         "steps": totals.steps,
         "examples": totals.examples,
-        "total_steps": next((e.total_steps for e in reversed(newest.values())), None),
+        "total_steps": newest[-1].total_steps if newest else None,
         "metrics": totals.metrics,
         "lost": totals.lost,
-        "versions": next((e.versions for e in reversed(newest.values())), {}),
+        "versions": newest[-1].versions if newest else {},
     }
-
-
-def _status(run: Recorded, live: bool) -> tuple[str, str]:
-    """Returns how the run ended: as the process that ended worst."""
-    ends = [event for event in run.events("run_end") if isinstance(event, RunEnd)]
-    if len(ends) >= len(run.processes):
-        worst = min(ends, key=lambda end: _WORST_FIRST.index(end.status))
-        return worst.status, worst.message
-    if live:
-        return "running", ""
-    return "killed", "Its process ended without closing the recording."
+    if len(finals) >= len(run.processes):
+        worst = min(finals, key=lambda end: _WORST_FIRST.index(end.status))
+        summary["status"], summary["message"] = worst.status, worst.message
+    return summary

@@ -19,7 +19,7 @@ from distlab import events
 from distlab.errors import ArgumentValueError, CaptureError, RecordError
 from distlab.profiling import capture
 from distlab.profiling.capture import Capturer
-from distlab.profiling.worker import Worker
+from distlab.profiling.helper_thread import HelperThread
 from distlab.recording import RingRecorder
 from tests.recording import processes
 
@@ -194,7 +194,7 @@ def test_a_recording_that_ends_tells_what_its_capture_has(
 def test_a_capture_that_ends_before_its_start_returns_is_still_given(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    class AtOnce(Worker):
+    class AtOnce(HelperThread):
         def wake(self) -> None:
             super().wake()
             end = time.monotonic() + 60
@@ -206,7 +206,7 @@ def test_a_capture_that_ends_before_its_start_returns_is_still_given(
         assert running is not None
         running.future.set_exception(CaptureError("No step ran."))
 
-    monkeypatch.setattr(capture, "Worker", AtOnce)
+    monkeypatch.setattr(capture, "HelperThread", AtOnce)
     monkeypatch.setattr(Capturer, "_follow", follow)
     events_told: list[events.Event] = []
     capturer = Capturer(events_told.append)

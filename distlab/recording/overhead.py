@@ -1,4 +1,4 @@
-"""What recording itself costs, told as an event every second in which something happens.
+"""The overhead of recording, emitted as an event every second in which there are others.
 
 The callers' share is estimated: now and then a few of the calls are timed, and
 their median stands for all. The threads' shares are their own processor time.
@@ -16,59 +16,58 @@ from distlab.events import Event, RecorderCost
 
 _EVERY_NS: Final = 1_000_000_000
 SAMPLE: Final = 16
-"""Calls of each sort that are timed for one account."""
+"""Calls of each sort that are timed for one event."""
 
 
-class Account:
-    """Collects costs and tells them.
+class Overhead:
+    """Collects costs and emits them.
 
     Args:
-      emit: takes the events.
-      taken: says how many events were taken so far.
-      in_windows_ns: says how long callers were held up in the watcher's windows
-        so far, which is known and need not be estimated.
+      emit: Receives the events.
+      recorded: Returns the number of events recorded so far.
+      in_windows_ns: Returns the nanoseconds that callers spent in the watcher's windows
+        so far, which are measured and need no estimate.
 
     Attributes:
-      sampling: true while the next calls shall be timed.
+      sampling: True while the next calls are to be timed.
     """
 
     def __init__(
         self,
         emit: Callable[[Event], None],
-        taken: Callable[[], int],
+        recorded: Callable[[], int],
         in_windows_ns: Callable[[], int],
     ) -> None:
         self.sampling = False  # the first calls start threads
         self._emit = emit
-        self._taken = taken
+        self._recorded = recorded
         self._in_windows_ns = in_windows_ns
         self._start_in_windows_ns = 0
         self._lock = threading.Lock()
         self._emits: list[int] = []
         self._watches: list[int] = []
-        self._steps = 0
         self._threads: dict[str, int] = {}
-        self._told_threads: dict[str, int] = {}
+        self._reported_threads: dict[str, int] = {}
         self._start_ns = time.monotonic_ns()
-        self._start_taken = 0
+        self._start_recorded = 0
         self._start_steps = 0
         self._captures_ns = 0
         self._waiting = 0
         self._lost = 0
 
-    def emitted(self, nanoseconds: int) -> None:
-        """Takes how long it took to hand over an event."""
+    def add_emit(self, nanoseconds: int) -> None:
+        """Adds the duration of one `emit`."""
         if not self.sampling:
             return
         self._emits.append(nanoseconds)
         if len(self._emits) >= SAMPLE:
             self.sampling = False
 
-    def watched(self, nanoseconds: int) -> None:
-        """Takes how long it took to hand over a result, outside of the watcher's windows."""
+    def add_watch(self, nanoseconds: int) -> None:
+        """Adds the duration of one `watch` outside of the watcher's windows."""
         self._watches.append(nanoseconds)
 
-    def used(self, thread: str) -> None:
+    def note_thread(self, thread: str) -> None:
         """Notes the processor time of the calling thread.
 
         Args:
@@ -78,19 +77,19 @@ class Account:
         if not self._emits:
             self.sampling = True
 
-    def captured(self, nanoseconds: int) -> None:
-        """Takes the processor time that a capture used."""
+    def add_capture(self, nanoseconds: int) -> None:
+        """Adds the processor time of a capture."""
         self._captures_ns += nanoseconds
 
-    def store(self, *, waiting: int, lost: int) -> None:
-        """Takes how far the run file is behind, and how many events were lost in all."""
+    def note_backlog(self, *, waiting: int, lost: int) -> None:
+        """Notes the number of events not stored yet, and of those lost in all."""
         self._waiting, self._lost = waiting, lost
 
-    def tell(self, last_step: int) -> None:
-        """Emits an account when the last one is a second old and something happened.
+    def report(self, last_step: int) -> None:
+        """Emits the costs when the last event is a second old and there were others since.
 
         Args:
-          last_step: number of the last step.
+          last_step: Number of the last step.
         """
         end_ns = time.monotonic_ns()
         if end_ns - self._start_ns < _EVERY_NS:
@@ -105,10 +104,11 @@ class Account:
             self._emit(event)
 
     def _event(self, end_ns: int, last_step: int) -> RecorderCost | None:
-        taken = self._taken()
-        events, steps = taken - self._start_taken, last_step - self._start_steps
+        recorded = self._recorded()
+        events, steps = recorded - self._start_recorded, last_step - self._start_steps
         start_ns, self._start_ns = self._start_ns, end_ns
-        self._start_taken, self._start_steps = taken + 1, last_step  # the account is an event, too
+        # The event made here counts as recorded, too.
+        self._start_recorded, self._start_steps = recorded + 1, last_step
         in_windows = self._in_windows_ns()
         windows_ns = in_windows - self._start_in_windows_ns
         self._start_in_windows_ns = in_windows
@@ -117,10 +117,10 @@ class Account:
         captures_ns, self._captures_ns = self._captures_ns, 0
         emits, self._emits = self._emits, []
         watches, self._watches = self._watches, []
-        threads, told = dict(self._threads), self._told_threads
-        self._told_threads = threads
+        threads, reported = dict(self._threads), self._reported_threads
+        self._reported_threads = threads
         spent = {
-            name: sum(ns - told.get(k, 0) for k, ns in threads.items() if k.startswith(name))
+            name: sum(ns - reported.get(k, 0) for k, ns in threads.items() if k.startswith(name))
             for name in ("writer", "watcher")
         }
         return RecorderCost(

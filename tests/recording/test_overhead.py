@@ -1,4 +1,4 @@
-"""The recorder's account of its own cost, checked against times taken from outside."""
+"""The overhead that a recording reports, checked against times taken from outside."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 import distlab as dl
 from distlab.events import RecorderCost
 from distlab.recording import RingRecorder
-from distlab.recording.account import SAMPLE, Account
+from distlab.recording.overhead import SAMPLE, Overhead
 from tests.recording import samples
 
 
@@ -23,31 +23,31 @@ def costs(recorder: RingRecorder) -> list[RecorderCost]:
 def test_events_and_times_are_those_of_the_second(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [0]
     monkeypatch.setattr(time, "monotonic_ns", lambda: now[0])
-    told: list[Any] = []
-    taken, windows = [0], [0]
-    account = Account(told.append, lambda: taken[0], lambda: windows[0])
-    account.sampling = True
+    reported: list[Any] = []
+    recorded, windows = [0], [0]
+    overhead = Overhead(reported.append, lambda: recorded[0], lambda: windows[0])
+    overhead.sampling = True
     for nanoseconds in [100] * (SAMPLE - 1) + [10_000]:
-        account.emitted(nanoseconds)
-    assert not account.sampling
-    account.watched(400)
-    account.captured(5_000)
-    account.store(waiting=7, lost=2)
-    taken[0], windows[0], now[0] = 1_000, 30_000, 999_999_999
-    account.tell(last_step=99)
-    assert told == []  # the second is not over
+        overhead.add_emit(nanoseconds)
+    assert not overhead.sampling
+    overhead.add_watch(400)
+    overhead.add_capture(5_000)
+    overhead.note_backlog(waiting=7, lost=2)
+    recorded[0], windows[0], now[0] = 1_000, 30_000, 999_999_999
+    overhead.report(last_step=99)
+    assert reported == []  # the second is not over
     now[0] += 1
-    account.tell(last_step=99)
-    (cost,) = told
+    overhead.report(last_step=99)
+    (cost,) = reported
     assert (cost.start_ns, cost.time_ns, cost.events) == (0, 1_000_000_000, 1_000)
     # The median of the sample for each event, of the watched steps for each step, and the windows.
     assert cost.emit_ns == 100 * 1_000 + 400 * 99 + 30_000
     assert cost.sampled == SAMPLE + 1
     assert (cost.capture_ns, cost.waiting, cost.lost) == (5_000, 7, 2)
     now[0] += 2_000_000_000
-    taken[0] += 1  # the account itself
-    account.tell(last_step=99)
-    assert len(told) == 1, "nothing happened, so nothing is told"
+    recorded[0] += 1  # the event itself
+    overhead.report(last_step=99)
+    assert len(reported) == 1, "no events, so nothing is reported"
 
 
 def test_what_it_says_of_callers_is_what_they_spend(
@@ -78,12 +78,12 @@ def test_what_it_says_of_callers_is_what_they_spend(
         limit = time.monotonic() + 60
         while len(costs(recorder)) < 4 and time.monotonic() < limit:
             strategy.run(step, (value,))
-    told = costs(recorder)[1:]
-    assert len(told) >= 3
+    reported = costs(recorder)[1:]
+    assert len(reported) >= 3
     # The timing takes time itself, and other threads may come in between: a factor, not percents.
-    share = sum(cost.emit_ns for cost in told) / spent[0]
+    share = sum(cost.emit_ns for cost in reported) / spent[0]
     assert 0.1 < share < 3
-    for cost in told:
+    for cost in reported:
         length = cost.time_ns - cost.start_ns
         assert cost.events > 100
         assert 0 < cost.writer_ns < length
@@ -91,15 +91,15 @@ def test_what_it_says_of_callers_is_what_they_spend(
         assert cost.emit_ns < length
 
 
-def test_an_idle_recorder_tells_nothing(recorder: RingRecorder) -> None:
+def test_an_idle_recorder_reports_nothing(recorder: RingRecorder) -> None:
     recorder.emit(samples.step(0))
     assert costs(recorder) == []
 
 
 def test_calls_beyond_the_sample_take_no_memory() -> None:
-    account = Account(lambda _: None, lambda: 0, lambda: 0)
-    account.sampling = True
+    overhead = Overhead(lambda _: None, lambda: 0, lambda: 0)
+    overhead.sampling = True
     for nanoseconds in range(10 * SAMPLE):
-        account.emitted(nanoseconds)
-    held = sum(len(taken) for taken in vars(account).values() if isinstance(taken, list))
+        overhead.add_emit(nanoseconds)
+    held = sum(len(taken) for taken in vars(overhead).values() if isinstance(taken, list))
     assert held == SAMPLE

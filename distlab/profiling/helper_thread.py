@@ -1,4 +1,4 @@
-"""A thread for work behind the training's back."""
+"""A thread for work beside the training."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from typing import Final
 _STOP_SECONDS: Final = 2.0
 
 
-class Worker:
-    """A daemon thread that is started when it is first needed.
+class HelperThread:
+    """A daemon thread that starts when it is first needed.
 
-    It is stopped before the interpreter ends: a thread that was inside JAX by
-    then would take the process down.
+    It stops before the interpreter ends: a thread that was inside JAX by
+    then would crash the process.
 
     Args:
-      name: the thread's name.
-      work: what it does; it returns soon after `stopping` is set.
+      name: The thread's name.
+      work: Its function, which returns soon after `stopping` is set.
     """
 
     def __init__(self, name: str, work: Callable[[], None]) -> None:
@@ -32,11 +32,11 @@ class Worker:
 
     @property
     def stopping(self) -> bool:
-        """True once the work shall come to its end."""
+        """True once the work is to end."""
         return self._stopping.is_set()
 
     def wake(self) -> None:
-        """Ends the present or the next `rest`; starts the thread if need be."""
+        """Ends the present or the next `rest`; starts the thread if needed."""
         self._wake.set()
         if self._thread is None:
             self._start()
@@ -54,7 +54,7 @@ class Worker:
         self._wake.clear()
 
     def end(self) -> None:
-        """Asks the thread to end, and does not wait for it."""
+        """Asks the thread to end, without waiting for it."""
         self._stopping.set()
         self._wake.set()
 
@@ -65,12 +65,12 @@ class Worker:
             self._thread.join(_STOP_SECONDS)
 
 
-_running: weakref.WeakSet[Worker] = weakref.WeakSet()
+_running: weakref.WeakSet[HelperThread] = weakref.WeakSet()
 
 
 def _stop_all() -> None:
-    for worker in list(_running):
-        worker.stop()
+    for helper in list(_running):
+        helper.stop()
 
 
 atexit.register(_stop_all)
