@@ -6,9 +6,10 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
-from typing import Any, Final, final, overload
+from typing import Final, final, overload
 
 from distlab.events import Collective, Compile, Event, Step, Strategy, Unknown
+from distlab.folds import ProgramColumns
 from distlab.folds import Programs as Fold
 from distlab.text.bytes import bytes_text
 from distlab.text.html import card
@@ -153,7 +154,7 @@ def _texts_of(program: Program) -> dict[str, str] | None:
 
     fold = Fold()
     fold.add([program.event])
-    columns: dict[str, Any] = {**fold.columns(), "steps": [program.steps]}
+    columns: ProgramColumns = {**fold.columns(), "steps": [program.steps]}
     return {name: values[0] for name, values in program_rows(columns).items()}
 
 
