@@ -1,1 +1,1 @@
-"""Variables: their kinds, their copies and where these are stored."""
+"""Variables, their kinds, and the storage of their copies."""

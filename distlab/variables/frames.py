@@ -1,4 +1,4 @@
-"""The variables as a replica function sees them: its own copies."""
+"""The values of variables inside a replica function: those of its own replica."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Frame(Protocol):
     """One replica's view of the variables."""
 
     def get(self, variable: StoredVariable) -> jax.Array:
-        """Returns this replica's value of a variable, as assigned so far."""
+        """Returns this replica's present value of a variable."""
 
     def set(self, variable: StoredVariable, value: jax.Array) -> None:
         """Assigns this replica's value of a variable."""
@@ -26,11 +26,14 @@ class Frame(Protocol):
 
 @final
 class TracedFrame:
-    """What one trace of a replica function reads and writes.
+    """The variables that one trace of a replica function reads and writes.
+
+    Args:
+      values: The traced value of each variable before the step.
 
     Attributes:
-      read: the variables whose value before the step it needs.
-      written: the variables it assigned, with their last value.
+      read: The variables whose value before the step the function reads.
+      written: The variables that the function assigns, with their last value.
     """
 
     def __init__(self, values: dict[StoredVariable, jax.Array]) -> None:
@@ -40,12 +43,16 @@ class TracedFrame:
         self._trace = jax_internals.current_trace()
 
     def get(self, variable: StoredVariable) -> jax.Array:
-        """Returns the traced value of a variable."""
+        """Returns the traced value of a variable.
+
+        Raises:
+          ContextError: The variable was made during this trace.
+        """
         if variable in self.written:
             return self.written[variable]
         if variable not in self._values:
             raise ContextError(
-                f"{variable.name} was made while its function was being traced for `run`. Make "
+                f"{variable.name} was made while `run` traced the function that uses it. Make "
                 "variables in strategy.scope(), before the step."
             )
         self.read.add(variable)
@@ -55,25 +62,25 @@ class TracedFrame:
         """Assigns the traced value of a variable.
 
         Raises:
-          ContextError: inside a transformation in the function (scan, cond,
-            jit, grad), out of which a traced value can't be kept.
+          ContextError: The call is inside a transformation in the function (scan, cond,
+            jit, grad), whose traced values can't leave it.
         """
         if jax_internals.current_trace() is not self._trace:
             raise ContextError(
                 f"{variable.name} was assigned inside jax.lax.scan, cond, jit or grad, within the "
-                "function that run traces. Return the value from there and assign it after."
+                "function that run traces. Return the value from there and assign it afterwards."
             )
         self.written[variable] = value
 
 
 @final
 class EagerFrame:
-    """What one replica's Python reads and writes: its copy, at once.
+    """The variables of an eager replica function, which reads and writes its copies directly.
 
     Args:
-      replica: its number.
-      device: its device.
-      before: gets the arrays of variables as they were before any assignment.
+      replica: The replica's number.
+      device: The replica's device.
+      before: Collects the array of each variable from before its first assignment.
     """
 
     def __init__(
@@ -84,7 +91,7 @@ class EagerFrame:
         self._before = before
 
     def get(self, variable: StoredVariable) -> jax.Array:
-        """Returns the replica's copy; another strategy's variable on this replica's device."""
+        """Returns the replica's copy, moved to the replica's device if it is elsewhere."""
         copies = variable.storage.copies()
         own = copies[self._replica] if self._replica in copies else variable.storage.first()
         return own if own.devices() == {self._device} else jax.device_put(own, self._device)
@@ -93,13 +100,13 @@ class EagerFrame:
         """Writes the replica's copy.
 
         Raises:
-          ContextError: the value is being traced.
+          ContextError: The value is being traced.
         """
         if isinstance(value, jax.core.Tracer):
             raise ContextError(
                 f"{variable.name} was assigned inside jax.jit, grad, scan or another "
                 "transformation, while functions run eagerly. Return the value from it and assign "
-                "after."
+                "it afterwards."
             )
         self._before.setdefault(variable, variable.storage.array)
         variable.storage.set_copy(self._replica, value)
@@ -114,12 +121,12 @@ _thread = _Thread()
 
 
 def current() -> Frame | None:
-    """Returns the frame of the replica function this thread is in, None outside of one."""
+    """Returns the frame of this thread's replica function; None outside of one."""
     return _thread.frame
 
 
-def assigns_at_once() -> bool:
-    """Says whether replicas assign one after another, each seeing the last one's value."""
+def is_eager() -> bool:
+    """Returns whether this thread runs a replica function eagerly."""
     return isinstance(_thread.frame, EagerFrame)
 
 

@@ -1,4 +1,4 @@
-"""What kinds of variables there are (TensorFlow's enums)."""
+"""The kinds of variables, by TensorFlow's enums."""
 
 from __future__ import annotations
 
@@ -9,7 +9,25 @@ from distlab.errors import ArgumentTypeError
 
 
 class VariableSynchronization(enum.Enum):
-    """When the copies of a variable are brought together."""
+    """When the copies of a variable are synchronized (`tf.VariableSynchronization`).
+
+    Attributes:
+      AUTO: As ON_WRITE.
+      NONE: Refused; it has no meaning for a distributed variable.
+      ON_WRITE: Each assignment keeps the copies equal.
+      ON_READ: Each replica writes its own copy; a read in cross-replica context
+        aggregates the copies.
+
+    Example:
+      >>> import distlab as dl
+      >>> strategy = dl.MirroredStrategy(["CPU:0", "CPU:1"])
+      >>> on_read, total = dl.VariableSynchronization.ON_READ, dl.VariableAggregation.SUM
+      >>> with strategy.scope():
+      ...     examples = dl.Variable(0, synchronization=on_read, aggregation=total)
+      >>> _ = strategy.run(examples.assign_add, args=(32,))
+      >>> [int(copy) for copy in examples.values], int(examples)
+      ([32, 32], 64)
+    """
 
     AUTO = 0
     NONE = 1
@@ -18,7 +36,25 @@ class VariableSynchronization(enum.Enum):
 
 
 class VariableAggregation(enum.Enum):
-    """How what the replicas assign becomes one value."""
+    """How the values that replicas assign become one (`tf.VariableAggregation`).
+
+    Attributes:
+      NONE: Each replica assigns its own copy.
+      SUM: All copies are assigned the sum.
+      MEAN: All copies are assigned the mean.
+      ONLY_FIRST_REPLICA: All copies are assigned the first replica's value.
+
+    Example:
+      >>> import distlab as dl
+      >>> strategy = dl.MirroredStrategy(["CPU:0", "CPU:1"])
+      >>> with strategy.scope():
+      ...     loss = dl.Variable(0.0, aggregation=dl.VariableAggregation.MEAN)
+      >>> values = strategy.experimental_distribute_values_from_function(
+      ...     lambda context: [1.0, 4.0][context.replica_id_in_sync_group]
+      ... )
+      >>> float(strategy.run(loss.assign, args=(values,)))
+      2.5
+    """
 
     NONE = 0
     SUM = 1
@@ -27,10 +63,10 @@ class VariableAggregation(enum.Enum):
 
 
 def check_kinds(name: str, synchronization: Any, aggregation: Any) -> None:
-    """Checks what a variable was made with.
+    """Checks the kinds of a new variable.
 
     Raises:
-      ArgumentTypeError: a kind is no member of its enum.
+      ArgumentTypeError: A kind is not a member of its enum.
     """
     for what, given, kinds in (
         ("synchronization", synchronization, VariableSynchronization),

@@ -1,4 +1,4 @@
-"""Saying where a variable was placed, and when it is gone."""
+"""Events about the placement of variables and the release of their memory."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from distlab.variables.protocol import StoredVariable
 
 
 def announce(variable: StoredVariable, number: int) -> None:
-    """Emits where a new variable lies, and that its memory is free when it is.
+    """Emits the placement of a new variable, and later the release of its memory.
 
     Args:
-      variable: the new variable.
-      number: its number in this process.
+      variable: The variable.
+      number: The variable's number in this process.
     """
     recorder = sink.recorder()
     if not recorder.enabled:

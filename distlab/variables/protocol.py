@@ -1,4 +1,4 @@
-"""What a frame, a copy and an event need of a variable."""
+"""The protocol of a variable for its frames, copies and events."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from distlab.variables.storage import Storage
 
 
 class StoredVariable(Protocol):
-    """A named, typed value in a storage."""
+    """A named value of fixed shape and dtype in a storage."""
 
     name: str
     shape: tuple[int, ...]
@@ -22,7 +22,7 @@ class StoredVariable(Protocol):
 
     @property
     def values(self) -> tuple[Any, ...]:
-        """The copies, in replica order."""
+        """The copies in replica order."""
 
     def checked(self, value: Any, verb: str) -> jax.Array:
         """Returns a value as an array that can be assigned."""

@@ -1,4 +1,4 @@
-"""The cell that holds a variable's array, in the variable's layout."""
+"""The storage of a variable: its array, in the variable's layout."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ class Storage:
     """The array of a variable.
 
     Args:
-      value: The whole initial value, the same for each copy.
+      value: The initial value of each copy.
       layout: How the copies lie on the devices.
 
     Attributes:
       layout: How the copies lie on the devices.
-      array: The value: whole, or `(replicas, ...)` when the copies differ.
+      array: The value; `(replicas, ...)` when the copies may differ.
     """
 
     __slots__ = ("array", "layout")
@@ -38,11 +38,11 @@ class Storage:
         return self.layout.first(self.array)
 
     def set_copy(self, replica: int, value: jax.Array) -> None:
-        """Replaces one copy and leaves the others alone."""
+        """Replaces one copy and keeps the others."""
         self.array = self.layout.with_copy(self.array, replica, value)
 
     def adopt(self, array: jax.Array) -> None:
-        """Stores the array that a program over the mesh computed."""
+        """Stores the output of a program over the mesh."""
         self.array = self.layout.adopt(array)
 
     def over(self, mesh: ReplicaMesh) -> jax.Array:

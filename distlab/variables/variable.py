@@ -1,8 +1,9 @@
-"""Variables: named arrays that live on the replicas' devices and can be assigned.
+"""Variables: named arrays on the replicas' devices that can be assigned.
 
-A variable made in a strategy's scope is one global array. A function given to
-`run` reads and assigns it as if it were local; `run` passes its value in and
-takes the new one out. JAX users who keep their state in pytrees never need it.
+A variable made in a strategy's scope is one global array. A replica function reads
+and assigns it as if it were local: `run` passes its value to the program, and
+stores the new one afterwards. Programs that keep their state in pytrees need no
+variables.
 """
 
 from __future__ import annotations
@@ -39,42 +40,56 @@ _numbers = itertools.count()
 class Variable(ArrayOperators):
     """An array that can be assigned (`tf.Variable` under a strategy).
 
-    In a strategy's scope every replica gets a copy. Assigned in a replica
-    function, `aggregation` says how the replicas' values become one: SUM, MEAN
-    or ONLY_FIRST_REPLICA; with NONE each replica writes its own copy, which is
-    right when they write the same (gradients that were all-reduced before).
-    With `synchronization=ON_READ` each copy is written alone, and reading in
-    cross-replica context aggregates.
+    In a strategy's scope every replica has a copy. In a replica function,
+    `aggregation` reduces the values that the replicas assign: by SUM, MEAN or
+    ONLY_FIRST_REPLICA. With NONE each replica writes its own copy, which suits
+    equal values, such as all-reduced gradients. With `synchronization=ON_READ` each
+    replica always writes its own copy, and a read in cross-replica context
+    aggregates the copies.
 
     Args:
-      initial_value: an array-like, or a function without arguments that makes
-        one.
-      trainable: for your own use; by default true, and false when ON_READ.
-      name: shown on the pages; by default `variable_N`.
-      dtype: element type, by default that of `initial_value`.
+      initial_value: An array-like, or a function without arguments that returns one.
+      trainable: Whether an optimizer should update the variable, for your own code;
+        true by default, and false when ON_READ.
+      name: The name that pages and messages show; `variable_N` by default.
+      dtype: The dtype; by default that of `initial_value`.
       synchronization: AUTO (the same as ON_WRITE), ON_WRITE or ON_READ.
-      aggregation: how replicas' assignments, or ON_READ copies, combine.
+      aggregation: How replicas' assignments, or ON_READ copies, are aggregated.
 
     Attributes:
-      strategy: the strategy in whose scope it was made.
-      shape: shape of one copy.
-      dtype: element type.
-      storage: where its value lies.
+      name: The name that pages and messages show.
+      strategy: The strategy in whose scope the variable was made.
+      shape: The shape of one copy.
+      dtype: The dtype.
+      trainable: Whether an optimizer should update the variable.
+      synchronization: ON_WRITE or ON_READ.
+      aggregation: How replicas' assignments, or ON_READ copies, are aggregated.
+      storage: The storage of the copies.
 
     Raises:
-      ValueShapeError: no numbers, or an integer variable with MEAN.
-      ArgumentTypeError: the name or another argument has a wrong type.
-      ContextError: made inside a function that is being traced.
+      ValueShapeError: The initial value is neither an array nor numbers, or an integer
+        variable has the aggregation MEAN.
+      ArgumentTypeError: The name or another argument has a wrong type.
+      ContextError: The variable is made inside a function that is being traced.
+
+    Example:
+      >>> import distlab as dl
+      >>> strategy = dl.MirroredStrategy(["CPU:0", "CPU:1"])
+      >>> with strategy.scope():
+      ...     total = dl.Variable(10.0, name="total", aggregation=dl.VariableAggregation.SUM)
+      >>> def step():
+      ...     total.assign_add(dl.get_replica_context().replica_id_in_sync_group + 1.0)
+      >>> strategy.run(step)
+      >>> total, float(total)
+      (<Variable total: float32[], replicated>, 13.0)
     """
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Variable:
-        """Makes one variable for all replicas when a replica function asks for it."""
+        """Makes one variable for all replicas when a replica function makes it."""
         if scopes.in_cross_replica_context() or not scopes.current_strategy().distributed:
             return super().__new__(cls)
-        what = str(kwargs.get("name") or "A variable")
-        together = get_replica_context().collectives
-        made: Variable = together.create(lambda: cls(*args, **kwargs), what)
-        return made
+        label = str(kwargs.get("name") or "A variable")
+        return get_replica_context().collectives.create(lambda: cls(*args, **kwargs), label)
 
     def __init__(
         self,
@@ -87,12 +102,15 @@ class Variable(ArrayOperators):
         aggregation: VariableAggregation = VariableAggregation.NONE,
     ) -> None:
         if hasattr(self, "storage"):
-            return  # made before, in __new__, for all replicas
+            return  # initialized in __new__, for all replicas
         if name is not None and not isinstance(name, str):
-            raise ArgumentTypeError(f"A variable's name must be a string, got {name!r:.80}.")
+            raise ArgumentTypeError(
+                f"A variable's name must be a string, got {name!r:.80}. Leave it out for a default "
+                "name."
+            )
         if trainable is not None and not isinstance(trainable, bool):
             raise ArgumentTypeError(
-                f"trainable must be True, False or None, got {trainable!r:.80}. A name is given as "
+                f"trainable must be True, False or None, got {trainable!r:.80}. Pass a name as "
                 "name=..."
             )
         number = next(_numbers)
@@ -100,19 +118,19 @@ class Variable(ArrayOperators):
         if jax_internals.being_staged():
             raise ContextError(
                 f"{self.name} would be made inside jax.jit, once for each compilation. Make "
-                "variables before, in strategy.scope()."
+                "variables outside of it, in strategy.scope()."
             )
         if synchronization is VariableSynchronization.NONE:
             raise ValueShapeError(
                 f"{self.name}: synchronization NONE has no meaning for a distributed variable. "
-                "Use ON_WRITE (copies stay the same) or ON_READ (each copy is written alone)."
+                "Use ON_WRITE (copies stay equal) or ON_READ (each replica writes its own copy)."
             )
         check_kinds(self.name, synchronization, aggregation)
         value = initial_value() if callable(initial_value) else initial_value
         array = as_value(value, dtype, self.name)
         if aggregation is VariableAggregation.MEAN and not jnp.issubdtype(array.dtype, jnp.inexact):
             raise ValueShapeError(
-                f"{self.name} is {array.dtype}: a MEAN of integers is no integer. Use SUM or "
+                f"{self.name} is {array.dtype}: a MEAN of integers is not an integer. Use SUM or "
                 "ONLY_FIRST_REPLICA, or a float variable."
             )
         on_read = synchronization is VariableSynchronization.ON_READ
@@ -131,29 +149,35 @@ class Variable(ArrayOperators):
     # ---- reading
 
     def value(self) -> jax.Array:
-        """Returns the value: this replica's in a replica function, else the common one.
+        """Returns the value of this replica; outside of a replica function, the common value.
 
-        Outside of a replica function it lies on the first copy's device; the
-        copies of an ON_READ variable are aggregated.
+        The common value is on the first copy's device. For an ON_READ variable it
+        aggregates the copies.
 
         Raises:
-          ContextError: read inside a user's own `jax.jit`, which would keep the
-            number it has now for ever.
-          ValueShapeError: ON_READ copies with aggregation NONE.
+          ContextError: The read is inside a user's own `jax.jit`, which would compile the
+            present value in.
+          ValueShapeError: The copies are ON_READ and their aggregation is NONE.
+
+        Example:
+          >>> import distlab as dl
+          >>> v = dl.Variable([1.0, 2.0])
+          >>> v.value().tolist()
+          [1.0, 2.0]
         """
         frame = frames.current()
         if frame is not None:
-            together = scopes.merging()
-            if together is None or not self._on_read:
+            merging = scopes.merging()
+            if merging is None or not self._on_read:
                 return frame.get(self)
-            return self._combined(frame.get(self), together, "read_value")
+            return self._aggregate(frame.get(self), merging, "read_value")
         if jax_internals.being_staged():
             raise ContextError(
                 f"{self.name} was read inside jax.jit, which would compile its present value in. "
                 "Pass variable.value() to the function as an argument, or use strategy.run."
             )
         if self.storage.layout.copies_differ:
-            return self._aggregated()
+            return self._aggregated_copies()
         return self.storage.first()
 
     def read_value(self) -> jax.Array:
@@ -161,41 +185,60 @@ class Variable(ArrayOperators):
         return self.value()
 
     def numpy(self) -> np.ndarray:
-        """Returns the value as a NumPy array; waits for it."""
+        """Waits for the value and returns it as a NumPy array."""
         return self.__array__()
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-        """Lets NumPy functions take this object; waits for its value."""
+        """Converts this variable for NumPy functions; waits for its value."""
         return copy_events.to_host(
             self.value(), dtype, strategy=self.strategy.number, what=self.name
         )
 
     @functools.cached_property
     def values(self) -> tuple[VariableCopy, ...]:
-        """The copies in replica order, each an object that can be read and assigned."""
+        """The copies in replica order, each of which can be read and assigned."""
         return tuple(VariableCopy(self, replica) for replica in self.storage.copies())
 
     # ---- assigning
 
     def assign(self, value: Any) -> Variable:
-        """Sets the value and returns this variable.
+        """Assigns a new value and returns this variable.
 
         Args:
-          value: an array-like of this variable's shape and dtype.
+          value: An array-like of this variable's shape and dtype.
 
         Raises:
-          ValueShapeError: shape or dtype differ.
-          ContextError: inside another strategy's scope or `run`, or inside a
+          ValueShapeError: The shape or dtype differs, or replicas assign values that the
+            variable's aggregation can't reduce.
+          ContextError: The call is inside another strategy's scope or `run`, or inside a
             user's own `jax.jit`.
+
+        Example:
+          >>> import distlab as dl
+          >>> v = dl.Variable([1.0, 2.0])
+          >>> v.assign([5.0, 6.0]).numpy().tolist()
+          [5.0, 6.0]
         """
         return self._update(value, "assign", lambda _, new: new)
 
     def assign_add(self, delta: Any) -> Variable:
-        """Adds to the value and returns this variable; else as `assign`."""
+        """Adds to the value and returns this variable; raises what `assign` raises.
+
+        Example:
+          >>> import distlab as dl
+          >>> float(dl.Variable(1.0).assign_add(2.0))
+          3.0
+        """
         return self._update(delta, "assign_add", jnp.add)
 
     def assign_sub(self, delta: Any) -> Variable:
-        """Subtracts from the value and returns this variable; else as `assign`."""
+        """Subtracts from the value and returns this variable; raises what `assign` raises.
+
+        Example:
+          >>> import distlab as dl
+          >>> float(dl.Variable(1.0).assign_sub(0.25))
+          0.75
+        """
         return self._update(delta, "assign_sub", jnp.subtract)
 
     def _update(self, operand: Any, verb: str, combine: Callable[[Any, Any], Any]) -> Variable:
@@ -210,85 +253,79 @@ class Variable(ArrayOperators):
                 )
             self._update_all(array, verb, combine)
             return self
-        # Read before the replicas meet: with one copy for all, the first to go on changes it.
+        # Read before the replicas synchronize: the first to continue changes a shared copy.
         old = None if verb == "assign" else frame.get(self)
         if scopes.in_cross_replica_context():
-            array = self._shared_out(array, verb)
+            array = self._value_of_each_copy(array, verb)
         elif not self._on_read:
-            array = self._agreed(operand, array, verb, get_replica_context())
+            array = self._assigned_by_replicas(operand, array, verb, get_replica_context())
         frame.set(self, combine(old, array))
         return self
 
-    def _agreed(
+    def _assigned_by_replicas(
         self, operand: Any, array: jax.Array, verb: str, context: ReplicaContext
     ) -> jax.Array:
-        """What all replicas assign together."""
+        """Returns the value for this replica's copy when every replica assigns one."""
         if context.num_replicas_in_sync == 1:
             return array
         if not self.strategy.distributed:
-            return self._in_turns(array, verb, context)
+            return self._assigned_in_turn(array, verb, context)
         if self.aggregation is VariableAggregation.NONE:
             if self.storage.layout.one_copy:
                 raise ValueShapeError(
                     f"{self.name} has one copy for {context.num_replicas_in_sync} replicas and no "
-                    f"aggregation, so {verb} in a replica function has no meaning. Give it an "
-                    "aggregation when it is made."
+                    f"aggregation, so {verb} in a replica function has no meaning. Make it with an "
+                    "aggregation."
                 )
             return array
         if isinstance(operand, bool | int | float):
             if self.aggregation is VariableAggregation.SUM:
                 raise ValueShapeError(
                     f"{self.name}.{verb}({operand!r}): a Python number is the same on all "
-                    "replicas, so its SUM is not meant. Use an array, or aggregation MEAN."
+                    "replicas, so its SUM is ambiguous. Pass an array, or use aggregation MEAN."
                 )
-            together = context.collectives
-            return together.first(array) if self.storage.layout.one_copy else array
-        return self._combined(array, context.collectives, verb)
+            first = context.collectives.first
+            return first(array) if self.storage.layout.one_copy else array
+        return self._aggregate(array, context.collectives, verb)
 
-    def _in_turns(self, array: jax.Array, verb: str, context: ReplicaContext) -> jax.Array:
-        """A variable of no strategy is assigned by one replica after another."""
-        if frames.assigns_at_once():
-            return array
-        if verb != "assign":
-            total: jax.Array = context.all_reduce(ReduceOp.SUM, array)
-            return total.astype(self.dtype)
-        last = context.replica_id_in_sync_group == context.num_replicas_in_sync - 1
-        kept: jax.Array = context.all_reduce(
-            ReduceOp.SUM, jnp.where(last, array, jnp.zeros_like(array))
-        )
-        return kept.astype(self.dtype)
+    def _assigned_in_turn(self, array: jax.Array, verb: str, context: ReplicaContext) -> jax.Array:
+        """Returns the value after each replica has assigned this variable of no strategy."""
+        if frames.is_eager():
+            return array  # eager replicas assign it one after another
+        if verb == "assign":
+            last = context.replica_id_in_sync_group == context.num_replicas_in_sync - 1
+            array = jnp.where(last, array, jnp.zeros_like(array))
+        total: jax.Array = context.all_reduce(ReduceOp.SUM, array)
+        return total.astype(self.dtype)
 
-    def _combined(self, array: jax.Array, together: Collectives, verb: str) -> jax.Array:
-        """The replicas' values as one, by this variable's aggregation."""
+    def _aggregate(self, array: jax.Array, collectives: Collectives, verb: str) -> jax.Array:
+        """Returns the replicas' values as one, by this variable's aggregation."""
         if self.aggregation is VariableAggregation.NONE:
             raise ValueShapeError(_no_common_value(self.name, verb))
         if self.aggregation is VariableAggregation.ONLY_FIRST_REPLICA:
-            chosen: jax.Array = together.first(array)
-            return chosen
-        (reduced,) = together.all_reduce(ReduceOp[self.aggregation.name], [array])
-        combined: jax.Array = reduced.astype(self.dtype)
-        return combined
+            return collectives.first(array)
+        (reduced,) = collectives.all_reduce(ReduceOp[self.aggregation.name], [array])
+        return reduced.astype(self.dtype)
 
     def _update_all(self, array: jax.Array, verb: str, combine: Callable[[Any, Any], Any]) -> None:
         """Assigns every copy from cross-replica context."""
-        placed = self.storage.layout.place(self._shared_out(array, verb))
-        with in_flight.dispatching:  # no step or other thread assigns between reading and writing
+        placed = self.storage.layout.place(self._value_of_each_copy(array, verb))
+        with in_flight.dispatching:  # no step or thread may assign between the read and the write
             self.storage.array = placed if verb == "assign" else combine(self.storage.array, placed)
 
-    def _shared_out(self, array: jax.Array, verb: str) -> jax.Array:
-        """What one copy gets of a value assigned in cross-replica context."""
+    def _value_of_each_copy(self, array: jax.Array, verb: str) -> jax.Array:
+        """Returns the value of each copy for a value assigned in cross-replica context."""
         if not self._on_read or self.aggregation is not VariableAggregation.SUM:
             return array
         if verb != "assign":
             raise ValueShapeError(
                 f"{self.name}.{verb} outside of a replica function is not defined for ON_READ "
-                "with SUM: which copy would change? Use assign, which divides the value."
+                "with SUM: it does not name a copy. Use assign, which divides the value."
             )
         return (array / self.strategy.num_replicas_in_sync).astype(self.dtype)
 
-    # ---- inside
-
-    def _aggregated(self) -> jax.Array:
+    def _aggregated_copies(self) -> jax.Array:
+        """Returns the copies of an ON_READ variable as one value, on the first local device."""
         if self.aggregation is VariableAggregation.NONE:
             raise ValueShapeError(_no_common_value(self.name, "read_value"))
         rows = jax.device_put(self.storage.array, self.strategy.mesh.first)
@@ -301,14 +338,14 @@ class Variable(ArrayOperators):
         """Returns a value as an array that can be assigned.
 
         Raises:
-          ValueShapeError: its shape or dtype is not this variable's.
+          ValueShapeError: The shape or dtype is not this variable's.
         """
         array = as_value(value, None, f"{self.name}.{verb}")
         weak = array.aval.weak_type or not hasattr(value, "dtype")
         if array.shape != self.shape or (array.dtype != self.dtype and not weak):
             raise ValueShapeError(
                 f"{self.name} is {self.dtype}{list(self.shape)}, and {verb} got "
-                f"{array.dtype}{list(array.shape)}. Give it a value of that shape and dtype "
+                f"{array.dtype}{list(array.shape)}. Pass a value of that shape and dtype "
                 "(array.astype changes the dtype)."
             )
         return array.astype(self.dtype)
@@ -322,19 +359,19 @@ class Variable(ArrayOperators):
             )
 
     def _repr_html_(self) -> str:
-        """Shows in notebooks where the copies lie."""
+        """Returns HTML for notebooks: the device of each copy and its first numbers."""
         from distlab.values.reprs import variable_html
 
         return variable_html(self)
 
     def __repr__(self) -> str:
-        """Shows name, shape and layout, not numbers."""
+        """Shows name, dtype, shape and layout; numbers would have to be copied."""
         return f"<Variable {self.name}: {self.dtype}{list(self.shape)}, {self.storage.layout.name}>"
 
 
 @final
 class VariableValue(ArrayOperators):
-    """What a variable held when JAX took it apart (`jnp.sin(variable)`, `jax.tree.map`)."""
+    """The value of a variable that JAX flattened, as in `jax.tree.map` or `jnp.sin(variable)`."""
 
     __slots__ = ("_array",)
 
@@ -346,11 +383,11 @@ class VariableValue(ArrayOperators):
         return self._array
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-        """Lets NumPy functions take this object."""
+        """Converts the value for NumPy functions."""
         return np.asarray(self._array, dtype=dtype)
 
 
-# jnp functions take an object only when it is a pytree: a variable is one, of its value.
+# jnp functions accept only objects that are pytrees: a variable is a pytree of its value.
 for _class in (Variable, VariableCopy, VariableValue):
     jax.tree_util.register_pytree_node(
         _class, lambda held: ((held.value(),), None), lambda _, held: VariableValue(held[0])
@@ -358,20 +395,25 @@ for _class in (Variable, VariableCopy, VariableValue):
 
 
 def is_variable(value: Any) -> bool:
-    """Says whether a value is a variable, or a copy of one, which verbs take as it is."""
+    """Returns whether a value is a variable or a copy of one, which verbs do not flatten."""
     return type(value) is Variable or type(value) is VariableCopy
 
 
 def live() -> list[Variable]:
-    """Returns all variables that exist."""
+    """Returns all existing variables."""
     return list(_live)
 
 
 def as_value(value: Any, dtype: Any, what: str) -> jax.Array:
-    """Returns something that has numbers as an array.
+    """Returns an array-like or a variable as an array.
+
+    Args:
+      value: The array-like or variable.
+      dtype: The dtype of the result; None keeps that of the value.
+      what: The name of the variable or verb, for the message.
 
     Raises:
-      ValueShapeError: it has none.
+      ValueShapeError: The value is neither an array nor numbers.
     """
     if isinstance(value, ArrayOperators):
         value = value.value()

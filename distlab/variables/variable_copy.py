@@ -1,4 +1,4 @@
-"""One replica's copy of a variable, from the outside."""
+"""One replica's copy of a variable."""
 
 from __future__ import annotations
 
@@ -17,13 +17,17 @@ from distlab.variables.protocol import StoredVariable
 
 @final
 class VariableCopy(ArrayOperators):
-    """What `experimental_local_results` and `extended.update` give of a variable.
+    """A copy of a variable, as `Variable.values` and `extended.update` provide it.
 
-    Assigning it changes this copy alone.
+    An assignment changes this copy only.
+
+    Args:
+      variable: The variable.
+      number: The replica's number.
 
     Attributes:
-      variable: the variable it is a copy of.
-      number: which one, in replica order.
+      variable: The variable.
+      number: The replica's number.
     """
 
     __slots__ = ("number", "variable")
@@ -39,41 +43,41 @@ class VariableCopy(ArrayOperators):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Shape of the copy."""
+        """The shape of the copy."""
         return self.variable.shape
 
     @property
     def dtype(self) -> Any:
-        """Element type."""
+        """The dtype of the copy."""
         return self.variable.dtype
 
     @property
     def trainable(self) -> bool:
-        """What the variable says."""
+        """Whether the variable is trainable."""
         return self.variable.trainable
 
     def value(self) -> jax.Array:
-        """Returns the copy's value, on its device."""
+        """Returns the copy's value, on its own device."""
         frame = frames.current()
         if frame is not None:
             return frame.get(self.variable)
         return self.variable.storage.copies()[self.number]
 
     def read_value(self) -> jax.Array:
-        """Returns `value()`."""
+        """Returns `value()` (TensorFlow's other name for it)."""
         return self.value()
 
     def numpy(self) -> np.ndarray:
-        """Returns the value as a NumPy array; waits for it."""
+        """Waits for the value and returns it as a NumPy array."""
         return self.__array__()
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-        """Lets NumPy functions take this object; waits for its value."""
+        """Converts this copy for NumPy functions; waits for its value."""
         strategy = self.variable.strategy.number
         return copy_events.to_host(self.value(), dtype, strategy=strategy, what=self.name)
 
     def assign(self, value: Any) -> VariableCopy:
-        """Sets this copy's value and returns the copy; errors as `Variable.assign`."""
+        """Assigns this copy and returns it; raises what `Variable.assign` raises."""
         return self._update(value, "assign", lambda _, new: new)
 
     def assign_add(self, delta: Any) -> VariableCopy:
@@ -96,5 +100,5 @@ class VariableCopy(ArrayOperators):
         return self
 
     def __repr__(self) -> str:
-        """Names the variable and the copy."""
+        """Shows the number of the copy and the variable."""
         return f"<copy {self.number} of {self.variable!r}>"
