@@ -1,25 +1,25 @@
-"""What a distributed dataset and its iterators share."""
+"""The state that a distributed dataset shares with its iterators."""
 
 from __future__ import annotations
 
 from typing import Any, NamedTuple
 
 from distlab.input._preview import Previewer
-from distlab.input._step import Steps
+from distlab.input._steps import Steps
 from distlab.input.host import InputHost
 from distlab.input.options import InputOptions
 from distlab.input.spec import per_replica_spec
 
 
 class Distribution(NamedTuple):
-    """Which steps reach whose replicas, and how.
+    """The steps of a distributed dataset, and the strategy whose replicas receive them.
 
     Attributes:
       number: The dataset's number in this process; events name it.
-      steps: Where its steps come from.
-      host: The strategy whose replicas it feeds.
-      options: How it was distributed.
-      previewer: Shows its examples on the pages, each once.
+      steps: The source of its steps.
+      host: The strategy whose replicas receive its elements.
+      options: The options with which it was distributed.
+      previewer: Emits previews of its examples.
     """
 
     number: int

@@ -1,4 +1,4 @@
-"""Small pictures of a dataset's examples, for the pages."""
+"""Previews of a dataset's examples, which the pages show."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from distlab import events
 from distlab.events import sink
-from distlab.input._parts import Parts
+from distlab.input._steps import Parts
 
 _MOST_EXAMPLES: Final = 20_000
 _MOST_BYTES: Final = 8 << 20
@@ -22,10 +22,10 @@ _BATCHES_WITHOUT_POSITIONS: Final = 50
 
 @final
 class Previewer:
-    """Emits what the examples of one dataset look like, each once.
+    """Emits a preview of each example of one dataset, once.
 
     Args:
-      dataset: number of the distributed dataset.
+      dataset: The number of the distributed dataset.
     """
 
     def __init__(self, dataset: int) -> None:
@@ -45,12 +45,11 @@ class Previewer:
         """Emits previews of the examples in a batch that have none yet.
 
         Args:
-          recorder: who is told.
-          columns: for each component of the batch its parts, each with the batch
-            dimension first.
-          indices: positions of the examples in the source, None when unknown.
-          epoch: which iteration of the dataset it is.
-          batch: which batch of the epoch it is.
+          recorder: Receives the event.
+          columns: The parts of each component, each with the batch dimension first.
+          indices: Positions of the examples in the source; None when unknown.
+          epoch: The number of the iteration over the dataset.
+          batch: The number of the batch in the epoch.
         """
         if not columns or len(self._seen) >= _MOST_EXAMPLES or not np.ndim(columns[0][0]):
             return
@@ -89,7 +88,7 @@ class Previewer:
         )
 
     def _picture(self, examples: np.ndarray) -> tuple[Literal["image", "numbers"], np.ndarray]:
-        """Returns images as uint8 pixels, anything else as its first numbers."""
+        """Returns images as uint8 pixels, and other examples as their first numbers."""
         shape = examples.shape[1:]
         image = len(shape) == 2 or (len(shape) == 3 and shape[-1] in (1, 3))
         if image and min(shape[:2]) >= _SMALLEST_SIDE and examples.dtype.kind in "uif":
@@ -103,7 +102,7 @@ class Previewer:
         return "numbers", np.ascontiguousarray(flat, "<f4")
 
     def _pixels(self, images: np.ndarray) -> np.ndarray:
-        """Maps values to brightness, by the range of the first batch for all of them."""
+        """Maps values to brightness, by the range of the first batch."""
         if images.dtype == np.uint8:
             return np.ascontiguousarray(images)
         values = np.nan_to_num(images.astype(np.float32))
@@ -115,7 +114,7 @@ class Previewer:
 
 
 def _labels(columns: Sequence[Parts], rows: np.ndarray) -> list[str]:
-    """Takes the first component with one whole number for each example as labels."""
+    """Returns the first component with one whole number for each example, as labels."""
     for parts in columns:
         if np.ndim(parts[0]) == 1 and np.asarray(parts[0]).dtype.kind in "iub":
             chosen = _rows_of(parts, rows)
@@ -124,7 +123,7 @@ def _labels(columns: Sequence[Parts], rows: np.ndarray) -> list[str]:
 
 
 def _rows_of(parts: Parts, rows: np.ndarray) -> np.ndarray | None:
-    """Returns rows of the parts taken as one array; None when they are no rows of one shape."""
+    """Returns rows of the parts' concatenation; None when the rows have different shapes."""
     if isinstance(parts, np.ndarray):
         return parts.reshape(-1, *parts.shape[2:])[rows]
     arrays = [np.asarray(part) for part in parts]

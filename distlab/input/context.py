@@ -1,4 +1,4 @@
-"""What a function that makes a dataset is told about the input it makes."""
+"""The context that a dataset function receives."""
 
 from __future__ import annotations
 
@@ -8,13 +8,21 @@ from distlab.errors import ArgumentValueError
 
 
 class InputContext(msgspec.Struct, frozen=True):
-    """Which part of the input a dataset function makes (`tf.distribute.InputContext`).
+    """The part of the input that a dataset function makes (`tf.distribute.InputContext`).
 
     Attributes:
-      num_input_pipelines: how many datasets are made: one for each worker, or
-        one for each replica under `InputReplicationMode.PER_REPLICA`.
-      input_pipeline_id: which of them this is, from 0.
-      num_replicas_in_sync: how many replicas there are on all workers.
+      num_input_pipelines: The number of datasets: one for each worker, or one for
+        each replica under `InputReplicationMode.PER_REPLICA`.
+      input_pipeline_id: The number of this dataset, from 0.
+      num_replicas_in_sync: The number of replicas on all workers.
+
+    Example:
+      >>> import distlab as dl
+      >>> context = dl.InputContext(num_input_pipelines=2, input_pipeline_id=1)
+      >>> dataset = dl.data.Dataset.range(8)
+      >>> shard = dataset.shard(context.num_input_pipelines, context.input_pipeline_id)
+      >>> [int(n) for n in shard]
+      [1, 3, 5, 7]
     """
 
     num_input_pipelines: int = 1
@@ -22,13 +30,19 @@ class InputContext(msgspec.Struct, frozen=True):
     num_replicas_in_sync: int = 1
 
     def get_per_replica_batch_size(self, global_batch_size: int) -> int:
-        """Returns how many examples of a global batch each replica gets.
+        """Returns the number of examples of a global batch for each replica.
 
         Args:
-          global_batch_size: examples in the batches of all replicas together.
+          global_batch_size: The number of examples in a global batch.
 
         Raises:
-          ArgumentValueError: it does not divide evenly.
+          ArgumentValueError: The size is not a multiple of `num_replicas_in_sync`.
+
+        Example:
+          >>> import distlab as dl
+          >>> context = dl.InputContext(num_replicas_in_sync=8)
+          >>> context.get_per_replica_batch_size(64)
+          8
         """
         replicas = self.num_replicas_in_sync
         each, rest = divmod(global_batch_size, replicas)
@@ -37,7 +51,7 @@ class InputContext(msgspec.Struct, frozen=True):
             nearest = f"{below} or {above}" if below > 0 else str(above)
             raise ArgumentValueError(
                 f"global_batch_size must be a multiple of num_replicas_in_sync ({replicas}), got "
-                f"{global_batch_size}. Use {nearest}; or give the global batches to "
+                f"{global_batch_size}. Use {nearest}; or pass the global batches to "
                 "experimental_distribute_dataset, which divides batches of any size."
             )
         return each

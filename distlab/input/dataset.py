@@ -10,7 +10,7 @@ from typing import Any, final
 from distlab.errors import ArgumentTypeError
 from distlab.input._distribution import Distribution
 from distlab.input._preview import Previewer
-from distlab.input._step import Steps
+from distlab.input._steps import Steps
 from distlab.input.host import InputHost
 from distlab.input.iterator import DistributedIterator
 from distlab.input.options import InputOptions
@@ -20,20 +20,29 @@ _numbers = itertools.count()
 
 @final
 class DistributedDataset:
-    """Gives each replica its part of the input, step by step.
+    """An iterable of the replicas' input, step by step (`tf.distribute.DistributedDataset`).
 
-    Get one from `strategy.experimental_distribute_dataset` or
+    Make one with `strategy.experimental_distribute_dataset` or
     `strategy.distribute_datasets_from_function`. Each `iter()` starts from the
     beginning.
 
     Args:
-      steps: Where its steps come from.
-      strategy: The strategy whose replicas it feeds.
-      options: How it was distributed.
+      steps: The source of its steps.
+      strategy: The strategy whose replicas receive its elements.
+      options: The options with which it was distributed.
 
     Attributes:
-      steps: Where its steps come from.
-      strategy: The strategy whose replicas it feeds.
+      steps: The source of its steps.
+      strategy: The strategy whose replicas receive its elements.
+
+    Example:
+      >>> import distlab as dl
+      >>> strategy = dl.MirroredStrategy(["CPU:0", "CPU:1"])
+      >>> dataset = dl.data.Dataset.range(6).batch(4)
+      >>> for batch in strategy.experimental_distribute_dataset(dataset):
+      ...     print([part.tolist() for part in batch.values])
+      [[0, 1], [2, 3]]
+      [[4], [5]]
     """
 
     def __init__(self, steps: Steps, strategy: InputHost, options: InputOptions) -> None:
@@ -48,24 +57,32 @@ class DistributedDataset:
         return DistributedIterator(self._distribution, next(self._epochs))
 
     def reduce(self, initial_state: Any, reduce_func: Callable[[Any, Any], Any]) -> Any:
-        """Folds the elements of an epoch into one value (`DistributedDataset.reduce`).
+        """Folds the elements of an epoch into one value.
 
         Args:
-          initial_state: the value to begin with.
-          reduce_func: takes the value so far and an element, returns the next
-            value. It is ordinary Python in cross-replica context, so it may
-            call `strategy.run`.
+          initial_state: The first value.
+          reduce_func: Returns the next value from the value so far and an element.
+            It runs as ordinary Python in cross-replica context, so it may call
+            `strategy.run`.
 
         Returns:
           The last value.
 
         Raises:
-          ArgumentTypeError: `reduce_func` is no function.
+          ArgumentTypeError: `reduce_func` is not a function.
+
+        Example:
+          >>> import distlab as dl
+          >>> strategy = dl.MirroredStrategy(["CPU:0", "CPU:1"])
+          >>> dataset = dl.data.Dataset.range(6).batch(4)
+          >>> batches = strategy.experimental_distribute_dataset(dataset)
+          >>> int(batches.reduce(0, lambda sum, x: sum + strategy.reduce("SUM", x, axis=0)))
+          15
         """
         if not callable(reduce_func):
             raise ArgumentTypeError(
                 "reduce_func must be a function of the value so far and an element, got "
-                f"{reduce_func!r:.80}."
+                f"{reduce_func!r:.80}. Write for example lambda count, element: count + 1."
             )
         return functools.reduce(reduce_func, self, initial_state)
 
@@ -73,29 +90,36 @@ class DistributedDataset:
     def element_spec(self) -> Any:
         """The nest of `PerReplicaSpec` of its elements; with one replica, plain specs.
 
-        A first dimension is None where replicas may get different numbers of
+        A first dimension is None where the replicas may have different numbers of
         examples.
+
+        Example:
+          >>> import distlab as dl
+          >>> strategy = dl.MirroredStrategy(["CPU:0", "CPU:1"])
+          >>> dataset = dl.data.Dataset.range(8).batch(4, drop_remainder=True)
+          >>> strategy.experimental_distribute_dataset(dataset).element_spec.value_specs[0]
+          TensorSpec(shape=(2,), dtype=dtype('int64'))
         """
         return self._distribution.element_spec
 
     def __len__(self) -> int:
-        """How many steps an epoch has, where the dataset knows.
+        """Returns the number of steps in an epoch.
 
         Raises:
-          CardinalityError: the number is not known, or there is no end.
+          CardinalityError: The number is unknown or infinite.
         """
         return len(self.steps)
 
     def __bool__(self) -> bool:
-        """Is true, whatever the length."""
+        """Returns True, whatever the length."""
         return True
 
     def _repr_html_(self) -> str:
-        """Shows in notebooks what each replica gets."""
+        """Shows each replica's part in notebooks."""
         from distlab.values.reprs import dataset_html
 
         return dataset_html(self)
 
     def __repr__(self) -> str:
-        """Names what is divided over how many replicas."""
+        """Names the source and the strategy."""
         return f"DistributedDataset({self.steps!r}, {self.strategy!r})"

@@ -1,4 +1,4 @@
-"""From a dataset, or a function that makes one, to a distributed dataset."""
+"""Makes distributed datasets from datasets and from dataset functions."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from distlab.data import INFINITE_CARDINALITY, AutoShardPolicy, Dataset, as_data
 from distlab.data._auto_shard import effective_policy
 from distlab.data._worker_batches import divided, global_batch_size
 from distlab.errors import ArgumentTypeError, UnsupportedError
-from distlab.input._replica_batches import ReplicaBatches
-from distlab.input._step import Steps
-from distlab.input._whole_batches import WholeBatches
+from distlab.input._global_batches import GlobalBatches
+from distlab.input._per_replica_batches import PerReplicaBatches
+from distlab.input._steps import Steps
 from distlab.input.context import InputContext
 from distlab.input.dataset import DistributedDataset
 from distlab.input.host import InputHost
@@ -27,13 +27,13 @@ def distribute_dataset(
     if options.experimental_replication_mode is InputReplicationMode.PER_REPLICA:
         raise UnsupportedError(
             "InputReplicationMode.PER_REPLICA calls a function for each replica, so it is for "
-            "distribute_datasets_from_function only. Use that, or leave the mode out."
+            "distribute_datasets_from_function only. Call that, or leave the mode out."
         )
     steps = steps_of(
         as_dataset(dataset),
         strategy.input_context,
         strategy.mesh.replicas,
-        looked_into=isinstance(dataset, Dataset),
+        may_read=isinstance(dataset, Dataset),
     )
     return DistributedDataset(steps, strategy, options)
 
@@ -43,44 +43,46 @@ def distribute_from_function(
     dataset_fn: Callable[[InputContext], Any],
     options: InputOptions | None,
 ) -> DistributedDataset:
-    """Lets replicas take batches. See `Strategy.distribute_datasets_from_function`."""
+    """Distributes per-replica batches. See `Strategy.distribute_datasets_from_function`."""
     options = checked_options(options)
     if options.experimental_replication_mode is InputReplicationMode.PER_REPLICA:
         if not strategy.reads_per_replica:
             raise UnsupportedError(
                 "InputReplicationMode.PER_REPLICA is for MirroredStrategy, as in TensorFlow, and "
                 f"this is a {type(strategy).__name__}. Leave the mode out: the replicas then take "
-                "turns with one dataset."
+                "batches of one dataset in turn."
             )
-        contexts = _one_for_each_replica(strategy)
+        replicas = strategy.num_replicas_in_sync
+        local = strategy.mesh.local_replicas
+        contexts = [InputContext(replicas, replica, replicas) for replica in local]
     else:
         contexts = [strategy.input_context]
     datasets = [call_for_input("dataset_fn", dataset_fn, context) for context in contexts]
     return DistributedDataset(replica_steps(datasets, strategy.mesh.replicas), strategy, options)
 
 
-def steps_of(dataset: Dataset, context: InputContext, replicas: int, *, looked_into: bool) -> Steps:
+def steps_of(dataset: Dataset, context: InputContext, replicas: int, *, may_read: bool) -> Steps:
     """Returns the steps of a dataset of global batches.
 
-    Global batches are divided as they are. When they are sharded over workers,
-    or not by data, they are first cut into batches of single replicas, which
-    replicas then take in turn: TensorFlow does so, and a partial batch then
-    fills the first replicas instead of being divided evenly.
+    With one worker and sharding by data, each global batch is divided evenly.
+    Otherwise the batches are first cut into per-replica batches, which the
+    replicas take in turn: as in TensorFlow, a partial batch then fills the first
+    replicas.
 
     Args:
-      dataset: the global batches.
-      context: which part of the input is meant.
-      replicas: how many replicas this worker has.
-      looked_into: whether finding out what elements are like has no side effects.
+      dataset: The global batches.
+      context: The worker's part of the input.
+      replicas: The number of the worker's replicas.
+      may_read: Whether an element may be read to learn the specs.
 
     Raises:
-      NotBatchedError: elements have no batch dimension.
-      InvalidArgumentError: the shard policy does not fit the dataset.
+      NotBatchedError: The elements have no batch dimension.
+      InvalidArgumentError: The shard policy does not fit the dataset.
     """
     policy = effective_policy(dataset)
     workers, worker = context.num_input_pipelines, context.input_pipeline_id
     everywhere = workers * replicas
-    whole = WholeBatches(dataset, everywhere, looked_into=looked_into)
+    whole = GlobalBatches(dataset, everywhere, may_read=may_read)
     if workers == 1 and policy is not AutoShardPolicy.HINT:
         by_data = policy is AutoShardPolicy.DATA or global_batch_size(dataset.plan) is None
         if by_data or everywhere == 1:
@@ -92,45 +94,45 @@ def steps_of(dataset: Dataset, context: InputContext, replicas: int, *, looked_i
         parts = auto_shard(dataset, workers, worker)
     spec = whole.local_spec
     if workers > 1 and dataset.cardinality() != INFINITE_CARDINALITY:
-        spec = varying_spec(spec)  # this worker may have no batch in another one's last steps
-    return ReplicaBatches([parts], replicas, local_spec=spec, fills=True)
+        spec = varying_spec(spec)  # this worker may have no batch while others have one
+    return PerReplicaBatches([parts], replicas, local_spec=spec, fills=True)
 
 
 def replica_steps(
     datasets: list[Any], replicas: int, *, fills: bool | None = None
-) -> ReplicaBatches:
-    """Returns the steps of datasets whose elements are for single replicas.
+) -> PerReplicaBatches:
+    """Returns the steps of datasets of per-replica batches.
 
     Args:
-      datasets: one to take turns with, or one for each replica.
-      replicas: how many replicas there are.
-      fills: whether a last step is given for which some replicas have
-        nothing. None: as TensorFlow, see `ReplicaBatches`.
+      datasets: One dataset from which the replicas take batches in turn, or one
+        for each replica.
+      replicas: The number of replicas.
+      fills: Whether a last step in which some replicas have no batch is returned.
+        None does as TensorFlow, see `PerReplicaBatches`.
     """
     if fills is None and (
         replicas == 1 or not all(isinstance(dataset, Dataset) for dataset in datasets)
     ):
-        fills = True  # nothing is known, and must not be read, of other iterables
-    return ReplicaBatches([as_dataset(each) for each in datasets], replicas, fills=fills)
+        fills = True  # the specs of other iterables are unknown, and must not be read
+    return PerReplicaBatches([as_dataset(each) for each in datasets], replicas, fills=fills)
 
 
 def call_for_input(
     name: str, function: Callable[[InputContext], Any], context: InputContext
 ) -> Any:
-    """Calls a user's function that makes input.
+    """Calls a user's dataset function.
+
+    Args:
+      name: The parameter that received the function.
+      function: The function.
+      context: Its argument.
 
     Raises:
-      ArgumentTypeError: it is no function.
+      ArgumentTypeError: It is not a function.
     """
     if not callable(function):
         raise ArgumentTypeError(
-            f"{name} must be a function that takes an InputContext and returns a dataset, got "
+            f"{name} must be a function that accepts an InputContext and returns a dataset, got "
             f"{type(function).__name__}. For a dataset use experimental_distribute_dataset."
         )
     return function(context)
-
-
-def _one_for_each_replica(strategy: InputHost) -> list[InputContext]:
-    """Returns the contexts of datasets that are read by one replica each."""
-    replicas = strategy.num_replicas_in_sync
-    return [InputContext(replicas, replica, replicas) for replica in strategy.mesh.local_replicas]

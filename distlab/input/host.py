@@ -18,8 +18,8 @@ class InputHost(Host, Protocol):
 
     @property
     def input_context(self) -> InputContext:
-        """What a function that makes this worker's input receives."""
+        """The argument of a dataset function on this worker."""
 
     @property
     def batch(self) -> LastBatch:
-        """The batch that was handed out last."""
+        """The last batch of a distributed dataset."""

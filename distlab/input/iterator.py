@@ -1,4 +1,4 @@
-"""Walking over a distributed dataset, and saying how each batch was divided."""
+"""The iterator over a distributed dataset, which emits how each batch was divided."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from distlab.data import Optional
 from distlab.data._engine import State
 from distlab.errors import InvalidArgumentError, IteratorContextError, OutOfRangeError
 from distlab.events import sink
-from distlab.input._ahead import AheadFeed
 from distlab.input._distribution import Distribution
-from distlab.input._placed import DirectFeed, Feed, Placed
+from distlab.input._feed import DirectFeed, Feed, PlacedStep
+from distlab.input._prefetch import PrefetchFeed
 from distlab.input.host import InputHost
 from distlab.values.distributed import PerReplica
 
@@ -25,7 +25,16 @@ _MOST_INDICES: Final = 65_536
 
 @final
 class DistributedIterator:
-    """One epoch of a distributed dataset (`tf.distribute.DistributedIterator`)."""
+    """One epoch of a distributed dataset (`tf.distribute.DistributedIterator`).
+
+    Example:
+      >>> import distlab as dl
+      >>> strategy = dl.MirroredStrategy(["CPU:0", "CPU:1"])
+      >>> dataset = dl.data.Dataset.range(8).batch(4)
+      >>> iterator = iter(strategy.experimental_distribute_dataset(dataset))
+      >>> strategy.run(lambda x: x.sum(), args=(next(iterator),)).values
+      (Array(1, dtype=int32), Array(5, dtype=int32))
+    """
 
     def __init__(self, distribution: Distribution, epoch: int) -> None:
         self._distribution = distribution
@@ -46,10 +55,10 @@ class DistributedIterator:
         With one replica the leaves are plain arrays, on its device.
 
         Raises:
-          StopIteration: the data came to its end.
-          IteratorContextError: called inside a function that `run` executes.
-          NotBatchedError: the element has no batch dimension to divide.
-          ValueShapeError: its components have different batch dimensions.
+          StopIteration: The data is exhausted.
+          IteratorContextError: The call is inside a function that `run` executes.
+          NotBatchedError: The element has no batch dimension.
+          ValueShapeError: Its components have different batch dimensions.
         """
         return self._next(fill=self._distribution.steps.fills)
 
@@ -57,21 +66,37 @@ class DistributedIterator:
         """Returns the next element, as `next()` does.
 
         Raises:
-          OutOfRangeError: the data came to its end.
+          OutOfRangeError: The data is exhausted.
+
+        Example:
+          >>> import distlab as dl
+          >>> strategy = dl.MirroredStrategy(["CPU:0", "CPU:1"])
+          >>> dataset = dl.data.Dataset.range(8).batch(4)
+          >>> iterator = iter(strategy.experimental_distribute_dataset(dataset))
+          >>> iterator.get_next().values
+          (Array([0, 1], dtype=int32), Array([2, 3], dtype=int32))
         """
         try:
             return next(self)
         except StopIteration:
             raise OutOfRangeError(
-                f"The dataset came to its end after {self._batch} batches. Stop the loop there, or "
-                "repeat() the dataset."
+                f"The dataset ended after {self._batch} batches. Stop the loop there, or call "
+                "repeat() on the dataset."
             ) from None
 
     def get_next_as_optional(self) -> Optional:
         """Returns the next element, or an empty `Optional` at the end.
 
-        As in TensorFlow it also gives a last step for which some replicas have
-        no batch where `next()` leaves it out: see `ReplicaBatches`.
+        As in TensorFlow, a last step in which some replicas have no batch is
+        returned even where `next()` leaves it out.
+
+        Example:
+          >>> import distlab as dl
+          >>> strategy = dl.MirroredStrategy(["CPU:0", "CPU:1"])
+          >>> dataset = dl.data.Dataset.range(4).batch(4)
+          >>> iterator = iter(strategy.experimental_distribute_dataset(dataset))
+          >>> [iterator.get_next_as_optional().has_value() for _ in range(2)]
+          [True, False]
         """
         try:
             return Optional.from_value(self._next(fill=True))
@@ -86,26 +111,46 @@ class DistributedIterator:
     def state(self) -> State:
         """Returns the position: a dict of lists, strings and numbers.
 
-        It can be kept beside a checkpoint, and fits an iterator over any
-        dataset that was made and distributed in the same way, in any process.
+        It can be saved with a checkpoint, and restored in any process into an
+        iterator over a dataset that was made and distributed in the same way.
+
+        Example:
+          >>> import distlab as dl
+          >>> strategy = dl.MirroredStrategy(["CPU:0", "CPU:1"])
+          >>> dataset = dl.data.Dataset.range(8).batch(4)
+          >>> iterator = iter(strategy.experimental_distribute_dataset(dataset))
+          >>> _ = next(iterator)
+          >>> iterator.state()["batch"]
+          1
         """
         return {"batch": self._batch, "ended": self._ended, "reader": self._feed.get_state()}
 
     def restore(self, state: State) -> None:
-        """Goes to a position, so that the next element is the one that followed it.
+        """Moves to a position.
 
         Args:
-          state: what `state()` returned.
+          state: The result of `state()`.
 
         Raises:
-          InvalidArgumentError: it belongs to a dataset made or distributed in
-            another way.
+          InvalidArgumentError: The position belongs to a dataset that was made or
+            distributed in another way.
+
+        Example:
+          >>> import distlab as dl
+          >>> strategy = dl.MirroredStrategy(["CPU:0", "CPU:1"])
+          >>> dataset = dl.data.Dataset.range(8).batch(4)
+          >>> iterator = iter(strategy.experimental_distribute_dataset(dataset))
+          >>> start = iterator.state()
+          >>> first = next(iterator)
+          >>> iterator.restore(start)
+          >>> next(iterator).values[0].tolist() == first.values[0].tolist()
+          True
         """
         given: Any = state
         if not isinstance(given, dict) or set(given) != {"batch", "ended", "reader"}:
             raise InvalidArgumentError(
-                "The position of a distributed iterator is what its state() returned, got "
-                f"{state!r:.80}."
+                "The position of a distributed iterator must be what its state() returned, got "
+                f"{state!r:.80}. Save state() before the step at which to resume."
             )
         self._feed.set_state(state["reader"])
         self._batch, self._ended = state["batch"], state["ended"]
@@ -123,7 +168,7 @@ class DistributedIterator:
             self._ended = True
             raise StopIteration
         self._nominal = max(self._nominal, placed.step.sizes[0])
-        _feed_arrays(self._strategy, placed)
+        _record_batch(self._strategy, placed)
         recorder = sink.recorder()
         if recorder.enabled:
             self._report(recorder, placed)
@@ -138,14 +183,14 @@ class DistributedIterator:
             and not scopes.in_cross_replica_context()
         ):
             raise IteratorContextError(
-                "A distributed iterator gives the batches of all replicas, so its next element "
-                "can't be taken inside a function that one replica runs. Take it outside: "
+                "A distributed iterator returns the batches of all replicas, so next() can't be "
+                "called inside a function that one replica runs. Call it outside: "
                 "strategy.run(fn, args=(next(iterator),))."
             )
         scopes.require_cross_replica("next() of a distributed iterator", strategy)
 
-    def _report(self, recorder: sink.Recorder, placed: Placed) -> None:
-        """Emits how the batch was divided, and what its examples look like."""
+    def _report(self, recorder: sink.Recorder, placed: PlacedStep) -> None:
+        """Emits how the batch was divided, and previews of its examples."""
         step, indices = placed.step, placed.step.indices
         recorder.emit(
             events.Sharding(
@@ -176,11 +221,11 @@ def _open_feed(distribution: Distribution) -> Feed:
         return DirectFeed(distribution.steps.open(), distribution.host.mesh, fetch=fetch)
 
     size = options.experimental_per_replica_buffer_size
-    return AheadFeed(open_direct, size) if size > 1 else open_direct()
+    return PrefetchFeed(open_direct, size) if size > 1 else open_direct()
 
 
-def _feed_arrays(host: InputHost, placed: Placed) -> None:
-    """Notes which batch the strategy gave out, so that a step can say how much it works on."""
+def _record_batch(host: InputHost, placed: PlacedStep) -> None:
+    """Records the batch as the strategy's last one, from which a step counts its examples."""
     for leaf in placed.leaves:
         array = leaf.stacked if isinstance(leaf, PerReplica) else leaf
         if isinstance(array, jax.Array | np.ndarray):

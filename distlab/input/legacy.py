@@ -1,4 +1,4 @@
-"""TensorFlow 1's input iterators, which are started by `initialize`."""
+"""TensorFlow 1's input iterators, which `initialize` starts."""
 
 from __future__ import annotations
 
@@ -17,10 +17,18 @@ from distlab.input.options import InputOptions, InputReplicationMode
 
 @final
 class InputIterator:
-    """An iterator that `initialize` starts, again and again.
+    """An iterator that `initialize` restarts.
 
     Args:
-      dataset: what it goes over.
+      dataset: The dataset to iterate over.
+
+    Example:
+      >>> import distlab as dl
+      >>> strategy = dl.MirroredStrategy(["CPU:0", "CPU:1"])
+      >>> iterator = strategy.make_dataset_iterator(dl.data.Dataset.range(8).batch(4))
+      >>> iterator.initialize()
+      >>> iterator.get_next().values
+      (Array([0, 1], dtype=int32), Array([2, 3], dtype=int32))
     """
 
     def __init__(self, dataset: DistributedDataset) -> None:
@@ -28,7 +36,7 @@ class InputIterator:
         self._iterator: DistributedIterator | None = None
 
     def initialize(self) -> None:
-        """Goes to the beginning."""
+        """Moves to the beginning."""
         if self._iterator is not None:
             self._iterator.close()
         self._iterator = iter(self._dataset)
@@ -36,12 +44,12 @@ class InputIterator:
     def get_next(self) -> Any:
         """Returns the next element, with a `PerReplica` at each leaf.
 
-        Without `initialize` it begins with the first one, as TensorFlow does
-        when it executes eagerly.
+        Without `initialize` it starts at the first one, as in TensorFlow's eager
+        mode.
 
         Raises:
-          OutOfRangeError: the data came to its end.
-          IteratorContextError: called inside a function that `run` executes.
+          OutOfRangeError: The data is exhausted.
+          IteratorContextError: The call is inside a function that `run` executes.
         """
         return self._started().get_next()
 
@@ -70,26 +78,26 @@ def input_fn_iterator(
     input_fn: Callable[[InputContext], Any],
     replication_mode: InputReplicationMode,
 ) -> InputIterator:
-    """Lets replicas take batches. See `Strategy.make_input_fn_iterator`."""
+    """Distributes per-replica batches. See `Strategy.make_input_fn_iterator`."""
     if replication_mode is not InputReplicationMode.PER_WORKER:
         raise ArgumentValueError(
             "make_input_fn_iterator supports InputReplicationMode.PER_WORKER only, got "
             f"{replication_mode!r}. distribute_datasets_from_function supports PER_REPLICA."
         )
-    made = call_for_input("input_fn", input_fn, strategy.input_context)
-    if callable(made) and not isinstance(made, Dataset):
-        made = _Calls(made)
-    elif not hasattr(made, "__iter__"):
+    dataset = call_for_input("input_fn", input_fn, strategy.input_context)
+    if callable(dataset) and not isinstance(dataset, Dataset):
+        dataset = _EndlessCalls(dataset)
+    elif not hasattr(dataset, "__iter__"):
         raise ArgumentTypeError(
             "input_fn must return a dataset, or a function that returns one replica's next "
-            f"element, got {type(made).__name__}."
+            f"element, got {type(dataset).__name__}. Return the dataset itself."
         )
-    steps = replica_steps([made], strategy.mesh.replicas, fills=False)
+    steps = replica_steps([dataset], strategy.mesh.replicas, fills=False)
     return InputIterator(DistributedDataset(steps, strategy, InputOptions()))
 
 
-class _Calls:
-    """What a function returns when it is called again and again, without end."""
+class _EndlessCalls:
+    """The results of calling a function without end."""
 
     def __init__(self, function: Callable[[], Any]) -> None:
         self._function = function

@@ -1,4 +1,4 @@
-"""How input is distributed."""
+"""The options of distributed input."""
 
 from __future__ import annotations
 
@@ -12,11 +12,22 @@ from distlab.text.counts import is_count
 
 
 class InputReplicationMode(enum.Enum):
-    """For what a dataset function is called (`tf.distribute.InputReplicationMode`).
+    """How often a dataset function is called (`tf.distribute.InputReplicationMode`).
 
     Attributes:
-      PER_WORKER: once on each worker; its replicas take batches in turn.
-      PER_REPLICA: once for each replica, which reads a dataset of its own.
+      PER_WORKER: Once on each worker, whose replicas take batches in turn.
+      PER_REPLICA: Once for each replica, which reads a dataset of its own.
+
+    Example:
+      >>> import distlab as dl
+      >>> strategy = dl.MirroredStrategy(["CPU:0", "CPU:1"])
+      >>> def dataset_fn(context):
+      ...     return dl.data.Dataset.range(context.input_pipeline_id, 4).batch(2)
+      >>> mode = dl.InputReplicationMode.PER_REPLICA
+      >>> options = dl.InputOptions(experimental_replication_mode=mode)
+      >>> dataset = strategy.distribute_datasets_from_function(dataset_fn, options)
+      >>> next(iter(dataset)).values
+      (Array([0, 1], dtype=int32), Array([1, 2], dtype=int32))
     """
 
     PER_WORKER = "PER_WORKER"
@@ -27,16 +38,24 @@ class InputOptions(msgspec.Struct, frozen=True):
     """Options of distributed input (`tf.distribute.InputOptions`). They change no value.
 
     Attributes:
-      experimental_fetch_to_device: true puts batches on the replicas' devices;
-        false leaves them in host memory, as NumPy arrays, until a step takes
-        them.
-      experimental_replication_mode: for what a dataset function is called.
-      experimental_place_dataset_on_device: taken for TensorFlow's sake. Datasets
-        are read in host memory; with this, each batch is put on its replica's
-        device as soon as it was read.
-      experimental_per_replica_buffer_size: how many batches are on the devices
-        ahead of the program. 0 and 1: none are read before they are asked for.
-        With more, a thread reads and places them.
+      experimental_fetch_to_device: Whether batches are put on the replicas' devices.
+        False leaves them in host memory, as NumPy arrays, until a step uses them.
+      experimental_replication_mode: How often a dataset function is called.
+      experimental_place_dataset_on_device: Accepted for compatibility with
+        TensorFlow. Datasets are always read in host memory; True puts each batch
+        on its replica's device.
+      experimental_per_replica_buffer_size: The number of batches on the devices ahead
+        of the program. With 0 or 1 each batch is read on demand; with more, a
+        thread reads and places them.
+
+    Example:
+      >>> import distlab as dl
+      >>> strategy = dl.MirroredStrategy(["CPU:0", "CPU:1"])
+      >>> options = dl.InputOptions(experimental_fetch_to_device=False)
+      >>> dataset = dl.data.Dataset.range(8).batch(4)
+      >>> batch = next(iter(strategy.experimental_distribute_dataset(dataset, options)))
+      >>> type(batch.values[0]).__name__
+      'ndarray'
     """
 
     experimental_fetch_to_device: bool = True
@@ -46,29 +65,32 @@ class InputOptions(msgspec.Struct, frozen=True):
 
 
 def checked_options(options: InputOptions | None) -> InputOptions:
-    """Returns options, the default ones for None.
+    """Returns the options; the default ones for None.
 
     Raises:
-      ArgumentTypeError: they are no `InputOptions`.
-      ArgumentValueError: they make no sense together.
+      ArgumentTypeError: The options are not `InputOptions`, or the mode is not an
+        `InputReplicationMode`.
+      ArgumentValueError: The buffer size is not a count, or options contradict each
+        other.
     """
     if options is None:
         return InputOptions()
     if not isinstance(options, InputOptions):
         raise ArgumentTypeError(
-            f"options must be distlab.InputOptions or None, got {type(options).__name__}."
+            f"options must be distlab.InputOptions or None, got {type(options).__name__}. Write "
+            "options=distlab.InputOptions(...)."
         )
     mode: Any = options.experimental_replication_mode
     if not isinstance(mode, InputReplicationMode):
         raise ArgumentTypeError(
             "experimental_replication_mode must be InputReplicationMode.PER_WORKER or PER_REPLICA, "
-            f"got {mode!r}."
+            f"got {mode!r}. Write distlab.InputReplicationMode.PER_WORKER, or leave it out."
         )
     size = options.experimental_per_replica_buffer_size
     if not is_count(size):
         raise ArgumentValueError(
-            f"experimental_per_replica_buffer_size must be a whole number of batches, at least 0, "
-            f"got {size!r}."
+            "experimental_per_replica_buffer_size must be a whole number of batches, at least 0, "
+            f"got {size!r}. Leave it out to read each batch on demand."
         )
     if options.experimental_place_dataset_on_device:
         _check_placement(options)
@@ -85,5 +107,5 @@ def _check_placement(options: InputOptions) -> None:
     if options.experimental_fetch_to_device:
         raise ArgumentValueError(
             "experimental_place_dataset_on_device and experimental_fetch_to_device can't both be "
-            "true. Set experimental_fetch_to_device=False, or leave both as they are."
+            "true. Set experimental_fetch_to_device=False, or leave both out."
         )

@@ -1,4 +1,4 @@
-"""What the elements of distributed datasets look like."""
+"""The shapes and dtypes of distributed datasets' elements."""
 
 from __future__ import annotations
 
@@ -11,29 +11,29 @@ from distlab.data._nest import leaves, map_nest
 
 @dataclass(frozen=True)
 class PerReplicaSpec:
-    """Shapes and dtypes of one per-replica value.
+    """The shapes and dtypes of one per-replica value.
 
     Attributes:
-      value_specs: one spec for each replica, in replica order. Dtypes are the
-        dataset's; on devices JAX keeps 64-bit numbers in 32 bits unless
+      value_specs: One spec for each replica, in replica order. Dtypes are the
+        dataset's; on devices JAX stores 64-bit numbers in 32 bits unless
         `jax_enable_x64` is set.
     """
 
     value_specs: tuple[TensorSpec, ...]
 
     def _repr_html_(self) -> str:
-        """Shows in notebooks what each replica gets."""
+        """Shows each replica's spec in notebooks."""
         from distlab.values.reprs import per_replica_spec_html
 
         return per_replica_spec_html(self)
 
 
 def per_replica_spec(spec: Any, replicas: int) -> Any:
-    """Returns the nest of specs of elements that differ per replica.
+    """Returns the nest of specs of per-replica elements.
 
     Args:
-      spec: nest of what one replica gets.
-      replicas: how many there are; a single one gets plain arrays.
+      spec: The nest of specs of one replica's part.
+      replicas: The number of replicas; a single one has plain specs.
     """
     if replicas == 1:
         return spec
@@ -41,14 +41,14 @@ def per_replica_spec(spec: Any, replicas: int) -> Any:
 
 
 def divided_spec(spec: Any, replicas: int) -> Any:
-    """Returns what a replica gets of global batches that look like `spec`.
+    """Returns the specs of a replica's part of global batches.
 
-    Its first dimension is known when that of the global batch is and divides
-    evenly: otherwise parts have different sizes.
+    The first dimension is known where the global batch's is known and is a
+    multiple of `replicas`; otherwise the parts have different sizes.
 
     Args:
-      spec: nest of specs of global batches.
-      replicas: how many replicas they are divided over.
+      spec: The nest of specs of the global batches.
+      replicas: The number of replicas over which they are divided.
     """
     return map_nest(lambda leaf: _divided(leaf, replicas), spec)
 
@@ -61,7 +61,7 @@ def varying_spec(spec: Any) -> Any:
 
 
 def is_static(spec: Any) -> bool:
-    """Says whether all dimensions of all components are known."""
+    """Returns whether all dimensions of all components are known."""
     return all(size is not None for leaf in leaves(spec) for size in leaf.shape)
 
 

@@ -1,4 +1,4 @@
-"""What is given to a replica function, and which part of it each replica gets."""
+"""The arguments of a replica function, and the part of each that a replica receives."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ from distlab.values.distributed import (
 from distlab.variables.variable import Variable
 
 Role: TypeAlias = Literal["split", "whole", "static"]
-"""A leaf differs per replica, is the same on each, or is no array at all."""
+"""A leaf has a component for each replica, is the same array on all, or is not an array."""
 
 
 class Leaf(NamedTuple):
     """One leaf of the arguments.
 
     Attributes:
-      role: how replicas get it.
-      label: where it stands, such as `x` or `state['w']`.
-      value: the leaf itself when static, else None: programs hold no arrays.
-      shapes: its shape on each replica.
-      dtype: element type, None when static.
-      weak: whether the dtype gives way to others, as a Python number's does.
-      donated: whether results may take over its memory.
+      role: How the replicas receive it.
+      label: Its path in the arguments, such as `x` or `state['w']`.
+      value: The leaf itself when static, else None: programs hold no arrays.
+      shapes: Its shape on each replica.
+      dtype: Its dtype; None when static.
+      weak: Whether the dtype is weak, as that of a Python number.
+      donated: Whether results may reuse its memory.
     """
 
     role: Role
@@ -52,15 +52,15 @@ class Leaf(NamedTuple):
 
     @property
     def partition(self) -> Partition:
-        """How its global array is divided into the replicas' blocks."""
+        """How its global array is partitioned into the replicas' blocks."""
         return ROWS if self.role == "split" else WHOLE
 
     def local(self, replica: int) -> jax.ShapeDtypeStruct:
-        """Returns what a replica sees of it."""
+        """Returns its shape and dtype on one replica."""
         return jax.ShapeDtypeStruct(self.shapes[replica], self.dtype, weak_type=self.weak)
 
     def __str__(self) -> str:
-        """Writes it as `name: dtype[shape]`."""
+        """Formats it as `name: dtype[shape]`."""
         if self.role == "static":
             return f"{self.label}: {type(self.value).__name__}"
         distinct = list(dict.fromkeys(self.shapes))
@@ -69,7 +69,7 @@ class Leaf(NamedTuple):
 
 @final
 class Arguments:
-    """The arguments of one call: their leaves and how to put them together again."""
+    """The leaves of one call's arguments, and the structure that rebuilds the arguments."""
 
     def __init__(
         self,
@@ -84,21 +84,23 @@ class Arguments:
         )
         names = _parameter_names(fn, len(args))
         self.leaves = [
-            _leaf(value, _label(path, names), mesh)._replace(donated=_position(path) in donated)
+            _leaf(value, _label(path, names), mesh)._replace(
+                donated=_positional_index(path) in donated
+            )
             for path, value in paths
         ]
 
     @property
     def ragged(self) -> bool:
-        """Whether the replicas get arrays of different shapes."""
+        """Whether a leaf has different shapes on different replicas."""
         return any(len(set(leaf.shapes)) > 1 for leaf in self.leaves)
 
     def dynamic(self) -> list[Leaf]:
-        """Returns the leaves that hold arrays."""
+        """Returns the leaves that are arrays."""
         return [leaf for leaf in self.leaves if leaf.role != "static"]
 
     def build(self, arrays: list[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Returns `(args, kwargs)` with these arrays in the place of the dynamic leaves."""
+        """Returns `(args, kwargs)` with these arrays as the dynamic leaves."""
         rest = iter(arrays)
         leaves = [leaf.value if leaf.role == "static" else next(rest) for leaf in self.leaves]
         args, kwargs = jax.tree.unflatten(self._structure, leaves)
@@ -106,23 +108,23 @@ class Arguments:
 
 
 def donated_arguments(options: RunOptions | None, count: int) -> tuple[int, ...]:
-    """Returns the positions of the arguments that are given away.
+    """Returns the positions of the donated arguments.
 
     Args:
-      options: those of the call.
-      count: how many arguments the call has.
+      options: The options of the call.
+      count: The number of positional arguments.
 
     Raises:
-      OptionError: there is no such argument.
+      OptionError: `donate_argnums` names an argument that the call does not have.
     """
     if options is None:
         return ()
-    asked: Any = options.donate_argnums
-    positions = (asked,) if isinstance(asked, int) else asked
+    donated: Any = options.donate_argnums
+    positions = (donated,) if isinstance(donated, int) else donated
     if not isinstance(positions, tuple) or not all(is_count(n, count - 1) for n in positions):
         raise OptionError(
-            "donate_argnums must be positions of arguments in args, which has "
-            f"{count} here, got {asked!r}. For the first one write donate_argnums=0."
+            f"donate_argnums must be positions of arguments in args, which has {count} here, got "
+            f"{donated!r}. For the first argument write donate_argnums=0."
         )
     return positions
 
@@ -154,8 +156,8 @@ def _parameter_names(fn: Callable[..., Any], count: int) -> list[str]:
     return [names[i] if i < len(names) else f"args[{i}]" for i in range(count)]
 
 
-def _position(path: tuple[Any, ...]) -> int | None:
-    """Returns which positional argument a leaf belongs to."""
+def _positional_index(path: tuple[Any, ...]) -> int | None:
+    """Returns the index of a leaf's positional argument; None for a named one."""
     kind, first, *_ = path
     return first.idx if kind.idx == 0 else None
 

@@ -1,4 +1,4 @@
-"""Saying that a program was compiled: why, and whose values its collectives combine."""
+"""The event of a compiled program: the cause, and the values that its collectives combine."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from distlab.events import sink
 from distlab.step.program import Program
 
 
-def announce(
+def emit(
     program: Program, programs: dict[Any, Program], strategy: int, recorder: sink.Recorder
 ) -> None:
-    """Emits that a program was compiled, why, and what is inside.
+    """Emits the event of a compiled program.
 
     Args:
-      program: what was compiled.
-      programs: the function's other programs, oldest first.
-      strategy: number of the strategy.
-      recorder: takes the event.
+      program: The program.
+      programs: The function's other programs, oldest first.
+      strategy: The number of the strategy.
+      recorder: Receives the event.
     """
     cause, changed = _cause(program, list(programs.values()))
 
     def compiled_event(**contents: Any) -> events.Compile:
-        known = _known_shapes(program)
-        contents["collectives"] = [_named(one, known) for one in contents["collectives"]]
+        names = _names_by_shape(program)
+        contents["collectives"] = [_annotated(one, names) for one in contents["collectives"]]
         return events.Compile(
             time_ns=time.monotonic_ns(),
             program=program.number,
@@ -39,7 +39,7 @@ def announce(
             cause=cause,
             changed=changed,
             arguments=[str(leaf) for leaf in program.arguments.leaves],
-            mode="ragged" if program.spread.ragged else "traced",
+            mode="ragged" if program.spmd.ragged else "traced",
             trace_ns=program.trace_ns,
             compile_ns=program.compile_ns,
             source=program.source,
@@ -49,54 +49,54 @@ def announce(
     recorder.compiled(compiled_event, program.compiled)
 
 
-def _known_shapes(program: Program) -> dict[str, str]:
-    """Returns names of the variables and arguments by their shape, as XLA writes it.
+def _names_by_shape(program: Program) -> dict[str, str]:
+    """Returns the names of variables and arguments by their shape in XLA's notation.
 
-    Shapes that two of them have are left out: they don't tell who is meant.
+    A shape that two of them share is left out, because it identifies neither.
     """
-    named = [(v.name, v.dtype, v.shape) for v in program.spread.read]
+    named = [(v.name, v.dtype, v.shape) for v in program.spmd.read]
     named += [
         (leaf.label, leaf.dtype, leaf.shapes[0])
         for leaf in program.arguments.leaves
         if leaf.role != "static"
     ]
-    found: dict[str, str] = {}
-    twice: set[str] = set()
+    names: dict[str, str] = {}
+    shared: set[str] = set()
     for name, dtype, shape in named:
         text = _hlo_shape(dtype, shape)
-        twice |= {text} & found.keys()
-        found[text] = name
-    return {text: name for text, name in found.items() if text not in twice and "[]" not in text}
+        shared |= {text} & names.keys()
+        names[text] = name
+    return {text: name for text, name in names.items() if text not in shared and "[]" not in text}
 
 
 def _hlo_shape(dtype: Any, shape: Any) -> str:
     kinds = {"f": "f", "i": "s", "u": "u", "c": "c", "V": "bf"}
     if jnp.issubdtype(dtype, jax.dtypes.extended):
-        return f"{dtype}{list(shape)}"  # random keys, which are numbers of another shape to XLA
+        return f"{dtype}{list(shape)}"  # XLA sees a random key as an array of another shape
     dtype = np.dtype(dtype)
     kind = "pred" if dtype.kind == "b" else f"{kinds.get(dtype.kind, '?')}{dtype.itemsize * 8}"
     return f"{kind}[{','.join(map(str, shape))}]"
 
 
-def _named(collective: events.Collective, known: dict[str, str]) -> events.Collective:
-    """Says whose shape each operand has: a gradient has that of its variable."""
+def _annotated(collective: events.Collective, names: dict[str, str]) -> events.Collective:
+    """Adds to each operand the name that has its shape: a gradient's is that of its variable."""
     values = []
     for value in collective.values:
         shape, _, rest = value.partition(" ")
-        name = known.get(shape)
+        name = names.get(shape)
         values.append(f"{shape} like {name} {rest}".rstrip() if name else value)
     return msgspec.structs.replace(collective, values=values)
 
 
 def _cause(program: Program, before: list[Program]) -> tuple[str, str]:
-    """Says why a program had to be made, and which argument was the reason."""
+    """Returns why a program was compiled, and the arguments that changed."""
     if not before:
         return "new function", ""
     new = {leaf.label: leaf for leaf in program.arguments.leaves}
     old = {leaf.label: leaf for leaf in before[-1].arguments.leaves}
     if new.keys() != old.keys():
-        odd = sorted(new.keys() ^ old.keys())
-        return "new structure", f"{', '.join(odd[:3])} came or went"
+        unmatched = sorted(new.keys() ^ old.keys())
+        return "new structure", f"{', '.join(unmatched[:3])} added or removed"
     changed = [
         f"{old[label]} -> {str(leaf).split(': ', 1)[1]}"
         for label, leaf in new.items()
@@ -111,5 +111,5 @@ def _cause(program: Program, before: list[Program]) -> tuple[str, str]:
         if changed:
             return "new structure", "; ".join(changed[:3])
     if not changed:
-        return "new structure", "the same shapes, given in another way"
+        return "new structure", "the same shapes in another structure"
     return "new shapes", "; ".join(changed[:3])

@@ -1,8 +1,8 @@
 """Running a replica function as ordinary Python, once for each replica.
 
-Each replica has a thread, and only one of them runs at a time: until it ends
-or comes to a collective or a `merge_call`, where it waits for the others. So
-prints come in order, a debugger sees numbers, and nothing can deadlock.
+Each replica has a thread, and one thread runs at a time, until it returns or
+reaches a collective or a `merge_call`, where it waits for the others. So output
+is in replica order, a debugger shows numbers, and nothing can deadlock.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from distlab.context import scopes
 from distlab.context.host import Host
 from distlab.context.replica_context import ReplicaContext
 from distlab.errors import ContextError, StructureError, ValueShapeError
-from distlab.step.regroup import regroup, select
+from distlab.step.regroup import regroup, select, to_device
 from distlab.values.checks import require_components, require_plain
 from distlab.values.distributed import PerReplica, stack
 from distlab.values.reduce_op import ReduceOp
@@ -33,31 +33,31 @@ from distlab.variables.protocol import StoredVariable
 from distlab.variables.variable import live
 
 
-class _Meeting(NamedTuple):
-    """What a replica brings to where all replicas meet.
+class _Rendezvous(NamedTuple):
+    """A replica's part in an operation of all replicas.
 
     Attributes:
-      verb: what it called.
-      value: what it brings.
-      together: makes of all replicas' values, in order, one for each.
+      verb: The operation as error messages name it.
+      value: The replica's operand.
+      combine: Returns the result of each replica, from their operands in order.
     """
 
     verb: str
     value: Any
-    together: Callable[[list[Any]], Sequence[Any]]
+    combine: Callable[[list[Any]], Sequence[Any]]
 
 
-class _EndedError(BaseException):
-    """Unwinds a replica that another one's error ends."""
+class _UnwindError(BaseException):
+    """Unwinds a replica's thread after an error in another replica."""
 
 
 def run(host: CollectiveHost, fn: Callable[..., Any], args: Any, kwargs: Any) -> Any:
     """Runs `fn` on every replica as Python. See `Strategy.run`.
 
-    When one raises, variables that were assigned get back what they held.
+    When a replica raises, assigned variables are restored.
 
     Raises:
-      ContextError: the replicas do not all come to the same collectives.
+      ContextError: The replicas do not all reach the same collectives.
     """
     require_plain(fn)
     mesh = host.mesh
@@ -68,7 +68,7 @@ def run(host: CollectiveHost, fn: Callable[..., Any], args: Any, kwargs: Any) ->
     call = (fn, args, kwargs)
     replicas = [_Replica(host, number, call, before) for number in mesh.local_replicas]
     try:
-        _conduct(replicas)
+        _run_in_turn(replicas)
         return regroup([replica.result for replica in replicas], mesh)
     except BaseException:
         for variable, array in before.items():
@@ -76,28 +76,28 @@ def run(host: CollectiveHost, fn: Callable[..., Any], args: Any, kwargs: Any) ->
         raise
     finally:
         for replica in replicas:
-            replica.end()
+            replica.unwind()
 
 
-def _conduct(replicas: list[_Replica]) -> None:
-    """Lets the replicas run one after another, from meeting to meeting."""
+def _run_in_turn(replicas: list[_Replica]) -> None:
+    """Runs the replicas one after another, from rendezvous to rendezvous."""
     while True:
         for replica in replicas:
             replica.advance()
-        meetings = [replica.meeting for replica in replicas]
-        if all(meeting is None for meeting in meetings):
+        reached = [replica.rendezvous for replica in replicas]
+        waiting = [rendezvous for rendezvous in reached if rendezvous is not None]
+        if not waiting:
             return
-        came = [None if meeting is None else meeting.verb for meeting in meetings]
-        if len(set(came)) > 1:
+        verbs = [None if rendezvous is None else rendezvous.verb for rendezvous in reached]
+        if len(set(verbs)) > 1:
             raise ContextError(
                 "All replicas must call the same collectives and merge_calls in the same order, "
-                f"but they are at {came} (None: it has returned). Call them in every replica, not "
+                f"but they are at {verbs} (None: it has returned). Call them in every replica, not "
                 "under an `if` that only some take."
             )
-        together = [meeting for meeting in meetings if meeting is not None]
-        answers = together[0].together([meeting.value for meeting in together])
-        for replica, answer in zip(replicas, answers, strict=True):
-            replica.answer = answer
+        outcomes = waiting[0].combine([rendezvous.value for rendezvous in waiting])
+        for replica, outcome in zip(replicas, outcomes, strict=True):
+            replica.outcome = outcome
 
 
 @final
@@ -105,11 +105,11 @@ class _Replica:
     """One replica's thread, which runs only while `advance` waits for it.
 
     Attributes:
-      before: what variables held before they were assigned, shared by all replicas.
-      number: the replica's.
-      meeting: where it waits for the others.
-      answer: what it is given when they have come.
-      result: what its function returned.
+      before: The arrays of variables before their first assignment, shared by all replicas.
+      number: The replica's number.
+      rendezvous: The operation at which it waits for the others; None while it runs.
+      outcome: Its result of that operation.
+      result: The result of its function.
     """
 
     def __init__(
@@ -121,13 +121,13 @@ class _Replica:
     ) -> None:
         self.before = before
         self.number = number
-        self.meeting: _Meeting | None = None
-        self.answer: Any = None
+        self.rendezvous: _Rendezvous | None = None
+        self.outcome: Any = None
         self.result: Any = None
         self._host = host
         self._call = functools.partial(self._local, *call)
         self._error: BaseException | None = None
-        self._over = self._ending = False
+        self._ended = self._unwinding = False
         self._go, self._paused = threading.Semaphore(0), threading.Semaphore(0)
         self._thread = threading.Thread(
             target=contextvars.copy_context().run,
@@ -137,9 +137,9 @@ class _Replica:
         )
 
     def advance(self) -> None:
-        """Runs the replica to its next meeting or to its end; raises what it raised."""
-        self.meeting = None
-        if self._over:
+        """Runs the replica to its next rendezvous or to its end; raises its error."""
+        self.rendezvous = None
+        if self._ended:
             return
         if self._thread.ident is None:
             self._thread.start()
@@ -148,24 +148,24 @@ class _Replica:
         if self._error is not None:
             raise self._error
 
-    def meet(self, meeting: _Meeting) -> Any:
-        """Waits for the other replicas (called in the replica's own thread)."""
+    def wait_at(self, rendezvous: _Rendezvous) -> Any:
+        """Waits for the other replicas, in the replica's own thread; returns the outcome."""
         if threading.current_thread() is not self._thread:
             raise ContextError(
-                f"{meeting.verb} must be called in the thread that runs the replica function."
+                f"{rendezvous.verb} must be called in the thread that runs the replica function."
             )
-        self.meeting = meeting
+        self.rendezvous = rendezvous
         self._paused.release()
         self._go.acquire()
-        if self._ending:
-            raise _EndedError
-        return self.answer
+        if self._unwinding:
+            raise _UnwindError
+        return self.outcome
 
-    def end(self) -> None:
-        """Unwinds the replica when it still waits for others."""
-        if self._thread.ident is None or self._over:
+    def unwind(self) -> None:
+        """Ends the thread of a replica that waits at a rendezvous."""
+        if self._thread.ident is None or self._ended:
             return
-        self._ending = True
+        self._unwinding = True
         self._go.release()
         self._thread.join()
 
@@ -173,12 +173,12 @@ class _Replica:
         self._go.acquire()
         try:
             self.result = self._call()
-        except _EndedError:
+        except _UnwindError:
             pass
-        except BaseException as error:  # noqa: BLE001 - it is raised again where run was called
+        except BaseException as error:  # noqa: BLE001 - advance raises it where run was called
             self._error = error
         finally:
-            self._over = True
+            self._ended = True
             self._paused.release()
 
     def _local(self, fn: Callable[..., Any], args: Any, kwargs: Any) -> Any:
@@ -189,13 +189,13 @@ class _Replica:
             frames.use(frames.EagerFrame(self.number, device, self.before)),
             scopes.replica(context),
         ):
-            own_args, own_kwargs = _moved(select((args, kwargs), self.number), device)
+            own_args, own_kwargs = _to_device(select((args, kwargs), self.number), device)
             return fn(*own_args, **own_kwargs)
 
 
 @final
 class EagerCollectives:
-    """What one replica's Python does together with the others."""
+    """The collectives that one replica's Python calls."""
 
     def __init__(self, replica: _Replica, host: CollectiveHost) -> None:
         self._replica = replica
@@ -203,11 +203,11 @@ class EagerCollectives:
         self._mesh = host.mesh
 
     def replica_id(self) -> Any:
-        """Returns the replica's number, an int."""
+        """Returns the replica's number as an int."""
         return self._replica.number
 
     def all_reduce(self, op: ReduceOp, values: list[jax.Array]) -> list[jax.Array]:
-        """Returns each array's sum or mean. Its gradient is the all-reduce of gradients."""
+        """Returns each array's sum or mean. The gradient is the all-reduce of the gradients."""
         reduced: list[jax.Array] = _differentiable(
             functools.partial(self._reduce, op),
             lambda _, cotangents: self.all_reduce(op, cotangents),
@@ -215,7 +215,7 @@ class EagerCollectives:
         return reduced
 
     def all_gather(self, values: list[jax.Array], axis: int) -> list[jax.Array]:
-        """Returns all arrays. Its gradient is the sum of what all ask of this one's part."""
+        """Returns all replicas' arrays joined. The gradient is this replica's slice of the sum."""
         along = [gather_axis(value.shape, axis, "all_gather") for value in values]
         gathered: list[jax.Array] = _differentiable(
             lambda arrays: self._gather(arrays, along),
@@ -225,7 +225,7 @@ class EagerCollectives:
 
     def first(self, value: jax.Array) -> jax.Array:
         """Returns replica 0's value."""
-        chosen: jax.Array = self._meet("first", value, lambda values: values[0])
+        chosen: jax.Array = self._on_all("first", value, lambda values: values[0])
         return chosen
 
     def merge(
@@ -237,8 +237,8 @@ class EagerCollectives:
     ) -> Any:
         """Calls `fn` once, in the thread that called `run`."""
 
-        def together(nests: list[Any]) -> Sequence[Any]:
-            functions, args, kwargs = zip(*nests, strict=True)
+        def combine(operands: list[Any]) -> Sequence[Any]:
+            functions, args, kwargs = zip(*operands, strict=True)
             merged_args, merged_kwargs = regroup(list(zip(args, kwargs, strict=True)), self._mesh)
             held = {variable: variable.storage.array for variable in live()}
             try:
@@ -249,24 +249,24 @@ class EagerCollectives:
                     if variable.storage.array is not array:
                         self._replica.before.setdefault(variable, array)
             return [
-                _moved(select(result, replica), device)
+                _to_device(select(result, replica), device)
                 for replica, device in zip(
                     self._mesh.local_replicas, self._mesh.local_devices, strict=True
                 )
             ]
 
-        return self._replica.meet(_Meeting("merge_call", (fn, args, kwargs), together))
+        return self._replica.wait_at(_Rendezvous("merge_call", (fn, args, kwargs), combine))
 
     def create(self, make: Callable[[], Any], name: str) -> Any:
-        """Makes one object in cross-replica context, as replica 0 asks for it."""
+        """Makes one object in cross-replica context, with replica 0's `make`."""
         del name
         host = scopes.current_strategy()
 
-        def together(makers: list[Callable[[], Any]]) -> Sequence[Any]:
+        def combine(makers: list[Callable[[], Any]]) -> Sequence[Any]:
             with scopes.cross_replica(host):
                 return [makers[0]()] * len(makers)
 
-        return self._replica.meet(_Meeting("making a variable", make, together))
+        return self._replica.wait_at(_Rendezvous("making a variable", make, combine))
 
     def _reduce(self, op: ReduceOp, arrays: list[jax.Array]) -> list[jax.Array]:
         def total(column: Sequence[jax.Array]) -> jax.Array:
@@ -288,23 +288,25 @@ class EagerCollectives:
             )
             return result / self._mesh.replicas if op is ReduceOp.MEAN else result
 
-        return list(self._meet_arrays(f"all_reduce {op.value}", arrays, total))
+        return list(self._combined(f"all_reduce {op.value}", arrays, total))
 
     def _gather(self, arrays: list[jax.Array], along: list[int]) -> list[jax.Array]:
         axes = iter(along)
         home = self._mesh.local_devices[0]
-        return self._meet_arrays(
+        return self._combined(
             f"all_gather along {along}",
             arrays,
-            lambda column: _joined([jax.device_put(array, home) for array in column], next(axes)),
+            lambda column: _concatenated(
+                [jax.device_put(array, home) for array in column], next(axes)
+            ),
         )
 
     def _scatter(
         self, arrays: list[jax.Array], cotangents: list[jax.Array], along: list[int]
     ) -> list[jax.Array]:
         lengths = [array.shape[axis] for array, axis in zip(arrays, along, strict=True)]
-        before: list[list[int]] = self._replica.meet(
-            _Meeting("all_gather", lengths, lambda rows: [rows] * len(rows))
+        before: list[list[int]] = self._replica.wait_at(
+            _Rendezvous("all_gather", lengths, lambda rows: [rows] * len(rows))
         )
         totals = self.all_reduce(ReduceOp.SUM, cotangents)
         starts = [sum(row[i] for row in before[: self._replica.number]) for i in range(len(arrays))]
@@ -313,43 +315,43 @@ class EagerCollectives:
             for total, start, length, axis in zip(totals, starts, lengths, along, strict=True)
         ]
 
-    def _meet_arrays(
+    def _combined(
         self,
         verb: str,
         arrays: list[jax.Array],
         combine: Callable[[Sequence[jax.Array]], jax.Array],
     ) -> list[jax.Array]:
-        """Combines arrays position by position, and gives every replica the results."""
+        """Combines the replicas' lists of arrays, position by position."""
 
-        def together(rows: list[list[jax.Array]]) -> Any:
+        def combine_lists(rows: list[list[jax.Array]]) -> Any:
             counts = [len(row) for row in rows]
             if len(set(counts)) > 1:
                 raise StructureError(
-                    f"{verb} needs the same structure on all replicas, but they gave {counts} "
-                    "arrays. Give as many on each."
+                    f"{verb} needs the same structure on all replicas, but they passed {counts} "
+                    "arrays. Pass the same number on each."
                 )
             return [combine(column) for column in zip(*rows, strict=True)]
 
-        results: list[jax.Array] = self._meet(verb, arrays, together)
+        results: list[jax.Array] = self._on_all(verb, arrays, combine_lists)
         return results
 
-    def _meet(self, verb: str, value: Any, combine: Callable[[list[Any]], Any]) -> Any:
-        """Meets the others; each replica gets the result on its own device."""
+    def _on_all(self, verb: str, value: Any, combine: Callable[[list[Any]], Any]) -> Any:
+        """Combines the replicas' values; returns the result on this replica's device."""
         if any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(value)):
             raise ContextError(
-                f"{verb} was called inside jax.jit or another transformation, while functions run "
-                "eagerly: the replicas can't meet there. Leave out jit (run compiles by itself "
-                "when functions are not run eagerly)."
+                f"{verb} was called inside jax.jit or another transformation while functions run "
+                "eagerly, where the replicas can't wait for each other. Leave out jit (run "
+                "compiles by itself when functions do not run eagerly)."
             )
 
-        def together(values: list[Any]) -> Sequence[Any]:
+        def copies(values: list[Any]) -> Sequence[Any]:
             result = combine(values)
             return [jax.device_put(result, device) for device in self._mesh.local_devices]
 
-        return self._replica.meet(_Meeting(verb, value, together))
+        return self._replica.wait_at(_Rendezvous(verb, value, copies))
 
 
-def _joined(column: list[jax.Array], axis: int) -> jax.Array:
+def _concatenated(column: list[jax.Array], axis: int) -> jax.Array:
     require_joinable([array.shape for array in column], axis)
     return jnp.concatenate(column, axis=axis)
 
@@ -358,7 +360,7 @@ def _differentiable(
     forward: Callable[[list[jax.Array]], list[jax.Array]],
     backward: Callable[[list[jax.Array], list[jax.Array]], list[jax.Array]],
 ) -> Callable[[list[jax.Array]], list[jax.Array]]:
-    """Gives a meeting of replicas its gradient, which is another meeting."""
+    """Returns a collective whose gradient is another collective."""
     function = jax.custom_vjp(forward)
     function.defvjp(
         lambda arrays: (forward(arrays), arrays),
@@ -370,17 +372,12 @@ def _differentiable(
 def _require_equal_shapes(arrays: Sequence[jax.Array]) -> None:
     shapes = [list(array.shape) for array in arrays]
     if any(shape != shapes[0] for shape in shapes):
-        raise ValueShapeError(f"all_reduce needs the same shapes on all replicas, got {shapes}.")
+        raise ValueShapeError(
+            f"all_reduce needs the same shapes on all replicas, got {shapes}. Reduce over the "
+            "batch first."
+        )
 
 
-def _moved(nest: Any, device: jax.Device) -> Any:
-    """Brings plain arrays that are bound to another device to the replica's own."""
-    return jax.tree.map(
-        lambda leaf: (
-            jax.device_put(leaf, device)
-            if isinstance(leaf, jax.Array) and leaf.committed and leaf.devices() != {device}
-            else leaf
-        ),
-        nest,
-        is_leaf=lambda v: not isinstance(v, dict | list | tuple),
-    )
+def _to_device(nest: Any, device: jax.Device) -> Any:
+    """Moves arrays that are committed to another device."""
+    return to_device(nest, device, is_leaf=lambda v: not isinstance(v, dict | list | tuple))

@@ -1,4 +1,4 @@
-"""Where replicas run, with what is kept for that place."""
+"""Where replicas run: their devices, their last batch and their programs."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _numbers = itertools.count()
 
 @final
 class Place:
-    """The devices of replicas that run in step, and their programs.
+    """The devices of replicas that run in sync, and their programs.
 
-    Most strategies have one. Each worker of a `ParameterServerStrategy` is
-    another one, with programs and batches of its own.
+    Most strategies have one place. A `ParameterServerStrategy` has one for each
+    worker.
 
     Args:
       number: The place's number in this process; events name it.
@@ -32,7 +32,7 @@ class Place:
 
     Attributes:
       number: The place's number in this process.
-      batch: The batch that was handed out here last.
+      batch: The last batch of a distributed dataset here.
       programs: The compiled programs of the functions that ran here.
     """
 

@@ -1,4 +1,4 @@
-"""The programs of the functions that ran last, found by function."""
+"""The compiled programs of the functions that ran last."""
 
 from __future__ import annotations
 
@@ -15,10 +15,9 @@ _FUNCTIONS_KEPT: Final = 256
 
 @final
 class ProgramCache:
-    """Keeps the programs of the last 256 functions.
+    """Keeps the programs of the last 256 functions, for any thread.
 
-    So functions made anew for each step (lambdas in a loop) can't fill the memory.
-    Any thread may use it.
+    The limit keeps functions made for one step (lambdas in a loop) from filling memory.
     """
 
     def __init__(self) -> None:
@@ -26,7 +25,7 @@ class ProgramCache:
         self._lock = threading.Lock()
 
     def of(self, fn: Callable[..., Any]) -> dict[Any, Program]:
-        """Returns a function's programs by the key of their arguments, to read and add to."""
+        """Returns a function's programs by the key of their arguments; the caller adds to it."""
         key = _function_key(fn)
         with self._lock:
             programs = self._by_function.get(key)
@@ -39,8 +38,8 @@ class ProgramCache:
             return programs
 
 
-class Same:
-    """A key for an object that is no array: that very object."""
+class SameObject:
+    """A key that equals only the key of the same object, or of an equal string."""
 
     __slots__ = ("object",)
 
@@ -51,20 +50,20 @@ class Same:
         return hash(self.object) if isinstance(self.object, str) else id(self.object)
 
     def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Same):
+        if not isinstance(other, SameObject):
             return False
         mine, theirs = self.object, other.object
         return mine is theirs or (isinstance(mine, str) and mine == theirs)
 
 
 def _function_key(fn: Callable[..., Any]) -> Any:
-    """Returns what distinguishes functions: of a method, its object by identity."""
+    """Returns the cache key of a function; a method's object counts by identity."""
     if isinstance(fn, FunctionType):
         return fn
     if isinstance(fn, MethodType):
-        return Same(fn.__self__), fn.__func__
+        return SameObject(fn.__self__), fn.__func__
     try:
         hash(fn)
     except TypeError:
-        return Same(fn)
+        return SameObject(fn)
     return fn

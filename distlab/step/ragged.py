@@ -1,16 +1,18 @@
 """One program for replicas whose arrays have different shapes.
 
-A partial batch gives the replicas different shapes, for which one program over
-the mesh is not possible as it stands. The function is traced for each distinct
-shape and cut at its collectives. Between two collectives every device switches
-to the code of its own shape; the collectives are common to all. What a piece
-hands to the next one, in shapes of its own, travels packed in flat buffers.
-No example is dropped, and none is made up: rows are padded in memory only.
+A program over the mesh has one shape for all replicas, and a partial batch has
+several. So the function is traced for each distinct shape and cut at its
+collectives. Between two collectives every device switches to the segment of its
+own shape; the collectives are common to all. Values that a later segment needs
+are packed in flat buffers. No example is dropped, and none is added: rows are
+padded in memory only.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from functools import partial
+from itertools import chain
 from typing import Any, NamedTuple
 
 import jax
@@ -21,19 +23,19 @@ from jax.extend import core
 from distlab.devices import jax_internals, jaxprs
 from distlab.devices.mesh import AXIS
 from distlab.errors import StructureError, ValueShapeError
-from distlab.step.segments import Segments, bind
+from distlab.step.segments import SegmentedJaxpr, bind
 from distlab.values.distributed import Shape
 
 Buffers = dict[str, jax.Array]
-"""Flat buffers by element type: what pieces hand on."""
+"""The values that later segments need: one flat buffer for each dtype."""
 
 
-class Feed(NamedTuple):
-    """Which of the step's inputs a group reads, and how much of its row.
+class InputSlice(NamedTuple):
+    """The part of one of the step's inputs that a group reads.
 
     Attributes:
-      position: which one.
-      shape: the part at the start of the row that is the group's.
+      position: The position of the input.
+      shape: The shape of the part, which begins at the input's origin.
     """
 
     position: int
@@ -41,32 +43,46 @@ class Feed(NamedTuple):
 
 
 class Group(NamedTuple):
-    """Replicas that get the same shapes.
+    """Replicas whose arguments have the same shapes.
 
     Attributes:
-      segments: what they compute, cut at the collectives.
-      feeds: what each of their inputs is; None for one that they do not use.
+      jaxpr: Their jaxpr, cut at its collectives.
+      inputs: The source of each of its inputs; None for an unused one.
     """
 
-    segments: Segments
-    feeds: list[Feed | None]
+    jaxpr: SegmentedJaxpr
+    inputs: list[InputSlice | None]
+
+
+class _State(NamedTuple):
+    """The values that a segment reads.
+
+    Attributes:
+      inputs: The replica's variables and arguments, in the largest group's shape.
+      results: The results of each collective before the segment.
+      buffers: Values of earlier segments.
+    """
+
+    inputs: list[jax.Array]
+    results: list[list[jax.Array]]
+    buffers: Buffers
 
 
 def require_same_collectives(groups: list[Group]) -> None:
-    """Checks that the groups meet in the same collectives with the same shapes.
+    """Checks that the groups call the same collectives with the same shapes.
 
     Raises:
-      StructureError: they call different collectives.
-      ValueShapeError: they give a collective arrays of different shapes.
+      StructureError: The groups call different collectives.
+      ValueShapeError: A collective has operands of different shapes.
     """
-    names = [[jaxprs.name(e) for e in group.segments.collectives] for group in groups]
+    names = [[jaxprs.name(e) for e in group.jaxpr.collectives] for group in groups]
     if any(other != names[0] for other in names):
         raise StructureError(
-            "All replicas must take part in the same collectives in the same order, but this "
-            f"step's replicas, which get different shapes, call {' and '.join(map(str, names))}. "
+            "All replicas must call the same collectives in the same order, but this step's "
+            f"replicas, which have different shapes, call {' and '.join(map(str, names))}. "
             "Call them on every replica, whatever its shapes."
         )
-    for equations in zip(*(group.segments.collectives for group in groups), strict=True):
+    for equations in zip(*(group.jaxpr.collectives for group in groups), strict=True):
         operands = [[str(atom.aval.str_short()) for atom in e.invars] for e in equations]
         if any(other != operands[0] for other in operands):
             raise ValueShapeError(
@@ -77,109 +93,105 @@ def require_same_collectives(groups: list[Group]) -> None:
 
 
 def evaluate(
-    groups: list[Group], member: Sequence[int], inputs: list[jax.Array], out_shapes: list[Shape]
+    groups: list[Group], group_of: Sequence[int], inputs: list[jax.Array], out_shapes: list[Shape]
 ) -> list[jax.Array]:
     """Computes a ragged step on one replica, inside the program over the mesh.
 
     Args:
-      groups: the distinct shapes.
-      member: the group of each replica.
-      inputs: this replica's variables and arguments, as large as the largest
-        group's.
-      out_shapes: for each output the shape to pad it to.
+      groups: The groups of replicas.
+      group_of: The group of each replica.
+      inputs: This replica's variables and arguments, in the largest group's shape.
+      out_shapes: The shape to which each output is padded.
 
     Returns:
       The outputs of this replica's group, padded.
     """
-    mine = jnp.asarray(np.asarray(member, np.int32))[jax.lax.axis_index(AXIS)]
-    results: list[list[jax.Array]] = []
-    buffers: Buffers = {}
-    last = len(groups[0].segments.collectives)
-    for number in range(last + 1):
+    mine = jnp.asarray(np.asarray(group_of, np.int32))[jax.lax.axis_index(AXIS)]
+    collectives = groups[0].jaxpr.collectives
+    state = _State(inputs, [], {})
+    for number, collective in enumerate(collectives):
         sizes = _buffer_sizes(groups, number)
-        branches = [
-            _branch(group, number, sizes, out_shapes if number == last else None)
-            for group in groups
-        ]
-        outputs, buffers = jax.lax.switch(mine, branches, inputs, results, buffers)
-        if number == last:
-            return list(outputs)
-        results.append(bind(groups[0].segments.collectives[number], outputs))
-    raise AssertionError("unreachable")
+        branches = [partial(_to_collective, group, number, sizes) for group in groups]
+        operands, buffers = jax.lax.switch(mine, branches, state)
+        state = _State(inputs, [*state.results, bind(collective, operands)], buffers)
+    last = [partial(_to_end, group, out_shapes) for group in groups]
+    outputs: list[jax.Array] = jax.lax.switch(mine, last, state)
+    return outputs
 
 
-def _branch(
-    group: Group, number: int, sizes: dict[str, int], out_shapes: list[Shape] | None
-) -> Callable[..., tuple[list[jax.Array], Buffers]]:
-    """The code of one group between two collectives."""
-    segments = group.segments
-    jaxpr = segments.jaxpr.jaxpr
-    last = out_shapes is not None
-    outvars = jaxpr.outvars if last else segments.collectives[number].invars
-
-    def branch(
-        inputs: list[jax.Array], results: list[list[jax.Array]], buffers: Buffers
-    ) -> tuple[list[jax.Array], Buffers]:
-        values: dict[Any, Any] = dict(zip(jaxpr.constvars, segments.jaxpr.consts, strict=True))
-        for var, feed in zip(jaxpr.invars, group.feeds, strict=True):
-            if feed is not None:
-                values[var] = inputs[feed.position][tuple(slice(n) for n in feed.shape)]
-        for equation, outputs in zip(segments.collectives, results, strict=False):
-            values.update(zip(equation.outvars, outputs, strict=True))
-        values.update(_unpack(_handed_on(group, number - 1), buffers))
-
-        def read(atom: Any) -> Any:
-            return atom.val if isinstance(atom, core.Literal) else values[atom]
-
-        for equation in segments.pieces[number]:
-            outputs = bind(equation, [read(atom) for atom in equation.invars])
-            values.update(zip(equation.outvars, outputs, strict=True))
-        out = [_strong(read(atom), atom.aval.dtype) for atom in outvars]
-        if out_shapes is not None:
-            return [_padded(a, to) for a, to in zip(out, out_shapes, strict=True)], {}
-        return out, _pack([(v, values[v]) for v in _handed_on(group, number)], sizes)
-
-    return branch
+def _to_collective(
+    group: Group, number: int, sizes: dict[str, int], state: _State
+) -> tuple[list[jax.Array], Buffers]:
+    """Computes a segment; returns its collective's operands and the values for later segments."""
+    values = _evaluate(group, number, state)
+    operands = _read(group.jaxpr.collectives[number].invars, values)
+    return operands, _pack([(var, values[var]) for var in _live_after(group, number)], sizes)
 
 
-def _handed_on(group: Group, number: int) -> list[Any]:
-    """Variables that piece `number` or an earlier one makes and a later one needs, in order."""
-    if number < 0:
-        return []
-    segments = group.segments
-    made = dict.fromkeys(
-        v for piece in segments.pieces[: number + 1] for equation in piece for v in equation.outvars
-    )
-    needed = {
-        atom
-        for piece in segments.pieces[number + 1 :]
-        for equation in piece
-        for atom in equation.invars
-        if not isinstance(atom, core.Literal)
-    }
-    for equation in segments.collectives[number + 1 :]:
-        needed.update(a for a in equation.invars if not isinstance(a, core.Literal))
-    needed.update(a for a in segments.jaxpr.jaxpr.outvars if not isinstance(a, core.Literal))
-    return [var for var in made if var in needed]
+def _to_end(group: Group, out_shapes: list[Shape], state: _State) -> list[jax.Array]:
+    """Computes the last segment; returns the padded outputs."""
+    values = _evaluate(group, len(group.jaxpr.collectives), state)
+    outputs = _read(group.jaxpr.whole.jaxpr.outvars, values)
+    return [_padded(output, shape) for output, shape in zip(outputs, out_shapes, strict=True)]
+
+
+def _evaluate(group: Group, number: int, state: _State) -> dict[Any, Any]:
+    """Computes a segment; returns the values of its variables and of those before it."""
+    whole, segments, collectives = group.jaxpr
+    values: dict[Any, Any] = dict(zip(whole.jaxpr.constvars, whole.consts, strict=True))
+    for var, source in zip(whole.jaxpr.invars, group.inputs, strict=True):
+        if source is not None:
+            values[var] = state.inputs[source.position][tuple(slice(n) for n in source.shape)]
+    for equation, outputs in zip(collectives, state.results, strict=False):
+        values.update(zip(equation.outvars, outputs, strict=True))
+    values.update(_unpack(_live_after(group, number - 1), state.buffers))
+    for equation in segments[number]:
+        outputs = bind(equation, [_value(atom, values) for atom in equation.invars])
+        values.update(zip(equation.outvars, outputs, strict=True))
+    return values
+
+
+def _value(atom: Any, values: dict[Any, Any]) -> Any:
+    return atom.val if isinstance(atom, core.Literal) else values[atom]
+
+
+def _read(atoms: Sequence[Any], values: dict[Any, Any]) -> list[jax.Array]:
+    return [_strong(_value(atom, values), atom.aval.dtype) for atom in atoms]
+
+
+def _strong(value: Any, dtype: Any) -> jax.Array:
+    """Returns a value without a weak type: the branches of a switch must have equal types."""
+    if jnp.issubdtype(dtype, jax.dtypes.prng_key):
+        return value
+    return jax.lax.convert_element_type(value, dtype)
+
+
+def _live_after(group: Group, number: int) -> list[Any]:
+    """Returns the variables that segments up to `number` define and later ones use, in order."""
+    whole, segments, collectives = group.jaxpr
+    earlier = chain(*segments[: number + 1])
+    later = chain(*segments[number + 1 :], collectives[number + 1 :])
+    defined = dict.fromkeys(chain(*(equation.outvars for equation in earlier)))
+    atoms = chain(*(equation.invars for equation in later), whole.jaxpr.outvars)
+    used = {atom for atom in atoms if not isinstance(atom, core.Literal)}
+    return [var for var in defined if var in used]
 
 
 def _buffer_sizes(groups: list[Group], number: int) -> dict[str, int]:
-    """How large each buffer must be for the group that hands on most."""
+    """Returns the size of each buffer, for the group that needs most."""
     sizes: dict[str, int] = {}
-    if number == len(groups[0].segments.collectives):
-        return sizes
     for group in groups:
         own: dict[str, int] = {}
-        for var in _handed_on(group, number):
-            dtype, size = _stored(var.aval)
+        for var in _live_after(group, number):
+            dtype, size = _packed_as(var.aval)
             own[dtype] = own.get(dtype, 0) + size
         for dtype, size in own.items():
             sizes[dtype] = max(size, sizes.get(dtype, 0))
     return sizes
 
 
-def _stored(aval: Any) -> tuple[str, int]:
-    """Element type and number of elements that a value takes in a buffer."""
+def _packed_as(aval: Any) -> tuple[str, int]:
+    """Returns the dtype and the number of elements of a value in its buffer."""
     if jnp.issubdtype(aval.dtype, jax.dtypes.prng_key):
         data = jax.eval_shape(jax.random.key_data, jax.ShapeDtypeStruct(aval.shape, aval.dtype))
         return str(data.dtype), int(np.prod(data.shape))
@@ -202,7 +214,7 @@ def _unpack(variables: list[Any], buffers: Buffers) -> dict[Any, jax.Array]:
     offsets = dict.fromkeys(buffers, 0)
     values = {}
     for var in variables:
-        dtype, size = _stored(var.aval)
+        dtype, size = _packed_as(var.aval)
         flat = buffers[dtype][offsets[dtype] : offsets[dtype] + size]
         offsets[dtype] += size
         if jnp.issubdtype(var.aval.dtype, jax.dtypes.prng_key):
@@ -219,10 +231,3 @@ def _padded(array: jax.Array, shape: Shape) -> jax.Array:
     if array.shape == tuple(shape):
         return array
     return jnp.pad(array, [(0, to - n) for n, to in zip(array.shape, shape, strict=True)])
-
-
-def _strong(value: Any, dtype: Any) -> jax.Array:
-    """Branches of a switch must agree: no weak types."""
-    if jnp.issubdtype(dtype, jax.dtypes.prng_key):
-        return value
-    return jax.lax.convert_element_type(value, dtype)

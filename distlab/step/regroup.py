@@ -1,8 +1,8 @@
-"""Putting the replicas' values together into one distributed value."""
+"""Merging the replicas' values into distributed values, and selecting one replica's again."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -17,18 +17,18 @@ from distlab.variables.variable_copy import VariableCopy
 
 
 def regroup(nests: Sequence[Any], mesh: ReplicaMesh) -> Any:
-    """Merges what each replica has into one nest.
+    """Merges the replicas' nests into one nest.
 
     Args:
-      nests: one for each replica, all of one structure.
-      mesh: where the replicas are.
+      nests: One nest for each replica, all of one structure.
+      mesh: The replicas' devices.
 
     Returns:
-      The structure with a `PerReplica` at each leaf. What is the same object
-      on all replicas stays that object; with one replica all leaves do.
+      The structure with a `PerReplica` at each leaf. A leaf that is the same
+      object on all replicas stays that object; with one replica all leaves do.
 
     Raises:
-      StructureError: the structures differ.
+      StructureError: The structures differ.
     """
     if len(nests) == 1:
         return nests[0]
@@ -36,24 +36,43 @@ def regroup(nests: Sequence[Any], mesh: ReplicaMesh) -> Any:
     for structure in structures:
         if structure != structures[0]:
             raise StructureError(
-                "All replicas must give the same structure, but one gives "
-                f"{structures[0]} and another {structure}."
+                "All replicas must return the same structure, but one returns "
+                f"{structures[0]} and another {structure}. Return the same components on each."
             )
     columns = zip(*(jax.tree.leaves(nest, is_leaf=_keep) for nest in nests), strict=True)
     return jax.tree.unflatten(structures[0], [_merge(column, mesh) for column in columns])
 
 
 def select(nest: Any, replica: int) -> Any:
-    """Returns what one replica gets of a nest of distributed values.
+    """Returns one replica's components of a nest of distributed values.
 
     Args:
-      nest: any nest.
-      replica: the replica's number.
+      nest: Any nest.
+      replica: The replica's number.
     """
     return jax.tree.map(
         lambda leaf: leaf.values[replica] if isinstance(leaf, DistributedValues) else leaf,
         nest,
         is_leaf=_keep,
+    )
+
+
+def to_device(nest: Any, device: jax.Device, *, is_leaf: Callable[[Any], bool]) -> Any:
+    """Moves the arrays of a nest that are committed to another device.
+
+    Args:
+      nest: Any nest.
+      device: The device.
+      is_leaf: Returns whether a node of the nest is a leaf.
+    """
+    return jax.tree.map(
+        lambda leaf: (
+            jax.device_put(leaf, device)
+            if isinstance(leaf, jax.Array) and leaf.committed and leaf.devices() != {device}
+            else leaf
+        ),
+        nest,
+        is_leaf=is_leaf,
     )
 
 
@@ -68,7 +87,7 @@ def _merge(column: Sequence[Any], mesh: ReplicaMesh) -> Any:
         if len(kinds) == 1:
             return stack(column, mesh)
     objects = np.empty(len(column), dtype=object)
-    for replica, leaf in enumerate(column):  # one by one: NumPy takes a list apart
+    for replica, leaf in enumerate(column):  # NumPy would make an array of a list
         objects[replica] = leaf
     return PerReplica(objects)
 

@@ -25,7 +25,7 @@ from distlab.step import compile_events, eager
 from distlab.step.arguments import donated_arguments
 from distlab.step.place import Place
 from distlab.step.program import Program
-from distlab.step.program_cache import Same
+from distlab.step.program_cache import SameObject
 from distlab.values.checks import checked_call
 from distlab.variables.variable import is_variable
 
@@ -151,7 +151,7 @@ def _run_traced(
     recorder = sink.recorder()
     if recorder.enabled:
         if fresh:
-            compile_events.announce(program, programs, place.number, recorder)
+            compile_events.emit(program, programs, place.number, recorder)
         step = next(_steps)
         recorder.emit(
             events.Step(
@@ -185,7 +185,7 @@ def _key(leaves: list[Any]) -> tuple[tuple[Any, ...], bool]:
         elif isinstance(leaf, np.generic | bool | int | float | complex):
             key.append(type(leaf))
         else:
-            key.append(Same(leaf))
+            key.append(SameObject(leaf))
     return tuple(key), traced
 
 

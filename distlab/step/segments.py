@@ -15,46 +15,50 @@ from distlab.errors import StructureError
 _LONGEST_UNROLLED_SCAN: Final = 256
 
 
-class Segments(NamedTuple):
-    """A flat jaxpr between its collectives.
+class SegmentedJaxpr(NamedTuple):
+    """A jaxpr cut at its collectives.
 
     Attributes:
-      jaxpr: the whole; its equations hold every collective at top level.
-      pieces: the equations before the first collective, between, and after.
-      collectives: the collectives, one fewer than `pieces`.
+      whole: The jaxpr, with every collective at top level.
+      segments: The equations before the first collective, between collectives, and after.
+      collectives: The collectives, one fewer than `segments`.
     """
 
-    jaxpr: core.ClosedJaxpr
-    pieces: list[list[Any]]
+    whole: core.ClosedJaxpr
+    segments: list[list[Any]]
     collectives: list[Any]
 
 
-def cut(closed: core.ClosedJaxpr, replicas: int) -> Segments:
+def cut(closed: core.ClosedJaxpr, replicas: int) -> SegmentedJaxpr:
     """Cuts a replica function's jaxpr at its collectives.
 
+    Args:
+      closed: The jaxpr.
+      replicas: The number of replicas.
+
     Raises:
-      StructureError: a collective stands inside a loop of unknown length or a
-        branch, where replicas of different shapes can't meet.
+      StructureError: A collective is inside a branch or a loop of unknown length,
+        where replicas of different shapes can't share it.
     """
     shapes = [jax.ShapeDtypeStruct(v.aval.shape, v.aval.dtype) for v in closed.jaxpr.invars]
 
-    def flattened(*inputs: Any) -> list[Any]:
+    def inlined(*inputs: Any) -> list[Any]:
         return _evaluate(closed.jaxpr, closed.consts, inputs)
 
-    flat = jax.make_jaxpr(flattened, axis_env=[(AXIS, replicas)])(*shapes)
-    pieces: list[list[Any]] = [[]]
+    whole = jax.make_jaxpr(inlined, axis_env=[(AXIS, replicas)])(*shapes)
+    segments: list[list[Any]] = [[]]
     collectives = []
-    for equation in flat.jaxpr.eqns:
+    for equation in whole.jaxpr.eqns:
         if jaxprs.is_collective(equation):
             collectives.append(equation)
-            pieces.append([])
+            segments.append([])
         else:
-            pieces[-1].append(equation)
-    return Segments(flat, pieces, collectives)
+            segments[-1].append(equation)
+    return SegmentedJaxpr(whole, segments, collectives)
 
 
 def bind(equation: Any, inputs: Sequence[Any]) -> list[Any]:
-    """Executes (or traces) one equation."""
+    """Evaluates one equation; under tracing, traces it."""
     parameters = equation.primitive.get_bind_params(equation.params)
     with equation.ctx.manager:
         outputs = equation.primitive.bind(*inputs, **parameters)
@@ -62,7 +66,7 @@ def bind(equation: Any, inputs: Sequence[Any]) -> list[Any]:
 
 
 def _evaluate(jaxpr: Any, consts: Sequence[Any], inputs: Sequence[Any]) -> list[Any]:
-    """Executes a jaxpr, going into every call that holds a collective."""
+    """Evaluates a jaxpr, with every call inlined that contains a collective."""
     values = dict(zip((*jaxpr.constvars, *jaxpr.invars), (*consts, *inputs), strict=True))
 
     def read(atom: Any) -> Any:
@@ -70,13 +74,13 @@ def _evaluate(jaxpr: Any, consts: Sequence[Any], inputs: Sequence[Any]) -> list[
 
     for equation in jaxpr.eqns:
         operands = [read(atom) for atom in equation.invars]
-        inner = any(jaxprs.collective_in(j) for j in jaxprs.inner_jaxprs(equation))
-        outputs = _enter(equation, operands) if inner else bind(equation, operands)
+        has_collective = any(jaxprs.collective_in(j) for j in jaxprs.inner_jaxprs(equation))
+        outputs = _inline(equation, operands) if has_collective else bind(equation, operands)
         values.update(zip(equation.outvars, outputs, strict=True))
     return [read(atom) for atom in jaxpr.outvars]
 
 
-def _enter(equation: Any, operands: list[Any]) -> list[Any]:
+def _inline(equation: Any, operands: list[Any]) -> list[Any]:
     called = jaxprs.called(equation)
     if called is not None:
         return _evaluate(called.jaxpr, called.consts, operands)
@@ -84,9 +88,9 @@ def _enter(equation: Any, operands: list[Any]) -> list[Any]:
     if scan is not None and scan.length <= _LONGEST_UNROLLED_SCAN:
         return _unroll(scan, operands)
     raise StructureError(
-        f"A collective stands inside {jaxprs.name(equation)}, and this step gives the replicas "
-        "arrays of different shapes (a partial batch), so they can't run the loop together. Move "
-        "the collective out of it, or use batch(..., drop_remainder=True)."
+        f"A collective is inside {jaxprs.name(equation)}, and this step's replicas have arrays of "
+        "different shapes (a partial batch), so they can't share the branch or loop. Move the "
+        "collective out of it, or use batch(..., drop_remainder=True)."
     )
 
 

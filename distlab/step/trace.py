@@ -1,4 +1,4 @@
-"""Tracing a replica function: what one replica computes, as a jaxpr."""
+"""Tracing a replica function to the jaxpr of one replica."""
 
 from __future__ import annotations
 
@@ -29,32 +29,17 @@ _NEEDS_PYTHON = (
 )
 
 
-class Known(NamedTuple):
-    """What a replica knows of the others when it is traced.
-
-    Attributes:
-      collectives: how it combines values with them; also collects what it asks
-        of them.
-      as_arrays: leaves of the result that are Python numbers and differ between
-        replicas, so that they have to be arrays.
-    """
-
-    collectives: TracedCollectives
-    as_arrays: frozenset[int]
-
-
 class LocalTrace(NamedTuple):
-    """What a replica function does on one replica.
+    """The trace of a replica function on one replica.
 
     Attributes:
-      jaxpr: from variables' values and the dynamic arguments to the computed
-        results and the written variables' new values.
-      read: for each of the jaxpr's first inputs the variable it is the value
-        of; None for inputs it does not use.
-      written: the variables it assigns, in the order of the last outputs.
-      results: the structure of the result.
-      static: for each leaf of the result None when it is computed, or a tuple
-        with the object that `fn` returned as it is.
+      jaxpr: Computes the results and the written variables' new values from the
+        variables' values and the dynamic arguments.
+      read: The variable of each of the jaxpr's first inputs; None for unused inputs.
+      written: The assigned variables, in the order of the last outputs.
+      results: The structure of the result.
+      static: For each leaf of the result None when it is computed, or a tuple of
+        the object that `fn` returned.
     """
 
     jaxpr: ClosedJaxpr
@@ -65,7 +50,7 @@ class LocalTrace(NamedTuple):
 
     @property
     def computed(self) -> int:
-        """How many leaves of the result are computed."""
+        """The number of computed leaves of the result."""
         return self.static.count(None)
 
 
@@ -74,20 +59,24 @@ def trace(
     arguments: Arguments,
     host: CollectiveHost,
     replica: int,
-    known: Known,
+    *,
+    collectives: TracedCollectives,
+    as_arrays: frozenset[int],
 ) -> LocalTrace:
-    """Traces `fn` as `replica` sees its arguments. Nothing is executed.
+    """Traces `fn` with one replica's shapes. Nothing is executed.
 
     Args:
-      fn: the replica function.
-      arguments: what it is given.
-      host: the strategy that runs it.
-      replica: whose shapes to trace with.
-      known: what the replicas know of each other.
+      fn: The replica function.
+      arguments: Its arguments.
+      host: The strategy that runs it.
+      replica: The number of the replica.
+      collectives: The collectives that `fn` may call; they record its use of them.
+      as_arrays: Positions of results that are Python numbers but differ between
+        replicas, so that they are traced as arrays.
 
     Raises:
-      NeedsPythonError: `fn` needs a number while only shapes are known.
-      ContextError: `fn` let a traced value escape, such as by assigning a
+      NeedsPythonError: `fn` needs a number where only shapes are known.
+      ContextError: A traced value escaped from `fn`, as by the assignment of a
         variable inside `jax.lax.scan`.
     """
     mesh = host.mesh
@@ -97,12 +86,12 @@ def trace(
     def local(values: list[jax.Array], arrays: list[jax.Array]) -> list[Any]:
         frame = frames.TracedFrame(dict(zip(candidates, values, strict=True)))
         args, kwargs = arguments.build(arrays)
-        context = ReplicaContext(host, known.collectives)
+        context = ReplicaContext(host, collectives)
         with frames.use(frame), scopes.replica(context):
             result = fn(*args, **kwargs)
         leaves, found["results"] = jax.tree.flatten(result, is_leaf=is_variable)
         found["static"] = tuple(
-            None if _is_computed(leaf) or position in known.as_arrays else (leaf,)
+            None if _is_computed(leaf) or position in as_arrays else (leaf,)
             for position, leaf in enumerate(leaves)
         )
         found["read"] = tuple(v if v in frame.read else None for v in candidates)
@@ -123,26 +112,26 @@ def trace(
             f"{function_name(fn)} needs a Python number or NumPy array while run traces it, when "
             "only shapes and dtypes are known. Use jnp.where or jax.lax.cond in place of `if`, and "
             "jnp in place of np; or run it as ordinary Python: "
-            f"distlab.run_functions_eagerly(True). JAX says: {error}"
+            f"distlab.run_functions_eagerly(True). JAX reports: {error}"
         ) from error
     except jax.errors.UnexpectedTracerError as error:
         raise ContextError(
-            f"A value traced inside {function_name(fn)} escaped to where it has no meaning. Most "
-            "often a variable was assigned inside jax.lax.scan, cond or jit: return the value "
-            f"from it and assign after. JAX says: {error}"
+            f"A value traced inside {function_name(fn)} escaped from its trace. Most often a "
+            "variable was assigned inside jax.lax.scan, cond or jit: return the value from there "
+            f"and assign it after. JAX reports: {error}"
         ) from error
-    kept = [const for const in jaxpr.consts if isinstance(const, jax.core.Tracer)]
-    if kept and not jax_internals.being_transformed():
+    leaked = [const for const in jaxpr.consts if isinstance(const, jax.core.Tracer)]
+    if leaked and not jax_internals.being_transformed():
         raise ContextError(
-            f"{function_name(fn)} uses a value ({kept[0].aval}) that was kept from inside another "
-            "function while it was traced, where it had no numbers. Return values from functions "
+            f"{function_name(fn)} uses a value ({leaked[0].aval}) that was kept from inside a "
+            "function that JAX was tracing, where it had no numbers. Return values from functions "
             "instead of storing them."
         )
     return LocalTrace(jaxpr, **found)
 
 
 def _is_computed(leaf: Any) -> bool:
-    """A Python number or an array made before the step comes back as that one object."""
+    """Returns whether a leaf is computed; a number or an array from before the step is not."""
     if isinstance(leaf, bool | int | float | complex):
         return False
     return isinstance(leaf, jax.core.Tracer) or (

@@ -27,7 +27,7 @@ from distlab.devices import jaxprs
 from distlab.devices.layouts import LayoutName
 from distlab.devices.mesh import AXIS
 from distlab.errors import ArgumentValueError
-from distlab.input._step import Reader
+from distlab.input._steps import Reader
 from distlab.input.context import InputContext
 from distlab.input.distribute import replica_steps, steps_of
 from distlab.text.counts import is_count
@@ -194,7 +194,7 @@ def _reader(dataset: Dataset, choices: Choices, worker: int, replicas: int) -> R
         dataset.with_options(options)
     )
     dataset = dataset.with_options(options)
-    return steps_of(dataset, context, replicas, looked_into=True).open()
+    return steps_of(dataset, context, replicas, may_read=True).open()
 
 
 class _Part(NamedTuple):

@@ -63,7 +63,7 @@ def test_on_several_workers_first_dimensions_vary_unless_the_data_has_no_end() -
     context = dl.InputContext(2, 0, 4)
     known = numbers(8, 8, drop=True)
     for dataset, size in ((known, None), (known.repeat(), 2)):
-        steps = steps_of(dataset, context, 2, looked_into=True)
+        steps = steps_of(dataset, context, 2, may_read=True)
         assert steps.local_spec == TensorSpec((size,), FLOATS)
 
 

@@ -48,7 +48,9 @@ def a_replication_mode_by_name(w: World) -> None:
     w.strategy.experimental_distribute_dataset(w.dataset, options=options)
 
 
-@misuse(errors.ArgumentTypeError, "takes an InputContext", "Dataset", "experimental_distribute_dat")
+@misuse(
+    errors.ArgumentTypeError, "accepts an InputContext", "Dataset", "experimental_distribute_dat"
+)
 def a_dataset_in_place_of_a_function(w: World) -> None:
     w.strategy.distribute_datasets_from_function(w.dataset)  # type: ignore[arg-type]
 
@@ -72,14 +74,14 @@ def datasets_of_different_structures(w: World) -> None:
     next(iter(w.strategy.distribute_datasets_from_function(dataset, options)))
 
 
-@misuse(errors.OutOfRangeError, "came to its end", "3 batches", "repeat() the dataset")
+@misuse(errors.OutOfRangeError, "dataset ended after", "3 batches", "repeat() on the dataset")
 def get_next_after_the_end(w: World) -> None:
     iterator = iter(w.strategy.experimental_distribute_dataset(w.dataset))
     for _ in range(4):
         iterator.get_next()
 
 
-@misuse(errors.IteratorContextError, "can't be taken inside", "one replica", "next(iterator)")
+@misuse(errors.IteratorContextError, "can't be called inside", "one replica", "next(iterator)")
 def the_next_batch_inside_a_replica_function(w: World) -> None:
     iterator = iter(w.strategy.experimental_distribute_dataset(w.dataset))
     w.strategy.run(lambda: next(iterator))

@@ -112,7 +112,7 @@ def test_iterators_give_the_batches_in_every_way(executed: Any) -> None:
     assert [lists(line)[-1] for line in losses] == [[0.7]] * 5
     assert lists(text_of(executed, "explicit-iterator")) == [[0.7]]
     assert "50 steps" in text_of(executed, "explicit-iterator")
-    assert "OutOfRangeError: The dataset came to its end after 7" in text_of(executed, "the-end")
+    assert "OutOfRangeError: The dataset ended after 7" in text_of(executed, "the-end")
     assert [lists(line) for line in lines_of(executed, "optional")] == [
         [[0, 1], [2, 3]],
         [[4, 5], [6, 7]],

@@ -1,4 +1,4 @@
-"""Global batches, each divided over the replicas."""
+"""Steps in which a global batch is divided over the replicas."""
 
 from __future__ import annotations
 
@@ -11,32 +11,31 @@ from distlab.data import Dataset
 from distlab.data._engine import State
 from distlab.errors import InvalidArgumentError, NotBatchedError, ValueShapeError
 from distlab.input import split
-from distlab.input._parts import Parts
-from distlab.input._place import settled
-from distlab.input._step import Reader, Step, Steps, full_batch
+from distlab.input._assemble import frozen
+from distlab.input._steps import Parts, Reader, Step, Steps, full_batch
 from distlab.input.spec import divided_spec
 
 
 @final
-class WholeBatches(Steps):
+class GlobalBatches(Steps):
     """Steps of a dataset of global batches.
 
     Args:
-      dataset: the global batches; with one replica, anything.
-      replicas: how many replicas each is divided over.
-      looked_into: whether what the dataset is like may be found out by looking
-        into it. False for what may be read once, or at a price.
+      dataset: The global batches; with one replica, any elements.
+      replicas: The number of replicas over which each batch is divided.
+      may_read: Whether an element may be read to learn the specs. False for data that
+        can be read once, or at a cost.
     """
 
     policy: Literal["rebatch"] = "rebatch"
 
-    def __init__(self, dataset: Dataset, replicas: int, *, looked_into: bool) -> None:
+    def __init__(self, dataset: Dataset, replicas: int, *, may_read: bool) -> None:
         self._dataset = dataset
         self._replicas = replicas
         self.fills = True
         size = full_batch(dataset)
         self.nominal = None if size is None else -(-size // replicas)
-        if looked_into and replicas > 1 and not dataset.batched:
+        if may_read and replicas > 1 and not dataset.batched:
             raise NotBatchedError(
                 "A distributed dataset divides global batches over the replicas, so every "
                 "component of its elements needs a batch dimension, but the elements are "
@@ -45,15 +44,15 @@ class WholeBatches(Steps):
 
     def open(self) -> Reader:
         """Starts a pass."""
-        return _Divided(self._dataset, self._replicas)
+        return _GlobalBatchReader(self._dataset, self._replicas)
 
     @property
     def local_spec(self) -> Any:
-        """The batch's with its first dimension divided."""
+        """The global batch's specs with the first dimension divided."""
         return divided_spec(self._dataset.element_spec, self._replicas)
 
     def __len__(self) -> int:
-        """As many as global batches."""
+        """Returns the number of global batches."""
         return len(self._dataset)
 
     def __repr__(self) -> str:
@@ -62,7 +61,7 @@ class WholeBatches(Steps):
 
 
 @final
-class _Divided(Reader):
+class _GlobalBatchReader(Reader):
     def __init__(self, dataset: Dataset, replicas: int) -> None:
         self._elements = dataset.elements()
         self._replicas = replicas
@@ -70,9 +69,9 @@ class _Divided(Reader):
     def read(self) -> Step:
         element = next(self._elements)
         leaves, structure = jax.tree.flatten(element.value)
-        leaves = [settled(leaf) for leaf in leaves]
+        leaves = [frozen(leaf) for leaf in leaves]
         if self._replicas == 1:
-            sizes = [_rows_of_first(leaves)]
+            sizes = [_first_length(leaves)]
             columns: list[Parts] = [[leaf] for leaf in leaves]
         else:
             sizes = split.sizes(_common_length(leaves), self._replicas)
@@ -85,8 +84,8 @@ class _Divided(Reader):
     def restore(self, state: State) -> None:
         if "shuffles" not in state:
             raise InvalidArgumentError(
-                "The position is not one of an iterator that divides global batches. Restore into "
-                "an iterator made in the same way."
+                "The position must be of an iterator that divides global batches, got "
+                f"{state!r:.80}. Restore it into an iterator made in the same way."
             )
         self._elements.restore(state)
 
@@ -104,7 +103,7 @@ def _cut(leaf: np.ndarray, sizes: list[int]) -> Parts:
     return parts
 
 
-def _rows_of_first(leaves: list[Any]) -> int:
+def _first_length(leaves: list[Any]) -> int:
     shape = np.shape(leaves[0]) if leaves else ()
     return shape[0] if shape else 1
 
@@ -119,6 +118,6 @@ def _common_length(leaves: list[Any]) -> int:
     if len({shape[0] for shape in shapes}) > 1:
         raise ValueShapeError(
             "All components of a global batch must have the same first dimension, got "
-            f"shapes {shapes}."
+            f"shapes {shapes}. Return as many rows in each."
         )
     return shapes[0][0] if shapes else 0

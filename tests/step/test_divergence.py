@@ -1,4 +1,4 @@
-"""Collectives that only some replicas would come to are refused before anything runs."""
+"""Collectives that only some replicas would reach are refused before anything runs."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ def in_switch() -> jax.Array:
     return jax.lax.switch(number(), [lambda x: x, total, total, total], jnp.float32(1))
 
 
-def in_while_that_ends_at_different_times() -> jax.Array:
+def in_while_that_diverges() -> jax.Array:
     return jax.lax.while_loop(lambda x: x < number(), lambda x: total(x) + 1, jnp.float32(0))
 
 
-def in_cond_of_a_scan_whose_carry_comes_to_differ() -> jax.Array:
+def in_cond_of_a_scan_whose_carry_diverges() -> jax.Array:
     def body(carry: jax.Array, _: None) -> tuple[jax.Array, None]:
         carry = jax.lax.cond(carry > 2, total, lambda x: x, carry)
         return carry + number(), None
@@ -55,8 +55,8 @@ def in_jit_in_cond() -> jax.Array:
     [
         (in_cond, "cond"),
         (in_switch, "cond"),
-        (in_while_that_ends_at_different_times, "while_loop"),
-        (in_cond_of_a_scan_whose_carry_comes_to_differ, "cond"),
+        (in_while_that_diverges, "while_loop"),
+        (in_cond_of_a_scan_whose_carry_diverges, "cond"),
         (in_jit_in_cond, "cond"),
     ],
 )
@@ -71,7 +71,7 @@ def test_choices_that_differ_between_replicas_hold_no_collective(
         variable.assign_add(1.0)
         return fn()
 
-    with pytest.raises(StructureError, match=rf"psum stands inside jax\.lax\.{where}.*outside"):
+    with pytest.raises(StructureError, match=rf"psum is inside jax\.lax\.{where}.*outside"):
         strategy.run(step)
     assert float(variable.value()) == 1.0
 

@@ -1,4 +1,4 @@
-"""Steps put on the devices, one after another."""
+"""The steps of a distributed dataset, placed on the devices."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ import jax
 
 from distlab.data._engine import State
 from distlab.devices.mesh import ReplicaMesh
-from distlab.input._place import place
-from distlab.input._step import Reader, Step
+from distlab.input._assemble import assemble
+from distlab.input._steps import Reader, Step
 
 
-class Placed(NamedTuple):
+class PlacedStep(NamedTuple):
     """A step on the devices.
 
     Attributes:
-      value: the element, with a `PerReplica` at each leaf.
-      leaves: its leaves.
-      step: what it was made of.
-      wait_ns: nanoseconds the caller waited for it to be read.
-      transfer_ns: nanoseconds the caller spent putting it on the devices.
+      value: The element, with a `PerReplica` at each leaf.
+      leaves: Its leaves.
+      step: The step in host memory.
+      wait_ns: Nanoseconds that the caller waited for the step to be read.
+      transfer_ns: Nanoseconds that the caller spent placing it on the devices.
     """
 
     value: Any
@@ -32,16 +32,16 @@ class Placed(NamedTuple):
 
 
 class Feed(Protocol):
-    """What an iterator takes its steps from; named as Grain names its iterators' methods."""
+    """An iterator over placed steps. Its methods have the names of Grain's iterators."""
 
-    def __next__(self) -> Placed:
+    def __next__(self) -> PlacedStep:
         """Returns the next step; raises `StopIteration` at the end, and from then on."""
 
     def get_state(self) -> State:
         """Returns the position after the last step."""
 
     def set_state(self, state: State) -> None:
-        """Goes to a position."""
+        """Moves to a position."""
 
     def close(self) -> None:
         """Stops reading ahead."""
@@ -49,25 +49,25 @@ class Feed(Protocol):
 
 @final
 class DirectFeed:
-    """Reads and places a step when it is asked for.
+    """Reads and places each step on demand.
 
     Args:
-      reader: where steps are read.
-      mesh: the replicas' devices.
-      fetch: whether to put batches on the devices, or leave them on the host.
+      reader: Reads the steps.
+      mesh: The replicas' devices.
+      fetch: Whether to put batches on the devices, or leave them on the host.
     """
 
     def __init__(self, reader: Reader, mesh: ReplicaMesh, *, fetch: bool) -> None:
         self._reader, self._mesh, self._fetch = reader, mesh, fetch
 
-    def __next__(self) -> Placed:
+    def __next__(self) -> PlacedStep:
         """Reads and places the next step."""
         asked = time.monotonic_ns()
         step = self._reader.read()
-        got = time.monotonic_ns()
-        leaves = [place(parts, self._mesh, fetch=self._fetch) for parts in step.columns]
+        read = time.monotonic_ns()
+        leaves = [assemble(parts, self._mesh, fetch=self._fetch) for parts in step.columns]
         value = jax.tree.unflatten(step.structure, leaves)
-        return Placed(value, leaves, step, got - asked, time.monotonic_ns() - got)
+        return PlacedStep(value, leaves, step, read - asked, time.monotonic_ns() - read)
 
     def get_state(self) -> State:
         """Returns the reader's position."""

@@ -1,4 +1,4 @@
-"""Batches for single replicas: each replica takes one in every step."""
+"""Steps in which each replica receives a batch of its own."""
 
 from __future__ import annotations
 
@@ -11,22 +11,23 @@ import numpy as np
 from distlab.data import INFINITE_CARDINALITY, Dataset, Element
 from distlab.data._engine import State
 from distlab.errors import InvalidArgumentError, StructureError
-from distlab.input._place import settled
-from distlab.input._step import Reader, Step, Steps, full_batch
+from distlab.input._assemble import frozen
+from distlab.input._steps import Reader, Step, Steps, full_batch
 from distlab.input.spec import is_static
 
 
 @final
-class ReplicaBatches(Steps):
-    """Steps in which each replica takes one element.
+class PerReplicaBatches(Steps):
+    """Steps in which each replica receives one element.
 
     Args:
-      datasets: one that all replicas take from in turn, or one for each.
-      replicas: how many replicas take.
-      local_spec: specs of what a replica gets, by default the last dataset's.
-      fills: whether a last step for which some replicas have nothing is given,
-        with empty batches for those. None as TensorFlow: it is, unless all
-        shapes are known and so promised, or the data has no end.
+      datasets: One dataset from which the replicas take elements in turn, or one
+        for each replica.
+      replicas: The number of replicas.
+      local_spec: The specs of a replica's element; by default the last dataset's.
+      fills: Whether a last step in which some replicas have no element is returned,
+        with empty batches for those. None does as TensorFlow: it is, unless all
+        shapes are static or the data is infinite.
     """
 
     policy: Literal["per_replica"] = "per_replica"
@@ -47,15 +48,15 @@ class ReplicaBatches(Steps):
 
     def open(self) -> Reader:
         """Starts a pass."""
-        return _Taken(self._datasets, self._replicas)
+        return _PerReplicaBatchReader(self._datasets, self._replicas)
 
     @property
     def local_spec(self) -> Any:
-        """The batches' own."""
+        """The specs of the datasets' elements."""
         return self._datasets[-1].element_spec if self._local_spec is None else self._local_spec
 
     def __len__(self) -> int:
-        """How many times every replica, or some replica, finds a batch."""
+        """Returns the number of steps in which every replica (or, if it fills, any) has a batch."""
         counts = [len(dataset) for dataset in self._datasets]
         if len(counts) == 1:
             whole, rest = divmod(counts[0], self._replicas)
@@ -73,38 +74,39 @@ class ReplicaBatches(Steps):
 
 
 @final
-class _Taken(Reader):
+class _PerReplicaBatchReader(Reader):
     def __init__(self, datasets: tuple[Dataset, ...], replicas: int) -> None:
         self._sources = [dataset.elements() for dataset in datasets]
         self._ended = [False] * len(datasets)
-        self._turns = [i % len(datasets) for i in range(replicas)]
+        self._source_of = [replica % len(datasets) for replica in range(replicas)]
 
     def read(self) -> Step:
-        taken = [self._take(source) for source in self._turns]
-        given = [element for element in taken if element is not None]
-        if not given:
+        elements = [self._next(source) for source in self._source_of]
+        present = [element for element in elements if element is not None]
+        if not present:
             raise StopIteration
-        # Positions in several sources would be taken for those of one.
+        # Positions are those in one source; with several they would be ambiguous.
         alone = len(self._sources) == 1
-        indices = [e.indices for e in given if alone and e.indices is not None]
-        leaves, structure = jax.tree.flatten(given[0].value)
-        others = {jax.tree.structure(element.value) for element in given} - {structure}
+        indices = [e.indices for e in present if alone and e.indices is not None]
+        leaves, structure = jax.tree.flatten(present[0].value)
+        others = {jax.tree.structure(element.value) for element in present} - {structure}
         if others:
             raise StructureError(
-                "The replicas' datasets must give elements of one structure, but one gave "
-                f"{structure} and another {others.pop()}. Give every replica the same components."
+                "The replicas' datasets must have elements of one structure, but one has "
+                f"{structure} and another {others.pop()}. Return the same components for every "
+                "replica."
             )
         empty = [_no_rows(leaf) for leaf in leaves]
         rows = [
-            empty if element is None else list(map(settled, jax.tree.leaves(element.value)))
-            for element in taken
+            empty if element is None else list(map(frozen, jax.tree.leaves(element.value)))
+            for element in elements
         ]
         return Step(
             structure,
             list(zip(*rows, strict=True)),
-            [0 if e is None else _examples(row) for e, row in zip(taken, rows, strict=True)],
-            np.concatenate(indices) if len(indices) == len(given) else None,
-            complete=len(given) == len(taken),
+            [0 if e is None else _examples(row) for e, row in zip(elements, rows, strict=True)],
+            np.concatenate(indices) if len(indices) == len(present) else None,
+            complete=len(present) == len(elements),
         )
 
     def state(self) -> State:
@@ -116,8 +118,9 @@ class _Taken(Reader):
     def restore(self, state: State) -> None:
         if "sources" not in state or len(state["sources"]) != len(self._sources):
             raise InvalidArgumentError(
-                f"The position is not one of an iterator over {len(self._sources)} dataset(s) of "
-                "single replicas. Restore into an iterator made in the same way."
+                f"The position must be of an iterator over {len(self._sources)} dataset(s) of "
+                f"per-replica batches, got {state!r:.80}. Restore it into an iterator made in the "
+                "same way."
             )
         for source, position in zip(self._sources, state["sources"], strict=True):
             source.restore(position)
@@ -127,16 +130,16 @@ class _Taken(Reader):
         for source in self._sources:
             source.close()
 
-    def _take(self, number: int) -> Element | None:
-        if self._ended[number]:
+    def _next(self, source: int) -> Element | None:
+        if self._ended[source]:
             return None
-        element: Element | None = next(self._sources[number], None)
-        self._ended[number] = element is None
+        element: Element | None = next(self._sources[source], None)
+        self._ended[source] = element is None
         return element
 
 
 def _no_rows(leaf: Any) -> Any:
-    """Returns a component of an empty batch, like that of another replica."""
+    """Returns the component of an empty batch, from that of another replica."""
     if isinstance(leaf, bytes):
         return b""
     array = np.asarray(leaf)
@@ -146,6 +149,6 @@ def _no_rows(leaf: Any) -> Any:
 
 
 def _examples(row: list[Any]) -> int:
-    """How many examples a batch has: a component without a first dimension is one."""
+    """Returns the number of examples of a batch; scalars are one example."""
     shapes = [np.shape(leaf) for leaf in row]
     return next((shape[0] for shape in shapes if shape), 1)

@@ -1,10 +1,10 @@
-"""One step's input while it is still in host memory, and where it comes from."""
+"""The input of one step in host memory, and the source of such steps."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -14,19 +14,20 @@ from distlab.data._engine import State
 from distlab.data._plan import walk
 from distlab.data._rebatch import Rebatch
 from distlab.data._worker_batches import global_batch_size
-from distlab.input._parts import Parts
+
+Parts: TypeAlias = Sequence[Any] | np.ndarray
+"""One component of a batch: an array (or `bytes`) for each replica, or one `(replicas, ...)`."""
 
 
 class Step(NamedTuple):
-    """What the replicas get in one step.
+    """The replicas' input in one step.
 
     Attributes:
-      structure: the pytree structure of an element.
-      columns: for each component its parts.
-      sizes: how many examples each replica gets.
-      indices: positions of the examples in the source, None when not known.
-      complete: false when the data ended before every replica had a batch, and
-        the others got empty ones.
+      structure: The pytree structure of an element.
+      columns: The parts of each component.
+      sizes: The number of examples of each replica.
+      indices: Positions of the examples in the source; None when unknown.
+      complete: Whether every replica has a batch; if not, some have empty ones.
     """
 
     structure: Any
@@ -37,7 +38,7 @@ class Step(NamedTuple):
 
     @property
     def bytes(self) -> int:
-        """Bytes of all parts together."""
+        """The bytes of all parts."""
         return sum(map(_bytes, self.columns))
 
 
@@ -49,19 +50,22 @@ class Reader(ABC):
         """Returns the next step.
 
         Raises:
-          StopIteration: the data came to its end; from then on always.
+          StopIteration: The data is exhausted; so are all later calls.
         """
 
     @abstractmethod
     def state(self) -> State:
-        """Returns the position after the last step: lists, strings and numbers."""
+        """Returns the position after the last step: a nest of lists, strings and numbers."""
 
     @abstractmethod
     def restore(self, state: State) -> None:
-        """Goes to a position.
+        """Moves to a position.
+
+        Args:
+          state: The result of `state()`.
 
         Raises:
-          InvalidArgumentError: it belongs to another pipeline.
+          InvalidArgumentError: The position belongs to another pipeline.
         """
 
     @abstractmethod
@@ -70,14 +74,13 @@ class Reader(ABC):
 
 
 class Steps(ABC):
-    """Where a distributed dataset's steps come from; can be read any number of times.
+    """The source of a distributed dataset's steps, which can be read repeatedly.
 
     Attributes:
-      policy: how batches are divided, as events say it.
-      nominal: how many examples the first replica gets of a full batch; None
-        when that is not known.
-      fills: whether a last step for which some replicas have no batch is given
-        all the same, with empty ones.
+      policy: How batches are divided, as events name it.
+      nominal: The number of examples of the first replica in a full batch; None when unknown.
+      fills: Whether a last step in which some replicas have no batch is returned, with
+        empty batches for those.
     """
 
     policy: Literal["rebatch", "per_replica"]
@@ -91,19 +94,19 @@ class Steps(ABC):
     @property
     @abstractmethod
     def local_spec(self) -> Any:
-        """The nest of specs of what one replica gets."""
+        """The nest of specs of one replica's part."""
 
     @abstractmethod
     def __len__(self) -> int:
-        """Returns how many steps there are.
+        """Returns the number of steps.
 
         Raises:
-          CardinalityError: it is not known, or there is no end.
+          CardinalityError: The number is unknown or infinite.
         """
 
 
 def full_batch(dataset: Dataset) -> int | None:
-    """Returns the size of full batches where verbs say it, without looking into the data."""
+    """Returns the size of full batches from the dataset's plan, without reading the data."""
     if isinstance(dataset.plan, Rebatch):
         return max(dataset.plan.sizes)
     if not any(isinstance(node, Batch | Rebatch) for node in walk(dataset.plan)):

@@ -1,4 +1,4 @@
-"""A replica function spread over the mesh: one JAX function for all replicas at once."""
+"""A replica function mapped over the mesh: one JAX function for all replicas."""
 
 from __future__ import annotations
 
@@ -13,30 +13,30 @@ from distlab.collectives.traced import TracedCollectives
 from distlab.devices.layouts import ROWS, WHOLE, Partition
 from distlab.devices.mesh import ReplicaMesh
 from distlab.errors import StructureError
-from distlab.step import meetings, ragged, segments
+from distlab.step import divergence, ragged, segments
 from distlab.step.arguments import Arguments, Leaf
-from distlab.step.trace import Known, LocalTrace, trace
+from distlab.step.trace import LocalTrace, trace
 from distlab.values.distributed import PerReplica, Shape
 from distlab.variables.variable import Variable
 
 
 @final
-class SpreadFunction:
-    """`(values of variables, arrays) -> results and new values`, over the mesh.
+class SpmdFunction:
+    """A function of variables' values and arrays that computes a step on all replicas.
 
     Attributes:
-      read: the variables whose values go in first.
-      written: the variables whose new values come out last.
-      ragged: whether the replicas compute different shapes.
+      read: The variables whose values are inputs.
+      written: The variables whose new values are the last outputs.
+      ragged: Whether the replicas compute different shapes.
     """
 
     def __init__(self, fn: Callable[..., Any], arguments: Arguments, host: CollectiveHost) -> None:
         mesh = host.mesh
-        firsts, member = _group_replicas(arguments, mesh.replicas)
-        self._traces = _trace_groups(fn, arguments, host, firsts, member)
+        firsts, group_of = _group_replicas(arguments, mesh.replicas)
+        self._traces = _trace_groups(fn, arguments, host, firsts, group_of)
         _require_same_results(self._traces)
         self._leaves = arguments.dynamic()
-        self._member = member
+        self._group_of = group_of
         self.ragged = len(firsts) > 1
         self._alone = mesh.replicas == 1
         self.written = self._traces[0].written
@@ -51,12 +51,12 @@ class SpreadFunction:
         elif not self._alone:
             differ = [v is not None and _partition(v) is ROWS for v in self._traces[0].read]
             differ += [leaf.partition is ROWS for leaf in self._leaves]
-            meetings.require_all_meet(self._traces[0].jaxpr, differ)
+            divergence.require_uniform_collectives(self._traces[0].jaxpr, differ)
         self._out = [
-            _across(column) for column in zip(*map(_out_shapes, self._traces), strict=True)
+            _padded_shape(column) for column in zip(*map(_out_shapes, self._traces), strict=True)
         ]
         self._shapes = [self._ragged_shapes(n) for n in range(self._traces[0].computed)]
-        self._spread = jax.shard_map(
+        self._mapped = jax.shard_map(
             self._on_replica,
             mesh=mesh.mesh,
             in_specs=(
@@ -64,20 +64,20 @@ class SpreadFunction:
                 [leaf.partition.spec for leaf in self._leaves],
             ),
             out_specs=[partition.spec for partition in self._out_partitions()],
-            check_vma=False,  # with it, gradients of whole inputs come summed over the replicas
+            check_vma=False,  # else gradients of whole inputs are summed over the replicas
         )
 
     def __call__(self, values: list[Any], arrays: list[Any]) -> list[jax.Array]:
         """Computes the step on all replicas.
 
         Args:
-          values: global arrays of the variables in `read`.
-          arrays: the dynamic arguments: `(replicas, ...)` where they are split.
+          values: The global arrays of the variables in `read`.
+          arrays: The dynamic arguments; split ones have the shape `(replicas, ...)`.
 
         Returns:
           The results, `(replicas, ...)` each, then the new values of `written`.
         """
-        return self._spread(values, arrays)
+        return self._mapped(values, arrays)
 
     def result(self, outputs: list[jax.Array]) -> Any:
         """Returns what `fn` returned, with per-replica values at the computed leaves.
@@ -94,14 +94,14 @@ class SpreadFunction:
         return jax.tree.unflatten(first.results, computed)
 
     def _on_replica(self, values: list[Any], arrays: list[Any]) -> list[jax.Array]:
-        """What one replica computes, on its blocks of the global arrays."""
+        """Computes one replica's step on its blocks of the global arrays."""
         own_values = [_partition(v).local(b) for v, b in zip(self.read, values, strict=True)]
         own = [leaf.partition.local(b) for leaf, b in zip(self._leaves, arrays, strict=True)]
         by_variable = dict(zip(self.read, own_values, strict=True))
         first = self._traces[0]
         if self.ragged:
             shapes = [largest for largest, _ in self._out]
-            outputs = ragged.evaluate(self._groups, self._member, [*own_values, *own], shapes)
+            outputs = ragged.evaluate(self._groups, self._group_of, [*own_values, *own], shapes)
         else:
             inputs = [*(None if v is None else by_variable[v] for v in first.read), *own]
             outputs = jax.core.eval_jaxpr(first.jaxpr.jaxpr, first.jaxpr.consts, *inputs)
@@ -116,7 +116,7 @@ class SpreadFunction:
 
     def _ragged_shapes(self, number: int) -> tuple[Shape, ...] | None:
         _, by_group = self._out[number]
-        return None if by_group is None else tuple(by_group[g] for g in self._member)
+        return None if by_group is None else tuple(by_group[g] for g in self._group_of)
 
 
 def _group_replicas(arguments: Arguments, replicas: int) -> tuple[list[int], list[int]]:
@@ -133,39 +133,43 @@ def _trace_groups(
     arguments: Arguments,
     host: CollectiveHost,
     firsts: list[int],
-    member: list[int],
+    group_of: list[int],
 ) -> list[LocalTrace]:
-    """Traces `fn` for each group of replicas, until they know enough of each other.
+    """Traces `fn` for each group of replicas, in rounds.
 
-    One group can't know what shapes another brings to an all-gather, nor that
-    a Python number it returns differs there; both are told in another round.
+    The trace of one group depends on the others: on the shapes that they pass
+    to an all-gather, and on whether they return another Python number. Each
+    round uses what the traces of the round before it showed.
     """
-    gathers: list[list[Shape]] = []
+    gathered: list[list[Shape]] = []
     as_arrays: frozenset[int] = frozenset()
     while True:
         traces: list[LocalTrace] = []
-        asked: list[list[Shape]] = []
+        shapes_by_group: list[list[Shape]] = []
         failure: Exception | None = None
         for replica in firsts:
-            collectives = TracedCollectives(host.mesh.replicas, host.cross_device_ops, gathers)
+            collectives = TracedCollectives(host.mesh.replicas, host.cross_device_ops, gathered)
             try:
-                known = Known(collectives, as_arrays)
-                traces.append(trace(fn, arguments, host, replica, known))
+                traces.append(
+                    trace(
+                        fn, arguments, host, replica, collectives=collectives, as_arrays=as_arrays
+                    )
+                )
             except Exception as error:  # noqa: BLE001 - raised below, unless shapes explain it
                 failure = failure or error
-            asked.append(collectives.gathered)
-        rows = [[shapes[g] for g in member] for shapes in zip(*asked, strict=False)]
-        settled = len(firsts) == 1 or rows == gathers
+            shapes_by_group.append(collectives.gathered)
+        found = [[shapes[g] for g in group_of] for shapes in zip(*shapes_by_group, strict=False)]
+        settled = len(firsts) == 1 or found == gathered
         if failure is not None and settled:
             raise failure
         differing = _differing_numbers(traces)
         if failure is None and settled and differing <= as_arrays:
             return traces
-        gathers, as_arrays = rows, as_arrays | differing
+        gathered, as_arrays = found, as_arrays | differing
 
 
 def _differing_numbers(traces: list[LocalTrace]) -> frozenset[int]:
-    """Leaves of the result that are Python numbers of their own on each group of replicas."""
+    """Returns the positions of results that are different Python numbers on different groups."""
     if len({t.results for t in traces}) != 1:
         return frozenset()
     return frozenset(
@@ -177,10 +181,10 @@ def _differing_numbers(traces: list[LocalTrace]) -> frozenset[int]:
 
 
 def _require_same_results(traces: list[LocalTrace]) -> None:
-    """Checks that replicas of different shapes return and assign alike.
+    """Checks that all groups return the same structure and assign the same variables.
 
     Raises:
-      StructureError: they do not.
+      StructureError: They differ.
     """
     first = traces[0]
     for other in traces[1:]:
@@ -194,13 +198,14 @@ def _require_same_results(traces: list[LocalTrace]) -> None:
             raise StructureError(
                 "All replicas must assign the same variables, but with the different shapes of "
                 f"this step some assign {[v.name for v in first.written]} and others "
-                f"{[v.name for v in other.written]}."
+                f"{[v.name for v in other.written]}. Assign them on every replica."
             )
         for mine, theirs in zip(first.jaxpr.out_avals, other.jaxpr.out_avals, strict=True):
             if mine.dtype != theirs.dtype or len(mine.shape) != len(theirs.shape):
                 raise StructureError(
                     "Each result must have one dtype and one number of dimensions on all "
-                    f"replicas, got {mine.str_short()} and {theirs.str_short()}."
+                    f"replicas, got {mine.str_short()} and {theirs.str_short()}. Convert the "
+                    "result on every replica."
                 )
 
 
@@ -211,22 +216,25 @@ def _group(
     replica: int,
     mesh: ReplicaMesh,
 ) -> ragged.Group:
-    """Says which of the common inputs feed this group's jaxpr, and in which shape."""
-    order = {variable: position for position, variable in enumerate(read)}
-    feeds: list[ragged.Feed | None] = [
-        None if variable is None else ragged.Feed(order[variable], variable.shape)
+    """Returns a group's segmented jaxpr, with the sources of its inputs."""
+    positions = {variable: position for position, variable in enumerate(read)}
+    inputs: list[ragged.InputSlice | None] = [
+        None if variable is None else ragged.InputSlice(positions[variable], variable.shape)
         for variable in local.read
     ]
-    feeds += [ragged.Feed(len(read) + i, leaf.shapes[replica]) for i, leaf in enumerate(leaves)]
-    return ragged.Group(segments.cut(local.jaxpr, mesh.replicas), feeds)
+    inputs += [
+        ragged.InputSlice(position, leaf.shapes[replica])
+        for position, leaf in enumerate(leaves, start=len(read))
+    ]
+    return ragged.Group(segments.cut(local.jaxpr, mesh.replicas), inputs)
 
 
 def _out_shapes(local: LocalTrace) -> list[Shape]:
     return [tuple(aval.shape) for aval in local.jaxpr.out_avals]
 
 
-def _across(shapes: tuple[Shape, ...]) -> tuple[Shape, tuple[Shape, ...] | None]:
-    """Returns the largest of the groups' shapes, and the shapes when they differ."""
+def _padded_shape(shapes: tuple[Shape, ...]) -> tuple[Shape, tuple[Shape, ...] | None]:
+    """Returns the shape that all groups' shapes fit in, and the shapes when they differ."""
     largest = tuple(int(n) for n in np.max(np.array(shapes, dtype=np.int64), axis=0))
     return largest, None if len(set(shapes)) == 1 else shapes
 

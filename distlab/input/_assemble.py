@@ -1,4 +1,4 @@
-"""Putting each replica's part of a batch on its device."""
+"""Assembling a per-replica value from the replicas' parts of a batch."""
 
 from __future__ import annotations
 
@@ -12,42 +12,42 @@ from distlab.data._memory import aligned_empty
 from distlab.devices import jax_internals
 from distlab.devices.mesh import ReplicaMesh
 from distlab.errors import ValueShapeError
-from distlab.input._parts import Parts
+from distlab.input._steps import Parts
 from distlab.values.distributed import PerReplica, Shape
 
 _KINDS_ON_DEVICES = "biufcV"
 
 
-def settled(leaf: Any) -> Any:
-    """Returns an array nobody will write to again, so that JAX may go on using its memory.
+def frozen(leaf: Any) -> Any:
+    """Returns a read-only array, whose memory JAX may share.
 
     Args:
-      leaf: a component of an element; `bytes` stay as they are.
+      leaf: A component of an element; `bytes` are returned unchanged.
     """
     if isinstance(leaf, bytes):
         return leaf
     array = np.asarray(leaf)
     if not array.flags.writeable:
         return array
-    copied = array.copy() if array.dtype == object else aligned_empty(array.shape, array.dtype)
-    copied[...] = array
-    copied.flags.writeable = False
-    return copied
+    copy = array.copy() if array.dtype == object else aligned_empty(array.shape, array.dtype)
+    copy[...] = array
+    copy.flags.writeable = False
+    return copy
 
 
-def place(parts: Parts, mesh: ReplicaMesh, *, fetch: bool) -> Any:
-    """Makes the value of one component out of its parts.
+def assemble(parts: Parts, mesh: ReplicaMesh, *, fetch: bool) -> Any:
+    """Assembles the value of one component from its parts.
 
     Args:
-      parts: settled arrays (or `bytes`) of one dtype and rank; shapes may differ.
-      mesh: the replicas' devices.
-      fetch: whether to put the parts on the devices, or leave them on the host.
+      parts: Read-only arrays (or `bytes`) of one dtype and rank; shapes may differ.
+      mesh: The replicas' devices.
+      fetch: Whether to put the parts on the devices, or leave them on the host.
 
     Returns:
       A `PerReplica`; with one replica, a plain array. Strings stay on the host.
 
     Raises:
-      ValueShapeError: dtypes or ranks differ.
+      ValueShapeError: The dtypes or ranks differ.
     """
     first = parts[0]
     on_host = isinstance(first, bytes) or first.dtype.kind not in _KINDS_ON_DEVICES
@@ -62,14 +62,14 @@ def place(parts: Parts, mesh: ReplicaMesh, *, fetch: bool) -> Any:
 
 
 def _rows(parts: Sequence[Any]) -> tuple[Sequence[Any], tuple[Shape, ...] | None]:
-    """Returns parts of one shape, padded where they are smaller, and their own shapes."""
+    """Returns the parts padded to one shape, and their own shapes; None when all are equal."""
     shapes = tuple(part.shape for part in parts)
     if shapes.count(shapes[0]) == len(shapes):
         return parts, None
     if len({(part.ndim, part.dtype) for part in parts}) > 1:
         raise ValueShapeError(
             "A component must have one dtype and one number of dimensions on all replicas, got "
-            f"{[f'{part.dtype}{list(part.shape)}' for part in parts]}."
+            f"{[f'{part.dtype}{list(part.shape)}' for part in parts]}. Convert them in the dataset."
         )
     largest = tuple(map(max, zip(*shapes, strict=True)))
     return [_padded(part, largest) for part in parts], shapes
