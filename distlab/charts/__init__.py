@@ -8,7 +8,9 @@ it adds `theme.CSS` for light and dark.
 
 from __future__ import annotations
 
-from typing import Any, Protocol, TypeVar
+from typing import Protocol, TypeVar
+
+from bokeh.models import ColumnDataSource, LayoutDOM
 
 from distlab.charts import theme
 from distlab.charts._traffic_row import TrafficRow, traffic_row
@@ -59,11 +61,11 @@ C_contra = TypeVar("C_contra", contravariant=True)
 class Chart(Protocol[C_contra]):
     """A chart of columns of one type, such as `Chart[DeviceColumns]`."""
 
-    root: Any
+    root: LayoutDOM
     """The Bokeh model to put on a page."""
 
-    source: Any
-    """Its main `ColumnDataSource`."""
+    source: ColumnDataSource
+    """Its main source."""
 
     def update(self, columns: C_contra) -> None:
         """Shows the newest columns."""

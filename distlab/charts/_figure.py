@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from bokeh.models import (
+    Axis,
     ColumnDataSource,
     CustomJSTickFormatter,
     DataRange1d,
@@ -73,7 +74,7 @@ def new_figure(
     return plot
 
 
-def style_axis(axis: Any) -> None:
+def style_axis(axis: Axis) -> None:
     """Sets an axis's fonts and removes its lines."""
     axis.axis_line_color = None
     axis.major_tick_line_color = None

@@ -6,7 +6,7 @@ Bokeh may change them in any release. tests/charts/test_bokeh_internals.py then 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from bokeh.core.property.wrappers import PropertyValueContainer
 from bokeh.core.types import ID
@@ -15,6 +15,8 @@ from bokeh.model import Model
 if TYPE_CHECKING:  # a notebook draws charts without Bokeh's server
     from bokeh.protocol.message import Message
     from bokeh.server.session import ServerSession
+
+C = TypeVar("C")
 
 
 def set_id(model: Model, name: str) -> None:
@@ -28,7 +30,7 @@ def set_id(model: Model, name: str) -> None:
       model: A model that no document contains yet.
       name: The id, unique within its document.
     """
-    model._id = ID(name)
+    model._id = ID(name)  # type: ignore[attr-defined] # Bokeh's types of models leave it out
 
 
 def drop_empty_defaults(models: Iterable[Model]) -> None:
@@ -58,7 +60,7 @@ def count_defaults(models: Iterable[Model]) -> int:
     return sum(len(model._unstable_default_values) for model in models)
 
 
-async def send_to_pages(session: ServerSession, messages: Sequence[Message[object]]) -> None:
+async def send_to_pages(session: ServerSession, messages: Sequence[Message[C]]) -> None:
     """Sends finished messages to the pages of a session.
 
     Bokeh's public way writes a message for each session from changes of its own

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import numpy.typing as npt
 from bokeh.core.properties import value
 from bokeh.layouts import row
 from bokeh.models import (
     CustomJSTickFormatter,
+    DataRange1d,
     FixedTicker,
     HBar,
     HoverTool,
@@ -89,7 +88,7 @@ class DeviceShares:
         plot.add_tools(HoverTool(renderers=[track], tooltips=[("@device", "@text")]))
         return plot
 
-    def _make_strips(self, height: int, rows: Any) -> figure:
+    def _make_strips(self, height: int, rows: DataRange1d) -> figure:
         plot = new_figure(
             "Busy share of each device",
             x_label="seconds since the run began",

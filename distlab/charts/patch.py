@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TypedDict
+from typing import Literal, TypedDict
 
 from bokeh.core.serialization import Ref, Serializer
 from bokeh.models import ColumnDataSource
@@ -16,14 +16,14 @@ class DataPatch(TypedDict):
       model: Reference to the source.
       attr: `"data"`.
       data: All columns of the source, serialized.
-      cols: None: all columns change.
+      cols: None, since all columns change.
     """
 
-    kind: str
+    kind: Literal["ColumnDataChanged"]
     model: Ref
     attr: str
     data: dict[str, object]
-    cols: None
+    cols: list[str] | None
 
 
 def data_patch(source: ColumnDataSource) -> DataPatch:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 from typing import Any
 
+from bokeh.core.types import ID
 from bokeh.document import Document
 from bokeh.models import ColumnDataSource, CustomJS, Div
 from bokeh.protocol import Protocol
@@ -26,7 +28,7 @@ def test_an_id_of_our_own_is_what_a_page_receives() -> None:
     set_id(source, "page-7")
     document.add_root(source)
     assert source.id == "page-7"
-    assert document.get_model_by_id("page-7") is source
+    assert document.get_model_by_id(ID("page-7")) is source
     assert "'page-7'" in str(document.to_json().content)
 
 
@@ -53,10 +55,12 @@ def test_messages_reach_every_page_of_a_session_in_order() -> None:
         async def send_message(self, message: Any) -> None:
             sent.append((self.name, message))
 
-    session = ServerSession("a" * 44, Document())
-    context = SimpleNamespace(application_context=None)
+    session = ServerSession(ID("a" * 44), Document())
+    context: Any = SimpleNamespace(application_context=None)
     for name in ("first", "second"):
-        session.subscribe(ServerConnection(Protocol(), Page(name), context, session))
+        page: Any = Page(name)
+        session.subscribe(ServerConnection(Protocol(), page, context, session))
     messages: list[Any] = ["one", "two"]
-    asyncio.run(send_to_pages(session, messages))
+    with ThreadPoolExecutor() as threads:  # this thread may have an event loop of Playwright's
+        threads.submit(asyncio.run, send_to_pages(session, messages)).result()
     assert sorted(sent) == [(name, text) for name in ("first", "second") for text in ("one", "two")]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from distlab.charts import CapturedSpans
@@ -73,6 +73,7 @@ def test_without_a_capture_it_says_how_to_take_one() -> None:
     st.lists(st.tuples(st.integers(1, 9), st.integers(0, 3)), min_size=1, max_size=40),
     st.integers(1, 30),
 )
+@settings(deadline=None)
 def test_what_prevails_covers_about_as_much(parts: list[tuple[int, int]], cells: int) -> None:
     rows, at = [], 0
     for length, sort in parts:
