@@ -1,8 +1,8 @@
-"""How long devices were busy, from when steps were given and seen to be done.
+"""How long devices were busy, from the times at which steps were dispatched and done.
 
-When a device finished is known to lie between two looks at it. Where the looks
-are far apart, because the program held Python's lock meanwhile, the time that
-the strategy's steps usually take on that device places the end between them.
+A device finished a step at some time between two polls. Where the polls are far
+apart, because the program held Python's lock meanwhile, the usual duration of
+the strategy's steps on that device places the end between them.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from distlab.devices import jax_internals, selection
 from distlab.events import Capture, StepReady
 from distlab.profiling.watched_step import WatchedStep
 
-_LOOK_AHEAD: Final = 16
-"""Steps in flight whose devices are asked one by one: all that a strategy has."""
+_POLL_AHEAD: Final = 16
+"""Steps in flight whose devices are polled one by one: as many as a strategy has."""
 
 
 class StrategyActivity:
-    """What is known of the steps of one strategy.
+    """The watched steps of one strategy, and the busy times of its devices.
 
     Args:
-      strategy: its number.
-      result: an output of one of its steps, for its devices.
+      strategy: Its number.
+      result: An output of one of its steps, for its devices.
 
     Attributes:
-      devices: the devices of its replicas, in replica order.
-      quiet_windows: windows without a step, up to the last one.
+      devices: The devices of its replicas, in replica order.
+      quiet_windows: Number of the last windows in a row that had no step.
     """
 
     def __init__(self, strategy: int, result: jax.Array) -> None:
@@ -46,18 +46,18 @@ class StrategyActivity:
 
     @property
     def basis(self) -> Literal["ready", "profile"]:
-        """Where the times come from, as `DeviceSample` says it."""
+        """The source of the times, as in `DeviceSample`."""
         return "ready" if self._service_ns is None else "profile"
 
     def profiled(self, capture: Capture | None) -> None:
-        """Takes how long a step keeps each device, from a profile.
+        """Sets how long a step occupies each device, from a profile.
 
-        Where a step was handed to a device and is not finished, a CPU device may
+        Where a step was dispatched to a device and is not finished, a CPU device may
         still be idle: the step waits for one of the threads that all devices
-        share, and which the steps of a slow one keep.
+        share, and which the steps of a slow device occupy.
 
         Args:
-          capture: the profile; None when it is not true any more.
+          capture: The profile; None when it is outdated.
         """
         names = [selection.name(device) for device in self.devices]
         if capture is None or capture.devices != names or not capture.steps:
@@ -70,16 +70,16 @@ class StrategyActivity:
 
     @property
     def in_flight(self) -> int:
-        """Watched steps that are not known to be done."""
+        """Number of watched steps that are not known to be done."""
         return len(self._in_flight)
 
     def add(self, step: int, start_ns: int, result: jax.Array) -> None:
         """Watches a step.
 
         Args:
-          step: number of the step.
-          start_ns: monotonic time at which it was handed over.
-          result: one of its outputs.
+          step: Number of the step.
+          start_ns: Monotonic time at which it was dispatched.
+          result: One of its outputs.
         """
         self._stepped = True
         self._in_flight.append(WatchedStep(step, start_ns, result, len(self.devices)))
@@ -88,53 +88,53 @@ class StrategyActivity:
         """Watches the last of the steps that were not watched, if it is not done yet.
 
         Args:
-          step: number of the step.
-          start_ns: monotonic time at which it was handed over.
-          result: one of its outputs.
-          now_ns: monotonic time just before the call.
+          step: Number of the step.
+          start_ns: Monotonic time at which it was dispatched.
+          result: One of its outputs.
+          now_ns: Monotonic time just before the call.
         """
         self._stepped = True
         watched = WatchedStep(step, start_ns, result, len(self.devices))
-        if not watched.look(now_ns):
+        if not watched.poll(now_ns):
             self._in_flight.append(watched)
 
-    def look(self, now_ns: int) -> list[StepReady]:
-        """Asks the devices how far they are.
+    def poll(self, now_ns: int) -> list[StepReady]:
+        """Polls the devices.
 
         Args:
-          now_ns: monotonic time just before the call.
+          now_ns: Monotonic time just before the call.
 
         Returns:
           An event for each step that is now done.
         """
         done = []
-        while self._in_flight and self._in_flight[0].look(now_ns):
+        while self._in_flight and self._in_flight[0].poll(now_ns):
             step = self._in_flight.popleft()
             self._note_spans(step)
             if not step.donated:
                 done.append(_event(self._strategy, step, now_ns))
         # A device without collectives may be many steps ahead of the slowest one.
-        for before, step in pairwise(islice(self._in_flight, _LOOK_AHEAD)):
+        for before, step in pairwise(islice(self._in_flight, _POLL_AHEAD)):
             if not any(before.ready_ns):
                 break
-            step.look(now_ns, before.ready_ns)
+            step.poll(now_ns, before.ready_ns)
         return done
 
     def close_window(self, start_ns: int, end_ns: int) -> list[int]:
-        """Returns how long each device was busy in a window, and is done with it.
+        """Returns how long each device was busy in a window, and forgets the window.
 
-        Steps that are not done are taken to last until its end.
+        Steps that are not done count as lasting until its end.
 
         Args:
-          start_ns: monotonic time at which the window begins.
-          end_ns: monotonic time at which it ends.
+          start_ns: Monotonic time at which the window begins.
+          end_ns: Monotonic time at which it ends.
         """
         busy = []
         for device, spans in enumerate(self._spans):
-            going_on = [
+            unfinished = [
                 (step.start_ns, step.ready_ns[device] or end_ns) for step in self._in_flight
             ]
-            busy.append(covered_ns(spans + going_on, start_ns, end_ns))
+            busy.append(covered_ns(spans + unfinished, start_ns, end_ns))
             spans[:] = [span for span in spans if span[1] > end_ns]
         if self._service_ns is not None:
             busy = _cut(busy, self._service_ns)
@@ -144,7 +144,7 @@ class StrategyActivity:
         return busy
 
     def forget(self) -> None:
-        """Stops following steps, and lets go of their results."""
+        """Stops watching steps, and releases their results."""
         self._in_flight.clear()
         for spans in self._spans:
             spans.clear()
@@ -165,9 +165,9 @@ class StrategyActivity:
 
 
 def _cut(busy_ns: list[int], service_ns: Sequence[float]) -> list[int]:
-    """Cuts busy times to what the steps take, by the profile's proportions.
+    """Cuts busy times to the durations of the steps, by the profile's proportions.
 
-    The slowest device keeps its time, since steps take longer while they are profiled.
+    The slowest device keeps its time, because profiled steps take longer.
     """
     slowest = max(range(len(service_ns)), key=service_ns.__getitem__)
     scale = busy_ns[slowest] / service_ns[slowest] if service_ns[slowest] else 1.0
@@ -177,12 +177,12 @@ def _cut(busy_ns: list[int], service_ns: Sequence[float]) -> list[int]:
 
 
 def covered_ns(spans: Iterable[tuple[int, int]], start_ns: int, end_ns: int) -> int:
-    """Returns how much of a window is covered by at least one span.
+    """Returns how many nanoseconds of a window are covered by at least one span.
 
     Args:
-      spans: begin and end of each, in the order of their begins.
-      start_ns: where the window begins.
-      end_ns: where it ends.
+      spans: Begin and end of each, in the order of their begins.
+      start_ns: Begin of the window.
+      end_ns: End of the window.
     """
     covered, reached = 0, start_ns
     for span_begin, span_end in spans:

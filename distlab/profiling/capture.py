@@ -1,8 +1,8 @@
-"""A capture: a short profile of the next steps, told as one event.
+"""A capture: a short profile of the next steps, as one event.
 
 Starting it costs the caller some microseconds; everything else happens in a
-thread of its own. It ends when its steps are done or its limit is over, and
-leaves nothing behind that costs anything.
+thread of its own. It ends when its steps are done or its time limit is reached,
+and costs nothing afterwards.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ SPANS_KEPT: Final = 4_096
 """Spans kept for each device."""
 
 _PAUSE_SECONDS: Final = 0.001
-_LEAST_GLANCE_NS: Final = 40_000_000
-"""CPU devices take turns on the machine's cores: a few milliseconds would show whose turn it is."""
+_SHORTEST_PROBE_NS: Final = 40_000_000
+"""CPU devices take turns on the machine's cores: a few milliseconds would show one turn."""
 
 
 class Capturer:
     """Takes one capture at a time.
 
     Args:
-      emit: takes the `Capture` event, or an `Error` when there is none.
+      emit: Receives the `Capture` event, or an `Error` when the capture failed.
 
     Attributes:
-      running: true while a capture wants to `see` the steps.
+      running: The capture that is to `see` the steps, None when there is none.
     """
 
     def __init__(self, emit: Callable[[Event], None]) -> None:
@@ -54,16 +54,16 @@ class Capturer:
         """Begins a capture of the next steps and returns at once.
 
         Args:
-          steps: how many steps.
-          seconds: the longest wait for them; what was seen by then is told.
+          steps: Number of steps.
+          seconds: The longest wait for them; the event covers the steps until then.
           asked_by: `"user"` or `"recorder"`.
-          most_bytes: a larger profile is not read.
+          most_bytes: A larger profile is not read.
 
         Returns:
-          What will hold the event.
+          A future of the event.
 
         Raises:
-          CaptureError: another profile is being taken in this process.
+          CaptureError: Another profile is being taken in this process.
         """
         with self._lock:
             if self.running is not None:
@@ -74,25 +74,25 @@ class Capturer:
             running = self.running = _Running(steps, seconds, asked_by, most_bytes)
         thread = HelperThread("distlab capture", self._follow)
         thread.wake()
-        return running.future  # by now it may be done, and none is running
+        return running.future  # `self.running` may be None by now: the capture may be done
 
     def finish(self, seconds: float) -> None:
-        """Ends a running capture early and waits for what it has.
+        """Ends a running capture early and waits for its event.
 
         Args:
-          seconds: the longest wait.
+          seconds: The longest wait.
         """
         running = self.running
         if running is not None:
             running.enough.set()
-            running.told.wait(seconds)
+            running.over.wait(seconds)
 
     def _follow(self) -> None:
         running = self.running
         assert running is not None
         try:
             event = running.take()
-        except Exception as error:  # noqa: BLE001 - told to whoever asked
+        except Exception as error:  # noqa: BLE001 - the future raises it
             self.running = None
             if running.asked_by == "user":
                 self._emit(_error(error))
@@ -102,7 +102,7 @@ class Capturer:
             self._emit(event)
             running.future.set_result(event)
         finally:
-            running.told.set()
+            running.over.set()
 
 
 class _Running:
@@ -112,7 +112,7 @@ class _Running:
         self.asked_by = asked_by
         self.future: Future[Capture] = Future()
         self.enough = threading.Event()
-        self.told = threading.Event()
+        self.over = threading.Event()
         self._steps = steps
         self._seconds = seconds
         self._most_bytes = most_bytes
@@ -124,12 +124,12 @@ class _Running:
         self._profile = Profile()
 
     def see(self, strategy: int, time_ns: int, result: jax.Array) -> None:
-        """Notes that a step was handed over. Never waits.
+        """Notes that a step was dispatched. Never waits.
 
         Args:
-          strategy: number of its strategy; the first one is the one captured.
-          time_ns: monotonic time at which it was called.
-          result: one output, over the replicas' devices.
+          strategy: Number of its strategy; only the first strategy seen is captured.
+          time_ns: Monotonic time at which it was called.
+          result: One output, over the replicas' devices.
         """
         if self.enough.is_set() or self._strategy not in (-1, strategy):
             return
@@ -138,7 +138,7 @@ class _Running:
             self._devices = jax_internals.devices_of(result)
         self._seen += 1
         self._last = result
-        least_ns = _LEAST_GLANCE_NS if self.asked_by == "recorder" else 0
+        least_ns = _SHORTEST_PROBE_NS if self.asked_by == "recorder" else 0
         if self._seen >= self._steps and time_ns - self._begin_ns >= least_ns:
             self.enough.set()
 
@@ -146,7 +146,7 @@ class _Running:
         """Waits for the steps, ends the profile and reads it.
 
         Raises:
-          CaptureError: no step came, or the profile can't be read.
+          CaptureError: No step was run, or the profile can't be read.
         """
         try:
             self.enough.wait(self._seconds)
@@ -184,8 +184,8 @@ class _Running:
     def _wait_until_ready(self) -> None:
         """Waits, within a limit, until the last step is done.
 
-        A glance need not wait: where many steps are in flight, the devices did as
-        many meanwhile as came.
+        The recorder's captures do not wait: where many steps are in flight, the devices
+        finished as many meanwhile as were dispatched.
         """
         seconds = self._seconds if self.asked_by == "user" else 0.0
         limit = time.monotonic() + seconds
@@ -193,7 +193,7 @@ class _Running:
             try:
                 if self._last is None or jax_internals.is_ready(self._last):
                     return
-            except RuntimeError:  # deleted: given to a later step, so it was computed or will be
+            except RuntimeError:  # donated to a later step, so it is or will be computed
                 return
             time.sleep(_PAUSE_SECONDS)
 
@@ -226,11 +226,11 @@ _IDLE: Final = DeviceSpans(*(np.empty((0, 2), np.int64) for _ in range(3)))
 
 
 def _packed(device: DeviceSpans, begin_ns: int) -> tuple[bytes, int]:
-    """Returns a device's spans as an event keeps them, and how many were left out."""
+    """Returns a device's spans as an event holds them, and the number left out."""
     rows = np.concatenate(
         [
-            np.stack([s[:, 0] - begin_ns, s[:, 1] - s[:, 0], np.full(len(s), sort)], axis=1)
-            for sort, s in enumerate(device)
+            np.stack([s[:, 0] - begin_ns, s[:, 1] - s[:, 0], np.full(len(s), activity)], axis=1)
+            for activity, s in enumerate(device)
         ]
     )
     rows = rows[np.argsort(rows[:, 0], kind="stable")]

@@ -1,9 +1,9 @@
-"""What is inside a compiled program: its collectives and its costs.
+"""The collectives and costs of a compiled program.
 
-Read once, from the optimised program that XLA made, so that a step costs
+They are read once, from XLA's optimised program, so that a step costs
 nothing more to observe. Each collective is counted as often as one execution
-runs it: a loop multiplies by its trip count when XLA knows it, and a branch is
-taken or not, which the program doesn't say.
+runs it: a loop multiplies by its trip count when XLA knows it; a branch may be
+taken or not, so its count is unknown.
 """
 
 from __future__ import annotations
@@ -38,18 +38,18 @@ _PACKAGE: Final = Path(__file__).resolve().parents[1]
 
 
 class ProgramContents(NamedTuple):
-    """What a compiled program holds and costs on one device.
+    """The collectives of a compiled program, and its costs on one device.
+
+    Numbers are None when XLA does not report them.
 
     Attributes:
-      collectives: its collectives, in the order of the program.
-      flops: floating-point operations of one execution.
-      bytes_accessed: bytes that one execution reads and writes.
-      temp_bytes: scratch memory.
-      argument_bytes: memory of the arguments.
-      output_bytes: memory of the outputs.
-      peak_bytes: the most memory held at any time.
-
-    The numbers are None when XLA does not say.
+      collectives: Its collectives, in the order of the program.
+      flops: Floating-point operations of one execution.
+      bytes_accessed: Bytes that one execution reads and writes.
+      temp_bytes: Scratch memory.
+      argument_bytes: Memory of the arguments.
+      output_bytes: Memory of the outputs.
+      peak_bytes: The most memory held at any time.
     """
 
     collectives: list[Collective]
@@ -62,20 +62,20 @@ class ProgramContents(NamedTuple):
 
 
 def read_program(compiled: Any) -> ProgramContents:
-    """Reads what is inside a compiled program.
+    """Reads the collectives and costs of a compiled program.
 
     Args:
-      compiled: a `jax.stages.Compiled`.
+      compiled: A `jax.stages.Compiled`.
 
     Returns:
-      Its collectives and costs, as far as XLA tells. Never raises: what can't
-      be read counts as not told.
+      Its collectives and costs, as far as XLA reports them. Never raises: a number that
+      can't be read counts as not reported.
     """
-    cost = _ask(compiled, "cost_analysis") or {}
+    cost = _read(compiled, "cost_analysis") or {}
     if isinstance(cost, list | tuple):
         cost = cost[0] if cost else {}
-    memory = _ask(compiled, "memory_analysis")
-    text = _ask(compiled, "as_text")
+    memory = _read(compiled, "memory_analysis")
+    text = _read(compiled, "as_text")
     return ProgramContents(
         collectives=collectives_of(text) if text else [],
         flops=_known(cost.get("flops")),
@@ -88,14 +88,14 @@ def read_program(compiled: Any) -> ProgramContents:
 
 
 def read_programs(programs: Sequence[Any]) -> ProgramContents:
-    """Reads programs that make one step together, each executed once.
+    """Reads programs that make up one step, each executed once.
 
     Args:
-      programs: of type `jax.stages.Compiled`; each may run on other devices.
+      programs: A `jax.stages.Compiled` each; they may run on different devices.
 
     Returns:
-      The collectives of all, and the costs of the device that has most to do.
-      Memory is not told: the programs share it.
+      The collectives of all, and the costs of the device with the most work.
+      Memory is None: the programs share it.
     """
     read = [(read_program(program), _devices_of(program)) for program in programs]
     devices = {device for _, ids in read for device in ids}
@@ -122,34 +122,34 @@ def collectives_of(text: str) -> list[Collective]:
     """Returns the collectives in an optimised program.
 
     Args:
-      text: the program as `jax.stages.Compiled.as_text()` gives it.
+      text: The program as `jax.stages.Compiled.as_text()` returns it.
     """
     module = parse(text)
     return list(_walk(module, module.entry, 1))
 
 
-def _ask(compiled: Any, question: str) -> Any:
-    """Asks XLA; backends that can't answer raise all kinds of things."""
+def _read(compiled: Any, attribute: str) -> Any:
+    """Returns an attribute, or its result; backends without it raise errors of many types."""
     try:
-        answer = getattr(compiled, question)
-        return answer() if callable(answer) else answer
+        value = getattr(compiled, attribute)
+        return value() if callable(value) else value
     except Exception:  # noqa: BLE001
         return None
 
 
 def _devices_of(compiled: Any) -> set[int]:
-    """Numbers of the devices that a program runs on."""
-    shardings = jax.tree.leaves(_ask(compiled, "output_shardings"))
+    """Returns the ids of the devices that a program runs on."""
+    shardings = jax.tree.leaves(_read(compiled, "output_shardings"))
     return {device.id for sharding in shardings for device in sharding.device_set}
 
 
 def _known(number: Any) -> float | None:
-    """XLA says -1 for a cost that it does not know."""
+    """Returns a cost; XLA reports -1 for one that it does not know."""
     return None if number is None or number < 0 else float(number)
 
 
 def _walk(module: Module, computation: str, times: int | None) -> Iterator[Collective]:
-    """Gives the collectives that `times` runs of a computation run, callees included."""
+    """Yields the collectives of `times` runs of a computation, callees included."""
     instructions = module.computations.get(computation, {})
     for instruction in instructions.values():
         kind = instruction.opcode.removesuffix("-start").removeprefix("ragged-")
@@ -161,7 +161,7 @@ def _walk(module: Module, computation: str, times: int | None) -> Iterator[Colle
 
 
 def _callees(instruction: Instruction, times: int | None) -> Iterator[tuple[str, int | None]]:
-    """Gives the computations that an instruction runs, and how often."""
+    """Yields the computations that an instruction runs, and how often."""
     if "=%" not in instruction.rest and "={%" not in instruction.rest:
         return
     attributes = instruction.attributes
@@ -220,9 +220,9 @@ def wire_bytes(kind: str, operand_bytes: int, group: int) -> int:
     https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md.
 
     Args:
-      kind: what kind of collective.
-      operand_bytes: bytes of its operands on one device.
-      group: how many devices work together.
+      kind: The kind of collective.
+      operand_bytes: Bytes of its operands on one device.
+      group: Number of devices that work together.
     """
     others = max(group - 1, 0)
     match kind:
@@ -242,7 +242,7 @@ def _values(
     collective: Instruction,
     arrays: Sequence[tuple[str, str]],
 ) -> list[str]:
-    """Says what each operand is: XLA leaves its origin where a combined result is taken apart."""
+    """Returns a text for each operand; its origin is where XLA splits the combined result."""
     texts = [f"{dtype}[{dimensions}]" for dtype, dimensions in arrays]
     if len(arrays) > 1:
         for taken in instructions.values():
@@ -255,13 +255,13 @@ def _values(
 
 
 def _bytes(dtype: str, dimensions: str) -> int:
-    """Bytes of an array such as `f32[8,16]`; elements of less than a byte share bytes."""
+    """Returns the bytes of an array such as `f32[8,16]`; elements below a byte share bytes."""
     count = math.prod(int(size.lstrip("<=")) for size in dimensions.split(",") if size)
     return (count * _bits(dtype) + 7) // 8
 
 
 def _bits(dtype: str) -> int:
-    """Bits of an element: the first number in XLA's name of its type, none for tokens."""
+    """Returns the bits of an element: the number in XLA's name of its type, 0 for tokens."""
     if dtype == "pred":
         return 8
     match = re.search(r"\d+", dtype)
@@ -269,7 +269,7 @@ def _bits(dtype: str) -> int:
 
 
 def _participants(module: Module, instruction: Instruction) -> int:
-    """Devices that take part, all groups together."""
+    """Returns the number of devices that take part, in all groups."""
     attributes = instruction.attributes
     groups = attributes.get("replica_groups", "")
     iota = _IOTA_GROUPS.match(groups)
@@ -283,7 +283,7 @@ def _participants(module: Module, instruction: Instruction) -> int:
 
 
 def _group(instruction: Instruction, participants: int) -> int:
-    """Devices that work together: the size of a replica group, or all."""
+    """Returns the number of devices that work together: the size of a group, or all."""
     groups = instruction.attributes.get("replica_groups", "")
     iota = _IOTA_GROUPS.match(groups)
     if iota:
@@ -293,7 +293,7 @@ def _group(instruction: Instruction, participants: int) -> int:
 
 
 def _source(module: Module, instruction: Instruction) -> str:
-    """Says where the user's program asked for it: the operation and the line."""
+    """Returns its origin in the user's program: the operation and the line."""
     written = instruction.attributes.get("metadata", "{}").strip("{}")
     metadata = dict(re.findall(r'(\w+)=("(?:[^"\\]|\\.)*"|\S+)', written))
     operation = metadata.get("op_name", "").strip('"')
@@ -310,6 +310,6 @@ def _source(module: Module, instruction: Instruction) -> str:
 
 
 def _is_library(file: str) -> bool:
-    """Whether a line of this file is distlab's own; the demo is a user's program."""
+    """Returns whether a file is distlab's own; the demo counts as a user's program."""
     path = Path(file)
     return path.is_relative_to(_PACKAGE) and not path.is_relative_to(_PACKAGE / "demo")

@@ -1,12 +1,12 @@
-"""Reads the text of an optimised XLA program: computations and instructions.
+"""Parses the text of an optimised XLA program: computations and instructions.
 
-Only the grammar is here; what the instructions mean is in `compiled`. A line
+Only the grammar is here; `compiled` interprets the instructions. A line
 such as
 
     %sum = f32[4]{0} all-reduce(%x), replica_groups={{0,1}}, to_apply=%add
 
-becomes an `Instruction`. Operands and attributes are taken apart when they are
-asked for, because few instructions of a large program are.
+becomes an `Instruction`. Operands and attributes are parsed when they are first
+read, because few instructions of a large program are needed.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ class Instruction:
     """One instruction.
 
     Attributes:
-      name: its name, without the `%`.
-      shape: its result's shape as XLA writes it, such as `f32[4]{0}`.
-      opcode: what it does, such as `all-reduce`.
-      rest: operands and attributes, as written after the opcode.
+      name: Its name, without the `%`.
+      shape: Its result's shape as XLA writes it, such as `f32[4]{0}`.
+      opcode: Its operation, such as `all-reduce`.
+      rest: Operands and attributes, as written after the opcode.
     """
 
     name: str
@@ -53,13 +53,13 @@ class Instruction:
 
 
 class Frame(NamedTuple):
-    """A place in the Python program.
+    """A stack frame of the Python program.
 
     Attributes:
-      file: path of the file.
-      line: line number.
-      function: qualified name of the function.
-      caller: number of the frame that called it, 0 for none.
+      file: Path of the file.
+      line: Line number.
+      function: Qualified name of the function.
+      caller: Number of the frame that called it, 0 for none.
     """
 
     file: str
@@ -73,10 +73,10 @@ class Module:
     """A program.
 
     Attributes:
-      header: attributes of the whole program, such as `num_partitions`.
-      entry: name of the computation that runs first.
-      computations: name to instructions, by name.
-      frames: number to stack frame, as `stack_frame_id` names them.
+      header: Attributes of the whole program, such as `num_partitions`.
+      entry: Name of the computation that runs first.
+      computations: Name of a computation to its instructions by name.
+      frames: Number to stack frame; `stack_frame_id` refers to it.
     """
 
     header: dict[str, str] = field(default_factory=dict)
@@ -86,7 +86,7 @@ class Module:
 
 
 def parse(text: str) -> Module:
-    """Reads a program from `jax.stages.Compiled.as_text()`."""
+    """Parses a program as `jax.stages.Compiled.as_text()` returns it."""
     module = Module()
     tables: dict[str, dict[int, str]] = {}
     table: dict[int, str] = {}
@@ -161,7 +161,7 @@ def _end_of_quote(text: str, start: int) -> int:
 
 
 def _instruction(line: str) -> Instruction | None:
-    """Reads `[ROOT] %name = shape opcode(operands), attributes`."""
+    """Parses `[ROOT] %name = shape opcode(operands), attributes`."""
     name, equals, right = line.strip().removeprefix("ROOT ").partition(" = ")
     if not equals:
         return None
@@ -175,7 +175,7 @@ def _instruction(line: str) -> Instruction | None:
 
 
 def _frames(tables: dict[str, dict[int, str]]) -> Iterator[tuple[int, Frame]]:
-    """Puts together the tables in which XLA keeps where instructions come from.
+    """Joins the tables in which XLA keeps the origin of instructions.
 
     `parent_frame_id` is one more than the number of the calling frame, so that
     1 stands for no caller.

@@ -1,4 +1,4 @@
-"""How much memory the process and its devices use."""
+"""Memory in use by the process and on its devices."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def process_memory_bytes() -> int:
 
 
 def device_memory_bytes(devices: Sequence[jax.Device]) -> list[int] | None:
-    """Returns the memory in use on each device, None where the platform doesn't tell (CPU)."""
+    """Returns the memory in use on each device, None where JAX does not report it (CPU)."""
     stats = [device.memory_stats() for device in devices]
     used = [None if stat is None else stat.get("bytes_in_use") for stat in stats]
     known = [int(number) for number in used if number is not None]

@@ -1,7 +1,7 @@
-"""What NVIDIA's management library says of GPUs: memory of all processes, and utilization.
+"""Memory of all processes and utilization of GPUs, from NVIDIA's management library.
 
 It needs the package `nvidia-ml-py` (`pip install 'distlab[gpu]'`); without it, or
-without an NVIDIA driver, nothing is said. NVML numbers GPUs by their PCI bus, CUDA
+without an NVIDIA driver, there are no values. NVML numbers GPUs by their PCI bus, CUDA
 by speed unless `CUDA_DEVICE_ORDER=PCI_BUS_ID` is set: that differs only where a
 machine has GPUs of several kinds.
 """
@@ -19,11 +19,11 @@ from distlab.cluster._gpus import named_by_environment
 
 
 class GpuUse(NamedTuple):
-    """What GPUs are used for, in the order in which they were asked for.
+    """Memory and utilization of GPUs, in the order of the devices requested.
 
     Attributes:
-      used_bytes: memory in use on each, by all processes.
-      utilization: share of NVML's last sampling period in which a kernel ran on
+      used_bytes: Memory in use on each, by all processes.
+      utilization: Share of NVML's last sampling period in which a kernel ran on
         each, 0 to 1.
     """
 
@@ -32,7 +32,7 @@ class GpuUse(NamedTuple):
 
 
 def gpu_use(devices: Sequence[jax.Device]) -> GpuUse | None:
-    """Returns what NVML says of devices; None when they are no GPUs or it says nothing."""
+    """Returns NVML's values for devices; None for other devices than GPUs, or without NVML."""
     if not devices or any(device.platform != "gpu" for device in devices):
         return None
     library = _library()
@@ -50,7 +50,7 @@ def gpu_use(devices: Sequence[jax.Device]) -> GpuUse | None:
 
 @cache
 def _library() -> Any:
-    """Returns the library, ready to be asked; None when there is none."""
+    """Returns the initialised library; None when there is none."""
     try:
         library = import_module("pynvml")
     except ImportError:
@@ -63,7 +63,7 @@ def _library() -> Any:
 
 
 def _handle(library: Any, device: Any) -> Any:
-    """Returns NVML's name for a device: CUDA counts the visible ones, NVML all."""
+    """Returns NVML's handle of a device: CUDA counts visible GPUs, NVML all."""
     number = int(device.local_hardware_id)
     visible = named_by_environment()
     name = str(number) if visible is None else visible[number]

@@ -1,8 +1,8 @@
-"""Takes a short capture now and then, by itself, while a run is recorded.
+"""Takes a short capture now and then while a run is recorded.
 
-Ready times can't tell who makes the others wait inside of a collective, since
-all devices leave it together. A profile of three steps can. It is taken early in
-the run and then ever again, so seldom that it costs a hundredth of the time.
+Ready times can't identify the device that makes the others wait inside of a
+collective, since all devices leave it together. A profile of three steps can. It is
+taken early in the run and repeated so seldom that it costs a hundredth of the time.
 """
 
 from __future__ import annotations
@@ -22,24 +22,24 @@ STEPS: Final = 3
 """Steps in a capture."""
 
 _STEPS_BEFORE: Final = 6
-"""Steps left alone at the beginning: they compile, and their devices are not in step yet."""
+"""Steps that are skipped at the beginning: they compile, and their devices start unevenly."""
 
 _SHARE: Final = 0.01
 """The share of the time that captures may take."""
 
-_LOOK_SECONDS: Final = 0.05
-_LONGEST_LOOK_SECONDS: Final = 1.0
+_POLL_SECONDS: Final = 0.05
+_LONGEST_POLL_SECONDS: Final = 1.0
 _WAIT_SECONDS: Final = 2.0
 _READ_SECONDS: Final = 60.0
 _MOST_BYTES: Final = 8 << 20
 
 
 class Prober:
-    """Asks for captures until it is stopped.
+    """Takes captures until it is stopped.
 
     Args:
-      capturer: takes them.
-      last_step: says the number of the last step, -1 before the first.
+      capturer: Takes the captures.
+      last_step: Returns the number of the last step, -1 before the first.
     """
 
     def __init__(self, capturer: Capturer, last_step: Callable[[], int]) -> None:
@@ -50,11 +50,11 @@ class Prober:
         self._thread.wake()
 
     def stop(self) -> None:
-        """Ends it; a capture that is running goes on to its end."""
+        """Stops taking captures; one that is running goes on to its end."""
         self._thread.end()
 
     def _work(self) -> None:
-        rest = _LOOK_SECONDS
+        rest = _POLL_SECONDS
         before = self._last_step()
         while True:
             self._thread.rest(rest)
@@ -63,18 +63,18 @@ class Prober:
             now = self._last_step()
             moving, before = now > before, now
             if not moving or now - self._begin < _STEPS_BEFORE:
-                rest = min(rest * 1.05, _LONGEST_LOOK_SECONDS)
+                rest = min(rest * 1.05, _LONGEST_POLL_SECONDS)
                 continue
             if jax.default_backend() != "cpu":
-                return  # what starting a profile costs elsewhere was not measured
-            rest = max(self._probe() / _SHARE, _LONGEST_LOOK_SECONDS)
+                return  # the cost of starting a profile was measured on CPU only
+            rest = max(self._probe() / _SHARE, _LONGEST_POLL_SECONDS)
 
     def _probe(self) -> float:
-        """Takes a capture; returns the seconds of computing it cost."""
+        """Takes a capture; returns the processor time it cost, in seconds."""
         started = time.monotonic()
         try:
             taken = self._capturer.start(STEPS, _WAIT_SECONDS, "recorder", _MOST_BYTES)
             return taken.result(_READ_SECONDS).cost_ns / 1e9
         except (CaptureError, FutureTimeoutError):
-            # Somebody else is profiling, or the steps are too large for a glance.
+            # Another profile is being taken, or the steps are too large for a short one.
             return time.monotonic() - started

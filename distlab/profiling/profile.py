@@ -1,8 +1,8 @@
 """One short profile of the devices, in memory.
 
 The XLA profiler runs once in a process. While a profile is being taken here,
-somebody who starts one of their own waits for a moment instead of failing;
-while theirs runs, none is taken here.
+a caller of jax.profiler waits for a moment instead of failing; while that one
+runs, none is taken here.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from distlab.devices import jax_internals
 from distlab.errors import CaptureError
 
 MOST_BYTES: Final = 64 << 20
-"""Profiles beyond this are not read: a minute of Python would go into it."""
+"""Profiles beyond this are not read: parsing them would take a minute."""
 
 ANCHOR: Final = "distlab anchor"
 
@@ -27,17 +27,17 @@ class Profile:
     """A profile that is being taken, from here until `stop`.
 
     Attributes:
-      start_ns: monotonic time at which it began.
-      anchor_ns: monotonic time of the annotation named `ANCHOR` in it, which ties
-        the profile's clock to ours.
+      start_ns: Monotonic time at which it began.
+      anchor_ns: Monotonic time of the annotation named `ANCHOR` in it, which relates
+        the profile's clock to the process's.
 
     Raises:
-      CaptureError: another profile is being taken in this process.
+      CaptureError: Another profile is being taken in this process.
     """
 
     def __init__(self) -> None:
         self._held = ExitStack()
-        # The lock is taken and given back by the thread that calls, whichever that is.
+        # One thread may acquire the lock and another one release it.
         if not self._held.enter_context(jax_internals.profiler_reserved()):
             self._held.close()
             raise CaptureError(
@@ -55,7 +55,7 @@ class Profile:
         self._stopping = threading.Lock()
 
     def stop(self) -> bytes:
-        """Ends the profile. Stopping twice gives nothing the second time.
+        """Ends the profile. A second call returns an empty profile.
 
         Returns:
           A serialised `XSpace`, as `jax.profiler.ProfileData` reads it.
@@ -71,7 +71,7 @@ class Profile:
 
 
 def _options() -> jax.profiler.ProfileOptions:
-    """Operations of the devices only: tracing Python costs three times as much."""
+    """Returns options for the devices' operations alone: tracing Python costs three times more."""
     options = jax.profiler.ProfileOptions()
     options.python_tracer_level = 0
     options.host_tracer_level = 1

@@ -1,10 +1,10 @@
-"""From a profile to what each device did when: computing, waiting, copying.
+"""The activities of each device in a profile: computing, waiting, copying.
 
-CPU devices are threads of one process: an operation's event says which device it
+CPU devices are threads of one process: an operation's event names the device it
 belongs to (`device_ordinal`), and a `Rendezvous` inside of it is the wait for the
 others in a collective. GPUs and TPUs have a plane of their own, named after the
-device; their collectives are told by name, and count as waiting altogether, since
-the wait is part of the operation there.
+device; their collectives are recognised by name, and count as waiting as a whole,
+since the wait is part of the operation there.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Spans = npt.NDArray[np.int64]
 COMPUTE, WAITING, COPY = range(3)
 
 _CLOSE_NS: Final = 1_000
-"""Spans of one sort that are closer than this are one."""
+"""Spans of one activity that are closer than this are one."""
 
 _NONE: Final = np.empty((0, 2), np.int64)
 _DEVICE_PLANE: Final = re.compile(r"/device:(?:GPU|TPU):(\d+)")
@@ -44,12 +44,12 @@ _Span: TypeAlias = tuple[float, float]
 
 
 class DeviceSpans(NamedTuple):
-    """What one device did; no moment is in two of them.
+    """The activities of one device; no moment is in two of them.
 
     Attributes:
-      compute: when it ran operations.
-      waiting: when it did nothing but wait for others in a collective.
-      copy: when it did nothing but copy.
+      compute: Spans in which it ran operations.
+      waiting: Spans in which it did nothing but wait for others in a collective.
+      copy: Spans in which it did nothing but copy.
     """
 
     compute: Spans
@@ -58,7 +58,7 @@ class DeviceSpans(NamedTuple):
 
 
 class _Found(NamedTuple):
-    """Spans as the profile has them, for one device."""
+    """The spans of one device, as the profile has them."""
 
     compute: list[Spans]
     waiting: list[Spans]
@@ -66,21 +66,21 @@ class _Found(NamedTuple):
 
 
 def read_spans(profile: bytes, anchor_ns: int) -> dict[int, DeviceSpans]:
-    """Reads what each device did from a profile.
+    """Reads the activities of each device from a profile.
 
     Args:
-      profile: a serialised `XSpace`.
-      anchor_ns: monotonic time of the annotation `ANCHOR` in it.
+      profile: A serialised `XSpace`.
+      anchor_ns: Monotonic time of the annotation `ANCHOR` in it.
 
     Returns:
-      Number of the device on this machine to its spans, in monotonic time. Devices
-      that did nothing are missing.
+      Number of the device on this machine to its spans, in monotonic time. Idle
+      devices are missing.
 
     Raises:
-      CaptureError: the profile is empty or can't be read, or has no anchor.
+      CaptureError: The profile is empty or can't be read, or has no anchor.
     """
     if not profile:
-        raise CaptureError("The profiler gave an empty profile. Capture again.")
+        raise CaptureError("The profiler returned an empty profile. Capture again.")
     try:
         planes = list(jax.profiler.ProfileData.from_serialized_xspace(profile).planes)
     except Exception as error:
@@ -103,45 +103,47 @@ def spans_of(planes: Sequence[Any], anchor_ns: int) -> dict[int, DeviceSpans]:
                 at = _read_thread(line.events, found)
                 anchor = at if anchor is None else anchor
     if anchor is None:
-        raise CaptureError("The profile lost its beginning, so its times mean nothing.")
+        raise CaptureError(
+            "The profile lost its beginning, so its times are unknown. Capture again."
+        )
     shift = anchor_ns - round(anchor)
     return {device: _apart(spans, shift) for device, spans in sorted(found.items())}
 
 
 def _read_stream(events: Iterable[Any], found: _Found) -> None:
-    """Takes the operations on a stream of a GPU or a core of a TPU."""
-    sorts: tuple[list[_Span], ...] = ([], [], [])
+    """Adds the operations on a stream of a GPU or a core of a TPU."""
+    by_activity: tuple[list[_Span], ...] = ([], [], [])
     for event in events:
-        sort = COMPUTE
+        activity = COMPUTE
         if _COLLECTIVE.search(event.name):
-            sort = WAITING
+            activity = WAITING
         elif _COPY.search(event.name):
-            sort = COPY
-        sorts[sort].append((event.start_ns, event.start_ns + event.duration_ns))
-    for kept, spans in zip(found, sorts, strict=True):
+            activity = COPY
+        by_activity[activity].append((event.start_ns, event.start_ns + event.duration_ns))
+    for kept, spans in zip(found, by_activity, strict=True):
         kept.append(union(spans))
 
 
 def _read_thread(events: Iterable[Any], found: dict[int, _Found]) -> float | None:
-    """Takes a thread's operations and its waits; returns where the anchor is, if here."""
+    """Adds a thread's operations and waits; returns the anchor's time, if it is here."""
     thread = _Thread()
     rows = [
         (event.start_ns, -event.duration_ns, place, name, event)
         for place, event in enumerate(events)
         if not (name := event.name).startswith("end: ")
     ]
-    rows.sort()  # an operation comes before what happens inside of it
+    rows.sort()  # an operation comes before the events inside of it
     for begin, minus, _, name, event in rows:
-        thread.take(name, (begin, begin - minus), event)
-    thread.give(found)
+        thread.add(name, (begin, begin - minus), event)
+    thread.add_to(found)
     return thread.anchor
 
 
 class _Thread:
-    """The operations of one thread, which works now for this device and now for that one.
+    """The operations of one thread, which serves several devices in turn.
 
     Attributes:
-      anchor: where the anchor is, None when it is in another thread.
+      anchor: The anchor's time, None when it is in another thread.
     """
 
     def __init__(self) -> None:
@@ -153,15 +155,15 @@ class _Thread:
         self._device, self._until = -1, 0.0
         self._other: set[str] = set()
 
-    def take(self, name: str, span: _Span, event: Any) -> None:
-        """Takes an event; they come in the order of their begins, outer ones first."""
+    def add(self, name: str, span: _Span, event: Any) -> None:
+        """Adds an event; events come in the order of their begins, outer ones first."""
         inside = span[0] <= self._until
         if name == _REDUCING:
             self._reducing.append(span)
         elif inside and name == _RENDEZVOUS:
             self._waits[self._device].append(span)
         elif inside:
-            # Asking each event for its device would take most of the time.
+            # Reading the device of each event would take most of the time.
             if span[1] <= self._until and _COPY.match(name):
                 self._copies[self._device].append(span)
         elif name == ANCHOR:
@@ -179,8 +181,8 @@ class _Thread:
         if _COPY.match(name):
             self._copies[device].append(span)
 
-    def give(self, found: dict[int, _Found]) -> None:
-        """Adds what each device did in this thread."""
+    def add_to(self, found: dict[int, _Found]) -> None:
+        """Adds the activities of each device in this thread."""
         for device, spans in self._operations.items():
             waiting = without(union(self._waits[device]), union(self._reducing))
             copying = union(self._copies[device])
@@ -190,7 +192,7 @@ class _Thread:
 
 
 def _device_of(event: Any) -> int | None:
-    """Returns the device that an operation ran on, None for what is no operation."""
+    """Returns the device that an operation ran on, None for other events."""
     device, operation = None, False
     for name, value in event.stats:
         if name == "device_ordinal":
@@ -212,7 +214,7 @@ def _joined(spans: list[Spans]) -> Spans:
 
 
 def union(spans: Iterable[tuple[float, float]] | Spans) -> Spans:
-    """Returns spans that cover the same, in order, with no two close to each other."""
+    """Returns spans that cover the same times, in order, with no two close to each other."""
     rows = np.asarray(list(spans), np.float64).reshape(-1, 2).round().astype(np.int64)
     rows = rows[rows[:, 1] > rows[:, 0]]
     if not len(rows):
@@ -225,7 +227,7 @@ def union(spans: Iterable[tuple[float, float]] | Spans) -> Spans:
 
 
 def without(spans: Spans, taken: Spans) -> Spans:
-    """Returns the parts of `spans` that `taken` does not cover; both as `union` gives them."""
+    """Returns the parts of `spans` that `taken` does not cover; both as `union` returns them."""
     if not len(spans) or not len(taken):
         return spans
     return np.array(list(_parts(spans.tolist(), taken.tolist())), np.int64).reshape(-1, 2)
@@ -236,12 +238,12 @@ def _parts(spans: list[list[int]], taken: list[list[int]]) -> Iterator[tuple[int
     for begin, end in spans:
         while place < len(taken) and taken[place][1] <= begin:
             place += 1
-        at, look = begin, place
-        while look < len(taken) and taken[look][0] < end:
-            if taken[look][0] > at:
-                yield at, taken[look][0]
-            at = max(at, taken[look][1])
-            look += 1
+        at, ahead = begin, place
+        while ahead < len(taken) and taken[ahead][0] < end:
+            if taken[ahead][0] > at:
+                yield at, taken[ahead][0]
+            at = max(at, taken[ahead][1])
+            ahead += 1
         if at < end:
             yield at, end
 
@@ -253,5 +255,5 @@ def clipped(spans: Spans, begin_ns: int, end_ns: int) -> Spans:
 
 
 def length_ns(spans: Spans) -> int:
-    """Returns how much spans cover together, in nanoseconds."""
+    """Returns the total length of spans, in nanoseconds."""
     return int((spans[:, 1] - spans[:, 0]).sum())

@@ -1,4 +1,4 @@
-"""Whether an array has been computed, asked without waiting for it."""
+"""A step in flight, polled without waiting for its result."""
 
 from __future__ import annotations
 
@@ -11,21 +11,22 @@ from distlab.devices.jax_internals import is_ready
 
 
 class WatchedStep:
-    """A step that was handed to the devices, and when each was seen to be done.
+    """A step that was dispatched, and the times at which each device finished it.
 
     Args:
-      step: number of the step.
-      start_ns: monotonic time at which it was handed over.
-      result: one of its outputs.
-      devices: how many devices it lies on.
+      step: Number of the step.
+      start_ns: Monotonic time at which it was dispatched.
+      result: One of its outputs.
+      devices: Number of devices of the result.
 
     Attributes:
-      step: number of the step.
-      start_ns: monotonic time at which it was handed over.
-      unready_ns: when each device was last seen not to be done, at first `start_ns`.
-      ready_ns: when each device was first seen to be done, 0 before.
-      donated: true when the result was given to a later step before it was
-        seen to be ready: then `ready_ns` says when that was noticed.
+      step: Number of the step.
+      start_ns: Monotonic time at which it was dispatched.
+      unready_ns: Time of the last poll at which each device was not done, at first
+        `start_ns`.
+      ready_ns: Time of the first poll at which each device was done, 0 before.
+      donated: True when the result was donated to a later step before a poll found
+        it ready: then `ready_ns` is the time of the poll that found it donated.
     """
 
     def __init__(self, step: int, start_ns: int, result: jax.Array, devices: int) -> None:
@@ -36,13 +37,13 @@ class WatchedStep:
         self.donated = False
         self._result = result
 
-    def look(self, now_ns: int, before: Sequence[int] | None = None) -> bool:
-        """Asks the devices that were not done; says whether all are now.
+    def poll(self, now_ns: int, before: Sequence[int] | None = None) -> bool:
+        """Polls the devices that were not done; returns whether all are now.
 
         Args:
-          now_ns: monotonic time just before the call.
+          now_ns: Monotonic time just before the call.
           before: `ready_ns` of the step before: a device that is not done with
-            that one need not be asked. None asks all.
+            that one is not polled. None polls all.
         """
         try:
             if (before is None or all(before)) and is_ready(self._result):

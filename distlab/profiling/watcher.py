@@ -1,9 +1,9 @@
-"""The watcher: what the devices are busy with, found out off the hot path.
+"""The watcher: finds out how busy the devices are, off the hot path.
 
-A thread looks at the outputs of steps to see when each device is done. Looking
+A thread polls the outputs of steps for the time at which each device is done. Polling
 costs time, more when steps are short, so it happens in windows: back to back
 when steps are long, short ones with gaps between them when they are not. Every
-step of a window is watched; what is said about a window is true for all of it.
+step of a window is watched, so that a sample holds for the whole window.
 """
 
 from __future__ import annotations
@@ -26,34 +26,34 @@ from distlab.profiling.nvml import gpu_use
 _CYCLE_SECONDS: Final = 0.2
 _MOST_STEPS: Final = 128
 _FEWEST_STEPS: Final = 4
-_LOOKS_IN_A_STEP: Final = 20
+_POLLS_IN_A_STEP: Final = 20
 _SHORTEST_PAUSE, _LONGEST_PAUSE = 0.0002, 0.01
 _COST: Final = 0.01
-"""The share of a core that looking may take, and what it takes from others' turns."""
+"""The share of a core that polling may use."""
 
 _REST, _LONGEST_REST = 20.0, 1.0
-"""How long to rest after a window, as a multiple of it, and at most, in seconds."""
+"""The rest after a window, as a multiple of it, and at most, in seconds."""
 
 _QUIET_WINDOWS: Final = 4
-"""Windows without work that are told before a strategy is left alone."""
+"""Windows without work that are reported before a strategy is no longer watched."""
 
 _KEEP_EVERY_NS: Final = 5_000_000
-"""How old the kept step may be of those that are not watched: to keep one costs 40 us."""
+"""The age at which the kept one of the unwatched steps is replaced: keeping one costs 40 us."""
 
 _SLEEP_SECONDS: Final = 60.0
 _SETTLE_SECONDS: Final = 0.1
 _FLUSH_SECONDS: Final = 1.0
 
-_Given: TypeAlias = tuple[int, int, int, jax.Array]
+_Dispatched: TypeAlias = tuple[int, int, int, jax.Array]
 
 
 class Plan(NamedTuple):
-    """How to watch.
+    """The timing of polls and windows.
 
     Attributes:
-      pause: seconds between looks.
-      window: seconds of a window.
-      gap: seconds between windows in which nothing is watched; 0 for none.
+      pause: Seconds between polls.
+      window: Seconds of a window.
+      gap: Seconds between windows in which nothing is watched; 0 for none.
     """
 
     pause: float
@@ -61,15 +61,15 @@ class Plan(NamedTuple):
     gap: float
 
 
-def plan(interval: float, look: float) -> Plan:
-    """Says how to watch steps, so that it costs little and its times are good.
+def plan(interval: float, poll: float) -> Plan:
+    """Returns a timing that costs little and gives accurate times.
 
     Args:
-      interval: seconds from one step to the next.
-      look: seconds of computing that one look takes.
+      interval: Seconds from one step to the next.
+      poll: Processor time of one poll, in seconds.
     """
-    pause = min(max(interval / _LOOKS_IN_A_STEP, _SHORTEST_PAUSE), _LONGEST_PAUSE)
-    share = min(1.0, _COST * pause / max(look, 1e-6))
+    pause = min(max(interval / _POLLS_IN_A_STEP, _SHORTEST_PAUSE), _LONGEST_PAUSE)
+    share = min(1.0, _COST * pause / max(poll, 1e-6))
     window = max(_CYCLE_SECONDS * share, _FEWEST_STEPS * interval)
     if window > 0.7 * _CYCLE_SECONDS:
         return Plan(pause, _CYCLE_SECONDS, 0.0)
@@ -77,15 +77,15 @@ def plan(interval: float, look: float) -> Plan:
 
 
 class Watcher:
-    """Follows the results that `watch` is given.
+    """Watches the results that `watch` receives.
 
     Args:
-      emit: takes the `StepReady` and `DeviceSample` events.
-      after_window: called by the watcher's thread after each window.
+      emit: Receives the `StepReady` and `DeviceSample` events.
+      after_window: Called by the watcher's thread after each window.
 
     Attributes:
-      listening: true in a window, when every step is followed.
-      callers_ns: nanoseconds that callers of `watch` spent in windows so far.
+      listening: True in a window, when every step is watched.
+      callers_ns: Nanoseconds that callers of `watch` spent in windows so far.
     """
 
     def __init__(
@@ -94,9 +94,9 @@ class Watcher:
         self._emit = emit
         self._after_window = after_window
         self._thread = HelperThread("distlab watcher", self._follow)
-        self._inbox: deque[_Given] = deque()
-        self._unwatched: dict[int, _Given] = {}
-        self._slipped_by = False
+        self._inbox: deque[_Dispatched] = deque()
+        self._unwatched: dict[int, _Dispatched] = {}
+        self._missed_step = False
         self.listening = True
         self.callers_ns = 0
         self._asleep = True
@@ -104,22 +104,22 @@ class Watcher:
         self._flushed = threading.Event()
         self._activities: dict[int, StrategyActivity] = {}
         self._profiles: dict[int, Capture] = {}
-        self._given_ns: list[int] = []
+        self._dispatched_ns: list[int] = []
         self._edge_ns = 0
         self._plan = Plan(_FEWEST_STEPS * _SHORTEST_PAUSE, _CYCLE_SECONDS, 0.0)
-        self._look_seconds = 0.0
+        self._poll_seconds = 0.0
 
     def watch(self, strategy: int, step: int, time_ns: int, result: jax.Array) -> None:
-        """May follow `result` until it is ready. Never waits.
+        """Watches `result` until it is ready, for some of the steps. Never waits.
 
         Args:
-          strategy: number of the strategy.
-          step: number of the step.
-          time_ns: monotonic time at which the step was called.
-          result: one output, sharded or replicated over the replicas' devices.
+          strategy: Number of the strategy.
+          step: Number of the step.
+          time_ns: Monotonic time at which the step was called.
+          result: One output, sharded or replicated over the replicas' devices.
         """
-        # JAX makes an array's list of pieces when it is first asked for. Two threads that ask at
-        # once leave it twice as long, and the array broken: so the thread that made it asks first.
+        # JAX builds an array's list of pieces when it is first read. Two threads that read it at
+        # once leave it twice as long, and the array broken: the thread that made it reads it here.
         if self.listening:
             began = time.perf_counter_ns()
             jax_internals.pieces(result)
@@ -128,31 +128,31 @@ class Watcher:
                 self._thread.wake()
             self.callers_ns += time.perf_counter_ns() - began
             return
-        self._slipped_by = True
+        self._missed_step = True
         kept = self._unwatched.get(strategy)
         if kept is None or time_ns - kept[2] > _KEEP_EVERY_NS:
             jax_internals.pieces(result)
             self._unwatched[strategy] = (strategy, step, time_ns, result)
 
     def profiled(self, capture: Capture) -> None:
-        """Takes what a profile found; see `StrategyActivity.profiled`."""
+        """Uses a profile's durations of steps; see `StrategyActivity.profiled`."""
         self._profiles[capture.strategy] = capture
         activity = self._activities.get(capture.strategy)
         if activity is not None:
             activity.profiled(capture)
 
     def compiled(self, strategy: int) -> None:
-        """Forgets what a profile found: new programs take other times."""
+        """Discards a profile's durations: new programs take other times."""
         self._profiles.pop(strategy, None)
         activity = self._activities.get(strategy)
         if activity is not None:
             activity.profiled(None)
 
     def flush(self, seconds: float = _FLUSH_SECONDS) -> None:
-        """Waits until what is being watched is ready and told.
+        """Waits until the watched steps are ready and their events emitted.
 
         Args:
-          seconds: the longest wait.
+          seconds: The longest wait.
         """
         if self._asleep and not self._inbox:
             return
@@ -174,7 +174,7 @@ class Watcher:
                 self._flushed.set()
             elif not self._activities and not self._inbox and self.listening:
                 self._asleep = True
-                # What came before `_asleep` was set did not wake anyone.
+                # A step that arrived before `_asleep` was set did not wake this thread.
                 if not self._inbox:
                     self._thread.rest(_SLEEP_SECONDS)
             elif self._plan.gap:
@@ -183,43 +183,47 @@ class Watcher:
         self._stop_listening()
 
     def _watch_window(self) -> None:
-        """Watches all steps for a while, and tells how busy the devices were."""
+        """Watches all steps for a while, and emits how busy the devices were."""
         opened_ns = self._open()
-        used, looks = time.thread_time(), 0
+        used, polls = time.thread_time(), 0
         limit_ns = opened_ns + round(self._plan.window * 1e9)
         while True:
             time.sleep(self._plan.pause)
-            now_ns = self._look()
-            looks += 1
-            if now_ns >= limit_ns or len(self._given_ns) >= _MOST_STEPS or self._thread.stopping:
+            now_ns = self._poll()
+            polls += 1
+            if (
+                now_ns >= limit_ns
+                or len(self._dispatched_ns) >= _MOST_STEPS
+                or self._thread.stopping
+            ):
                 break
             if self._flushing.is_set() and not self._in_flight():
                 break
-        self._look_seconds = (time.thread_time() - used) / looks
-        # A step that slipped by while the window was being opened makes it worthless.
-        whole = not self._slipped_by
+        self._poll_seconds = (time.thread_time() - used) / polls
+        # A step that was missed while the window was being opened makes its sample wrong.
+        whole = not self._missed_step
         start_ns, end_ns = opened_ns, now_ns
         if self._plan.gap:
             self.listening = False
-            self._look()
-            if len(self._given_ns) >= _FEWEST_STEPS:
+            self._poll()
+            if len(self._dispatched_ns) >= _FEWEST_STEPS:
                 # From step to step, so that no half cycle counts.
-                start_ns, end_ns = max(opened_ns, self._given_ns[0]), self._given_ns[-1]
+                start_ns, end_ns = max(opened_ns, self._dispatched_ns[0]), self._dispatched_ns[-1]
             self._settle()
         self._edge_ns = end_ns
-        self._tell(start_ns, end_ns, whole)
+        self._emit_samples(start_ns, end_ns, whole)
         self._make_plan((now_ns - opened_ns) / 1e9)
         self._after_window()
 
     def _stop_listening(self) -> None:
-        """Lets go of all results; the next window begins with what runs then."""
+        """Releases all results; the next window begins with the steps that run then."""
         self.listening = False
         self._inbox.clear()
         for activity in self._activities.values():
             activity.forget()
 
     def _give_up(self, error: Exception) -> None:
-        """Starts anew with the next step, when JAX did not answer."""
+        """Starts again with the next step, after an error of JAX."""
         reason = f"Watching the devices failed: {type(error).__name__}: {error}"[:2_000]
         self._emit(Lost(time_ns=time.monotonic_ns(), count=1, reason=reason))
         self._inbox.clear()
@@ -228,12 +232,12 @@ class Watcher:
         self.listening = True
 
     def _open(self) -> int:
-        """Begins to listen, if need be; returns when the window begins."""
-        self._given_ns = []
+        """Begins to listen, if needed; returns the time at which the window begins."""
+        self._dispatched_ns = []
         if not self.listening:
             self._inbox.clear()
             self.listening = True
-            self._slipped_by = False
+            self._missed_step = False
             unwatched, self._unwatched = self._unwatched, {}
             now_ns = time.monotonic_ns()
             for strategy, step, time_ns, result in list(unwatched.values()):
@@ -244,24 +248,24 @@ class Watcher:
         begin_ns = self._inbox[0][2]
         asleep_since_ns, self._edge_ns = self._edge_ns, begin_ns
         if asleep_since_ns:
-            self._take()
-            self._tell(asleep_since_ns, begin_ns, whole=True)
+            self._receive()
+            self._emit_samples(asleep_since_ns, begin_ns, whole=True)
         return begin_ns
 
-    def _look(self) -> int:
-        """Takes what came, looks at what is in flight; returns the time of the look."""
-        self._take()
+    def _poll(self) -> int:
+        """Polls all steps in flight, new ones included; returns the time of the poll."""
+        self._receive()
         now_ns = time.monotonic_ns()
         for activity in self._activities.values():
-            for event in activity.look(now_ns):
+            for event in activity.poll(now_ns):
                 self._emit(event)
         return now_ns
 
-    def _take(self) -> None:
+    def _receive(self) -> None:
         while self._inbox:
             strategy, step, time_ns, result = self._inbox.popleft()
             self._activity(strategy, result).add(step, time_ns, result)
-            self._given_ns.append(time_ns)
+            self._dispatched_ns.append(time_ns)
 
     def _activity(self, strategy: int, result: jax.Array) -> StrategyActivity:
         if strategy not in self._activities:
@@ -273,13 +277,13 @@ class Watcher:
         return sum(activity.in_flight for activity in self._activities.values())
 
     def _settle(self) -> None:
-        """Looks on, after a window, until its steps are done or it takes too long."""
+        """Keeps polling after a window, until its steps are done or a limit is reached."""
         limit_ns = time.monotonic_ns() + round(_SETTLE_SECONDS * 1e9)
-        while self._in_flight() and not self._thread.stopping and self._look() < limit_ns:
+        while self._in_flight() and not self._thread.stopping and self._poll() < limit_ns:
             time.sleep(self._plan.pause)
 
-    def _tell(self, start_ns: int, end_ns: int, whole: bool) -> None:
-        """Emits a sample for each strategy, and leaves those alone that rest."""
+    def _emit_samples(self, start_ns: int, end_ns: int, whole: bool) -> None:
+        """Emits a sample for each strategy, and stops watching those without steps."""
         for strategy, activity in list(self._activities.items()):
             busy_ns = activity.close_window(start_ns, end_ns)
             if activity.quiet_windows >= _QUIET_WINDOWS:
@@ -300,8 +304,8 @@ class Watcher:
                 self._emit(sample)
 
     def _make_plan(self, seconds: float) -> None:
-        steps = len(self._given_ns)
-        made = plan(seconds / steps if steps else _CYCLE_SECONDS, self._look_seconds)
-        # A window lasts longer than it was meant to where Python is busy: rest the longer then.
+        steps = len(self._dispatched_ns)
+        made = plan(seconds / steps if steps else _CYCLE_SECONDS, self._poll_seconds)
+        # A window lasts longer than planned where Python is busy: the rest is longer then.
         rest = min(max(made.gap, _REST * seconds), _LONGEST_REST) if made.gap else 0.0
         self._plan = made._replace(gap=rest)
