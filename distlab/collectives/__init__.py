@@ -1,1 +1,1 @@
-"""How replicas combine values: inside of a step, and from cross-replica context."""
+"""Collectives: inside a step, and in cross-replica context."""

@@ -1,8 +1,7 @@
-"""Algorithms that bring the replicas' values together across devices.
+"""Algorithms that sum the replicas' values across devices.
 
-Each really moves data in its own way, from Python and inside a compiled
-program, and the pages show which one ran. Results are the same up to the
-order of additions.
+Each moves data in its own way, from Python and inside a compiled program, and the
+pages show which one ran. Results are equal up to the order of additions.
 """
 
 from __future__ import annotations
@@ -29,48 +28,64 @@ _LARGE_BYTES: Final = 1 << 20
 
 
 class CrossDeviceOps(ABC):
-    """Base of the algorithms (`tf.distribute.CrossDeviceOps`).
+    """Base class of the algorithms (`tf.distribute.CrossDeviceOps`).
 
     Attributes:
-      algorithm: the name that events and pages give it.
+      algorithm: The name that events and pages show.
+
+    Example:
+      >>> import distlab as dl
+      >>> strategy = dl.MirroredStrategy(cross_device_ops=dl.HierarchicalCopyAllReduce())
+      >>> strategy.cross_device_ops, isinstance(strategy.cross_device_ops, dl.CrossDeviceOps)
+      (HierarchicalCopyAllReduce(), True)
     """
 
     algorithm: ClassVar[str]
 
     def chosen(self, mesh: ReplicaMesh, row_bytes: int) -> CrossDeviceOps:
-        """Returns the algorithm to use for a value: this one.
+        """Returns the algorithm for a value of this size; by default this one.
 
         Args:
-          mesh: where the replicas are.
-          row_bytes: bytes of one replica's value.
+          mesh: The mesh of the replicas.
+          row_bytes: The bytes of one replica's value.
         """
         del mesh, row_bytes
         return self
 
     @abstractmethod
     def sum_rows(self, stacked: jax.Array, mesh: ReplicaMesh) -> jax.Array:
-        """Adds up the rows of `(replicas, ...)`; the sum is on one device or on all."""
+        """Returns the sum of the rows of `(replicas, ...)`, on one device or on all."""
 
     @abstractmethod
     def sum_in_program(self, values: list[jax.Array], replicas: int) -> list[jax.Array]:
-        """Adds up every replica's arrays inside a program over the mesh; all get the sums."""
+        """Returns the sums of the replicas' arrays, on all replicas of a program over the mesh."""
 
     def __repr__(self) -> str:
-        """Writes the class name."""
+        """Shows the class."""
         return f"{type(self).__name__}()"
 
 
 @final
 class ReductionToOneDevice(CrossDeviceOps):
-    """Copies all values to one device, adds them up there, and copies the sum back.
+    """Copies all values to one device, sums them there, and copies the sum back.
 
     Args:
-      reduce_to_device: where to add up; by default the first replica's device.
-      accumulation_fn: takes the list of values and returns their sum; by
-        default they are added in replica order.
+      reduce_to_device: The device that sums; by default the first replica's.
+      accumulation_fn: A function of the list of values that returns their sum; by
+        default the values are added in replica order.
 
     Raises:
-      DeviceError: the device does not exist.
+      DeviceError: The device does not exist.
+      OptionError: `accumulation_fn` is not a function.
+
+    Example:
+      >>> import distlab as dl
+      >>> ops = dl.ReductionToOneDevice(reduce_to_device="CPU:1")
+      >>> strategy = dl.MirroredStrategy(["CPU:0", "CPU:1"], cross_device_ops=ops)
+      >>> ids = strategy.run(lambda: dl.get_replica_context().replica_id_in_sync_group)
+      >>> total = strategy.reduce("SUM", ids, axis=None)
+      >>> int(total), total.devices()
+      (1, {CpuDevice(id=1)})
     """
 
     algorithm = "to_one_device"
@@ -82,25 +97,27 @@ class ReductionToOneDevice(CrossDeviceOps):
     ) -> None:
         if accumulation_fn is not None and not callable(accumulation_fn):
             raise OptionError(
-                f"accumulation_fn must be a function of a list of arrays, got {accumulation_fn!r}."
+                f"accumulation_fn must be a function of a list of arrays, got {accumulation_fn!r}. "
+                "Leave it out to add the values in replica order."
             )
         self._device = None if reduce_to_device is None else selection.find([reduce_to_device])[0]
         self._accumulate = accumulation_fn
 
     def sum_rows(self, stacked: jax.Array, mesh: ReplicaMesh) -> jax.Array:
-        """Adds up on the one device."""
+        """Returns the sum of the rows, on the one device."""
+        if isinstance(stacked, jax.core.Tracer):
+            return add_rows(stacked) if self._accumulate is None else self._accumulated([*stacked])
         home = self._device or mesh.local_devices[0]
-        small = stacked.nbytes // mesh.replicas <= _SMALL_BYTES
-        if self._accumulate is None and (small or isinstance(stacked, jax.core.Tracer)):
-            return add_rows(stacked if isinstance(stacked, jax.core.Tracer) else _at(stacked, home))
-        # Large rows: views of the pieces, without building the stacked array on one device.
-        rows = jax.device_put(_movable(stacked, home), home)
+        if self._accumulate is None and stacked.nbytes // mesh.replicas <= _SMALL_BYTES:
+            return add_rows(jax.device_put(stacked, home))
+        # Large rows move one by one, so that the stacked array is not built on one device.
+        rows = jax.device_put(_rows_to_move(stacked, home), home)
         if self._accumulate is None:
             return _add_up(*rows)
         return self._accumulated([row[0] for row in rows])
 
     def sum_in_program(self, values: list[jax.Array], replicas: int) -> list[jax.Array]:
-        """Sends every replica's arrays to one, and the sum to every other one."""
+        """Sends the arrays of all replicas to the first, and the sum back to the others."""
         return [self._through_one(value, replicas) for value in values]
 
     def _through_one(self, value: jax.Array, replicas: int) -> jax.Array:
@@ -112,7 +129,7 @@ class ReductionToOneDevice(CrossDeviceOps):
             total = self._accumulated(arrived)
         sent = [jax.lax.ppermute(total, AXIS, [(0, other)]) for other in others]
         mine = jnp.where(jax.lax.axis_index(AXIS) == 0, total, jnp.zeros_like(total))
-        return functools.reduce(jnp.add, sent, mine)  # each replica was sent one sum and zeros
+        return functools.reduce(jnp.add, sent, mine)  # each replica receives one sum and zeros
 
     def _accumulated(self, values: list[jax.Array]) -> jax.Array:
         assert self._accumulate is not None
@@ -120,7 +137,7 @@ class ReductionToOneDevice(CrossDeviceOps):
         if total.shape != values[0].shape:
             raise ValueShapeError(
                 "accumulation_fn must return one array of the values' shape "
-                f"{list(values[0].shape)}, got one of shape {list(total.shape)}. Give a function "
+                f"{list(values[0].shape)}, got one of shape {list(total.shape)}. Pass a function "
                 "of a list of arrays, such as sum."
             )
         return total
@@ -128,27 +145,30 @@ class ReductionToOneDevice(CrossDeviceOps):
 
 @final
 class HierarchicalCopyAllReduce(CrossDeviceOps):
-    """Adds up in pairs, then pairs of pairs, and copies the sum back the same way.
+    """Sums pairs of replicas, then pairs of pairs, and copies the sum back the same way.
 
     Args:
-      num_packs: how many parts to send a value in; 0 or 1 sends it whole.
+      num_packs: The number of parts in which a value is sent; 0 or 1 sends it whole.
 
     Raises:
-      OptionError: `num_packs` is negative.
+      OptionError: `num_packs` is negative or not a whole number.
+
+    Example:
+      >>> import distlab as dl
+      >>> ops = dl.HierarchicalCopyAllReduce(num_packs=2)
+      >>> strategy = dl.MirroredStrategy(["CPU:0", "CPU:1", "CPU:2"], cross_device_ops=ops)
+      >>> ids = strategy.run(lambda: dl.get_replica_context().replica_id_in_sync_group)
+      >>> int(strategy.reduce("SUM", ids, axis=None))
+      3
     """
 
     algorithm = "hierarchical_copy"
 
     def __init__(self, num_packs: int = 1) -> None:
-        if type(num_packs) is not int or num_packs < 0:
-            raise OptionError(
-                f"num_packs must be a whole number, 0 or more, got {num_packs!r}. Use 1 to send "
-                "each value whole."
-            )
-        self.num_packs = num_packs
+        self.num_packs = _checked_packs(num_packs)
 
     def sum_rows(self, stacked: jax.Array, mesh: ReplicaMesh) -> jax.Array:
-        """Adds up pairwise across devices; the sum is on the first one."""
+        """Returns the sum of the rows, on the first device."""
         if isinstance(stacked, jax.core.Tracer):
             return add_rows(stacked)
         rows = dict(pieces(stacked))
@@ -158,7 +178,7 @@ class HierarchicalCopyAllReduce(CrossDeviceOps):
         return rows[0][0]
 
     def sum_in_program(self, values: list[jax.Array], replicas: int) -> list[jax.Array]:
-        """Adds up in rounds of pairs, and sends the sum back in the same rounds."""
+        """Sums in rounds of pairs, and sends the sum back in the same rounds."""
         return [self._packed(value, replicas) for value in values]
 
     def _packed(self, value: jax.Array, replicas: int) -> jax.Array:
@@ -175,37 +195,43 @@ class NcclAllReduce(CrossDeviceOps):
     and the interconnect's all-reduce on TPUs.
 
     Args:
-      num_packs: taken for TensorFlow's sake; XLA packs by itself.
+      num_packs: Accepted for compatibility with TensorFlow; XLA packs by itself.
 
     Raises:
-      OptionError: `num_packs` is negative.
+      OptionError: `num_packs` is negative or not a whole number.
+
+    Example:
+      >>> import distlab as dl
+      >>> strategy = dl.MirroredStrategy(["CPU:0", "CPU:1"], cross_device_ops=dl.NcclAllReduce())
+      >>> ids = strategy.run(lambda: dl.get_replica_context().replica_id_in_sync_group)
+      >>> total = strategy.reduce("SUM", ids, axis=None)
+      >>> int(total), len(total.devices())
+      (1, 2)
     """
 
     algorithm = "all_reduce"
 
     def __init__(self, num_packs: int = 1) -> None:
-        if type(num_packs) is not int or num_packs < 0:
-            raise OptionError(f"num_packs must be a whole number, 0 or more, got {num_packs!r}.")
-        self.num_packs = num_packs
+        self.num_packs = _checked_packs(num_packs)
 
     def sum_rows(self, stacked: jax.Array, mesh: ReplicaMesh) -> jax.Array:
-        """Adds up with one collective; the sum is on every device."""
+        """Returns the sum of the rows by one collective, on every device."""
         return add_rows(stacked) if isinstance(stacked, jax.core.Tracer) else _psum(mesh)(stacked)
 
     def sum_in_program(self, values: list[jax.Array], replicas: int) -> list[jax.Array]:
-        """Adds up with one collective for all arrays, which XLA may combine."""
+        """Sums all arrays by collectives that XLA may combine into one."""
         del replicas
         return list(jax.lax.psum(values, AXIS))
 
 
 @final
 class ChosenBySize(CrossDeviceOps):
-    """What a strategy uses when none is given: the fastest that was measured.
+    """The default of strategies: the algorithm that was measured to be the fastest.
 
-    Inside a program that is the platform's all-reduce. From Python, adding up
-    on one device was faster on CPU devices at every size (8 replicas: 0.03
-    against 0.2 ms at 1 KB, 0.19 against 0.40 at 1 MB, 51 against 136 at 64 MB);
-    on GPUs and TPUs it is used up to 1 MB, and the all-reduce above.
+    Inside a program that is the platform's all-reduce. From Python, a sum on one
+    device is faster on CPU devices at every size (8 replicas: 0.03 against 0.2 ms
+    at 1 KB, 0.19 against 0.40 at 1 MB, 51 against 136 at 64 MB). On GPUs and TPUs
+    values of up to 64 KiB are summed on one device, and larger ones by the all-reduce.
     """
 
     algorithm = "by_size"
@@ -216,12 +242,21 @@ class ChosenBySize(CrossDeviceOps):
         return _TO_ONE if on_cpu or row_bytes <= _SMALL_BYTES else _ALL_REDUCE
 
     def sum_rows(self, stacked: jax.Array, mesh: ReplicaMesh) -> jax.Array:
-        """Adds up with the algorithm for this size."""
+        """Returns the sum of the rows by the algorithm for this size."""
         return self.chosen(mesh, stacked.nbytes // mesh.replicas).sum_rows(stacked, mesh)
 
     def sum_in_program(self, values: list[jax.Array], replicas: int) -> list[jax.Array]:
-        """Adds up with the platform's all-reduce."""
+        """Sums by the platform's all-reduce."""
         return _ALL_REDUCE.sum_in_program(values, replicas)
+
+
+def _checked_packs(num_packs: int) -> int:
+    if type(num_packs) is not int or num_packs < 0:
+        raise OptionError(
+            f"num_packs must be a whole number, 0 or more, got {num_packs!r}. Use 1 to send each "
+            "value whole."
+        )
+    return num_packs
 
 
 _TO_ONE: Final = ReductionToOneDevice()
@@ -239,22 +274,18 @@ def _add_up(first: jax.Array, *others: jax.Array) -> jax.Array:
     return functools.reduce(jnp.add, others, first)[0]
 
 
-def _movable(stacked: jax.Array, home: jax.Device) -> list[Any]:
-    """Returns the rows in the form in which they are on another device soonest.
+def _rows_to_move(stacked: jax.Array, home: jax.Device) -> list[Any]:
+    """Returns the rows in the form that moves to another device the fastest.
 
-    CPU devices share one memory, so a view of a row that is there need not be
-    copied: 52 ms in place of 104 for 8 rows of 64 MB. A view of one that is not
-    there yet would be waited for.
+    CPU devices share one memory, so views of computed rows move without a copy:
+    8 rows of 64 MB take 52 ms instead of 104. A view of a row that is not computed
+    yet would block.
     """
     rows = [row for _, row in pieces(stacked)]
     large = stacked.nbytes // len(rows) >= _LARGE_BYTES
     if large and home.platform == "cpu" and is_ready(stacked):
         return [np.asarray(row) for row in rows]
     return rows
-
-
-def _at(stacked: jax.Array, device: jax.Device) -> jax.Array:
-    return jax.device_put(stacked, device)
 
 
 @functools.cache
@@ -267,12 +298,11 @@ def _psum(mesh: ReplicaMesh) -> Callable[[jax.Array], jax.Array]:
         out_specs=mesh.whole.spec,
         check_vma=False,
     )
-    function: Callable[[jax.Array], jax.Array] = jax.jit(total)
-    return function
+    return jax.jit(total)
 
 
 def _rounds(replicas: int) -> list[list[tuple[int, int]]]:
-    """Returns the pairs `(source, target)` of each round of a tree that ends at 0."""
+    """Returns the pairs `(source, target)` of each round of a tree whose root is replica 0."""
     rounds = []
     stride = 1
     while stride < replicas:
@@ -289,21 +319,22 @@ def _tree_sum(value: jax.Array, replicas: int) -> jax.Array:
     for pairs in reversed(rounds):
         back = [(target, source) for source, target in pairs]
         received = jax.lax.ppermute(value, AXIS, back)
-        told = functools.reduce(jnp.logical_or, [rank == target for _, target in back])
-        value = jnp.where(told, received, value)
+        receives = functools.reduce(jnp.logical_or, [rank == target for _, target in back])
+        value = jnp.where(receives, received, value)
     return value
 
 
 def as_cross_device_ops(ops: Any) -> CrossDeviceOps:
-    """Returns the algorithm given, or the default for None.
+    """Returns an algorithm; for None, the default one.
 
     Raises:
-      OptionError: it is no `CrossDeviceOps`.
+      OptionError: `ops` is not a `CrossDeviceOps`.
     """
     if ops is None:
         return ChosenBySize()
     if not isinstance(ops, CrossDeviceOps):
         raise OptionError(
-            f"cross_device_ops must be a CrossDeviceOps such as NcclAllReduce(), got {ops!r:.80}."
+            f"cross_device_ops must be a CrossDeviceOps such as NcclAllReduce(), got {ops!r:.80}. "
+            "Leave it out for the default."
         )
     return ops

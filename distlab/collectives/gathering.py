@@ -1,4 +1,4 @@
-"""Putting per-replica values one after another, from cross-replica context."""
+"""Concatenation of per-replica values in cross-replica context."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _gather_leaf(strategy: CollectiveHost, value: Any, axis: int) -> jax.Array:
         if strategy.num_replicas_in_sync > 1:
             raise ValueShapeError(
                 f"gather needs a per-replica value, got a plain {type(value).__name__}: it is the "
-                f"same on all {strategy.num_replicas_in_sync} replicas. Give what run returned."
+                f"same on all {strategy.num_replicas_in_sync} replicas. Pass what run returned."
             )
         array = jnp.asarray(value)
         gather_axis(array.shape, axis, "gather")
@@ -57,5 +57,4 @@ def _gather_leaf(strategy: CollectiveHost, value: Any, axis: int) -> jax.Array:
         started=started,
         call=next(calls),
     )
-    mixing: jax.Array = jax_internals.uncommitted(gathered)
-    return mixing
+    return jax_internals.uncommitted(gathered)

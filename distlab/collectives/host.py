@@ -1,4 +1,4 @@
-"""What combining the replicas' values needs of a strategy."""
+"""The protocol of a strategy for collectives."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from distlab.context.host import Host
 
 
 class CollectiveHost(Host, Protocol):
-    """A host that has an algorithm for adding up across devices."""
+    """A host with an algorithm that sums values across devices."""
 
     @property
     def cross_device_ops(self) -> CrossDeviceOps:
-        """How it adds up the replicas' values."""
+        """The algorithm that sums the replicas' values."""

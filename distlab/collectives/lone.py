@@ -1,4 +1,4 @@
-"""The default strategy's one replica: it combines its values with nobody's."""
+"""The collectives of the default strategy, which has one replica."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from distlab.values.reduce_op import ReduceOp
 
 @final
 class LoneCollectives:
-    """The one replica of the default strategy."""
+    """The collectives of a replica without others."""
 
     def replica_id(self) -> Any:
         """Returns 0."""
         return 0
 
     def all_reduce(self, op: ReduceOp, values: list[jax.Array]) -> list[jax.Array]:
-        """Returns the arrays: each is its own sum and mean."""
+        """Returns the arrays, each of which is its own sum and mean."""
         del op
         return values
 
@@ -39,7 +39,7 @@ class LoneCollectives:
     def merge(
         self, host: Host, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
-        """Calls `fn` at once."""
+        """Calls `fn` in cross-replica context."""
         with scopes.cross_replica(host):
             return fn(host, *args, **kwargs)
 

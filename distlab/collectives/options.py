@@ -1,4 +1,4 @@
-"""Hints about how to communicate, and the names that TensorFlow gives them."""
+"""TensorFlow's options of collectives."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from distlab.errors import OptionError
 
 
 class CommunicationImplementation(enum.Enum):
-    """Which library communicates. XLA chooses here; the names are TensorFlow's."""
+    """The library that communicates. The names are TensorFlow's; XLA always chooses it."""
 
     AUTO = "AUTO"
     RING = "RING"
@@ -19,16 +19,24 @@ class CommunicationImplementation(enum.Enum):
 class CommunicationOptions:
     """Hints for collectives (`tf.distribute.experimental.CommunicationOptions`).
 
-    They change no value. XLA packs and schedules collectives by itself.
+    They do not change results: XLA packs and schedules collectives by itself.
 
     Args:
-      bytes_per_pack: how many bytes to send at a time; 0 lets XLA choose.
-      timeout_seconds: how long to wait for the others; None waits.
-      implementation: a `CommunicationImplementation`, or its name.
+      bytes_per_pack: The number of bytes to send at a time; 0 lets XLA choose.
+      timeout_seconds: The time to wait for other replicas; None waits indefinitely.
+      implementation: A `CommunicationImplementation`, or its name.
 
     Raises:
-      OptionError: a number is negative, or there is no such
-        implementation.
+      OptionError: A number is negative, or the implementation does not exist.
+
+    Example:
+      >>> import distlab as dl
+      >>> options = dl.experimental.CommunicationOptions(bytes_per_pack=1 << 20)
+      >>> strategy = dl.MirroredStrategy(["CPU:0", "CPU:1"])
+      >>> def step(x):
+      ...     return dl.get_replica_context().all_reduce("SUM", x, options)
+      >>> [float(total) for total in strategy.run(step, args=(1.5,)).values]
+      [3.0, 3.0]
     """
 
     def __init__(
@@ -43,7 +51,7 @@ class CommunicationOptions:
         self.implementation = _implementation(implementation)
 
     def __repr__(self) -> str:
-        """Writes the hints."""
+        """Shows the hints."""
         return (
             f"CommunicationOptions(bytes_per_pack={self.bytes_per_pack}, timeout_seconds="
             f"{self.timeout_seconds}, implementation={self.implementation.name})"
@@ -53,7 +61,20 @@ class CommunicationOptions:
 def collective_hints(
     bytes_per_pack: int = 0, timeout_seconds: float | None = None
 ) -> CommunicationOptions:
-    """Makes `CommunicationOptions` by their older name (`CollectiveHints`)."""
+    """Makes `CommunicationOptions`, under TensorFlow's former name `CollectiveHints`.
+
+    Args:
+      bytes_per_pack: The number of bytes to send at a time; 0 lets XLA choose.
+      timeout_seconds: The time to wait for other replicas; None waits indefinitely.
+
+    Raises:
+      OptionError: A number is negative.
+
+    Example:
+      >>> import distlab as dl
+      >>> dl.experimental.CollectiveHints(bytes_per_pack=1024).bytes_per_pack
+      1024
+    """
     return CommunicationOptions(bytes_per_pack, timeout_seconds)
 
 
@@ -68,7 +89,7 @@ def _check_numbers(bytes_per_pack: Any, timeout_seconds: Any) -> None:
     ):
         raise OptionError(
             f"timeout_seconds must be more than 0 or None, got {timeout_seconds!r}. Use None "
-            "to wait."
+            "to wait indefinitely."
         )
 
 
@@ -79,5 +100,5 @@ def _implementation(value: Any) -> CommunicationImplementation:
         return CommunicationImplementation[value.upper()]
     raise OptionError(
         f"implementation must be one of {list(CommunicationImplementation.__members__)}, got "
-        f"{value!r}."
+        f"{value!r}. Use AUTO to let XLA choose."
     )

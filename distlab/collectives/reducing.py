@@ -1,4 +1,4 @@
-"""Combining per-replica values from cross-replica context."""
+"""Reduction of per-replica values in cross-replica context."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ from distlab.variables.variable import Variable
 Axes = tuple[int, ...]
 
 calls = itertools.count()
-"""Numbers for calls that combine values, which events name."""
+"""The numbers of calls that combine values, which events carry."""
 
 
 def reduce(strategy: CollectiveHost, reduce_op: ReduceOp | str, value: Any, axis: Any) -> Any:
-    """Combines the components of per-replica values. See `Strategy.reduce`."""
+    """Reduces the components of per-replica values. See `Strategy.reduce`."""
     scopes.require_cross_replica("reduce", strategy)
     op = ReduceOp.of(reduce_op)
     axes = None if axis is None else tuple(axis) if isinstance(axis, tuple | list) else (axis,)
@@ -61,15 +61,27 @@ def reduce_per_replica(
     ops: CrossDeviceOps,
     call: int,
 ) -> jax.Array:
-    """Combines the components of one per-replica value by a given algorithm."""
+    """Reduces the components of one per-replica value.
+
+    Args:
+      strategy: The strategy of the replicas.
+      op: The reduction.
+      value: The per-replica value.
+      axes: The axes of each component to reduce, too; None reduces element by element.
+      ops: The algorithm that sums the components.
+      call: The number of the call, from `calls`.
+
+    Raises:
+      ValueShapeError: The shapes differ, or an axis is out of range.
+    """
     started = time.monotonic_ns()
     replicas = strategy.num_replicas_in_sync
     shapes = replica_shapes(value)
     local_axes = None if axes is None else _checked_axes(axes, shapes)
     if local_axes is None and len(set(shapes)) > 1:
         raise ValueShapeError(
-            f"reduce with axis=None combines the replicas' values element by element, and their "
-            f"shapes differ: {_listed(shapes)}. Give axis=0 to reduce over the batch as well."
+            f"reduce with axis=None combines the replicas' values element by element, but their "
+            f"shapes differ: {_listed(shapes)}. Use axis=0 to reduce over the batch as well."
         )
     partial = value.stacked
     if local_axes is not None:
@@ -80,7 +92,7 @@ def reduce_per_replica(
         if not isinstance(result, jax.core.Tracer):
             in_flight.admit(result)
     if op is ReduceOp.MEAN:
-        count = replicas if local_axes is None else _count(shapes, local_axes)
+        count = replicas if local_axes is None else _elements(shapes, local_axes)
         result = _divide(result, count)
     report(
         strategy,
@@ -91,8 +103,7 @@ def reduce_per_replica(
         started=started,
         call=call,
     )
-    mixing: jax.Array = jax_internals.uncommitted(result)
-    return mixing
+    return jax_internals.uncommitted(result)
 
 
 def _reduce_leaf(
@@ -112,7 +123,7 @@ def _reduce_leaf(
 
 
 def _reduce_traced(op: ReduceOp, value: TracedPerReplica, axes: Axes | None) -> jax.Array:
-    """Reduces in a `merge_call` that is being traced."""
+    """Reduces a value in a `merge_call` that is being traced."""
     local, count = value.local, 1
     if axes is not None:
         front = _checked_axes(axes, (local.shape,))
@@ -134,7 +145,7 @@ def _reduce_plain(op: ReduceOp, value: Any, axes: Axes | None, replicas: int) ->
     if op is ReduceOp.SUM and replicas > 1 and not copies:
         raise ValueShapeError(
             f"reduce(SUM) needs a per-replica value, got a plain {type(value).__name__}: it is the "
-            f"same on all {replicas} replicas, so its sum is not meant. Give what run returned, or "
+            f"same on all {replicas} replicas, so its sum is ambiguous. Pass what run returned, or "
             "use MEAN."
         )
     if axes is not None:
@@ -152,14 +163,14 @@ def _divide(total: jax.Array, count: int) -> jax.Array:
 
 @functools.partial(jax.jit, static_argnums=(1, 2))
 def _sum_over(stacked: jax.Array, axes: Axes, shapes: tuple[Shape, ...] | None) -> jax.Array:
-    """Sums each row over its own axes, leaving out what is padding."""
+    """Sums each row over the axes of its component, without the padding."""
     if shapes is not None:
         stacked = jnp.where(_mask(stacked.shape, shapes), stacked, jnp.zeros((), stacked.dtype))
     return jnp.sum(stacked, axis=tuple(a + 1 for a in axes), dtype=stacked.dtype)
 
 
 def _mask(stacked: Shape, shapes: tuple[Shape, ...]) -> np.ndarray:
-    """True where a row holds a component and not padding."""
+    """Returns an array that is true where a row holds a component, and false for padding."""
     mask = np.zeros(stacked, dtype=bool)
     for row, shape in zip(mask, shapes, strict=True):
         row[tuple(slice(n) for n in shape)] = True
@@ -167,35 +178,41 @@ def _mask(stacked: Shape, shapes: tuple[Shape, ...]) -> np.ndarray:
 
 
 def _checked_axes(axes: Axes, shapes: tuple[Shape, ...]) -> Axes:
-    """Returns axes counted from the front."""
+    """Returns axes counted from the front.
+
+    Raises:
+      ValueShapeError: An axis is not a whole number, is out of range or occurs twice, or
+        the components differ in another axis.
+    """
     rank = len(shapes[0])
     for axis in axes:
         if isinstance(axis, bool) or not isinstance(axis, int | np.integer):
             raise ValueShapeError(
-                f"axis must be None, a whole number or a tuple of them, got {axis!r}."
+                f"axis must be None, a whole number or a tuple of them, got {axis!r}. Use axis=0 "
+                "to reduce over the batch."
             )
         if not -rank <= axis < rank:
             raise ValueShapeError(
                 f"axis {axis} is out of range for components of {rank} dimension(s), "
-                f"{_listed(shapes)}. Give axis=None to combine the components as they are."
+                f"{_listed(shapes)}. Use axis=None to combine them element by element."
             )
     front = tuple(int(axis) % rank for axis in axes)
     if len(set(front)) < len(front):
         raise ValueShapeError(
             f"Each axis can be reduced once, got {axes} for components of {rank} dimension(s). "
-            "Name each one once."
+            "List each axis once."
         )
     kept = {tuple(n for a, n in enumerate(shape) if a not in front) for shape in shapes}
     if len(kept) > 1:
         raise ValueShapeError(
-            f"After reducing axis {axes} the replicas' values must have one shape, but the "
+            f"After the reduction of axis {axes} the replicas' values must have one shape, but the "
             f"components are {_listed(shapes)}. Reduce the axis in which they differ."
         )
     return front
 
 
-def _count(shapes: tuple[Shape, ...], axes: Axes) -> int:
-    """How many elements go into each mean."""
+def _elements(shapes: tuple[Shape, ...], axes: Axes) -> int:
+    """Returns the number of elements in each mean."""
     return sum(int(np.prod([shape[axis] for axis in axes])) for shape in shapes)
 
 
@@ -216,13 +233,13 @@ def report(
     """Emits that values of the replicas were combined from Python.
 
     Args:
-      strategy: whose replicas.
-      verb: what was called.
-      op: the reduce op's name, empty for a gather.
-      algorithm: how the data moved.
-      stacked: the values, `(replicas, ...)`.
-      started: monotonic time in nanoseconds at which the call began.
-      call: number of the call, from `calls`; the leaves of a structure share it.
+      strategy: The strategy of the replicas.
+      verb: The verb that was called.
+      op: The name of the reduce op; empty for a gather.
+      algorithm: The name of the algorithm that moved the data.
+      stacked: The values, `(replicas, ...)`.
+      started: The monotonic time in nanoseconds at which the call began.
+      call: The number of the call, from `calls`; the leaves of a structure share it.
     """
     recorder = sink.recorder()
     if not recorder.enabled or isinstance(stacked, jax.core.Tracer):

@@ -1,4 +1,4 @@
-"""Which shapes can be put one after another."""
+"""Checks of shapes that are to be concatenated."""
 
 from __future__ import annotations
 
@@ -11,14 +11,19 @@ from distlab.errors import ValueShapeError
 def gather_axis(shape: tuple[int, ...], axis: Any, verb: str) -> int:
     """Returns the axis to gather along, counted from the front.
 
+    Args:
+      shape: The shape of one replica's array.
+      axis: The axis, which may count from the back.
+      verb: The name of the verb, for the message.
+
     Raises:
-      ValueShapeError: there is no such axis; a scalar has none.
+      ValueShapeError: The axis is out of range, or the array is a scalar.
     """
     rank = len(shape)
     if type(axis) is not int or not -rank <= axis < rank:
         raise ValueShapeError(
-            f"{verb} puts arrays one after another along an axis, but a component of shape "
-            f"{list(shape)} has no axis {axis!r}. Reshape scalars to [1] first."
+            f"{verb} concatenates arrays along an axis, but a component of shape {list(shape)} has "
+            f"no axis {axis!r}. Reshape scalars to [1] first."
         )
     return axis % rank
 
@@ -26,10 +31,10 @@ def gather_axis(shape: tuple[int, ...], axis: Any, verb: str) -> int:
 def require_joinable(
     shapes: Sequence[tuple[int, ...]], axis: int, verb: str = "all_gather"
 ) -> None:
-    """Checks that arrays of these shapes can be put one after another along an axis.
+    """Checks that arrays of these shapes can be concatenated along an axis.
 
     Raises:
-      ValueShapeError: they differ in another dimension.
+      ValueShapeError: The shapes differ in another dimension.
     """
     if len({(len(shape), shape[:axis], shape[axis + 1 :]) for shape in shapes}) > 1:
         raise ValueShapeError(

@@ -1,4 +1,4 @@
-"""Replicas that are one program being traced: collectives on its mesh axis."""
+"""The collectives of a replica function that is being traced, on the mesh axis."""
 
 from __future__ import annotations
 
@@ -23,12 +23,16 @@ from distlab.values.reduce_op import ReduceOp
 class TracedPerReplica(DistributedValues):
     """A per-replica value in a `merge_call` that is being traced.
 
-    The trace speaks for one replica, so only that one's component is at hand;
-    `values` gathers the others.
+    A trace stands for one replica and holds only its component; `values` gathers
+    those of the others.
+
+    Args:
+      local: The component of the traced replica.
+      collectives: The collectives of the trace.
 
     Attributes:
-      local: the component of the replica that is traced.
-      collectives: how the replicas combine values.
+      local: The component of the traced replica.
+      collectives: The collectives of the trace.
     """
 
     __slots__ = ("collectives", "local")
@@ -50,43 +54,40 @@ class TracedPerReplica(DistributedValues):
 
 @final
 class TracedCollectives:
-    """What one traced replica does together with the others.
+    """The collectives of one traced replica.
 
     The gradient of an all-reduce is the all-reduce of the gradients, as in
     `tf.distribute`: JAX transposes `psum` to `psum`.
 
+    Args:
+      replicas: The number of replicas.
+      ops: The algorithm that sums values.
+      plan: For each array that the function all-gathers, in order, its shape on every
+        replica. Arrays beyond the plan have the same shape on all replicas.
+
     Attributes:
-      gathered: for each array that was all-gathered so far, its shape on the
-        replica that is traced.
+      gathered: The shape on the traced replica of each array all-gathered so far.
     """
 
     def __init__(
         self, replicas: int, ops: CrossDeviceOps, plan: Sequence[Sequence[Shape]] = ()
     ) -> None:
-        """Starts a trace.
-
-        Args:
-          replicas: how many replicas there are.
-          ops: the algorithm that adds up.
-          plan: for each array to be all-gathered, in order, its shape on every
-            replica, where that is known; else it is taken to be the same.
-        """
         self.gathered: list[Shape] = []
         self._replicas = replicas
         self._ops = ops
         self._plan = plan
 
     def replica_id(self) -> Any:
-        """Returns the position along the mesh axis, an int32 tracer."""
+        """Returns the replica's index along the mesh axis, an int32 tracer."""
         return jax.lax.axis_index(AXIS)
 
     def all_reduce(self, op: ReduceOp, values: list[jax.Array]) -> list[jax.Array]:
-        """Returns each array's sum or mean: one collective for all of them."""
+        """Returns each array's sum or mean, by one collective for all arrays."""
         totals = self._ops.sum_in_program(values, self._replicas)
         return totals if op is ReduceOp.SUM else [total / self._replicas for total in totals]
 
     def all_gather(self, values: list[jax.Array], axis: int) -> list[jax.Array]:
-        """Returns all replicas' arrays, one after another along `axis`."""
+        """Returns the arrays of all replicas, concatenated along `axis`."""
         return [self._gather(value, axis) for value in values]
 
     def _gather(self, value: jax.Array, axis: int) -> jax.Array:
@@ -97,9 +98,9 @@ class TracedCollectives:
         shapes = self._plan[number] if known else [value.shape] * self._replicas
         require_joinable(shapes, along)
         lengths = [shape[along] for shape in shapes]
-        room = [(0, 0)] * value.ndim
-        room[along] = (0, max(lengths) - value.shape[along])
-        rows = jax.lax.all_gather(jnp.pad(value, room), AXIS)
+        padding = [(0, 0)] * value.ndim
+        padding[along] = (0, max(lengths) - value.shape[along])
+        rows = jax.lax.all_gather(jnp.pad(value, padding), AXIS)
         parts = [
             jax.lax.slice_in_dim(rows[replica], 0, length, axis=along)
             for replica, length in enumerate(lengths)
@@ -115,14 +116,14 @@ class TracedCollectives:
     def merge(
         self, host: Host, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
-        """Calls `fn` in cross-replica context, with traced values as per-replica ones."""
+        """Calls `fn` in cross-replica context, with traced arguments as per-replica values."""
         args, kwargs = self.merged((args, kwargs))
         with scopes.cross_replica(host, merging=self):
             result = fn(host, *args, **kwargs)
         return local_part(result)
 
     def merged(self, nest: Any) -> Any:
-        """Returns a nest with its traced leaves as per-replica values."""
+        """Returns a nest with a per-replica value in place of each traced leaf."""
         return jax.tree.map(
             lambda leaf: (
                 TracedPerReplica(leaf, self) if isinstance(leaf, jax.core.Tracer) else leaf
@@ -132,10 +133,10 @@ class TracedCollectives:
         )
 
     def create(self, make: Callable[[], Any], name: str) -> Any:
-        """Refuses: tracing happens once for each compilation, and making must not.
+        """Refuses, because a trace would make the object once for each compilation.
 
         Raises:
-          ContextError: always.
+          ContextError: Always.
         """
         del make
         raise ContextError(
@@ -146,7 +147,7 @@ class TracedCollectives:
 
 
 def local_part(nest: Any) -> Any:
-    """Returns a nest with the traced replica's component of each per-replica value."""
+    """Returns a nest with the traced replica's component in place of each per-replica value."""
     return jax.tree.map(
         lambda leaf: leaf.local if isinstance(leaf, TracedPerReplica) else leaf,
         nest,

@@ -80,6 +80,7 @@ def test_an_accumulation_function_is_used() -> None:
     x = stack([jnp.float32(n) for n in (1, 7, 3)], s.mesh)
     assert float(s.reduce("SUM", x, axis=None)) == 7.0
     assert [float(v) for v in s.run(_total, args=(x,)).values] == [7.0] * 3
+    assert float(jax.jit(lambda v: s.reduce("SUM", v, axis=None))(x)) == 7.0
 
 
 def test_wrong_options_are_refused() -> None:

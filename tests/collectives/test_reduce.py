@@ -91,7 +91,7 @@ def test_values_that_are_the_same_everywhere() -> None:
 def test_shapes_that_differ_need_an_axis() -> None:
     s = _strategy()
     x = stack([jnp.ones(3), jnp.ones(2)], s.mesh)
-    with pytest.raises(ValueShapeError, match=r"their shapes differ: \[3\], \[2\]. Give axis=0"):
+    with pytest.raises(ValueShapeError, match=r"their shapes differ: \[3\], \[2\]. Use axis=0"):
         s.reduce("SUM", x, axis=None)
 
 

@@ -20,12 +20,12 @@ def the_value_before_the_op(w: World) -> None:
     w.strategy.reduce(w.x, "SUM", axis=None)
 
 
-@misuse(errors.ValueShapeError, "out of range", "axis 3", "Give axis=None")
+@misuse(errors.ValueShapeError, "out of range", "axis 3", "Use axis=None")
 def an_axis_that_is_not_there(w: World) -> None:
     w.strategy.reduce("SUM", w.x, axis=3)
 
 
-@misuse(errors.ValueShapeError, "can be reduced once", "(0, -1)", "Name each one once")
+@misuse(errors.ValueShapeError, "can be reduced once", "(0, -1)", "List each axis once")
 def one_axis_under_two_names(w: World) -> None:
     w.strategy.reduce("MEAN", w.x, axis=(0, -1))
 
@@ -35,7 +35,7 @@ def an_axis_by_name(w: World) -> None:
     w.strategy.reduce("SUM", w.x, axis="batch")
 
 
-@misuse(errors.ValueShapeError, "element by element", "[3], [3], [1], [1]", "Give axis=0")
+@misuse(errors.ValueShapeError, "element by element", "[3], [3], [1], [1]", "Use axis=0")
 def components_of_different_sizes_without_an_axis(w: World) -> None:
     w.strategy.reduce("SUM", w.ragged, axis=None)
 

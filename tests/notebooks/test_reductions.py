@@ -59,7 +59,7 @@ def test_reduce_combines_replicas_and_with_an_axis_examples(executed: Any) -> No
     assert "examples [3, 3, 3, 3, 3, 3, 2, 0]" in said
     numbers = np.arange(20)
     assert f"SUM  {numbers.sum()}\nMEAN {numbers.mean()}\n" in said
-    assert "Give axis=0 to reduce over the batch as well." in said
+    assert "Use axis=0 to reduce over the batch as well." in said
 
 
 def test_each_replica_gets_the_result_of_all(executed: Any) -> None:
