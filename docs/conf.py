@@ -29,6 +29,7 @@ myst_heading_anchors = 3
 # The reference is made from the docstrings; links.py links what they put in backticks.
 default_role = "py:obj"
 autoclass_content = "both"
+autodoc_inherit_docstrings = False
 autodoc_member_order = "bysource"
 autodoc_typehints_format = "short"
 napoleon_numpy_docstring = False

@@ -6,15 +6,18 @@ import re
 from typing import Any
 
 from sphinx.application import Sphinx
+from sphinx.util import inspect
 
 _CODE = re.compile(r"`([^`]+)`(\w?)")
 _NAME = re.compile(r"[A-Za-z_][\w.]*")
+_RETURNS = re.compile(r"^((?:Returns|Yields):\n +)(?=\S)", re.MULTILINE)
 _BEFORE_NAPOLEON = 400
 
 
 def _to_rst(*event: Any) -> None:
     _, what, _, _, _, lines = event
-    lines[:] = _CODE.sub(_code, "\n".join(lines)).splitlines()
+    text = _CODE.sub(_code, "\n".join(lines))
+    lines[:] = _RETURNS.sub(r"\1: ", text).splitlines()  # an empty type, else napoleon finds one
     if what in ("attribute", "data", "property"):
         lines.insert(0, "")  # else napoleon reads what stands before a colon as the type
 
@@ -26,9 +29,14 @@ def _code(code: re.Match[str]) -> str:
 
 
 def _signature(*event: Any) -> tuple[str, str] | None:
-    _, _, _, _, _, arguments, returned = event
+    _, what, _, thing, _, arguments, returned = event
     if arguments is None:
         return None
+    if what == "class" and arguments == "(*args: Any, **kwargs: Any)":
+        # `__new__` hides the constructor.
+        constructor = inspect.signature(thing.__init__, bound_method=True)
+        arguments = inspect.stringify_signature(constructor, unqualified_typehints=True)
+        arguments = arguments.removesuffix(" -> None")
     # The verbs' type variable stands for the class that has them.
     named = [re.sub(r"\bDatasetT\b", "Dataset", text or "") for text in (arguments, returned)]
     return named[0], named[1]
