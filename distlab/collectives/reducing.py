@@ -115,7 +115,7 @@ def _reduce_leaf(
     if isinstance(value, TracedPerReplica):
         return _reduce_traced(op, value, axes)
     if isinstance(value, PerReplica):
-        require_components(value, "What is reduced", replicas)
+        require_components(value, "The value to reduce", replicas)
         return reduce_per_replica(
             strategy, op, value, axes, ops=strategy.cross_device_ops, call=call
         )

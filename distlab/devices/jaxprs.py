@@ -67,8 +67,8 @@ class While(NamedTuple):
     Attributes:
       condition: The open jaxpr that decides whether to continue.
       body: The open jaxpr of one iteration.
-      condition_consts: Number of operands for the condition alone.
-      body_consts: Number of operands for the body alone.
+      condition_consts: Number of operands of the condition only.
+      body_consts: Number of operands of the body only.
     """
 
     condition: Any

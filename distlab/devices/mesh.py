@@ -28,7 +28,7 @@ class ReplicaMesh:
       mesh: The JAX mesh with the single axis `"replica"`.
       split: Sharding of an array `(replicas, ...)`, one row on each device.
       whole: Sharding of an array of which each device holds a full copy.
-      first: Sharding of an array on the first local device alone.
+      first: Sharding of an array on the first local device only.
     """
 
     def __init__(self, devices: tuple[jax.Device, ...]) -> None:

@@ -1,4 +1,4 @@
-"""The pieces of a global array that lie on this process's devices."""
+"""The pieces of a global array on this process's devices."""
 
 from __future__ import annotations
 

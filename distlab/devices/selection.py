@@ -27,9 +27,9 @@ _LARGE_BUFFER_BYTES = 1 << 30
 def use_cpu_devices(count: int) -> None:
     """Divides this machine's CPU into `count` JAX devices.
 
-    Call it before anything starts JAX's devices. It also gives XLA's thread pool
-    two threads for each device (with fewer, programs with collectives can deadlock),
-    and makes glibc keep large buffers, which XLA otherwise maps anew at every step.
+    Call it before JAX starts its devices. It also sizes XLA's thread pool to two
+    threads for each device (with fewer, programs with collectives can deadlock), and
+    makes glibc keep large buffers, which XLA otherwise maps anew at every step.
 
     Args:
       count: The number of devices, at least 1.

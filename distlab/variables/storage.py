@@ -16,10 +16,10 @@ class Storage:
 
     Args:
       value: The initial value of each copy.
-      layout: How the copies lie on the devices.
+      layout: Where the copies are.
 
     Attributes:
-      layout: How the copies lie on the devices.
+      layout: Where the copies are.
       array: The value; `(replicas, ...)` when the copies may differ.
     """
 

@@ -1,4 +1,4 @@
-"""Each algorithm gives the same sums, really moves data its own way, and is named so."""
+"""Each algorithm returns the same sums, moves data in its own way, and is recorded by its name."""
 
 from __future__ import annotations
 

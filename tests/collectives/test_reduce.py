@@ -1,4 +1,4 @@
-"""Combining per-replica values."""
+"""Reduction of per-replica values."""
 
 from __future__ import annotations
 

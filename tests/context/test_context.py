@@ -1,4 +1,4 @@
-"""Which strategy and which context is current."""
+"""The current strategy and the current context."""
 
 from __future__ import annotations
 

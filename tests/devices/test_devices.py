@@ -1,4 +1,4 @@
-"""Finding devices by name, and choosing CPU ones in time."""
+"""Finding devices by name, and setting the number of CPU devices."""
 
 from __future__ import annotations
 

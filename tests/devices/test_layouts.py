@@ -1,4 +1,4 @@
-"""Where the copies of a value lie: each layout's array, copies and partition."""
+"""Layouts: the array, copies and partition of each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What notebooks show of values: where pieces lie, as text that can't become HTML."""
+"""HTML of values for notebooks: their devices and numbers, with all text escaped."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.synthetic import beginning, compiled, steps
 
 
 class Cells(HTMLParser):
-    """The texts of a table's cells, and that all tags are closed."""
+    """The texts of a table's cells; asserts that all tags are closed."""
 
     def __init__(self, html: str) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Variables: reading, assigning, and who may."""
+"""Variables: reads, assignments, and where they are refused."""
 
 from __future__ import annotations
 
