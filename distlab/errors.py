@@ -1,51 +1,60 @@
-"""The errors distlab raises.
+"""The errors that distlab raises.
 
-Each says the rule, the value that broke it and the remedy. They derive from
-the built-in type a Python user would expect and carry TensorFlow's names where
-TensorFlow has one, so that ported `except` clauses work.
+Each message states the rule, the value that violates it and the remedy. The classes
+derive from the built-in type that a Python user expects and have TensorFlow's names
+where TensorFlow has one, so that ported `except` clauses work.
 """
 
 from __future__ import annotations
 
 
 class DistlabError(Exception):
-    """Base of all errors that distlab raises by itself."""
+    """Base of all errors that distlab raises by itself.
+
+    Example:
+      >>> import distlab as dl
+      >>> try:
+      ...     dl.MirroredStrategy(["CPU:99"])
+      ... except dl.errors.DistlabError as error:
+      ...     print(type(error).__name__, isinstance(error, ValueError))
+      DeviceError True
+    """
 
 
 class DeviceError(DistlabError, ValueError):
-    """A device does not exist, is named twice, or there are too few."""
+    """A device does not exist or is named twice, or there are too few devices."""
 
 
 class BackendStartedError(DistlabError, RuntimeError):
-    """Something had to be set before JAX started its devices, and was not."""
+    """A setting was changed after JAX had started its devices."""
 
 
 class ContextError(DistlabError, RuntimeError):
-    """A verb was called in a context in which it has no meaning."""
+    """A verb was called in a context in which it is not allowed."""
 
 
 class IteratorContextError(ContextError, ValueError):
-    """A distributed iterator was asked for a batch inside a replica function."""
+    """A replica function requested a batch from a distributed iterator."""
 
 
 class StructureError(DistlabError, TypeError):
-    """Replicas or arguments have structures that do not fit together."""
+    """Replicas or arguments have structures that do not match."""
 
 
 class ValueShapeError(DistlabError, ValueError):
-    """A value has a shape or dtype that the verb can't take."""
+    """A value has a shape or dtype that the verb does not accept."""
 
 
 class OptionError(DistlabError, ValueError):
-    """An option has a value that it can't have."""
+    """An option has an invalid value."""
 
 
 class DonatedError(DistlabError, RuntimeError):
-    """An array was used again after its memory was given away."""
+    """An array was used after it was donated."""
 
 
 class ReduceOpError(DistlabError, ValueError):
-    """A reduction was asked for that does not exist."""
+    """A reduce op does not exist."""
 
 
 class NotBatchedError(DistlabError, ValueError):
@@ -53,11 +62,11 @@ class NotBatchedError(DistlabError, ValueError):
 
 
 class NeedsPythonError(DistlabError, TypeError):
-    """A function needs Python values, and was being traced."""
+    """A function needs Python values while it is being traced."""
 
 
 class OutOfRangeError(DistlabError, IndexError):
-    """The data came to its end (TensorFlow's `OutOfRangeError`)."""
+    """The data is exhausted (TensorFlow's `OutOfRangeError`)."""
 
 
 class InvalidArgumentError(DistlabError, ValueError):
@@ -69,7 +78,7 @@ class RecordError(DistlabError, OSError):
 
 
 class CaptureError(DistlabError, RuntimeError):
-    """A profile of the devices can't be taken now, or what was taken can't be read."""
+    """A profile of the devices can't be taken now, or can't be read."""
 
 
 class NotARunError(DistlabError, ValueError):
@@ -77,35 +86,35 @@ class NotARunError(DistlabError, ValueError):
 
 
 class PortInUseError(DistlabError, OSError):
-    """The port asked for is taken."""
+    """The requested port is taken."""
 
 
 class MissingExtraError(DistlabError, ImportError):
-    """A part of distlab needs packages that are not installed."""
+    """An optional part of distlab needs packages that are not installed."""
 
 
 class CardinalityError(DistlabError, TypeError):
-    """A dataset's size is infinite or not known, and was asked for."""
+    """The size of a dataset is needed, and is infinite or not known."""
 
 
 class OneShotError(DistlabError, RuntimeError):
-    """An iterator that can be read once only was iterated again."""
+    """An iterator that can be read only once was iterated again."""
 
 
 class ArgumentTypeError(DistlabError, TypeError):
-    """An argument has a type that the verb can't take."""
+    """An argument has a type that the verb does not accept."""
 
 
 class ArgumentValueError(DistlabError, ValueError):
-    """An argument has a value that the verb can't take, or that contradicts another one."""
+    """An argument has a value that the verb does not accept, or that contradicts another one."""
 
 
 class ClusterSpecError(DistlabError, ValueError):
-    """The description of a cluster makes no sense, or lacks what was asked for."""
+    """The description of a cluster is invalid, or lacks the requested job or task."""
 
 
 class ClusterError(DistlabError, RuntimeError):
-    """What runs the cluster (Slurm, Kubernetes, Google Cloud) did not give what is needed."""
+    """The cluster manager (Slurm, Kubernetes, Google Cloud) did not provide what is needed."""
 
 
 class CancelledError(DistlabError, RuntimeError):
@@ -120,4 +129,4 @@ class DuplicateTaskError(DistlabError, KeyError):
 
 
 class UnsupportedError(DistlabError, NotImplementedError):
-    """TensorFlow names this, and neither TensorFlow nor distlab does it."""
+    """TensorFlow has this name, and neither TensorFlow nor distlab implements it."""

@@ -1,4 +1,4 @@
-"""A function in a thread of its own, so that a notebook's cells and buttons stay free."""
+"""A function in a thread of its own, so that a notebook's cells and buttons stay usable."""
 
 from __future__ import annotations
 
@@ -22,25 +22,33 @@ T = TypeVar("T")
 Status: TypeAlias = Literal["running", "stopping", "finished", "stopped", "failed"]
 
 _EXIT_SECONDS: Final = 5.0
-_LOOK_SECONDS: Final = 0.02
+_POLL_SECONDS: Final = 0.02
 _MOST_TEXT: Final = 300
 _log = logging.getLogger("distlab")
 _numbers = itertools.count()
 
 
 class Background(Generic[T]):
-    """A function that runs in the background; made by `background`.
+    """A function that runs in the background; returned by `background`.
 
     Attributes:
-      name: the function's name.
+      name: The function's name.
+
+    Example:
+      >>> import distlab as dl
+      >>> training = dl.background(lambda: 42)
+      >>> training.result(timeout=60)
+      42
+      >>> training.running, training.done()
+      (False, True)
     """
 
     def __init__(self, name: str, work: Callable[[], T]) -> None:
-        """Starts it.
+        """Starts the function.
 
         Args:
-          name: the function's name.
-          work: the function with all that it needs.
+          name: The function's name.
+          work: The function with its arguments.
         """
         self.name = name
         self._work = work
@@ -58,22 +66,22 @@ class Background(Generic[T]):
 
     @property
     def running(self) -> bool:
-        """Whether the function has not come to its end yet."""
+        """True until the function has ended."""
         return not self._ended.is_set()
 
     def done(self) -> bool:
-        """Says whether the function has ended, well or not."""
+        """Returns whether the function has ended, by returning or raising."""
         return self._ended.is_set()
 
     def result(self, timeout: float | None = None) -> T:
-        """Waits for the function, and returns what it returned.
+        """Waits for the function, and returns its result.
 
         Args:
-          timeout: the longest wait in seconds; None waits as long as it takes.
+          timeout: The longest wait in seconds; None waits as long as it runs.
 
         Raises:
-          TimeoutError: it was still running then.
-          Exception: whatever the function raised.
+          TimeoutError: The function was still running then.
+          Exception: The function raised it.
         """
         if not self._ended.wait(timeout):
             raise TimeoutError(
@@ -86,9 +94,21 @@ class Background(Generic[T]):
     def stop(self) -> None:
         """Ends the function's loops over `distlab.controlled`, each before its next element.
 
-        Those that it begins later, as for the next epoch, end at once as well. It
-        returns at once; `result()` waits for the end. A loop that goes over
-        something else can't be stopped, and a function without loops neither.
+        Loops that it begins later, as for the next epoch, end at once as well. `stop`
+        returns at once; `result()` waits for the end. Neither a loop over
+        another iterable nor a function without loops can be stopped.
+
+        Example:
+          >>> import itertools
+          >>> import distlab as dl
+          >>> def train():
+          ...     for step in dl.controlled(itertools.count()):
+          ...         pass
+          ...     return "stopped early"
+          >>> training = dl.background(train)
+          >>> training.stop()
+          >>> training.result(timeout=60)
+          'stopped early'
         """
         if self.running and not self._stop_asked.is_set():
             self._stop_asked.set()
@@ -100,7 +120,7 @@ class Background(Generic[T]):
         while True:
             for loop in self._loops():
                 loop.stop()
-            if self._ended.wait(_LOOK_SECONDS):
+            if self._ended.wait(_POLL_SECONDS):
                 return
 
     def _loops(self) -> list[LoopControl]:
@@ -110,7 +130,7 @@ class Background(Generic[T]):
     def _run(self) -> None:
         try:
             self._value.append(self._work())
-        except BaseException as error:  # noqa: BLE001 - result() raises it where someone waits
+        except BaseException as error:  # noqa: BLE001 - result() raises it in the thread that waits
             self._error = error
             _log.error(
                 "%s failed in the background: %s: %s. Its result() raises this.",
@@ -119,11 +139,11 @@ class Background(Generic[T]):
         finally:
             atexit.unregister(self._stop_at_exit)
             self._seconds = time.monotonic() - self._began
-            del self._work  # and with it the arguments
+            del self._work  # releases the arguments
             self._ended.set()
 
     def _stop_at_exit(self) -> None:
-        """Lets a step end before Python takes JAX apart."""
+        """Lets the present step end before the interpreter does."""
         self.stop()
         self._ended.wait(_EXIT_SECONDS)
 
@@ -141,49 +161,53 @@ class Background(Generic[T]):
             return f"{self._status} for {time.monotonic() - self._began:.1f} s"
         return f"{self._status} after {seconds:.1f} s"
 
-    def _said(self) -> str:
+    def _error_text(self) -> str:
         error = self._error
         return "" if error is None else f"{type(error).__name__}: {error}"[:_MOST_TEXT]
 
     def __repr__(self) -> str:
-        told = [self._facts(), *(map(_loop_text, self._loops()) if self.running else ())]
+        texts = [self._facts(), *(map(_loop_text, self._loops()) if self.running else ())]
         if self._error is not None:
-            told.append(self._said())
-        return f"<background {self.name}: {'; '.join(told)}>"
+            texts.append(self._error_text())
+        return f"<background {self.name}: {'; '.join(texts)}>"
 
     def _repr_html_(self) -> str:
-        """Shows in notebooks how it goes."""
+        """Shows its state and loops in notebooks."""
         rows = [[loop.name, _loop_text(loop, named=False)] for loop in self._loops()]
         if not self.running:
             rows = [["result", type(self._value[0]).__name__]] if self._value else []
         if self._error is not None:
-            rows = [["error", self._said()]]
+            rows = [["error", self._error_text()]]
         return card(f"background {self.name}", self._facts(), (), rows)
 
 
 def background(function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Background[T]:
     """Runs a function in a thread of its own, and returns at once.
 
-        training = dl.background(train, epochs=5)
-        dl.watch()
-        training.stop(), training.result()
-
     In a notebook the cell ends at once, so that other cells can run meanwhile and
-    the buttons of all widgets work, in every front end. The function has the
-    caller's strategy in scope and its context variables. Several may run at a
+    the buttons of all widgets work, in every front end. The function runs with the
+    caller's strategy in scope and its context variables. Several may run at the same
     time: their steps take turns on the devices.
 
     Args:
-      function: what to run.
-      *args: for it.
-      **kwargs: for it.
+      function: The function to run.
+      *args: Its positional arguments.
+      **kwargs: Its keyword arguments.
 
     Returns:
       A handle: `running`, `done()`, `stop()` and `result()`.
 
     Raises:
       ArgumentTypeError: `function` can't be called.
-      ContextError: this is a function that a strategy runs on its replicas.
+      ContextError: The caller is a function that a strategy runs on its replicas.
+
+    Example:
+      >>> import distlab as dl
+      >>> def train(epochs):
+      ...     return [1 / (epoch + 1) for epoch in range(epochs)]
+      >>> training = dl.background(train, epochs=2)
+      >>> training.result()
+      [1.0, 0.5]
     """
     if not callable(function):
         raise ArgumentTypeError(
@@ -193,8 +217,8 @@ def background(function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -
     strategy = scopes.current_strategy() if scopes.has_strategy() else None
     if strategy is not None and not scopes.in_cross_replica_context():
         raise ContextError(
-            "background starts a whole program of its own, and this is a function that "
-            f"{strategy!r} runs on each replica. Call background outside of it."
+            "background starts a program of its own, so it can't be called by a function that "
+            f"{strategy!r} runs on each replica. Call background outside of that function."
         )
     context = contextvars.copy_context()
 

@@ -1,8 +1,8 @@
-"""Loops that someone can pause, step, resume and stop while they run.
+"""Loops that can be paused, stepped, resumed and stopped while they run.
 
-A loop asks for it by going through `controlled`. Whoever controls it, a page, a
-widget or another thread, finds it by `loops`. The loop looks at its control
-before each element, so nothing is interrupted in the middle of a step.
+A loop over `controlled(...)` is listed by `loops`, through which a page, a
+widget or another thread controls it. The loop checks its control before each
+element, so no step is interrupted.
 """
 
 from __future__ import annotations
@@ -21,25 +21,34 @@ T = TypeVar("T")
 State: TypeAlias = Literal["running", "pausing", "paused", "stopping", "stopped", "done"]
 
 PAUSE_SECONDS: Final = 3_600.0
-"""How long a paused loop waits before it goes on by itself, unless it was told otherwise."""
+"""The default time after which a paused loop resumes by itself."""
 
-_LOOK_SECONDS: Final = 0.2
+_POLL_SECONDS: Final = 0.2
 _numbers = itertools.count()
 _running: list[LoopControl] = []
 _lock = threading.Lock()
 
 
 class LoopControl:
-    """What can be done to one running loop; it may be used from any thread.
+    """The control of one running loop; it may be used from any thread.
 
     Attributes:
-      number: which loop of this process, from 0.
-      name: what the loop calls itself.
-      state: `"running"`; `"pausing"` until the element at work is done, then
+      number: Number of the loop in this process, from 0.
+      name: Name passed to `controlled`.
+      state: `"running"`; `"pausing"` until the present element is done, then
         `"paused"`; `"stopping"` likewise, then `"stopped"`; `"done"` when the loop
-        came to its own end.
-      position: elements handed to the loop so far.
-      thread: identifier of the thread that runs it.
+        reached its own end.
+      position: Number of elements yielded so far.
+      thread: Identifier of the thread that runs it.
+
+    Example:
+      >>> import distlab as dl
+      >>> from distlab.control.loops import loops
+      >>> for step in dl.controlled(range(100), name="training"):
+      ...     if step == 2:
+      ...         loops()[-1].stop()
+      >>> step
+      2
     """
 
     def __init__(self, name: str, pause_seconds: float) -> None:
@@ -53,13 +62,13 @@ class LoopControl:
         self._changed = threading.Condition()
 
     def pause(self) -> None:
-        """Lets the loop wait before its next element. Does nothing when it is paused or over."""
+        """Makes the loop wait before its next element. Does nothing when it is paused or over."""
         with self._changed:
             if self.state == "running":
                 self.state = "pausing"
 
     def step(self) -> None:
-        """Lets the loop take one more element, and wait again."""
+        """Lets the loop run for one more element, and wait again."""
         with self._changed:
             if self.state in {"running", "pausing", "paused"}:
                 self._steps += self.state == "paused"
@@ -67,14 +76,14 @@ class LoopControl:
                 self._changed.notify_all()
 
     def resume(self) -> None:
-        """Lets the loop go on. Does nothing when it is not paused."""
+        """Lets a paused loop go on. Does nothing when it is not paused."""
         with self._changed:
             if self.state in {"pausing", "paused"}:
                 self.state, self._steps = "running", 0
                 self._changed.notify_all()
 
     def stop(self) -> None:
-        """Ends the loop before its next element, as if there were no more."""
+        """Ends the loop before its next element, as if that did not exist."""
         with self._changed:
             if self.state in {"running", "pausing", "paused"}:
                 self.state = "stopping"
@@ -84,7 +93,7 @@ class LoopControl:
         """Waits while the loop is paused; the loop calls it before each element.
 
         Returns:
-          False when the loop shall end.
+          False when the loop is to end.
         """
         with self._changed:
             if self.state == "pausing" and not self._steps:
@@ -108,8 +117,8 @@ class LoopControl:
         self._become("paused")
         limit = time.monotonic() + self._pause_seconds
         while self.state == "paused" and time.monotonic() < limit:
-            self._changed.wait(_LOOK_SECONDS)  # not for ever: Ctrl-C has to come through
-        if self.state in {"paused", "running"}:  # also when nobody ended the pause
+            self._changed.wait(_POLL_SECONDS)  # not for ever: Ctrl-C has to be handled
+        if self.state in {"paused", "running"}:  # also when the pause was never ended
             self._become("running")
 
     def _become(self, state: Literal["running", "paused"]) -> None:
@@ -121,7 +130,7 @@ class LoopControl:
 
 
 class Controlled(Generic[T]):
-    """An iterable whose loops can be controlled; made by `controlled`."""
+    """An iterable whose loops can be controlled; returned by `controlled`."""
 
     def __init__(self, elements: Iterable[T], name: str, pause_seconds: float) -> None:
         self._elements = elements
@@ -155,43 +164,51 @@ def controlled(
 ) -> Controlled[T]:
     """Lets the dashboard and notebook views pause, step, resume and stop a loop.
 
-        for batch in dl.controlled(dist_dataset):
-            strategy.run(step, args=(batch,))
-
-    The loop looks at its control before each element; the step at work is always
-    finished. A stopped loop ends as if there were no more elements. Without anyone
-    who controls it, this costs about a microsecond for each element.
+    The loop checks its control before each element; the present step is always
+    finished. A stopped loop ends as if there were no more elements. The check
+    costs about a microsecond for each element.
 
     Args:
-      elements: what to go through, such as a distributed dataset.
-      name: what to call the loop where it is shown.
-      pause_seconds: how long a paused loop waits at most; then it goes on by
-        itself, because whoever paused it may be gone.
+      elements: The iterable of the loop, such as a distributed dataset.
+      name: The loop's name in the dashboard and in widgets.
+      pause_seconds: The longest pause; then the loop resumes by itself, because the
+        page that paused it may be closed.
 
     Returns:
       An iterable of the same elements. Each loop over it has a control of its own.
 
     Raises:
-      ArgumentTypeError: `elements` can't be iterated, or `name` is no text.
+      ArgumentTypeError: `elements` can't be iterated, or `name` is not a string.
       ArgumentValueError: `pause_seconds` is not above 0.
+
+    Example:
+      >>> import distlab as dl
+      >>> strategy = dl.MirroredStrategy(["CPU:0", "CPU:1"])
+      >>> dataset = dl.data.Dataset.range(4).batch(2)
+      >>> batches = strategy.experimental_distribute_dataset(dataset)
+      >>> for batch in dl.controlled(batches, name="training"):
+      ...     total = strategy.reduce("SUM", batch, axis=0)
+      ...     print(int(total))
+      1
+      5
     """
     if getattr(elements, "__iter__", None) is None:
         raise ArgumentTypeError(
-            f"controlled goes through an iterable, got a {type(elements).__name__}: "
-            f"{elements!r:.80}. Give it what the loop goes through, such as a distributed dataset."
+            f"controlled accepts an iterable, got a {type(elements).__name__}: "
+            f"{elements!r:.80}. Pass the iterable of the loop, such as a distributed dataset."
         )
     if not isinstance(name, str):
-        raise ArgumentTypeError(f"name must be a text, got {name!r:.80}.")
+        raise ArgumentTypeError(f"name must be a string, got {name!r:.80}.")
     if not is_number(pause_seconds) or not pause_seconds > 0:
         raise ArgumentValueError(
-            f"pause_seconds must be a number above 0, got {pause_seconds!r:.80}. It is how long a "
-            "paused loop waits before it goes on by itself."
+            f"pause_seconds must be a number above 0, got {pause_seconds!r:.80}. It is the longest "
+            "pause, after which the loop resumes by itself."
         )
     return Controlled(elements, name, float(pause_seconds))
 
 
 def loops() -> list[LoopControl]:
-    """Returns the controls of the loops that run now in this process, oldest first."""
+    """Returns the controls of the loops that are running in this process, oldest first."""
     with _lock:
         return list(_running)
 

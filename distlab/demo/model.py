@@ -1,4 +1,4 @@
-"""A small convolutional network in plain JAX; nothing in here knows of distlab."""
+"""A small convolutional network in plain JAX, without distlab."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ def initial(seed: int = 0) -> dict[str, NDArray[np.float32]]:
 
 
 def logits(params: dict[str, jax.Array], images: jax.Array) -> jax.Array:
-    """Scores the ten digits.
+    """Returns a score for each of the ten digits.
 
     Args:
-      params: the parameters that `initial` names.
+      params: The parameters, with the names of `initial`.
       images: `(examples, 8, 8)`.
 
     Returns:
@@ -56,7 +56,7 @@ def losses(params: dict[str, jax.Array], images: jax.Array, labels: jax.Array) -
 
 
 def correct(params: dict[str, jax.Array], images: jax.Array, labels: jax.Array) -> jax.Array:
-    """Returns how many examples are classified correctly, a scalar float32."""
+    """Returns the number of examples that are classified correctly, a scalar float32."""
     guesses = jnp.argmax(logits(params, images), axis=1)
     return jnp.sum(guesses == labels, dtype=jnp.float32)
 

@@ -16,11 +16,11 @@ SMALLEST_BAR = 5
 
 
 class Progress:
-    """Prints how far training is, at most ten times a second.
+    """Prints the progress of training, at most ten times a second.
 
     On a terminal it redraws one line; elsewhere it prints a line every two
     seconds, without control characters. The rate is that of the last five
-    seconds, so that compilations at the beginning do not spoil the estimate.
+    seconds, so that compilations at the beginning do not distort the estimate.
     """
 
     def __init__(self, total: int, stream: TextIO) -> None:
@@ -62,14 +62,14 @@ class Progress:
 
 
 def line(done: int, total: int, rate: float, loss: float, width: int = LOG_WIDTH) -> str:
-    """Says how far training is.
+    """Returns a line of progress.
 
     Args:
-      done: steps done.
-      total: steps to do.
-      rate: steps per second, 0 when not known yet.
-      loss: the last loss.
-      width: characters there is room for; the bar gets what the numbers leave.
+      done: Number of steps done.
+      total: Number of steps in all.
+      rate: Steps per second, 0 when not known yet.
+      loss: The last loss.
+      width: The longest line; the bar fills the space beside the numbers.
     """
     left = f"ETA {clock((total - done) / rate)}" if rate > 0 else "ETA --:--"
     numbers = (
@@ -84,7 +84,7 @@ def line(done: int, total: int, rate: float, loss: float, width: int = LOG_WIDTH
 
 
 def clock(seconds: float) -> str:
-    """Writes a duration as minutes and seconds, with hours when there are any."""
+    """Returns a duration as minutes and seconds, with hours if there are any."""
     minutes, whole = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02d}:{whole:02d}" if hours else f"{minutes:02d}:{whole:02d}"

@@ -1,4 +1,4 @@
-"""The demo's training loop: what a program needs of distlab, and nothing else."""
+"""The demo's training loop: a minimal program with distlab."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ def variables() -> Variables:
 
 
 def train_step(params: Variables, rate: float = RATE) -> Callable[..., jax.Array]:
-    """Makes one step of gradient descent, the function that each replica runs.
+    """Returns one step of gradient descent, the function that each replica runs.
 
     A replica sees its own part of the global batch. Sums over examples, not
     means over replicas, are added up and divided by the size of a full batch:
-    so each image counts alike, also in the last batch, which is smaller and
+    so each image has the same weight, also in the last batch, which is smaller and
     does not divide evenly.
     """
 
@@ -41,7 +41,6 @@ def train_step(params: Variables, rate: float = RATE) -> Callable[..., jax.Array
         values = {name: variable.value() for name, variable in params.items()}
         loss, gradients = jax.value_and_grad(summed_loss)(values)
         context = dl.get_replica_context()
-        assert context is not None  # `run` calls this function on a replica
         loss, gradients, examples = context.all_reduce("SUM", (loss, gradients, len(labels)))
         for name, variable in params.items():
             variable.assign_sub(rate / BATCH * gradients[name])
@@ -59,16 +58,16 @@ def train(
     steps: int,
     report: Callable[[int, jax.Array], None],
 ) -> None:
-    """Trains for a number of steps, unless someone stops it before.
+    """Trains for a number of steps, or until the loop is stopped.
 
     Args:
-      strategy: divides each batch over its replicas.
-      params: the model's variables.
-      digits: the images.
-      run: the recording, to which the loss is logged.
-      steps: how many batches to learn from.
-      report: called after each step with the steps done and the loss, which
-        may still be on its way: reading it waits for the devices.
+      strategy: The strategy that divides each batch over its replicas.
+      params: The model's variables.
+      digits: The images.
+      run: The recording, to which the loss is logged.
+      steps: Number of batches.
+      report: Called after each step with the number of steps done and the loss, which
+        may still be being computed: reading it waits for the devices.
     """
     dataset = dl.data.Dataset.from_tensor_slices((digits.train_images, digits.train_labels))
     dataset = dataset.shuffle(len(digits.train_labels), seed=0).batch(BATCH)
@@ -88,7 +87,7 @@ def count_correct(
     images: NDArray[np.float32],
     labels: NDArray[np.int32],
 ) -> int:
-    """Classifies images on all replicas and returns how many were right."""
+    """Classifies images on all replicas and returns the number of correct ones."""
 
     def evaluate(images: jax.Array, labels: jax.Array) -> jax.Array:
         values = {name: variable.value() for name, variable in params.items()}
@@ -102,7 +101,7 @@ def count_correct(
 
 
 def steps_per_epoch(digits: Digits) -> int:
-    """Returns how many batches an epoch has, the last and smaller one included."""
+    """Returns the number of batches of an epoch, the last and smaller one included."""
     return -(-len(digits.train_labels) // BATCH)
 
 

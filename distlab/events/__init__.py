@@ -1,18 +1,18 @@
 """What distlab records about a run: the kinds of events, and how they are read.
 
 Example:
-    >>> import distlab as dl
-    >>> from distlab.events import Chunk, Metric
-    >>> class Losses:
-    ...     "A source of events: anything with `since`."
-    ...     events = [Metric(time_ns=n, step=n, values={"loss": 1 / (n + 1)}) for n in range(3)]
-    ...
-    ...     def since(self, cursor: int, limit: int = 10_000) -> Chunk:
-    ...         found = self.events[cursor : cursor + limit]
-    ...         return Chunk(found, cursor + len(found), 0)
-    >>> chunk = Losses().since(1)
-    >>> [event.values["loss"] for event in chunk.events], chunk.cursor
-    ([0.5, 0.3333333333333333], 3)
+  >>> import distlab as dl
+  >>> from distlab.events import Chunk, Metric
+  >>> class Losses:
+  ...     "A source of events: anything with `since`."
+  ...     events = [Metric(time_ns=n, step=n, values={"loss": 1 / (n + 1)}) for n in range(3)]
+  ...
+  ...     def since(self, cursor: int, limit: int = 10_000) -> Chunk:
+  ...         found = self.events[cursor : cursor + limit]
+  ...         return Chunk(found, cursor + len(found), 0)
+  >>> chunk = Losses().since(1)
+  >>> [event.values["loss"] for event in chunk.events], chunk.cursor
+  ([0.5, 0.3333333333333333], 3)
 """
 
 from distlab.events.kinds import (

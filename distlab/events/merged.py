@@ -60,19 +60,19 @@ def merged(origins: Sequence[Origin]) -> Source:
         returned as it is.
 
     Example:
-        >>> from distlab.events import Chunk, Metric
-        >>> from distlab.events.merged import Origin, merged
-        >>> class Logged:
-        ...     def __init__(self, process: int, times: list[int]) -> None:
-        ...         self.process = process
-        ...         self.events = [Metric(time_ns=t, step=0, values={}) for t in times]
-        ...
-        ...     def since(self, cursor: int, limit: int = 10_000) -> Chunk:
-        ...         found = self.events[cursor : cursor + limit]
-        ...         return Chunk(found, cursor + len(found), 0, (self.process,))
-        >>> both = merged([Origin(Logged(0, [10, 30])), Origin(Logged(1, [5, 6]), 10)])
-        >>> [(process, event.time_ns) for process, event in both.since(0).envelopes()]
-        [(0, 10), (1, 15), (1, 16), (0, 30)]
+      >>> from distlab.events import Chunk, Metric
+      >>> from distlab.events.merged import Origin, merged
+      >>> class Logged:
+      ...     def __init__(self, process: int, times: list[int]) -> None:
+      ...         self.process = process
+      ...         self.events = [Metric(time_ns=t, step=0, values={}) for t in times]
+      ...
+      ...     def since(self, cursor: int, limit: int = 10_000) -> Chunk:
+      ...         found = self.events[cursor : cursor + limit]
+      ...         return Chunk(found, cursor + len(found), 0, (self.process,))
+      >>> both = merged([Origin(Logged(0, [10, 30])), Origin(Logged(1, [5, 6]), 10)])
+      >>> [(process, event.time_ns) for process, event in both.since(0).envelopes()]
+      [(0, 10), (1, 15), (1, 16), (0, 30)]
     """
     if len(origins) == 1 and not origins[0].clock_offset_ns:
         return origins[0].source

@@ -26,12 +26,12 @@ class Recording:
       name: The run's name.
 
     Example:
-        >>> import distlab as dl
-        >>> recording = dl.record("runs/first")
-        >>> recording.log(0, loss=0.5)
-        >>> recording.close()
-        >>> recording.name, dl.Run.open("runs/first").summary()["metrics"]
-        ('first', {'loss': 0.5})
+      >>> import distlab as dl
+      >>> recording = dl.record("runs/first")
+      >>> recording.log(0, loss=0.5)
+      >>> recording.close()
+      >>> recording.name, dl.Run.open("runs/first").summary()["metrics"]
+      ('first', {'loss': 0.5})
     """
 
     def __init__(
@@ -63,13 +63,13 @@ class Recording:
           RecordError: The recording is closed.
 
         Example:
-            >>> import jax.numpy as jnp
-            >>> import distlab as dl
-            >>> with dl.record("runs/first") as recording:
-            ...     recording.log(7, loss=0.5, accuracy=jnp.mean(jnp.array([1.0, 0.0])))
-            >>> metric = next(dl.Run.open("runs/first").events("metric"))
-            >>> metric.step, metric.values
-            (7, {'loss': 0.5, 'accuracy': 0.5})
+          >>> import jax.numpy as jnp
+          >>> import distlab as dl
+          >>> with dl.record("runs/first") as recording:
+          ...     recording.log(7, loss=0.5, accuracy=jnp.mean(jnp.array([1.0, 0.0])))
+          >>> metric = next(dl.Run.open("runs/first").events("metric"))
+          >>> metric.step, metric.values
+          (7, {'loss': 0.5, 'accuracy': 0.5})
         """
         if self._recorder is None:
             return
@@ -101,16 +101,16 @@ class Recording:
           RecordError: The recording is closed, or recording is off.
 
         Example:
-            >>> import jax, jax.numpy as jnp
-            >>> import distlab as dl
-            >>> strategy = dl.MirroredStrategy(["CPU:0", "CPU:1"])
-            >>> with dl.record(None) as recording:
-            ...     capture = recording.capture(steps=2)
-            ...     for _ in range(2):
-            ...         total = strategy.run(lambda: jnp.ones((50, 50)) @ jnp.ones((50, 50)))
-            ...     event = capture.result(timeout=60)
-            >>> event.steps, event.devices
-            (2, ['CPU:0', 'CPU:1'])
+          >>> import jax, jax.numpy as jnp
+          >>> import distlab as dl
+          >>> strategy = dl.MirroredStrategy(["CPU:0", "CPU:1"])
+          >>> with dl.record(None) as recording:
+          ...     capture = recording.capture(steps=2)
+          ...     for _ in range(2):
+          ...         total = strategy.run(lambda: jnp.ones((50, 50)) @ jnp.ones((50, 50)))
+          ...     event = capture.result(timeout=60)
+          >>> event.steps, event.devices
+          (2, ['CPU:0', 'CPU:1'])
         """
         if not is_count(steps) or steps == 0:
             raise ArgumentValueError(
@@ -143,12 +143,12 @@ class Recording:
           message: The error's text, empty when there was none.
 
         Example:
-            >>> import distlab as dl
-            >>> recording = dl.record("runs/first")
-            >>> recording.close("failed", "loss is nan")
-            >>> summary = dl.Run.open("runs/first").summary()
-            >>> summary["status"], summary["message"]
-            ('failed', 'loss is nan')
+          >>> import distlab as dl
+          >>> recording = dl.record("runs/first")
+          >>> recording.close("failed", "loss is nan")
+          >>> summary = dl.Run.open("runs/first").summary()
+          >>> summary["status"], summary["message"]
+          ('failed', 'loss is nan')
         """
         atexit.unregister(self._close_at_exit)
         opened, self._opened = self._opened, None
@@ -213,15 +213,15 @@ def record(
       ArgumentValueError: `total_steps` is not a number of steps.
 
     Example:
-        >>> import distlab as dl
-        >>> strategy = dl.MirroredStrategy(["CPU:0", "CPU:1"])
-        >>> with dl.record("runs/first", total_steps=3) as recording:
-        ...     for step in range(3):
-        ...         losses = strategy.run(lambda: 0.5 / (step + 1))
-        ...         recording.log(loss=strategy.reduce("MEAN", losses, axis=None))
-        >>> with dl.Run.open("runs/first") as run:
-        ...     [event.values["loss"] for event in run.events("metric")][:2]
-        [0.5, 0.25]
+      >>> import distlab as dl
+      >>> strategy = dl.MirroredStrategy(["CPU:0", "CPU:1"])
+      >>> with dl.record("runs/first", total_steps=3) as recording:
+      ...     for step in range(3):
+      ...         losses = strategy.run(lambda: 0.5 / (step + 1))
+      ...         recording.log(loss=strategy.reduce("MEAN", losses, axis=None))
+      >>> with dl.Run.open("runs/first") as run:
+      ...     [event.values["loss"] for event in run.events("metric")][:2]
+      [0.5, 0.25]
     """
     recorder = sink.recorder()
     folder = None if path is None else _checked_folder(path)

@@ -43,15 +43,15 @@ class Run:
         `process_index`, its `host`, and when it began (`unix_ns`).
 
     Example:
-        >>> import distlab as dl
-        >>> with dl.record("runs/first") as recording:
-        ...     for step in range(3):
-        ...         recording.log(step, loss=1 / (step + 1))
-        >>> with dl.Run.open("runs/first") as run:
-        ...     print([event.values["loss"] for event in run.events("metric")])
-        ...     print(run.summary()["status"], run.summary()["metrics"])
-        [1.0, 0.5, 0.3333333333333333]
-        finished {'loss': 0.3333333333333333}
+      >>> import distlab as dl
+      >>> with dl.record("runs/first") as recording:
+      ...     for step in range(3):
+      ...         recording.log(step, loss=1 / (step + 1))
+      >>> with dl.Run.open("runs/first") as run:
+      ...     print([event.values["loss"] for event in run.events("metric")])
+      ...     print(run.summary()["status"], run.summary()["metrics"])
+      [1.0, 0.5, 0.3333333333333333]
+      finished {'loss': 0.3333333333333333}
     """
 
     def __init__(self, path: Path, reader: RunReader) -> None:
@@ -70,11 +70,11 @@ class Run:
           NotARunError: The folder does not hold a run, or one that can't be read.
 
         Example:
-            >>> import distlab as dl
-            >>> dl.record("runs/first").close()
-            >>> with dl.Run.open("runs/first") as run:
-            ...     run.meta["name"], run.live
-            ('first', False)
+          >>> import distlab as dl
+          >>> dl.record("runs/first").close()
+          >>> with dl.Run.open("runs/first") as run:
+          ...     run.meta["name"], run.live
+          ('first', False)
         """
         if not isinstance(path, str | os.PathLike):
             raise NotARunError(
@@ -133,15 +133,15 @@ class Run:
           RecordError: The run was closed.
 
         Example:
-            >>> import distlab as dl
-            >>> with dl.record("runs/first") as recording:
-            ...     recording.log(0, loss=0.5)
-            >>> run, cursor = dl.Run.open("runs/first"), 0
-            >>> while (chunk := run.since(cursor, limit=100)).events:
-            ...     cursor = chunk.cursor
-            >>> chunk.events, chunk.cursor == cursor
-            ([], True)
-            >>> run.close()
+          >>> import distlab as dl
+          >>> with dl.record("runs/first") as recording:
+          ...     recording.log(0, loss=0.5)
+          >>> run, cursor = dl.Run.open("runs/first"), 0
+          >>> while (chunk := run.since(cursor, limit=100)).events:
+          ...     cursor = chunk.cursor
+          >>> chunk.events, chunk.cursor == cursor
+          ([], True)
+          >>> run.close()
         """
         if not is_count(cursor):
             raise ArgumentValueError(
@@ -170,14 +170,14 @@ class Run:
           RecordError: The run was closed.
 
         Example:
-            >>> import distlab as dl
-            >>> with dl.record("runs/first") as recording:
-            ...     recording.log(0, loss=0.5)
-            >>> with dl.Run.open("runs/first") as run:
-            ...     print([(event.step, event.values) for event in run.events("metric")])
-            ...     print(list(run.events("metric", start=3600.0)))
-            [(0, {'loss': 0.5})]
-            []
+          >>> import distlab as dl
+          >>> with dl.record("runs/first") as recording:
+          ...     recording.log(0, loss=0.5)
+          >>> with dl.Run.open("runs/first") as run:
+          ...     print([(event.step, event.values) for event in run.events("metric")])
+          ...     print(list(run.events("metric", start=3600.0)))
+          [(0, {'loss': 0.5})]
+          []
         """
         if start is None and end is None:
             pages = self._reader.pages(kind)
@@ -220,13 +220,13 @@ class Run:
           RecordError: The run was closed.
 
         Example:
-            >>> import distlab as dl
-            >>> recording = dl.record("runs/first")
-            >>> recording.log(0, loss=0.5)
-            >>> with dl.Run.open("runs/first") as run:  # the run is still being recorded
-            ...     next(run.follow("metric")).values
-            {'loss': 0.5}
-            >>> recording.close()
+          >>> import distlab as dl
+          >>> recording = dl.record("runs/first")
+          >>> recording.log(0, loss=0.5)
+          >>> with dl.Run.open("runs/first") as run:  # the run is still being recorded
+          ...     next(run.follow("metric")).values
+          {'loss': 0.5}
+          >>> recording.close()
         """
         cursor, newest = 0, time.monotonic()
         while True:
@@ -268,13 +268,13 @@ class Run:
           times, devices, strategies, steps, examples, last metrics and others.
 
         Example:
-            >>> import distlab as dl
-            >>> with dl.record("runs/first", total_steps=10) as recording:
-            ...     recording.log(0, loss=0.5)
-            >>> with dl.Run.open("runs/first") as run:
-            ...     summary = run.summary()
-            >>> summary["name"], summary["status"], summary["total_steps"], summary["metrics"]
-            ('first', 'finished', 10, {'loss': 0.5})
+          >>> import distlab as dl
+          >>> with dl.record("runs/first", total_steps=10) as recording:
+          ...     recording.log(0, loss=0.5)
+          >>> with dl.Run.open("runs/first") as run:
+          ...     summary = run.summary()
+          >>> summary["name"], summary["status"], summary["total_steps"], summary["metrics"]
+          ('first', 'finished', 10, {'loss': 0.5})
         """
         return summarize(self, *self._reader.totals())
 
@@ -288,11 +288,11 @@ class Run:
           RecordError: The run was closed.
 
         Example:
-            >>> import distlab as dl
-            >>> dl.record("runs/first").close()
-            >>> with dl.Run.open("runs/first") as run:
-            ...     [f"{one.cause}: {one.remedy}" for one in run.advice()]
-            []
+          >>> import distlab as dl
+          >>> dl.record("runs/first").close()
+          >>> with dl.Run.open("runs/first") as run:
+          ...     [f"{one.cause}: {one.remedy}" for one in run.advice()]
+          []
         """
         return advise(self)
 
@@ -306,15 +306,15 @@ class Run:
           RecordError: The run was closed.
 
         Example:
-            >>> import distlab as dl
-            >>> strategy = dl.MirroredStrategy(["CPU:0", "CPU:1"])
-            >>> def square(x):
-            ...     return x * x
-            >>> with dl.record("runs/first"):
-            ...     squares = strategy.run(square, args=(3.0,))
-            >>> with dl.Run.open("runs/first") as run:
-            ...     [(one.function, one.cause, one.steps) for one in run.programs()][-1]
-            ('square', 'new function', 1)
+          >>> import distlab as dl
+          >>> strategy = dl.MirroredStrategy(["CPU:0", "CPU:1"])
+          >>> def square(x):
+          ...     return x * x
+          >>> with dl.record("runs/first"):
+          ...     squares = strategy.run(square, args=(3.0,))
+          >>> with dl.Run.open("runs/first") as run:
+          ...     [(one.function, one.cause, one.steps) for one in run.programs()][-1]
+          ('square', 'new function', 1)
         """
         return read_programs(self.events)
 
@@ -335,13 +335,13 @@ class Run:
           RecordError: The run was closed.
 
         Example:
-            >>> import distlab as dl
-            >>> with dl.record("runs/first") as recording:
-            ...     recording.log(0, loss=0.5)
-            >>> with dl.Run.open("runs/first") as run:
-            ...     table = run.to_pandas("metric")
-            >>> list(table.columns), table["values"][0]
-            (['time_ns', 'step', 'values'], {'loss': 0.5})
+          >>> import distlab as dl
+          >>> with dl.record("runs/first") as recording:
+          ...     recording.log(0, loss=0.5)
+          >>> with dl.Run.open("runs/first") as run:
+          ...     table = run.to_pandas("metric")
+          >>> list(table.columns), table["values"][0]
+          (['time_ns', 'step', 'values'], {'loss': 0.5})
         """
         return to_pandas(self, kind)
 
@@ -367,14 +367,14 @@ class Run:
           RecordError: The file exists or can't be written, or the run was closed.
 
         Example:
-            >>> import json
-            >>> import distlab as dl
-            >>> with dl.record("runs/first") as recording:
-            ...     recording.log(0, loss=0.5)
-            >>> with dl.Run.open("runs/first") as run:
-            ...     lines = run.export("events.jsonl").read_text().splitlines()
-            >>> [json.loads(line)["values"] for line in lines if '"metric"' in line]
-            [{'loss': 0.5}]
+          >>> import json
+          >>> import distlab as dl
+          >>> with dl.record("runs/first") as recording:
+          ...     recording.log(0, loss=0.5)
+          >>> with dl.Run.open("runs/first") as run:
+          ...     lines = run.export("events.jsonl").read_text().splitlines()
+          >>> [json.loads(line)["values"] for line in lines if '"metric"' in line]
+          [{'loss': 0.5}]
         """
         return export(self, path, overwrite=overwrite)
 

@@ -1,1 +1,1 @@
-"""How counts, units, sizes in bytes and markup are written, wherever they are shown."""
+"""The texts of counts, units, sizes in bytes and markup, the same wherever they are shown."""

@@ -1,4 +1,4 @@
-"""Numbers of bytes as people read them."""
+"""Numbers of bytes as text."""
 
 from __future__ import annotations
 

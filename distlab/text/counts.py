@@ -1,4 +1,4 @@
-"""What a number of something is: whole, not negative, and no truth value."""
+"""Checks of counts and numbers."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 
 def is_count(value: Any, most: int | None = None) -> bool:
-    """Returns whether a value is a whole number from 0 to `most`; True and False are none."""
+    """Returns whether a value is a whole number from 0 to `most`; True and False are not."""
     return (
         isinstance(value, int)
         and not isinstance(value, bool)
@@ -17,5 +17,5 @@ def is_count(value: Any, most: int | None = None) -> bool:
 
 
 def is_number(value: Any) -> bool:
-    """Returns whether a value is a finite real number; True and False are none."""
+    """Returns whether a value is a finite real number; True and False are not."""
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)

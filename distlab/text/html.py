@@ -1,7 +1,7 @@
 """Small tables for notebooks: plain HTML that needs no script, kernel or style sheet.
 
-Colours are those of the text around, so that they read on light and on dark.
-Everything that is put in is text: nothing in it can become HTML.
+Colours are those of the surrounding text, so that they are legible on light and dark.
+All contents are escaped.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ def card(title: str, facts: str, headings: Sequence[str], rows: Iterable[Sequenc
     """Returns a title, a line of facts and a table.
 
     Args:
-      title: what it is.
-      facts: one line about it.
-      headings: names of the columns.
-      rows: texts, one for each column; only the first 16 rows are shown, and it
-        says how many there are beyond them.
+      title: The table's title.
+      facts: One line of facts.
+      headings: Names of the columns.
+      rows: Texts, one for each column; only the first 16 rows are shown, with the
+        number of those left out.
     """
     kept = [list(row) for row in rows]
     left_out = len(kept) - _MOST_ROWS

@@ -190,9 +190,9 @@ def test_a_controlled_distributed_dataset_gives_its_batches() -> None:
 
 
 def test_what_is_no_iterable_name_or_time_is_refused() -> None:
-    with pytest.raises(ArgumentTypeError, match="goes through an iterable, got a int: 3"):
+    with pytest.raises(ArgumentTypeError, match="accepts an iterable, got a int: 3"):
         dl.controlled(3)  # type: ignore[arg-type]
-    with pytest.raises(ArgumentTypeError, match="name must be a text, got 5"):
+    with pytest.raises(ArgumentTypeError, match="name must be a string, got 5"):
         dl.controlled([], name=5)  # type: ignore[arg-type]
     for wrong in (0, -1, float("nan"), "1", None):
         with pytest.raises(ArgumentValueError, match="pause_seconds must be a number above 0"):

@@ -41,7 +41,7 @@ def an_array_as_metric(w: World) -> None:
         run.log(loss=jnp.ones(3))
 
 
-@misuse(errors.ValueShapeError, "log takes numbers", "'loss' is being traced", "Return it from")
+@misuse(errors.ValueShapeError, "log accepts numbers", "'loss' is being traced", "Return it from")
 def a_metric_logged_in_a_step(w: World) -> None:
     with dl.record(w.folder / "run") as run:
         w.strategy.run(lambda a: run.log(loss=a.sum()), args=(w.x,))
@@ -77,7 +77,7 @@ def a_run_read_after_it_was_closed(w: World) -> None:
     list(run.events())
 
 
-@misuse(errors.ArgumentValueError, "must be a sequence number", "'now'", "Give 0")
+@misuse(errors.ArgumentValueError, "must be a sequence number", "'now'", "Pass 0")
 def events_since_a_moment_in_words(w: World) -> None:
     with dl.record(w.folder / "run"):
         pass
