@@ -11,6 +11,7 @@ from sphinx.util import inspect
 _CODE = re.compile(r"`([^`]+)`(\w?)")
 _NAME = re.compile(r"[A-Za-z_][\w.]*")
 _RETURNS = re.compile(r"^((?:Returns|Yields):\n +)(?=\S)", re.MULTILINE)
+_ANYTHING = re.compile(r"\(\*args: [~.\w]+, \*\*kwargs: [~.\w]+\)")
 _BEFORE_NAPOLEON = 400
 
 
@@ -32,7 +33,7 @@ def _signature(*event: Any) -> tuple[str, str] | None:
     _, what, _, thing, _, arguments, returned = event
     if arguments is None:
         return None
-    if what == "class" and arguments == "(*args: Any, **kwargs: Any)":
+    if what == "class" and _ANYTHING.fullmatch(arguments):
         # `__new__` hides the constructor.
         constructor = inspect.signature(thing.__init__, bound_method=True)
         arguments = inspect.stringify_signature(constructor, unqualified_typehints=True)
