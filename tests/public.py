@@ -9,17 +9,18 @@ from types import ModuleType
 import distlab
 
 MODULES = (
-    *("distlab", "distlab.advice", "distlab.cluster_resolver", "distlab.coordinator"),
-    *("distlab.data", "distlab.errors", "distlab.events", "distlab.experimental"),
-    *("distlab.tpu", "distlab.widgets", "distlab_dashboard"),
+    *("advice", "charts", "cluster_resolver", "coordinator", "data", "errors", "events"),
+    *("experimental", "folds", "tpu", "widgets"),
 )
+"""The public modules of `distlab`."""
 
 
 def names() -> dict[str, object]:
     """Returns every public name with its module in front, and what it names; no modules."""
+    modules = ("distlab", *(f"distlab.{module}" for module in MODULES), "distlab_dashboard")
     found = {
         f"{module}.{name}": getattr(importlib.import_module(module), name)
-        for module in MODULES
+        for module in modules
         for name in _names_of(importlib.import_module(module))
     }
     return {name: thing for name, thing in found.items() if not isinstance(thing, ModuleType)}

@@ -11,12 +11,9 @@ from pathlib import Path
 import pytest
 
 import distlab
+from tests.public import MODULES
 
 ROOT = Path(__file__).parent.parent
-MODULES = (
-    *("advice", "charts", "cluster_resolver", "coordinator", "data", "errors", "events"),
-    *("experimental", "folds", "tpu", "widgets"),
-)
 
 
 @pytest.mark.parametrize("name", distlab.__all__)
