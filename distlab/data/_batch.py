@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 
 from distlab.data._engine import Element, Stream, stacked
-from distlab.data._fused import PositionStream
 from distlab.data._memory import aligned_empty
 from distlab.data._nest import map_nest
 from distlab.data._plan import Opener, Order, Reading
+from distlab.data._position_streams import PositionStream
 from distlab.data._spec import batch_spec
 from distlab.errors import InvalidArgumentError
 

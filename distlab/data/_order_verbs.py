@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from distlab.data._arguments import integer
-from distlab.data._bounds import Skip, Take
 from distlab.data._concatenate import Concatenate
 from distlab.data._options import SHARD_HINT
 from distlab.data._plan import is_plain
@@ -12,6 +11,7 @@ from distlab.data._prefetch import Prefetch
 from distlab.data._repeat import Repeat
 from distlab.data._shard import Shard, ShardHint
 from distlab.data._shuffle import Shuffle
+from distlab.data._take_skip import Skip, Take
 from distlab.errors import ArgumentTypeError, InvalidArgumentError
 
 

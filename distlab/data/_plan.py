@@ -19,8 +19,8 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from distlab.data._engine import Element, Mapped, Stream
-from distlab.data._fused import PositionStream, RowStream
 from distlab.data._nest import leaves, map_nest
+from distlab.data._position_streams import PositionStream, RowStream
 from distlab.data._positions import Ascending, Indices, Positions
 
 INFINITE_CARDINALITY = -1
