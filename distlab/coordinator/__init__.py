@@ -1,11 +1,13 @@
-"""`tf.distribute.coordinator`: functions handed to workers that do not wait for one another.
+"""`tf.distribute.coordinator`: functions scheduled on workers that do not wait for one another.
 
-coordinator = ClusterCoordinator(strategy)  # a ParameterServerStrategy
-batches = iter(coordinator.create_per_worker_dataset(make_dataset))
-for _ in range(steps):
-loss = coordinator.schedule(step, args=(batches,))
-coordinator.join()
-print(loss.fetch())
+Example:
+    strategy = ParameterServerStrategy(cluster_resolver)
+    coordinator = ClusterCoordinator(strategy)
+    batches = iter(coordinator.create_per_worker_dataset(make_dataset))
+    for _ in range(steps):
+        loss = coordinator.schedule(step, args=(batches,))
+    coordinator.join()
+    print(loss.fetch())
 """
 
 from distlab.coordinator._current_worker import experimental_get_current_worker_index
@@ -14,7 +16,7 @@ from distlab.coordinator.per_worker import PerWorkerValue
 from distlab.coordinator.remote_value import RemoteValue
 
 PerWorkerValues = PerWorkerValue
-"""The name it has under `tf.distribute.experimental.coordinator`."""
+"""`PerWorkerValue`, under its name in `tf.distribute.experimental.coordinator`."""
 
 __all__ = [
     "ClusterCoordinator",

@@ -1,4 +1,4 @@
-"""Which worker runs the present thread, as `tf.distribute.coordinator` asks it."""
+"""The number of the calling thread's worker, for code that a coordinator runs."""
 
 from __future__ import annotations
 
@@ -9,18 +9,26 @@ from distlab.strategies.workers import current_worker
 def experimental_get_current_worker_index() -> int:
     """Returns the number of the worker that runs the calling function, from 0.
 
-    Call it in a function given to `ClusterCoordinator.schedule`, or in a
-    dataset function, to let each worker read a part of its own. The name is
-    that of `tf.distribute.coordinator`.
+    A scheduled function or a dataset function calls it to shard data by worker.
 
     Raises:
-      ContextError: called elsewhere.
+      ContextError: The calling thread is not a worker's.
+
+    Example:
+      >>> import distlab as dl
+      >>> cluster = dl.ClusterSpec({"worker": ["a:2201"], "ps": ["b:2201"]})
+      >>> servers = [dl.Server(cluster, job_name=job) for job in cluster.jobs]
+      >>> resolver = dl.cluster_resolver.SimpleClusterResolver(cluster)
+      >>> strategy = dl.ParameterServerStrategy(resolver)
+      >>> coordinator = dl.coordinator.ClusterCoordinator(strategy)
+      >>> coordinator.schedule(dl.coordinator.experimental_get_current_worker_index).fetch()
+      0
     """
     worker = current_worker()
     if worker is None:
         raise ContextError(
             "experimental_get_current_worker_index must be called by a function that a worker "
-            "runs, and this thread is no worker's. Call it inside a function given to "
-            "ClusterCoordinator.schedule."
+            "runs, and this thread is no worker's. Call it inside a function that "
+            "ClusterCoordinator.schedule runs."
         )
     return worker

@@ -1,4 +1,4 @@
-"""Functions that wait for a worker, those that run, and the first error among them."""
+"""The queue of scheduled functions: those that wait, those that run, and their first error."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from distlab.coordinator.remote_value import RemoteValue
 from distlab.errors import CancelledError, ClusterError
 
 _MOST_WAITING: Final = 256 * 1024
-"""As in TensorFlow: `schedule` waits when so many functions do."""
+"""The length at which `schedule` waits, as in TensorFlow."""
 
 
 class Closure(NamedTuple):
-    """A function that a worker is to run."""
+    """A scheduled function with its arguments and its result."""
 
     fn: Callable[..., Any]
     args: tuple[Any, ...]
@@ -31,13 +31,13 @@ class Closure(NamedTuple):
 
 @final
 class WorkQueue:
-    """Hands functions to workers, first come first served.
+    """A first-in, first-out queue from which the workers take functions.
 
-    When one fails those that wait are cancelled, and the error is raised by the
-    next call that asks; then it is forgotten, as in TensorFlow.
+    When a function fails, those that wait are cancelled. As in TensorFlow, the
+    next call of `put`, `idle` or `join` raises the error and clears it.
 
     Args:
-      stall_seconds: how long nothing may happen while somebody waits.
+      stall_seconds: How long a call waits while no function begins or ends.
     """
 
     def __init__(self, stall_seconds: float) -> None:
@@ -47,48 +47,60 @@ class WorkQueue:
         self._running: dict[int, tuple[Closure, float]] = {}
         self._error: BaseException | None = None
         self._closed = False
-        self._progress = time.monotonic()
+        self._last_progress = time.monotonic()
 
     def put(self, closure: Closure) -> None:
         """Adds a function.
 
+        Args:
+          closure: The function.
+
         Raises:
-          Exception: that of an earlier function.
-          ClusterError: there is no room, and no worker gets on.
+          Exception: An earlier function raised it.
+          ClusterError: The queue is full, and no function began or ended in time.
         """
         with self._changed:
             self._raise_error()
             self._wait_for(lambda: len(self._waiting) < _MOST_WAITING)
             self._waiting.append(closure)
-            self._note_progress()
+            self._progressed()
 
     def take(self, worker: int) -> Closure | None:
-        """Waits for a function to run; None when the queue was closed."""
+        """Waits for a function and returns it; None when the queue is closed.
+
+        Args:
+          worker: The number of the worker that will run it.
+        """
         with self._changed:
-            # An idle worker waits for as long as its coordinator lives, which closes the queue.
+            # An idle worker waits until its coordinator is dropped, which closes the queue.
             while not self._waiting and not self._closed:
                 self._changed.wait()
             if self._closed:
                 return None
             closure = self._waiting.popleft()
             self._running[worker] = (closure, time.monotonic())
-            self._note_progress()
+            self._progressed()
             return closure
 
     def finished(self, worker: int, error: BaseException | None = None) -> None:
-        """Notes that a worker's function ended, and how."""
+        """Records that a worker's function ended.
+
+        Args:
+          worker: The number of the worker.
+          error: The function's error; None when it returned.
+        """
         with self._changed:
             del self._running[worker]
             if error is not None and self._error is None:
                 self._error = error
                 self._cancel("an earlier one raised " + repr(error))
-            self._note_progress()
+            self._progressed()
 
     def idle(self) -> bool:
-        """Says whether all functions ended.
+        """Returns whether all functions ended.
 
         Raises:
-          Exception: that of a function.
+          Exception: A function raised it.
         """
         with self._changed:
             self._raise_error()
@@ -98,27 +110,30 @@ class WorkQueue:
         """Waits until all functions ended.
 
         Raises:
-          Exception: that of a function.
-          ClusterError: no worker gets on.
+          Exception: A function raised it.
+          ClusterError: No function began or ended in time.
         """
         with self._changed:
             self._wait_for(self._is_idle)
             self._raise_error()
 
-    def wait(self, over: threading.Event) -> None:
-        """Waits until a result is there.
+    def wait(self, ended: threading.Event) -> None:
+        """Waits until a function ended.
+
+        Args:
+          ended: The event that its result sets.
 
         Raises:
-          ClusterError: no worker gets on.
+          ClusterError: No function began or ended in time.
         """
         with self._changed:
-            self._wait_for(over.is_set)
+            self._wait_for(ended.is_set)
 
     def close(self) -> None:
-        """Lets the workers end; what waits is cancelled."""
+        """Ends the workers' loops, and cancels the functions that wait."""
         with self._changed:
             self._closed = True
-            self._cancel("the coordinator is gone")
+            self._cancel("the coordinator was dropped")
             self._changed.notify_all()
 
     def _is_idle(self) -> bool:
@@ -127,21 +142,25 @@ class WorkQueue:
     def _cancel(self, why: str) -> None:
         while self._waiting:
             closure = self._waiting.popleft()
-            closure.result.fail(CancelledError(f"{closure.name} did not run, as {why}."))
+            closure.result.fail(
+                CancelledError(
+                    f"{closure.name} did not run, as {why}. Schedule it again to run it."
+                )
+            )
 
     def _raise_error(self) -> None:
         error, self._error = self._error, None
         if error is not None:
             raise error
 
-    def _note_progress(self) -> None:
-        self._progress = time.monotonic()
+    def _progressed(self) -> None:
+        self._last_progress = time.monotonic()
         self._changed.notify_all()
 
     def _wait_for(self, condition: Callable[[], bool]) -> None:
         began = time.monotonic()
         while not condition():
-            left = max(self._progress, began) + self._stall_seconds - time.monotonic()
+            left = max(self._last_progress, began) + self._stall_seconds - time.monotonic()
             if left <= 0:
                 raise ClusterError(self._stalled())
             self._changed.wait(left)
@@ -154,6 +173,6 @@ class WorkQueue:
         )
         return (
             f"For {self._stall_seconds:g} s no function began or ended: {runs or 'none runs'}, "
-            f"{len(self._waiting)} wait. If a function takes that long give "
-            "ClusterCoordinator a larger stall_seconds."
+            f"{len(self._waiting)} wait. If a function takes that long, make the "
+            "ClusterCoordinator with a larger stall_seconds."
         )

@@ -1,4 +1,4 @@
-"""ClusterCoordinator: hands functions to the workers of a ParameterServerStrategy."""
+"""The coordinator that schedules functions on a ParameterServerStrategy's workers."""
 
 from __future__ import annotations
 
@@ -25,23 +25,33 @@ _made: weakref.WeakKeyDictionary[ParameterServerStrategy, weakref.ref[ClusterCoo
 
 @final
 class ClusterCoordinator:
-    """Hands functions to workers (`tf.distribute.coordinator.ClusterCoordinator`).
+    """Schedules functions on workers (`tf.distribute.coordinator.ClusterCoordinator`).
 
     Each worker is a thread that runs one function after another, with the
     strategy in scope and on a device of its own. Workers do not wait for one
     another: training with them is asynchronous. They end when nothing refers
     to the coordinator any more.
 
-    A strategy has one coordinator; making another one gives the same.
+    A strategy has one coordinator; making another returns the same one.
 
     Args:
-      strategy: the strategy.
-      stall_seconds: how long `join`, `fetch` and `schedule` wait while no
-        function begins or ends; then they raise.
+      strategy: The strategy.
+      stall_seconds: How long `join`, `fetch` and `schedule` wait while no
+        function begins or ends, before they raise an error.
 
     Raises:
-      ArgumentTypeError: it is no ParameterServerStrategy.
+      ArgumentTypeError: `strategy` is not a ParameterServerStrategy.
       ArgumentValueError: `stall_seconds` is not positive.
+
+    Example:
+      >>> import distlab as dl
+      >>> cluster = dl.ClusterSpec({"worker": ["a:2301"], "ps": ["b:2301"]})
+      >>> servers = [dl.Server(cluster, job_name=job) for job in cluster.jobs]
+      >>> resolver = dl.cluster_resolver.SimpleClusterResolver(cluster)
+      >>> strategy = dl.ParameterServerStrategy(resolver)
+      >>> coordinator = dl.coordinator.ClusterCoordinator(strategy)
+      >>> coordinator.fetch([coordinator.schedule(pow, (n, 2)) for n in range(4)])
+      [0, 1, 4, 9]
     """
 
     def __new__(
@@ -50,8 +60,9 @@ class ClusterCoordinator:
         """Returns the strategy's coordinator; makes it when there is none."""
         if not isinstance(strategy, ParameterServerStrategy):
             raise ArgumentTypeError(
-                "A ClusterCoordinator hands functions to the workers of a ParameterServerStrategy, "
-                f"got a {type(strategy).__name__}. Other strategies need none: call run."
+                "A ClusterCoordinator needs a ParameterServerStrategy, on whose workers it "
+                f"schedules functions, got a {type(strategy).__name__}. Other strategies need no "
+                "coordinator: call run."
             )
         if not stall_seconds > 0:
             raise ArgumentValueError(
@@ -93,29 +104,41 @@ class ClusterCoordinator:
         args: tuple[Any, ...] | list[Any] | None = None,
         kwargs: dict[str, Any] | None = None,
     ) -> RemoteValue:
-        """Lets the next free worker run a function; returns at once.
+        """Schedules a function on the next free worker, and returns immediately.
 
         Args:
-          fn: the function. It usually calls `strategy.run`.
-          args: its arguments. Of what is per worker it gets its worker's part.
-          kwargs: its named arguments, likewise.
+          fn: The function. It usually calls `strategy.run`.
+          args: Its arguments. Of a per-worker value it receives its worker's part.
+          kwargs: Its named arguments, likewise.
 
         Returns:
-          Its result, which will be there.
+          The future result.
 
         Raises:
-          ArgumentTypeError: `fn` is no function, or an argument is a result
-            that is not there yet.
-          ClusterError: too many functions wait, and no worker gets on.
-          Exception: that of an earlier function, whose error was not seen yet.
+          ArgumentTypeError: `fn` is not a function, or an argument is a `RemoteValue`.
+          ClusterError: The queue is full, and no function began or ended in time.
+          Exception: An earlier function raised it, and no call has raised it yet.
+
+        Example:
+          >>> import distlab as dl
+          >>> cluster = dl.ClusterSpec({"worker": ["a:2302"], "ps": ["b:2302"]})
+          >>> servers = [dl.Server(cluster, job_name=job) for job in cluster.jobs]
+          >>> resolver = dl.cluster_resolver.SimpleClusterResolver(cluster)
+          >>> strategy = dl.ParameterServerStrategy(resolver)
+          >>> coordinator = dl.coordinator.ClusterCoordinator(strategy)
+          >>> coordinator.schedule(strategy.run, args=(lambda x: 2.0 * x, (3,))).fetch().item()
+          6.0
         """
         if not callable(fn):
-            raise ArgumentTypeError(f"schedule needs a function, got {fn!r:.80}.")
+            raise ArgumentTypeError(
+                f"schedule needs a function, got {fn!r:.80}. Pass the function itself, and its "
+                "arguments as args=(...)."
+            )
         closure = Closure(fn, tuple(args or ()), dict(kwargs or {}), RemoteValue(self._queue.wait))
         if any(isinstance(leaf, RemoteValue) for leaf in jax.tree.leaves(closure[1:3])):
             raise ArgumentTypeError(
-                f"{closure.name} was given a RemoteValue, as in TensorFlow that can't be an "
-                "argument. Call fetch() on it first."
+                f"{closure.name} can't have a RemoteValue as an argument, as in TensorFlow. Call "
+                "fetch() on it first."
             )
         self._queue.put(closure)
         return closure.result
@@ -124,25 +147,63 @@ class ClusterCoordinator:
         """Waits until all functions ended.
 
         Raises:
-          OutOfRangeError: a worker's dataset came to its end.
-          ClusterError: no worker got on for too long.
-          Exception: what the first function to fail raised; those that waited
-            are cancelled.
+          OutOfRangeError: A worker's dataset is exhausted.
+          ClusterError: No function began or ended in time.
+          Exception: The first function to fail raised it; those that waited were
+            cancelled.
+
+        Example:
+          >>> import distlab as dl
+          >>> cluster = dl.ClusterSpec({"worker": ["a:2303"], "ps": ["b:2303"]})
+          >>> servers = [dl.Server(cluster, job_name=job) for job in cluster.jobs]
+          >>> resolver = dl.cluster_resolver.SimpleClusterResolver(cluster)
+          >>> coordinator = dl.coordinator.ClusterCoordinator(dl.ParameterServerStrategy(resolver))
+          >>> result = coordinator.schedule(pow, (2, 3))
+          >>> coordinator.join()
+          >>> result
+          RemoteValue(ready)
         """
         self._queue.join()
 
     def done(self) -> bool:
-        """Says whether all functions ended; raises as `join` does."""
+        """Returns whether all functions ended.
+
+        Raises:
+          Exception: The first function to fail raised it.
+
+        Example:
+          >>> import distlab as dl
+          >>> cluster = dl.ClusterSpec({"worker": ["a:2304"], "ps": ["b:2304"]})
+          >>> servers = [dl.Server(cluster, job_name=job) for job in cluster.jobs]
+          >>> resolver = dl.cluster_resolver.SimpleClusterResolver(cluster)
+          >>> coordinator = dl.coordinator.ClusterCoordinator(dl.ParameterServerStrategy(resolver))
+          >>> coordinator.done()
+          True
+        """
         return self._queue.idle()
 
     def fetch(self, val: Any) -> Any:
         """Waits for results.
 
         Args:
-          val: a nest of what `schedule` returned.
+          val: A nest of `RemoteValue`s.
 
         Returns:
-          The nest with the results, their arrays as NumPy's.
+          The nest with the results, their arrays as NumPy arrays.
+
+        Raises:
+          CancelledError: A function did not run, because another one failed.
+          ClusterError: No function began or ended in time.
+          Exception: A function raised it.
+
+        Example:
+          >>> import distlab as dl
+          >>> cluster = dl.ClusterSpec({"worker": ["a:2305"], "ps": ["b:2305"]})
+          >>> servers = [dl.Server(cluster, job_name=job) for job in cluster.jobs]
+          >>> resolver = dl.cluster_resolver.SimpleClusterResolver(cluster)
+          >>> coordinator = dl.coordinator.ClusterCoordinator(dl.ParameterServerStrategy(resolver))
+          >>> coordinator.fetch({"eight": coordinator.schedule(pow, (2, 3))})
+          {'eight': 8}
         """
         return jax.tree.map(
             lambda leaf: leaf.fetch() if isinstance(leaf, RemoteValue) else leaf, val
@@ -151,15 +212,26 @@ class ClusterCoordinator:
     def create_per_worker_dataset(self, dataset_fn: Any) -> PerWorkerDataset:
         """Makes a dataset for each worker.
 
-        As in TensorFlow nothing is sharded: each worker reads all of it, so
-        shuffle with a seed of its own, or let the function decide.
+        As in TensorFlow nothing is sharded: each worker reads the whole dataset,
+        unless the function shards or shuffles it by the worker's number.
 
         Args:
-          dataset_fn: a function without arguments that returns a dataset, also
-            a distributed one; it is called for each worker. Or a dataset.
+          dataset_fn: A function without arguments that returns a dataset, plain or
+            distributed, and is called for each worker. Or a dataset.
 
         Returns:
-          What `iter()` makes an argument for `schedule` of.
+          An iterable. Its `iter()` is an argument for `schedule`, of which each
+          function receives its worker's iterator.
+
+        Example:
+          >>> import distlab as dl
+          >>> cluster = dl.ClusterSpec({"worker": ["a:2306"], "ps": ["b:2306"]})
+          >>> servers = [dl.Server(cluster, job_name=job) for job in cluster.jobs]
+          >>> resolver = dl.cluster_resolver.SimpleClusterResolver(cluster)
+          >>> coordinator = dl.coordinator.ClusterCoordinator(dl.ParameterServerStrategy(resolver))
+          >>> dataset = coordinator.create_per_worker_dataset(lambda: dl.data.Dataset.range(3))
+          >>> int(coordinator.schedule(sum, (iter(dataset),)).fetch())
+          3
         """
         datasets = []
         for worker in range(self._strategy.num_workers):
@@ -168,12 +240,12 @@ class ClusterCoordinator:
         return PerWorkerDataset(datasets, self._strategy.as_worker)
 
     def __repr__(self) -> str:
-        """Names the strategy."""
+        """Returns the strategy's name."""
         return f"ClusterCoordinator({self._strategy!r})"
 
 
 def _work(worker: int, strategy: ParameterServerStrategy, queue: WorkQueue) -> None:
-    """What a worker's thread does. It does not refer to the coordinator, which ends it."""
+    """Runs a worker's thread. A reference to the coordinator would keep it alive for ever."""
     with strategy.as_worker(worker):
         while (closure := queue.take(worker)) is not None:
             queue.finished(worker, _run(closure, worker))
@@ -181,7 +253,7 @@ def _work(worker: int, strategy: ParameterServerStrategy, queue: WorkQueue) -> N
 
 
 def _run(closure: Closure, worker: int) -> BaseException | None:
-    """Runs a function; its result is there before it counts as ended."""
+    """Runs a function and sets its result, before the queue records that it ended."""
     try:
         args, kwargs = part_of(worker, (closure.args, closure.kwargs))
         closure.result.set(closure.fn(*args, **kwargs))

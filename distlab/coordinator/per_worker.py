@@ -1,4 +1,4 @@
-"""Values of which each worker has its own."""
+"""Values with one component for each worker."""
 
 from __future__ import annotations
 
@@ -13,27 +13,43 @@ import jax
 class PerWorkerValue:
     """A value for each worker (`tf.distribute.coordinator.PerWorkerValue`).
 
-    A function given to `ClusterCoordinator.schedule` gets its worker's one.
+    A function that `ClusterCoordinator.schedule` runs receives its worker's value.
 
     Args:
-      values: one for each worker, in their order.
+      values: The workers' values, in worker order.
+
+    Attributes:
+      values: The workers' values, in worker order.
+
+    Example:
+      >>> import distlab as dl
+      >>> cluster = dl.ClusterSpec({"worker": ["a:2401"], "ps": ["b:2401"]})
+      >>> servers = [dl.Server(cluster, job_name=job) for job in cluster.jobs]
+      >>> resolver = dl.cluster_resolver.SimpleClusterResolver(cluster)
+      >>> coordinator = dl.coordinator.ClusterCoordinator(dl.ParameterServerStrategy(resolver))
+      >>> seeds = dl.coordinator.PerWorkerValue([17])
+      >>> coordinator.schedule(lambda seed: seed + 1, (seeds,)).fetch()
+      18
     """
 
     def __init__(self, values: Sequence[Any]) -> None:
         self.values = tuple(values)
 
     def __repr__(self) -> str:
-        """Counts the values."""
+        """Returns the number of values."""
         return f"PerWorkerValue({len(self.values)} workers)"
 
 
 @final
 class PerWorkerDataset:
-    """A dataset for each worker. `iter()` gives the iterators as a `PerWorkerValue`.
+    """A dataset for each worker, whose `iter()` is an iterator for each worker.
 
     Args:
-      datasets: one for each worker.
-      as_worker: makes the calling thread a worker for a block of code.
+      datasets: The workers' datasets, in worker order.
+      as_worker: Makes the calling thread run as a worker, for a block of code.
+
+    Attributes:
+      values: The workers' datasets, in worker order.
     """
 
     def __init__(
@@ -48,7 +64,7 @@ class PerWorkerDataset:
         return self.values[0].element_spec
 
     def __iter__(self) -> Iterator[Any]:
-        """Starts each worker's dataset. Give the result to `schedule`."""
+        """Returns an iterator for each worker, as an argument for `schedule`."""
         iterators = []
         for worker, dataset in enumerate(self.values):
             with self._as_worker(worker):
@@ -56,37 +72,40 @@ class PerWorkerDataset:
         return PerWorkerIterator(iterators)
 
     def __repr__(self) -> str:
-        """Counts the datasets."""
+        """Returns the number of datasets."""
         return f"PerWorkerDataset({len(self.values)} workers)"
 
 
 @final
 class PerWorkerIterator(Iterator[Any]):
-    """An iterator for each worker, to be given to `schedule`.
+    """An iterator for each worker, as an argument for `schedule`.
 
     Args:
-      iterators: one for each worker.
+      iterators: The workers' iterators, in worker order.
+
+    Attributes:
+      values: The workers' iterators, in worker order.
     """
 
     def __init__(self, iterators: Sequence[Iterator[Any]]) -> None:
         self.values = tuple(iterators)
 
     def __next__(self) -> PerWorkerValue:
-        """Takes an element from every worker's iterator.
+        """Returns the next element of every worker's iterator.
 
         Raises:
-          StopIteration: one of them came to its end.
+          StopIteration: One of the iterators is exhausted.
         """
         return PerWorkerValue([next(iterator) for iterator in self.values])
 
 
 def is_per_worker(value: Any) -> bool:
-    """Says whether each worker gets a part of its own of a value."""
+    """Returns whether a value has a part for each worker."""
     return isinstance(value, PerWorkerValue | PerWorkerIterator | PerWorkerDataset)
 
 
 def part_of(worker: int, nest: Any) -> Any:
-    """Returns a nest with one worker's values in place of those of all."""
+    """Returns a nest with one worker's part of each per-worker value."""
     return jax.tree.map(
         lambda leaf: leaf.values[worker] if is_per_worker(leaf) else leaf,
         nest,

@@ -1,4 +1,4 @@
-"""The result of a function that a worker runs, before it is there."""
+"""The future result of a function that a worker runs."""
 
 from __future__ import annotations
 
@@ -12,52 +12,88 @@ import numpy as np
 
 @final
 class RemoteValue:
-    """What `ClusterCoordinator.schedule` returns (`tf.distribute.coordinator.RemoteValue`).
+    """The result of `ClusterCoordinator.schedule` (`tf.distribute.coordinator.RemoteValue`).
 
     Args:
-      wait: waits until an event is set; raises when that takes too long.
+      wait: Waits until an event is set; raises an error when that takes too long.
+
+    Example:
+      >>> import distlab as dl
+      >>> cluster = dl.ClusterSpec({"worker": ["a:2501"], "ps": ["b:2501"]})
+      >>> servers = [dl.Server(cluster, job_name=job) for job in cluster.jobs]
+      >>> resolver = dl.cluster_resolver.SimpleClusterResolver(cluster)
+      >>> strategy = dl.ParameterServerStrategy(resolver)
+      >>> coordinator = dl.coordinator.ClusterCoordinator(strategy)
+      >>> result = coordinator.schedule(strategy.run, (lambda x: x * 2.0, (3,)))
+      >>> result.get(), result.fetch()
+      (Array(6., dtype=float32, weak_type=True), np.float32(6.0))
     """
 
     def __init__(self, wait: Callable[[threading.Event], None]) -> None:
         self._wait = wait
-        self._over = threading.Event()
+        self._ended = threading.Event()
         self._value: Any = None
         self._error: BaseException | None = None
 
     def get(self) -> Any:
-        """Waits for the function's result and returns it as it is.
+        """Waits for the function's result and returns it unchanged.
 
         Raises:
-          CancelledError: the function did not run, as another one failed.
-          ClusterError: no worker got on for too long.
-          Exception: what the function raised.
+          CancelledError: The function did not run, because another one failed.
+          ClusterError: No function began or ended in time.
+          Exception: The function raised it.
+
+        Example:
+          >>> import distlab as dl
+          >>> cluster = dl.ClusterSpec({"worker": ["a:2502"], "ps": ["b:2502"]})
+          >>> servers = [dl.Server(cluster, job_name=job) for job in cluster.jobs]
+          >>> resolver = dl.cluster_resolver.SimpleClusterResolver(cluster)
+          >>> coordinator = dl.coordinator.ClusterCoordinator(dl.ParameterServerStrategy(resolver))
+          >>> coordinator.schedule(pow, (2, 3)).get()
+          8
         """
-        self._wait(self._over)
+        self._wait(self._ended)
         if self._error is not None:
             raise self._error
         return self._value
 
     def fetch(self) -> Any:
-        """Waits for the function's result and returns it with NumPy arrays; else as `get`."""
+        """Waits for the function's result and returns it with NumPy arrays.
+
+        Raises:
+          CancelledError: The function did not run, because another one failed.
+          ClusterError: No function began or ended in time.
+          Exception: The function raised it.
+
+        Example:
+          >>> import distlab as dl
+          >>> cluster = dl.ClusterSpec({"worker": ["a:2503"], "ps": ["b:2503"]})
+          >>> servers = [dl.Server(cluster, job_name=job) for job in cluster.jobs]
+          >>> resolver = dl.cluster_resolver.SimpleClusterResolver(cluster)
+          >>> strategy = dl.ParameterServerStrategy(resolver)
+          >>> coordinator = dl.coordinator.ClusterCoordinator(strategy)
+          >>> coordinator.schedule(strategy.run, (lambda x: x * 2.0, (3,))).fetch()
+          np.float32(6.0)
+        """
         return jax.tree.map(_to_numpy, self.get())
 
     def set(self, value: Any) -> None:
-        """Takes the result."""
+        """Sets the function's result."""
         self._value = value
-        self._over.set()
+        self._ended.set()
 
     def fail(self, error: BaseException) -> None:
-        """Takes the error instead of a result."""
+        """Sets the function's error."""
         self._error = error
-        self._over.set()
+        self._ended.set()
 
     def __repr__(self) -> str:
-        """Says how far it is."""
-        if not self._over.is_set():
-            return "RemoteValue(not there yet)"
+        """Returns whether the function ended, and how."""
+        if not self._ended.is_set():
+            return "RemoteValue(pending)"
         if self._error is not None:
             return f"RemoteValue(failed: {type(self._error).__name__})"
-        return "RemoteValue(there)"
+        return "RemoteValue(ready)"
 
 
 def _to_numpy(leaf: Any) -> Any:

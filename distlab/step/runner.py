@@ -56,7 +56,7 @@ def run(
         inside a JAX transformation that can't contain it.
       StructureError: `fn` is not a function.
       ValueShapeError: `args` is not a tuple, or `kwargs` not a dict.
-      OptionError: An option has a value that it can't have.
+      OptionError: An option has an invalid value.
     """
     called = time.monotonic_ns()
     try:
@@ -82,7 +82,7 @@ def _run_merging(
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
 ) -> Any:
-    """Runs as a part of the `merge_call` that is being traced."""
+    """Runs as part of the `merge_call` that is being traced."""
     args, kwargs = local_part((args, kwargs))
     with scopes.replica(ReplicaContext(host, merging)):
         return merging.merged(fn(*args, **kwargs))
@@ -96,9 +96,9 @@ def _run_eagerly(
         isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves((args, kwargs))
     ):
         raise ContextError(
-            "run executes functions as ordinary Python now (run_functions_eagerly), which has "
-            "no meaning inside a JAX transformation such as jit, grad, vmap or scan. Call run "
-            "outside of it, or run_functions_eagerly(False)."
+            "run executes functions as ordinary Python (run_functions_eagerly), which has no "
+            "meaning inside a JAX transformation such as jit, grad, vmap or scan. Call run "
+            "outside of it, or call run_functions_eagerly(False)."
         )
     return eager.run(host, fn, args, kwargs)
 
@@ -171,7 +171,7 @@ def _run_traced(
 
 
 def _key(leaves: list[Any]) -> tuple[tuple[Any, ...], bool]:
-    """Returns what decides which program fits, and whether JAX is tracing a leaf."""
+    """Returns the key of these arguments' program, and whether JAX is tracing a leaf."""
     key: list[Any] = []
     traced = False
     for leaf in leaves:
@@ -190,7 +190,7 @@ def _key(leaves: list[Any]) -> tuple[tuple[Any, ...], bool]:
 
 
 def _require_alive(error: Exception, program: Program | None, leaves: list[Any]) -> None:
-    """Names the argument that was given away, where JAX only reports a deleted array."""
+    """Raises an error that names a donated argument, where JAX reports a deleted array."""
     if program is not None and isinstance(error, RuntimeError):
         program.require_alive(leaves)
 

@@ -1,4 +1,4 @@
-"""What all strategies have in common: the verbs of `tf.distribute.Strategy`."""
+"""The base class of all strategies, with the verbs of `tf.distribute.Strategy`."""
 
 from __future__ import annotations
 
@@ -33,13 +33,31 @@ from distlab.variables.variable import Variable
 
 
 class Strategy(ABC):  # noqa: B024 - what makes it abstract is that devices must be chosen
-    """Base of all strategies. Make one of the final classes, not this.
+    """The base class of all strategies (`tf.distribute.Strategy`).
+
+    Args:
+      place: The place of the replicas.
+      cross_device_ops: The algorithm that adds up the replicas' values.
 
     Attributes:
-      distributed: false for the default strategy alone.
-      reads_per_replica: whether each replica may read a dataset of its own.
-      cross_device_ops: how it adds up the replicas' values.
-      extended: what libraries and ported code use beyond the verbs.
+      distributed: Whether values are distributed; False for the default strategy alone.
+      reads_per_replica: Whether each replica may read a dataset of its own.
+      cross_device_ops: The algorithm that adds up the replicas' values.
+      extended: The methods for libraries and ported code.
+
+    Raises:
+      ArgumentTypeError: `Strategy` itself is instantiated.
+
+    Example:
+      >>> import distlab as dl
+      >>> strategy = dl.MirroredStrategy(["CPU:0", "CPU:1"])
+      >>> with strategy.scope():
+      ...     weight = dl.Variable(2.0)
+      >>> dataset = dl.data.Dataset.range(4).batch(4)
+      >>> for x in strategy.experimental_distribute_dataset(dataset):
+      ...     losses = strategy.run(lambda x: (weight * x).sum(), args=(x,))
+      >>> float(strategy.reduce("MEAN", losses, axis=None))
+      6.0
     """
 
     distributed: ClassVar[bool] = True
@@ -48,8 +66,8 @@ class Strategy(ABC):  # noqa: B024 - what makes it abstract is that devices must
     def __init__(self, place: Place, cross_device_ops: CrossDeviceOps | None = None) -> None:
         if type(self) is Strategy:
             raise ArgumentTypeError(
-                "Strategy is what all strategies have in common and can't be made itself. Make a "
-                "MirroredStrategy, or another one of the final classes."
+                "Strategy is the base class of all strategies and can't be made itself. Make a "
+                "MirroredStrategy or another of the final classes."
             )
         self.cross_device_ops = as_cross_device_ops(cross_device_ops)
         self.extended = StrategyExtended(self)
@@ -57,7 +75,7 @@ class Strategy(ABC):  # noqa: B024 - what makes it abstract is that devices must
 
     @property
     def place(self) -> Place:
-        """Where this strategy's replicas run, as seen from the calling thread."""
+        """The place of this strategy's replicas, for the calling thread."""
         return self._place
 
     @property
@@ -67,7 +85,7 @@ class Strategy(ABC):  # noqa: B024 - what makes it abstract is that devices must
 
     @property
     def batch(self) -> LastBatch:
-        """The batch that was handed out last."""
+        """The last batch of a distributed dataset."""
         return self.place.batch
 
     @property
@@ -85,12 +103,24 @@ class Strategy(ABC):  # noqa: B024 - what makes it abstract is that devices must
 
     @property
     def num_replicas_in_sync(self) -> int:
-        """How many replicas a step runs on."""
+        """The number of replicas that run a step.
+
+        Example:
+          >>> import distlab as dl
+          >>> dl.MirroredStrategy(["CPU:0", "CPU:1"]).num_replicas_in_sync
+          2
+        """
         return self.mesh.replicas
 
     @property
     def device_names(self) -> tuple[str, ...]:
-        """The device of each replica, such as `"CPU:0"`, in replica order."""
+        """The device of each replica, in replica order.
+
+        Example:
+          >>> import distlab as dl
+          >>> dl.MirroredStrategy(["CPU:0", "CPU:1"]).device_names
+          ('CPU:0', 'CPU:1')
+        """
         return self.mesh.names
 
     @property
@@ -100,12 +130,12 @@ class Strategy(ABC):  # noqa: B024 - what makes it abstract is that devices must
 
     @property
     def input_context(self) -> InputContext:
-        """What a function that makes this worker's input is told."""
+        """The argument of a dataset function on this worker."""
         return InputContext(num_replicas_in_sync=self.num_replicas_in_sync)
 
     @property
     def cluster_resolver(self) -> Any:
-        """None: the strategy knows of no other processes."""
+        """The resolver of the strategy's cluster; None for a strategy without one."""
         return None
 
     def scope(self) -> AbstractContextManager[Strategy]:
@@ -115,8 +145,16 @@ class Strategy(ABC):  # noqa: B024 - what makes it abstract is that devices must
         again inside itself.
 
         Raises:
-          ContextError: on entering, inside another strategy's scope or inside a
-            function that `run` executes.
+          ContextError: The scope is entered inside another strategy's scope, or inside
+            a function that `run` executes.
+
+        Example:
+          >>> import distlab as dl
+          >>> strategy = dl.MirroredStrategy(["CPU:0", "CPU:1"])
+          >>> with strategy.scope():
+          ...     counter = dl.Variable(0, name="counter")
+          >>> len(counter.values)
+          2
         """
         return scopes.scope(self)
 
@@ -134,64 +172,97 @@ class Strategy(ABC):  # noqa: B024 - what makes it abstract is that devices must
         devices are done. At most 16 steps are in flight.
 
         Args:
-          fn: the replica function.
-          args: its arguments: nests whose `PerReplica` leaves are divided over
-            the replicas; all other arrays and numbers go to each replica whole.
-          kwargs: its named arguments, likewise.
-          options: how to run it this time.
+          fn: The replica function.
+          args: Its arguments: nests in which each replica receives its component of
+            every `PerReplica` leaf, and all other leaves whole.
+          kwargs: Its named arguments, likewise.
+          options: Options for this call.
 
         Returns:
-          What `fn` returns, with a `PerReplica` at each computed leaf (with one
-          replica, a plain array). What is one and the same object for all
-          replicas (None, a Python number, a variable) comes back as it is.
+          The result of `fn`, with a `PerReplica` at each computed leaf (with one
+          replica, a plain array). A leaf that is the same object on all replicas
+          (None, a Python number, a variable) is returned unchanged.
 
         Raises:
-          ContextError: called in a replica function or another scope.
-          StructureError: a per-replica argument is not one of this strategy,
-            or replicas with different shapes return different structures.
-          NeedsPythonError: `fn` needs a number while it is being traced.
+          ContextError: The call is in a replica function or in another strategy's scope.
+          StructureError: A per-replica argument belongs to another strategy, or
+            replicas with different shapes return different structures.
+          NeedsPythonError: `fn` needs a number while it is traced.
+
+        Example:
+          >>> import distlab as dl
+          >>> strategy = dl.MirroredStrategy(["CPU:0", "CPU:1"])
+          >>> def replica_fn(x):
+          ...     return dl.get_replica_context().replica_id_in_sync_group + x
+          >>> strategy.run(replica_fn, args=(10,)).values
+          (Array(10, dtype=int32), Array(11, dtype=int32))
         """
+        return self._run(fn, args, kwargs, options)
+
+    experimental_run_v2 = run
+    """`run`, under its first name in TensorFlow."""
+
+    def _run(self, fn: Callable[..., Any], args: Any, kwargs: Any, options: Any) -> Any:
+        """Runs `fn` as this kind of strategy does; see `run`."""
         return runner.run(self, self.place, fn, args, kwargs, options=options)
 
     def reduce(self, reduce_op: ReduceOp | str, value: Any, axis: Any) -> Any:
         """Combines the replicas' values into one, from cross-replica context.
 
         Args:
-          reduce_op: `ReduceOp.SUM`, `ReduceOp.MEAN`, or their name.
-          value: a per-replica value, or a nest of them.
+          reduce_op: `ReduceOp.SUM`, `ReduceOp.MEAN`, or the name of one.
+          value: A per-replica value, or a nest of them.
           axis: None combines the components element by element. A number or
             tuple also reduces these axes of each component; MEAN then divides
-            by the number of elements on all replicas, so a partial batch is
-            weighed right.
+            by the number of elements on all replicas, so that a partial batch has
+            its right weight.
 
         Returns:
           The structure of `value` with plain arrays, on the first replica's
           device.
 
         Raises:
-          ReduceOpError: there is no such reduction.
-          ValueShapeError: shapes differ, an axis is out of range, or a plain
-            value is to be summed over several replicas.
-          ContextError: called in a replica function.
+          ReduceOpError: `reduce_op` is not a reduction.
+          ValueShapeError: The shapes differ, an axis is out of range, or a plain
+            value would be summed over several replicas.
+          ContextError: The call is in a replica function.
+
+        Example:
+          >>> import distlab as dl
+          >>> strategy = dl.MirroredStrategy(["CPU:0", "CPU:1"])
+          >>> dataset = dl.data.Dataset.range(3).batch(3)
+          >>> x = next(iter(strategy.experimental_distribute_dataset(dataset)))
+          >>> [part.tolist() for part in x.values]
+          [[0, 1], [2]]
+          >>> float(strategy.reduce("MEAN", x, axis=0))
+          1.0
         """
         return reducing.reduce(self, reduce_op, value, axis)
 
     def gather(self, value: Any, axis: int) -> Any:
-        """Puts the replicas' values one after another, from cross-replica context.
+        """Concatenates the replicas' values, from cross-replica context.
 
         Args:
-          value: a per-replica value, or a nest of them, whose shapes may differ
+          value: A per-replica value, or a nest of them, whose shapes may differ
             along `axis`.
-          axis: the dimension to put them one after another in.
+          axis: The dimension to concatenate along.
 
         Returns:
           The structure of `value` with plain arrays, on the first replica's
           device.
 
         Raises:
-          ValueShapeError: scalars, no such axis, other dimensions differ, or a
-            plain value with several replicas.
-          ContextError: called in a replica function.
+          ValueShapeError: The values are scalars, the axis is out of range, other
+            dimensions differ, or a plain value is gathered from several replicas.
+          ContextError: The call is in a replica function.
+
+        Example:
+          >>> import distlab as dl
+          >>> strategy = dl.MirroredStrategy(["CPU:0", "CPU:1"])
+          >>> dataset = dl.data.Dataset.range(3).batch(3)
+          >>> x = next(iter(strategy.experimental_distribute_dataset(dataset)))
+          >>> strategy.gather(x, axis=0)
+          Array([0, 1, 2], dtype=int32)
         """
         return gathering.gather(self, value, axis)
 
@@ -201,16 +272,24 @@ class Strategy(ABC):  # noqa: B024 - what makes it abstract is that devices must
         """Makes a per-replica value by calling a function for each replica.
 
         Args:
-          value_fn: takes a `ValueContext` that tells the replica's number, and
-            returns that replica's value, or a nest of values.
+          value_fn: Returns a replica's value, or a nest of values, from a
+            `ValueContext` with the replica's number.
 
         Returns:
-          The values merged: a `PerReplica` at each leaf (with one replica, what
-          `value_fn` returned).
+          The values merged: a `PerReplica` at each leaf (with one replica, the
+          result of `value_fn`).
 
         Raises:
-          StructureError: the replicas' structures differ.
-          ContextError: called in a replica function.
+          StructureError: The replicas' structures differ.
+          ContextError: The call is in a replica function.
+
+        Example:
+          >>> import distlab as dl
+          >>> strategy = dl.MirroredStrategy(["CPU:0", "CPU:1"])
+          >>> strategy.experimental_distribute_values_from_function(
+          ...     lambda context: 10.0 * context.replica_id_in_sync_group
+          ... ).values
+          (Array(0., dtype=float32), Array(10., dtype=float32))
         """
         scopes.require_cross_replica("experimental_distribute_values_from_function", self)
         checked_call("experimental_distribute_values_from_function", value_fn, (), None)
@@ -222,15 +301,15 @@ class Strategy(ABC):  # noqa: B024 - what makes it abstract is that devices must
     ) -> Any:
         """Divides a dataset's batches over the replicas.
 
-        Each element is a global batch of n examples. Each replica gets
-        ceil(n / replicas) of them as long as there are any, so that the last
-        ones may get fewer, or none. Datasets that read files, and those with
-        AutoShardPolicy.OFF, are instead cut into batches of single replicas
-        that the replicas take in turn, as in TensorFlow.
+        Each element is a global batch of n examples. Each replica receives
+        ceil(n / replicas) of them while there are any, so that the last replicas
+        may have fewer or none. As in TensorFlow, datasets that read files, and
+        those with AutoShardPolicy.OFF, are instead cut into per-replica batches
+        that the replicas take in turn.
 
         Args:
-          dataset: a `distlab.data.Dataset`, or any iterable of batches.
-          options: how to bring batches to the devices.
+          dataset: A `distlab.data.Dataset`, or any iterable of batches.
+          options: Options for reading and placing batches.
 
         Returns:
           A `DistributedDataset`, whose elements have a `PerReplica` at each leaf
@@ -238,29 +317,37 @@ class Strategy(ABC):  # noqa: B024 - what makes it abstract is that devices must
           dataset itself.
 
         Raises:
-          NotBatchedError: the elements have no batch dimension, and there is
+          NotBatchedError: The elements have no batch dimension, and there is
             more than one replica.
-          StructureError: it is no dataset.
-          UnsupportedError: the replication mode is PER_REPLICA.
-          InvalidArgumentError: its AutoShardPolicy does not fit it.
+          StructureError: `dataset` is not a dataset.
+          UnsupportedError: The replication mode is PER_REPLICA.
+          InvalidArgumentError: The dataset's AutoShardPolicy does not fit it.
+
+        Example:
+          >>> import distlab as dl
+          >>> strategy = dl.MirroredStrategy(["CPU:0", "CPU:1"])
+          >>> dataset = dl.data.Dataset.range(6).batch(4)
+          >>> for x in strategy.experimental_distribute_dataset(dataset):
+          ...     print([part.tolist() for part in x.values])
+          [[0, 1], [2, 3]]
+          [[4], [5]]
         """
         return distribute.distribute_dataset(self, dataset, options)
 
     def distribute_datasets_from_function(
         self, dataset_fn: Callable[[InputContext], Any], options: InputOptions | None = None
     ) -> Any:
-        """Lets each replica take one batch a step of a dataset that a function makes.
+        """Distributes the per-replica batches of a dataset that a function makes.
 
-        Nothing is divided or sharded: the function does so, by what its
-        `InputContext` tells. It is called once, at once; later iterations start
-        its dataset again. In the last step some replicas may find no batch and
-        get an empty one; when all shapes are known (drop_remainder), that step
-        is left out, as in TensorFlow.
+        The function is called immediately, and later iterations restart its
+        dataset. It must shard the data itself, by its `InputContext`. In each step
+        every replica takes one batch. In the last step some replicas may have no
+        batch and receive an empty one; as in TensorFlow, that step is left out
+        when all shapes are static (drop_remainder).
 
         Args:
-          dataset_fn: takes an `InputContext` and returns a dataset with batches
-            for single replicas.
-          options: how to bring batches to the devices; with
+          dataset_fn: Returns a dataset of per-replica batches from an `InputContext`.
+          options: Options for reading and placing batches. With
             `InputReplicationMode.PER_REPLICA` the function is called for each
             replica, which then reads a dataset of its own.
 
@@ -269,24 +356,42 @@ class Strategy(ABC):  # noqa: B024 - what makes it abstract is that devices must
           dataset.
 
         Raises:
-          ArgumentTypeError: `dataset_fn` is no function.
-          UnsupportedError: PER_REPLICA, and this is no `MirroredStrategy`.
+          ArgumentTypeError: `dataset_fn` is not a function.
+          UnsupportedError: The mode is PER_REPLICA, and this is not a `MirroredStrategy`.
+
+        Example:
+          >>> import distlab as dl
+          >>> strategy = dl.MirroredStrategy(["CPU:0", "CPU:1"])
+          >>> def dataset_fn(context):
+          ...     return dl.data.Dataset.range(8).batch(context.get_per_replica_batch_size(4))
+          >>> for x in strategy.distribute_datasets_from_function(dataset_fn):
+          ...     print([part.tolist() for part in x.values])
+          [[0, 1], [2, 3]]
+          [[4, 5], [6, 7]]
         """
         return distribute.distribute_from_function(self, dataset_fn, options)
 
     def experimental_make_numpy_dataset(self, numpy_input: Any, session: Any = None) -> Dataset:
-        """Makes a dataset of the rows of arrays, to be batched and distributed.
+        """Makes a dataset of the rows of arrays.
 
         Args:
-          numpy_input: a nest of arrays of one length, shape `[rows, ...]`. A
-            list of arrays is one array, stacked.
-          session: taken for TensorFlow's sake.
+          numpy_input: A nest of arrays of the shape `[rows, ...]`. A list of arrays
+            is stacked to one array.
+          session: Ignored; accepted for compatibility with TensorFlow 1.
 
         Returns:
-          A dataset of `rows` elements of shape `[...]`.
+          A dataset of `rows` elements of the shape `[...]`.
 
         Raises:
-          ValueShapeError: their lengths differ, or one is a scalar.
+          ValueShapeError: The lengths differ, or an array is a scalar.
+
+        Example:
+          >>> import distlab as dl
+          >>> import numpy as np
+          >>> strategy = dl.MirroredStrategy(["CPU:0", "CPU:1"])
+          >>> dataset = strategy.experimental_make_numpy_dataset(np.arange(6).reshape(3, 2))
+          >>> [row.tolist() for row in dataset]
+          [[0, 1], [2, 3], [4, 5]]
         """
         del session
         return Dataset.from_tensor_slices(numpy_input)
@@ -295,13 +400,22 @@ class Strategy(ABC):  # noqa: B024 - what makes it abstract is that devices must
         """Makes a TensorFlow 1 iterator that divides a dataset's batches.
 
         Args:
-          dataset: as in `experimental_distribute_dataset`.
+          dataset: A `distlab.data.Dataset`, or any iterable of batches.
 
         Returns:
           An iterator with `initialize()` and `get_next()`.
 
         Raises:
-          NotBatchedError: as `experimental_distribute_dataset`.
+          NotBatchedError: The elements have no batch dimension, and there is
+            more than one replica.
+
+        Example:
+          >>> import distlab as dl
+          >>> strategy = dl.MirroredStrategy(["CPU:0", "CPU:1"])
+          >>> iterator = strategy.make_dataset_iterator(dl.data.Dataset.range(8).batch(4))
+          >>> iterator.initialize()
+          >>> [part.tolist() for part in iterator.get_next().values]
+          [[0, 1], [2, 3]]
         """
         return legacy.dataset_iterator(self, dataset)
 
@@ -310,21 +424,30 @@ class Strategy(ABC):  # noqa: B024 - what makes it abstract is that devices must
         input_fn: Callable[[InputContext], Any],
         replication_mode: InputReplicationMode = InputReplicationMode.PER_WORKER,
     ) -> legacy.InputIterator:
-        """Makes a TensorFlow 1 iterator in which each replica takes one batch a step.
+        """Makes a TensorFlow 1 iterator over per-replica batches.
 
-        A last step for which some replicas have no batch is left out.
+        A last step in which some replicas have no batch is left out.
 
         Args:
-          input_fn: takes an `InputContext` and returns a dataset, or a function
-            that returns one replica's next element.
-          replication_mode: PER_WORKER; nothing else is supported.
+          input_fn: Returns, from an `InputContext`, a dataset of per-replica batches
+            or a function that returns a replica's next element.
+          replication_mode: PER_WORKER; no other mode is supported.
 
         Returns:
           An iterator with `initialize()` and `get_next()`.
 
         Raises:
-          ArgumentValueError: another replication mode.
-          ArgumentTypeError: `input_fn` is no function, or returns no dataset.
+          ArgumentValueError: The replication mode is not PER_WORKER.
+          ArgumentTypeError: `input_fn` is not a function, or does not return a dataset.
+
+        Example:
+          >>> import distlab as dl
+          >>> strategy = dl.MirroredStrategy(["CPU:0", "CPU:1"])
+          >>> iterator = strategy.make_input_fn_iterator(
+          ...     lambda context: dl.data.Dataset.range(8).batch(2)
+          ... )
+          >>> [part.tolist() for part in iterator.get_next().values]
+          [[0, 1], [2, 3]]
         """
         return legacy.input_fn_iterator(self, input_fn, replication_mode)
 
@@ -334,14 +457,21 @@ class Strategy(ABC):  # noqa: B024 - what makes it abstract is that devices must
         """Runs `fn` on the next element of an iterator (TensorFlow 1's `run`).
 
         Args:
-          fn: the replica function; takes the element as its one argument.
-          input_iterator: None: `fn` takes no argument.
+          fn: The replica function, whose one argument is the element.
+          input_iterator: The iterator; with None, `fn` has no argument.
 
         Returns:
-          What `run` returns.
+          The result of `run`.
 
         Raises:
-          OutOfRangeError: the data came to its end.
+          OutOfRangeError: The data is exhausted.
+
+        Example:
+          >>> import distlab as dl
+          >>> strategy = dl.MirroredStrategy(["CPU:0", "CPU:1"])
+          >>> iterator = strategy.make_dataset_iterator(dl.data.Dataset.range(8).batch(4))
+          >>> strategy.experimental_run(lambda x: x.sum(), iterator).values
+          (Array(1, dtype=int32), Array(5, dtype=int32))
         """
         with self.scope():
             args = () if input_iterator is None else (input_iterator.get_next(),)
@@ -351,8 +481,15 @@ class Strategy(ABC):  # noqa: B024 - what makes it abstract is that devices must
         """Returns the components of a per-replica value, in replica order.
 
         Args:
-          value: a distributed value, a nest of them, or anything else, which
-            comes back in a tuple of one.
+          value: A distributed value, or a nest of them. Any other value is returned
+            in a tuple of one.
+
+        Example:
+          >>> import distlab as dl
+          >>> strategy = dl.MirroredStrategy(["CPU:0", "CPU:1"])
+          >>> result = strategy.run(lambda x: {"double": 2 * x}, args=(3,))
+          >>> strategy.experimental_local_results(result)[0]
+          {'double': Array(6, dtype=int32, weak_type=True)}
         """
         leaves, structure = jax.tree.flatten(value, is_leaf=_has_components)
         if not any(map(_has_components, leaves)):
@@ -364,17 +501,26 @@ class Strategy(ABC):  # noqa: B024 - what makes it abstract is that devices must
         return tuple(jax.tree.unflatten(structure, row) for row in zip(*columns, strict=True))
 
     def replicate(self, tree: Any) -> Any:
-        """Gives every replica a copy of a state, for programs without variables.
+        """Copies a state to every replica, for programs without variables.
 
-        The copies go in and out of `run` without moving, so a loop that keeps
-        its parameters and optimizer state in a pytree starts with this.
+        `run` accepts and returns the copies without moving them, so a loop whose
+        parameters and optimizer state are a pytree starts with this.
 
         Args:
-          tree: a nest of array-likes.
+          tree: A nest of array-likes.
 
         Returns:
           The structure of `tree` with a `PerReplica` of equal components at
           each leaf (with one replica, a plain array on its device).
+
+        Example:
+          >>> import distlab as dl
+          >>> import numpy as np
+          >>> strategy = dl.MirroredStrategy(["CPU:0", "CPU:1"])
+          >>> state = strategy.replicate({"w": np.zeros(3, np.float32)})
+          >>> state = strategy.run(lambda s: {"w": s["w"] + 1}, args=(state,))
+          >>> state["w"].values[1]
+          Array([1., 1., 1.], dtype=float32)
         """
         return jax.tree.map(self._copies, tree)
 
@@ -384,52 +530,81 @@ class Strategy(ABC):  # noqa: B024 - what makes it abstract is that devices must
         return stack([leaf] * self.num_replicas_in_sync, self.mesh)
 
     def unwrap(self, value: Any) -> list[Any]:
-        """Is `experimental_local_results` as a list, TensorFlow 1's name for it."""
+        """Returns `experimental_local_results` as a list, as in TensorFlow 1.
+
+        Args:
+          value: A distributed value, or a nest of them. Any other value is returned
+            in a list of one.
+
+        Example:
+          >>> import distlab as dl
+          >>> strategy = dl.MirroredStrategy(["CPU:0", "CPU:1"])
+          >>> strategy.unwrap(strategy.run(lambda x: x + 1.0, args=(3,)))[1].item()
+          4.0
+        """
         return list(self.experimental_local_results(value))
 
     def colocate_vars_with(self, colocate_with_variable: Variable) -> AbstractContextManager[None]:
-        """Is `extended.colocate_vars_with`, TensorFlow 1's place for it."""
-        return self.extended.colocate_vars_with(colocate_with_variable)
+        """Returns `extended.colocate_vars_with(...)`, as in TensorFlow 1.
 
-    def experimental_run_v2(
-        self,
-        fn: Callable[..., Any],
-        args: tuple[Any, ...] | list[Any] = (),
-        kwargs: dict[str, Any] | None = None,
-        options: RunOptions | None = None,
-    ) -> Any:
-        """Is `run`, under the name that it had first."""
-        return self.run(fn, args, kwargs, options)
+        Args:
+          colocate_with_variable: A variable of this strategy.
+
+        Example:
+          >>> import distlab as dl
+          >>> strategy = dl.MirroredStrategy(["CPU:0", "CPU:1"])
+          >>> with strategy.scope():
+          ...     weight = dl.Variable(1.0)
+          ...     with strategy.colocate_vars_with(weight):
+          ...         slot = dl.Variable(0.0)
+          >>> slot.strategy is strategy
+          True
+        """
+        return self.extended.colocate_vars_with(colocate_with_variable)
 
     def experimental_distribute_datasets_from_function(
         self, dataset_fn: Callable[[InputContext], Any], options: InputOptions | None = None
     ) -> Any:
-        """Is `distribute_datasets_from_function`, under the name that it had first."""
+        """Returns `distribute_datasets_from_function(...)`, under its first name.
+
+        Args:
+          dataset_fn: Returns a dataset of per-replica batches from an `InputContext`.
+          options: Options for reading and placing batches.
+
+        Example:
+          >>> import distlab as dl
+          >>> strategy = dl.MirroredStrategy(["CPU:0", "CPU:1"])
+          >>> dataset = strategy.experimental_distribute_datasets_from_function(
+          ...     lambda context: dl.data.Dataset.range(8).batch(2)
+          ... )
+          >>> [part.tolist() for part in next(iter(dataset)).values]
+          [[0, 1], [2, 3]]
+        """
         return self.distribute_datasets_from_function(dataset_fn, options)
 
     def __enter__(self) -> NoReturn:
         """Refuses `with strategy:`.
 
         Raises:
-          ContextError: always.
+          ContextError: Always.
         """
         raise ContextError(
-            f"A strategy is made current by its scope, and {self!r} was given to `with` itself. "
+            f"A strategy is made current by its scope, and {self!r} itself was passed to `with`. "
             "Write `with strategy.scope():`."
         )
 
     def __exit__(self, *_: object) -> None:  # noqa: B027 - `with` looks for it before it enters
-        """Is never reached."""
+        """Is never called."""
 
     def __copy__(self) -> Strategy:
         """Refuses: a strategy's variables and programs belong to one object.
 
         Raises:
-          ContextError: always.
+          ContextError: Always.
         """
         raise ContextError(
-            f"{self!r} can't be copied: its variables and programs belong to it. Use it itself, or "
-            "make another strategy."
+            f"{self!r} can't be copied: its variables and programs belong to it. Use the strategy "
+            "itself, or make another strategy."
         )
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Strategy:
@@ -437,7 +612,7 @@ class Strategy(ABC):  # noqa: B024 - what makes it abstract is that devices must
         return self.__copy__()
 
     def _repr_html_(self) -> str:
-        """Shows in notebooks which device each replica runs on."""
+        """Shows the device of each replica in notebooks."""
         from distlab.values.reprs import strategy_html
 
         return strategy_html(self)

@@ -21,13 +21,21 @@ class CentralStorageStrategy(Strategy):
     back, which the pages show as bytes moved.
 
     Args:
-      compute_devices: the devices of the replicas; by default all.
-      parameter_device: the device of the variables; by default the first
+      compute_devices: The devices of the replicas; by default all devices.
+      parameter_device: The device of the variables; by default the first
         compute device.
-      cross_device_ops: how replicas' values are added up.
+      cross_device_ops: The algorithm that adds up the replicas' values.
 
     Raises:
-      DeviceError: a device does not exist or is named twice.
+      DeviceError: A device does not exist or is named twice.
+
+    Example:
+      >>> import distlab as dl
+      >>> strategy = dl.experimental.CentralStorageStrategy(["CPU:0", "CPU:1"], "CPU:2")
+      >>> with strategy.scope():
+      ...     weight = dl.Variable([1.0, 2.0])
+      >>> strategy.parameter_device_names, len(weight.values)
+      (('CPU:2',), 1)
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""The current strategy, as public functions give it."""
+"""The public functions that return and set the current strategy."""
 
 from __future__ import annotations
 
@@ -10,7 +10,16 @@ from distlab.strategies.abstract import Strategy
 
 
 def get_strategy() -> Strategy:
-    """Returns the current strategy; the default one outside of any scope."""
+    """Returns the current strategy; the default one outside of any scope.
+
+    Example:
+      >>> import distlab as dl
+      >>> dl.get_strategy()
+      DefaultStrategy()
+      >>> with dl.MirroredStrategy(["CPU:0", "CPU:1"]).scope():
+      ...     dl.get_strategy()
+      MirroredStrategy(CPU:0, CPU:1)
+    """
     return cast(Strategy, scopes.current_strategy())
 
 
@@ -23,6 +32,15 @@ def experimental_set_strategy(strategy: Strategy | None) -> None:
     Raises:
       ContextError: The call is inside a strategy's scope or replica function, or
         `strategy` is not a strategy.
+
+    Example:
+      >>> import distlab as dl
+      >>> dl.experimental_set_strategy(dl.OneDeviceStrategy("CPU:3"))
+      >>> dl.get_strategy()
+      OneDeviceStrategy(CPU:3)
+      >>> dl.experimental_set_strategy(None)
+      >>> dl.get_strategy()
+      DefaultStrategy()
     """
     if strategy is not None and not isinstance(strategy, Strategy):
         raise ContextError(

@@ -1,4 +1,4 @@
-"""The strategy that holds where no other does: one replica, nothing distributed."""
+"""The strategy outside of any scope: one replica, nothing distributed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import jax
 
 from distlab.collectives.lone import LoneCollectives
 from distlab.context import scopes
-from distlab.context.modes import RunOptions
 from distlab.context.replica_context import ReplicaContext
 from distlab.data import Dataset, as_dataset
 from distlab.devices.layouts import Layout, OnOneDevice
@@ -25,15 +24,15 @@ from distlab.values.distributed import DistributedValues
 from distlab.variables.variable import Variable
 
 _NUMBER: Final = -1
-"""Events of this strategy name no place: it emits none that describes it."""
+"""The number in this strategy's events, which no event describes."""
 
 
 @final
 class DefaultStrategy(Strategy):
-    """What `get_strategy()` gives outside of any scope.
+    """The result of `get_strategy()` outside of any scope.
 
     Programs written for a strategy run under it unchanged: `run` calls the
-    function as it is, on JAX's default device.
+    function as ordinary Python, on JAX's default device.
     """
 
     distributed: ClassVar[bool] = False
@@ -42,35 +41,29 @@ class DefaultStrategy(Strategy):
     def __init__(self) -> None:
         if DefaultStrategy._only is not None:
             raise ContextError(
-                "There is one default strategy. Get it with distlab.get_strategy() outside of any "
-                "scope, or make a OneDeviceStrategy."
+                "There is one default strategy. Call distlab.get_strategy() outside of any scope, "
+                "or make a OneDeviceStrategy."
             )
         DefaultStrategy._only = self
         super().__init__(Place(_NUMBER, _default_mesh))
         self._context = ReplicaContext(self, LoneCollectives())
 
     def variable_layout(self, *, per_replica: bool) -> Layout:
-        """Returns one copy, where JAX made it."""
+        """Returns one copy, on the device where JAX made it."""
         del per_replica
         return OnOneDevice()
 
     @property
     def num_replicas_in_sync(self) -> int:
-        """1: nothing is distributed, and no device needs to be known."""
+        """1, without starting JAX to find the device."""
         return 1
 
     def default_replica_context(self) -> ReplicaContext:
-        """Returns the context that code is in outside of any scope."""
+        """Returns the replica context of code outside of any scope."""
         return self._context
 
-    def run(
-        self,
-        fn: Callable[..., Any],
-        args: tuple[Any, ...] | list[Any] = (),
-        kwargs: dict[str, Any] | None = None,
-        options: RunOptions | None = None,
-    ) -> Any:
-        """Calls `fn` as ordinary Python. See `Strategy.run`."""
+    def _run(self, fn: Callable[..., Any], args: Any, kwargs: Any, options: Any) -> Any:
+        """Calls `fn` as ordinary Python."""
         del options
         scopes.require_cross_replica("run", self)
         args, kwargs = checked_call("run", fn, args, kwargs)
@@ -103,5 +96,5 @@ class DefaultStrategy(Strategy):
 
 
 def _default_mesh() -> ReplicaMesh:
-    # Called when the mesh is first needed: the strategy exists before devices are chosen.
+    # Called when first needed: the strategy exists before the user chooses devices.
     return replica_mesh((jax.local_devices()[0],))

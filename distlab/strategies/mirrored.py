@@ -1,4 +1,4 @@
-"""Synchronous training on the devices of one machine, with a copy of each variable on each."""
+"""Synchronous training on the devices of one machine, each with a copy of every variable."""
 
 from __future__ import annotations
 
@@ -14,20 +14,27 @@ from distlab.strategies.abstract import Strategy
 
 @final
 class MirroredStrategy(Strategy):
-    """One replica on each device, all working on a step together.
+    """One replica on each device, in sync (`tf.distribute.MirroredStrategy`).
 
     Variables made in its scope are mirrored: every device holds a copy, and
-    they stay equal (`tf.distribute.MirroredStrategy`).
+    the copies stay equal.
 
     Args:
-      devices: names such as `"CPU:0"` or `jax.Device` objects; by default all
+      devices: Names such as `"CPU:0"` or `jax.Device` objects; by default all
         devices of JAX's default platform.
-
-      cross_device_ops: how replicas' values are added up; by default the
-        fastest that was measured for their size.
+      cross_device_ops: The algorithm that adds up the replicas' values; by default
+        the fastest one measured for their size.
 
     Raises:
-      DeviceError: a device does not exist or is named twice.
+      DeviceError: A device does not exist or is named twice.
+
+    Example:
+      >>> import distlab as dl
+      >>> strategy = dl.MirroredStrategy(["CPU:0", "CPU:1"])
+      >>> with strategy.scope():
+      ...     weight = dl.Variable([1.0, 2.0])
+      >>> strategy.num_replicas_in_sync, len(weight.values)
+      (2, 2)
     """
 
     reads_per_replica: ClassVar[bool] = True

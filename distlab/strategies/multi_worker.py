@@ -1,4 +1,4 @@
-"""Synchronous training on several machines; in this version on a cluster of one."""
+"""Synchronous training on several machines; in this version on a cluster of one worker."""
 
 from __future__ import annotations
 
@@ -22,15 +22,22 @@ class MultiWorkerMirroredStrategy(Strategy):
     accelerators, or one CPU device when it has none.
 
     Args:
-      cluster_resolver: describes the cluster; by default the environment
-        variable `TF_CONFIG` does.
-      communication_options: hints that change no value.
+      cluster_resolver: The resolver of the cluster; by default the environment
+        variable `TF_CONFIG` describes it.
+      communication_options: Hints that change no value.
 
     Raises:
-      ArgumentTypeError: it is no resolver.
-      ClusterSpecError: the cluster has workers and does not say which of them
-        this process is.
-      UnsupportedError: the cluster has more than one worker.
+      ArgumentTypeError: `cluster_resolver` is not a `ClusterResolver`.
+      ClusterSpecError: The cluster does not name this process's task.
+      UnsupportedError: The cluster has more than one worker.
+
+    Example:
+      >>> import distlab as dl
+      >>> strategy = dl.MultiWorkerMirroredStrategy()
+      >>> strategy
+      MultiWorkerMirroredStrategy(CPU:0)
+      >>> strategy.cluster_resolver.cluster_spec()
+      ClusterSpec({})
     """
 
     def __init__(
@@ -53,7 +60,7 @@ class MultiWorkerMirroredStrategy(Strategy):
 
     @property
     def cluster_resolver(self) -> Any:
-        """What describes the cluster."""
+        """The resolver of the cluster."""
         return self._resolver
 
 
@@ -63,9 +70,9 @@ def _require_one_worker(resolver: ClusterResolver) -> None:
         return
     if resolver.task_type is None or resolver.task_id is None:
         raise ClusterSpecError(
-            "A cluster must say which of its tasks this process is: task_type and task_id are "
-            f"{resolver.task_type!r} and {resolver.task_id!r}. Set TF_CONFIG's task, or give the "
-            "resolver task_type='worker' and task_id=0."
+            "A cluster must name this process's task: task_type and task_id are "
+            f"{resolver.task_type!r} and {resolver.task_id!r}. Set TF_CONFIG's task, or pass "
+            "task_type='worker' and task_id=0 to the resolver."
         )
     tasks = sum(len(cluster.get(job, ())) for job in ("chief", "worker"))
     if tasks > 1:

@@ -1,4 +1,4 @@
-"""Everything on one device: the same program, without distribution."""
+"""One replica on one device: the same program, without distribution."""
 
 from __future__ import annotations
 
@@ -14,10 +14,16 @@ class OneDeviceStrategy(Strategy):
     """One replica on one device (`tf.distribute.OneDeviceStrategy`).
 
     Args:
-      device: a name such as `"CPU:0"`, or a `jax.Device`.
+      device: A name such as `"CPU:0"`, or a `jax.Device`.
 
     Raises:
-      DeviceError: the device does not exist.
+      DeviceError: The device does not exist.
+
+    Example:
+      >>> import distlab as dl
+      >>> strategy = dl.OneDeviceStrategy("CPU:1")
+      >>> strategy.run(lambda x: x + 1.0, args=(2,)).devices()
+      {CpuDevice(id=1)}
     """
 
     def __init__(self, device: DeviceLike) -> None:

@@ -1,4 +1,4 @@
-"""Workers that train on their own, with variables on devices of their own."""
+"""Asynchronous training: independent workers, with variables on parameter servers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from distlab.cluster import server
 from distlab.cluster.resolver import ClusterResolver
 from distlab.cluster.spec import ClusterSpec
 from distlab.context import modes
-from distlab.context.modes import RunOptions
 from distlab.devices import in_flight, selection
 from distlab.devices.layouts import Layout, OnOneDevice
 from distlab.errors import ArgumentTypeError, ClusterError, ClusterSpecError, UnsupportedError
@@ -28,28 +27,37 @@ _JOBS: Final = ("chief", "worker", "ps", "evaluator")
 class ParameterServerStrategy(Strategy):
     """Workers that do not wait for one another (`tf.distribute.ParameterServerStrategy`).
 
-    Variables lie on the devices of the parameter servers, dealt out in turn.
-    A `ClusterCoordinator` hands functions to the workers; each runs one replica
-    on its device, reads the variables as they are then, and sends its update
+    Variables are placed on the parameter servers' devices in turn. A
+    `ClusterCoordinator` schedules functions on the workers; each runs one replica
+    on its device, reads the variables' present values, and sends its update
     back. Updates are applied one after another, so none is lost.
 
     All tasks are in this process: a worker is a thread with a device. Make a
     `Server` for every worker and parameter server first, as in TensorFlow's
-    guide. Workers get the first devices, parameter servers the next ones (the
-    host's CPU devices where there are accelerators); where there are fewer
-    devices than tasks they take turns.
+    guide. Workers use the first devices, parameter servers the next ones (the
+    host's CPU devices where there are accelerators); tasks share devices where
+    there are fewer devices than tasks.
 
     Args:
-      cluster_resolver: describes the cluster: jobs `worker` and `ps`, with a
-        task each or more, and at most one `chief`.
-      variable_partitioner: None; variables are kept whole.
+      cluster_resolver: The resolver of the cluster, with at least one task in each of
+        the jobs `worker` and `ps`, and at most one `chief`.
+      variable_partitioner: None; variables are not partitioned.
 
     Raises:
-      ArgumentTypeError: `cluster_resolver` is none.
-      ClusterSpecError: the cluster has no worker or no parameter server, more
+      ArgumentTypeError: `cluster_resolver` is not a `ClusterResolver`.
+      ClusterSpecError: The cluster has no worker or no parameter server, more
         than one chief, or other jobs.
-      ClusterError: a task has no server in this process.
-      UnsupportedError: a partitioner is given.
+      ClusterError: A task has no server in this process.
+      UnsupportedError: A partitioner is passed.
+
+    Example:
+      >>> import distlab as dl
+      >>> cluster = dl.ClusterSpec({"worker": ["a:2101", "b:2101"], "ps": ["c:2101"]})
+      >>> for job, n in [("worker", 0), ("worker", 1), ("ps", 0)]:
+      ...     _ = dl.Server(cluster, job_name=job, task_index=n)
+      >>> resolver = dl.cluster_resolver.SimpleClusterResolver(cluster)
+      >>> dl.ParameterServerStrategy(resolver)
+      ParameterServerStrategy(2 workers, 1 servers)
     """
 
     def __init__(
@@ -66,8 +74,8 @@ class ParameterServerStrategy(Strategy):
         cluster = _checked(cluster_resolver.cluster_spec())
         if variable_partitioner is not None:
             raise UnsupportedError(
-                "variable_partitioner must be None, as variables are kept whole on one parameter "
-                f"server each, got {variable_partitioner!r}. Leave it out."
+                "variable_partitioner must be None, as each variable is whole on one parameter "
+                f"server, got {variable_partitioner!r}. Leave it out."
             )
         self._resolver = cluster_resolver
         workers, servers = cluster.num_tasks("worker"), cluster.num_tasks("ps")
@@ -85,17 +93,17 @@ class ParameterServerStrategy(Strategy):
 
     @property
     def place(self) -> Place:
-        """The worker that the calling thread is; the first one for the coordinator."""
+        """The place of the worker that the calling thread runs; elsewhere the first one."""
         return self._workers.place
 
     @property
     def num_workers(self) -> int:
-        """How many workers there are."""
+        """The number of workers."""
         return len(self._workers)
 
     @property
     def cluster_resolver(self) -> ClusterResolver:
-        """What describes the cluster."""
+        """The resolver of the cluster."""
         return self._resolver
 
     @property
@@ -105,7 +113,11 @@ class ParameterServerStrategy(Strategy):
 
     @contextlib.contextmanager
     def as_worker(self, number: int) -> Iterator[None]:
-        """Makes the calling thread a worker, for a block of code."""
+        """Makes the calling thread run as a worker, for a block of code.
+
+        Args:
+          number: The worker's number.
+        """
         with self._workers.acting_as(number), self.scope():
             yield
 
@@ -114,24 +126,18 @@ class ParameterServerStrategy(Strategy):
         del per_replica  # there is one replica in sync, so one copy
         return OnOneDevice(next(self._next_home))
 
-    def run(
-        self,
-        fn: Callable[..., Any],
-        args: tuple[Any, ...] | list[Any] = (),
-        kwargs: dict[str, Any] | None = None,
-        options: RunOptions | None = None,
-    ) -> Any:
-        """Runs `fn` on the worker's one replica. See `Strategy.run`.
+    def _run(self, fn: Callable[..., Any], args: Any, kwargs: Any, options: Any) -> Any:
+        """Runs `fn` on the worker's one replica.
 
-        A function that runs eagerly reads and assigns variables at any time, so
+        A function that runs eagerly may read and assign variables at any time, so
         the other workers wait for it.
         """
         eagerly = modes.eager_asked_for(options)
         with in_flight.dispatching if eagerly else contextlib.nullcontext():
-            return super().run(fn, args, kwargs, options)
+            return super()._run(fn, args, kwargs, options)
 
     def __repr__(self) -> str:
-        """Counts the tasks."""
+        """Returns the numbers of tasks."""
         return f"ParameterServerStrategy({self.num_workers} workers, {len(self._homes)} servers)"
 
 
@@ -149,8 +155,8 @@ def _checked(cluster: ClusterSpec) -> ClusterSpec:
             address = cluster.task_address(job, index)
             if server.running_at(address) is None:
                 raise ClusterError(
-                    "All workers and parameter servers are in this process in this version, and "
-                    f"{job} {index} at {address} is not. Make distlab.Server(cluster, "
+                    "All workers and parameter servers must be in this process in this version, "
+                    f"and {job} {index} at {address} is not. Make distlab.Server(cluster, "
                     f"job_name={job!r}, task_index={index}) first, or use "
                     "MirroredStrategy on this process's devices."
                 )

@@ -1,4 +1,4 @@
-"""Synchronous training on TPU cores, or on any devices in their place."""
+"""Synchronous training on TPU cores, or on other devices."""
 
 from __future__ import annotations
 
@@ -19,18 +19,23 @@ from distlab.strategies.abstract import Strategy
 class TPUStrategy(Strategy):
     """One replica on each core (`tf.distribute.TPUStrategy`).
 
-    It runs on any platform: without TPUs its replicas are the devices there
-    are. Replicas' values are added up by the platform's all-reduce, in
-    programs and from Python.
+    It runs on any platform: without TPUs, every local device runs a replica. The
+    platform's all-reduce adds up the replicas' values, in programs and from Python.
 
     Args:
-      tpu_cluster_resolver: describes the TPU; kept as `cluster_resolver`.
-      experimental_device_assignment: which devices run which replicas; by
-        default every local device runs one.
+      tpu_cluster_resolver: The resolver of the TPU, returned as `cluster_resolver`.
+      experimental_device_assignment: The device of each replica; by default every
+        local device runs one.
 
     Raises:
-      ArgumentTypeError: the resolver is none.
-      OptionError: the assignment is none.
+      ArgumentTypeError: The resolver is not a `ClusterResolver`.
+      OptionError: The assignment is not a `DeviceAssignment`.
+
+    Example:
+      >>> import distlab as dl
+      >>> resolver = dl.cluster_resolver.TPUClusterResolver(tpu="local")
+      >>> dl.TPUStrategy(resolver).num_replicas_in_sync
+      8
     """
 
     def __init__(
@@ -43,8 +48,8 @@ class TPUStrategy(Strategy):
         ):
             raise ArgumentTypeError(
                 "tpu_cluster_resolver must be a ClusterResolver or None, got a "
-                f"{type(tpu_cluster_resolver).__name__}. Write TPUClusterResolver(tpu=...); an "
-                "assignment is given as experimental_device_assignment=."
+                f"{type(tpu_cluster_resolver).__name__}. Write TPUClusterResolver(tpu=...); pass "
+                "an assignment as experimental_device_assignment=."
             )
         assignment = experimental_device_assignment
         if assignment is None:
@@ -53,17 +58,26 @@ class TPUStrategy(Strategy):
         if not isinstance(assignment, DeviceAssignment):
             raise OptionError(
                 "experimental_device_assignment must be a distlab.tpu.DeviceAssignment, got "
-                f"{assignment!r:.80}."
+                f"{assignment!r:.80}. Make one with DeviceAssignment.build(topology, num_replicas)."
             )
         self.device_assignment = assignment
         self._resolver = tpu_cluster_resolver
         super().__init__(Place.on(assignment.devices, type(self).__name__), NcclAllReduce())
 
     def experimental_assign_to_logical_device(self, tensor: Any, logical_device_id: int) -> Any:
-        """Returns the value: a replica has one core, number 0, so it is there already.
+        """Returns the value unchanged: a replica has one core, number 0.
+
+        Args:
+          tensor: The value.
+          logical_device_id: The number of the core, 0.
 
         Raises:
-          ArgumentValueError: another core.
+          ArgumentValueError: `logical_device_id` is not 0.
+
+        Example:
+          >>> import distlab as dl
+          >>> dl.TPUStrategy().experimental_assign_to_logical_device(7.0, 0)
+          7.0
         """
         if logical_device_id != 0:
             raise ArgumentValueError(
@@ -75,10 +89,19 @@ class TPUStrategy(Strategy):
     def experimental_split_to_logical_devices(
         self, tensor: Any, partition_dimensions: Sequence[int]
     ) -> Any:
-        """Returns the value: with one core a replica, each dimension has one part.
+        """Returns the value unchanged: a replica has one core, so each dimension has one part.
+
+        Args:
+          tensor: The value.
+          partition_dimensions: The number of parts of each dimension, 1.
 
         Raises:
-          ArgumentValueError: more parts, or not as many numbers as dimensions.
+          ArgumentValueError: A number is not 1, or there is not one for each dimension.
+
+        Example:
+          >>> import distlab as dl
+          >>> dl.TPUStrategy().experimental_split_to_logical_devices([1.0, 2.0], [1])
+          [1.0, 2.0]
         """
         dimensions = list(partition_dimensions)
         if dimensions != [1] * np.ndim(tensor):
@@ -89,10 +112,19 @@ class TPUStrategy(Strategy):
         return tensor
 
     def experimental_replicate_to_logical_devices(self, tensor: Any) -> Any:
-        """Returns the value: a replica has one core, so there is nothing to copy."""
+        """Returns the value unchanged: a replica has one core.
+
+        Args:
+          tensor: The value.
+
+        Example:
+          >>> import distlab as dl
+          >>> dl.TPUStrategy().experimental_replicate_to_logical_devices(7.0)
+          7.0
+        """
         return tensor
 
     @property
     def cluster_resolver(self) -> Any:
-        """What describes the TPU, None when nothing was given."""
+        """The resolver of the TPU; None when none was passed."""
         return self._resolver

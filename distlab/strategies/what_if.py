@@ -1,11 +1,12 @@
-"""What would happen with other choices: batches divided, variables placed, sums formed.
+"""The effects of a strategy's choices: how batches, variables and gradient sums are distributed.
 
-Nothing runs on a device: batches are divided by the input's own code, and the
-algorithms of reductions are traced. So there may be more replicas than devices.
+Nothing runs on a device: the code of distributed input divides the batches, and the
+algorithms of reductions are only traced. So there may be more replicas than devices.
 """
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from dataclasses import dataclass, replace
 from itertools import zip_longest
@@ -42,10 +43,10 @@ STRATEGIES: Final[dict[str, LayoutName]] = {
     "CentralStorageStrategy": "single",
     "MultiWorkerMirroredStrategy": "replicated",
 }
-"""How each strategy lays a variable out, unless its replicas write to it one by one."""
+"""Each strategy's layout of a variable whose replicas share one value."""
 
 POLICIES: Final = ("AUTO", "DATA", "OFF", "FROM FUNCTION")
-"""How input is divided: an `AutoShardPolicy`, or batches of a dataset function."""
+"""The ways to divide input: an `AutoShardPolicy`, or the batches of a dataset function."""
 
 ALGORITHMS: Final[tuple[CrossDeviceOps, ...]] = (
     NcclAllReduce(),
@@ -58,17 +59,17 @@ _DTYPES: Final = ("float32", "bfloat16", "float16", "int32")
 
 @dataclass(frozen=True)
 class Choices:
-    """What somebody may choose.
+    """A strategy, its input and a variable.
 
     Attributes:
-      strategy: one of `STRATEGIES`.
-      replicas: how many, of all workers together.
-      batch: examples in a batch: a global one, or with a dataset function that of
-        one replica.
-      examples: examples in the dataset.
-      policy: one of `POLICIES`.
-      shape: of a variable.
-      dtype: of the variable.
+      strategy: One of `STRATEGIES`.
+      replicas: The number of replicas of all workers.
+      batch: The number of examples in a global batch, or with a dataset function
+        in a per-replica batch.
+      examples: The number of examples in the dataset.
+      policy: One of `POLICIES`.
+      shape: The shape of the variable.
+      dtype: The dtype of the variable.
     """
 
     strategy: str = "MirroredStrategy"
@@ -81,30 +82,30 @@ class Choices:
 
     @property
     def workers(self) -> int:
-        """How many workers read the input."""
+        """The number of workers that read the input."""
         return _WORKERS if self.strategy == "MultiWorkerMirroredStrategy" else 1
 
     def checked(self) -> Choices:
-        """Returns choices that fit together: `OneDeviceStrategy` has one replica.
+        """Returns the choices, with one replica for `OneDeviceStrategy`.
 
         Raises:
-          ArgumentValueError: one of them can't be; says which, and what can.
+          ArgumentValueError: A choice is invalid, or two choices contradict each other.
         """
         for name, most in (
             ("replicas", MOST_REPLICAS), ("batch", MOST_EXAMPLES), ("examples", MOST_EXAMPLES)
         ):  # fmt: skip
-            given = getattr(self, name)
-            if not is_count(given, most) or given == 0:
+            value = getattr(self, name)
+            if not is_count(value, most) or value == 0:
                 raise ArgumentValueError(
-                    f"{name} must be a whole number from 1 to {most}, got {given!r:.80}."
+                    f"{name} must be a whole number from 1 to {most}, got {value!r:.80}."
                 )
         for name, known in (
             ("strategy", tuple(STRATEGIES)), ("policy", POLICIES), ("dtype", _DTYPES)
         ):  # fmt: skip
-            given = getattr(self, name)
-            if given not in known:
+            value = getattr(self, name)
+            if value not in known:
                 raise ArgumentValueError(
-                    f"{name} must be one of {', '.join(known)}, got {given!r:.80}."
+                    f"{name} must be one of {', '.join(known)}, got {value!r:.80}."
                 )
         if not all(map(is_count, self.shape)) or self.bytes > MOST_BYTES:
             raise ArgumentValueError(
@@ -113,27 +114,24 @@ class Choices:
             )
         if self.replicas % self.workers:
             raise ArgumentValueError(
-                f"{self.workers} workers have equally many replicas each, so their number must "
-                f"be even, got {self.replicas}. Choose {self.replicas + 1}."
+                f"{self.workers} workers have the same number of replicas each, so the number of "
+                f"all replicas must be even, got {self.replicas}. Choose {self.replicas + 1}."
             )
         return replace(self, replicas=1) if self.strategy == "OneDeviceStrategy" else self
 
     @property
     def bytes(self) -> int:
-        """Bytes of one copy of the variable."""
-        size = 1
-        for length in self.shape:
-            size *= length
-        return size * jax.numpy.dtype(self.dtype).itemsize
+        """The bytes of one copy of the variable."""
+        return math.prod(self.shape) * jax.numpy.dtype(self.dtype).itemsize
 
 
 class Division(NamedTuple):
-    """How the batches of one epoch are divided.
+    """The division of one epoch's batches.
 
     Attributes:
-      share: examples that a replica gets of a full batch.
-      sizes: for each step, how many examples each replica gets.
-      first: for each step, each replica's first example; None where it gets none.
+      share: A replica's number of examples of a full batch.
+      sizes: For each step, the number of examples of each replica.
+      first: For each step, each replica's first example; None for an empty replica.
     """
 
     share: int
@@ -142,13 +140,13 @@ class Division(NamedTuple):
 
 
 class Movement(NamedTuple):
-    """What one all-reduce of the variable's gradient would move inside a step.
+    """The messages of one all-reduce of the variable's gradient inside a step.
 
     Attributes:
-      algorithm: class name of the algorithm.
-      messages: kind of collective to how many there are, one after the other.
-      sends: for each message, how often each replica sends; empty for a collective
-        in which all take part alike.
+      algorithm: The class name of the algorithm.
+      messages: The number of messages of each kind of collective.
+      sends: For each message, the number of sends of each replica; empty for a
+        collective that is the same on all replicas.
     """
 
     algorithm: str
@@ -157,12 +155,12 @@ class Movement(NamedTuple):
 
 
 def divide(choices: Choices) -> Division:
-    """Divides the batches of one epoch, without putting them anywhere."""
+    """Divides the batches of one epoch, without placing them."""
     dataset = Dataset.range(choices.examples).batch(choices.batch)
     each = choices.replicas // choices.workers
-    parts = [_read(_reader(dataset, choices, n, each)) for n in range(choices.workers)]
-    none_left = _Part([0] * each, [None] * each)  # for a worker whose data ended before others'
-    steps = list(zip_longest(*parts, fillvalue=none_left))
+    by_worker = [_worker_steps(_reader(dataset, choices, n, each)) for n in range(choices.workers)]
+    exhausted = _WorkerStep([0] * each, [None] * each)  # of a worker whose data ends first
+    steps = list(zip_longest(*by_worker, fillvalue=exhausted))
     sizes = [[size for part in step for size in part.sizes] for step in steps]
     first = [[start for part in step for start in part.first] for step in steps]
     return Division(max(map(max, sizes)), sizes, first)
@@ -189,7 +187,7 @@ def _reader(dataset: Dataset, choices: Choices, worker: int, replicas: int) -> R
         return replica_steps([dataset.shard(choices.workers, worker)], replicas).open()
     options = Options()
     options.experimental_distribute.auto_shard_policy = AutoShardPolicy[choices.policy]
-    # What AUTO comes to is chosen first, so that nobody is warned of it at each change.
+    # Resolved first: resolving AUTO while reading would log a warning at each change.
     options.experimental_distribute.auto_shard_policy = effective_policy(
         dataset.with_options(options)
     )
@@ -197,27 +195,27 @@ def _reader(dataset: Dataset, choices: Choices, worker: int, replicas: int) -> R
     return steps_of(dataset, context, replicas, may_read=True).open()
 
 
-class _Part(NamedTuple):
-    """What one worker's replicas get in a step."""
+class _WorkerStep(NamedTuple):
+    """The sizes and first examples of one worker's replicas in a step."""
 
     sizes: list[int]
     first: list[int | None]
 
 
-def _read(reader: Reader) -> list[_Part]:
-    parts: list[_Part] = []
+def _worker_steps(reader: Reader) -> list[_WorkerStep]:
+    steps: list[_WorkerStep] = []
     while True:
         try:
             step = reader.read()
         except StopIteration:
-            return parts
-        starts = [end - size for end, size in zip(np.cumsum(step.sizes), step.sizes, strict=True)]
-        places = step.indices
+            return steps
+        starts = np.cumsum([0, *step.sizes[:-1]])
+        indices = step.indices
         first = [
-            int(places[start]) if places is not None and size else None
+            int(indices[start]) if indices is not None and size else None
             for start, size in zip(starts, step.sizes, strict=True)
         ]
-        parts.append(_Part(list(step.sizes), first))
+        steps.append(_WorkerStep(list(step.sizes), first))
 
 
 def _movement(ops: CrossDeviceOps, choices: Choices) -> Movement:

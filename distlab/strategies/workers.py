@@ -1,4 +1,4 @@
-"""The workers of a cluster: where each one's replicas run, and which one a thread is."""
+"""The workers of a cluster: the place of each, and the worker that a thread runs as."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from distlab.step.place import Place
 
 
 class Workers(Protocol):
-    """The workers of one strategy, wherever they run."""
+    """The workers of one strategy: threads today, processes of a cluster to come."""
 
     def __len__(self) -> int:
-        """Returns how many workers there are."""
+        """Returns the number of workers."""
 
     @property
     def place(self) -> Place:
-        """The place of the worker that the calling thread is; elsewhere the first one."""
+        """The place of the calling thread's worker; outside of any worker, the first place."""
 
     def acting_as(self, number: int) -> AbstractContextManager[None]:
-        """Returns a context manager in which the calling thread is a worker."""
+        """Returns a context manager in which the calling thread runs as a worker."""
 
 
 class _Identity(NamedTuple):
@@ -36,7 +36,7 @@ _identity: ContextVar[_Identity | None] = ContextVar("distlab_worker", default=N
 
 
 def current_worker() -> int | None:
-    """Returns the number of the worker that the calling thread is, None when it is no worker."""
+    """Returns the number of the calling thread's worker; None outside of any worker."""
     identity = _identity.get()
     return None if identity is None else identity.number
 
@@ -46,26 +46,27 @@ class ThreadWorkers:
     """Workers that are threads of this process.
 
     Args:
-      places: Where each worker's replicas run.
+      places: The place of each worker.
     """
 
     def __init__(self, places: Sequence[Place]) -> None:
         self._places = tuple(places)
 
     def __len__(self) -> int:
-        """Returns how many workers there are."""
+        """Returns the number of workers."""
         return len(self._places)
 
     @property
     def place(self) -> Place:
-        """The place of the worker that the calling thread is; elsewhere the first one."""
+        """The place of the calling thread's worker; outside of any worker, the first place."""
         identity = _identity.get()
-        mine = identity is not None and identity.workers is self
-        return self._places[identity.number if identity is not None and mine else 0]
+        if identity is None or identity.workers is not self:
+            return self._places[0]
+        return self._places[identity.number]
 
     @contextlib.contextmanager
     def acting_as(self, number: int) -> Iterator[None]:
-        """Makes the calling thread a worker, with its device as JAX's default one."""
+        """Makes the calling thread run as a worker, with its device as JAX's default."""
         token = _identity.set(_Identity(self, number))
         try:
             with jax.default_device(self._places[number].mesh.local_devices[0]):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 
 import jax
 import pytest
@@ -30,7 +31,7 @@ def test_the_default_strategy_has_a_place() -> None:
         dl.experimental.CentralStorageStrategy,
     ],
 )
-def test_a_strategy_describes_itself_by_its_place(make: type[dl.Strategy]) -> None:
+def test_a_strategy_describes_itself_by_its_place(make: Callable[[], dl.Strategy]) -> None:
     strategy = make()
     assert strategy.mesh is strategy.place.mesh
     assert strategy.number == strategy.place.number

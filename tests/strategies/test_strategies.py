@@ -99,7 +99,7 @@ def test_multi_worker_on_one_worker(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_several_workers_are_refused_and_so_is_one_without_a_task() -> None:
     simple = dl.cluster_resolver.SimpleClusterResolver
     two = dl.ClusterSpec({"worker": ["a:1", "b:1"]})
-    with pytest.raises(ClusterSpecError, match="which of its tasks"):
+    with pytest.raises(ClusterSpecError, match="name this process's task"):
         dl.MultiWorkerMirroredStrategy(simple(two))
     with pytest.raises(UnsupportedError, match="the cluster has 2"):
         dl.MultiWorkerMirroredStrategy(simple(two, task_type="worker", task_id=0))
