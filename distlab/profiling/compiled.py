@@ -30,6 +30,8 @@ KINDS: Final = (
 _ARRAY: Final = re.compile(r"([a-z]\w*)\[([\d,<=]*)\]")
 _TRIP_COUNT: Final = re.compile(r'"known_trip_count":\{"n":"(\d+)"\}')
 _IOTA_GROUPS: Final = re.compile(r"^\[([\d,]+)\]<=")
+_MESH_GROUPS: Final = re.compile(r"^mesh\[(.*?)\]\s*\{(.*?)\}")
+_MESH_AXIS: Final = re.compile(r"'([^']+)'=(\d+)")
 _NAME: Final = re.compile(r"%([\w.\-]+)")
 _CALLS: Final = ("calls", "to_apply", "called_computations")
 _BRANCHES: Final = ("branch_computations", "true_computation", "false_computation")
@@ -275,11 +277,19 @@ def _participants(module: Module, instruction: Instruction) -> int:
     iota = _IOTA_GROUPS.match(groups)
     if iota:
         return math.prod(map(int, iota[1].split(",")))
+    mesh = _MESH_GROUPS.match(groups)
+    if mesh:
+        return math.prod(_axes(mesh).values())
     named = re.findall(r"\d+", groups or attributes.get("source_target_pairs", ""))
     if named:
         return len(set(named))
     header = module.header
     return int(header.get("num_partitions", 1)) * int(header.get("replica_count", 1))
+
+
+def _axes(mesh: re.Match[str]) -> dict[str, int]:
+    """Returns the axes of the mesh that newer XLA names in place of groups, with their sizes."""
+    return {axis: int(size) for axis, size in _MESH_AXIS.findall(mesh[1])}
 
 
 def _group(instruction: Instruction, participants: int) -> int:
@@ -288,6 +298,9 @@ def _group(instruction: Instruction, participants: int) -> int:
     iota = _IOTA_GROUPS.match(groups)
     if iota:
         return int(iota[1].split(",")[-1])
+    mesh = _MESH_GROUPS.match(groups)
+    if mesh:
+        return math.prod(size for axis, size in _axes(mesh).items() if f"'{axis}'" in mesh[2])
     first = re.search(r"\{([\d,]+)\}", groups)
     return len(first[1].split(",")) if first else participants
 

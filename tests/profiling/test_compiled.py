@@ -264,3 +264,18 @@ def test_asynchronous_collectives_count_once() -> None:
     assert (gather.kind, gather.operand_bytes, gather.participants) == ("all-gather", 16, 4)
     assert (scatter.kind, scatter.operand_bytes) == ("reduce-scatter", 128)
     assert (scatter.participants, scatter.times_per_step) == (8, 1)
+
+
+@pytest.mark.parametrize(
+    ("groups", "participants"),
+    [
+        ("mesh['replica'=4] {'replica'}", 4),
+        ("mesh['replica'=4,'model'=2] {'replica'}", 8),
+        ("{{0,1,2,3}}", 4),
+        ("[1,4]<=[4]", 4),
+    ],
+)
+def test_groups_are_read_in_each_form_that_xla_writes(groups: str, participants: int) -> None:
+    text = ASYNCHRONOUS.replace("replica_groups=[2,4]<=[8]", f"replica_groups={groups}")
+    reduce = collectives_of(text)[0]
+    assert reduce.participants == participants
