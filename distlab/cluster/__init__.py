@@ -1,5 +1,5 @@
-"""Who takes part in a run, and where: cluster descriptions and what reads them.
+"""The processes of a cluster: their description, and resolvers that read it.
 
-The public names are in `distlab.cluster_resolver`. Nothing here starts a
-process or talks to one; a resolver only says what a cluster manager says.
+The public names are in `distlab.cluster_resolver`. Nothing here starts or contacts
+a process; a resolver only reports the cluster manager's description.
 """

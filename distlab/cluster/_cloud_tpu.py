@@ -1,4 +1,4 @@
-"""Where the workers of a Cloud TPU are: from its address, or asked of Google's API."""
+"""The addresses of a Cloud TPU's workers: from its own address, or from Google's API."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ class CloudTpu:
     """A Cloud TPU by name or by address.
 
     Attributes:
-      name: its name; or `grpc://` and the addresses of its workers, separated
+      name: Its name; or `grpc://` and the addresses of its workers, separated
         by commas; or `"local"`.
-      zone: its zone; None for the zone of this machine.
-      project: its project; None for the project of this machine.
-      credentials: as `build_service` takes them.
-      service: what is asked in place of Google's client.
-      discovery_url: where the API is described.
+      zone: Its zone; None for the zone of this machine.
+      project: Its project; None for the project of this machine.
+      credentials: Credentials for `build_service`.
+      service: A replacement for Google's client.
+      discovery_url: URL of the API's description.
     """
 
     name: str
@@ -36,21 +36,21 @@ class CloudTpu:
     discovery_url: str | None
 
     def workers(self) -> list[str]:
-        """Returns `host:port` of each worker, asked for anew.
+        """Returns `host:port` of each worker, queried at each call.
 
         Raises:
-          ClusterSpecError: when there is no TPU of that name.
-          ClusterError: when it is not ready, or this machine is not in Google
-            Cloud and zone or project were not given.
-          MissingExtraError: when Google's client is needed and not installed.
+          ClusterSpecError: There is no TPU of that name.
+          ClusterError: The TPU is not ready, or zone or project are missing and this
+            machine is not in Google Cloud.
+          MissingExtraError: Google's client is needed and not installed.
         """
         if self.name.startswith(_GRPC):
             return [_address(entry) for entry in self.name.split(",")]
         described = self._describe()
         if described.get("state") != "READY":
             raise ClusterError(
-                f'the TPU "{self.name}" must be READY; its state is "{described.get("state")}". '
-                "Ask again when it is."
+                f'The TPU "{self.name}" must be READY; its state is "{described.get("state")}". '
+                "Try again when it is."
             )
         endpoints = described.get("networkEndpoints", [described])
         return [f"{endpoint['ipAddress']}:{endpoint['port']}" for endpoint in endpoints]
@@ -80,18 +80,20 @@ def find(
     service: Any,
     discovery_url: str | None,
 ) -> CloudTpu:
-    """Returns the TPU that was named, or else the one that the environment names.
+    """Returns the named TPU, by default the one that the environment names.
 
     The environment names one by KUBE_GOOGLE_CLOUD_TPU_ENDPOINTS, TPU_NAME or
     TPU_CONFIG, in this order, as in TensorFlow.
 
     Raises:
-      ClusterSpecError: when none is named, or TPU_CONFIG can't be read.
-      UnsupportedError: when several are.
+      ClusterSpecError: No TPU is named, or TPU_CONFIG can't be read.
+      UnsupportedError: Several TPUs are named.
     """
     if isinstance(tpu, list):
         if len(tpu) > 1:
-            raise UnsupportedError(f"a TPUClusterResolver is for one TPU, got {len(tpu)}: {tpu}")
+            raise UnsupportedError(
+                f"A TPUClusterResolver is for one TPU, got {len(tpu)}: {tpu}. Name one."
+            )
         if not tpu:
             raise ClusterSpecError("tpu= must name a TPU, got an empty list")
         tpu = tpu[0]
@@ -104,7 +106,7 @@ def find(
         zone, project = zone or node.get("zone"), project or node.get("project")
     if not name:
         raise ClusterSpecError(
-            'no TPU was named, and TPU_NAME is not set. Pass tpu="local" for TPUs of this '
+            'No TPU was named, and TPU_NAME is not set. Pass tpu="local" for TPUs of this '
             f'machine, or a name, or "{_GRPC}host:{_PORT}".'
         )
     return CloudTpu(name, zone, project, credentials, service, discovery_url)

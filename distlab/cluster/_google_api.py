@@ -1,4 +1,4 @@
-"""Google's API client and metadata server, asked when no client was given."""
+"""Google's API client and metadata server, used when no client was passed."""
 
 from __future__ import annotations
 
@@ -16,22 +16,21 @@ def build_service(name: str, credentials: Any, discovery_url: str | None = None)
     """Returns Google's client for version 1 of an API.
 
     Args:
-      name: the API, such as `"compute"`.
+      name: The API, such as `"compute"`.
       credentials: Google's credentials object; `"default"` or None finds them
         in the environment.
-      discovery_url: where the API is described, when not at its usual place.
+      discovery_url: URL of the API's description, when not the usual one.
 
     Raises:
-      MissingExtraError: when the package google-api-python-client is not
-        installed.
-      ClusterError: when there are no credentials.
+      MissingExtraError: The package google-api-python-client is not installed.
+      ClusterError: There are no credentials.
     """
     try:
         discovery: Any = importlib.import_module("googleapiclient.discovery")
         auth: Any = importlib.import_module("google.auth.exceptions")
     except ImportError as error:
         raise MissingExtraError(
-            f"the Google API '{name}' is asked with the package google-api-python-client, which "
+            f"The Google API '{name}' is called with the package google-api-python-client, which "
             "is not installed. Install it with: pip install google-api-python-client; or pass "
             "service="
         ) from error
@@ -41,19 +40,19 @@ def build_service(name: str, credentials: Any, discovery_url: str | None = None)
         return discovery.build(name, "v1", credentials=given, cache_discovery=False, **options)
     except auth.GoogleAuthError as error:
         raise ClusterError(
-            f"the Google API '{name}' needs credentials: {error} Or pass credentials=."
+            f"The Google API '{name}' needs credentials: {error} Or pass credentials=."
         ) from error
 
 
 def metadata(path: str) -> str:
-    """Returns what the metadata server of a Google Cloud machine says.
+    """Returns a value of a Google Cloud machine's metadata server.
 
     Args:
-      path: such as `"project/project-id"`.
+      path: The value's path, such as `"project/project-id"`.
 
     Raises:
-      ClusterError: when it does not answer within 5 seconds: this is then no
-        machine of Google Cloud.
+      ClusterError: The server does not respond within 5 seconds, so this machine is
+        not in Google Cloud.
     """
     host = os.environ.get("GCE_METADATA_HOST") or os.environ.get("GCE_METADATA_IP")
     host = host or "metadata.google.internal"
@@ -68,9 +67,12 @@ def metadata(path: str) -> str:
             connection.close()
     except (OSError, http.client.HTTPException) as error:
         raise ClusterError(
-            f"the metadata server {host} did not say what {path} is ({error}), so this is no "
-            "machine of Google Cloud. Pass project= and zone=."
+            f"The metadata server {host} did not return {path} ({error}), so this machine is not "
+            "in Google Cloud. Pass project= and zone=."
         ) from error
     if response.status != http.HTTPStatus.OK:
-        raise ClusterError(f"the metadata server {host} answered {response.status} to {path}")
+        raise ClusterError(
+            f"The metadata server {host} returned status {response.status} for {path}. Pass "
+            "project= and zone=."
+        )
     return text

@@ -14,8 +14,8 @@ _SECONDS = 10
 def named_by_environment() -> list[str] | None:
     """Returns the entries of CUDA_VISIBLE_DEVICES; None when it is not set.
 
-    As in CUDA the list ends at the first entry that is no device: `-1`, or
-    `NoDevFiles`, which Slurm writes for a task without GPUs.
+    As in CUDA the list ends at the first entry that is not a device: `-1`, or
+    `NoDevFiles`, which Slurm sets for a task without GPUs.
     """
     text = os.environ.get("CUDA_VISIBLE_DEVICES")
     if text is None:
@@ -33,7 +33,7 @@ def count_by_nvidia_smi() -> int:
     """Counts the GPUs of this machine; without nvidia-smi there is no driver, and none.
 
     Raises:
-      ClusterError: when nvidia-smi fails, or takes longer than 10 seconds.
+      ClusterError: nvidia-smi fails, or takes longer than 10 seconds.
     """
     program = shutil.which("nvidia-smi")
     if program is None:
@@ -44,7 +44,6 @@ def count_by_nvidia_smi() -> int:
         ).stdout
     except (subprocess.SubprocessError, OSError) as error:
         raise ClusterError(
-            f"nvidia-smi --list-gpus did not say how many GPUs there are: {error}. "
-            "Pass gpus_per_node=."
+            f"nvidia-smi --list-gpus did not list the GPUs: {error}. Pass gpus_per_node=."
         ) from error
     return sum(line.startswith("GPU ") for line in listing.splitlines())

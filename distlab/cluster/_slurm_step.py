@@ -1,4 +1,4 @@
-"""What Slurm tells a task about the step it belongs to, by environment variables."""
+"""The Slurm step that this task belongs to, from environment variables."""
 
 from __future__ import annotations
 
@@ -13,37 +13,37 @@ def own_rank() -> int:
     """Returns the number of this task in its step, from 0.
 
     Raises:
-      ClusterError: outside of a Slurm step.
+      ClusterError: The process is outside of a Slurm step.
     """
     return _number("SLURM_PROCID")
 
 
 def number_of_tasks() -> int:
-    """Returns how many tasks the step has.
+    """Returns the number of tasks of the step.
 
     Raises:
-      ClusterError: outside of a Slurm step.
+      ClusterError: The process is outside of a Slurm step.
     """
     return _number("SLURM_STEP_NUM_TASKS")
 
 
 def own_node() -> str | None:
-    """Returns the name of the node this task runs on; None when Slurm did not say."""
+    """Returns the name of the node this task runs on; None when Slurm did not set it."""
     return os.environ.get("SLURMD_NODENAME")
 
 
 def tasks_by_node(tasks_per_node: int | Mapping[str, int] | None) -> dict[str, int]:
-    """Returns how many tasks run on each node, in the order of their ranks.
+    """Returns the number of tasks on each node, in the order of their ranks.
 
     Args:
-      tasks_per_node: the same number for all nodes, or node name to number;
-        None asks Slurm.
+      tasks_per_node: The same number for all nodes, or node name to number;
+        None for Slurm's own.
 
     Raises:
-      ClusterError: outside of a Slurm step, or when Slurm's lists don't fit
-        each other.
-      ClusterSpecError: when a list can't be read, or a number is negative.
-      ArgumentTypeError: when a number is not a whole one.
+      ClusterError: The process is outside of a Slurm step, or Slurm's lists don't
+        match.
+      ClusterSpecError: A list can't be read, or a number is negative.
+      ArgumentTypeError: A number is not a whole one.
     """
     if isinstance(tasks_per_node, Mapping):
         tasks = dict(tasks_per_node)
@@ -60,18 +60,18 @@ def places_by_rank(tasks: Mapping[str, int]) -> list[tuple[str, int]]:
     """Returns the node of each rank, and its place among that node's tasks.
 
     Args:
-      tasks: number of tasks on each node, as `tasks_by_node` gives them.
+      tasks: Number of tasks on each node, as `tasks_by_node` returns them.
 
     Raises:
-      ClusterError: when srun distributed the tasks neither in blocks nor
-        cyclically.
+      ClusterError: srun distributed the tasks neither in blocks nor cyclically.
     """
     by_node = [(node, slot) for node, count in tasks.items() for slot in range(count)]
     over_nodes = os.environ.get("SLURM_DISTRIBUTION", "").partition(":")[0].lower()
     if over_nodes in ("plane", "arbitrary") and len(tasks) > 1:
         raise ClusterError(
-            f"Slurm distributed the tasks over the nodes by {over_nodes!r}, which does not tell "
-            "where each runs. Use srun --distribution=block or cyclic, or SimpleClusterResolver."
+            f"Slurm distributed the tasks over the nodes by {over_nodes!r}, which does not "
+            "determine the node of each. Use srun --distribution=block or cyclic, or "
+            "SimpleClusterResolver."
         )
     if over_nodes == "cyclic":
         by_node.sort(key=lambda place: place[1])  # stable: nodes stay in their order
@@ -82,13 +82,13 @@ def require_count(what: str, value: object) -> None:
     """Raises unless `value` is a whole number from 0.
 
     Raises:
-      ArgumentTypeError: when it is not a whole number.
-      ClusterSpecError: when it is negative.
+      ArgumentTypeError: The value is not a whole number.
+      ClusterSpecError: The value is negative.
     """
     if isinstance(value, bool) or not isinstance(value, int):
-        raise ArgumentTypeError(f"{what} must be a whole number, got {value!r}")
+        raise ArgumentTypeError(f"{what} must be a whole number, got {value!r}.")
     if value < 0:
-        raise ClusterSpecError(f"{what} must be 0 or more, got {value}")
+        raise ClusterSpecError(f"{what} must be 0 or more, got {value}.")
 
 
 def _counts(tasks_per_node: int | None, nodes: list[str]) -> list[int]:
@@ -107,7 +107,7 @@ def _counts(tasks_per_node: int | None, nodes: list[str]) -> list[int]:
 def _number(name: str) -> int:
     text = _variable(name)
     if not text.isdecimal():
-        raise ClusterError(f"{name} must be a whole number from 0, got {text!r}")
+        raise ClusterError(f"{name} must be a whole number from 0, got {text!r}.")
     return int(text)
 
 
@@ -115,11 +115,11 @@ def _variable(name: str) -> str:
     value = os.environ.get(name)
     if value is None:
         where = (
-            "a Slurm job's batch script is not a step: start the program with srun"
+            "A Slurm job's batch script is not a step: start the program with srun."
             if "SLURM_JOB_ID" in os.environ
-            else "start the program with srun"
+            else "Start the program with srun."
         )
         raise ClusterError(
-            f"the environment variable {name}, which Slurm sets in every step, is not set; {where}"
+            f"The environment variable {name}, which Slurm sets in every step, is not set. {where}"
         )
     return value

@@ -13,9 +13,24 @@ from distlab.errors import ClusterError
 
 @final
 class GCEClusterResolver(ClusterResolver):
-    """The running machines of an instance group, asked for anew at every call.
+    """The running machines of an instance group, queried at each call.
 
-    Google does not say which task a machine is: give each its own `task_id`.
+    Google does not assign tasks to machines: pass each its own `task_id`. With
+    Google's client installed, `GCEClusterResolver("project", "zone", "group", 8470)`
+    queries the group; `service` replaces the client.
+
+    Example:
+      >>> from unittest import mock
+      >>> from distlab.cluster_resolver import GCEClusterResolver
+      >>> service = mock.MagicMock()  # in place of Google's client
+      >>> groups = service.instanceGroups()
+      >>> groups.listInstances().execute.return_value = {"items": [{"instance": "zone/vm-0"}]}
+      >>> groups.listInstances_next.return_value = None
+      >>> service.instances().get().execute.return_value = {
+      ...     "networkInterfaces": [{"networkIP": "10.0.0.2"}]
+      ... }
+      >>> GCEClusterResolver("project", "zone", "group", 8470, service=service).master()
+      'grpc://10.0.0.2:8470'
     """
 
     def __init__(  # noqa: PLR0917  # the order is TensorFlow's
@@ -30,26 +45,25 @@ class GCEClusterResolver(ClusterResolver):
         credentials: Any = "default",
         service: Any = None,
     ) -> None:
-        """Connects to Google's API, unless a service is given.
+        """Connects to Google's API, unless a service is passed.
 
         Args:
-          project: name of the project.
-          zone: zone of the instance group.
-          instance_group: name of the instance group.
-          port: the port at which every task listens.
-          task_type: the job that the machines are.
-          task_id: the index of this machine in it.
-          rpc_layer: the protocol in front of addresses.
+          project: Name of the project.
+          zone: Zone of the instance group.
+          instance_group: Name of the instance group.
+          port: The port at which every task listens.
+          task_type: The job of the machines.
+          task_id: The index of this machine in the job.
+          rpc_layer: The protocol in front of addresses.
           credentials: Google's credentials object; by default those of the
             environment.
-          service: what `googleapiclient.discovery.build("compute", "v1")`
-            gives, or something with the same methods; `credentials` is then
-            not used.
+          service: The result of `googleapiclient.discovery.build("compute", "v1")`,
+            or an object with the same methods; `credentials` is then not used.
 
         Raises:
-          MissingExtraError: without a service, when the package
+          MissingExtraError: No service is passed, and the package
             google-api-python-client is not installed.
-          ClusterError: without a service, when there are no credentials.
+          ClusterError: No service is passed, and there are no credentials.
         """
         self._where = {"project": project, "zone": zone}
         self._instance_group = instance_group
@@ -61,7 +75,7 @@ class GCEClusterResolver(ClusterResolver):
         self._service = _google_api.build_service("compute", credentials) if own else service
 
     def cluster_spec(self) -> ClusterSpec:
-        """Returns the machines that run now, sorted by address, as in TensorFlow."""
+        """Returns the machines that are running, sorted by address, as in TensorFlow."""
         return ClusterSpec({self._job: sorted(map(self._address, self._instances()))})
 
     def master(
@@ -73,20 +87,20 @@ class GCEClusterResolver(ClusterResolver):
         """Returns the address of a task, this machine's own by default.
 
         Raises:
-          ClusterSpecError: when the group has no such task.
+          ClusterSpecError: The group has no such task.
         """
         return address_of_task(self, task_type, task_id, rpc_layer)
 
     @property
     def task_type(self) -> str:
-        """The job that was given; it can't be changed, because the cluster has only this one."""
+        """The job of the machines; it can't be changed, because the cluster has only this one."""
         return self._job
 
     @task_type.setter
     def task_type(self, task_type: str | None) -> None:
         raise ClusterError(
-            f"the task_type of a GCEClusterResolver can't be changed from {self._job!r} to "
-            f"{task_type!r} later. Make another one."
+            f"The task_type of a GCEClusterResolver can't be changed from {self._job!r} to "
+            f"{task_type!r}. Make another resolver."
         )
 
     def _instances(self) -> Iterator[str]:
@@ -107,8 +121,8 @@ class GCEClusterResolver(ClusterResolver):
         try:
             return groups.listInstances(instanceGroup=self._instance_group, **options)
         except TypeError:
-            # TensorFlow says instanceGroups, which Google's client refuses; services
-            # written for TensorFlow's call take only that.
+            # TensorFlow passes instanceGroups, which Google's client refuses; services
+            # written for TensorFlow's call accept only that.
             return groups.listInstances(instanceGroups=self._instance_group, **options)
 
     def _address(self, instance: str) -> str:

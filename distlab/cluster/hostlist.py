@@ -18,51 +18,63 @@ _TASKS = re.compile(r"(\d+)(?:\(x(\d+)\))?", re.ASCII)
 
 
 def expand_hostlist(hostlist: str) -> list[str]:
-    """Writes a Slurm hostlist out, in its order.
+    """Expands a Slurm hostlist, in its order.
 
-    `"n[1-2],m5,o[08-10]"` gives `n1 n2 m5 o08 o09 o10`. A range counts with
-    at least as many digits as its first number. Brackets may stand anywhere
-    and more than once (`"rack[0-1]n[1-4]"`); the last one counts fastest.
+    A range counts with at least as many digits as its first number. Brackets may
+    occur anywhere and more than once (`"rack[0-1]n[1-4]"`); the last one counts
+    fastest.
 
     Args:
-      hostlist: what Slurm has in `SLURM_STEP_NODELIST`.
+      hostlist: The value of `SLURM_STEP_NODELIST`.
 
     Returns:
-      The names of the nodes; one that is named twice comes twice.
+      The names of the nodes, with repetitions.
 
     Raises:
-      ClusterSpecError: when it is not a hostlist, or names more than
+      ClusterSpecError: The text is not a hostlist, or names more than
         `MAX_NODES` nodes.
+
+    Example:
+      >>> from distlab.cluster.hostlist import expand_hostlist
+      >>> expand_hostlist("n[1-2],m5,o[08-10]")
+      ['n1', 'n2', 'm5', 'o08', 'o09', 'o10']
     """
     try:
         hosts = [host for entry in _entries(hostlist) for host in _expand_entry(entry)]
     except ValueError as error:
         raise ClusterSpecError(
-            f'a hostlist looks like "n[1-2],m5,o[08-10]", got {hostlist!r}: {error}'
+            f'A hostlist has a form such as "n[1-2],m5,o[08-10]", got {hostlist!r}: {error}.'
         ) from error
     if len(hosts) > MAX_NODES:
-        raise ClusterSpecError(f"a hostlist may name {MAX_NODES:,} nodes, got {len(hosts):,}")
+        raise ClusterSpecError(f"A hostlist may name {MAX_NODES:,} nodes, got {len(hosts):,}.")
     return hosts
 
 
 def expand_tasks_per_node(tasks_per_node: str) -> list[int]:
-    """Writes Slurm's task counts out: `"3(x2),2"` gives `[3, 3, 2]`.
+    """Expands Slurm's task counts.
 
     Args:
-      tasks_per_node: what Slurm has in `SLURM_STEP_TASKS_PER_NODE`.
+      tasks_per_node: The value of `SLURM_STEP_TASKS_PER_NODE`.
 
     Returns:
       The number of tasks on each node, in the order of the node list.
 
     Raises:
-      ClusterSpecError: when it is not such a list.
+      ClusterSpecError: The text is not such a list.
+
+    Example:
+      >>> from distlab.cluster.hostlist import expand_tasks_per_node
+      >>> expand_tasks_per_node("3(x2),2")
+      [3, 3, 2]
     """
     counts: list[int] = []
     for entry in tasks_per_node.split(","):
         match = _TASKS.fullmatch(entry)
         times = int(match[2] or 1) if match else 0
         if match is None or not 1 <= times <= MAX_NODES:
-            raise ClusterSpecError(f'tasks per node look like "3(x2),2", got {tasks_per_node!r}')
+            raise ClusterSpecError(
+                f'Tasks per node have a form such as "3(x2),2", got {tasks_per_node!r}.'
+            )
         counts.extend([int(match[1])] * times)
     return counts
 
@@ -83,13 +95,13 @@ def _entries(hostlist: str) -> Iterator[str]:
     while position < len(hostlist) or position == 0:
         entry = _ENTRY.match(hostlist, position)
         if entry is None:
-            raise ValueError(f"nothing that names a node at character {position}")
+            raise ValueError(f"no node name at character {position}")
         yield entry[0]
         position = entry.end()
         if position < len(hostlist):
             if hostlist[position] != ",":
-                raise ValueError(f"a bracket without its partner at character {position}")
-            position += 1  # Slurm and TensorFlow let a list end with a comma
+                raise ValueError(f"an unmatched bracket at character {position}")
+            position += 1  # Slurm and TensorFlow accept a comma at the end
 
 
 def _expand_entry(entry: str) -> Iterator[str]:

@@ -12,7 +12,7 @@ from distlab.cluster.spec import ClusterSpec
 from distlab.errors import ClusterError, ClusterSpecError, MissingExtraError
 
 _DEFAULT_JOBS = {"worker": ["job-name=tensorflow"]}
-_CONNECT_AND_READ_SECONDS = (5, 10)  # tried four times at most
+_CONNECT_AND_READ_SECONDS = (5, 10)  # retried up to three times
 
 
 class KubernetesExecutableLocation(enum.Enum):
@@ -28,14 +28,26 @@ class KubernetesExecutableLocation(enum.Enum):
 
 @final
 class KubernetesClusterResolver(ClusterResolver):
-    """Pods selected by labels, asked for anew at every call.
+    """Pods selected by labels, queried at each call.
 
-    Kubernetes does not say which task a process is: set `task_type` and
+    Kubernetes does not assign tasks to processes: set `task_type` and
     `task_id` yourself.
 
-    An address is the pod's own IP, which other pods reach. (TensorFlow 2.21
-    takes its host's, which they reach only with host networking; there the two
+    An address is the pod's own IP, which other pods can reach. (TensorFlow 2.21
+    uses its host's, which they can reach only with host networking; there the two
     are the same.)
+
+    Example:
+      >>> from types import SimpleNamespace as Object
+      >>> from distlab.cluster_resolver import KubernetesClusterResolver
+      >>> pod = Object(
+      ...     metadata=Object(name="worker-0"),
+      ...     status=Object(phase="Running", pod_ip="10.0.0.2", host_ip="10.9.9.9"),
+      ... )
+      >>> client = Object(list_pod_for_all_namespaces=lambda label_selector: Object(items=[pod]))
+      >>> resolver = KubernetesClusterResolver({"worker": ["app=t"]}, override_client=client)
+      >>> resolver.cluster_spec()
+      ClusterSpec({'worker': ['10.0.0.2:8470']})
     """
 
     def __init__(
@@ -48,22 +60,22 @@ class KubernetesClusterResolver(ClusterResolver):
             KubernetesExecutableLocation.WITHIN_CLUSTER
         ),
     ) -> None:
-        """Connects to Kubernetes, unless a client is given.
+        """Connects to Kubernetes, unless a client is passed.
 
         Args:
-          job_to_label_mapping: job name to the label selectors of its pods;
+          job_to_label_mapping: Job name to the label selectors of its pods;
             by default the workers are `job-name=tensorflow`.
-          tf_server_port: the port at which every task listens.
-          rpc_layer: the protocol in front of addresses.
-          override_client: what is asked in place of `kubernetes.client.CoreV1Api`;
+          tf_server_port: The port at which every task listens.
+          rpc_layer: The protocol in front of addresses.
+          override_client: A replacement for `kubernetes.client.CoreV1Api`;
             only its `list_pod_for_all_namespaces(label_selector=)` is called.
-          executable_location: how to find the API when no client is given.
+          executable_location: How to find the API when no client is passed.
 
         Raises:
-          MissingExtraError: without a client, when the package kubernetes is
+          MissingExtraError: No client is passed, and the package kubernetes is
             not installed.
-          ClusterError: without a client, when there is no configuration.
-          ClusterSpecError: without a client, when `executable_location` is no
+          ClusterError: No client is passed, and there is no configuration.
+          ClusterSpecError: No client is passed, and `executable_location` is not a
             `KubernetesExecutableLocation`.
         """
         self._jobs = {
@@ -75,11 +87,10 @@ class KubernetesClusterResolver(ClusterResolver):
         self._client: Any = _Api(executable_location) if own else override_client
 
     def cluster_spec(self) -> ClusterSpec:
-        """Returns the pods as they are now: selector by selector, sorted by name.
+        """Returns the present pods, selector by selector, sorted by name.
 
         Raises:
-          ClusterError: when a selected pod is not running, or Kubernetes does
-            not answer.
+          ClusterError: A selected pod is not running, or Kubernetes does not respond.
         """
         return ClusterSpec(
             {
@@ -100,8 +111,8 @@ class KubernetesClusterResolver(ClusterResolver):
           The address with its protocol; empty when no task is named or set.
 
         Raises:
-          ClusterSpecError: when the cluster has no such task.
-          ClusterError: as `cluster_spec` does.
+          ClusterSpecError: The cluster has no such task.
+          ClusterError: A selected pod is not running, or Kubernetes does not respond.
         """
         return address_of_task(self, task_type, task_id, rpc_layer)
 
@@ -113,15 +124,15 @@ class KubernetesClusterResolver(ClusterResolver):
         name, status = pod.metadata.name, pod.status
         if status.phase != "Running":
             raise ClusterError(
-                f'all pods of a cluster must be running; pod "{name}" is in phase '
-                f'"{status.phase}". Ask again when it runs.'
+                f'All pods of a cluster must be running; pod "{name}" is in phase '
+                f'"{status.phase}". Try again when it runs.'
             )
         ip = getattr(status, "pod_ip", None) or status.host_ip
         return f"{ip}:{self._port}"
 
 
 class _Api:
-    """Kubernetes's own client, with limits on how long it waits and errors of distlab."""
+    """Kubernetes's own client, with timeouts and distlab's errors."""
 
     def __init__(self, location: object) -> None:
         try:
@@ -129,25 +140,25 @@ class _Api:
             self._package = importlib.import_module("kubernetes.client")
         except ImportError as error:
             raise MissingExtraError(
-                "KubernetesClusterResolver asks Kubernetes with the package kubernetes, which is "
-                "not installed. Install it with: pip install kubernetes; or pass override_client="
+                "KubernetesClusterResolver calls Kubernetes with the package kubernetes, which is "
+                "not installed. Install it with: pip install kubernetes; or pass override_client=."
             ) from error
         if not isinstance(location, KubernetesExecutableLocation):
             raise ClusterSpecError(
-                "executable_location must be a KubernetesExecutableLocation, got " + repr(location)
+                f"executable_location must be a KubernetesExecutableLocation, got {location!r}."
             )
         within = location is KubernetesExecutableLocation.WITHIN_CLUSTER
         try:
             (config.load_incluster_config if within else config.load_kube_config)()
         except config.ConfigException as error:
             raise ClusterError(
-                f"there is no configuration for {location.name} ({error}). In a pod use "
+                f"There is no configuration for {location.name} ({error}). In a pod use "
                 "WITHIN_CLUSTER; elsewhere OFF_CLUSTER and a kubeconfig file."
             ) from error
         self._api = self._package.CoreV1Api()
 
     def list_pod_for_all_namespaces(self, label_selector: str) -> Any:
-        """Lists the pods that a label selects."""
+        """Returns the pods that a label selects."""
         transport = importlib.import_module("urllib3.exceptions")
         try:
             return self._api.list_pod_for_all_namespaces(
@@ -156,6 +167,6 @@ class _Api:
         except (self._package.ApiException, transport.HTTPError) as error:
             raise ClusterError(
                 f"Kubernetes did not list the pods with {label_selector} "
-                f"({getattr(error, 'reason', error)}). It must be in reach, and allow this account "
-                "to list pods in all namespaces."
+                f"({getattr(error, 'reason', error)}). It must be reachable, and let this account "
+                "list pods in all namespaces."
             ) from error

@@ -1,4 +1,4 @@
-"""ClusterResolver: what every source of a cluster's description can be asked."""
+"""ClusterResolver: the interface of all sources of a cluster's description."""
 
 from __future__ import annotations
 
@@ -10,19 +10,29 @@ from distlab.cluster.spec import ClusterSpec
 
 
 class ClusterResolver(abc.ABC):
-    """Where the description of a cluster comes from (`tf.distribute`'s class of that name).
+    """A source of a cluster's description (`tf.distribute`'s class of that name).
 
-    A class of your own gives `cluster_spec` and `master`. The other properties
+    A subclass defines `cluster_spec` and `master`. The other properties
     read `self._task_type`, `self._task_id` and `self._rpc_layer`, which it may
-    set or leave out, or it has properties of its own.
+    set or leave out; or it overrides the properties.
 
-    Answers are fresh: whoever implements one asks the cluster manager at each
-    call, because clusters change.
+    Resolvers query the cluster manager at each call, because clusters change.
+
+    Example:
+      >>> from distlab.cluster_resolver import ClusterResolver, ClusterSpec
+      >>> class Pair(ClusterResolver):
+      ...     def cluster_spec(self):
+      ...         return ClusterSpec({"worker": ["a:2222", "b:2222"]})
+      ...
+      ...     def master(self, task_type=None, task_id=None, rpc_layer=None):
+      ...         return self.cluster_spec().task_address(task_type, task_id)
+      >>> Pair().master("worker", 1)
+      'b:2222'
     """
 
     @abc.abstractmethod
     def cluster_spec(self) -> ClusterSpec:
-        """Returns the cluster as it is now."""
+        """Returns the present cluster."""
 
     @abc.abstractmethod
     def master(
@@ -34,13 +44,13 @@ class ClusterResolver(abc.ABC):
         """Returns the address of a task, as a URL when there is an RPC layer.
 
         Args:
-          task_type: the task's job; by default the resolver chooses.
-          task_id: the task's index in that job.
-          rpc_layer: what to put before the address, such as `"grpc"` for
+          task_type: The task's job; by default the resolver chooses.
+          task_id: The task's index in that job.
+          rpc_layer: The protocol in front of the address, such as `"grpc"` for
             `"grpc://host:port"`; by default `self.rpc_layer`.
 
         Returns:
-          The address; empty when there is none to name.
+          The address; empty when there is none.
         """
 
     def num_accelerators(
@@ -49,22 +59,22 @@ class ClusterResolver(abc.ABC):
         task_id: int | None = None,
         config_proto: object = None,
     ) -> dict[str, int]:
-        """Counts the accelerators of a task, by kind, as far as this process knows.
+        """Returns the number of accelerators of a task, by kind.
 
-        A process knows its own devices. As in TensorFlow, another task's are
-        not counted. Asking starts JAX's devices.
+        A process counts its own devices; as in TensorFlow, another task's are
+        not counted. The call starts JAX's devices.
 
         Args:
-          task_type: the task's job; by default this process's own task.
-          task_id: the task's index in that job.
-          config_proto: TensorFlow's session options; they do not matter here.
+          task_type: The task's job; by default this process's own task.
+          task_id: The task's index in that job.
+          config_proto: TensorFlow's session options, which are ignored.
 
         Returns:
           JAX's platform name in capitals (`"GPU"`, `"TPU"`) to the number of
-          devices. Kinds there are none of count 0; CPU devices do not count.
+          devices; 0 for missing kinds. CPU devices do not count.
 
         Raises:
-          ClusterSpecError: when the cluster has no such task.
+          ClusterSpecError: The cluster has no such task.
         """
         del config_proto
         self.master(task_type, task_id)  # raises when there is no such task
@@ -75,7 +85,7 @@ class ClusterResolver(abc.ABC):
 
     @property
     def environment(self) -> str | None:
-        """Where it runs: `"google"` inside of Google, otherwise empty."""
+        """The environment of the cluster: `"google"` inside of Google, otherwise empty."""
         return ""
 
     @property
@@ -117,16 +127,16 @@ def address_of_task(
     task_id: int | None,
     rpc_layer: str | None,
 ) -> str:
-    """Returns a task's address, the resolver's own task by default.
+    """Returns a task's address, by default that of the resolver's own task.
 
     Returns:
-      The address with its protocol; empty when the resolver does not know
-      which task it is and none was named.
+      The address with its protocol; empty when no task is named and the resolver
+      does not know its own.
 
     Raises:
-      ClusterSpecError: when the cluster has no such task.
+      ClusterSpecError: The cluster has no such task.
     """
-    # The cluster is not asked for as long as there is no task to look up.
+    # The cluster manager is not queried when there is no task to find.
     task_type = resolver.task_type if task_type is None else task_type
     task_id = resolver.task_id if task_id is None else task_id
     if task_type is None or task_id is None:
@@ -136,7 +146,7 @@ def address_of_task(
 
 
 def local_accelerators() -> dict[str, int]:
-    """Counts this process's devices other than CPUs, by JAX's platform name in capitals."""
+    """Returns the number of devices of this process by JAX's platform name, without CPUs."""
     import jax
 
     devices: list[Any] = jax.local_devices()

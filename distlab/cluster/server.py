@@ -1,4 +1,4 @@
-"""Servers: the tasks of a cluster that this process stands in for."""
+"""Servers: the tasks of a cluster that this process plays."""
 
 from __future__ import annotations
 
@@ -20,30 +20,38 @@ _lock = threading.Lock()
 class Server:
     """One task of a cluster, in this process (`tf.distribute.Server`).
 
-    TensorFlow's server answers other processes. This one makes its task's
-    address one of this process, for a `ParameterServerStrategy` whose workers
+    TensorFlow's server serves other processes. This one assigns its task's
+    address to this process, for a `ParameterServerStrategy` whose workers
     are threads with a device each: the in-process cluster of TensorFlow's
-    guide runs as it stands. Nothing listens on the address.
+    guide runs unchanged. Nothing listens on the address.
 
     Args:
-      server_or_cluster_def: the cluster, or what `ClusterSpec` takes.
-      job_name: the task's job; may be left out when there is only one.
-      task_index: its index; may be left out when the job has only one task.
-      protocol: what `target` has in front of the address.
-      config: taken for TensorFlow's sake.
-      start: whether to start at once.
+      server_or_cluster_def: The cluster, or an argument of `ClusterSpec`.
+      job_name: The task's job; may be left out when there is only one.
+      task_index: Its index; may be left out when the job has only one task.
+      protocol: The protocol in `target`.
+      config: Accepted for compatibility with TensorFlow, and ignored.
+      start: Whether to start at once.
 
     Attributes:
-      cluster: the cluster.
-      job_name: the task's job.
-      task_index: its index in that job.
-      address: its address.
-      target: its address with the protocol.
+      cluster: The cluster.
+      job_name: The task's job.
+      task_index: Its index in that job.
+      address: Its address.
+      target: Its address with the protocol.
 
     Raises:
-      ClusterSpecError: the cluster has no such task, or it does not follow
-        which one is meant.
-      ClusterError: a server runs at that address.
+      ClusterSpecError: The cluster has no such task, or it has several and none is
+        named.
+      ClusterError: A server runs at that address.
+
+    Example:
+      >>> import distlab as dl
+      >>> cluster = dl.ClusterSpec({"worker": ["a:2222", "b:2222"], "ps": ["c:2222"]})
+      >>> server = dl.Server(cluster, job_name="worker", task_index=1)
+      >>> server.target
+      'grpc://b:2222'
+      >>> server.stop()
     """
 
     def __init__(  # noqa: PLR0917  # the order is TensorFlow's
@@ -67,15 +75,23 @@ class Server:
 
     @staticmethod
     def create_local_server(config: object = None, start: bool = True) -> Server:
-        """Makes a server of a cluster of one task, with an address of its own."""
+        """Returns a server of a cluster of one task, with an address of its own.
+
+        Example:
+          >>> import distlab as dl
+          >>> server = dl.Server.create_local_server()
+          >>> server.job_name, server.task_index
+          ('local', 0)
+          >>> server.stop()
+        """
         address = f"local:{next(_local_numbers)}"
         return Server({_LOCAL_JOB: [address]}, config=config, start=start)
 
     def start(self) -> None:
-        """Makes the address one of this process. Does nothing when it is.
+        """Assigns the address to this process. Starting twice does nothing.
 
         Raises:
-          ClusterError: another server runs there.
+          ClusterError: Another server runs there.
         """
         with _lock:
             if _running.setdefault(self.address, self) is not self:
@@ -85,16 +101,16 @@ class Server:
                 )
 
     def stop(self) -> None:
-        """Gives the address up. Strategies that were made before go on."""
+        """Releases the address. Strategies that were made before go on."""
         with _lock:
             if _running.get(self.address) is self:
                 del _running[self.address]
 
     def join(self) -> None:
-        """Refuses: no other process can reach this one, so that it would wait for good.
+        """Raises an error: no other process can reach this one, so the wait would never end.
 
         Raises:
-          UnsupportedError: always.
+          UnsupportedError: The method was called.
         """
         raise UnsupportedError(
             f"{self!r} serves this process only, so there is nothing to wait for. Make all servers "
@@ -117,9 +133,7 @@ def _only(what: str, given: Any, known: list[Any]) -> Any:
     if given is None and len(known) == 1:
         return known[0]
     if given is None:
-        raise ClusterSpecError(
-            f"{what} must be given, as there is not just one: it is one of {known}."
-        )
+        raise ClusterSpecError(f"{what} must be passed, unless there is only one: it is one of {known}.")
     if given not in known:
         raise ClusterSpecError(f"{what} must be one of {known}, got {given!r}.")
     return given

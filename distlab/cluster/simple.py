@@ -1,4 +1,4 @@
-"""SimpleClusterResolver: hands back the description that it was given."""
+"""SimpleClusterResolver: a description passed by the program."""
 
 from __future__ import annotations
 
@@ -12,7 +12,15 @@ from distlab.errors import ArgumentTypeError
 
 @final
 class SimpleClusterResolver(ClusterResolver):
-    """A cluster that the program itself describes."""
+    """A cluster that the program itself describes.
+
+    Example:
+      >>> from distlab.cluster_resolver import ClusterSpec, SimpleClusterResolver
+      >>> cluster = ClusterSpec({"worker": ["a:2222", "b:2222"]})
+      >>> resolver = SimpleClusterResolver(cluster, task_type="worker", task_id=1)
+      >>> resolver.master("worker", 0, rpc_layer="grpc"), resolver.task_id
+      ('grpc://a:2222', 1)
+    """
 
     def __init__(  # noqa: PLR0917  # the order is TensorFlow's
         self,
@@ -24,28 +32,28 @@ class SimpleClusterResolver(ClusterResolver):
         num_accelerators: Mapping[str, int] | None = None,
         rpc_layer: str | None = None,
     ) -> None:
-        """Keeps a description.
+        """Stores a description.
 
         Args:
-          cluster_spec: the cluster.
-          master: what `master()` says when it is not asked for a task.
-          task_type: the job of this process.
-          task_id: its index in that job.
-          environment: what `environment` says.
-          num_accelerators: what `num_accelerators()` says; nothing by default.
-          rpc_layer: the protocol in front of addresses, such as `"grpc"`.
+          cluster_spec: The cluster.
+          master: The result of `master()` when no task is named.
+          task_type: The job of this process.
+          task_id: Its index in that job.
+          environment: The value of `environment`.
+          num_accelerators: The result of `num_accelerators()`; empty by default.
+          rpc_layer: The protocol in front of addresses, such as `"grpc"`.
 
         Raises:
-          ArgumentTypeError: when `cluster_spec` is not a `ClusterSpec`, or
-            `master` not a string.
+          ArgumentTypeError: `cluster_spec` is not a `ClusterSpec`, or `master` is not
+            a string.
         """
         if not isinstance(cluster_spec, ClusterSpec):
             raise ArgumentTypeError(
                 f"cluster_spec must be a ClusterSpec, got {type(cluster_spec).__name__}. "
-                "Put ClusterSpec(...) around it."
+                "Wrap it in ClusterSpec(...)."
             )
         if not isinstance(master, str):
-            raise ArgumentTypeError(f"master must be a string, got {master!r}")
+            raise ArgumentTypeError(f"master must be a string, got {master!r}.")
         self._cluster_spec = cluster_spec
         self._master = master
         self._task_type = task_type
@@ -55,7 +63,7 @@ class SimpleClusterResolver(ClusterResolver):
         self._rpc_layer = rpc_layer
 
     def cluster_spec(self) -> ClusterSpec:
-        """Returns the cluster that was given."""
+        """Returns the cluster."""
         return self._cluster_spec
 
     def master(
@@ -64,10 +72,10 @@ class SimpleClusterResolver(ClusterResolver):
         task_id: int | None = None,
         rpc_layer: str | None = None,
     ) -> str:
-        """Returns the address of a task, or the `master` given when none is named.
+        """Returns the address of a task; the constructor's `master` when none is named.
 
         Raises:
-          ClusterSpecError: when the cluster has no such task.
+          ClusterSpecError: The cluster has no such task.
         """
         if task_type is not None and task_id is not None:
             address = self._cluster_spec.task_address(task_type, task_id)
@@ -81,11 +89,11 @@ class SimpleClusterResolver(ClusterResolver):
         task_id: int | None = None,
         config_proto: object = None,
     ) -> dict[str, int]:
-        """Returns the numbers that were given, for every task; nothing is looked up."""
+        """Returns the numbers passed to the constructor, for every task."""
         del task_type, task_id, config_proto
         return dict(self._num_accelerators or {})
 
     @property
     def environment(self) -> str:
-        """What was given."""
+        """The environment passed to the constructor."""
         return self._environment

@@ -14,16 +14,31 @@ from distlab.errors import ClusterError, ClusterSpecError
 
 @final
 class SlurmClusterResolver(ClusterResolver):
-    """The tasks of a Slurm step as a cluster, and its GPUs dealt out to them.
+    """The tasks of a Slurm step as a cluster, with shares of its GPUs.
 
-    The tasks of a node get successive ports and successive shares of its GPUs.
+    The tasks of a node have successive ports and successive shares of its GPUs.
     Ranks go over the jobs in alphabetical order, and over the nodes as srun
     distributed them, in blocks or cyclically, the nodes in Slurm's order: `n9`
-    before `n10`. (TensorFlow knows blocks only and sorts nodes as text, which
-    gives tasks each other's addresses otherwise.)
+    before `n10`. (TensorFlow assumes blocks and sorts nodes as text, and confuses
+    the addresses of tasks otherwise.)
 
     Make it once in a process and before JAX starts, because it reads
     CUDA_VISIBLE_DEVICES and `cluster_spec()` sets it.
+
+    Example:
+      >>> import os
+      >>> from unittest import mock
+      >>> from distlab.cluster_resolver import SlurmClusterResolver
+      >>> step = {  # srun sets these variables
+      ...     "SLURM_PROCID": "1",
+      ...     "SLURM_STEP_NUM_TASKS": "2",
+      ...     "SLURM_STEP_NODELIST": "n[1-2]",
+      ...     "SLURM_STEP_TASKS_PER_NODE": "1(x2)",
+      ... }
+      >>> with mock.patch.dict(os.environ, step):
+      ...     resolver = SlurmClusterResolver(gpus_per_node=0)
+      >>> resolver.cluster_spec().as_dict(), resolver.get_task_info()
+      ({'worker': ['n1:8888', 'n2:8888']}, ('worker', 1))
     """
 
     def __init__(  # noqa: PLR0917  # the order is TensorFlow's
@@ -39,24 +54,23 @@ class SlurmClusterResolver(ClusterResolver):
         """Reads the Slurm step from the environment.
 
         Args:
-          jobs: job name to its number of tasks; by default all are workers.
-          port_base: the port of the first task of each node.
-          gpus_per_node: by default as many as CUDA_VISIBLE_DEVICES names, or
-            as nvidia-smi lists when it is not set.
-          gpus_per_task: by default the node's GPUs are divided evenly.
-          tasks_per_node: one number, or node name to number; by default what
-            Slurm says.
-          auto_set_gpu: whether `cluster_spec()` sets CUDA_VISIBLE_DEVICES to
+          jobs: Job name to its number of tasks; by default all are workers.
+          port_base: The port of the first task of each node.
+          gpus_per_node: GPUs of a node; by default as many as CUDA_VISIBLE_DEVICES
+            names, or as nvidia-smi lists when it is not set.
+          gpus_per_task: GPUs of a task; by default the node's are divided evenly.
+          tasks_per_node: One number, or node name to number; by default Slurm's own.
+          auto_set_gpu: Whether `cluster_spec()` sets CUDA_VISIBLE_DEVICES to
             this task's share.
-          rpc_layer: the protocol in front of addresses.
+          rpc_layer: The protocol in front of addresses.
 
         Raises:
-          ClusterError: outside of a Slurm step, when the jobs have more or
-            fewer tasks than the step, when a node has too few GPUs, or when
-            srun distributed the tasks in another way than these two.
-          ClusterSpecError: when one of Slurm's lists can't be read, or a node
-            has GPUs but fewer than tasks and `gpus_per_task` is not given.
-          ArgumentTypeError: when a number is not a whole one.
+          ClusterError: The process is outside of a Slurm step, the jobs have more or
+            fewer tasks than the step, a node has too few GPUs, or
+            srun distributed the tasks neither in blocks nor cyclically.
+          ClusterSpecError: One of Slurm's lists can't be read, or a node
+            has GPUs but fewer than tasks and `gpus_per_task` is missing.
+          ArgumentTypeError: A number is not a whole one.
         """
         self._rank = _slurm_step.own_rank()
         self._jobs = {"worker": _slurm_step.number_of_tasks()} if jobs is None else dict(jobs)
@@ -73,12 +87,12 @@ class SlurmClusterResolver(ClusterResolver):
             gpus_per_node, gpus_per_task, max(self._tasks.values(), default=0)
         )
         # A step without its own cgroup sees all GPUs, and its own by number in
-        # CUDA_VISIBLE_DEVICES: those numbers are the ones to deal out.
+        # CUDA_VISIBLE_DEVICES: those numbers are divided among the tasks.
         named = visible is not None and len(visible) == gpus_per_node
         self._gpu_names = visible if visible and named else list(map(str, range(gpus_per_node)))
 
     def cluster_spec(self) -> ClusterSpec:
-        """Returns the tasks of the step, and finds out which of them this process is.
+        """Returns the tasks of the step, and determines this process's own.
 
         Sets `task_type` and `task_id`, which are None before, as in TensorFlow,
         and CUDA_VISIBLE_DEVICES unless `auto_set_gpu` is False or the nodes
@@ -101,7 +115,7 @@ class SlurmClusterResolver(ClusterResolver):
         return ClusterSpec(cluster)
 
     def get_task_info(self) -> tuple[str | None, int | None]:
-        """Returns `task_type` and `task_id`: both None before `cluster_spec()` was called."""
+        """Returns `task_type` and `task_id`, both None before `cluster_spec()` was called."""
         return self.task_type, self.task_id
 
     def master(
@@ -117,7 +131,7 @@ class SlurmClusterResolver(ClusterResolver):
           `cluster_spec()` was not called yet.
 
         Raises:
-          ClusterSpecError: when the step has no such task.
+          ClusterSpecError: The step has no such task.
         """
         return address_of_task(self, task_type, task_id, rpc_layer)
 
@@ -127,27 +141,27 @@ class SlurmClusterResolver(ClusterResolver):
         task_id: int | None = None,
         config_proto: object = None,
     ) -> dict[str, int]:
-        """Returns the number of GPUs of each task, all of which have the same."""
+        """Returns the number of GPUs of a task, which is the same for all."""
         del task_type, task_id, config_proto
         return {"GPU": self._gpus_per_task}
 
     def _require_one_place_for_each_task(self) -> None:
         for job, count in self._jobs.items():
-            _slurm_step.require_count(f"the number of tasks of job {job!r}", count)
+            _slurm_step.require_count(f"The number of tasks of job {job!r}", count)
         wanted, places = sum(self._jobs.values()), self._places
         if wanted != len(places):
             raise ClusterError(
-                f"the jobs {self._jobs} have {wanted} tasks and the Slurm step {len(places)}. "
-                "Start as many with srun --ntasks, or change jobs="
+                f"The jobs {self._jobs} have {wanted} tasks, and the Slurm step has {len(places)}. "
+                "Start as many with srun --ntasks, or change jobs=."
             )
         if self._rank >= len(places):
             raise ClusterError(
-                f"SLURM_PROCID must be below the number of tasks ({len(places)}), got {self._rank}"
+                f"SLURM_PROCID must be below the number of tasks ({len(places)}), got {self._rank}."
             )
         node, here = places[self._rank][0], _slurm_step.own_node()
         if here in self._tasks and here != node:
             raise ClusterError(
-                f"task {self._rank} belongs on node {node} by Slurm's lists, and runs on {here}. "
+                f"Task {self._rank} belongs on node {node} by Slurm's lists, and runs on {here}. "
                 "Use srun --distribution=block, or SimpleClusterResolver."
             )
 
@@ -159,7 +173,7 @@ def _share(gpus_per_node: int, gpus_per_task: int | None, tasks: int) -> int:
         if gpus_per_node and not gpus_per_task:
             raise ClusterSpecError(
                 f"{tasks} tasks of a node can't divide {gpus_per_node} GPUs evenly. Pass "
-                "gpus_per_task=0 to use none; where Slurm already gives each task its own GPUs, "
+                "gpus_per_task=0 to use none; where Slurm already assigns GPUs to each task, "
                 "gpus_per_node= with the number in a node and auto_set_gpu=False."
             )
     _slurm_step.require_count("gpus_per_task", gpus_per_task)

@@ -16,30 +16,38 @@ class ClusterSpec:
 
     Two are equal when they have the same jobs with the same tasks. As in
     TensorFlow they can't be hashed.
+
+    Example:
+      >>> import distlab as dl
+      >>> cluster = dl.ClusterSpec({"worker": ["a:2222", "b:2222"], "ps": {3: "c:2222"}})
+      >>> cluster.jobs, cluster.num_tasks("worker"), cluster.task_address("worker", 1)
+      (['worker', 'ps'], 2, 'b:2222')
+      >>> cluster.task_indices("ps"), cluster.job_tasks("ps")
+      ([3], [None, None, None, 'c:2222'])
     """
 
     def __init__(self, cluster: Mapping[str, Any] | ClusterSpec) -> None:
         """Makes a description of a cluster.
 
         Args:
-          cluster: job name to the addresses of its tasks, usually
+          cluster: Job name to the addresses of its tasks, usually
             `"host:port"`: a list or tuple, or a dict from task index to
             address when this process need not know all of them. Or another
             `ClusterSpec`.
 
         Raises:
-          ArgumentTypeError: when it is something else, or a job's name or an
+          ArgumentTypeError: `cluster` has another type, or a job's name or an
             address is not a string.
-          ClusterSpecError: when a task index is not a whole number from 0.
+          ClusterSpecError: A task index is not a whole number from 0.
         """
         jobs: object = cluster._jobs if isinstance(cluster, ClusterSpec) else cluster
         if not isinstance(jobs, Mapping):
             raise ArgumentTypeError(
-                "a cluster is a dict from job names to the addresses of their tasks, got "
+                "A cluster is a dict from job names to the addresses of their tasks, got "
                 f'{_shown(cluster)}. Write ClusterSpec({{"worker": ["host:port", ...]}}).'
             )
         self._jobs: dict[str, dict[int, str]] = {
-            _text("a job's name", job): _read_tasks(job, jobs[job]) for job in jobs
+            _text("A job's name", job): _read_tasks(job, jobs[job]) for job in jobs
         }
 
     @property
@@ -48,10 +56,10 @@ class ClusterSpec:
         return list(self._jobs)
 
     def num_tasks(self, job_name: str) -> int:
-        """Returns how many tasks a job has.
+        """Returns the number of tasks of a job.
 
         Raises:
-          ClusterSpecError: when there is no such job.
+          ClusterSpecError: There is no such job.
         """
         return len(self._tasks_of(job_name))
 
@@ -59,7 +67,7 @@ class ClusterSpec:
         """Returns the indices of a job's tasks, smallest first.
 
         Raises:
-          ClusterSpecError: when there is no such job.
+          ClusterSpecError: There is no such job.
         """
         return sorted(self._tasks_of(job_name))
 
@@ -67,12 +75,12 @@ class ClusterSpec:
         """Returns the address of one task.
 
         Raises:
-          ClusterSpecError: when there is no such job, or no such task in it.
+          ClusterSpecError: There is no such job, or no such task in it.
         """
         tasks = self._tasks_of(job_name)
         if task_index not in tasks:
             raise ClusterSpecError(
-                f"job {job_name!r} has no task {task_index!r}; its tasks are {sorted(tasks)}"
+                f"Job {job_name!r} has no task {task_index!r}; its tasks are {sorted(tasks)}."
             )
         return tasks[task_index]
 
@@ -80,7 +88,7 @@ class ClusterSpec:
         """Returns the addresses of a job by task index, None where an index is missing.
 
         Raises:
-          ClusterSpecError: when there is no such job.
+          ClusterSpecError: There is no such job.
         """
         tasks = self._tasks_of(job_name)
         return [tasks.get(index) for index in range(max(tasks, default=-1) + 1)]
@@ -88,14 +96,14 @@ class ClusterSpec:
     def as_dict(self) -> dict[str, Tasks]:
         """Returns job name to tasks: a list when no index is missing, otherwise a dict.
 
-        A job without tasks gives an empty dict, as in TensorFlow.
+        A job without tasks is an empty dict, as in TensorFlow.
         """
         return {job: _plain(tasks) for job, tasks in self._jobs.items()}
 
     def _tasks_of(self, job_name: str) -> dict[int, str]:
         if job_name not in self._jobs:
             raise ClusterSpecError(
-                f"the cluster has no job {job_name!r}; its jobs are {sorted(self._jobs)}"
+                f"The cluster has no job {job_name!r}; its jobs are {sorted(self._jobs)}."
             )
         return self._jobs[job_name]
 
@@ -117,23 +125,23 @@ def _read_tasks(job: str, tasks: object) -> dict[int, str]:
         tasks = dict(enumerate(tasks))
     if not isinstance(tasks, Mapping):
         raise ArgumentTypeError(
-            f"the tasks of job {job!r} must be a list of addresses, or a dict from task index to "
-            f"address, got {_shown(tasks)}"
+            f"The tasks of job {job!r} must be a list of addresses, or a dict from task index to "
+            f"address, got {_shown(tasks)}."
         )
     return {
-        _index(job, index): _text(f"an address of job {job!r}", tasks[index]) for index in tasks
+        _index(job, index): _text(f"An address of job {job!r}", tasks[index]) for index in tasks
     }
 
 
 def _index(job: str, index: object) -> int:
-    # TF_CONFIG is JSON, whose keys are strings: TensorFlow takes "1" for 1.
+    # TF_CONFIG is JSON, whose keys are strings: TensorFlow reads "1" as 1.
     try:
         number = int(index)  # type: ignore[call-overload]
     except (TypeError, ValueError):
         number = -1
     if number < 0:
         raise ClusterSpecError(
-            f"the task indices of job {job!r} must be whole numbers from 0, got {index!r}"
+            f"The task indices of job {job!r} must be whole numbers from 0, got {index!r}."
         )
     return int(number)
 
@@ -142,7 +150,7 @@ def _text(what: str, value: object) -> str:
     if isinstance(value, bytes):
         return value.decode()
     if not isinstance(value, str):
-        raise ArgumentTypeError(f"{what} must be a string, got {_shown(value)}")
+        raise ArgumentTypeError(f"{what} must be a string, got {_shown(value)}.")
     return value
 
 

@@ -17,11 +17,22 @@ _EXAMPLE = (
 
 @final
 class TFConfigClusterResolver(ClusterResolver):
-    """The cluster that `TF_CONFIG` describes, read anew at every call.
+    """The cluster that `TF_CONFIG` describes, read at each call.
 
     TF_CONFIG is JSON with the keys `cluster` (job name to addresses), `task`
-    (`type` and `index` of this process), and as you like `rpc_layer` and
+    (`type` and `index` of this process), and optionally `rpc_layer` and
     `session_master`. Without it there is no cluster and no task.
+
+    Example:
+      >>> import json, os
+      >>> from unittest import mock
+      >>> from distlab.cluster_resolver import TFConfigClusterResolver
+      >>> workers = {"worker": ["a:2222", "b:2222"]}
+      >>> config = json.dumps({"cluster": workers, "task": {"type": "worker", "index": 1}})
+      >>> resolver = TFConfigClusterResolver()
+      >>> with mock.patch.dict(os.environ, TF_CONFIG=config):
+      ...     resolver.task_type, resolver.task_id, resolver.master()
+      ('worker', 1, 'b:2222')
     """
 
     def __init__(
@@ -34,10 +45,10 @@ class TFConfigClusterResolver(ClusterResolver):
         """Reads nothing yet.
 
         Args:
-          task_type: in place of TF_CONFIG's task type.
-          task_id: in place of its task index.
-          rpc_layer: in place of its RPC layer.
-          environment: what `environment` says.
+          task_type: Replaces TF_CONFIG's task type.
+          task_id: Replaces its task index.
+          rpc_layer: Replaces its RPC layer.
+          environment: The value of `environment`.
         """
         self._task_type = task_type
         self._task_id = task_id
@@ -48,8 +59,8 @@ class TFConfigClusterResolver(ClusterResolver):
         """Returns the cluster; an empty one when TF_CONFIG describes none.
 
         Raises:
-          ClusterSpecError: when TF_CONFIG can't be read.
-          ArgumentTypeError: when its cluster is not one.
+          ClusterSpecError: TF_CONFIG can't be read.
+          ArgumentTypeError: Its value of `cluster` is not a cluster.
         """
         return ClusterSpec(_tf_config().get("cluster", {}))
 
@@ -62,11 +73,11 @@ class TFConfigClusterResolver(ClusterResolver):
         """Returns the address of a task, this process's own by default.
 
         Returns:
-          TF_CONFIG's `session_master` when it has one; empty when there is at
+          TF_CONFIG's `session_master` if it has one; empty when there is at
           most one task, which is this process; otherwise the task's address.
 
         Raises:
-          ClusterSpecError: when there are several tasks, and the one asked for
+          ClusterSpecError: There are several tasks, and the requested one
             is not among them or not known.
         """
         session_master = _tf_config().get("session_master")
@@ -80,7 +91,7 @@ class TFConfigClusterResolver(ClusterResolver):
         task_id = self.task_id if task_id is None else task_id
         if task_type is None or task_id is None:
             raise ClusterSpecError(
-                f"TF_CONFIG describes the jobs {jobs} and not which of their tasks this process "
+                f"TF_CONFIG describes the jobs {jobs}, but not which of their tasks this process "
                 'is. Add "task": {"type": ..., "index": ...} to it.'
             )
         address = cluster.task_address(task_type, task_id)
@@ -92,13 +103,14 @@ class TFConfigClusterResolver(ClusterResolver):
         task_id: int | None = None,
         config_proto: object = None,
     ) -> dict[str, int]:
-        """Counts the accelerators of a task, this process's own by default.
+        """Returns the number of accelerators of a task, this process's own by default.
 
         Returns:
-          Kind to number, as `ClusterResolver.num_accelerators` says.
+          Kind to number; see `ClusterResolver.num_accelerators`.
 
         Raises:
-          ClusterSpecError: as `master` does.
+          ClusterSpecError: There are several tasks, and the requested one
+            is not among them or not known.
         """
         task_type = self.task_type if task_type is None else task_type
         task_id = self.task_id if task_id is None else task_id
@@ -106,12 +118,12 @@ class TFConfigClusterResolver(ClusterResolver):
 
     @property
     def environment(self) -> str | None:
-        """What was given; None by default, as in TensorFlow."""
+        """The environment passed to the constructor; None by default, as in TensorFlow."""
         return self._environment
 
     @property
     def task_type(self) -> str | None:
-        """The job of this process; None when neither given nor in TF_CONFIG."""
+        """The job of this process; None when neither passed nor in TF_CONFIG."""
         return _optional_text(_tf_task("type") if self._task_type is None else self._task_type)
 
     @task_type.setter
@@ -120,17 +132,17 @@ class TFConfigClusterResolver(ClusterResolver):
 
     @property
     def task_id(self) -> int | None:
-        """The index of this process in its job; None when neither given nor in TF_CONFIG.
+        """The index of this process in its job; None when neither passed nor in TF_CONFIG.
 
         Raises:
-          ClusterSpecError: when it is not a whole number.
+          ClusterSpecError: The index is not a whole number.
         """
         index = _tf_task("index") if self._task_id is None else self._task_id
         try:
             return None if index is None else int(index)
         except (TypeError, ValueError) as error:
             raise ClusterSpecError(
-                f"the task index in TF_CONFIG must be a whole number, got {index!r}"
+                f"The task index in TF_CONFIG must be a whole number, got {index!r}."
             ) from error
 
     @task_id.setter
@@ -139,7 +151,7 @@ class TFConfigClusterResolver(ClusterResolver):
 
     @property
     def rpc_layer(self) -> str | None:
-        """The protocol in front of addresses; None when neither given nor in TF_CONFIG."""
+        """The protocol in front of addresses; None when neither passed nor in TF_CONFIG."""
         given = self._rpc_layer
         return _optional_text(_tf_config().get("rpc_layer") if given is None else given)
 
@@ -153,9 +165,9 @@ def _tf_config() -> dict[str, Any]:
     try:
         config = json.loads(text)
     except ValueError as error:
-        raise ClusterSpecError(f"TF_CONFIG must be {_EXAMPLE}; got {text!r}: {error}") from error
+        raise ClusterSpecError(f"TF_CONFIG must be {_EXAMPLE}; got {text!r}: {error}.") from error
     if not isinstance(config, dict):
-        raise ClusterSpecError(f"TF_CONFIG must be {_EXAMPLE}; got {text!r}")
+        raise ClusterSpecError(f"TF_CONFIG must be {_EXAMPLE}; got {text!r}.")
     return config
 
 
@@ -163,7 +175,7 @@ def _tf_task(key: str) -> Any:
     task = _tf_config().get("task", {})
     if not isinstance(task, dict):
         raise ClusterSpecError(
-            f'the "task" of TF_CONFIG must be {{"type": ..., "index": ...}}, got {task!r}'
+            f'The "task" of TF_CONFIG must be {{"type": ..., "index": ...}}, got {task!r}.'
         )
     return task.get(key)
 

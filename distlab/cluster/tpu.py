@@ -14,14 +14,14 @@ _LOCAL = "local"
 
 
 class TPUSystemMetadata(NamedTuple):
-    """What JAX sees of a TPU (`tf.tpu.experimental.TPUSystemMetadata`).
+    """The TPU devices that JAX sees (`tf.tpu.experimental.TPUSystemMetadata`).
 
     Attributes:
-      num_cores: number of TPU devices.
-      num_hosts: number of processes that have some.
-      num_of_cores_per_host: TPU devices of each; 0 without TPUs.
-      topology: None, as when TensorFlow is not asked for it.
-      devices: the `jax.Device`s.
+      num_cores: Number of TPU devices.
+      num_hosts: Number of processes that have some.
+      num_of_cores_per_host: TPU devices of each process; 0 without TPUs.
+      topology: None, TensorFlow's default.
+      devices: The `jax.Device`s.
     """
 
     num_cores: int
@@ -33,10 +33,18 @@ class TPUSystemMetadata(NamedTuple):
 
 @final
 class TPUClusterResolver(ClusterResolver):
-    """A Cloud TPU's workers, asked for anew at every call; or TPUs of this machine.
+    """A Cloud TPU's workers, queried at each call; or TPUs of this machine.
 
-    JAX programs run on the machines that have the TPUs, so what it counts are
-    the TPUs that JAX sees; the addresses are what Google says.
+    JAX programs run on the machines that have the TPUs, so it counts the TPUs
+    that JAX sees; the addresses are Google's.
+
+    Example:
+      >>> from distlab.cluster_resolver import TPUClusterResolver
+      >>> resolver = TPUClusterResolver("grpc://10.0.0.2,grpc://10.0.0.3")
+      >>> resolver.cluster_spec().as_dict(), resolver.master()
+      ({'worker': ['10.0.0.2:8470', '10.0.0.3:8470']}, 'grpc://10.0.0.2:8470')
+      >>> TPUClusterResolver("local").num_accelerators()
+      {'TPU': 0}
     """
 
     def __init__(  # noqa: PLR0917  # the order is TensorFlow's
@@ -51,28 +59,28 @@ class TPUClusterResolver(ClusterResolver):
         service: Any = None,
         discovery_url: str | None = None,
     ) -> None:
-        """Finds out which TPU is meant; its workers are asked for later.
+        """Determines the TPU; its workers are queried later.
 
         Args:
-          tpu: its name, or `"grpc://host:port"` (several, separated by
-            commas), or `"local"` for TPUs of this machine. By default what
-            KUBE_GOOGLE_CLOUD_TPU_ENDPOINTS, TPU_NAME or TPU_CONFIG says.
-          zone: its zone; by default this machine's.
-          project: its project; by default this machine's.
-          job_name: the job that the workers are.
-          coordinator_name: a further job, of one task; None for none.
-          coordinator_address: the address of that task.
+          tpu: Its name, or `"grpc://host:port"` (several, separated by
+            commas), or `"local"` for TPUs of this machine. By default the value of
+            KUBE_GOOGLE_CLOUD_TPU_ENDPOINTS, TPU_NAME or TPU_CONFIG.
+          zone: Its zone; by default this machine's.
+          project: Its project; by default this machine's.
+          job_name: The job of the workers.
+          coordinator_name: A further job, of one task; None for none.
+          coordinator_address: The address of that task.
           credentials: Google's credentials object; by default those of the
             environment.
-          service: what `googleapiclient.discovery.build("tpu", "v1")` gives,
-            or something with the same methods.
-          discovery_url: where Google's API is described; the environment
-            variable TPU_API_DISCOVERY_URL comes first.
+          service: The result of `googleapiclient.discovery.build("tpu", "v1")`,
+            or an object with the same methods.
+          discovery_url: URL of the description of Google's API; the environment
+            variable TPU_API_DISCOVERY_URL overrides it.
 
         Raises:
-          ClusterSpecError: when no TPU is named, or the coordinator has a name
+          ClusterSpecError: No TPU is named, or the coordinator has a name
             and no address (TensorFlow starts a server then).
-          UnsupportedError: for a list of several TPUs.
+          UnsupportedError: Several TPUs are named.
         """
         self._tpu = _cloud_tpu.find(
             tpu,
@@ -84,7 +92,7 @@ class TPUClusterResolver(ClusterResolver):
         )
         if coordinator_name and not coordinator_address:
             raise ClusterSpecError(
-                f"the coordinator {coordinator_name!r} needs an address. Pass "
+                f"The coordinator {coordinator_name!r} needs an address. Pass "
                 'coordinator_address="host:port".'
             )
         named = coordinator_name and coordinator_address
@@ -99,18 +107,18 @@ class TPUClusterResolver(ClusterResolver):
         """Starts JAX's devices and returns a resolver for their TPUs.
 
         Args:
-          tpu: as for the class, as are `zone` and `project`.
-          zone: the TPU's zone.
-          project: the TPU's project.
+          tpu: The TPU, as in the constructor.
+          zone: The TPU's zone.
+          project: The TPU's project.
 
         Raises:
-          DeviceError: when JAX sees no TPU.
+          DeviceError: JAX sees no TPU.
         """
         resolver = cls(tpu, zone, project)
         if not _tpu_devices():
             raise DeviceError(
                 "TPUClusterResolver.connect needs a TPU, and JAX sees none. Run on a TPU machine; "
-                'on others TPUStrategy takes TPUClusterResolver(tpu="local") without connect.'
+                'on others pass TPUClusterResolver(tpu="local") to TPUStrategy without connect.'
             )
         return resolver
 
@@ -118,10 +126,9 @@ class TPUClusterResolver(ClusterResolver):
         """Returns the TPU's workers; an empty cluster for TPUs of this machine.
 
         Raises:
-          ClusterSpecError: when Google does not know the TPU.
-          ClusterError: when it is not ready.
-          MissingExtraError: when Google has to be asked and its client is not
-            installed.
+          ClusterSpecError: Google does not know the TPU.
+          ClusterError: The TPU is not ready.
+          MissingExtraError: Google's API is needed and its client is not installed.
         """
         if self._tpu.name == _LOCAL:
             return ClusterSpec({})
@@ -137,15 +144,15 @@ class TPUClusterResolver(ClusterResolver):
         """Returns `grpc://` and the address of a task, by default of the first worker.
 
         Args:
-          task_type: the task's job.
-          task_id: the task's index in it.
-          rpc_layer: does not matter: TPU workers speak gRPC only.
+          task_type: The task's job.
+          task_id: The task's index in it.
+          rpc_layer: Ignored: TPU workers speak gRPC only.
 
         Returns:
           The address; empty for TPUs of this machine.
 
         Raises:
-          ClusterSpecError: when there is no such task.
+          ClusterSpecError: There is no such task.
         """
         del rpc_layer
         if self._tpu.name == _LOCAL:
@@ -159,7 +166,7 @@ class TPUClusterResolver(ClusterResolver):
         return self.master()
 
     def get_job_name(self) -> str | None:
-        """Returns the job that the workers are."""
+        """Returns the job of the workers."""
         return self.task_type
 
     def get_coordination_service_leader(self) -> str:
@@ -167,18 +174,18 @@ class TPUClusterResolver(ClusterResolver):
         return f"/job:{self.get_job_name()}/task:0"
 
     def get_tpu_system_metadata(self) -> TPUSystemMetadata:
-        """Returns what JAX sees of the TPU; it starts JAX's devices.
+        """Returns the TPU devices that JAX sees; the call starts JAX's devices.
 
         Raises:
-          ClusterError: when the processes have different numbers of TPUs.
+          ClusterError: The processes have different numbers of TPUs.
         """
         devices = _tpu_devices()
         by_process = Counter(device.process_index for device in devices)
         counts = set(by_process.values())
         if len(counts) > 1:
             raise ClusterError(
-                "all hosts of a TPU must have the same number of devices; by process there are "
-                f"{dict(by_process)}"
+                "All hosts of a TPU must have the same number of devices; by process there are "
+                f"{dict(by_process)}."
             )
         return TPUSystemMetadata(
             len(devices), len(by_process), max(counts, default=0), None, devices
@@ -193,7 +200,7 @@ class TPUClusterResolver(ClusterResolver):
         """Returns `{"TPU": n}`: the TPU devices of each host that JAX sees; 0 without TPUs.
 
         Raises:
-          ClusterError: when the hosts have different numbers of TPUs.
+          ClusterError: The hosts have different numbers of TPUs.
         """
         del task_type, task_id, config_proto
         return {"TPU": self.get_tpu_system_metadata().num_of_cores_per_host}

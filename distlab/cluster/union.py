@@ -1,4 +1,4 @@
-"""UnionResolver: several descriptions made into one."""
+"""UnionResolver: joins several descriptions."""
 
 from __future__ import annotations
 
@@ -14,27 +14,35 @@ _OVERRIDES = ("rpc_layer", "task_id", "task_type")
 
 @final
 class UnionResolver(ClusterResolver):
-    """The tasks of several resolvers; everything else is the first one's."""
+    """The tasks of several resolvers; all other properties are the first one's.
+
+    Example:
+      >>> from distlab.cluster_resolver import ClusterSpec, SimpleClusterResolver, UnionResolver
+      >>> workers = SimpleClusterResolver(ClusterSpec({"worker": ["a:2222"]}))
+      >>> servers = SimpleClusterResolver(ClusterSpec({"ps": ["b:2222"]}))
+      >>> UnionResolver(workers, servers).cluster_spec()
+      ClusterSpec({'ps': ['b:2222'], 'worker': ['a:2222']})
+    """
 
     def __init__(self, *args: ClusterResolver, **kwargs: Any) -> None:
         """Joins resolvers.
 
         Args:
-          *args: the resolvers, at least one.
-          **kwargs: `task_type`, `task_id` and `rpc_layer` take the place of
-            the first resolver's.
+          *args: The resolvers, at least one.
+          **kwargs: `task_type`, `task_id` and `rpc_layer` replace the first
+            resolver's.
 
         Raises:
-          ClusterSpecError: without a resolver, or for another keyword.
-          ArgumentTypeError: when something else than a resolver is given.
+          ClusterSpecError: There is no resolver, or another keyword.
+          ArgumentTypeError: An argument is not a resolver.
         """
         unknown = sorted(set(kwargs) - set(_OVERRIDES))
         if unknown:
             raise ClusterSpecError(
-                f"UnionResolver takes the keywords {', '.join(_OVERRIDES)}, got {unknown}"
+                f"UnionResolver accepts the keywords {', '.join(_OVERRIDES)}, got {unknown}."
             )
         if not args:
-            raise ClusterSpecError("UnionResolver needs at least one resolver, got none")
+            raise ClusterSpecError("UnionResolver needs at least one resolver, got none.")
         for resolver in args:
             if not isinstance(resolver, ClusterResolver):
                 raise ArgumentTypeError(
@@ -49,11 +57,11 @@ class UnionResolver(ClusterResolver):
     def cluster_spec(self) -> ClusterSpec:
         """Returns all tasks of all resolvers.
 
-        Jobs of the same name become one: lists follow each other. When one of
-        them is a dict from task index to address, all are taken as such.
+        Jobs of the same name are joined: lists are concatenated. When one of
+        them is a dict from task index to address, all are treated as such.
 
         Raises:
-          DuplicateTaskError: when dicts of the same job share an index.
+          DuplicateTaskError: Dicts of the same job share an index.
         """
         parts: dict[str, list[Tasks]] = {}
         for resolver in self._resolvers:
@@ -69,11 +77,11 @@ class UnionResolver(ClusterResolver):
     ) -> str:
         """Returns the address of a task; the first resolver's master when none is named.
 
-        As in TensorFlow a named task's address gets the `rpc_layer` of this
+        As in TensorFlow a named task's address has the `rpc_layer` of this
         resolver only, never the first one's.
 
         Raises:
-          ClusterSpecError: when the cluster has no such task.
+          ClusterSpecError: The cluster has no such task.
         """
         if task_type is not None and task_id is not None:
             address = self.cluster_spec().task_address(task_type, task_id)
@@ -86,7 +94,7 @@ class UnionResolver(ClusterResolver):
         task_id: int | None = None,
         config_proto: object = None,
     ) -> dict[str, int]:
-        """Returns what the first resolver says."""
+        """Returns the first resolver's numbers."""
         return self._resolvers[0].num_accelerators(task_type, task_id, config_proto)
 
     @property
@@ -96,7 +104,7 @@ class UnionResolver(ClusterResolver):
 
     @property
     def task_type(self) -> str | None:
-        """The job of this process: what was set, otherwise the first resolver's."""
+        """The job of this process: the one that was set, otherwise the first resolver's."""
         return self._resolvers[0].task_type if self._task_type is None else self._task_type
 
     @task_type.setter
@@ -105,7 +113,7 @@ class UnionResolver(ClusterResolver):
 
     @property
     def task_id(self) -> int | None:
-        """The index of this process in its job: what was set, otherwise the first resolver's."""
+        """The index of this process in its job: the one set, otherwise the first resolver's."""
         return self._resolvers[0].task_id if self._task_id is None else self._task_id
 
     @task_id.setter
@@ -114,7 +122,7 @@ class UnionResolver(ClusterResolver):
 
     @property
     def rpc_layer(self) -> str | None:
-        """The protocol in front of addresses: what was set, otherwise the first resolver's."""
+        """The protocol in front of addresses: the one set, otherwise the first resolver's."""
         return self._resolvers[0].rpc_layer if self._rpc_layer is None else self._rpc_layer
 
     @rpc_layer.setter
@@ -132,8 +140,8 @@ def _join(job: str, parts: list[Tasks]) -> Tasks:
         twice = sorted(joined.keys() & tasks.keys())
         if twice:
             raise DuplicateTaskError(
-                f"job {job!r} has the tasks {twice} in more than one of the joined clusters. "
-                "Give each task an index of its own, or give all of them as lists."
+                f"Job {job!r} has the tasks {twice} in more than one of the joined clusters. "
+                "Assign each task an index of its own, or pass all of them as lists."
             )
         joined.update(tasks)
     return joined

@@ -38,7 +38,7 @@ def test_lists_are_written_out(hostlist: str, hosts: str) -> None:
     ["", ",", "n[1-", "n1]", "n[1-2]]", "n[[1]]", "n[]", "n[a-b]", "n[5-3]", "n[1--3]", "n1,,n2"],
 )
 def test_what_is_no_list_is_refused(hostlist: str) -> None:
-    with pytest.raises(ClusterSpecError, match="a hostlist looks like"):
+    with pytest.raises(ClusterSpecError, match="A hostlist has a form such as"):
         expand_hostlist(hostlist)
 
 
@@ -102,7 +102,7 @@ def test_task_counts_are_written_out(text: str, counts: list[int]) -> None:
 
 @pytest.mark.parametrize("text", ["", "x", "2(3)", "2(x0)", "2,", "2(x99999999)", "-1"])
 def test_what_is_no_list_of_counts_is_refused(text: str) -> None:
-    with pytest.raises(ClusterSpecError, match="tasks per node look like"):
+    with pytest.raises(ClusterSpecError, match="Tasks per node have a form such as"):
         expand_tasks_per_node(text)
 
 

@@ -147,7 +147,7 @@ def test_ranks_may_go_over_the_nodes_in_turns(monkeypatch: pytest.MonkeyPatch) -
 def test_other_distributions_are_refused_by_every_task(
     monkeypatch: pytest.MonkeyPatch, distribution: str
 ) -> None:
-    with pytest.raises(ClusterError, match=rf"by '{distribution}', which does not tell"):
+    with pytest.raises(ClusterError, match=rf"by '{distribution}', which does not determine"):
         resolve(monkeypatch, two_nodes(0, SLURM_DISTRIBUTION=distribution))
 
 
@@ -169,7 +169,7 @@ def test_outside_of_a_step_it_says_how_to_start_one(
 @pytest.mark.parametrize(
     ("step", "options", "message"),
     [
-        ({}, {"jobs": {"worker": 3}}, "have 3 tasks and the Slurm step 5"),
+        ({}, {"jobs": {"worker": 3}}, "have 3 tasks, and the Slurm step has 5"),
         ({}, {"gpus_per_task": 2}, "need 2, and a node has 1"),
         ({"SLURM_PROCID": "9"}, {}, r"below the number of tasks \(5\), got 9"),
         ({"SLURM_PROCID": "x"}, {}, "whole number from 0, got 'x'"),

@@ -63,7 +63,7 @@ def test_a_cluster_of_one_has_a_local_master(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_several_tasks_and_no_own_one_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     resolver = configure(monkeypatch, {"cluster": CONFIG["cluster"]})
-    with pytest.raises(ClusterSpecError, match=r"not which of their tasks.*Add \"task\""):
+    with pytest.raises(ClusterSpecError, match=r"but not which of their tasks.*Add \"task\""):
         resolver.master()
     with pytest.raises(ClusterSpecError):
         resolver.num_accelerators()

@@ -116,7 +116,7 @@ def test_outside_of_google_cloud_zone_and_project_are_asked_for(
     with HTTPServer(("127.0.0.1", 0), Metadata) as server:
         closed = f"127.0.0.1:{server.server_port}"
     monkeypatch.setenv("GCE_METADATA_HOST", closed)
-    with pytest.raises(ClusterError, match=r"no machine of Google Cloud\. Pass project= and zone="):
+    with pytest.raises(ClusterError, match=r"is not in Google Cloud\. Pass project= and zone="):
         TPUClusterResolver("t").cluster_spec()
 
 
@@ -137,7 +137,7 @@ def test_without_a_service_the_package_is_needed(monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_tpu_has_to_be_named() -> None:
-    with pytest.raises(ClusterSpecError, match=r'no TPU was named.*tpu="local"'):
+    with pytest.raises(ClusterSpecError, match=r'No TPU was named.*tpu="local"'):
         TPUClusterResolver()
     with pytest.raises(ClusterSpecError, match="got an empty list"):
         TPUClusterResolver([])

@@ -26,7 +26,7 @@ def test_one_sparse_job_makes_all_of_that_name_keep_their_indices() -> None:
 
 def test_an_index_that_two_have_is_an_error() -> None:
     union = UnionResolver(simple({"worker": {3: "a"}}), simple({"worker": {3: "b", 5: "c"}}))
-    with pytest.raises(DuplicateTaskError, match=r"^job 'worker' has the tasks \[3\] in more"):
+    with pytest.raises(DuplicateTaskError, match=r"^Job 'worker' has the tasks \[3\] in more"):
         union.cluster_spec()
 
 
