@@ -133,7 +133,9 @@ def _only(what: str, given: Any, known: list[Any]) -> Any:
     if given is None and len(known) == 1:
         return known[0]
     if given is None:
-        raise ClusterSpecError(f"{what} must be passed, unless there is only one: it is one of {known}.")
+        raise ClusterSpecError(
+            f"{what} must be passed, unless there is only one: it is one of {known}."
+        )
     if given not in known:
         raise ClusterSpecError(f"{what} must be one of {known}, got {given!r}.")
     return given

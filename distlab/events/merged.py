@@ -2,7 +2,7 @@
 
 A cursor of the merged source is a number, as of any source. Behind it stands a vector
 of cursors, one for each process: `Merged` keeps, for each number, the process it was
-dealt to, and so finds the vector of any number again. What was once returned keeps its
+dealt to, and so finds the vector of any number again. An event that was returned keeps its
 number; an event that is stored late comes after those that were returned before.
 """
 

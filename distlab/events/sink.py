@@ -1,7 +1,7 @@
-"""The one place where the core hands events to whoever listens.
+"""The sink of the core's events: the recorder in force.
 
-The core asks `recorder()` and calls it; it never imports what listens. Until
-something is installed, and when recording is off, the null recorder answers.
+The core calls `recorder()` and emits to it; it never imports an implementation. The
+default recorder is made at the first call; with recording off it is the null recorder.
 """
 
 from __future__ import annotations
@@ -16,31 +16,31 @@ if TYPE_CHECKING:
 
 
 class Recorder(Protocol):
-    """What the core needs of a recorder. No method blocks or raises."""
+    """The methods of a recorder that the core calls. None of them blocks or raises."""
 
     enabled: bool
-    """False: the caller need not build events at all."""
+    """False when callers need not build events."""
 
     def emit(self, event: Event) -> None:
-        """Takes one event: one append."""
+        """Records one event: one append."""
 
     def watch(self, strategy: int, step: int, time_ns: int, result: jax.Array) -> None:
-        """May follow `result`, one output of `step`, until it is ready.
+        """Watches `result`, one output of `step`, until it is ready, for some of the steps.
 
         Args:
-          strategy: number of the strategy.
-          step: number of the step.
-          time_ns: monotonic time at which the step was called.
-          result: one output, sharded or replicated over the replicas' devices.
+          strategy: Number of the strategy.
+          step: Number of the step.
+          time_ns: Monotonic time at which the step was called.
+          result: One output, sharded or replicated over the replicas' devices.
         """
 
     def compiled(self, event: Callable[..., Event], program: Any) -> None:
-        """Reads what is inside a compiled program and emits its event.
+        """Reads the collectives and costs of a compiled program and emits its event.
 
         Args:
-          event: makes the event from `collectives`, `flops`, `bytes_accessed`,
+          event: Makes the event from `collectives`, `flops`, `bytes_accessed`,
             `temp_bytes`, `argument_bytes`, `output_bytes` and `peak_bytes`.
-          program: a `jax.stages.Compiled`, or a list of them for a ragged step.
+          program: A `jax.stages.Compiled`, or a list of them for a ragged step.
         """
 
 
@@ -79,6 +79,6 @@ def install(recorder: Recorder) -> None:
 
 
 def set_default(make: Callable[[], Recorder]) -> None:
-    """Says how the default recorder is made when the first event needs it."""
+    """Sets the function that makes the default recorder at the first call of `recorder`."""
     global _make_default
     _make_default = make

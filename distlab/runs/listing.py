@@ -12,20 +12,29 @@ DEEPEST: Final = 3
 
 
 def run_folders(root: Path, depth: int = DEEPEST) -> Iterator[Path]:
-    """Gives the folders that hold a recorded run, in the order of their names.
+    """Yields the folders that hold a recorded run, in the order of their names.
 
     Links are not followed, so nothing outside of `root` is found.
 
     Args:
-      root: where to look; it may be a run itself.
-      depth: how many levels of folders to look into.
+      root: The folder to search; it may be a run itself.
+      depth: Levels of subfolders to search.
+
+    Example:
+      >>> from pathlib import Path
+      >>> import distlab as dl
+      >>> from distlab.runs.listing import run_folders
+      >>> for name in ("first", "second"):
+      ...     dl.record(f"runs/{name}").close()
+      >>> [folder.name for folder in run_folders(Path("runs"))]
+      ['first', 'second']
     """
     if any(root.glob(PATTERN)):
         yield root
     if depth:
         try:
             children = sorted(root.iterdir())
-        except OSError:  # it went away, or may not be read
+        except OSError:  # it was deleted, or may not be read
             return
         for child in children:
             if child.is_dir() and not child.is_symlink():
