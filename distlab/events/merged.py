@@ -100,10 +100,13 @@ class _Item(NamedTuple):
     """An event that was read and not returned yet.
 
     Attributes:
+      key: The time that orders it. Keys of a process never decrease, so that the
+        process's own order is kept.
       skipped: Numbers before it that stand for no event.
       lost: Events before it that are gone for good.
     """
 
+    key: int
     envelope: Envelope
     skipped: int
     lost: int
@@ -113,9 +116,7 @@ class _Reader:
     """Reads ahead in the events of one process.
 
     Attributes:
-      cursor: Where reading goes on.
-      key: The time by which the first item is ordered. It never decreases, so that a
-        process's own order is kept.
+      cursor: The cursor of the next read.
       read_at: When the items were read.
       items: Events that were read and not returned yet.
     """
@@ -123,7 +124,7 @@ class _Reader:
     def __init__(self, origin: Origin) -> None:
         self.source, self.offset_ns, self.live = origin
         self.cursor = 0
-        self.key = -(1 << 63)
+        self._latest_ns = -(1 << 63)
         self.read_at = 0.0
         self.items: deque[_Item] = deque()
 
@@ -134,23 +135,14 @@ class _Reader:
             skipped = chunk.cursor - self.cursor - len(chunk.events)
             lost = chunk.lost
             for process, event in chunk.envelopes():
-                envelope = Envelope(process, on_clock(event, self.offset_ns))
-                self.items.append(_Item(envelope, skipped, lost))
+                moved = on_clock(event, self.offset_ns)
+                self._latest_ns = max(self._latest_ns, moved.time_ns)
+                item = _Item(self._latest_ns, Envelope(process, moved), skipped, lost)
+                self.items.append(item)
                 skipped = lost = 0
             if chunk.events:
                 self.cursor, self.read_at = chunk.cursor, now
-                self._order()
         return bool(self.items)
-
-    def take(self) -> _Item:
-        """Removes the first item."""
-        item = self.items.popleft()
-        self._order()
-        return item
-
-    def _order(self) -> None:
-        if self.items:
-            self.key = max(self.key, self.items[0].envelope.event.time_ns)
 
     def reread(self, first: int, end: int) -> tuple[list[Envelope | None], int]:
         """Reads events again.
@@ -247,12 +239,15 @@ class Merged:
             reader = self._readers[place]
             if waiting and now - reader.read_at < PATIENCE_SECONDS:
                 break
-            heapq.heappop(self._heap)
-            item = reader.take()
-            self._deal(place, item.skipped + 1)
+            item = reader.items.popleft()
+            self._dealt.extend([place] * (item.skipped + 1))
             found.append(item.envelope)
             lost += item.lost
-            waiting |= not self._hold(place, now)
+            if reader.items:
+                heapq.heapreplace(self._heap, (reader.items[0].key, place))
+            else:
+                heapq.heappop(self._heap)
+                waiting |= not self._hold(place, now)
         return _chunk(found, len(self._dealt), lost)
 
     def _hold(self, place: int, now: float) -> bool:
@@ -260,20 +255,20 @@ class Merged:
         reader = self._readers[place]
         live = not reader.items and reader.live()  # asked before reading: its end is read then
         if reader.fill(now):
-            heapq.heappush(self._heap, (reader.key, place))
+            heapq.heappush(self._heap, (reader.items[0].key, place))
             return True
         return not live
 
-    def _deal(self, place: int, count: int) -> None:
-        for _ in range(count):
-            if len(self._dealt) and len(self._dealt) % _STRIDE == 0:
-                self._vectors.append(self._vector(len(self._dealt)))
-            self._dealt.append(place)
-
     def _vector(self, cursor: int) -> tuple[int, ...]:
-        stride = min(cursor // _STRIDE, len(self._vectors) - 1)
-        since = Counter(self._dealt[stride * _STRIDE : cursor])
-        return tuple(n + since[place] for place, n in enumerate(self._vectors[stride]))
+        while len(self._vectors) <= cursor // _STRIDE:
+            self._vectors.append(self._count_from(len(self._vectors) - 1, cursor))
+        return self._count_from(cursor // _STRIDE, cursor)
+
+    def _count_from(self, stride: int, cursor: int) -> tuple[int, ...]:
+        """Returns the vector of a cursor, or of the end of the stride before it."""
+        begin = stride * _STRIDE
+        dealt = Counter(self._dealt[begin : min(begin + _STRIDE, cursor)])
+        return tuple(count + dealt[place] for place, count in enumerate(self._vectors[stride]))
 
     def _again(self, cursor: int, limit: int) -> Chunk:
         """Returns events that were returned before, by the same numbers."""

@@ -165,11 +165,16 @@ def test_rings_that_dropped_events_say_how_many_are_lost() -> None:
 
 
 def test_many_sources_keep_their_numbers() -> None:
-    logs = [Log(process, [process % 7, 9]) for process in range(300)]
+    logs = [Log(process, [process % 7, *range(9, 49)]) for process in range(300)]
     source = Merged([Origin(log) for log in logs])
     expected = in_order(logs, [0] * 300)
-    assert read(source, 0, 100) == expected
-    assert read(source, 411, 100) == expected[411:]
+    assert read(source, 0, 1_000) == expected
+    for cursor in (411, 4_096, 9_000, 12_299):
+        assert read(source, cursor, 1_000) == expected[cursor:]
+        assert read(Merged([Origin(log) for log in logs]), cursor, 1_000) == expected[cursor:]
+        assert source.vector(cursor) == tuple(
+            sum(process == place for process, _, _ in expected[:cursor]) for place in range(300)
+        )
 
 
 def test_all_times_of_an_event_move_to_the_common_clock() -> None:
