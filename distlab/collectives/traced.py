@@ -26,10 +26,6 @@ class TracedPerReplica(DistributedValues):
     A trace stands for one replica and holds only its component; `values` gathers
     those of the others.
 
-    Args:
-      local: The component of the traced replica.
-      collectives: The collectives of the trace.
-
     Attributes:
       local: The component of the traced replica.
       collectives: The collectives of the trace.

@@ -22,10 +22,6 @@ class ReplicaContext:
     `distlab.get_replica_context()` returns it inside a function that
     `strategy.run` runs.
 
-    Args:
-      strategy: The strategy that runs the replica.
-      collectives: How this replica combines values with the others.
-
     Attributes:
       strategy: The strategy that runs the replica.
       collectives: How this replica combines values with the others.

@@ -55,10 +55,6 @@ class PerReplica(DistributedValues):
     replica), all rows are as large as the largest component, and each component
     is at the start of its row. The rest of a row is padding, which is never read.
 
-    Args:
-      stacked: The components, `(replicas, ...)`.
-      shapes: The shape of each component; None when all are `stacked.shape[1:]`.
-
     Attributes:
       stacked: The components, `(replicas, ...)`, sharded along the first axis.
       shapes: The shape of each component; None when all are `stacked.shape[1:]`.
@@ -117,9 +113,6 @@ class PerReplica(DistributedValues):
 @jax.tree_util.register_pytree_node_class
 class Mirrored(DistributedValues):
     """A value of which every replica has an equal copy (`tf.distribute`'s `Mirrored`).
-
-    Args:
-      array: The value, replicated over the replicas' devices.
 
     Attributes:
       array: The value, replicated over the replicas' devices.

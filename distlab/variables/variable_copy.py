@@ -21,10 +21,6 @@ class VariableCopy(ArrayOperators):
 
     An assignment changes this copy only.
 
-    Args:
-      variable: The variable.
-      number: The replica's number.
-
     Attributes:
       variable: The variable.
       number: The replica's number.
