@@ -1,8 +1,7 @@
 """The dashboard for Panel's own server: `panel serve dashboard/app.py --args RUN`.
 
-`RUN` is a run's folder or a folder of runs. Without `--args` it is the folder named by
-the environment variable `DISTLAB_RUN`. One library of feeds serves all sessions of the
-server.
+`RUN` is a run's folder or a folder of runs. Without `--args` the environment variable
+`DISTLAB_RUN` names the folder. One library serves all sessions of the server.
 """
 
 from __future__ import annotations
@@ -13,21 +12,21 @@ import sys
 import panel as pn
 
 from distlab.errors import NotARunError
-from distlab_dashboard.feed import Feed, source_of
-from distlab_dashboard.library import Library, library_of
+from distlab_dashboard.library import Library, library_of, source_of
+from distlab_dashboard.served_run import ServedRun
 from distlab_dashboard.session import show
 
 _USAGE = "Name a run's folder: panel serve dashboard/app.py --args RUN"
 
 
 def _library() -> Library:
-    """Returns the server's one library of what was named."""
+    """Returns the server's library of the folder."""
     path = sys.argv[1] if len(sys.argv) > 1 else os.environ.get("DISTLAB_RUN", "")
     if not path:
-        raise NotARunError(f"The dashboard shows a recorded run, and none was named. {_USAGE}")
+        raise NotARunError(f"The dashboard shows a recorded run, and no folder was named. {_USAGE}")
     libraries: dict[str, Library] = pn.state.cache.setdefault("distlab_libraries", {})
     if path not in libraries:
-        library = library_of(path, lambda source: Feed(source_of(source)))
+        library = library_of(path, lambda source: ServedRun(source_of(source)))
         library.start()
         libraries[path] = library
     return libraries[path]

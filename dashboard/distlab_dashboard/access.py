@@ -1,7 +1,7 @@
-"""Who may look: everyone on this machine, and elsewhere those who have the token.
+"""Access to the page: for everyone on this machine, and elsewhere with the token.
 
-As with Jupyter, the token is part of the address that is printed; the browser keeps
-it in a cookie from then on.
+As with Jupyter, the token is part of the printed address; the browser then keeps it in a
+cookie.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import hashlib
 import hmac
 import ipaddress
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
 from bokeh.server.auth_provider import AuthProvider
 from tornado.web import RequestHandler
@@ -26,14 +26,14 @@ _PAGE: Final = """<!doctype html><meta charset="utf-8"><title>distlab</title>
 body { max-width: 34em; margin: 18vh auto; padding: 0 24px }
 input, button { font: inherit; padding: 6px 10px }</style>
 <h1>This dashboard needs its token</h1>
-<p>Open the whole address that was printed where it is served, or give the token:</p>
+<p>Open the whole address that the server printed, or enter the token:</p>
 <form method="get" action="./"><label>token <input name="token" type="password" autofocus></label>
 <button>Open</button></form>
 """
 
 
 def is_loopback(address: str) -> bool:
-    """Says whether an address can be reached from this machine only."""
+    """Returns whether only this machine can reach an address."""
     if address == "localhost":
         return True
     try:
@@ -43,15 +43,15 @@ def is_loopback(address: str) -> bool:
 
 
 def checked_token(address: str, token: str | None) -> str:
-    """Returns the token to ask for, empty for none.
+    """Returns the token to require, empty for none.
 
     Args:
-      address: the address to listen on.
-      token: what the user gave.
+      address: The address to listen on.
+      token: The user's token.
 
     Raises:
-      ArgumentValueError: the address can be reached by others and there is no
-        token, or it is too short to be one.
+      ArgumentValueError: Others can reach the address and there is no token, or the
+        token is too short.
     """
     if token is not None and len(token) < SHORTEST_TOKEN:
         raise ArgumentValueError(
@@ -60,15 +60,15 @@ def checked_token(address: str, token: str | None) -> str:
         )
     if not is_loopback(address) and not token:
         raise ArgumentValueError(
-            f"Everyone who can reach {address!r} could look at the run, so a token is needed "
-            "there. Give token=secrets.token_urlsafe() (distlab dashboard --token ...), or listen "
-            "on 127.0.0.1."
+            f"Everyone who can reach {address!r} could see the run, so a token is needed there. "
+            "Pass token=secrets.token_urlsafe() (distlab dashboard --token ...), or listen on "
+            "127.0.0.1."
         )
     return token or ""
 
 
 def allowed(handler: RequestHandler, token: str) -> bool:
-    """Says whether a request has the token, in its address or in its cookie."""
+    """Returns whether a request has the token, in its address or in its cookie."""
     given = handler.get_query_argument("token", "")
     if given:
         return hmac.compare_digest(given.encode(), token.encode())
@@ -77,24 +77,26 @@ def allowed(handler: RequestHandler, token: str) -> bool:
 
 
 def _proof(token: str) -> str:
-    """Returns what the cookie holds: not the token, which may have letters that no cookie has."""
+    """Returns the cookie's value: not the token, which may have letters that no cookie has."""
     return hashlib.sha256(f"distlab {token}".encode()).hexdigest()
 
 
-class TokenAccess(AuthProvider):  # type: ignore[misc] # Bokeh has no types here
-    """Lets in who has the token, and shows others how to get in.
-
-    Args:
-      token: the token.
-    """
+class TokenAccess(AuthProvider):
+    """Admits requests with the token, and asks others for it."""
 
     def __init__(self, token: str) -> None:
+        """Keeps the token.
+
+        Args:
+          token: The token.
+        """
         self._token = token
         super().__init__()
 
+    # Bokeh's types name the request here; its server passes the request's handler.
     @property
-    def get_user(self) -> Callable[[Any], str | None]:
-        """What Bokeh asks about each request, web sockets included."""
+    def get_user(self) -> Callable[[RequestHandler], str | None]:  # type: ignore[override]
+        """Returns the user of a request, web sockets included; None for no access."""
 
         def user(handler: RequestHandler) -> str | None:
             if not allowed(handler, self._token):
@@ -109,7 +111,7 @@ class TokenAccess(AuthProvider):  # type: ignore[misc] # Bokeh has no types here
 
     @property
     def get_user_async(self) -> None:
-        """Nothing is asked elsewhere."""
+        """Nothing is looked up elsewhere."""
 
     @property
     def get_login_url(self) -> None:
@@ -117,12 +119,12 @@ class TokenAccess(AuthProvider):  # type: ignore[misc] # Bokeh has no types here
 
     @property
     def login_url(self) -> str:
-        """Where those without the token are sent."""
+        """Address of the page for requests without the token."""
         return _LOGIN
 
     @property
     def login_handler(self) -> type[RequestHandler]:
-        """What they are shown."""
+        """Handler of that page."""
         return _AskForToken
 
     @property
@@ -135,7 +137,7 @@ class TokenAccess(AuthProvider):  # type: ignore[misc] # Bokeh has no types here
 
 
 class _AskForToken(RequestHandler):
-    """Says that the token is needed."""
+    """Asks for the token."""
 
     def get(self) -> None:
         """Writes the page."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from bokeh.application.application import SessionContext
 from bokeh.document import Document
-from bokeh.events import ConnectionLost
+from bokeh.events import ConnectionLost, Event
+from bokeh.server.contexts import BokehSessionContext
 
 _GRACE_MS: Final = 5_000
 """Milliseconds in which a page that lost its connection may reconnect to its session."""
@@ -20,7 +20,7 @@ class Departure:
     earlier. Bokeh reports each lost connection, so that a visit of any length counts.
     """
 
-    def __init__(self, context: SessionContext, document: Document) -> None:
+    def __init__(self, context: BokehSessionContext, document: Document) -> None:
         """Watches the connections of one session.
 
         Args:
@@ -32,7 +32,7 @@ class Departure:
         document.on_event(ConnectionLost, self._note)
         document.add_periodic_callback(self._expire, 1_000)
 
-    def _note(self, event: ConnectionLost) -> None:
+    def _note(self, event: Event) -> None:
         del event
         self._lost = True
 

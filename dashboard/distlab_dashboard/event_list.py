@@ -1,22 +1,23 @@
-"""The page of events: which are listed, and the one that is shown whole."""
+"""The page Events: the events that fit the reader's query, and one of them in full."""
 
 from __future__ import annotations
 
 import time
-from typing import Any, Final
+from typing import Final
 
-from distlab.events import Unknown, kind_of
+from distlab.events import Event, Unknown, kind_of
 from distlab.page.event_search import MOST_ROWS, NAMES, EventSearch, Query, whole_of
+from distlab.page.facts import EventFacts
+from distlab.page.feed import Feed
 from distlab.page.view import KINDS, View
 from distlab.text.units import count_text
-from distlab_dashboard.feed import Feed
 
 _FAR_NS: Final = 1 << 62
 _AGAIN_SECONDS: Final = 1.0
 
 
 class EventList:
-    """Keeps the list of a page up to date: the newest events that fit what is asked for."""
+    """Keeps the table of events up to date: the newest ones that fit the query."""
 
     def __init__(self, feed: Feed) -> None:
         """Lists nothing yet."""
@@ -26,13 +27,12 @@ class EventList:
         self._rows: dict[str, list[str]] = {name: [] for name in NAMES}
         self._whole: tuple[int | None, str] = (None, "")
 
-    def look(self, view: View, at: float | None) -> dict[str, list[str]]:
-        """Returns the rows to show, as columns of texts.
+    def update(self, view: View, at: float | None) -> dict[str, list[str]]:
+        """Returns the rows to show, as texts by column.
 
         Args:
-          view: what the reader asks for.
-          at: only what had happened by then, in seconds since the run began; None
-            for all.
+          view: The reader's query.
+          at: Only events up to this second of the run; None for all.
         """
         query = self._query(view, at)
         search = self._search
@@ -40,20 +40,18 @@ class EventList:
             self.close()
             self._search = search = EventSearch(self._feed.source, self._feed.zero_ns or 0, query)
             self._begun = time.monotonic()
-        # While a list is looked for again, the old one stays: it would flicker.
+        # While a search runs again, the rows of the last one stay: the table would flicker.
         if search.done or len(search.rows()["number"]) > 0:
             self._rows = search.rows()
         return self._rows
 
-    def facts(self, view: View) -> dict[str, Any]:
-        """Returns what the page says beside its table."""
+    def facts(self, view: View) -> EventFacts:
+        """Returns the texts beside the table."""
         search = self._search
         found = len(self._rows["number"])
-        more = search is not None and search.more
-        said = "looking\u2026" if search is None else _said(found, search)
         return {
-            "event_note": said,
-            "event_more": more,
+            "event_note": "searching\u2026" if search is None else _note(found, search),
+            "event_more": search is not None and search.more,
             "event_last": int(self._rows["number"][-1]) if found else None,
             "event_kinds": KINDS,
             "no_events": not found and search is not None and search.done,
@@ -62,7 +60,7 @@ class EventList:
         }
 
     def close(self) -> None:
-        """Stops looking."""
+        """Ends the search."""
         if self._search is not None:
             self._search.close()
 
@@ -75,7 +73,7 @@ class EventList:
         return Query(view.kind, view.text.strip(), low_ns, high_ns, before)
 
     def _due(self, search: EventSearch, query: Query) -> bool:
-        """Whether to look again: at once for other questions, now and then for newer events."""
+        """Returns whether to search again: at once for new queries, later for newer events."""
         old = search.query
         asked = (old.kind, old.text, old.low_ns) != (query.kind, query.text, query.low_ns)
         if asked or query.before < old.before:
@@ -93,15 +91,15 @@ class EventList:
         return self._whole[1]
 
 
-def _whole(event: Any) -> str:
+def _whole(event: Event | Unknown) -> str:
     name = kind_of(event) + (" (of a newer version)" if isinstance(event, Unknown) else "")
     return f"{name}\n{whole_of(event)}"
 
 
-def _said(found: int, search: EventSearch) -> str:
-    looked = f"{count_text(search.looked_at)} looked at"
+def _note(found: int, search: EventSearch) -> str:
+    searched = f"{count_text(search.searched)} searched"
     if not search.done:
-        return f"looking\u2026 {count_text(found)} found, {looked} so far"
+        return f"searching\u2026 {count_text(found)} found, {searched} so far"
     if search.more:
         return f"the newest {MOST_ROWS} that fit"
-    return f"{count_text(found)} found, {looked}"
+    return f"{count_text(found)} found, {searched}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import Any
+from typing import TypedDict
 
 from tornado.web import HTTPError, RequestHandler
 
@@ -11,11 +11,29 @@ from distlab_dashboard.access import allowed
 from distlab_dashboard.library import Library
 
 
-class Health(RequestHandler):
-    """Answers with JSON: who serves which run, and how far it was read."""
+class About(TypedDict):
+    """What a server reports of itself.
 
-    def initialize(self, library: Library, about: dict[str, Any], token: str) -> None:
-        """Takes what to report and the token to ask for; tornado calls it for each request."""
+    Attributes:
+      url: Address of the page.
+      version: Version of distlab.
+    """
+
+    url: str
+    version: str
+
+
+class Health(RequestHandler):
+    """Answers with JSON: which server this is, and how far the run was read."""
+
+    def initialize(self, library: Library, about: About, token: str) -> None:
+        """Keeps what to report; tornado calls it for each request.
+
+        Args:
+          library: The server's runs.
+          about: What the server reports of itself.
+          token: The token that a request must have, empty for none.
+        """
         self._library = library
         self._about = about
         self._token = token
@@ -25,12 +43,12 @@ class Health(RequestHandler):
         if self._token and not allowed(self, self._token):
             raise HTTPError(401)
         self.set_header("Cache-Control", "no-store")
-        self.write({**self._about, "pid": os.getpid(), **self._what()})
+        self.write({**self._about, "pid": os.getpid(), **self._runs()})
 
-    def _what(self) -> dict[str, Any]:
+    def _runs(self) -> dict[str, object]:
         if not self._library.single:
             return {"runs": len(self._library.summaries())}
-        feed = self._library.hold("")
+        feed = self._library.hold("").feed
         header = feed.folds.columns("header")
         return {
             "run": header["name"],

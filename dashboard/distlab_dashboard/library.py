@@ -1,26 +1,29 @@
-"""What a server shows: one run, or all runs in a folder, each read once for all its readers."""
+"""The runs of a server: one run, or all runs in a folder, each read once for all its pages."""
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
-from distlab.errors import NotARunError
+from distlab.errors import InvalidArgumentError, NotARunError
+from distlab.events import Source
+from distlab.page.runs_table import RunSummary
 from distlab.recording import Run
 from distlab.runs.listing import run_folders
-from distlab_dashboard.feed import Feed
+from distlab_dashboard.served_run import ServedRun
 
 _MOST_UNUSED: Final = 3
-_LOOK_AGAIN_SECONDS: Final = 2.0
+_LIST_SECONDS: Final = 2.0
 _MOST_RUNS: Final = 1_000
 
 
 class Library(Protocol):
-    """Where pages get their feeds from."""
+    """The runs that pages can show."""
 
     @property
     def single(self) -> bool:
@@ -32,77 +35,80 @@ class Library(Protocol):
     def stop(self) -> None:
         """Stops reading everything."""
 
-    def hold(self, name: str) -> Feed:
-        """Returns the feed of a run; `release` it afterwards.
+    def hold(self, name: str) -> ServedRun:
+        """Returns a run and keeps reading it until `release`.
 
         Raises:
-          NotARunError: there is no such run.
+          NotARunError: No run has this name.
         """
 
-    def release(self, feed: Feed) -> None:
-        """Says that a page no longer needs a feed."""
+    def release(self, run: ServedRun) -> None:
+        """Ends one `hold` of a run."""
 
-    def summaries(self) -> list[dict[str, Any]]:
-        """Returns what `Run.summary` says of each run, with its `name` in the library as `key`."""
+    def summaries(self) -> list[RunSummary]:
+        """Returns the runs to choose from, the newest first."""
 
 
 class OneRun:
-    """A library of one run, which is read as long as the server runs.
-
-    Args:
-      feed: the run's feed.
-    """
+    """A library of one run, which is read as long as the server runs."""
 
     single = True
 
-    def __init__(self, feed: Feed) -> None:
-        self._feed = feed
+    def __init__(self, run: ServedRun) -> None:
+        """Reads nothing yet.
+
+        Args:
+          run: The run.
+        """
+        self._run = run
 
     def start(self) -> None:
         """Begins to read."""
-        self._feed.start()
+        self._run.start()
 
     def stop(self) -> None:
         """Stops reading."""
-        self._feed.stop()
+        self._run.stop()
 
-    def hold(self, name: str) -> Feed:  # noqa: ARG002 - there is only one
-        """Returns the feed."""
-        return self._feed
+    def hold(self, name: str) -> ServedRun:  # noqa: ARG002 - there is only one
+        """Returns the run."""
+        return self._run
 
-    def release(self, feed: Feed) -> None:
-        """Does nothing: it is read on."""
+    def release(self, run: ServedRun) -> None:
+        """Does nothing: the run is read until the server stops."""
 
-    def summaries(self) -> list[dict[str, Any]]:
-        """Returns nothing: there is nothing to choose from."""
+    def summaries(self) -> list[RunSummary]:
+        """Returns nothing: there is nothing to choose."""
         return []
 
 
 @dataclass
-class _Known:
-    """What was found out about a run, and what its files were like then."""
+class _Listed:
+    """A run's summary, and the state of its files when it was made."""
 
     state: tuple[tuple[int, int], ...]
-    summary: dict[str, Any]
+    summary: RunSummary
 
 
 class Folder:
     """All runs in a folder and in the folders within it.
 
-    A run is read while pages show it; the last three are kept for a while longer.
-
-    Args:
-      root: the folder. Nothing outside of it can be opened.
+    A run is read while pages show it; the three that were released last are kept.
     """
 
     single = False
 
     def __init__(self, root: Path) -> None:
+        """Reads nothing yet.
+
+        Args:
+          root: The folder. No run outside of it can be opened.
+        """
         self._root = root.resolve()
         self._lock = threading.Lock()
-        self._held: dict[str, tuple[Feed, int]] = {}
-        self._known: dict[Path, _Known] = {}
-        self._listed: list[dict[str, Any]] = []
+        self._held: dict[str, tuple[ServedRun, int]] = {}
+        self._listed: dict[Path, _Listed] = {}
+        self._summaries: list[RunSummary] = []
         self._list_after = 0.0
 
     def start(self) -> None:
@@ -112,41 +118,40 @@ class Folder:
         """Stops reading all runs."""
         with self._lock:
             held, self._held = self._held, {}
-        for feed, _ in held.values():
-            feed.stop()
+        for run, _ in held.values():
+            run.stop()
 
-    def hold(self, name: str) -> Feed:
-        """Returns the feed of the run with this name."""
+    def hold(self, name: str) -> ServedRun:
+        """Returns the run with this name, and reads it from now on."""
         with self._lock:
-            feed, readers = self._held.pop(name, (None, 0))
-            if feed is None:
-                feed = Feed(Run.open(self._path(name)))
-                feed.start()
-            self._held[name] = feed, readers + 1
-            return feed
+            run, pages = self._held.pop(name, (None, 0))
+            if run is None:
+                run = ServedRun(Run.open(self._path(name)))
+                run.start()
+            self._held[name] = run, pages + 1
+            return run
 
-    def release(self, feed: Feed) -> None:
-        """Lets go of a feed; of those that nobody reads, the newest three stay."""
+    def release(self, run: ServedRun) -> None:
+        """Ends one `hold`; of the runs that no page shows, the newest three stay."""
         with self._lock:
             self._held = {
-                name: (held, readers - (held is feed))
-                for name, (held, readers) in self._held.items()
+                name: (held, pages - (held is run)) for name, (held, pages) in self._held.items()
             }
-            unused = [name for name, (_, readers) in self._held.items() if not readers]
-            gone = [self._held.pop(name)[0] for name in unused[:-_MOST_UNUSED]]
-        for old in gone:
+            unused = [name for name, (_, pages) in self._held.items() if not pages]
+            closed = [self._held.pop(name)[0] for name in unused[:-_MOST_UNUSED]]
+        for old in closed:
             old.stop()
 
-    def summaries(self) -> list[dict[str, Any]]:
-        """Returns what is known of each run, the newest first; looks again after 2 s."""
+    def summaries(self) -> list[RunSummary]:
+        """Returns the runs, the newest first, from a list that is renewed every 2 s."""
         with self._lock:
             if time.monotonic() >= self._list_after:
-                self._listed = self._look()
-                self._list_after = time.monotonic() + _LOOK_AGAIN_SECONDS
-            return self._listed
+                self._summaries = self._list()
+                self._list_after = time.monotonic() + _LIST_SECONDS
+            return self._summaries
 
     def _path(self, name: str) -> Path:
-        """Returns a run's folder, which lies inside of the root whatever the name says."""
+        """Returns a run's folder, which lies inside of the root whatever the name contains."""
         path = (self._root / name).resolve()
         if not path.is_relative_to(self._root):
             raise NotARunError(
@@ -155,57 +160,87 @@ class Folder:
             )
         return path
 
-    def _look(self) -> list[dict[str, Any]]:
+    def _list(self) -> list[RunSummary]:
         found = {}
         for path in run_folders(self._root):
-            known = self._known.get(path)
+            listed = self._listed.get(path)
             state = _state(path)
-            if known is None or known.state != state or known.summary["status"] == "running":
-                summary = _summary(path)
+            if listed is None or listed.state != state or listed.summary["status"] == "running":
+                summary = _summary(path, str(path.relative_to(self._root)))
                 if summary is None:
                     continue
-                name = str(path.relative_to(self._root))
-                known = _Known(state, {**summary, "key": name})
-            found[path] = known
+                listed = _Listed(state, summary)
+            found[path] = listed
             if len(found) == _MOST_RUNS:
                 break
-        self._known = found
-        return sorted((known.summary for known in found.values()), key=_age)
-
-
-def _age(summary: dict[str, Any]) -> float:
-    return -float(summary["started"])
+        self._listed = found
+        summaries = [listed.summary for listed in found.values()]
+        return sorted(summaries, key=lambda summary: summary["started"], reverse=True)
 
 
 def _state(path: Path) -> tuple[tuple[int, int], ...]:
-    """What changes when a run's files do: their times and sizes."""
+    """Returns the times and sizes of a run's files, which change when the run does."""
     stats = [file.stat() for file in sorted(path.glob("process-*")) if file.is_file()]
     return tuple((stat.st_mtime_ns, stat.st_size) for stat in stats)
 
 
-def _summary(path: Path) -> dict[str, Any] | None:
+def _summary(path: Path, key: str) -> RunSummary | None:
+    """Returns a run's summary, None for a run that was deleted or is damaged."""
     try:
         with Run.open(path) as run:
-            size = sum(file.stat().st_size for file in path.iterdir() if file.is_file())
-            return {**run.summary(), "bytes": size}
-    except (NotARunError, OSError):  # it went away, or is damaged
+            known = run.summary()
+            return {
+                "key": key,
+                "name": known["name"],
+                "status": known["status"],
+                "started": known["started"],
+                "seconds": known["seconds"],
+                "steps": known["steps"],
+                "total_steps": known["total_steps"],
+                "replicas": known["replicas"],
+                "metrics": known["metrics"],
+                "bytes": sum(file.stat().st_size for file in path.iterdir() if file.is_file()),
+            }
+    except (NotARunError, OSError):
         return None
 
 
-def library_of(source: Any, make_feed: Callable[[Any], Feed]) -> Library:
-    """Returns what a server shows for what it was given.
+def library_of(source: object, serve_run: Callable[[object], ServedRun]) -> Library:
+    """Returns the library of what was given to a server.
 
     Args:
-      source: a run's folder, a folder of runs, a recording, or anything with `since`.
-      make_feed: makes the feed of a single run.
+      source: A run's folder, a folder of runs, a recording, or an object with `since`.
+      serve_run: Makes the served run of a single run.
 
     Raises:
-      NotARunError: there is no such folder.
-      InvalidArgumentError: it is nothing to read events from.
+      NotARunError: The folder does not exist.
+      InvalidArgumentError: Events cannot be read from the source.
     """
     if isinstance(source, str | Path):
         folder = Path(source)
         found = next(run_folders(folder), None) if folder.is_dir() else None
         if found is not None and found != folder:
             return Folder(folder)
-    return OneRun(make_feed(source))
+    return OneRun(serve_run(source))
+
+
+def source_of(source: object) -> Source:
+    """Returns the events of a run.
+
+    Args:
+      source: A run's folder, a recording in progress, or an object with `since`.
+
+    Raises:
+      NotARunError: The folder does not hold a recorded run.
+      InvalidArgumentError: It is none of these.
+    """
+    if hasattr(source, "since"):
+        readable: Source = source
+        return readable
+    path = source if isinstance(source, str | os.PathLike) else getattr(source, "path", None)
+    if path is None:
+        raise InvalidArgumentError(
+            f"A dashboard shows a run's folder or a source of events, got {type(source).__name__}. "
+            "Give it the folder that was given to distlab.record."
+        )
+    return Run.open(path)

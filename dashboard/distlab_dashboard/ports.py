@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import socket
+from collections.abc import Iterator
 from typing import Final
 
 PORTS: Final = range(5006, 5206)
@@ -13,14 +14,33 @@ TAKEN: Final = (errno.EADDRINUSE, errno.EACCES)
 """The errors of a port that another program uses, or that only root may use."""
 
 
+def candidates(address: str, port: int | None) -> Iterator[int]:
+    """Yields the ports to try, in their order.
+
+    Args:
+      address: The address to listen on.
+      port: The only port, 0 for any free one, or None for those of `PORTS`.
+
+    Raises:
+      OSError: The address is not one of this machine.
+    """
+    if port != 0:
+        yield from PORTS if port is None else [port]
+        return
+    for _ in PORTS:  # another program may be quicker than the server
+        with socket.socket(_family(address), socket.SOCK_STREAM) as trial:
+            trial.bind((address, 0))
+            number: int = trial.getsockname()[1]
+        yield number
+
+
 def is_free(address: str, port: int) -> bool:
     """Returns whether a server could listen on a port; port 0 stands for any.
 
     Raises:
       OSError: The address is not one of this machine.
     """
-    family = socket.AF_INET6 if ":" in address else socket.AF_INET
-    with socket.socket(family, socket.SOCK_STREAM) as trial:
+    with socket.socket(_family(address), socket.SOCK_STREAM) as trial:
         # As servers do: a port whose last connections are still closing is free.
         trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -30,3 +50,7 @@ def is_free(address: str, port: int) -> bool:
                 raise
             return False
     return True
+
+
+def _family(address: str) -> socket.AddressFamily:
+    return socket.AF_INET6 if ":" in address else socket.AF_INET

@@ -6,9 +6,11 @@ import asyncio
 import re
 import socket
 import threading
-from typing import Any, Final
+from importlib.metadata import version
+from typing import Final
 from urllib.parse import quote
 
+from bokeh.server.auth_provider import NullAuth
 from bokeh.server.server import Server
 from panel.io.server import get_server
 from tornado.ioloop import IOLoop
@@ -17,10 +19,10 @@ from distlab.errors import ArgumentValueError, DistlabError, PortInUseError
 from distlab.text.counts import is_count
 from distlab_dashboard.access import TokenAccess, checked_token
 from distlab_dashboard.exports import FILES, Export
-from distlab_dashboard.feed import Feed, source_of
-from distlab_dashboard.health import Health
-from distlab_dashboard.library import Library, library_of
-from distlab_dashboard.ports import PORTS, TAKEN, is_free
+from distlab_dashboard.health import About, Health
+from distlab_dashboard.library import Library, library_of, source_of
+from distlab_dashboard.ports import PORTS, TAKEN, candidates, is_free
+from distlab_dashboard.served_run import ServedRun
 from distlab_dashboard.session import show
 
 _LAST_PORT: Final = 65_535
@@ -32,14 +34,23 @@ class DashboardServer:
     """A dashboard that is being served; made by `serve`.
 
     Attributes:
-      url: address of the page.
-      port: the port it listens on.
+      url: Address of the page.
+      port: The port that it listens on.
+
+    Example:
+      >>> import distlab as dl
+      >>> import distlab_dashboard
+      >>> dl.record("runs/first").close()
+      >>> server = distlab_dashboard.serve("runs/first", port=0)
+      >>> server.url == f"http://127.0.0.1:{server.port}/"
+      True
+      >>> server.stop()
     """
 
     def __init__(
         self, library: Library, address: str, prefix: str, origins: tuple[str, ...], token: str
     ) -> None:
-        """Keeps what is served and where; `start` begins."""
+        """Prepares to serve; `start` begins."""
         self.url = ""
         self.port = 0
         self._library = library
@@ -50,17 +61,17 @@ class DashboardServer:
         self._loop: IOLoop | None = None
         self._server: Server | None = None
         self._ready = threading.Event()
-        self._error: BaseException | None = None
+        self._error: Exception | None = None
         self._thread: threading.Thread | None = None
 
     def start(self, port: int | None) -> None:
         """Begins to serve and returns when the port is open.
 
         Args:
-          port: the port, or None for the first free one.
+          port: The port, 0 for any free one, or None for the first free one from 5006.
 
         Raises:
-          PortInUseError: the port is taken.
+          PortInUseError: The port is taken.
         """
         self._thread = threading.Thread(
             target=self._serve, args=(port,), name="distlab-dashboard", daemon=True
@@ -76,7 +87,7 @@ class DashboardServer:
         self._library.start()
 
     def stop(self) -> None:
-        """Stops serving, frees the port and stops reading. Twice does no harm."""
+        """Stops serving, frees the port and stops reading. A second call has no effect."""
         self._library.stop()
         if self._loop is not None and self._thread is not None and self._thread.is_alive():
             self._loop.add_callback(self._shut_down)
@@ -95,7 +106,7 @@ class DashboardServer:
             )
             self._ready.set()
             return
-        except Exception as error:  # noqa: BLE001 - handed to the thread that called `start`
+        except Exception as error:  # noqa: BLE001 - raised in the thread that called `start`
             self._error = error
             self._ready.set()
             return
@@ -111,68 +122,59 @@ class DashboardServer:
             self._loop.stop()
 
     def _bind(self, port: int | None) -> Server:
-        ports = PORTS if port is None else [port]
-        for number in ports:
+        for number in candidates(self._address, port):
             if not is_free(self._address, number):
                 continue
             try:
                 return self._listen(number)
-            except OSError as error:  # somebody was quicker
+            except OSError as error:  # another program was quicker
                 if error.errno not in TAKEN:
                     raise
         raise PortInUseError(
-            f"The dashboard needs a free port, and {self._address}:{ports[0]} is taken"
+            f"The dashboard needs a free port, and {self._address}:{port or PORTS[0]} is taken"
             + (f", like the {len(PORTS) - 1} after it. Stop what uses them." if port is None
                else ". Choose another one, or name none to get the first free one.")
         )  # fmt: skip
 
     def _listen(self, port: int) -> Server:
-        about: dict[str, Any] = {}
-        asked = {"library": self._library, "token": self._token}
+        self.port = port
+        host = "127.0.0.1" if self._address in {"", "0.0.0.0", "::"} else self._address  # noqa: S104
+        page = f"http://{host}:{port}/{self._prefix}{'/' if self._prefix else ''}"
+        self.url = page + (f"?token={quote(self._token)}" if self._token else "")
+        about = About(url=page, version=version("distlab"))
+        served = {"library": self._library, "token": self._token}
         exports = "|".join(re.escape(name) for name in FILES)
-        access = {"auth_provider": TokenAccess(self._token)} if self._token else {}
-        server = get_server(
-            {"/": lambda: show(self._library)},
+        return get_server(
+            # Panel's types leave out functions that fill the current document by themselves.
+            {"/": lambda: show(self._library)},  # type: ignore[dict-item, return-value]
             port=port,
             address=self._address,
             prefix=self._prefix,
             websocket_origin=self._allowed_origins(port),
             extra_patterns=[
-                (r"/health", Health, {**asked, "about": about}),
-                (rf"/export/({exports})", Export, asked),
+                (r"/health", Health, {**served, "about": about}),
+                (rf"/export/({exports})", Export, served),
             ],
             loop=self._loop,
             title="distlab",
             check_unused_sessions_milliseconds=2_000,
-            # A slow line takes long to load the scripts; a session made anew asks a CDN for styles.
+            # Scripts load slowly over a slow line, and a page without its session would ask a
+            # CDN for styles.
             unused_session_lifetime_milliseconds=60_000,
-            **access,
+            auth_provider=TokenAccess(self._token) if self._token else NullAuth(),
         )
-        self.port = int(server.port or port)
-        host = "127.0.0.1" if self._address in {"", "0.0.0.0", "::"} else self._address  # noqa: S104
-        self.url = f"http://{host}:{self.port}/{self._prefix}{'/' if self._prefix else ''}"
-        if self._token:
-            self.url += f"?token={quote(self._token)}"
-        about |= {"url": self.url.partition("?")[0], "version": _version()}
-        return server
 
     def _allowed_origins(self, port: int) -> list[str]:
         own = [f"{host}:{port}" for host in ("127.0.0.1", "localhost", self._address) if host]
         return [*dict.fromkeys(own), *self._origins]
 
 
-def _feed_of(source: Any) -> Feed:
-    return Feed(source_of(source), getattr(source, "capture", None))
-
-
-def _version() -> str:
-    from importlib.metadata import version
-
-    return version("distlab")
+def _serve_run(source: object) -> ServedRun:
+    return ServedRun(source_of(source), getattr(source, "capture", None))
 
 
 def serve(
-    source: Any,
+    source: object,
     *,
     address: str = "127.0.0.1",
     port: int | None = None,
@@ -184,35 +186,46 @@ def serve(
     """Serves the dashboard of a run, or of all runs in a folder, from a thread of its own.
 
     Args:
-      source: a run's folder, a folder of runs, a recording in progress, or anything
+      source: A run's folder, a folder of runs, a recording in progress, or an object
         with `since`.
-      address: address to listen on. Everyone who can reach it and has the token can
-        look.
-      port: the port; None for the first free one from 5006.
-      open_browser: whether to open the page in the default browser.
-      prefix: path under which a proxy shows the page, such as `"dashboard"`.
-      origins: further `host:port` under which browsers may come, when a proxy
-        shows the page under another name.
-      token: what a browser must have to look; it becomes part of the `url`. Needed
+      address: Address to listen on. Everyone who can reach it and has the token sees the
+        run.
+      port: The port, 0 for any free one; None for the first free one from 5006.
+      open_browser: Whether to open the page in the default browser.
+      prefix: Path at which a proxy serves the page, such as `"dashboard"`.
+      origins: Further `host:port` of pages that may connect, for a proxy that serves
+        the page under another name.
+      token: Secret that a browser must present; it becomes part of the `url`. Required
         for addresses that others can reach.
 
     Returns:
       The server, with its `url`; `stop()` ends it.
 
     Raises:
-      ArgumentValueError: there is no such port or address, or the address can be
+      ArgumentValueError: The port or the address does not exist, or the address can be
         reached by others and there is no token.
-      PortInUseError: the port asked for is taken.
-      NotARunError: the folder does not hold any recorded run.
-      InvalidArgumentError: the source is nothing to read events from.
+      PortInUseError: The port is taken.
+      NotARunError: The folder does not hold a recorded run.
+      InvalidArgumentError: Events cannot be read from the source.
+
+    Example:
+      >>> from urllib.request import urlopen
+      >>> import distlab as dl
+      >>> import distlab_dashboard
+      >>> with dl.record("runs/first") as recording:
+      ...     server = distlab_dashboard.serve(recording, port=0)
+      ...     with urlopen(server.url + "health") as answer:
+      ...         answer.status
+      ...     server.stop()
+      200
     """
     if port is not None and not is_count(port, _LAST_PORT):
         raise ArgumentValueError(
             f"port must be a whole number from 0 to {_LAST_PORT}, or None for the first free one, "
             f"got {port!r}."
         )
-    asked_for = checked_token(address, token)
-    server = DashboardServer(library_of(source, _feed_of), address, prefix, origins, asked_for)
+    checked = checked_token(address, token)
+    server = DashboardServer(library_of(source, _serve_run), address, prefix, origins, checked)
     server.start(port)
     if open_browser:
         import webbrowser

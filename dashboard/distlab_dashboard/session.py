@@ -1,81 +1,69 @@
-"""One open page: a board of charts, kept up to date from the feed all pages share."""
+"""One open page of the dashboard and its connection to the server."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Callable
 from functools import cache, partial
-from typing import Any, Final
+from typing import Final, cast
 
 import panel as pn
+from bokeh.application.application import SessionContext
 from bokeh.core.templates import get_env
 from bokeh.document import Document
-from bokeh.protocol.message import Message
+from bokeh.server.contexts import BokehSessionContext
 
-from distlab.control.loops import LoopControl
+from distlab.charts.bokeh_internals import send_to_pages
 from distlab.errors import NotARunError
 from distlab.folds import Folds
-from distlab.page import facts
 from distlab.page.board import Board
+from distlab.page.facts import INDEX
+from distlab.page.loop_buttons import press
 from distlab.page.runs_table import run_rows
 from distlab.page.template import page_html, page_variables
 from distlab.page.view import View
-from distlab_dashboard.broadcast import PAGES, Channel, broadcast_of
-from distlab_dashboard.closer_look import CloserLook
 from distlab_dashboard.departure import Departure
-from distlab_dashboard.empty_defaults import EmptyDefaults
-from distlab_dashboard.event_list import EventList
-from distlab_dashboard.feed import Feed
+from distlab_dashboard.document_trimmer import DocumentTrimmer
 from distlab_dashboard.library import Library
-from distlab_dashboard.moment import Moment
+from distlab_dashboard.run_page import RunPage
+from distlab_dashboard.served_run import ServedRun
+from distlab_dashboard.shared_pages import PAGES, SharedPage
+
+_template: Final = cache(lambda: get_env().from_string(page_html()))  # parsed once
 
 PERIOD_MS: Final = 125
-"""Milliseconds between two looks at the folds: eight updates a second."""
-
-_ORDERS: Final = {
-    "pause": LoopControl.pause,
-    "step": LoopControl.step,
-    "resume": LoopControl.resume,
-    "stop": LoopControl.stop,
-}
+"""Milliseconds between two updates of a page: eight a second."""
 
 
 class Session:
     """Shows a run on a board, or the runs to choose from.
 
-    Only its own periodic callback and the page's own messages touch its models.
+    Only its own periodic callback and the page's messages change its models.
     """
 
     def __init__(self, library: Library, run: str | None = None, other: str | None = None) -> None:
-        """Makes the charts and shows what the folds know.
+        """Makes the charts of the Overview and shows the run.
 
         Args:
-          library: where runs come from.
-          run: which one to show; None for the only one, or for none yet.
-          other: which one to compare it with.
+          library: The runs to show.
+          run: Name of the run; None for the only one, or for none yet.
+          other: Name of a run to compare it with.
 
         Raises:
-          NotARunError: there is no such run.
+          NotARunError: No run has this name.
         """
         self._library = library
-        self._run = run
-        self._other_name = other
-        self._feed: Feed | None = None
-        self._other: Feed | None = None
-        if library.single or run is not None:
-            self._feed = library.hold(run or "")
-        if self._feed is not None and other is not None and not library.single:
-            self._other = library.hold(other)
-        self._moment = Moment(self._feed) if self._feed else None
-        self._events = EventList(self._feed) if self._feed else None
-        self._nothing = Folds()
         self._board = Board()
-        self._closer: CloserLook | None = None
         self._view = View()
-        self._context: Any = None
-        self._followed: Channel | None = None
-        self._heard = 0
-        self._defaults: EmptyDefaults | None = None
-        self._look()
+        self._page: RunPage | None = None
+        self._held: list[ServedRun] = []
+        self._nothing = Folds()
+        self._context: BokehSessionContext | None = None
+        self._trimmer: DocumentTrimmer | None = None
+        self._followed: SharedPage | None = None
+        self._number = 0
+        if library.single or run is not None:
+            self._open(run or "", None if library.single else other)
+        self._update()
 
     def fill(self, document: Document) -> None:
         """Puts the page, with a place for each chart, into a document."""
@@ -87,172 +75,132 @@ class Session:
     def attach(self, document: Document) -> None:
         """Begins to update the page, from callbacks of its own document."""
         self._board.view.on_change("data", self._on_view)
-        document.add_periodic_callback(self._look_again, PERIOD_MS)
-        self._defaults = EmptyDefaults(document)
-        self._defaults.drop()
-        self._context = document.session_context
-        if document.session_context is not None:
-            Departure(document.session_context, document)
+        # Bokeh awaits what a callback returns, though its types do not mention it.
+        document.add_periodic_callback(cast(Callable[[], None], self._on_period), PERIOD_MS)
+        self._trimmer = DocumentTrimmer(document)
+        self._trimmer.trim()
+        self._context = _context_of(document)
+        if self._context is not None:
+            Departure(self._context, document)
         document.on_session_destroyed(self._close)
 
-    def _close(self, context: Any) -> None:
-        """Lets go of what was read for this page alone."""
-        del context
-        if self._moment is not None:
-            self._moment.close()
-        if self._events is not None:
-            self._events.close()
-        if self._feed is not None:
-            broadcast_of(self._feed).channel(self, None)
-        for feed in (self._feed, self._other):
-            if feed is not None:
-                self._library.release(feed)
-        self._feed = self._other = self._moment = self._events = self._closer = None
-        self._followed = self._context = self._defaults = None
+    def _open(self, run: str, other: str | None) -> None:
+        shown = self._library.hold(run)
+        self._held.append(shown)
+        compared = None
+        if other is not None:
+            compared = self._library.hold(other)
+            self._held.append(compared)
+        self._page = RunPage(shown, self._board, (run, other or ""), compared)
 
-    def _on_view(self, attribute: str, old: Any, new: Any) -> None:
+    def _close(self, context: SessionContext) -> None:
+        """Frees everything that this page alone uses."""
+        del context
+        if self._page is not None:
+            self._page.close()
+            self._page.run.shared.join(self, None)
+        for run in self._held:
+            self._library.release(run)
+        self._held.clear()
+        self._page = self._followed = self._context = self._trimmer = None
+
+    def _on_view(self, attribute: str, old: object, new: object) -> None:
         del attribute, old, new
         before, self._view = self._view, self._board.chosen()
-        feed = self._feed
-        if feed is not None and self._view.captures > before.captures:
-            feed.capture()
-        if feed is not None and self._view.orders > before.orders:
-            self._give_order(feed, self._view)
-        if self._moment is not None:
-            self._moment.choose(self._view)
-        self._look_by_itself()
+        view, page = self._view, self._page
+        if page is not None:
+            if view.captures > before.captures:
+                page.run.captures.start()
+            if view.orders > before.orders and page.run.loops is not None:
+                press(view.loop, view.order)
+            page.choose(view)
+        self._update_alone()
 
-    def _give_order(self, feed: Feed, view: View) -> None:
-        act = _ORDERS.get(view.order)
-        for loop in feed.loops or ():
-            if act is not None and loop.number == view.loop:
-                act(loop)
-
-    def _look_again(self) -> Awaitable[None] | None:
-        """Sends what changed: what all get that follow this page, or what this one alone shows.
+    def _on_period(self) -> Awaitable[None] | None:
+        """Sends what changed: the shared page's messages, or updates of this page alone.
 
         Returns:
-          What has to be waited for, if anything. It is no coroutine itself, because
-          nothing knows its document in there.
+          The sending of messages, if there are any. This is no coroutine itself, because
+          coroutines do not know the current document.
         """
-        if self._defaults is not None:
-            self._defaults.look()
-        channel, feed = self._channel(), self._feed
-        if channel is None or feed is None:
-            self._look_by_itself()
+        if self._trimmer is not None:
+            self._trimmer.update()
+        page, shared = self._page, self._join()
+        if page is None or shared is None:
+            self._update_alone()
             return None
-        channel.look(feed.folds, partial(self._facts, feed, feed.folds))
-        same = self._followed is channel
-        messages = channel.since(self._heard) if same else None
-        if messages is None:  # this page was not there for them, or too slow
-            self._look_by_itself()
-            self._followed = channel
-        self._heard = channel.number
-        return self._send(messages) if messages else None
+        folds = page.run.feed.folds
+        shared.update(folds, partial(page.facts, self._view, folds, library=self._has_others))
+        messages = shared.since(self._number) if self._followed is shared else None
+        if messages is None:  # this page follows only from now on, or was too slow
+            self._update_alone()
+            self._followed = shared
+        self._number = shared.number
+        session = self._context.session if self._context is not None else None
+        return send_to_pages(session, messages) if messages and session is not None else None
 
-    def _channel(self) -> Channel | None:
-        """Returns where to hear what this page shows, None when it shows something of its own."""
-        view, feed = self._view, self._feed
-        if feed is None:
+    def _join(self) -> SharedPage | None:
+        """Returns the shared page to follow, None when this one shows something of its own."""
+        view, page = self._view, self._page
+        if page is None:
             return None
         pressed = {name: getattr(view, name) for name in ("captures", "orders", "loop", "order")}
-        follows = self._other is None and view == View(page=view.page, **pressed)
-        page = view.page if follows and view.page in PAGES else None
-        return broadcast_of(feed).channel(self, page)
+        follows = not page.compares and view == View(page=view.page, **pressed)
+        return page.run.shared.join(self, view.page if follows and view.page in PAGES else None)
 
-    def _look_by_itself(self) -> None:
-        """Looks, and sends all that changed as one message: the page draws it once."""
+    def _update_alone(self) -> None:
+        """Updates the board and sends all changes as one message: the page draws it once."""
         if self._followed is not None:
             self._followed = None
             self._board.forget()
         with pn.io.unlocked(policy="combine"):
-            self._look()
+            self._update()
 
-    async def _send(self, messages: Sequence[Message[Any]]) -> None:
-        """Sends messages that are not about this session's own board, which stays as it was."""
-        context = self._context
-        session = context.session if context is not None else None
-        for connection in tuple(session._subscribed_connections) if session is not None else ():
-            for message in messages:
-                await connection._socket.send_message(message)
-
-    def _look(self) -> None:
-        """Shows what changed since the last look on the page that is open."""
-        board, view = self._board, self._view
-        folds = self._moment.folds() if self._moment else self._nothing
-        board.look(folds, view)
-        if self._feed is not None and view.page == "steps":
-            if self._closer is None:
-                self._closer = CloserLook(self._feed, board.chart("steps"))
-            self._closer.look()
-        if view.page == "compare" and self._feed is not None and self._other is not None:
-            names = self._run or "", self._other_name or ""
-            board.compare((self._feed.folds, self._other.folds), names)
-        if view.page == "runs" or self._feed is None:
-            board.show_rows("runs", run_rows(self._library.summaries()))
-        if self._feed is not None:
-            board.say(self._facts(self._feed, folds))
+    def _update(self) -> None:
+        """Shows what changed since the last update on the open page."""
+        if self._page is not None:
+            self._page.update(self._view, library=self._has_others)
         else:
-            board.say({"index": True, "library": True, "run": "runs", "status": "index"})
+            self._board.update(self._nothing, self._view)
+            self._board.set_facts(INDEX)
+        if self._view.page == "runs" or self._page is None:
+            self._board.set_rows("runs", run_rows(self._library.summaries()))
 
-    def _facts(self, feed: Feed, folds: Folds) -> facts.Facts:
-        moment, events, view = self._moment, self._events, self._view
-        assert moment is not None
-        assert events is not None
-        said = facts.collect(
-            folds,
-            whole=feed.folds,
-            live=feed.live,
-            caught_up=feed.caught_up,
-            name=feed.path.name if feed.path else "this process",
-            batch=view.batch,
-            advice=feed.advice,
-        )
-        said["page"] = view.page
-        said["reading_trouble"] = feed.trouble[:500]
-        said["read_share"] = None if feed.caught_up else feed.read_share
-        said |= facts.capture_button_facts(feed.capture_state)
-        said |= facts.loop_facts(feed.loops, feed.folds.columns("loops"), live=feed.live)
-        bar = moment.facts()
-        if view.page == "events":
-            self._board.show_rows("events", events.look(view, bar["time_at"]))
-            said |= events.facts(view)
-        compared = {"other": self._other_name or "", "compared": self._other is not None}
-        compared["not_compared"] = self._other is None
-        shared = {"can_share": feed.path is not None, "run_key": self._run or ""}
-        return {**said, **bar, **compared, **shared, "library": not self._library.single}
+    @property
+    def _has_others(self) -> bool:
+        """Whether there are other runs to choose from."""
+        return not self._library.single
 
 
-@cache
-def _template() -> Any:
-    """Returns the page's template, read once."""
-    return get_env().from_string(page_html())
+def _context_of(document: Document) -> BokehSessionContext | None:
+    context = document.session_context
+    return context if isinstance(context, BokehSessionContext) else None
 
 
 def show(library: Library) -> None:
     """Puts a page into the current document.
 
-    Which run it shows, and with which other one it is compared, the address says:
+    The page's address names the run to show, and another one to compare it with:
     `?run=NAME&compare=NAME`.
 
     Args:
-      library: where runs come from; all pages share it.
+      library: The runs to show; all pages share it.
     """
     document = pn.state.curdoc
-    assert document is not None  # this is called to make a document
+    assert document is not None  # Panel calls this to make a document
     document.title = "distlab"
     try:
         session = Session(library, _argument(document, "run"), _argument(document, "compare"))
     except NotARunError as error:
         pn.pane.Str(str(error), styles={"font-size": "16px", "padding": "24px"}).servable()
         return
-    with document.models.freeze():  # or Bokeh looks through all models once for each chart
+    with document.models.freeze():  # or Bokeh would walk through all models for each chart
         session.fill(document)
     session.attach(document)
 
 
 def _argument(document: Document, name: str) -> str | None:
-    """Returns a value that the page's address gives, None when it gives none."""
-    context = document.session_context
+    """Returns a value from the page's address, None when it has none."""
+    context = _context_of(document)
     given = context.request.arguments.get(name) if context and context.request else None
     return given[0].decode("utf-8", "replace") if given else None

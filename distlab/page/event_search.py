@@ -1,11 +1,11 @@
-"""The newest events that a reader looks for, found in the background."""
+"""Searching the events of a run from the newest to the oldest, in the background."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
@@ -23,13 +23,14 @@ NAMES: Final = ("number", "time", "kind", "text")
 
 @dataclass(frozen=True)
 class Query:
-    """What to look for.
+    """Which events to find.
 
     Attributes:
-      kind: the kind of events, empty for all.
-      text: what an event's text has to contain, whatever the case.
-      low_ns, high_ns: the range of time, by the run's own clock.
-      before: events with lower sequence numbers only.
+      kind: Their kind, empty for all.
+      text: Text that they contain, in upper or lower case.
+      low_ns: The first nanosecond, by the run's own clock.
+      high_ns: The first nanosecond after the range.
+      before: Only events with lower sequence numbers.
     """
 
     kind: str
@@ -40,19 +41,25 @@ class Query:
 
 
 class EventSearch:
-    """Looks for events from the newest to the oldest, until a page is full.
+    """Finds events from the newest to the oldest, until the table is full.
 
     Attributes:
-      query: what it looks for.
-      looked_at: how many events it has looked at.
-      done: whether a page is full, or all were looked at.
-      more: whether there may be older ones.
+      query: Which events it finds.
+      searched: How many events it has compared so far.
+      done: Whether the table is full, or all events were compared.
+      more: Whether older events may fit, too.
     """
 
     def __init__(self, source: Source, zero_ns: int, query: Query) -> None:
-        """Begins to look."""
+        """Starts the search.
+
+        Args:
+          source: The run's events.
+          zero_ns: Start of the run by its own clock.
+          query: Which events to find.
+        """
         self.query = query
-        self.looked_at = 0
+        self.searched = 0
         self.done = False
         self.more = False
         self._source = source
@@ -62,12 +69,12 @@ class EventSearch:
         threading.Thread(target=self._work, name="distlab-search", daemon=True).start()
 
     def rows(self) -> dict[str, list[str]]:
-        """Returns what was found, the newest first, as columns of texts."""
+        """Returns the events found so far, newest first, as texts by column."""
         found = list(self._rows)
         return {name: [row[place] for row in found] for place, name in enumerate(NAMES)}
 
     def close(self) -> None:
-        """Stops looking soon."""
+        """Ends the search early."""
         self._closed = True
 
     def _work(self) -> None:
@@ -75,7 +82,7 @@ class EventSearch:
         for number, event in backwards(self._source, self.query.before):
             if self._closed:
                 return
-            self.looked_at += 1
+            self.searched += 1
             if not self.query.low_ns <= event.time_ns < self.query.high_ns:
                 continue
             kind = kind_of(event)
@@ -93,21 +100,20 @@ class EventSearch:
 
 
 def backwards(source: Source, before: int) -> Iterator[tuple[int, Event | Unknown]]:
-    """Goes through events from the newest to the oldest.
+    """Yields events from the newest to the oldest, up to those that a ring has dropped.
 
     Args:
-      source: where they come from.
-      before: only events with lower sequence numbers.
+      source: The run's events.
+      before: Only events with lower sequence numbers.
 
     Yields:
-      Sequence numbers and events. Those that a ring has dropped are not among them.
+      Sequence numbers and events.
     """
     end = before
     while end > 0:
         start = max(0, end - _PAGE)
         chunk = source.since(start, end - start)
-        # The newest of a chunk are numbered without gaps; a ring gives later ones for those
-        # that it dropped.
+        # In place of dropped events a ring returns later ones, which were yielded already.
         events = chunk.events[: len(chunk.events) - max(0, chunk.cursor - end)]
         last = min(chunk.cursor, end)
         yield from ((last - 1 - back, event) for back, event in enumerate(reversed(events)))
@@ -117,7 +123,7 @@ def backwards(source: Source, before: int) -> Iterator[tuple[int, Event | Unknow
 
 
 def summary_of(event: Event | Unknown) -> str:
-    """Returns an event's fields in a line."""
+    """Returns an event's fields as one line."""
     parts = []
     for name, value in _fields(event).items():
         if name == "time_ns":
@@ -127,18 +133,18 @@ def summary_of(event: Event | Unknown) -> str:
 
 
 def whole_of(event: Event | Unknown) -> str:
-    """Returns an event as indented JSON; bytes are counted, and long lists cut."""
+    """Returns an event as indented JSON, with bytes counted and long lists shortened."""
     text = msgspec.json.format(msgspec.json.encode(_cut(_fields(event))), indent=2).decode()
     return text if len(text) <= _MOST_WHOLE else f"{text[:_MOST_WHOLE]}\n\u2026"
 
 
-def _fields(event: Event | Unknown) -> dict[str, Any]:
+def _fields(event: Event | Unknown) -> dict[str, object]:
     if isinstance(event, Unknown):
         return {"time_ns": event.time_ns, **event.fields}
     return {name: getattr(event, name) for name in event.__struct_fields__}
 
 
-def _short(value: Any) -> str:
+def _short(value: object) -> str:
     match value:
         case bytes() | bytearray() | memoryview():
             return f"<{len(value):,} bytes>"
@@ -157,7 +163,7 @@ def _short(value: Any) -> str:
     return text
 
 
-def _cut(value: Any) -> Any:
+def _cut(value: object) -> object:
     if isinstance(value, bytes | bytearray | memoryview):
         return f"<{len(value):,} bytes>"
     if isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""The table of compiled programs, in words."""
+"""The table of compiled programs as text."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from itertools import starmap
 from typing import TypeAlias
 
 from distlab.events import Collective
-from distlab.folds import Columns
+from distlab.folds import ProgramColumns
 from distlab.text.bytes import bytes_text
 from distlab.text.units import count_text, dtype_text, duration_text, plain
 
@@ -20,11 +20,11 @@ _UNKNOWN = "\u2013"
 _MOST_TEXT = 2_000
 
 
-def program_rows(programs: Columns) -> Rows:
-    """Returns the table's texts, by column; columns that end in `_full` are explanations.
+def program_rows(programs: ProgramColumns) -> Rows:
+    """Returns the table's texts by column; columns that end in `_full` are tooltips.
 
     Args:
-      programs: columns of `folds.Programs`.
+      programs: The compiled programs.
     """
     arguments = [plain("; ".join(one), _MOST_TEXT) for one in programs["arguments"]]
     return {
@@ -71,7 +71,7 @@ def _bytes(size: int | None) -> str:
 
 
 def _flops(flops: float | None) -> str:
-    """Writes floating-point operations as people do: `"3.4 GFLOP"`."""
+    """Returns floating-point operations as text, such as `"3.4 GFLOP"`."""
     if flops is None:
         return _UNKNOWN
     for unit, least in (("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3)):

@@ -1,4 +1,4 @@
-"""A run as one HTML file: the dashboard's page as it stands, which opens without a server."""
+"""A run as one HTML file: the dashboard's page, for browsers without a server."""
 
 from __future__ import annotations
 
@@ -29,26 +29,28 @@ def write(source: Source, name: str, path: Path) -> None:
     """Writes the page of a run.
 
     Args:
-      source: where the events come from.
-      name: what to call a run that did not say its name.
-      path: the file.
+      source: The run's events.
+      name: The name of a run that has not reported one.
+      path: The file.
     """
     folds = Folds()
     while folds.read(source):
         pass
     board = Board()
-    board.look(folds, View(), everything=True)
-    said = facts.collect(
+    board.update(folds, View(), everything=True)
+    shown = facts.collect(
         folds,
         whole=folds,
         live=bool(getattr(source, "live", False)),
         caught_up=True,
+        read_share=None,
         name=name,
         batch=None,
         advice=advise_on(folds.columns("evidence")),
+        capture_state="",
     )
-    board.say({**said, **facts.capture_button_facts("")})
-    path.write_text(_page(board, said["run"]), encoding="utf-8")
+    board.set_facts(shown)
+    path.write_text(_page(board, shown["run"]), encoding="utf-8")
 
 
 def _page(board: Board, title: str) -> str:
@@ -60,10 +62,10 @@ def _page(board: Board, title: str) -> str:
     document = Document()
     for root in board.roots().values():
         document.add_root(root)
-    # Bokeh's own `file_html` would take along what Panel adds, from the network, once it is loaded.
+    # Bokeh's `file_html` would add Panel's scripts, from the network, once Panel is imported.
     library = Resources(mode="inline", components=["bokeh", "bokeh-widgets"])
-    # A document of its own: `OutputDocumentFor` reads the current one, and a server's thread
-    # changes that one for all threads.
+    # Not `OutputDocumentFor`: it reads the current document, which a server's thread changes
+    # for all threads.
     documents, items = standalone_docs_json_and_render_items([document])
     return html_page_for_render_items(
         Bundle(js_raw=library.js_raw),

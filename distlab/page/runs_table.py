@@ -1,9 +1,10 @@
-"""The table of runs, in words."""
+"""The table of runs as text."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Final, TypedDict
 
 from distlab.text.bytes import bytes_text
 from distlab.text.units import count_text, duration_text, plain, rate_text, value_text
@@ -14,17 +15,45 @@ NAMES: Final = (
 _MOST_METRICS: Final = 3
 
 
-def run_rows(summaries: list[dict[str, Any]]) -> dict[str, list[str]]:
-    """Returns the table's texts, by column.
+class RunSummary(TypedDict):
+    """A run in a folder of runs.
+
+    Attributes:
+      key: Its path in the folder, `"."` for the folder itself.
+      name: Its own name.
+      status: `"running"`, or how it ended.
+      started: When it began, in seconds since 1970.
+      seconds: How long it lasted.
+      steps: How many steps it took.
+      total_steps: How many it planned, None when it did not state them.
+      replicas: How many replicas each of its strategies had.
+      metrics: The last value of each metric.
+      bytes: Bytes of its files.
+    """
+
+    key: str
+    name: str
+    status: str
+    started: float
+    seconds: float
+    steps: int
+    total_steps: int | None
+    replicas: list[int]
+    metrics: dict[str, float]
+    bytes: int
+
+
+def run_rows(summaries: Iterable[RunSummary]) -> dict[str, list[str]]:
+    """Returns the table's texts by column.
 
     Args:
-      summaries: what `Library.summaries` says.
+      summaries: The runs, in the order of their rows.
     """
     rows = [_row(summary) for summary in summaries]
     return {name: [row[name] for row in rows] for name in NAMES}
 
 
-def _row(summary: dict[str, Any]) -> dict[str, str]:
+def _row(summary: RunSummary) -> dict[str, str]:
     steps, seconds = summary["steps"], summary["seconds"]
     total = summary["total_steps"]
     metrics = list(summary["metrics"].items())[:_MOST_METRICS]

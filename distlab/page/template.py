@@ -1,4 +1,4 @@
-"""The page: its HTML, style and script, made of the parts that lie beside this file."""
+"""The page's HTML, styles and script, joined from the files in this folder."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ def _asset(name: str) -> str:
 
 @cache
 def page_html() -> str:
-    """Returns the page's HTML: a template that wants `page_variables` and the charts."""
+    """Returns the page's HTML: a template of `page_variables` and the charts' roots."""
     sections = "\n".join(_asset(f"sections/{name}.html") for name in PAGES)
     return _asset("page.html").replace("<!-- sections -->", sections)
 
 
 @cache
 def page_variables() -> dict[str, str]:
-    """Returns the style sheets and the script that the page's HTML wants."""
+    """Returns the style sheets and the script, by their names in the page's HTML."""
     parts = "\n".join(_asset(f"scripts/{name}.js") for name in _SCRIPTS)
     return {
         "theme_css": theme.CSS,

@@ -1,40 +1,41 @@
-"""What a reader chose on a page: the page writes it, and nothing in it is trusted."""
+"""The reader's choices on a page. The page writes them, and none of it is trusted."""
 
 from __future__ import annotations
 
 import json
 import math
 from dataclasses import dataclass, fields
-from typing import Any, Final, get_args
+from typing import Final, get_args
 
 from distlab.events import AnyEvent
 
 _MOST_TEXT: Final = 200
 KINDS: Final = tuple(sorted(str(kind.__struct_config__.tag) for kind in get_args(AnyEvent)))
-"""The kinds of events that can be asked for."""
+"""The kinds of events that can be chosen."""
 
 
 @dataclass(frozen=True)
 class View:
-    """Which part of a run a page shows, and what was pressed on it.
+    """The part of a run that a page shows, and the buttons pressed on it.
 
     Attributes:
-      page: which page is open.
-      batch: number of the batch to show, None for the newest.
-      replica: the first replica of a batch to draw, where there are too many for all.
-      device: the first device to show by itself, where there are too many for all;
+      page: The open page.
+      batch: Number of the batch to show, None for the newest.
+      replica: The first replica of the batch to draw, where there are too many for all.
+      device: The first device of the part to show, where there are too many for all;
         None for all, in groups.
-      at: the moment that is shown, in seconds since the run began; None for now.
-      since: only what came after this many seconds; None for all.
-      speed: how fast the moment moves on, in seconds a second; None when it stays.
-      reduction: row of the table of reductions whose traffic is drawn.
-      kind: the kind of events to list, empty for all.
-      text: what the listed events have to say.
-      before: only events with lower numbers are listed; None for the newest.
-      event: number of the event that is shown whole, None for none.
-      captures: how many captures were asked for.
-      orders: how many orders were given to loops.
-      loop, order: the loop that the newest order is for, and what it shall do.
+      at: The moment to show, in seconds since the run began; None for the newest.
+      since: Leaves out events before this second; None for none.
+      speed: Seconds by which the moment moves on in a second; None for a fixed moment.
+      reduction: Row of the reduction whose traffic is drawn.
+      kind: The kind of events to list, empty for all.
+      text: Text that the listed events contain.
+      before: Lists only events with lower numbers; None for the newest.
+      event: Number of the event to show in full, None for none.
+      captures: How many captures were requested.
+      orders: How many loop buttons were pressed.
+      loop: Number of the loop of the last press.
+      order: Its verb.
     """
 
     page: str = "overview"
@@ -55,11 +56,11 @@ class View:
     order: str = ""
 
     @classmethod
-    def read(cls, text: Any) -> View:
-        """Returns what a page wrote; what makes no sense is as if it were not there."""
+    def read(cls, text: object) -> View:
+        """Returns the choices that a page wrote; invalid ones keep their defaults."""
         try:
-            given = json.loads(text)
-        except (TypeError, ValueError, RecursionError):
+            given = json.loads(text) if isinstance(text, str) else None
+        except (ValueError, RecursionError):
             return cls()
         if not isinstance(given, dict):
             return cls()
@@ -72,11 +73,12 @@ _COUNTS: Final = {"replica", "reduction", "captures", "orders", "loop"}
 _NUMBERS: Final = {"batch", "device", "before", "event"}
 
 
-def _fits(name: str, value: Any) -> bool:
+def _fits(name: str, value: object) -> bool:
     if name in _WORDS:
         return isinstance(value, str) and len(value) <= _MOST_TEXT
     if name in _COUNTS | _NUMBERS:
         whole = isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 53
         return whole or (value is None and name in _NUMBERS)
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    return value is None or (number and math.isfinite(value) and 0 <= value < 1e12)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return value is None
+    return math.isfinite(value) and 0 <= value < 1e12

@@ -1,6 +1,6 @@
-"""Charts of a run where the program is: `distlab.watch()` in a notebook, and single views.
+"""Charts of a run in a notebook: `distlab.watch()`, single views, and an explorer.
 
-The packages that draw are imported when a view is opened, not before.
+The packages that draw are imported when the first view is opened.
 """
 
 from distlab.widgets._explorer import Explorer, explorer

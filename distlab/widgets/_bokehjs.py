@@ -1,4 +1,4 @@
-"""BokehJS from the installed package: nothing is fetched from anywhere."""
+"""BokehJS from the installed package, without a network."""
 
 from __future__ import annotations
 

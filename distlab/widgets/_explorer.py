@@ -1,4 +1,4 @@
-"""The explorer: choose a strategy, replicas and batches, and see at once what would happen."""
+"""The explorer: the effects of a choice of strategy, replicas and batches, without devices."""
 
 from __future__ import annotations
 
@@ -9,56 +9,47 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, final
 
 from distlab.errors import ArgumentValueError
-from distlab.strategies.what_if import MOST_EXAMPLES, MOST_REPLICAS, POLICIES, STRATEGIES, Choices
+from distlab.strategies.what_if import Choices
+from distlab.widgets._explorer_controls import CONTROLS
 from distlab.widgets._notebook import Execution
-from distlab.widgets._still import line
-from distlab.widgets._view import check_packages, find_desk
+from distlab.widgets._static_html import line
+from distlab.widgets._view import check_packages, find_views
 
 if TYPE_CHECKING:
     from distlab.widgets._explorer_widget import ExplorerWidget
 
-CONTROLS: list[dict[str, Any]] = [
-    {"name": "strategy", "label": "Strategy", "kind": "one of", "options": list(STRATEGIES)},
-    {"name": "replicas", "label": "Replicas", "kind": "number", "most": MOST_REPLICAS},
-    {"name": "batch", "label": "Batch", "kind": "number", "most": MOST_EXAMPLES},
-    {"name": "examples", "label": "Examples", "kind": "number", "most": MOST_EXAMPLES},
-    {"name": "policy", "label": "Input divided", "kind": "one of", "options": list(POLICIES)},
-    {"name": "shape", "label": "Variable's shape", "kind": "text"},
-]
-"""What a page lets a reader choose."""
-
 
 @final
 class Explorer:
-    """Shows how other choices would divide batches, place a variable and add up gradients.
+    """Shows how a choice divides batches, places a variable and adds up gradients.
 
-    The answers come from the library's own code, which runs without devices: so
-    there may be more replicas than this machine has. Made by
-    `distlab.widgets.explorer`. In a script it prints the answer.
+    The library's own code computes the answers, without devices: there may be more
+    replicas than this machine has devices. Made by `distlab.widgets.explorer`. In a
+    script it prints the answer.
 
     Attributes:
-      choices: what is chosen now.
-      execution: the execution of the cell that made it.
-      feed: always None: it reads no run.
+      choices: The current choices.
+      execution: The execution of the cell that made it.
+      feed: Always None: it reads no run.
     """
 
     feed = None
 
     def __init__(self, choices: Choices) -> None:
-        """Shows the first choices; `explorer` makes it.
+        """Shows the first choices; `explorer` calls it.
 
         Args:
-          choices: checked ones.
+          choices: The choices, which must be valid.
         """
         check_packages()
         self.choices = choices
-        self._desk = find_desk()
+        self._views = find_views()
         self._lock = threading.Lock()
         self._widget: ExplorerWidget | None = None
         self._host = f"distlab-{uuid.uuid4().hex}"
-        self.execution = self._desk.notebook.execution if self._desk else Execution("", "")
+        self.execution = self._views.notebook.execution if self._views else Execution("", "")
         self._drawn = self._picture()
-        if self._desk is None:
+        if self._views is None:
             sys.stdout.write(f"{self}\n")
             return
         from distlab.widgets._explorer_widget import ExplorerWidget
@@ -66,41 +57,49 @@ class Explorer:
         self._widget = ExplorerWidget(self._host, CONTROLS, self.choose)
         self._widget.show(self._written(), self._drawn)
         self._publish(update=False)
-        self._desk.open(self)
+        self._views.add(self)
 
     @property
     def live(self) -> bool:
-        """Whether it still answers."""
+        """Whether it still responds to choices."""
         return self._widget is not None
 
     def choose(self, name: str, value: Any) -> None:
-        """Chooses something else; what can't be is said, and changes nothing.
+        """Changes one choice; shows the error of an invalid one and ignores it.
 
         Args:
-          name: one of the `Choices`.
-          value: for it; a shape as text, such as `"784, 128"`.
+          name: One of the `Choices`.
+          value: Its new value; a shape as text, such as `"784, 128"`.
+
+        Example:
+          >>> import distlab as dl
+          >>> explorer = dl.widgets.explorer()
+          300 examples, batches of 64, over 8 replicas: 5 steps, ...
+          >>> explorer.choose("shape", "3, 2")
+          >>> explorer.choices.shape
+          (3, 2)
         """
         with self._lock:
-            said = ""
+            error_line = ""
             try:
                 self.choices = self._with(name, value).checked()
             except ArgumentValueError as error:
-                said = line(str(error))
-            self._drawn = said + self._picture()
+                error_line = line(str(error))
+            self._drawn = error_line + self._picture()
             if self._widget is not None:
                 self._widget.show(self._written(), self._drawn)
                 self._publish(update=True)
 
     def close(self) -> None:
-        """Ends it; the picture stays. Closing twice does nothing."""
+        """Ends it; the picture stays. A second call has no effect."""
         widget, self._widget = self._widget, None
-        if widget is not None and self._desk is not None:
-            self._desk.forget(self)
+        if widget is not None and self._views is not None:
+            self._views.remove(self)
             widget.close()
 
     def _with(self, name: str, value: Any) -> Choices:
         if name not in {control["name"] for control in CONTROLS}:
-            raise ArgumentValueError(f"There is nothing called {name!r:.40} to choose.")
+            raise ArgumentValueError(f"There is no choice named {name!r:.40}.")
         if name != "shape":
             return replace(self.choices, **{name: value})
         shape = _as_shape(value)
@@ -119,14 +118,14 @@ class Explorer:
         return {**vars(self.choices), "shape": ", ".join(map(str, self.choices.shape))}
 
     def _publish(self, *, update: bool) -> None:
-        if self._desk is not None:
+        if self._views is not None:
             # The controls draw themselves into this element, over the picture.
             html = f'<div class="distlab-watch {self._host}"><div>{self._drawn}</div></div>'
-            self._desk.notebook.publish(html, str(self), self._host, update=update)
+            self._views.notebook.publish(html, str(self), self._host, update=update)
 
     def _ipython_display_(self) -> None:
         """Shows it once more, unless it was made by the cell that ends with it."""
-        if self._desk and self._desk.notebook.execution != self.execution:
+        if self._views and self._views.notebook.execution != self.execution:
             self._publish(update=False)
 
     def __str__(self) -> str:
@@ -148,33 +147,42 @@ def explorer(
     shape: tuple[int, ...] = Choices.shape,
     dtype: str = Choices.dtype,
 ) -> Explorer:
-    """Opens an explorer: what would happen with these choices, and with others.
+    """Opens an explorer: the effects of these choices, and of others.
 
     Args:
       strategy: `"MirroredStrategy"`, `"OneDeviceStrategy"`, `"CentralStorageStrategy"`, or
-        `"MultiWorkerMirroredStrategy"`, which here means two workers.
-      replicas: how many, of all workers together; 1 to 16.
-      batch: examples in a global batch; with `policy="FROM FUNCTION"` in a batch
-        of one replica. 1 to 2,000.
-      examples: examples in the dataset, 1 to 2,000.
-      policy: the dataset's `AutoShardPolicy` (`"AUTO"`, `"DATA"`, `"OFF"`), or
-        `"FROM FUNCTION"`: the batches of `distribute_datasets_from_function`.
-      shape: of a variable.
-      dtype: of the variable: `"float32"`, `"bfloat16"`, `"float16"` or `"int32"`.
+        `"MultiWorkerMirroredStrategy"`, here with two workers.
+      replicas: Number of replicas of all workers, 1 to 16.
+      batch: Examples in a global batch, 1 to 2,000; with `policy="FROM FUNCTION"` in a
+        batch of one replica.
+      examples: Examples in the dataset, 1 to 2,000.
+      policy: The dataset's `AutoShardPolicy` (`"AUTO"`, `"DATA"`, `"OFF"`), or
+        `"FROM FUNCTION"` for the batches of `distribute_datasets_from_function`.
+      shape: Shape of a variable.
+      dtype: Its element type: `"float32"`, `"bfloat16"`, `"float16"` or `"int32"`.
 
     Returns:
       The explorer, to `choose` in it and to `close` it.
 
     Raises:
-      ArgumentValueError: a choice can't be; says which, and what can.
-      MissingExtraError: the packages for notebooks are not installed.
+      ArgumentValueError: A choice is invalid.
+      MissingExtraError: The packages for notebooks are not installed.
+
+    Example:
+      >>> import distlab as dl
+      >>> explorer = dl.widgets.explorer(replicas=2, batch=4, examples=5, shape=(3,))
+      5 examples, batches of 4, over 2 replicas: 2 steps, ...
+      A variable float32[3] takes 12 B: a whole copy on each of 2 devices, 24 B in all.
+        Step 0: 2, 2
+        Step 1 (last): 1 of 2, empty
+      ...
     """
     choices = Choices(strategy, replicas, batch, examples, policy, tuple(shape), dtype)
     return Explorer(choices.checked())
 
 
 def _as_shape(written: Any) -> tuple[int, ...] | None:
-    """Returns the shape that somebody wrote as `784, 128`; None when it is none."""
+    """Parses a shape such as `784, 128`; returns None for any other text."""
     words = str(written).strip(" ()[],").replace("\u00d7", ",").replace("x", ",").split(",")
     words = [word.strip() for word in words]
     if words == [""]:

@@ -1,4 +1,4 @@
-"""What an explorer shows for some choices: tables with small images, and text."""
+"""The effects of an explorer's choices: tables with small images, and text."""
 
 from __future__ import annotations
 
@@ -8,14 +8,15 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
-from distlab.charts.batches import size_text
 from distlab.charts.theme import colour
+from distlab.page.facts.amounts import counted
+from distlab.page.facts.batch import share_of
 from distlab.profiling.compiled import wire_bytes
 from distlab.strategies.what_if import Choices, Division, Movement, divide, move, place
 from distlab.text.bytes import bytes_text
 from distlab.text.units import count_text
 from distlab.widgets._png import data_uri
-from distlab.widgets._still import NO_BREAK, image, line, table
+from distlab.widgets._static_html import NO_BREAK, image, line, table
 
 _MOST_BATCHES = 3
 _BAR = (84, 14)
@@ -23,13 +24,13 @@ _MOST_TILES = 14
 _FREE = (0x8C, 0x96, 0xA5, 90)
 _DEFAULT = "NcclAllReduce"
 _NOTE = (
-    "Divided, laid out and traced by the code that does it in a real run; nothing ran on a device. "
+    "Divided, placed and traced by the code of a real run; nothing ran on a device. "
     "Bytes sent count a message once, and an all-reduce as a ring."
 )
 
 
 def picture(choices: Choices) -> str:
-    """Draws what would happen, as HTML that needs neither script nor style sheet."""
+    """Returns the effects as HTML that needs neither script nor style sheet."""
     division, placed = divide(choices), place(choices)
     shown = _shown(division)
     columns = {"Replica": [str(replica) for replica in range(choices.replicas)]}
@@ -51,13 +52,11 @@ def picture(choices: Choices) -> str:
 
 
 def text(choices: Choices) -> str:
-    """Says the same as plain text."""
+    """Returns the effects as plain text."""
     division, placed = divide(choices), place(choices)
     lines = _sentences(choices, division, placed)
     for step in _shown(division):
-        sizes = ", ".join(
-            size_text(size, division.share) if size else "empty" for size in division.sizes[step]
-        )
+        sizes = ", ".join(share_of(size, division.share) for size in division.sizes[step])
         lines.append(f"  {_title(step, division)}: {sizes}")
     for name, kinds, operand, busiest, everyone in _movement_rows(choices):
         lines.append(f"  {name}: {kinds} of {operand}; one sends {busiest}, all send {everyone}")
@@ -65,7 +64,7 @@ def text(choices: Choices) -> str:
 
 
 def _shown(division: Division) -> list[int]:
-    """Returns which steps are shown: the first ones and the last."""
+    """Returns the steps to show: the first ones and the last."""
     last = len(division.sizes) - 1
     return sorted({*range(min(_MOST_BATCHES - 1, last)), last})
 
@@ -85,8 +84,8 @@ def _sentences(choices: Choices, division: Division, placed: list[int]) -> list[
     on = f"a whole copy on each of {copies} devices" if copies > 1 else "one copy on one device"
     shape = ", ".join(map(str, choices.shape))
     divided = (
-        f"{_counted(choices.examples, 'example')}, {each} of {choices.batch}, over "
-        f"{_counted(choices.replicas, 'replica')}{workers}: {_counted(len(sizes), 'step')}, "
+        f"{counted(choices.examples, 'example')}, {each} of {choices.batch}, over "
+        f"{counted(choices.replicas, 'replica')}{workers}: {counted(len(sizes), 'step')}, "
         f"{partial or 'none'} of them with a replica that gets less than its share, "
         f"{empty or 'none'} with one that gets nothing."
     )
@@ -97,22 +96,18 @@ def _sentences(choices: Choices, division: Division, placed: list[int]) -> list[
     return [divided, variable]
 
 
-def _counted(count: int, thing: str) -> str:
-    return f"{count_text(count)} {thing}{'s' * (count != 1)}"
-
-
 def _cell(division: Division, step: int, replica: int) -> str:
     size, share = division.sizes[step][replica], division.share
     start = division.first[step][replica]
-    told = size_text(size, share) if size else "empty"
-    begins = "" if start is None else f"{told}, from example {start} on"
-    bar = image(data_uri(_bar(size, share, replica)), _BAR[0], begins or told)
+    text = share_of(size, share)
+    begins = "" if start is None else f"{text}, from example {start} on"
+    bar = image(data_uri(_bar(size, share, replica)), _BAR[0], begins or text)
     weight = "font-weight:600" if size < share else ""
-    return f"{bar} <span style='{weight}'>{escape(told)}</span>"
+    return f"{bar} <span style='{weight}'>{escape(text)}</span>"
 
 
 def _bar(size: int, share: int, replica: int) -> npt.NDArray[np.uint8]:
-    """Draws a tile for each example of a full share, filled for those there are."""
+    """Returns a tile for each example of a full share, filled for each received one."""
     wide, high = _BAR
     pixels = np.zeros((high, wide, 4), np.uint8)
     code = colour(replica)[1:]
@@ -147,7 +142,7 @@ def _movement_rows(choices: Choices) -> list[tuple[str, str, str, str, str]]:
 
 
 def _sent(one: Movement, choices: Choices) -> tuple[int, int]:
-    """Returns the bytes that the busiest replica sends, and those that all send."""
+    """Returns the bytes that the busiest replica sends, and those that all replicas send."""
     each = np.zeros(choices.replicas, np.int64)
     for senders in one.sends:
         if senders:

@@ -1,4 +1,4 @@
-"""The cell magic `%%watch`: shows a view above a cell's output, and runs the cell."""
+"""The cell magic `%%watch`: shows a view above a cell's output, and executes the cell."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ from IPython.core.error import UsageError
 
 from distlab.errors import OptionError
 from distlab.recording import record
-from distlab.widgets._view import View, in_notebook
-from distlab.widgets._views import OVERVIEW, SINGLE
+from distlab.widgets._view import in_notebook
+from distlab.widgets._views import SINGLE, Chosen, Watch
 
 _OPTIONS = ("--record", "--overwrite", "--batch")
 
 
 class WatchError(OptionError, UsageError):
-    """What is written behind `%%watch` makes no sense; IPython shows it as one line."""
+    """The options of `%%watch` are invalid; IPython shows this error as one line."""
 
 
 @dataclass
-class Asked:
-    """What is written behind `%%watch`.
+class Options:
+    """The options of `%%watch`.
 
     Attributes:
-      panes: the charts to show.
-      folder: where to record to, None for nowhere.
-      variable: what the cell calls the recording, empty for no name.
-      batch: number of the batch to show, None for the newest.
-      overwrite: whether the folder may hold a run already.
+      panes: Names of the charts to show, empty for those of `watch`.
+      folder: The folder to record to, None for no recording.
+      variable: The cell's name for the recording, empty for none.
+      batch: Number of the batch to show, None for the newest.
+      overwrite: Whether the folder may already hold a run.
     """
 
     panes: list[str] = field(default_factory=list)
@@ -66,63 +66,63 @@ def run_watched(shell: Any, line: str, cell: str) -> Any:
 
     Args:
       shell: IPython's shell.
-      line: what is written behind `%%watch`.
-      cell: the lines below it.
+      line: The options, written behind `%%watch`.
+      cell: The lines below it.
 
     Returns:
-      The value of the cell's last expression, None when it ends otherwise.
+      The value of the cell's last expression, None when it ends with a statement.
 
     Raises:
-      WatchError: `line` makes no sense.
-      RecordError: the folder can't be written, or already holds a run.
+      WatchError: The options are invalid.
+      RecordError: The folder can't be written, or already holds a run.
     """
-    asked = parse(line)
-    recorded = asked.folder is not None
-    recording = record(asked.folder, overwrite=asked.overwrite) if recorded else nullcontext()
+    options = parse(line)
+    recorded = options.folder is not None
+    recording = record(options.folder, overwrite=options.overwrite) if recorded else nullcontext()
     shows_live = in_notebook()
     if shows_live:
-        _open(asked)
+        _open(options)
     try:
         with recording as run:
-            if asked.variable:
-                shell.user_ns[asked.variable] = run
+            if options.variable:
+                shell.user_ns[options.variable] = run
             return _execute(shell, cell)
     finally:
-        if not shows_live:  # a summary that is printed says the most at the end
-            _open(asked)
+        if not shows_live:  # a printed summary is the most complete at the end
+            _open(options)
 
 
-def parse(line: str) -> Asked:
-    """Reads what is written behind `%%watch`.
+def parse(line: str) -> Options:
+    """Parses the options of `%%watch`.
 
     Raises:
-      WatchError: it makes no sense; says what does.
+      WatchError: The options are invalid.
     """
     try:
         words = shlex.split(line)
     except ValueError as error:
         raise WatchError(f"%%watch can't read {line!r}: {error}. Close the quotation.") from error
-    asked = Asked()
+    options = Options()
     while words:
         word = words.pop(0)
         if word == "--record":
-            asked.folder = _following(word, words, "a folder, such as --record runs/first")
+            options.folder = _following(word, words, "a folder, such as --record runs/first")
         elif word == "--batch":
-            asked.batch = _number(_following(word, words, "a batch's number, from 0"))
+            options.batch = _number(_following(word, words, "a batch's number, from 0"))
         elif word == "--overwrite":
-            asked.overwrite = True
+            options.overwrite = True
         elif word in SINGLE:
-            asked.panes += [pane for pane in SINGLE[word] if pane not in asked.panes]
+            options.panes += [pane for pane in SINGLE[word].panes if pane not in options.panes]
         else:
-            _name(asked, word)
-    if asked.folder is None and (asked.variable or asked.overwrite):
-        given = asked.variable or "--overwrite"
-        raise WatchError(f"{given} is about a recording. Add --record and its folder.{_known()}")
-    return asked
+            _name(options, word)
+    if options.folder is None and (options.variable or options.overwrite):
+        given = options.variable or "--overwrite"
+        raise WatchError(f"{given} needs a recording. Add --record and its folder.{_known()}")
+    return options
 
 
-def _open(asked: Asked) -> None:
-    View(tuple(asked.panes) or OVERVIEW, batch=asked.batch, buttons=True)
+def _open(options: Options) -> None:
+    Chosen(options.panes or Watch.panes, batch=options.batch)
 
 
 def _following(option: str, words: list[str], what: str) -> str:
@@ -137,24 +137,24 @@ def _number(word: str) -> int:
     return int(word)
 
 
-def _name(asked: Asked, word: str) -> None:
-    """Takes a word that is no view: the recording's name, or a mistake."""
+def _name(options: Options, word: str) -> None:
+    """Uses a word that is no view as the recording's name, or rejects it."""
     near = difflib.get_close_matches(word, [*SINGLE, *_OPTIONS], 1)
-    if near or asked.folder is None or asked.variable or not word.isidentifier():
+    if near or options.folder is None or options.variable or not word.isidentifier():
         meant = f" Did you mean {near[0]}?" if near else ""
-        raise WatchError(f"%%watch does not know {word!r}.{meant}{_known()}")
-    asked.variable = word
+        raise WatchError(f"%%watch has no option {word!r}.{meant}{_known()}")
+    options.variable = word
 
 
 def _known() -> str:
     return (
-        f" It takes views ({', '.join(SINGLE)}), --batch NUMBER, and --record FOLDER with the "
-        "name by which the cell calls the recording, and --overwrite."
+        f" It accepts views ({', '.join(SINGLE)}), --batch NUMBER, and --record FOLDER with the "
+        "cell's name for the recording, and --overwrite."
     )
 
 
 def _execute(shell: Any, cell: str) -> Any:
-    """Executes a cell as if it stood alone, so that an error is shown once and ends it."""
+    """Executes a cell as if it stood alone, so that an error ends it and is shown once."""
     source = shell.transform_cell(cell)
     name = shell.compile.cache(source)  # tracebacks show its lines
     tree = shell.transform_ast(shell.compile.ast_parse(source, filename=name))

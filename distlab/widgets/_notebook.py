@@ -1,4 +1,4 @@
-"""What views need of a notebook's kernel: where a cell is, outputs, and its end."""
+"""The kernel of a notebook: its cells, their outputs and their ends."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ class Execution(NamedTuple):
     """One execution of one cell.
 
     Attributes:
-      cell: the cell's id, empty when the front end does not tell.
-      request: number of the request to execute it; each execution has its own.
+      cell: The cell's id, empty when the front end does not report it.
+      request: Id of the request to execute it; each execution has its own.
     """
 
     cell: str
@@ -23,25 +23,25 @@ class Notebook:
     """The shell of a kernel that a front end reads."""
 
     def __init__(self, shell: Any) -> None:
-        """Takes IPython's shell."""
+        """Uses IPython's shell."""
         self._shell = shell
         self._after: Callable[[], None] | None = None
 
     @property
     def execution(self) -> Execution:
-        """The execution that is going on, or the last one."""
+        """The current execution, or the last one."""
         parent = self._shell.get_parent()
         metadata, header = parent.get("metadata", {}), parent.get("header", {})
         return Execution(str(metadata.get("cellId", "")), str(header.get("msg_id", "")))
 
     def publish(self, html: str, text: str, display_id: str, *, update: bool) -> None:
-        """Puts an output below the cell, or replaces those that have this id.
+        """Adds an output below the cell, or replaces the outputs with this id.
 
         Args:
-          html: for pages.
-          text: for terminals and readers of the file.
-          display_id: names the output.
-          update: replaces instead of adding.
+          html: The output for pages.
+          text: The output for terminals and readers of the file.
+          display_id: The output's id.
+          update: Whether to replace outputs.
         """
         self._shell.display_pub.publish(
             {"text/html": html, "text/plain": text},
@@ -52,11 +52,11 @@ class Notebook:
     def call_after_cells(self, callback: Callable[[], None] | None) -> None:
         """Calls a function at the end of each cell, in the cell's own thread.
 
-        Only what is published before a cell has ended is sure to be saved with
-        the notebook: those who execute notebooks in a batch stop listening then.
+        Only outputs from before a cell's end are sure to be saved with the notebook:
+        programs that execute notebooks in a batch stop listening then.
 
         Args:
-          callback: the function, None for no function any more.
+          callback: The function, None to call none any more.
         """
         if self._after is None and callback is not None:
             self._shell.events.register("post_run_cell", self._call)
@@ -70,7 +70,7 @@ class Notebook:
 
 
 def find_notebook() -> Notebook | None:
-    """Returns the kernel this program runs in; None in a script or a terminal."""
+    """Returns the kernel that runs this program; None in a script or a terminal."""
     if "IPython" not in sys.modules:
         return None
     from IPython import get_ipython

@@ -1,22 +1,30 @@
-"""The picture that stays in the notebook: what a view shows, without any program."""
+"""The picture that stays in the notebook: a view without scripts."""
 
 from __future__ import annotations
 
 from html import escape
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from distlab.charts.theme import ink_on, ramp
-from distlab.folds import Folds
+from distlab.folds import (
+    BatchDetail,
+    Folds,
+    PlacementColumns,
+    ReductionColumns,
+    StepColumns,
+    TimelineColumns,
+)
+from distlab.page.facts.reductions import reduction_rows
 from distlab.text.bytes import bytes_text
 from distlab.text.units import plain
-from distlab.widgets._facts import Facts, reduction_rows
+from distlab.widgets._heat_strips import strips
 from distlab.widgets._png import data_uri
 from distlab.widgets._replica_table import replica_table
-from distlab.widgets._still import image, line, swatch, table
-from distlab.widgets._strips import strips
+from distlab.widgets._static_html import image, line, swatch, table
+from distlab.widgets._summary import Summary
 
 _MOST_REDUCTIONS = 10
 _MOST_COLUMNS = 8
@@ -25,33 +33,38 @@ _TIMELINE_WIDTH = 420
 _CURVE_COLOUR = (0x00, 0x9E, 0x73)
 
 
-def picture(folds: Folds, batch: dict[str, Any], said: Facts) -> str:
-    """Draws what a view shows as HTML that needs neither script nor style sheet.
+def picture(folds: Folds, batch: BatchDetail | None, summary: Summary) -> str:
+    """Returns a view as HTML that needs neither script nor style sheet.
 
     Args:
-      folds: all that is known of the run.
-      batch: the batch to show, from `folds.batch`.
-      said: the same in words.
+      folds: The run.
+      batch: The batch to show, None before the first.
+      summary: The same as text.
     """
-    run = f"<strong>{escape(said.name)}</strong>: {escape(said.status)}, {escape(said.steps)}"
-    sentence, _ = said.headline()
+    run = (
+        f"<strong>{escape(summary.name)}</strong>: {escape(summary.status)}, "
+        f"{escape(summary.steps)}"
+    )
+    sentence, _ = summary.headline()
     heading = (run, escape(sentence)) if sentence else (run,)
     parts = [f"<p style='margin:4px 0'>{text}</p>" for text in heading]
-    if {"batches", "devices"} & set(said.panes):
-        parts.append(replica_table(batch, folds.columns("devices"), said))
-    if "reductions" in said.panes:
+    if {"batches", "devices"} & set(summary.charts):
+        parts.append(replica_table(batch, folds.columns("devices"), summary))
+    if "reductions" in summary.charts:
         parts.append(_reductions(folds.columns("reductions")))
-    if "placement" in said.panes:
+    if "placement" in summary.charts:
         parts.append(_placement(folds.columns("placement")))
-    if "rates" in said.panes:
-        parts.append(_rates(folds.columns("steps"), said))
-    if "timeline" in said.panes:
+    if "rates" in summary.charts:
+        parts.append(_rates(folds.columns("steps"), summary))
+    if "timeline" in summary.charts:
         parts.append(_timeline(folds.columns("timeline")))
-    parts += [f"<p style='margin:2px 0'><small>{escape(note)}</small></p>" for note in said.notes]
+    parts += [
+        f"<p style='margin:2px 0'><small>{escape(note)}</small></p>" for note in summary.notes
+    ]
     return "".join(parts)
 
 
-def _reductions(columns: dict[str, Any]) -> str:
+def _reductions(columns: ReductionColumns) -> str:
     rows = reduction_rows(columns)
     if not rows:
         return ""
@@ -62,8 +75,8 @@ def _reductions(columns: dict[str, Any]) -> str:
     return table(dict(zip(titles, map(list, cells), strict=True)), "reductions") + more
 
 
-def _placement(columns: dict[str, Any]) -> str:
-    """Draws variables by devices: darker cells hold less, empty ones nothing."""
+def _placement(columns: PlacementColumns) -> str:
+    """Returns a table of variables by devices: darker cells hold less, empty ones nothing."""
     sizes = columns["bytes"]
     if not len(sizes):
         return ""
@@ -90,24 +103,24 @@ def _placement(columns: dict[str, Any]) -> str:
     return table(shown, "variables") + (line(f"and {left} more devices") if left > 0 else "")
 
 
-def _alike(sizes: np.ndarray[Any, np.dtype[np.int64]]) -> list[tuple[int, int]]:
-    """Returns where neighbouring devices begin and end that hold the same."""
+def _alike(sizes: npt.NDArray[np.int64]) -> list[tuple[int, int]]:
+    """Returns the ranges of neighbouring devices that hold the same bytes."""
     devices = sizes.shape[1]
     changes = [n for n in range(1, devices) if (sizes[:, n] != sizes[:, n - 1]).any()]
     return list(pairwise([0, *changes, devices]))
 
 
-def _rates(steps: dict[str, Any], said: Facts) -> str:
-    """Draws steps per second over time, and says the newest numbers."""
+def _rates(steps: StepColumns, summary: Summary) -> str:
+    """Returns a curve of steps per second, and the newest rates."""
     rates = np.asarray(steps["steps_per_s"], np.float64)
-    told = "; ".join(f"{name}: {amount}" for name, amount in said.rates)
+    text = "; ".join(f"{name}: {amount}" for name, amount in summary.rates)
     if len(rates) < 2:
-        return line(told) if told else ""
-    return f"<p style='margin:4px 0'>{_curve(rates)}</p>{line(told)}"
+        return line(text) if text else ""
+    return f"<p style='margin:4px 0'>{_curve(rates)}</p>{line(text)}"
 
 
-def _timeline(columns: dict[str, Any]) -> str:
-    """Draws a lane for input, one for calls of `run`, and one for each device."""
+def _timeline(columns: TimelineColumns) -> str:
+    """Returns a lane for input, one for calls of `run`, and one for each device."""
     count = len(columns["busy"])
     used = min(count, round((columns["now_s"] - columns["cell_start_s"]) / columns["cell_s"]) + 1)
     if not columns["step_count"] or not used:
@@ -122,7 +135,7 @@ def _timeline(columns: dict[str, Any]) -> str:
     return table(shown, "lanes")
 
 
-def _curve(rates: np.ndarray[Any, np.dtype[np.float64]]) -> str:
+def _curve(rates: npt.NDArray[np.float64]) -> str:
     wide, high = _CURVE
     at = np.interp(np.linspace(0, len(rates) - 1, wide), np.arange(len(rates)), rates)
     filled = np.round(at / max(float(at.max()), 1e-9) * (high - 2)).astype(int)

@@ -1,4 +1,4 @@
-"""Small pictures as PNG, for pages that can run no program."""
+"""Small pictures as PNG, for pages without scripts."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def encode(pixels: npt.NDArray[np.uint8]) -> bytes:
     """Returns a picture as a PNG file.
 
     Args:
-      pixels: `(height, width, 4)`, red, green, blue and opacity.
+      pixels: `(height, width, 4)`: red, green, blue and opacity.
     """
     height, width, _ = pixels.shape
     header = struct.pack(">IIBBBBB", width, height, 8, _RGBA, 0, 0, 0)
@@ -31,10 +31,10 @@ def encode(pixels: npt.NDArray[np.uint8]) -> bytes:
 
 
 def data_uri(pixels: npt.NDArray[np.uint8]) -> str:
-    """Returns a picture as text that an `img` element takes for its source.
+    """Returns a picture as text for the `src` of an `img` element.
 
     Args:
-      pixels: `(height, width, 4)`, red, green, blue and opacity.
+      pixels: `(height, width, 4)`: red, green, blue and opacity.
     """
     return f"data:image/png;base64,{base64.b64encode(encode(pixels)).decode()}"
 
@@ -44,8 +44,8 @@ def enlarge(pixels: npt.NDArray[Any], across: int, down: int) -> npt.NDArray[Any
 
     Args:
       pixels: `(height, width, ...)`.
-      across: columns for each pixel.
-      down: lines for each pixel.
+      across: Columns for each pixel.
+      down: Lines for each pixel.
     """
     return pixels.repeat(down, axis=0).repeat(across, axis=1)
 

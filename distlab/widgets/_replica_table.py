@@ -1,54 +1,55 @@
-"""The table of replicas in a view's picture: their examples, and how busy they were."""
+"""The table of replicas in a view's picture: their examples and their busy shares."""
 
 from __future__ import annotations
 
 from html import escape
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
-from distlab.charts.sheet import Grid, as_pictures, sheet
 from distlab.charts.devices import resample
+from distlab.charts.sheet import Grid, as_pictures, sheet
 from distlab.charts.theme import colour
-from distlab.widgets._facts import Facts
+from distlab.folds import BatchDetail, DeviceColumns
+from distlab.widgets._heat_strips import strips
 from distlab.widgets._png import data_uri, enlarge
-from distlab.widgets._still import MOST_ROWS, image, table
-from distlab.widgets._strips import strips
+from distlab.widgets._static_html import MOST_ROWS, image, table
+from distlab.widgets._summary import Summary
 
-_MOST_TILES = 48
-_TILES_IN_A_LINE = 8
-_TILE_PIXELS = 24
-_CELLS = 80
-_STRIP_WIDTH = 160
+_MOST_TILES: Final = 48
+_TILES_IN_A_LINE: Final = 8
+_TILE_PIXELS: Final = 24
+_CELLS: Final = 80
+_STRIP_WIDTH: Final = 160
 
 
-def replica_table(batch: dict[str, Any], devices: dict[str, Any], said: Facts) -> str:
-    """Draws a row for each replica, of those of these that the view shows.
+def replica_table(batch: BatchDetail | None, devices: DeviceColumns, summary: Summary) -> str:
+    """Returns a row for each replica, with the columns that the view shows.
 
     Args:
-      batch: the batch to show, from `folds.batch`.
-      devices: columns of `folds.Devices`.
-      said: the same in words.
+      batch: The batch to show.
+      devices: The watched devices.
+      summary: The same as text.
     """
-    sizes = said.sizes if "batches" in said.panes else []
-    busy = said.busy if "devices" in said.panes else []
+    sizes = summary.sizes if "batches" in summary.charts else []
+    busy = summary.busy if "devices" in summary.charts else []
     names = [name for name, _ in sizes or busy]
     if not names:
         return ""
     columns: dict[str, list[str]] = {"Replica on": [escape(name) for name in names]}
-    if sizes:
+    if sizes and batch is not None:
         columns["Examples"] = _tiles(batch)
         columns["Count"] = [escape(size) for _, size in sizes]
     if busy:
-        columns["Busy over time"] = _strips(devices)
+        columns["Busy over time"] = _busy_strips(devices)
         columns["Busy"] = [escape(share) for _, share in busy]
     marks = [colour(row) for row in range(len(names))]
     return table(columns, "replicas", marks)
 
 
-def _tiles(batch: dict[str, Any]) -> list[str]:
-    """Draws each replica's examples as one image, or says why there is none."""
+def _tiles(batch: BatchDetail) -> list[str]:
+    """Returns each replica's examples as one image, or a note that there is none."""
     if not batch["form"]:
         return ["no preview" if size else "" for size in batch["size"]]
     ends = np.cumsum(batch["size"])[:MOST_ROWS]
@@ -77,7 +78,6 @@ def _replica_tiles(pictures: npt.NDArray[Any], labels: list[str]) -> str:
     return image(data_uri(large), round(large.shape[1] * shrink), text)
 
 
-def _strips(devices: dict[str, Any]) -> list[str]:
-    """Draws each device's busy share over time as one image."""
+def _busy_strips(devices: DeviceColumns) -> list[str]:
     edges = np.linspace(float(devices["start_s"][0]), float(devices["end_s"][-1]), _CELLS + 1)
     return strips(resample(devices, edges), _STRIP_WIDTH)

@@ -6,7 +6,7 @@ import sys
 import uuid
 from dataclasses import replace
 from importlib.util import find_spec
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from distlab.errors import ArgumentTypeError, MissingExtraError, RecordError
 from distlab.events import Source, sink
@@ -16,77 +16,70 @@ from distlab.widgets._notebook import Execution, find_notebook
 
 if TYPE_CHECKING:
     from distlab.folds import Folds
-    from distlab.widgets._desk import Desk
-    from distlab.widgets._live import LiveView
+    from distlab.widgets._open_views import OpenViews
+    from distlab.widgets._view_widget import ViewWidget
 
-_NEEDS = ("bokeh", "ipywidgets", "anywidget")
-_desk: Desk | None = None
+_NEEDS: Final = ("bokeh", "ipywidgets", "anywidget")
+_open_views: OpenViews | None = None
 
 
 class View:
     """Charts of a run below a cell.
 
-    It stays live until it is closed, its cell is executed again, or four newer
-    views were opened. A picture of what it showed last remains in the notebook.
-    In a script or a terminal it prints a summary, and that is all.
+    A view stays live until it is closed, its cell is executed again, or four newer views
+    were opened. A picture of its last state remains in the notebook. In a script or a
+    terminal it only prints a summary.
 
     Attributes:
-      panes: names of its charts, from top to bottom.
-      feed: what it reads from.
-      execution: the execution of the cell that made it.
+      panes: Names of its charts, from top to bottom.
+      feed: Its reader.
+      execution: The execution of the cell that made it.
     """
 
-    def __init__(
-        self,
-        panes: tuple[str, ...],
-        source: Source | None = None,
-        *,
-        batch: int | None = None,
-        buttons: bool = False,
-    ) -> None:
-        """Opens a view; the names in `distlab.widgets` do this with their charts.
+    panes: tuple[str, ...] = ()
+    has_buttons: ClassVar[bool] = False
+    """Whether it may pause and stop the `controlled` loops of this process."""
+
+    def __init__(self, source: Source | None = None) -> None:
+        """Opens the view; the classes in `distlab.widgets` differ by their charts.
 
         Args:
-          panes: names of its charts, from top to bottom.
-          source: the run to show: by default that of this process, from memory;
-            also an opened one, such as `distlab.Run.open("runs/first")`.
-          batch: number of the batch to show, counted from 0; None for the newest.
-          buttons: whether it may pause and stop the `controlled` loops of this
-            process.
+          source: The run to show: by default that of this process, from memory; or an
+            opened one, such as `distlab.Run.open("runs/first")`.
 
         Raises:
-          MissingExtraError: the packages for notebooks are not installed.
-          RecordError: nothing records this process, so there is nothing to show.
-          ArgumentTypeError: `source` is no run, or `batch` no number.
+          MissingExtraError: The packages for notebooks are not installed.
+          RecordError: Nothing records this process, so there is nothing to show.
+          ArgumentTypeError: `source` is not a run.
         """
+        self._open(source, None)
+
+    def _open(self, source: Source | None, batch: int | None) -> None:
         check_packages()
+        from distlab.page.feed import Feed
+
         shown = _ring() if source is None else _checked(source)
         if batch is not None and not is_count(batch):
             raise ArgumentTypeError(
                 f"batch must be a batch's number, from 0, or None for the newest, got {batch!r}."
             )
-        self.panes = panes
         self._batch = batch
-        self._view: LiveView | None = None
-        self._desk = find_desk()
-        self.execution = self._desk.notebook.execution if self._desk else Execution("", "")
-        self._open(shown, buttons=buttons and source is None)
+        self._widget: ViewWidget | None = None
+        self._views = views = find_views()
+        self.execution = views.notebook.execution if views else Execution("", "")
+        self.feed = views.feed(shown) if views else Feed(shown)
+        if views:
+            from distlab.widgets._view_widget import ViewWidget
 
-    def _open(self, source: Source, *, buttons: bool) -> None:
-        from distlab.widgets._feed import Feed
-
-        self.feed = self._desk.feed(source) if self._desk else Feed(source)
-        if self._desk:
-            from distlab.widgets._live import LiveView
-
+            buttons = self.has_buttons and source is None
             self._host = f"distlab-{uuid.uuid4().hex}"
-            self._view = LiveView(self._host, self.panes, batch=self._batch, buttons=buttons)
+            self._widget = ViewWidget(self._host, self.panes, batch=batch, buttons=buttons)
         self.feed.pull()
         self.refresh(self.feed.folds)
-        if self._desk:
+        if views:
             self.tick()
-            self._publish(self._desk, update=False)
-            self._desk.open(self)
+            self._publish(views, update=False)
+            views.add(self)
             self.feed.add(self)
         else:
             sys.stdout.write(f"{self}\n")
@@ -94,79 +87,79 @@ class View:
     @property
     def live(self) -> bool:
         """Whether it still follows the run."""
-        return self._view is not None
+        return self._widget is not None
 
     def refresh(self, folds: Folds) -> None:
-        """Shows what changed; its feed calls it."""
-        from distlab.widgets._facts import facts
+        """Shows new events; its feed calls it."""
+        from distlab.widgets._summary import summarize
 
-        self._said = facts(folds, folds.batch(self._batch), self.panes)
+        self._summary = summarize(folds, folds.batch(self._batch), self.panes)
         self._stale = True
-        view = self._view
-        if view is not None:
-            view.show(self._said, folds)
+        widget = self._widget
+        if widget is not None:
+            widget.show(self._summary, folds)
 
     def tick(self) -> None:
-        """Shows what is no event: which loops can be controlled; its feed calls it."""
-        view = self._view
-        if view is not None:
-            view.show_loops()
+        """Shows which loops can be controlled; its feed calls it."""
+        widget = self._widget
+        if widget is not None:
+            widget.show_loops()
 
-    def settle(self, folds: Folds) -> None:  # noqa: ARG002 - it drew them already
-        """Brings the picture in the notebook up to date; its feed calls it."""
-        if self._stale and self._desk:
-            self._publish(self._desk, update=True)
+    def settle(self, folds: Folds) -> None:  # noqa: ARG002 - `refresh` has shown them
+        """Updates the picture in the notebook; its feed calls it."""
+        if self._stale and self._views:
+            self._publish(self._views, update=True)
 
     def fail(self, error: Exception) -> None:
-        """Says that reading the run failed, and ends; its feed calls it."""
+        """Shows why the run can be read no further, and ends; its feed calls it."""
         note = f"This view stopped: {type(error).__name__}: {error}"
-        self._said = replace(self._said, notes=[*self._said.notes, note])
+        self._summary = replace(self._summary, notes=[*self._summary.notes, note])
         self._stale = True
         self.close()
 
     def close(self) -> None:
-        """Ends the live view; the picture stays. Closing twice does nothing."""
-        view, self._view = self._view, None
-        if view is None or self._desk is None:
+        """Ends the live view; the picture stays. A second call has no effect."""
+        widget, self._widget = self._widget, None
+        if widget is None or self._views is None:
             return
-        self._desk.forget(self)
+        self._views.remove(self)
         self.feed.remove(self)
         self.settle(self.feed.folds)
-        view.close()
+        widget.close()
 
-    def _publish(self, desk: Desk, *, update: bool) -> None:
+    def _publish(self, views: OpenViews, *, update: bool) -> None:
         from distlab.widgets._picture import picture
 
         folds = self.feed.folds
-        drawn = picture(folds, folds.batch(self._batch), self._said)
+        drawn = picture(folds, folds.batch(self._batch), self._summary)
         # The live view draws itself into this element, over the picture.
         html = f'<div class="distlab-watch {self._host}"><div>{drawn}</div></div>'
-        desk.notebook.publish(html, str(self), self._host, update=update)
+        views.notebook.publish(html, str(self), self._host, update=update)
         self._stale = False
 
     def _ipython_display_(self) -> None:
         """Shows it once more, unless it was made by the cell that ends with it."""
-        if self._desk and self._desk.notebook.execution != self.execution:
-            self._publish(self._desk, update=False)
+        if self._views and self._views.notebook.execution != self.execution:
+            self._publish(self._views, update=False)
 
     def __str__(self) -> str:
-        return "\n".join(self._said.lines())
+        return "\n".join(self._summary.lines())
 
     def __repr__(self) -> str:
         state = "live" if self.live else "closed"
-        return f"<{type(self).__name__} of {self._said.name!r}, {state}>"
+        return f"<{type(self).__name__} of {self._summary.name!r}, {state}>"
 
 
 def in_notebook() -> bool:
-    """Says whether a front end can show views; in a script they are printed."""
+    """Returns whether a front end can show views; in a script they are printed."""
     return find_notebook() is not None
 
 
 def check_packages() -> None:
-    """Checks that what draws is installed.
+    """Checks that the packages that draw are installed.
 
     Raises:
-      MissingExtraError: it is not.
+      MissingExtraError: They are not installed.
     """
     missing = [package for package in _NEEDS if find_spec(package) is None]
     if missing:
@@ -176,11 +169,24 @@ def check_packages() -> None:
         )
 
 
+def find_views() -> OpenViews | None:
+    """Returns the open views of this notebook; None in a script or a terminal."""
+    global _open_views
+    notebook = find_notebook()
+    if notebook is None:
+        return None
+    if _open_views is None:
+        from distlab.widgets._open_views import OpenViews
+
+        _open_views = OpenViews(notebook)
+    return _open_views
+
+
 def _checked(source: Source) -> Source:
     if not hasattr(source, "since"):
         raise ArgumentTypeError(
             f"A view shows a run, got a {type(source).__name__}: {source!r:.80}. Open its folder "
-            "with distlab.Run.open(folder); or give nothing for this process."
+            "with distlab.Run.open(folder); or pass nothing for this process."
         )
     return source
 
@@ -190,20 +196,7 @@ def _ring() -> Source:
     if not isinstance(recorder, RingRecorder):
         raise RecordError(
             f"A view shows what the recorder keeps, but a {type(recorder).__name__} keeps nothing. "
-            "Start Python without DISTLAB_RECORD=off, or give it a recorded run: "
+            "Start Python without DISTLAB_RECORD=off, or pass a recorded run: "
             'distlab.watch(distlab.Run.open("runs/first")).'
         )
     return recorder.ring
-
-
-def find_desk() -> Desk | None:
-    """Returns the views of this notebook; None in a script or a terminal."""
-    global _desk
-    notebook = find_notebook()
-    if notebook is None:
-        return None
-    if _desk is None:
-        from distlab.widgets._desk import Desk
-
-        _desk = Desk(notebook)
-    return _desk

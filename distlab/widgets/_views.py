@@ -1,129 +1,197 @@
-"""The views by name: all of a run at once, or one idea alone."""
+"""The views by name: a whole run, or one idea alone."""
 
 from __future__ import annotations
 
-from typing import final
+from collections.abc import Sequence
+from typing import Final, final
 
 from distlab.events import Source
 from distlab.widgets._view import View, in_notebook
 
-OVERVIEW = ("batches", "devices", "reductions")
-"""The charts of `watch()`."""
-
-SINGLE = {
-    "batches": ("batches",),
-    "devices": ("devices",),
-    "reductions": ("reductions",),
-    "placement": ("placement",),
-    "steps": ("rates", "timeline"),
-}
-"""The charts of each single view, by the view's name in small letters."""
-
 
 @final
 class Watch(View):
-    """Batches, devices and reductions of a run, with buttons; made by `watch`."""
+    """Batches, devices and reductions of a run; made by `watch`."""
+
+    panes = ("batches", "devices", "reductions")
+    has_buttons = True
 
     def __init__(self, source: Source | None = None, *, batch: int | None = None) -> None:
-        super().__init__(OVERVIEW, source, batch=batch, buttons=True)
+        self._open(source, batch)
 
 
 @final
 class Batches(View):
-    """One global batch, example by example: which replica got which.
+    """One global batch, example by example: which replica received which.
 
     Args:
-      source: the run to show, by default that of this process.
-      batch: number of the batch, counted from 0; None for the newest.
+      source: The run to show, by default that of this process.
+      batch: Number of the batch, counted from 0; None for the newest.
 
     Raises:
-      MissingExtraError, RecordError, ArgumentTypeError: as `View`.
+      MissingExtraError: The packages for notebooks are not installed.
+      RecordError: Nothing records this process, so there is nothing to show.
+      ArgumentTypeError: `source` is not a run, or `batch` is not a number.
+
+    Example:
+      >>> import distlab as dl
+      >>> strategy = dl.MirroredStrategy(["CPU:0", "CPU:1"])
+      >>> dataset = dl.data.Dataset.range(5).batch(4)
+      >>> with dl.record("runs/first"):
+      ...     batches = list(strategy.experimental_distribute_dataset(dataset))
+      >>> view = dl.widgets.Batches(dl.Run.open("runs/first"), batch=1)
+      distlab: first, finished, 0 steps
+      Batch 1 (of 2 so far, from 0): 1 example over 2 replicas
+        CPU:0  1 of 2
+        CPU:1  empty
+      Simulated devices: they share the cores of one machine.
     """
 
+    panes = ("batches",)
+    has_buttons = True
+
     def __init__(self, source: Source | None = None, *, batch: int | None = None) -> None:
-        super().__init__(SINGLE["batches"], source, batch=batch, buttons=True)
+        self._open(source, batch)
 
 
 @final
 class Devices(View):
     """The busy share of each device, now and over time.
 
-    Args:
-      source: the run to show, by default that of this process.
-
-    Raises:
-      MissingExtraError, RecordError, ArgumentTypeError: as `View`.
+    Example:
+      >>> import jax.numpy as jnp
+      >>> import distlab as dl
+      >>> strategy = dl.MirroredStrategy(["CPU:0", "CPU:1"])
+      >>> with dl.record("runs/first"):
+      ...     sums = strategy.run(jnp.sum, (jnp.ones(8),))
+      >>> view = dl.widgets.Devices(dl.Run.open("runs/first"))
+      distlab: first, finished, 1 step
+      Busy share of the watched time
+        CPU:0  ... %
+        CPU:1  ... %
+      ...
     """
 
-    def __init__(self, source: Source | None = None) -> None:
-        super().__init__(SINGLE["devices"], source)
+    panes = ("devices",)
 
 
 @final
 class Reductions(View):
-    """What was combined across replicas: how often, and how many bytes.
+    """Values that were combined across replicas: how often, and how many bytes.
 
-    Args:
-      source: the run to show, by default that of this process.
-
-    Raises:
-      MissingExtraError, RecordError, ArgumentTypeError: as `View`.
+    Example:
+      >>> import distlab as dl
+      >>> strategy = dl.MirroredStrategy(["CPU:0", "CPU:1"])
+      >>> def step():
+      ...     context = dl.get_replica_context()
+      ...     return context.all_reduce("SUM", context.replica_id_in_sync_group)
+      >>> with dl.record("runs/first"):
+      ...     sums = strategy.run(step)
+      >>> view = dl.widgets.Reductions(dl.Run.open("runs/first"))
+      distlab: first, finished, 1 step
+      all-reduce inside step: 1 times 4 B
+      Simulated devices: they share the cores of one machine.
     """
 
-    def __init__(self, source: Source | None = None) -> None:
-        super().__init__(SINGLE["reductions"], source)
+    panes = ("reductions",)
 
 
 @final
 class Placement(View):
     """Which variable lies on which device, with the bytes of each copy.
 
-    Args:
-      source: the run to show, by default that of this process.
-
-    Raises:
-      MissingExtraError, RecordError, ArgumentTypeError: as `View`.
+    Example:
+      >>> import jax.numpy as jnp
+      >>> import distlab as dl
+      >>> strategy = dl.MirroredStrategy(["CPU:0", "CPU:1"])
+      >>> with dl.record("runs/first"), strategy.scope():
+      ...     weights = dl.Variable(jnp.zeros((1000, 1000)))
+      >>> view = dl.widgets.Placement(dl.Run.open("runs/first"))
+      distlab: first, finished, 0 steps
+      Bytes of all variables on each device
+        CPU:0  4.0... MB
+        CPU:1  4.0... MB
+      ...
     """
 
-    def __init__(self, source: Source | None = None) -> None:
-        super().__init__(SINGLE["placement"], source)
+    panes = ("placement",)
 
 
 @final
 class Steps(View):
-    """How fast the run goes: rates over time, and when each device had a step in flight.
+    """The speed of a run: rates over time, and when each device had a step in flight.
 
-    Args:
-      source: the run to show, by default that of this process.
-
-    Raises:
-      MissingExtraError, RecordError, ArgumentTypeError: as `View`.
+    Example:
+      >>> import jax.numpy as jnp
+      >>> import distlab as dl
+      >>> strategy = dl.MirroredStrategy(["CPU:0", "CPU:1"])
+      >>> with dl.record("runs/first"):
+      ...     for _ in range(3):
+      ...         sums = strategy.run(jnp.sum, (jnp.ones(8),))
+      >>> view = dl.widgets.Steps(dl.Run.open("runs/first"))
+      distlab: first, finished, 3 steps
+      Per second
+        steps, lately      ...
+        steps, on average  ...
+      ...
     """
 
-    def __init__(self, source: Source | None = None) -> None:
-        super().__init__(SINGLE["steps"], source, buttons=True)
+    panes = ("rates", "timeline")
+    has_buttons = True
+
+
+@final
+class Chosen(View):
+    """The charts that `%%watch` names."""
+
+    has_buttons = True
+
+    def __init__(self, panes: Sequence[str], *, batch: int | None) -> None:
+        self.panes = tuple(panes)
+        self._open(None, batch)
+
+
+SINGLE: Final[dict[str, type[View]]] = {
+    view.__name__.lower(): view for view in (Batches, Devices, Reductions, Placement, Steps)
+}
+"""The views of one idea, by their names in `%%watch`."""
 
 
 def watch(source: Source | None = None, *, batch: int | None = None) -> Watch | None:
     """Shows a run in the notebook: batches, devices and reductions.
 
     Call it before the training loop, at the beginning of its cell, or when it
-    is done. The view is live while cells run, and a picture of what it shows is
+    is done. The view is live while cells run, and a picture of its state is
     saved with the notebook. In a script or a terminal it prints a summary. While
     a loop over `distlab.controlled` runs, it has buttons to pause and stop it.
 
     Args:
-      source: the run to show: by default that of this process, from memory;
-        also an opened one, such as `distlab.Run.open("runs/first")`.
-      batch: number of the batch to show, counted from 0; None for the newest.
+      source: The run to show: by default that of this process, from memory; or an
+        opened one, such as `distlab.Run.open("runs/first")`.
+      batch: Number of the batch to show, counted from 0; None for the newest.
 
     Returns:
       The view, to `close` it; None where there is no notebook.
 
     Raises:
-      MissingExtraError: the packages for notebooks are not installed.
-      RecordError: nothing records this process, so there is nothing to show.
-      ArgumentTypeError: `source` is no run, or `batch` no number.
+      MissingExtraError: The packages for notebooks are not installed.
+      RecordError: Nothing records this process, so there is nothing to show.
+      ArgumentTypeError: `source` is not a run, or `batch` is not a number.
+
+    Example:
+      >>> import jax.numpy as jnp
+      >>> import distlab as dl
+      >>> strategy = dl.MirroredStrategy(["CPU:0", "CPU:1"])
+      >>> dataset = dl.data.Dataset.range(5).batch(4)
+      >>> with dl.record("runs/first"):
+      ...     for batch in strategy.experimental_distribute_dataset(dataset):
+      ...         sums = strategy.run(jnp.sum, (batch,))
+      >>> dl.watch(dl.Run.open("runs/first"), batch=0)
+      distlab: first, finished, 2 steps with 5 examples
+      Batch 0 (of 2 so far, from 0): 4 examples over 2 replicas
+        CPU:0  2 ...
+        CPU:1  2 ...
+      ...
     """
     view = Watch(source, batch=batch)
     return view if in_notebook() else None

@@ -1,7 +1,7 @@
-// Controls for what may be chosen, and below them what would happen; the kernel draws that.
+// Controls for the choices, and below them a picture of their effects from the kernel.
 const WAITING =
-  "The kernel is busy: what you chose shows when it is free, or at once in front ends that " +
-  "hand messages over while a cell runs."
+  "The kernel is busy: the choice takes effect when it is free, or at once in front ends that " +
+  "deliver messages while a cell runs."
 const ANSWER_WAITS_MS = 2500
 
 function draw(model) {
@@ -40,7 +40,7 @@ function draw(model) {
     note.hidden = true
     const chosen = model.get("chosen")
     for (const [name, field] of fields) field.value = chosen[name]
-    picture.innerHTML = model.get("picture") // made of escaped texts by the kernel
+    picture.innerHTML = model.get("picture") // the kernel has escaped its texts
   }
   model.on("change:answered", show)
   show()

@@ -1,5 +1,5 @@
-// Draws a model over the picture of it that a notebook stores: `draw(model)` gives
-// `{ el, remove }`. Goes before a widget's own file.
+// Draws a model over the picture of it that a notebook stores: `draw(model)` returns
+// `{ el, remove }`. Stands before a widget's own file.
 
 function element(tag, properties = {}, ...children) {
   const made = Object.assign(document.createElement(tag), properties)
@@ -7,8 +7,8 @@ function element(tag, properties = {}, ...children) {
   return made
 }
 
-// Draws in every element of the page whose class is the model's `host`, also those that
-// come later, over what is in it. Returns what ends that and uncovers the picture.
+// Draws over the content of every element whose class is the model's `host`, later
+// elements included. Returns a function that ends this and uncovers the content.
 function drawInHosts(model, draw) {
   const selector = `.${model.get("host")}`
   const drawings = new Map()
@@ -41,7 +41,7 @@ function drawInHosts(model, draw) {
   }
 }
 
-// For those who place the widget themselves, as any other ipywidget.
+// For programs that place the widget themselves, as any other ipywidget.
 function drawWhere(draw) {
   return ({ model, el }) => {
     const drawing = draw(model)

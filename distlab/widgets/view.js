@@ -1,13 +1,13 @@
 // Draws a run's charts into every element whose class is the model's `host`, and
-// follows the model's data. BokehJS comes from the kernel, once for a page.
+// follows the model's data. The kernel sends BokehJS, once for a page.
 const ASK_AFTER_MS = 3000
 const CLICK_WAITS_MS = 2500
 const WAITING =
-  "The kernel has not taken this click yet. Some front ends hand clicks over only when the cell " +
+  "The kernel has not received this click yet. Some front ends deliver clicks only when the cell " +
   "has ended: start the loop with dl.background there, or use the dashboard's buttons."
 const libraries = (globalThis.distlabLibraries ??= new Map())
 
-// Resolves to BokehJS of this version: the page's own, or the one that `receive` brings.
+// Resolves to BokehJS of this version: the page's own, or the one that `receive` loads.
 function library(version) {
   if (!libraries.has(version)) {
     const entry = { started: false }
@@ -39,22 +39,22 @@ async function receive(entry, version, bytes) {
   }
 }
 
-function showWords(words, notes, said) {
-  const mark = element("span", { className: "mark", textContent: said.status })
-  mark.dataset.status = said.status
+function showSummary(words, notes, summary) {
+  const mark = element("span", { className: "mark", textContent: summary.status })
+  mark.dataset.status = summary.status
   words.replaceChildren(
     element("header", {},
-      element("strong", { textContent: said.name }), mark,
-      element("span", { className: "quiet", textContent: said.steps })),
-    element("p", { textContent: said.sentence }),
-    element("div", { className: "amounts" }, ...said.amounts.map(([name, amount]) =>
+      element("strong", { textContent: summary.name }), mark,
+      element("span", { className: "quiet", textContent: summary.steps })),
+    element("p", { textContent: summary.sentence }),
+    element("div", { className: "amounts" }, ...summary.amounts.map(([name, amount]) =>
       element("span", {}, `${name} `, element("b", { textContent: amount })))))
   notes.replaceChildren(
-    ...said.notes.map((note) => element("p", { className: "quiet", textContent: note })))
+    ...summary.notes.map((note) => element("p", { className: "quiet", textContent: note })))
 }
 
-// The buttons of the loops that run. A loop's buttons stay the same elements while it
-// runs: one that is replaced between press and release would lose the click.
+// The buttons of running loops. A loop keeps the same elements while it runs: a button
+// that is replaced between press and release loses the click.
 function loopButtons(model, bar) {
   const rows = new Map()
   const waiting = new Map()
@@ -71,13 +71,13 @@ function loopButtons(model, bar) {
     const button = (verb, text) => element("button", {
       type: "button", className: verb, textContent: text, onclick: () => press(number, verb) })
     const row = {
-      told: element("span", { className: "told" }),
+      text: element("span", { className: "told" }),
       pause: button("pause", "Pause"),
       step: button("step", "One step"),
       resume: button("resume", "Resume"),
       stop: button("stop", "Stop"),
     }
-    row.el = element("div", { className: "loop" }, row.told, row.pause, row.resume, row.step, row.stop)
+    row.el = element("div", { className: "loop" }, row.text, row.pause, row.resume, row.step, row.stop)
     bar.insertBefore(row.el, note)
     rows.set(number, row)
     return row
@@ -87,7 +87,7 @@ function loopButtons(model, bar) {
     for (const { number, name, state, position } of loops) {
       const row = rows.get(number) ?? add(number)
       row.el.dataset.state = state
-      row.told.replaceChildren(
+      row.text.replaceChildren(
         element("b", { textContent: name }), ` ${state}, ${position} so far`)
       const held = state === "paused" || state === "pausing"
       row.pause.hidden = held
@@ -121,7 +121,7 @@ function draw(model) {
   const trouble = element("p", { hidden: true })
   const bar = element("div", { className: "loops" })
   const buttons = loopButtons(model, bar)
-  const charts = model.get("panes")
+  const charts = model.get("charts")
   const places = new Map(charts.map((name) => [name, element("div", { className: `chart ${name}` })]))
   const el = element(
     "div", { className: "distlab-live" }, words, bar, trouble, ...places.values(), notes)
@@ -133,11 +133,12 @@ function draw(model) {
     model.on(event, callback)
     ends.push(() => model.off(event, callback))
   }
-  const say = () => {
-    if (model.get("said").name) showWords(words, notes, model.get("said"))
+  const summarize = () => {
+    const summary = model.get("summary")
+    if (summary.name) showSummary(words, notes, summary)
   }
 
-  // A chart appears with its first data: until then there is nothing that it could show.
+  // A chart appears with its first data.
   async function show(Bokeh, name) {
     if (removed || !(name in model.get("items"))) return
     if (!drawn.has(name)) {
@@ -153,7 +154,7 @@ function draw(model) {
     }
     const document = await drawn.get(name)
     if (removed) return void ends.splice(0).forEach((end) => end())
-    // What came while it was being drawn is in the model by now.
+    // Data that arrived while it was being drawn is in the model by now.
     document.apply_json_patch({ events: Object.values(model.get(name)) })
   }
   async function start() {
@@ -177,8 +178,8 @@ function draw(model) {
   system.addEventListener("change", repaint)
   ends.push(() => themes.disconnect(), () => system.removeEventListener("change", repaint))
 
-  say()
-  follow("change:said", say)
+  summarize()
+  follow("change:summary", summarize)
   buttons.show()
   follow("change:loops", buttons.show)
   follow("msg:custom", buttons.heard)

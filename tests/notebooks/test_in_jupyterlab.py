@@ -13,7 +13,7 @@ import distlab as dl
 from distlab.events import Sharding
 from tests.notebooks.lab import DRAWN, LIVE, Lab, Seen
 from tests.notebooks.test_first_steps import NOTEBOOK
-from tests.widgets.test_feed import wait_for
+from tests.ui.waiting import wait_until
 
 HOLD = """
 import time
@@ -95,7 +95,7 @@ def _check_fits(page: Page) -> None:
 def _check_saved(seen: Seen, lab: Lab) -> None:
     """The saved notebook has pictures and no trace of a widget."""
     seen.choose("File", "Save Notebook")
-    wait_for(lambda: len(_displayed(lab)) == 3)
+    wait_until(lambda: len(_displayed(lab)) == 3)
     shown = _displayed(lab)
     assert [set(data) for data in shown] == [{"text/html", "text/plain"}] * 3
     assert all("finished" in "".join(data["text/plain"]) for data in shown)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Any, Literal
+from collections.abc import Iterator
+from typing import Any, Literal, Protocol
 from urllib.parse import urlsplit
 
 import jax
@@ -15,6 +15,28 @@ from distlab.recording import RingRecorder
 from distlab_dashboard import DashboardServer, serve
 
 LIMIT_MS = 60_000
+
+
+class Served(Protocol):
+    """Serves a dashboard until the test ends."""
+
+    def __call__(
+        self,
+        source: object,
+        *,
+        port: int | None = None,
+        prefix: str = "",
+        origins: tuple[str, ...] = (),
+        token: str | None = None,
+    ) -> DashboardServer:
+        """Serves the dashboard of a source, as `serve` does."""
+
+
+class Pages(Protocol):
+    """Opens pages of the browser, which are closed when the test ends."""
+
+    def __call__(self, *, width: int = 1280, scheme: Literal["light", "dark"] = "light") -> Watched:
+        """Opens an empty page."""
 
 
 class Watched:
@@ -123,11 +145,11 @@ _DATA = """
 
 
 @pytest.fixture
-def served() -> Iterator[Callable[..., DashboardServer]]:
+def served() -> Iterator[Served]:
     """Serves dashboards, and stops them when the test's pages are closed."""
     servers: list[DashboardServer] = []
 
-    def make(source: Any, **options: Any) -> DashboardServer:
+    def make(source: object, **options: Any) -> DashboardServer:
         servers.append(serve(source, **options))
         return servers[-1]
 
@@ -137,9 +159,7 @@ def served() -> Iterator[Callable[..., DashboardServer]]:
 
 
 @pytest.fixture
-def new_page(
-    browser: Browser, served: Callable[..., DashboardServer]
-) -> Iterator[Callable[..., Watched]]:
+def new_page(browser: Browser, served: Served) -> Iterator[Pages]:
     """Makes pages, closes them, and fails the test for what went wrong on them.
 
     It needs `served` only for the order: a page whose server stops first rightly complains.

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import http.client
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Iterator
 from urllib.parse import urlsplit
 
 import pytest
+from playwright.sync_api import Browser
 
 from distlab.errors import ArgumentValueError
 from distlab_dashboard import DashboardServer, serve
 from tests.synthetic import ListSource, whole_run
 
 TOKEN = "a long token & more"
-Pages = Callable[..., Any]
 
 
 def source() -> ListSource:
@@ -77,7 +76,7 @@ def test_without_the_token_nothing_of_the_run_is_given(server: DashboardServer) 
 
 
 def test_a_browser_with_the_address_sees_the_run_and_one_without_is_asked(
-    server: DashboardServer, browser: Any
+    server: DashboardServer, browser: Browser
 ) -> None:
     context = browser.new_context()
     page = context.new_page()

@@ -10,7 +10,6 @@ import threading
 import time
 import urllib.request
 import weakref
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -23,9 +22,9 @@ from distlab.events import Error, Metric, RunEnd, Sharding
 from distlab_dashboard import DashboardServer, serve
 from distlab_dashboard.session import Session
 from tests.synthetic import ListSource, beginning, compiled, ending, sizes_of, steps, whole_run
+from tests.ui.conftest import Pages, Served
 from tests.ui.waiting import LIMIT_SECONDS, wait_until
 
-Pages = Callable[..., Any]
 PAGES = (
     *("overview", "batches", "devices", "steps", "reductions", "placement", "compile"),
     "events",
@@ -44,7 +43,7 @@ def health(server: DashboardServer) -> dict[str, Any]:
     return found
 
 
-def test_a_finished_run_shows_everything(served: Any, new_page: Pages) -> None:
+def test_a_finished_run_shows_everything(served: Served, new_page: Pages) -> None:
     page = new_page().open(served(finished()).url)
     page.wait_for_text("status_text", "finished")
     page.wait_for_text("steps", "60 of 60")
@@ -58,7 +57,7 @@ def test_a_finished_run_shows_everything(served: Any, new_page: Pages) -> None:
     assert page.text("lost") == "nothing lost"
 
 
-def test_sizes_of_a_partial_batch_are_on_the_page(served: Any, new_page: Pages) -> None:
+def test_sizes_of_a_partial_batch_are_on_the_page(served: Served, new_page: Pages) -> None:
     page = new_page().open(served(finished()).url)
     page.tab("batches")
     page.page.fill(".number input", "22")
@@ -69,13 +68,14 @@ def test_sizes_of_a_partial_batch_are_on_the_page(served: Any, new_page: Pages) 
     assert sizes == sizes_of(1_437 % 64, 64, 8)
     assert rows.locator("b").all_inner_texts() == ["8", "8", "8", "5 of 8", *(["empty"] * 4)]
     page.page.wait_for_function(
-        "() => Array.from(Bokeh.documents[0].roots().find((r) => r.name === 'batch').references())"
+        "() => Array.from(Bokeh.documents[0].roots().find((root) => root.name === 'batches')"
+        ".references())"
         ".find((m) => m.name === 'examples').get_column('left').length === 29"
     )
-    assert page.data("batch", "replicas")["text"] == ["8"] * 3 + ["5 of 8"] + ["0 of 8"] * 4
+    assert page.data("batches", "replicas")["text"] == ["8"] * 3 + ["5 of 8"] + ["0 of 8"] * 4
 
 
-def test_an_example_tells_its_label_and_index(served: Any, new_page: Pages) -> None:
+def test_an_example_tells_its_label_and_index(served: Served, new_page: Pages) -> None:
     source = finished(3)
     sharding = next(event for event in source.events if isinstance(event, Sharding))
     first = int.from_bytes((sharding.indices or b"")[:8], "little")
@@ -100,7 +100,7 @@ _TOOLTIP_SAYS = """
 """
 
 
-def test_partial_batches_are_found_by_a_button(served: Any, new_page: Pages) -> None:
+def test_partial_batches_are_found_by_a_button(served: Served, new_page: Pages) -> None:
     page = new_page().open(served(finished()).url)
     page.tab("batches")
     page.wait_for_text("batch_number", "59")
@@ -114,7 +114,7 @@ def test_partial_batches_are_found_by_a_button(served: Any, new_page: Pages) -> 
     page.wait_for_text("batch_number", "59")
 
 
-def test_a_live_run_moves_at_least_four_times_a_second(served: Any, new_page: Pages) -> None:
+def test_a_live_run_moves_at_least_four_times_a_second(served: Served, new_page: Pages) -> None:
     source = ListSource(list(beginning(total_steps=10_000)))
     stop = threading.Event()
 
@@ -150,7 +150,7 @@ def test_a_live_run_moves_at_least_four_times_a_second(served: Any, new_page: Pa
         thread.join()
 
 
-def test_what_a_run_says_is_never_markup(served: Any, new_page: Pages) -> None:
+def test_what_a_run_says_is_never_markup(served: Served, new_page: Pages) -> None:
     wicked = "<img src=x onerror=alert(1)> $$x$$"
     events = [*beginning(name=wicked), *steps(3)]
     events.append(Error(time_ns=1, where="run", type=wicked, message=wicked))
@@ -181,7 +181,7 @@ def test_what_a_run_says_is_never_markup(served: Any, new_page: Pages) -> None:
     ],
 )
 def test_the_header_says_how_the_run_ended(
-    served: Any, new_page: Pages, event: RunEnd | None, live: bool, mark: str
+    served: Served, new_page: Pages, event: RunEnd | None, live: bool, mark: str
 ) -> None:
     source = ListSource([*beginning(), *steps(3), *([event] if event else [])])
     source.live = live
@@ -191,7 +191,7 @@ def test_the_header_says_how_the_run_ended(
         assert page.text("trouble") == "ValueError: no"
 
 
-def test_an_empty_run_says_what_to_do(served: Any, new_page: Pages) -> None:
+def test_an_empty_run_says_what_to_do(served: Served, new_page: Pages) -> None:
     page = new_page().open(served(ListSource([])).url)
     page.wait_for_text("loss_note", "nothing logged yet")
     for tab in PAGES[1:]:
@@ -200,7 +200,7 @@ def test_an_empty_run_says_what_to_do(served: Any, new_page: Pages) -> None:
     assert page.warnings == []
 
 
-def test_reductions_are_a_table(served: Any, new_page: Pages) -> None:
+def test_reductions_are_a_table(served: Served, new_page: Pages) -> None:
     page = new_page().open(f"{served(finished()).url}#reductions")
     page.page.wait_for_selector(".reductions tbody tr")
     assert page.table() == {
@@ -225,7 +225,7 @@ def test_reductions_are_a_table(served: Any, new_page: Pages) -> None:
     assert table["width"] > 0.9 * card["width"]
 
 
-def test_what_is_selected_in_the_table_stays_selected(served: Any, new_page: Pages) -> None:
+def test_what_is_selected_in_the_table_stays_selected(served: Served, new_page: Pages) -> None:
     source = ListSource([*beginning(total_steps=20), *steps(10)])
     page = new_page().open(f"{served(source).url}#reductions")
     first = page.page.locator(".reductions tbody tr:first-child")
@@ -235,7 +235,7 @@ def test_what_is_selected_in_the_table_stays_selected(served: Any, new_page: Pag
     assert page.page.evaluate("() => String(getSelection())") == "train.py:31"
 
 
-def test_light_and_dark_follow_the_system_and_the_button(served: Any, new_page: Pages) -> None:
+def test_light_and_dark_follow_the_system_and_the_button(served: Served, new_page: Pages) -> None:
     server = served(finished(5))
     colour = "() => getComputedStyle(document.body).backgroundColor"
     light = new_page(scheme="light").open(server.url)
@@ -250,7 +250,7 @@ def test_light_and_dark_follow_the_system_and_the_button(served: Any, new_page: 
 
 
 @pytest.mark.parametrize("width", [800, 1280])
-def test_nothing_is_wider_than_the_window(served: Any, new_page: Pages, width: int) -> None:
+def test_nothing_is_wider_than_the_window(served: Served, new_page: Pages, width: int) -> None:
     page = new_page(width=width).open(served(finished(30)).url)
     for tab in PAGES:
         page.tab(tab)
@@ -258,7 +258,7 @@ def test_nothing_is_wider_than_the_window(served: Any, new_page: Pages, width: i
         assert page.page.evaluate("document.documentElement.scrollWidth") <= width
 
 
-def test_a_long_run_says_how_far_it_is_read(served: Any, new_page: Pages) -> None:
+def test_a_long_run_says_how_far_it_is_read(served: Served, new_page: Pages) -> None:
     going_on = threading.Event()
 
     class Long(ListSource):
@@ -282,13 +282,13 @@ def test_a_long_run_says_how_far_it_is_read(served: Any, new_page: Pages) -> Non
     page.wait_for_text("status_text", "ended without closing")
 
 
-def test_pages_have_addresses(served: Any, new_page: Pages) -> None:
+def test_pages_have_addresses(served: Served, new_page: Pages) -> None:
     page = new_page().open(f"{served(finished(5)).url}#placement")
     assert page.page.locator('section[data-page="placement"]').is_visible()
     assert not page.page.locator('section[data-page="overview"]').is_visible()
 
 
-def test_it_works_under_a_prefix(served: Any, new_page: Pages) -> None:
+def test_it_works_under_a_prefix(served: Served, new_page: Pages) -> None:
     server = served(finished(5), prefix="some/where")
     assert server.url.endswith("/some/where/")
     page = new_page().open(server.url)
@@ -315,7 +315,7 @@ def are_gone(sessions: list[weakref.ref[Session]]) -> bool:
 
 
 def test_closed_pages_leave_nothing_behind(
-    served: Any, new_page: Pages, sessions: list[weakref.ref[Session]]
+    served: Served, new_page: Pages, sessions: list[weakref.ref[Session]]
 ) -> None:
     server = served(finished(5))
     pages = [new_page().open(server.url) for _ in range(2)]
@@ -326,7 +326,7 @@ def test_closed_pages_leave_nothing_behind(
 
 
 def test_a_visit_of_less_than_a_second_leaves_nothing_behind(
-    served: Any, sessions: list[weakref.ref[Session]]
+    served: Served, sessions: list[weakref.ref[Session]]
 ) -> None:
     address = served(finished(5)).url.replace("http:", "ws:") + "ws"
 
@@ -343,7 +343,7 @@ def test_a_visit_of_less_than_a_second_leaves_nothing_behind(
     assert time.monotonic() - began < 30  # an unused session stays for 60 s
 
 
-def test_two_pages_share_one_feed(served: Any, new_page: Pages) -> None:
+def test_two_pages_share_one_feed(served: Served, new_page: Pages) -> None:
     asked: list[int] = []
 
     class Counted(ListSource):
@@ -358,7 +358,7 @@ def test_two_pages_share_one_feed(served: Any, new_page: Pages) -> None:
     assert asked.count(0) == 1
 
 
-def test_health_answers_without_a_session(served: Any) -> None:
+def test_health_answers_without_a_session(served: Served) -> None:
     server = served(finished(5))
     wait_until(lambda: health(server)["status"] == "finished")
     answer = health(server)
@@ -369,19 +369,19 @@ def test_health_answers_without_a_session(served: Any) -> None:
     assert answer["lost"] == 0
 
 
-def test_a_port_that_is_taken_is_an_error_with_a_remedy(served: Any) -> None:
+def test_a_port_that_is_taken_is_an_error_with_a_remedy(served: Served) -> None:
     first = served(finished(1))
     with pytest.raises(PortInUseError, match=rf"{first.port} is taken\. Choose another"):
         serve(finished(1), port=first.port)
 
 
-def test_the_next_free_port_is_found(served: Any) -> None:
+def test_the_next_free_port_is_found(served: Served) -> None:
     first, second = served(finished(1)), served(finished(1))
     assert first.port != second.port
     assert {health(first)["url"], health(second)["url"]} == {first.url, second.url}
 
 
-def test_a_stopped_server_frees_its_port(served: Any) -> None:
+def test_a_stopped_server_frees_its_port(served: Served) -> None:
     first = serve(finished(1))
     first.stop()
     first.stop()
@@ -431,7 +431,7 @@ class Proxy(threading.Thread):
             connection.close()
 
 
-def test_it_works_behind_a_proxy_that_takes_a_path_away(served: Any, new_page: Pages) -> None:
+def test_it_works_behind_a_proxy_that_takes_a_path_away(served: Served, new_page: Pages) -> None:
     with socket.create_server(("127.0.0.1", 0)) as trial:
         port = trial.getsockname()[1]
     proxy = Proxy(port, "/user/me/proxy/5006")
@@ -445,9 +445,7 @@ def test_it_works_behind_a_proxy_that_takes_a_path_away(served: Any, new_page: P
         proxy.stop()
 
 
-def test_the_compile_page_lists_programs_and_grows(
-    served: Callable[..., DashboardServer], new_page: Pages
-) -> None:
+def test_the_compile_page_lists_programs_and_grows(served: Served, new_page: Pages) -> None:
     source = finished()
     page = new_page(width=800).open(served(source).url)
     page.tab("compile")
@@ -466,7 +464,7 @@ def test_the_compile_page_lists_programs_and_grows(
 
 
 def test_the_placement_page_says_which_rows_of_a_batch_lie_where(
-    served: Any, new_page: Pages
+    served: Served, new_page: Pages
 ) -> None:
     page = new_page().open(f"{served(finished()).url}#batches?batch=22")
     page.wait_for_text("batch_number", "22")

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import pytest
 
 from distlab.events import Event, Unknown
 from distlab.folds import Folds
 from distlab.page import facts
 from tests.synthetic import ListSource, beginning, sizes_of, steps
-
-Pages = Callable[..., Any]
+from tests.ui.conftest import Pages, Served
 
 
 def run_on(replicas: int, count: int = 33, batch: int = 4_096) -> list[Event | Unknown]:
@@ -23,20 +19,20 @@ def run_on(replicas: int, count: int = 33, batch: int = 4_096) -> list[Event | U
 def test_rows_of_a_batch_add_up_however_many_replicas(replicas: int) -> None:
     folds = Folds()
     folds.add(run_on(replicas))
-    said = facts.batch_facts(folds.batch(2), folds.columns("batches"))
+    found = facts.batch_facts(folds.batch(2), folds.columns("batches"))
     sizes = sizes_of(10_000 - 2 * 4_096, 4_096, replicas)
     if replicas <= 32:
-        assert [row["size"] for row in said["batch_sizes"]] == sizes
+        assert [row["size"] for row in found["batch_sizes"]] == sizes
     else:
-        assert len(said["batch_sizes"]) == len(said["batch_pieces"]) <= 4
+        assert len(found["batch_sizes"]) == len(found["batch_pieces"]) <= 4
         empty = sum(size == 0 for size in sizes)
-        assert said["batch_sizes"][-1]["text"] == f"{empty:,} \u00d7 empty".replace(",", "\u202f")
-    last_rows = [row[1] for row in said["batch_pieces"] if row[1] != "none"][-1]
+        assert found["batch_sizes"][-1]["text"] == f"{empty:,} \u00d7 empty".replace(",", "\u202f")
+    last_rows = [row[1] for row in found["batch_pieces"] if row[1] != "none"][-1]
     assert last_rows.endswith(f"to {sum(sizes) - 1:,}".replace(",", "\u202f"))
 
 
 @pytest.mark.parametrize("replicas", [512, 1_024])
-def test_every_page_draws_very_many_devices(served: Any, new_page: Pages, replicas: int) -> None:
+def test_every_page_draws_very_many_devices(served: Served, new_page: Pages, replicas: int) -> None:
     source = ListSource(run_on(replicas))
     source.live = False
     page = new_page().open(served(source).url)
@@ -47,10 +43,10 @@ def test_every_page_draws_very_many_devices(served: Any, new_page: Pages, replic
     page.tab("batches")
     page.wait_for_text("batch_number", "32")
     assert page.page.locator(".sizes li").count() <= 4
-    assert page.data("batch", "replicas")["name"] == [f"CPU:{n}" for n in range(32)]
+    assert page.data("batches", "replicas")["name"] == [f"CPU:{n}" for n in range(32)]
     page.page.locator(".sizes button").last.click()  # those that stayed empty
     page.page.wait_for_function(
-        "() => Bokeh.documents[0].roots().find((root) => root.name === 'batch').references()"
+        "() => Bokeh.documents[0].roots().find((root) => root.name === 'batches').references()"
         ".values().find((model) => model.name === 'replicas').get_column('size')"
         ".every((size) => size === 0)"
     )

@@ -5,9 +5,8 @@ from __future__ import annotations
 import http.client
 import json
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 from urllib.parse import urlsplit
 
 import jax.numpy as jnp
@@ -23,9 +22,8 @@ from distlab.recording import RingRecorder
 from distlab.runs.run_file import RunFile
 from distlab_dashboard import DashboardServer, serve
 from tests.synthetic import ListSource, whole_run
+from tests.ui.conftest import Pages, Served
 from tests.ui.waiting import LIMIT_SECONDS, wait_until
-
-Pages = Callable[..., Any]
 
 
 @pytest.fixture(scope="module")
@@ -94,7 +92,7 @@ def test_nothing_outside_of_the_folder_can_be_opened(library: DashboardServer, n
     assert status == 404
 
 
-def test_events_are_filtered_searched_and_shown_whole(served: Any, new_page: Pages) -> None:
+def test_events_are_filtered_searched_and_shown_whole(served: Served, new_page: Pages) -> None:
     events = whole_run(60)
     wicked = "<img src=x onerror=alert(1)>"
     events.append(Metric(time_ns=events[-1].time_ns, step=59, values={wicked: 1.0}))
@@ -116,9 +114,9 @@ def test_events_are_filtered_searched_and_shown_whole(served: Any, new_page: Pag
     )
     page.page.select_option(".event-kind", "placement")
     count = sum(isinstance(event, Placement) for event in events)
-    page.wait_for_text("event_note", f"{count} found, {len(events)} looked at")
+    page.wait_for_text("event_note", f"{count} found, {len(events)} searched")
     page.page.fill(".event-text", "head/bias")
-    page.wait_for_text("event_note", f"1 found, {len(events)} looked at")
+    page.wait_for_text("event_note", f"1 found, {len(events)} searched")
     page.page.click(".events tbody button")
     page.page.wait_for_selector(".whole")
     whole = page.page.locator(".whole").inner_text()
@@ -128,11 +126,11 @@ def test_events_are_filtered_searched_and_shown_whole(served: Any, new_page: Pag
     assert "kind=placement" in page.page.url
     assert "text=head" in page.page.url
     page.page.fill(".event-text", "nothing like this")
-    page.wait_for_text("event_note", f"0 found, {len(events)} looked at")
+    page.wait_for_text("event_note", f"0 found, {len(events)} searched")
     assert page.page.get_by_text("No event fits.").is_visible()
 
 
-def test_new_events_come_to_the_top_of_the_list(served: Any, new_page: Pages) -> None:
+def test_new_events_come_to_the_top_of_the_list(served: Served, new_page: Pages) -> None:
     source = ListSource(whole_run(3))
     server = served(source)
     page = new_page().open(f"{server.url}#events?kind=step")
@@ -148,7 +146,7 @@ def test_new_events_come_to_the_top_of_the_list(served: Any, new_page: Pages) ->
 
 
 def test_a_loop_is_paused_stepped_resumed_and_stopped_from_the_page(
-    recorder: RingRecorder, served: Any, new_page: Pages, tmp_path: Path
+    recorder: RingRecorder, served: Served, new_page: Pages, tmp_path: Path
 ) -> None:
     strategy = dl.MirroredStrategy(["CPU:0", "CPU:1"])
     dataset = dl.data.Dataset.range(1_000_000).batch(4)
@@ -177,7 +175,7 @@ def test_a_loop_is_paused_stepped_resumed_and_stopped_from_the_page(
             wait_until(lambda: len(done) == before + 1, "one step")
             page.page.wait_for_function(
                 "(n) => document.querySelector('.loops span').textContent"
-                " === `paused, ${n} batches so far`",
+                " === `paused, ${n} so far`",
                 arg=f"{before + 1:,}".replace(",", "\u202f"),
             )
             assert says.inner_text().startswith("paused")
@@ -280,7 +278,7 @@ def test_the_traffic_of_the_chosen_reduction_is_drawn(
 
 _CLOSER = """
 (before) => {
-  const root = Bokeh.documents[0].roots().find((model) => model.name === "steps")
+  const root = Bokeh.documents[0].roots().find((model) => model.name === "timeline")
   const plot = Array.from(root.references()).find((model) => model.type === "Figure")
   const {start, end} = plot.x_range
   return end - start < before ? [start, end] : null
@@ -288,7 +286,7 @@ _CLOSER = """
 """
 
 
-def test_zooming_into_the_steps_shows_single_ones(served: Any, new_page: Pages) -> None:
+def test_zooming_into_the_steps_shows_single_ones(served: Served, new_page: Pages) -> None:
     events = whole_run(5_000)
     source = ListSource(events)
     source.live = False
@@ -323,7 +321,7 @@ def test_zooming_into_the_steps_shows_single_ones(served: Any, new_page: Pages) 
     page.page.click(".show-all")
     page.page.wait_for_function(
         """() => {
-          const root = Bokeh.documents[0].roots().find((model) => model.name === "steps")
+          const root = Bokeh.documents[0].roots().find((model) => model.name === "timeline")
           const plot = Array.from(root.references()).find((model) => model.type === "Figure")
           return plot.x_range.end > 40
         }"""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Iterator
+from typing import Literal
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
@@ -11,8 +11,8 @@ from axe_playwright_python.sync_playwright import Axe
 from distlab.runs.run_file import RunFile
 from distlab_dashboard import DashboardServer, serve
 from tests.synthetic import whole_run
+from tests.ui.conftest import Pages
 
-Pages = Callable[..., Any]
 PAGES = (
     *("runs", "overview", "batches", "devices", "steps", "reductions", "placement", "compile"),
     *("events", "compare"),
@@ -34,7 +34,7 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DashboardServe
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_axe_finds_nothing_serious_on_any_page(
-    library: DashboardServer, new_page: Pages, scheme: str
+    library: DashboardServer, new_page: Pages, scheme: Literal["light", "dark"]
 ) -> None:
     page = new_page(scheme=scheme).open(f"{library.url}?run=first&compare=second")
     page.wait_for_text("steps", "60 of 60")

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import distlab as dl
 from distlab.demo import digits, training
 from distlab.events import Compile, Sharding
+from tests.ui.conftest import Pages, Served, Watched
 
 STEPS = 50
 LIMIT_SECONDS = 60
-Pages = Callable[..., Any]
 
 
 class Training(threading.Thread):
@@ -53,7 +52,7 @@ class Training(threading.Thread):
             assert self.pauses[done].wait(LIMIT_SECONDS), "nobody let the training go on"
 
 
-def facts(page: Any) -> dict[str, Any]:
+def facts(page: Watched) -> dict[str, Any]:
     found: dict[str, Any] = page.page.evaluate(
         "() => JSON.parse(Bokeh.documents[0].get_model_by_name('facts').get_column('json')[0])"
     )
@@ -61,7 +60,7 @@ def facts(page: Any) -> dict[str, Any]:
 
 
 def test_a_run_is_seen_live_and_again_from_its_folder(
-    tmp_path: Path, served: Any, new_page: Pages
+    tmp_path: Path, served: Served, new_page: Pages
 ) -> None:
     training = Training(tmp_path / "run")
     training.start()
@@ -85,7 +84,7 @@ def test_a_run_is_seen_live_and_again_from_its_folder(
 
 
 def test_the_table_of_reductions_keeps_up_with_the_run(
-    tmp_path: Path, served: Any, new_page: Pages
+    tmp_path: Path, served: Served, new_page: Pages
 ) -> None:
     training = Training(tmp_path / "run", 10, 30)
     training.start()
@@ -113,7 +112,7 @@ def test_the_table_of_reductions_keeps_up_with_the_run(
         training.join(LIMIT_SECONDS)
 
 
-def check_reductions(page: Any, steps: int) -> None:
+def check_reductions(page: Watched, steps: int) -> None:
     """Compares the table with the bars, and both with the steps that were taken."""
     table, bars = page.table(), page.data("reductions", "reduction_bars")
     assert table["times"] == bars["count_text"] == [str(steps)] * 3
@@ -126,7 +125,7 @@ def check_reductions(page: Any, steps: int) -> None:
     assert table["how"][0].startswith("psum at training.py:")
 
 
-def check_against_recording(page: Any, folder: Path) -> None:
+def check_against_recording(page: Watched, folder: Path) -> None:
     """Compares what the browser shows with what the run recorded."""
     shardings = [e for e in dl.Run.open(folder).events("sharding") if isinstance(e, Sharding)]
     assert len(shardings) == STEPS

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Iterator
 
 import pytest
 
 from distlab.events import Event, Step, Unknown
 from distlab_dashboard import DashboardServer, serve
 from tests.synthetic import START_NS, ListSource, beginning, steps, whole_run
-
-Pages = Callable[..., Any]
+from tests.ui.conftest import Pages, Served, Watched
 
 
 def steps_until(events: list[Event | Unknown], at_s: float, since_s: float = 0.0) -> int:
@@ -28,7 +26,7 @@ def finished() -> Iterator[DashboardServer]:
     made.stop()
 
 
-def move_to(page: Any, seconds: float) -> None:
+def move_to(page: Watched, seconds: float) -> None:
     """Moves the slider as a hand does: it has steps of its own."""
     page.page.locator(".moment").evaluate(
         "(slider, at) => { slider.value = at; slider.dispatchEvent(new Event('input')) }", seconds
@@ -96,7 +94,7 @@ def test_playing_goes_on_from_the_moment_and_ends_at_the_end(
     page.page.wait_for_selector(".play[data-playing=false]")
 
 
-def test_a_live_run_can_be_paused_while_it_goes_on(served: Any, new_page: Pages) -> None:
+def test_a_live_run_can_be_paused_while_it_goes_on(served: Served, new_page: Pages) -> None:
     source = ListSource([*beginning(total_steps=1_000), *steps(50)])
     server = served(source)
     page = new_page().open(server.url)
@@ -123,7 +121,7 @@ def test_a_page_that_loses_its_server_says_so_and_comes_back(new_page: Pages) ->
     page.wait_for_text("batch_number", "22")
     first.stop()
     page.wait_for_text("status_text", "no connection")
-    assert "looks for its server again" in page.text("trouble")
+    assert "keeps trying to reach its server" in page.text("trouble")
     second = serve(source, port=first.port)
     try:
         page.wait_for_text("status_text", "finished")

@@ -42,8 +42,8 @@ class FakeNotebook:
 def notebook(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeNotebook]:
     fake = FakeNotebook()
     monkeypatch.setattr(_view, "find_notebook", lambda: fake)
-    monkeypatch.setattr(_view, "_desk", None)
+    monkeypatch.setattr(_view, "_open_views", None)
     yield fake
-    if _view._desk is not None:
-        for view in list(_view._desk.views):
+    if _view._open_views is not None:
+        for view in list(_view._open_views.views):
             view.close()

@@ -1,4 +1,4 @@
-"""The explorer: what is chosen, and what it answers."""
+"""The explorer: choices and their effects."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from distlab.widgets import Explorer, Placement
 from distlab.widgets._explorer_widget import _answer
 from distlab.widgets._notebook import Execution
 from tests.synthetic import ListSource
+from tests.ui.waiting import wait_until
 from tests.widgets.conftest import FakeNotebook
-from tests.widgets.test_feed import wait_for
 from tests.widgets.test_picture import ALLOWED, tags_of
 
 
@@ -68,10 +68,10 @@ def test_the_variable_and_its_reduction_follow_the_shape(notebook: FakeNotebook)
         ("replicas", None, "replicas must be a whole number from 1 to 16, got None"),
         ("shape", "<img src=x>", "got &#x27;&lt;img src"),
         ("policy", ["OFF"], "policy must be one of"),
-        ("__class__", 1, "There is nothing called"),
+        ("__class__", 1, "There is no choice named"),
     ],
 )
-def test_what_can_not_be_is_said_and_changes_nothing(
+def test_an_invalid_choice_shows_its_error_and_changes_nothing(
     notebook: FakeNotebook, name: str, value: Any, message: str
 ) -> None:
     explorer = opened()
@@ -93,7 +93,7 @@ def test_whatever_else_a_page_sends_does_nothing(
 
 
 @pytest.mark.parametrize(
-    ("choices", "said"),
+    ("choices", "text"),
     [
         ({"policy": "FROM FUNCTION"}, "each replica&#x27;s batches of 64"),
         ({"strategy": "MultiWorkerMirroredStrategy"}, "over 8 replicas of 2 workers"),
@@ -103,10 +103,10 @@ def test_whatever_else_a_page_sends_does_nothing(
     ],
 )
 def test_sanitizers_let_every_picture_pass(
-    notebook: FakeNotebook, choices: dict[str, Any], said: str
+    notebook: FakeNotebook, choices: dict[str, Any], text: str
 ) -> None:
     shown = page(opened(**choices)).picture
-    assert said in shown
+    assert text in shown
     assert {name for name, _ in tags_of(shown)} <= ALLOWED
 
 
@@ -131,12 +131,12 @@ def test_a_closed_explorer_is_garbage(notebook: FakeNotebook) -> None:
     gone: list[weakref.ref[Any]] = [weakref.ref(explorer), weakref.ref(page(explorer))]
     explorer.close()
     del explorer
-    wait_for(lambda: gc.collect() >= 0 and all(ref() is None for ref in gone))
+    wait_until(lambda: gc.collect() >= 0 and all(ref() is None for ref in gone))
 
 
 def test_a_script_gets_words(capsys: pytest.CaptureFixture[str]) -> None:
     explorer = opened(replicas=3, batch=7, examples=7)
     assert not explorer.live
-    said = capsys.readouterr().out.splitlines()
-    assert said[0].startswith("7 examples, batches of 7, over 3 replicas: 1 step,")
-    assert "  Step 0 (last): 3, 3, 1 of 3" in said
+    text = capsys.readouterr().out.splitlines()
+    assert text[0].startswith("7 examples, batches of 7, over 3 replicas: 1 step,")
+    assert "  Step 0 (last): 3, 3, 1 of 3" in text

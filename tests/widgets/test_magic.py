@@ -39,7 +39,7 @@ def shell(started: Any, notebook: FakeNotebook) -> Iterator[Any]:
 
 
 def views() -> list[Any]:
-    return [] if _view._desk is None else _view._desk.views
+    return [] if _view._open_views is None else _view._open_views.views
 
 
 def test_the_extension_adds_the_magic(shell: Any) -> None:
@@ -104,15 +104,15 @@ def test_without_a_notebook_the_summary_comes_after_the_cell(
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("batchs", "%%watch does not know 'batchs'. Did you mean batches?"),
+        ("batchs", "%%watch has no option 'batchs'. Did you mean batches?"),
         ("--recrod runs/x", "Did you mean --record?"),
-        ("everything", "It takes views (batches, devices, reductions, placement, steps)"),
+        ("everything", "It accepts views (batches, devices, reductions, placement, steps)"),
         ("--record", "--record needs a folder, such as --record runs/first."),
         ("--record --overwrite", "--record needs a folder"),
         ("--batch last", "--batch needs a batch's number, from 0, got 'last'."),
-        ("--overwrite", "--overwrite is about a recording. Add --record and its folder."),
-        ("--record runs/x one two", "%%watch does not know 'two'."),
-        ("--record runs/x 1st", "%%watch does not know '1st'."),
+        ("--overwrite", "--overwrite needs a recording. Add --record and its folder."),
+        ("--record runs/x one two", "%%watch has no option 'two'."),
+        ("--record runs/x 1st", "%%watch has no option '1st'."),
         ('--record "runs/x', "Close the quotation."),
     ],
 )

@@ -12,11 +12,11 @@ from PIL import Image
 
 from distlab.events import Run, Sharding
 from distlab.folds import Folds
-from distlab.widgets._facts import facts
+from distlab.widgets import Watch
 from distlab.widgets._picture import picture
 from distlab.widgets._png import encode, enlarge
-from distlab.widgets._views import OVERVIEW
-from tests.synthetic import START_NS, beginning, digit, whole_run
+from distlab.widgets._summary import summarize
+from tests.synthetic import START_NS, beginning, digit, there, whole_run
 
 # What JupyterLab's sanitizer lets pass in a notebook that is not trusted, as far as needed.
 ALLOWED = {"p", "strong", "small", "span", "table", "tr", "th", "td", "img"}
@@ -33,7 +33,7 @@ class Tags(HTMLParser):
 
 def drawn(folds: Folds, batch: int | None = None) -> str:
     columns = folds.batch(batch)
-    return picture(folds, columns, facts(folds, columns, OVERVIEW))
+    return picture(folds, columns, summarize(folds, columns, Watch.panes))
 
 
 def tags_of(html: str) -> list[tuple[str, dict[str, str | None]]]:
@@ -67,14 +67,14 @@ def test_each_replica_has_its_examples_in_place() -> None:
     images = [tag for name, tag in tags_of(drawn(folds, 0)) if name == "img"]
     tiles = [image for image in images if image.get("alt")]
     assert len(tiles) == 8
-    batch = folds.batch(0)
+    batch = there(folds.batch(0))
     assert tiles[3]["alt"] == " ".join(batch["label"][24:32])
     shown = pixels_of(str(tiles[3]["src"]))
     first = shown[:24:3, :24:3, 0]
-    assert np.array_equal(first, digit(int(batch["index"][24])))
+    assert np.array_equal(first, digit(int(there(batch["index"])[24])))
 
 
-def test_partial_and_empty_replicas_are_said_in_words() -> None:
+def test_partial_and_empty_replicas_are_texts() -> None:
     cells = re.findall(r"<td[^>]*>([^<]*)</td>", drawn(folds_of(30), 22))
     counts = [cell for cell in cells if cell in ("8", "5 of 8", "empty")]
     assert counts == ["8", "8", "8", "5 of 8", "empty", "empty", "empty", "empty"]
@@ -99,7 +99,7 @@ def test_names_that_look_like_html_are_only_text() -> None:
     assert "&lt;script&gt;" in drawn(folds)
 
 
-def test_examples_without_a_preview_are_counted_and_said() -> None:
+def test_examples_without_a_preview_are_counted() -> None:
     folds = Folds()
     sharding = Sharding(
         time_ns=START_NS, strategy=0, dataset=0, batch=0, epoch=0, sizes=[2, 0], nominal=2,

@@ -16,10 +16,10 @@ from distlab.control.loops import loops
 from distlab.errors import ArgumentTypeError
 from distlab.events import Event, Unknown
 from distlab.widgets import Batches, Devices, Placement, Reductions, Steps, View, watch
-from distlab.widgets._live import _answer
+from distlab.widgets._view_widget import _answer
 from tests.synthetic import ListSource, beginning, placed, steps, whole_run
+from tests.ui.waiting import wait_until
 from tests.widgets.conftest import FakeNotebook
-from tests.widgets.test_feed import wait_for
 
 SINGLE: dict[str, Callable[..., View]] = {
     "batches": Batches,
@@ -31,8 +31,8 @@ SINGLE: dict[str, Callable[..., View]] = {
 
 
 def live(view: View) -> Any:
-    assert view._view is not None
-    return view._view
+    assert view._widget is not None
+    return view._widget
 
 
 def test_they_are_public() -> None:
@@ -44,9 +44,9 @@ def test_each_shows_its_own_chart_and_no_other(notebook: FakeNotebook, name: str
     view = SINGLE[name](ListSource(whole_run(400)))
     assert view.live
     panes = {"steps": ["rates", "timeline"]}.get(name, [name])
-    assert list(live(view).items) == live(view).panes == panes
+    assert list(live(view).items) == live(view).charts == panes
     assert all(getattr(live(view), pane) for pane in panes)
-    assert live(view).said["steps"].startswith("400 steps")
+    assert live(view).summary["steps"].startswith("400 steps")
 
 
 @pytest.mark.parametrize(
@@ -76,8 +76,8 @@ def test_each_leaves_a_picture_and_text(
 @pytest.mark.parametrize("name", SINGLE)
 def test_each_says_what_to_do_while_there_is_nothing(notebook: FakeNotebook, name: str) -> None:
     view = SINGLE[name](ListSource([]))
-    assert live(view).said["amounts"] == []
-    assert "yet" in live(view).said["sentence"]
+    assert live(view).summary["amounts"] == []
+    assert "yet" in live(view).summary["sentence"]
     assert "yet" in notebook.newest()["text/html"]
     assert "yet" in notebook.newest()["text/plain"]
 
@@ -113,7 +113,7 @@ def test_a_view_is_live_while_its_run_goes_on(notebook: FakeNotebook) -> None:
     view = Placement(ListSource(events))
     before = live(view).placement
     events.append(placed(9, "extra", [4], ["CPU:0"]))
-    wait_for(lambda: live(view).placement != before)
+    wait_until(lambda: live(view).placement != before)
 
 
 def test_a_closed_view_ends_and_leaves_its_picture(notebook: FakeNotebook) -> None:
@@ -174,11 +174,11 @@ def test_a_loop_of_this_process_has_buttons(
 ) -> None:
     view = watch()
     assert view is not None
-    wait_for(lambda: live(view).loops)
+    wait_until(lambda: live(view).loops)
     (shown,) = live(view).loops
     assert (shown["name"], shown["state"], shown["position"]) == ("training", "running", 1)
     next(elements)
-    wait_for(lambda: live(view).loops[0]["position"] == 2)
+    wait_until(lambda: live(view).loops[0]["position"] == 2)
 
 
 def test_a_recorded_run_and_a_view_without_buttons_show_no_loops(

@@ -17,9 +17,10 @@ from distlab.errors import MissingExtraError, RecordError
 from distlab.events import Chunk, Event, Unknown, sink
 from distlab.widgets import Watch, watch
 from distlab.widgets._notebook import Execution
+from tests.page.test_feed import threads
 from tests.synthetic import ListSource, beginning, steps, whole_run
+from tests.ui.waiting import wait_until
 from tests.widgets.conftest import FakeNotebook
-from tests.widgets.test_feed import threads, wait_for
 
 
 def opened(source: Any = None, **options: Any) -> Watch:
@@ -41,21 +42,21 @@ def test_a_finished_run_is_shown_at_once(notebook: FakeNotebook) -> None:
 
 def test_the_live_view_draws_over_the_picture(notebook: FakeNotebook) -> None:
     view = opened()
-    live = view._view
+    live = view._widget
     assert live is not None
     assert f'class="distlab-watch {live.host}"' in notebook.newest()["text/html"]
-    assert live.said["amounts"] == [[f"CPU:{replica}", "8"] for replica in range(8)]
+    assert live.summary["amounts"] == [[f"CPU:{replica}", "8"] for replica in range(8)]
     assert set(live.items) == {"batches", "devices", "reductions"}
 
 
 def test_the_live_view_follows_the_run(notebook: FakeNotebook) -> None:
     events: list[Event | Unknown] = [*beginning()]
     view = opened(ListSource(events))
-    assert view._view is not None
-    assert view._view.said["status"] == "waiting"
+    assert view._widget is not None
+    assert view._widget.summary["status"] == "waiting"
     events.extend(list(steps(23)))  # at once: it is being read
-    wait_for(lambda: view._view is not None and view._view.said["status"] == "live")
-    assert [size for _, size in view._view.said["amounts"]][3:5] == ["5 of 8", "empty"]
+    wait_until(lambda: view._widget is not None and view._widget.summary["status"] == "live")
+    assert [size for _, size in view._widget.summary["amounts"]][3:5] == ["5 of 8", "empty"]
 
 
 def test_the_picture_is_up_to_date_when_a_cell_ends(notebook: FakeNotebook) -> None:
@@ -74,7 +75,7 @@ def test_closing_leaves_the_picture_and_nothing_else(notebook: FakeNotebook) -> 
     before = len(threads())
     events: list[Event | Unknown] = [*beginning()]
     view = opened(ListSource(events))
-    live = view._view
+    live = view._widget
     assert live is not None
     events.extend(steps(23))
     view.feed.pull()
@@ -84,15 +85,15 @@ def test_closing_leaves_the_picture_and_nothing_else(notebook: FakeNotebook) -> 
     assert "5 of 8" in notebook.newest()["text/html"]
     assert notebook.after_cells is None
     assert live.comm is None
-    wait_for(lambda: len(threads()) == before)
+    wait_until(lambda: len(threads()) == before)
 
 
 def test_closed_views_are_garbage(notebook: FakeNotebook) -> None:
     view = opened()
-    gone: list[weakref.ref[Any]] = [weakref.ref(part) for part in (view, view._view, view.feed)]
+    gone: list[weakref.ref[Any]] = [weakref.ref(part) for part in (view, view._widget, view.feed)]
     view.close()
     del view
-    wait_for(lambda: gc.collect() >= 0 and all(ref() is None for ref in gone))
+    wait_until(lambda: gc.collect() >= 0 and all(ref() is None for ref in gone))
 
 
 def test_executing_a_cell_again_replaces_its_views(notebook: FakeNotebook) -> None:
@@ -142,7 +143,7 @@ def test_an_error_of_the_source_is_said_in_the_picture(notebook: FakeNotebook) -
     view = opened(source)
     source.broken = True
     said = "This view stopped: OSError: the disk is gone"
-    wait_for(lambda: said in notebook.newest()["text/html"])
+    wait_until(lambda: said in notebook.newest()["text/html"])
     assert not view.live
 
 

@@ -37,7 +37,7 @@ function openPage() {
     if (tab.dataset.page === state.page) tab.setAttribute("aria-current", "page")
     else tab.removeAttribute("aria-current")
   }
-  tell({})
+  send({})
   show()
   window.dispatchEvent(new Event("resize"))
 }
@@ -47,7 +47,7 @@ for (const tab of all(".tabs a")) {
   tab.addEventListener("click", (event) => {
     event.preventDefault()
     location.hash = tab.dataset.page
-    tell({page: tab.dataset.page})
+    send({page: tab.dataset.page})
     openPage()
   })
 }

@@ -34,7 +34,7 @@ function sizeRow({replica, size, text, color, first}) {
   if (facts.batch_parted) {
     name.type = "button"
     name.className = "link"
-    name.addEventListener("click", () => tell({replica: first}))
+    name.addEventListener("click", () => send({replica: first}))
   }
   amount.textContent = text
   row.className = size === 0 ? "empty" : text.includes("of") ? "partial" : "full"
@@ -45,7 +45,7 @@ function sizeRow({replica, size, text, color, first}) {
 
 function choose(number) {
   const chosen = Math.min(Math.max(Math.round(number), facts.batch_first), facts.batch_last)
-  tell({batch: chosen})
+  send({batch: chosen})
   one(".slider").value = chosen
   showBatch()
 }
@@ -53,7 +53,7 @@ function choose(number) {
 one(".slider").addEventListener("input", (event) => choose(Number(event.target.value)))
 one(".number input").addEventListener("change", (event) => choose(Number(event.target.value)))
 one(".follow input").addEventListener("change", (event) => {
-  tell({batch: event.target.checked ? null : facts.batch_number ?? 0})
+  send({batch: event.target.checked ? null : facts.batch_number ?? 0})
   showBatch()
 })
 one(".uneven").addEventListener("click", () => {

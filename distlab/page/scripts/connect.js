@@ -38,7 +38,7 @@ function connect(page) {
   root.dataset.ready = "true"
 }
 
-// The address says what is shown, so the page that comes back shows the same.
+// The address holds what is shown, so that a reloaded page shows the same.
 function lost() {
   away = true
   show()
@@ -61,8 +61,8 @@ function waitForModels(since) {
 }
 
 one(".show-all").addEventListener("click", () => {
-  const steps = Bokeh?.documents?.[0]?.roots().find((model) => model.name === "steps")
-  for (const model of steps?.references() ?? []) if (model.type === "Figure") model.reset.emit()
+  const timeline = Bokeh?.documents?.[0]?.roots().find((model) => model.name === "timeline")
+  for (const model of timeline?.references() ?? []) if (model.type === "Figure") model.reset.emit()
 })
 one(".theme").addEventListener("click", switchTheme)
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", repaint)

@@ -18,13 +18,13 @@ function dressEvent(row) {
   button.setAttribute("aria-pressed", String(state.event === Number(button.textContent)))
 }
 
-one(".event-kind").addEventListener("change", (event) => tell({kind: event.target.value, before: null}))
-one(".event-text").addEventListener("input", (event) => tell({text: event.target.value.slice(0, 200), before: null}))
-one(".older").addEventListener("click", () => tell({before: facts.event_last}))
-one(".newest").addEventListener("click", () => tell({before: null}))
+one(".event-kind").addEventListener("change", (event) => send({kind: event.target.value, before: null}))
+one(".event-text").addEventListener("input", (event) => send({text: event.target.value.slice(0, 200), before: null}))
+one(".older").addEventListener("click", () => send({before: facts.event_last}))
+one(".newest").addEventListener("click", () => send({before: null}))
 one(".events tbody").addEventListener("click", (event) => {
   const number = event.target.closest("tr")?.querySelector("button")?.textContent
-  if (number != null) tell({event: state.event === Number(number) ? null : Number(number)})
+  if (number != null) send({event: state.event === Number(number) ? null : Number(number)})
   for (const button of all(".events tbody button")) {
     button.setAttribute("aria-pressed", String(state.event === Number(button.textContent)))
   }

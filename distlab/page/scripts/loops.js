@@ -1,4 +1,4 @@
-// Loops that asked to be controlled.
+// The buttons of controlled loops.
 const ORDERS = [["pause", "Pause"], ["step", "One step"], ["resume", "Resume"], ["stop", "Stop"]]
 
 function showLoops() {
@@ -9,25 +9,25 @@ function showLoops() {
     box.replaceChildren(...loops.map(loopRow))
   }
   loops.forEach((loop, place) => {
-    const row = box.children[place], waits = ["pausing", "paused"].includes(loop.state)
+    const row = box.children[place], held = ["pausing", "paused"].includes(loop.state)
     setText(row.querySelector("b"), loop.name)
-    setText(row.querySelector("span"), `${loop.state}, ${loop.position} batches so far`)
-    row.querySelector("[data-order=pause]").hidden = waits
-    row.querySelector("[data-order=resume]").hidden = !waits
+    setText(row.querySelector("span"), `${loop.state}, ${thousands(loop.position)} so far`)
+    row.querySelector("[data-order=pause]").hidden = held
+    row.querySelector("[data-order=resume]").hidden = !held
   })
 }
 
 function loopRow({number}) {
-  const row = document.createElement("li"), name = document.createElement("b"), says = document.createElement("span")
-  says.setAttribute("role", "status")
+  const row = document.createElement("li"), name = document.createElement("b"), status = document.createElement("span")
+  status.setAttribute("role", "status")
   const buttons = ORDERS.map(([order, label]) => {
     const button = document.createElement("button")
     button.type = "button"
     button.dataset.order = order
     button.textContent = label
-    button.addEventListener("click", () => tell({orders: state.orders + 1, loop: number, order}))
+    button.addEventListener("click", () => send({orders: state.orders + 1, loop: number, order}))
     return button
   })
-  row.append(name, says, ...buttons)
+  row.append(name, status, ...buttons)
   return row
 }

@@ -14,8 +14,8 @@ function showRuns(rows) {
     const link = dressFirst(row, "a")
     link.href = hrefOf(keys[place])
     row.dataset.status = rows.get_column("status")[place]
-    const says = row.textContent.toLowerCase()
-    row.hidden = wanted !== "" && !says.includes(wanted)
+    const text = row.textContent.toLowerCase()
+    row.hidden = wanted !== "" && !text.includes(wanted)
   })
   for (const [selector, chosen] of [[".run-a", 0], [".run-b", 1]]) {
     const list = one(selector), shown = JSON.stringify(keys)

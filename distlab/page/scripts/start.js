@@ -1,16 +1,16 @@
-// What all parts of the script share. Everything a run says reaches the page through
-// textContent, never as markup.
-const STATUS = {
-  reading: "reading", live: "live", finished: "finished", failed: "failed", index: "",
-  interrupted: "interrupted", killed: "ended without closing", away: "no connection",
+// What all parts of the script share. Texts of a run reach the page through textContent,
+// never as markup.
+const AWAY = {
+  status: "away", status_text: "no connection", trouble_title: "No connection",
+  trouble: "The page shows what it received last, and keeps trying to reach its server.",
 }
 const START_LIMIT_MS = 30000
 const one = (selector) => document.querySelector(selector)
 const all = (selector) => Array.from(document.querySelectorAll(selector))
 const root = document.documentElement
-// What the session says, and whether it can be reached.
-let facts = {}, away = false
-// What the reader chose; the names are those of view.py.
+// The session's facts, and whether the session is out of reach.
+let facts = {status: "reading", status_text: "reading"}, away = false
+// The reader's choices; their names are those of view.py.
 const state = {
   page: "overview", batch: null, at: null, since: null, speed: null, replica: 0, device: null,
   reduction: 0,
@@ -18,7 +18,8 @@ const state = {
 }
 let view = null
 
-function tell(change) {
+// Changes some choices and sends them to the session.
+function send(change) {
   Object.assign(state, change)
   keepAddress()
   if (view != null) view.data = {json: [JSON.stringify(state)]}
@@ -28,7 +29,7 @@ function setText(element, text) {
   if (element.textContent !== text) element.textContent = text
 }
 
-// Fills a list with what `make` makes of each item, when the items changed.
+// Fills a list with an element for each item, when the items changed.
 function setItems(list, items, make) {
   const shown = JSON.stringify(items)
   if (list.dataset.shown === shown) return
@@ -40,4 +41,8 @@ function textItem(text) {
   const item = document.createElement("li")
   item.textContent = text
   return item
+}
+
+function thousands(number) {
+  return number.toLocaleString("en").replaceAll(",", "\u202f")
 }

@@ -8,7 +8,7 @@ function showTable(name, rows, dress) {
   while (body.rows.length < count) body.insertRow().append(...headings.map(cellBelow))
   Array.from(body.rows).forEach((row, place) => {
     Array.from(row.cells).forEach((cell, column) => {
-      // A cell that holds a control keeps it, and the control says the text.
+      // A cell that holds a control keeps it, and the control gets the text.
       setText(cell.firstElementChild ?? cell, String(texts[column][place]))
       if (titles[column]) cell.title = titles[column][place]
     })
@@ -45,6 +45,6 @@ function dressReduction(row, place) {
 one(".reductions tbody").addEventListener("click", (event) => {
   const row = event.target.closest("tr")
   if (row == null || String(getSelection())) return
-  tell({reduction: row.sectionRowIndex})
+  send({reduction: row.sectionRowIndex})
   Array.from(row.parentElement.rows).forEach(dressReduction)
 })

@@ -29,23 +29,23 @@ function showTime() {
 
 function playOrPause() {
   const end = facts.time_end ?? 0, at = facts.time_at
-  if (facts.time_playing) tell({at, speed: null})
-  else if (at == null && facts.status === "live") tell({at: end, speed: null})
+  if (facts.time_playing) send({at, speed: null})
+  else if (at == null && facts.status === "live") send({at: end, speed: null})
   else {
     const begin = at == null || at >= end ? state.since ?? 0 : at
-    tell({at: begin, speed: Number(one(".speed").value)})
+    send({at: begin, speed: Number(one(".speed").value)})
   }
 }
 
-one(".now").addEventListener("click", () => tell({at: null, since: null, speed: null}))
+one(".now").addEventListener("click", () => send({at: null, since: null, speed: null}))
 one(".play").addEventListener("click", playOrPause)
-one(".moment").addEventListener("input", (event) => tell({at: Number(event.target.value), speed: null}))
+one(".moment").addEventListener("input", (event) => send({at: Number(event.target.value), speed: null}))
 one(".since").addEventListener("change", (event) => {
   const given = event.target.value.trim() === "" ? null : Number(event.target.value)
   const most = state.at ?? facts.time_end ?? 0
-  tell({since: given == null || !(given >= 0) ? null : Math.min(given, most)})
+  send({since: given == null || !(given >= 0) ? null : Math.min(given, most)})
 })
-one(".from-here").addEventListener("click", () => tell({since: facts.time_at ?? facts.time_end, at: null, speed: null}))
+one(".from-here").addEventListener("click", () => send({since: facts.time_at ?? facts.time_end, at: null, speed: null}))
 one(".speed").addEventListener("change", () => {
-  if (facts.time_playing) tell({at: facts.time_at, speed: Number(one(".speed").value)})
+  if (facts.time_playing) send({at: facts.time_at, speed: Number(one(".speed").value)})
 })

@@ -1,0 +1,100 @@
+"""A run that pages show: one feed for all of them, with its newest advice."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Final
+
+from distlab.advice import advise_on
+from distlab.events import Advice, Source
+from distlab.folds import Folds
+from distlab.page.feed import Feed
+from distlab.page.loop_buttons import LoopRow, loop_rows
+from distlab_dashboard.captures import CaptureRequests
+from distlab_dashboard.shared_pages import SharedPages
+
+_log: Final = logging.getLogger(__name__)
+
+_PERIOD_SECONDS: Final = 0.025
+_ADVICE_SECONDS: Final = 2.0
+_ADVICE_SHARE: Final = 0.01
+"""The largest share of the feed's time that advice may take."""
+
+
+class ServedRun:
+    """A run with everything that its pages share.
+
+    Attributes:
+      feed: Its reader.
+      captures: Captures that pages request.
+      shared: Its pages that several sessions show.
+      advice: Advice on the run, some seconds old.
+      trouble: Why the run can be read no further, else empty.
+    """
+
+    def __init__(
+        self, source: Source, request_capture: Callable[[], Future[object]] | None = None
+    ) -> None:
+        """Prepares to read a run; `start` begins.
+
+        Args:
+          source: The run's events.
+          request_capture: Starts a capture of this process; None where another process
+            trains, or none.
+        """
+        self.feed = Feed(source, _PERIOD_SECONDS)
+        self.captures = CaptureRequests(request_capture)
+        self.shared = SharedPages()
+        self.advice: list[Advice] = []
+        self.trouble = ""
+        self._advised_version = -1
+        self._next_advice = 0.0
+
+    @property
+    def name(self) -> str:
+        """Name of a run that has not reported one."""
+        return self.feed.path.name if self.feed.path else "this process"
+
+    @property
+    def loops(self) -> list[LoopRow] | None:
+        """The running loops of this process; None where another process trains."""
+        return loop_rows() if self.captures.possible and self.feed.live else None
+
+    @property
+    def capture_state(self) -> str:
+        """State of the capture button; empty where no capture can be taken."""
+        return self.captures.state if self.captures.possible and self.feed.live else ""
+
+    def start(self) -> None:
+        """Begins to read."""
+        self.feed.add(self)
+
+    def stop(self) -> None:
+        """Stops reading, within a few seconds."""
+        self.feed.remove(self, wait=True)
+
+    def refresh(self, folds: Folds) -> None:
+        """Does nothing: sessions look at the folds by themselves."""
+
+    def tick(self) -> None:
+        """Renews the advice, so rarely that it takes a hundredth of the feed's time."""
+        folds = self.feed.folds
+        began = time.monotonic()
+        version = folds.version("evidence")
+        if version == self._advised_version or began < self._next_advice:
+            return
+        self._advised_version = version
+        self.advice = advise_on(folds.columns("evidence"))
+        spent = time.monotonic() - began
+        self._next_advice = began + max(_ADVICE_SECONDS, spent / _ADVICE_SHARE)
+
+    def settle(self, folds: Folds) -> None:
+        """Does nothing: a page leaves no picture."""
+
+    def fail(self, error: Exception) -> None:
+        """Notes the error for all pages, which would look live otherwise."""
+        self.trouble = f"{type(error).__name__}: {error}"
+        _log.error("The run can't be read any further.", exc_info=error)

@@ -1,0 +1,163 @@
+"""A part of a run: folds of a range of time, read in the background."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from distlab.events import Event, Source, TimedSource, Unknown
+from distlab.folds import Folds
+
+_FAR_NS: Final = 1 << 62
+_LIMIT: Final = 5_000
+
+
+class TimeSlice:
+    """Folds of the events from one moment to another.
+
+    It includes standing events from before its beginning (strategies, placements,
+    programs), since later events refer to them. Its thread ends when everything that was
+    asked for is read.
+
+    Attributes:
+      folds: The events read so far.
+    """
+
+    def __init__(self, source: Source, start_ns: int | None) -> None:
+        """Reads nothing until `reach` or `follow`.
+
+        Args:
+          source: The run's events.
+          start_ns: The beginning, by the run's own clock; None for the run's.
+        """
+        self.folds = Folds()
+        self._source = source
+        self._start_ns = start_ns
+        self._read_ns = -_FAR_NS if start_ns is None else start_ns
+        self._wanted_ns = self._read_ns
+        self._end: int | None = None
+        self._follow_from: int | None = None
+        self._begun = False
+        self._closed = False
+        self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
+
+    @property
+    def reading(self) -> bool:
+        """Whether events that were asked for are still being read."""
+        return self._thread is not None
+
+    def reach(self, end_ns: int) -> None:
+        """Reads on, up to a moment.
+
+        Args:
+          end_ns: The first nanosecond after the slice.
+        """
+        with self._lock:
+            self._wanted_ns = max(self._wanted_ns, end_ns)
+            self._work_on()
+
+    def follow(self, end: int) -> None:
+        """Reads on, up to the newest event.
+
+        Args:
+          end: The sequence number after the newest event.
+        """
+        with self._lock:
+            if end > (self._follow_from or 0):
+                self._end = end
+                self._work_on()
+
+    def close(self) -> None:
+        """Stops reading early."""
+        self._closed = True
+
+    def _work_on(self) -> None:
+        if self._thread is None and not self._closed:
+            self._thread = threading.Thread(
+                target=self._work, name="distlab-time-slice", daemon=True
+            )
+            self._thread.start()
+
+    def _work(self) -> None:
+        while True:
+            with self._lock:
+                following = self._end is not None and self._end > (self._follow_from or 0)
+                if self._closed or (self._read_ns >= self._wanted_ns and not following):
+                    self._thread = None
+                    return
+            if not self._begun:
+                self._begun = True
+                self._add_standing()
+            if following:
+                self._read_following()
+            else:
+                self._read_past()
+
+    def _add_standing(self) -> None:
+        """Adds the standing events from before the beginning."""
+        if self._start_ns is None:
+            return
+        for events in events_between(self._source, -_FAR_NS, self._start_ns, standing=True):
+            self._add(events)
+
+    def _read_past(self) -> None:
+        low_ns, high_ns = self._read_ns, self._wanted_ns
+        for events in events_between(self._source, low_ns, high_ns):
+            self._add(events)
+        self._read_ns = high_ns
+
+    def _read_following(self) -> None:
+        """Reads by sequence number, not by time: an event may be stored after later ones."""
+        end, low_ns = self._end, self._read_ns
+        assert end is not None
+        if self._follow_from is None:
+            for events in events_between(self._source, low_ns, _FAR_NS, before=end):
+                self._add(events)
+        else:
+            cursor = self._follow_from
+            while cursor < end and not self._closed:
+                chunk = self._source.since(cursor, min(_LIMIT, end - cursor))
+                cursor = max(chunk.cursor, cursor + 1)
+                self._add([event for event in chunk.events if event.time_ns >= low_ns])
+        self._follow_from = end
+
+    def _add(self, events: Sequence[Event | Unknown]) -> None:
+        if not self._closed:
+            self.folds.add(events)
+
+
+def events_between(
+    source: Source,
+    low_ns: int,
+    high_ns: int,
+    *,
+    before: int | None = None,
+    standing: bool = False,
+) -> Iterator[list[Event | Unknown]]:
+    """Yields the events of a range of time, some at a time, in their order.
+
+    Args:
+      source: The run's events.
+      low_ns: The first nanosecond, by the run's own clock.
+      high_ns: The first nanosecond after the range.
+      before: Only events with lower sequence numbers; None for all.
+      standing: Only kinds that later events refer to.
+    """
+    if isinstance(source, TimedSource):
+        yield from source.between(low_ns, high_ns, before=before, standing=standing)
+        return
+    cursor = 0
+    while before is None or cursor < before:
+        limit = _LIMIT if before is None else min(_LIMIT, before - cursor)
+        chunk = source.since(cursor, limit)
+        if not chunk.events:
+            return
+        cursor = chunk.cursor
+        yield [
+            event
+            for event in chunk.events
+            if low_ns <= event.time_ns < high_ns
+            and (not standing or (isinstance(event, Event) and event.STANDING))
+        ]

@@ -1,0 +1,231 @@
+"""All charts of pages and notebook views: how each is made, and which data it shows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final, Generic, Protocol, TypeVar
+
+from distlab import charts
+from distlab.charts import BatchTiles, Chart, Traffic, TrafficRow
+from distlab.folds import (
+    BatchDetail,
+    ComparisonColumns,
+    FoldName,
+    Folds,
+    part_of_batch,
+    part_of_captures,
+    part_of_devices,
+    part_of_placements,
+)
+from distlab.page.narrow import NarrowPlacements, narrow_reductions
+from distlab.page.view import View
+
+TILES_WIDTH: Final = 680
+TRAFFIC_WIDTH: Final = 900
+"""The most pixels that the tiles of a batch, and the drawing of a reduction, are wide."""
+
+_NEWEST_VIEW: Final = View()
+
+C = TypeVar("C")
+C_contra = TypeVar("C_contra", contravariant=True)
+
+
+class Make(Protocol[C_contra]):
+    """Makes an empty chart of columns of one type."""
+
+    def __call__(self, *, height: int) -> Chart[C_contra]:
+        """Makes the chart, `height` pixels high."""
+
+
+@dataclass(frozen=True)
+class Entry(Generic[C]):
+    """One chart, wherever it is shown.
+
+    Attributes:
+      page: The page with the chart, empty for none.
+      height: Its height there in pixels, which the page reserves.
+      make: Makes it for a page, of a height.
+      columns: Returns the columns to show; None for columns of several runs.
+      state: Returns a value that differs whenever the columns do.
+      notebook: Makes it for a notebook view, None where no view has it.
+      costly: Whether it is drawn at most twice a second.
+    """
+
+    page: str
+    height: int
+    make: Make[C]
+    columns: Callable[[Folds, View], C] | None = None
+    state: Callable[[Folds, View], object] = lambda _folds, _view: None
+    notebook: Callable[[], Chart[C]] | None = None
+    costly: bool = False
+
+
+def _version(*names: FoldName) -> Callable[[Folds, View], object]:
+    """Returns a state of charts that show whole folds."""
+    return lambda folds, _: tuple(folds.version(name) for name in names)
+
+
+def _part(name: FoldName) -> Callable[[Folds, View], object]:
+    """Returns a state of charts that show some devices of a fold."""
+    return lambda folds, view: (folds.version(name), view.device)
+
+
+def _tiles(*, height: int) -> BatchTiles:
+    made = BatchTiles(height=height)
+    made.root.max_width = TILES_WIDTH
+    return made
+
+
+def _traffic(*, height: int) -> Traffic:
+    made = Traffic(height=height)
+    made.root.max_width = TRAFFIC_WIDTH
+    return made
+
+
+def _batch(folds: Folds, view: View) -> BatchDetail | None:
+    return part_of_batch(folds.batch(view.batch), view.replica)
+
+
+def _batch_state(folds: Folds, view: View) -> object:
+    """Returns which batch is shown; a preview may come later than its batch."""
+    detail = folds.batch(view.batch)
+    return detail and (detail["number"], int(detail["known"].sum()), view.replica)
+
+
+def _one_reduction(folds: Folds, view: View) -> TrafficRow | None:
+    return charts.traffic_row(
+        folds.columns("reductions"),
+        view.reduction,
+        programs=folds.columns("programs"),
+        devices=folds.columns("header")["replicas"],
+    )
+
+
+_LOSS = Entry(
+    page="overview",
+    height=320,
+    make=charts.loss_lines,
+    columns=lambda folds, _: folds.columns("metrics"),
+    state=_version("metrics"),
+)
+_NEWEST = Entry(
+    page="overview",
+    height=320,
+    make=_tiles,
+    columns=lambda folds, _: _batch(folds, _NEWEST_VIEW),
+    state=lambda folds, _: _batch_state(folds, _NEWEST_VIEW),
+    costly=True,
+)
+_RATES = Entry(
+    page="overview",
+    height=210,
+    make=charts.Rates,
+    notebook=lambda: charts.Rates(height=200),
+    columns=lambda folds, _: folds.columns("steps"),
+    state=_version("steps"),
+)
+_OTHERS = Entry(
+    page="overview",
+    height=210,
+    make=charts.other_lines,
+    columns=lambda folds, _: folds.columns("metrics"),
+    state=_version("metrics"),
+)
+_BATCHES = Entry(
+    page="batches",
+    height=580,
+    make=_tiles,
+    notebook=lambda: BatchTiles(height=330),
+    columns=_batch,
+    state=_batch_state,
+    costly=True,
+)
+_HISTORY = Entry(
+    page="batches",
+    height=240,
+    make=charts.BatchHistory,
+    columns=lambda folds, _: folds.columns("batches"),
+    state=_version("batches"),
+)
+_DEVICES = Entry(
+    page="devices",
+    height=340,
+    make=partial(charts.DeviceShares, notes=False),
+    notebook=lambda: charts.DeviceShares(height=240, notes=False),
+    columns=lambda folds, view: part_of_devices(folds.columns("devices"), view.device),
+    state=_part("devices"),
+)
+_CAPTURED = Entry(
+    page="devices",
+    height=300,
+    make=charts.CapturedSpans,
+    columns=lambda folds, view: part_of_captures(folds.columns("captures"), view.device),
+    state=_part("captures"),
+)
+_MEMORY = Entry(
+    page="devices",
+    height=210,
+    make=charts.ProcessMemory,
+    columns=lambda folds, _: folds.columns("devices"),
+    state=_version("devices"),
+)
+_TIMELINE = Entry(
+    page="steps",
+    height=460,
+    make=charts.StepTimeline,
+    notebook=lambda: charts.StepTimeline(height=320),
+    columns=lambda folds, _: folds.columns("timeline"),
+    state=_version("timeline"),
+)
+_REDUCTIONS = Entry(
+    page="reductions",
+    height=220,
+    make=charts.ReductionBars,
+    notebook=narrow_reductions,
+    columns=lambda folds, _: folds.columns("reductions"),
+    state=_version("reductions"),
+)
+_ONE_REDUCTION = Entry(
+    page="reductions",
+    height=420,
+    make=_traffic,
+    columns=_one_reduction,
+    state=lambda folds, view: (
+        folds.version("reductions"),
+        folds.version("programs"),
+        view.reduction,
+    ),
+)
+_PLACEMENT = Entry(
+    page="placement",
+    height=440,
+    make=charts.PlacementTable,
+    notebook=NarrowPlacements,
+    columns=lambda folds, view: part_of_placements(folds.columns("placement"), view.device),
+    state=_part("placement"),
+)
+_TWO_RUNS: Entry[ComparisonColumns] = Entry(
+    page="compare",
+    height=300,
+    make=charts.RunComparison,
+)
+
+CHARTS: Final[Mapping[str, Entry[Any]]] = {
+    "loss": _LOSS,
+    "newest": _NEWEST,
+    "rates": _RATES,
+    "others": _OTHERS,
+    "batches": _BATCHES,
+    "history": _HISTORY,
+    "devices": _DEVICES,
+    "captured": _CAPTURED,
+    "memory": _MEMORY,
+    "timeline": _TIMELINE,
+    "reductions": _REDUCTIONS,
+    "one_reduction": _ONE_REDUCTION,
+    "placement": _PLACEMENT,
+    "two_runs": _TWO_RUNS,
+}
+"""The charts by the names that the page's HTML and notebook views use."""

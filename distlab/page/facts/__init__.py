@@ -1,0 +1,108 @@
+"""The texts of a page, made from columns: one file for each part of the page.
+
+A fact is a text, a number or a flag with a name. The page's HTML and scripts refer to
+facts by these names; each file declares its own in a `TypedDict`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from distlab.events import Advice
+from distlab.folds import Folds
+from distlab.page.facts.advice import AdviceFacts, advice_facts
+from distlab.page.facts.batch import BatchFacts, batch_facts
+from distlab.page.facts.captures import (
+    CaptureButtonFacts,
+    CaptureFacts,
+    capture_button_facts,
+    capture_facts,
+)
+from distlab.page.facts.devices import DeviceFacts, device_facts
+from distlab.page.facts.loops import LoopFacts, loop_facts
+from distlab.page.facts.metrics import MetricFacts, metric_facts
+from distlab.page.facts.programs import ProgramFacts, program_facts
+from distlab.page.facts.progress import ProgressFacts, progress_facts
+from distlab.page.facts.recording import RecordingFacts, recording_facts
+from distlab.page.facts.reductions import ReductionFacts, reduction_facts
+from distlab.page.facts.run import RunFacts, run_facts
+from distlab.page.facts.session import INDEX, EventFacts, IndexFacts, SessionFacts, TimeFacts
+
+__all__ = [
+    "INDEX",
+    "EventFacts",
+    "Facts",
+    "IndexFacts",
+    "ServedFacts",
+    "SessionFacts",
+    "TimeFacts",
+    "batch_facts",
+    "capture_button_facts",
+    "collect",
+    "device_facts",
+    "loop_facts",
+]
+
+
+class Facts(
+    RunFacts,
+    RecordingFacts,
+    ProgressFacts,
+    MetricFacts,
+    DeviceFacts,
+    CaptureFacts,
+    ReductionFacts,
+    ProgramFacts,
+    BatchFacts,
+    AdviceFacts,
+    CaptureButtonFacts,
+):
+    """The facts of a run's page, with a server or as a file."""
+
+
+class ServedFacts(Facts, TimeFacts, LoopFacts, SessionFacts):
+    """The facts of a run's page with a server; the page Events has `EventFacts`, too."""
+
+
+def collect(
+    folds: Folds,
+    *,
+    whole: Folds,
+    live: bool,
+    caught_up: bool,
+    read_share: float | None,
+    name: str,
+    batch: int | None,
+    advice: Sequence[Advice],
+    capture_state: str,
+) -> Facts:
+    """Returns the facts of a run's page.
+
+    Args:
+      folds: The run up to the shown moment.
+      whole: The whole run.
+      live: Whether more events may come.
+      caught_up: Whether everything that was recorded has been read.
+      read_share: Share of it that was read, None when unknown.
+      name: The name of a run that has not reported one.
+      batch: Number of the batch to show, None for the newest.
+      advice: What `distlab.advice` found.
+      capture_state: State of the capture button, see `capture_button_facts`.
+    """
+    header = whole.columns("header")
+    run = run_facts(header, live=live, caught_up=caught_up, read_share=read_share, name=name)
+    # A moment gone by is shown as it was then: live.
+    shown_live = folds is not whole or run["status"] == "live"
+    return {
+        **run,
+        **recording_facts(header, whole.lost, folds.evidence.last_cost),
+        **progress_facts(folds.columns("steps"), live=shown_live),
+        **metric_facts(folds.columns("metrics")),
+        **device_facts(folds.columns("devices")),
+        **capture_facts(folds.columns("captures")),
+        **reduction_facts(folds.columns("reductions")),
+        **program_facts(folds.columns("programs")),
+        **batch_facts(folds.batch(batch), folds.columns("batches")),
+        **advice_facts(advice),
+        **capture_button_facts(capture_state),
+    }

@@ -1,0 +1,27 @@
+"""Numbers of things, and lists of them that are too long for a page."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable
+from typing import Final
+
+from distlab.text.units import count_text
+
+NOTHING: Final = "\u2013"
+"""Stands for a value that is not known."""
+
+MOST_ROWS: Final = 32
+"""Devices or replicas that have a row each."""
+
+
+def counted(count: int, thing: str) -> str:
+    """Returns a number of things as text: `"1 step"`, `"12 steps"`."""
+    return f"{count_text(count)} {thing}{'s' * (count != 1)}"
+
+
+def first_rows(texts: Iterable[str], count: int) -> list[str]:
+    """Returns the first of `count` texts, and a last one with the number of the others."""
+    first = list(itertools.islice(texts, MOST_ROWS))
+    left = count - MOST_ROWS
+    return [*first, f"and {count_text(left)} more"] if left > 0 else first

@@ -1,0 +1,182 @@
+"""The division of one batch over the replicas."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import Final, NamedTuple, TypedDict
+
+from distlab.charts.batches import size_text
+from distlab.charts.theme import colour
+from distlab.folds import BatchColumns, BatchDetail
+from distlab.page.facts.amounts import MOST_ROWS, NOTHING, counted
+from distlab.text.bytes import bytes_text
+from distlab.text.units import count_text, duration_text, plain
+
+_MOST_GROUPS: Final = 200
+_MOST_UNEVEN: Final = 200
+_POLICIES: Final = {
+    "rebatch": "one global batch, divided over the replicas",
+    "per_replica": "one batch for each replica",
+}
+
+
+class SizeRow(TypedDict):
+    """Examples of one replica, or of neighbours with the same number each.
+
+    Attributes:
+      replica: Name of the device, or of the first and the last.
+      size: Examples of each.
+      text: The same for readers.
+      color: Color of the first replica.
+      first: Number of the first replica.
+    """
+
+    replica: str
+    size: int
+    text: str
+    color: str
+    first: int
+
+
+class BatchFacts(TypedDict):
+    """The page Batches, and the batch on the page Placement.
+
+    Attributes:
+      batch_first: Number of the oldest batch that can be chosen.
+      batch_last: Number of the newest one.
+      batch_uneven: Numbers of the newest batches with an incomplete share.
+      batch_forgotten: How many batches are no longer kept.
+      batch_number: Number of the shown batch, None before the first.
+      batch_place: Its number in its epoch.
+      batch_total: How many examples it has.
+      batch_bytes: Bytes of these examples.
+      batch_policy: How it was divided.
+      batch_wait: How long the loop waited for it.
+      batch_transfer: How long its transfer to the devices took.
+      batch_sizes: Examples of each replica.
+      batch_parted: Whether there are too many replicas for a row each.
+      batch_pieces: For each device its name, its rows of the global batch and how
+        many they are.
+      has_pieces: Whether there is a batch to show.
+    """
+
+    batch_first: int
+    batch_last: int
+    batch_uneven: list[int]
+    batch_forgotten: int
+    batch_number: int | None
+    batch_place: str
+    batch_total: str
+    batch_bytes: str
+    batch_policy: str
+    batch_wait: str
+    batch_transfer: str
+    batch_sizes: list[SizeRow]
+    batch_parted: bool
+    batch_pieces: list[list[str]]
+    has_pieces: bool
+
+
+def batch_facts(detail: BatchDetail | None, batches: BatchColumns) -> BatchFacts:
+    """Returns the chosen batch in words.
+
+    Args:
+      detail: The batch, None before the first.
+      batches: All batches that are kept.
+    """
+    numbers = batches["number"]
+    facts: BatchFacts = {
+        "batch_first": int(numbers[0]) if len(numbers) else 0,
+        "batch_last": int(numbers[-1]) if len(numbers) else 0,
+        "batch_uneven": numbers[batches["uneven"]][-_MOST_UNEVEN:].tolist(),
+        "batch_forgotten": batches["forgotten"],
+        "batch_number": None,
+        "batch_place": NOTHING,
+        "batch_total": NOTHING,
+        "batch_bytes": NOTHING,
+        "batch_policy": NOTHING,
+        "batch_wait": NOTHING,
+        "batch_transfer": NOTHING,
+        "batch_sizes": [],
+        "batch_parted": False,
+        "batch_pieces": [],
+        "has_pieces": False,
+    }
+    if detail is None:
+        return facts
+    groups = _groups(detail)
+    return {
+        **facts,
+        "batch_number": detail["number"],
+        "batch_place": f"epoch {detail['epoch']}, batch {detail['batch']}",
+        "batch_total": counted(sum(detail["size"]), "example"),
+        "batch_bytes": bytes_text(detail["bytes"]),
+        "batch_policy": _POLICIES.get(detail["policy"], plain(detail["policy"])),
+        "batch_wait": duration_text(detail["wait_ms"] / 1e3),
+        "batch_transfer": duration_text(detail["transfer_ms"] / 1e3),
+        "batch_sizes": [
+            {
+                "replica": group.name,
+                "size": group.size,
+                "text": group.times + share_of(group.size, detail["nominal"]),
+                "color": colour(group.first),
+                "first": group.first,
+            }
+            for group in groups
+        ],
+        "batch_parted": len(detail["replica"]) > MOST_ROWS,
+        "batch_pieces": _pieces(groups),
+        "has_pieces": True,
+    }
+
+
+def share_of(size: int, nominal: int) -> str:
+    """Returns a replica's examples as text: `"8"`, `"5 of 8"` or `"empty"`.
+
+    Args:
+      size: How many examples the replica received.
+      nominal: How many it receives from a full batch.
+    """
+    return size_text(size, max(1, nominal)) if size else "empty"
+
+
+class _Group(NamedTuple):
+    """Neighbouring replicas with the same number of examples each."""
+
+    name: str
+    first: int
+    replicas: int
+    size: int
+
+    @property
+    def times(self) -> str:
+        """The number of replicas as a factor, empty for one."""
+        return "" if self.replicas == 1 else f"{count_text(self.replicas)} \u00d7 "
+
+
+def _groups(detail: BatchDetail) -> list[_Group]:
+    """Groups equal neighbours where there are too many replicas for a row each."""
+    names, sizes = detail["replica"], detail["size"]
+    runs = [(size, 1) for size in sizes]
+    if len(names) > MOST_ROWS:
+        runs = [(size, len(list(run))) for size, run in itertools.groupby(sizes)]
+    groups: list[_Group] = []
+    first = 0
+    for size, count in runs[:_MOST_GROUPS]:
+        name = plain(names[first], 24)
+        if count > 1:
+            name = f"{name} to {plain(names[first + count - 1], 24)}"
+        groups.append(_Group(name, first, count, size))
+        first += count
+    return groups
+
+
+def _pieces(groups: Sequence[_Group]) -> list[list[str]]:
+    pieces, first = [], 0
+    for group in groups:
+        rows = group.size * group.replicas
+        text = f"{count_text(first)} to {count_text(first + rows - 1)}" if rows else "none"
+        pieces.append([group.name, text, group.times + count_text(group.size)])
+        first += rows
+    return pieces

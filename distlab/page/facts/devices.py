@@ -1,0 +1,106 @@
+"""Memory of the devices, and how busy they are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, TypedDict
+
+import numpy as np
+
+from distlab.folds import DeviceColumns
+from distlab.folds.device_part import MOST_ROWS
+from distlab.page.facts.amounts import NOTHING, first_rows
+from distlab.text.bytes import bytes_text
+from distlab.text.units import plain, share_text
+
+BUSY_NOTE: Final = (
+    "share of the watched time in which a step was in flight on the device, waiting for other "
+    "devices included"
+)
+"""What the busy share of a device means."""
+
+
+class DeviceFacts(TypedDict):
+    """The page Devices.
+
+    Attributes:
+      busy_note: What the busy share of a device means.
+      simulated: Whether the devices share the cores of one machine.
+      device_memory: Bytes in use on each device.
+      process_memory: Resident bytes of the process.
+      gpu_use: Bytes in use and busy share of each GPU, empty without NVML.
+      device_parts: For very many devices the parts that can be shown alone: number
+        of the first device, and a name.
+      has_parts: Whether there are such parts.
+    """
+
+    busy_note: str
+    simulated: bool
+    device_memory: str
+    process_memory: str
+    gpu_use: str
+    device_parts: list[list[str]]
+    has_parts: bool
+
+
+def device_facts(devices: DeviceColumns) -> DeviceFacts:
+    """Returns the memory of the devices, and the parts that can be chosen.
+
+    Args:
+      devices: The watched devices.
+    """
+    process = devices["process_bytes"]
+    return {
+        "busy_note": BUSY_NOTE,
+        "simulated": devices["simulated"],
+        "device_memory": _memory(devices),
+        "process_memory": bytes_text(int(process[-1])) if len(process) else NOTHING,
+        "gpu_use": _gpu_use(devices),
+        "device_parts": _parts(devices["device"]),
+        "has_parts": len(devices["device"]) > MOST_ROWS,
+    }
+
+
+def busy_shares(devices: DeviceColumns) -> list[float]:
+    """Returns each device's busy share of all the time in which it was watched.
+
+    Args:
+      devices: The watched devices.
+    """
+    lengths = devices["end_s"] - devices["start_s"]
+    if not lengths.sum() > 0:
+        return []
+    shares: list[float] = np.average(devices["busy"], axis=0, weights=lengths).tolist()
+    return shares
+
+
+def _memory(devices: DeviceColumns) -> str:
+    memory = devices["memory"]
+    if memory is None:
+        return "not available on this platform"
+    texts = (
+        f"{plain(name, 18)} {bytes_text(size)}"
+        for name, size in zip(devices["device"], memory, strict=True)
+    )
+    return ", ".join(first_rows(texts, len(memory)))
+
+
+def _gpu_use(devices: DeviceColumns) -> str:
+    used, utilization = devices["used"], devices["utilization"]
+    if used is None or utilization is None:
+        return ""
+    return ", ".join(
+        f"{plain(name, 18)} {bytes_text(size)}, {share_text(share)}"
+        for name, size, share in zip(devices["device"], used, utilization, strict=True)
+    )
+
+
+def _parts(names: Sequence[str]) -> list[list[str]]:
+    if len(names) <= MOST_ROWS:
+        return []
+    begins = range(0, len(names), MOST_ROWS)
+    ends = [min(begin + MOST_ROWS, len(names)) - 1 for begin in begins]
+    return [
+        [str(begin), f"{plain(names[begin], 24)} to {plain(names[end], 24)}"]
+        for begin, end in zip(begins, ends, strict=True)
+    ]

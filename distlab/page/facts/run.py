@@ -1,0 +1,123 @@
+"""What ran, on which devices, and whether it still runs."""
+
+from __future__ import annotations
+
+import time
+from typing import Final, TypedDict
+
+from distlab.folds import HeaderColumns
+from distlab.page.facts.amounts import NOTHING, counted, first_rows
+from distlab.text.units import plain
+
+_STATUS_TEXTS: Final = {"killed": "ended without closing"}
+_MOST_TROUBLE: Final = 500
+
+
+class RunFacts(TypedDict):
+    """The header of the page and the card "This run".
+
+    Attributes:
+      run: The run's name.
+      status: `"reading"`, `"live"`, `"finished"`, `"failed"`, `"interrupted"`, or
+        `"killed"` for a run that ended without closing its recording.
+      status_text: The same for readers.
+      trouble_title: What went wrong, empty when nothing did.
+      trouble: The error's text.
+      strategy: Class name of the newest strategy.
+      devices: How many devices it has.
+      device_names: Their names.
+      host: The machine and the process.
+      started: When it began, in local time.
+      versions: Versions of the packages.
+    """
+
+    run: str
+    status: str
+    status_text: str
+    trouble_title: str
+    trouble: str
+    strategy: str
+    devices: str
+    device_names: list[str]
+    host: str
+    started: str
+    versions: str
+
+
+def run_facts(
+    header: HeaderColumns, *, live: bool, caught_up: bool, read_share: float | None, name: str
+) -> RunFacts:
+    """Returns the facts of the page's header.
+
+    Args:
+      header: What the run reports of itself.
+      live: Whether more events may come.
+      caught_up: Whether everything that was recorded has been read.
+      read_share: Share of it that was read, None when unknown.
+      name: The name of a run that has not reported one.
+    """
+    devices = header["replicas"] or header["devices"]
+    simulated = "simulated " if header["simulated"] else ""
+    versions = ", ".join(f"{name} {version}" for name, version in header["versions"].items())
+    status = _status(header, live=live, caught_up=caught_up)
+    title, trouble = _trouble(header, status)
+    return {
+        "run": plain(header["name"] or name),
+        "status": status,
+        "status_text": _status_text(status, read_share),
+        "trouble_title": title,
+        "trouble": trouble[:_MOST_TROUBLE],
+        "strategy": header["strategy"] or NOTHING,
+        "devices": counted(len(devices), f"{simulated}device") if devices else NOTHING,
+        "device_names": first_rows((plain(device, 24) for device in devices), len(devices)),
+        "host": f"{plain(header['host'])}, process {header['process']}" if header["host"] else "",
+        "started": _wall_clock(header["unix_ns"]),
+        "versions": plain(versions, 200),
+    }
+
+
+def ending_text(header: HeaderColumns) -> str:
+    """Returns why a run ended early, empty for other runs."""
+    how = "failed" if header["status"] == "failed" else "was interrupted"
+    return f"The run {how}: {plain(header['message'], 200)}" if header["message"] else ""
+
+
+def errors_text(header: HeaderColumns) -> str:
+    """Returns the number of errors and the last one, empty without errors."""
+    count = header["error_count"]
+    return (
+        f"{counted(count, 'error')}; the last: {plain(header['errors'][-1], 200)}" if count else ""
+    )
+
+
+def _status(header: HeaderColumns, *, live: bool, caught_up: bool) -> str:
+    if header["status"]:
+        return header["status"]
+    if not caught_up:
+        return "reading"
+    return "live" if live else "killed"
+
+
+def _status_text(status: str, read_share: float | None) -> str:
+    if status == "reading" and read_share is not None:
+        return f"reading {int(100 * read_share)} %"
+    return _STATUS_TEXTS.get(status, status)
+
+
+def _trouble(header: HeaderColumns, status: str) -> tuple[str, str]:
+    if status == "failed":
+        return "The run failed", header["message"]
+    if status == "killed":
+        return (
+            "The run ended without closing its recording",
+            "The page shows everything that was stored.",
+        )
+    if header["error_count"]:
+        return counted(header["error_count"], "error"), plain(header["errors"][-1], 300)
+    return "", ""
+
+
+def _wall_clock(unix_ns: int) -> str:
+    if not unix_ns:
+        return ""
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(unix_ns / 1e9))

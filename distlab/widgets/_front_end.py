@@ -1,0 +1,25 @@
+"""The front end of widgets: their files, and their connection to the kernel."""
+
+from __future__ import annotations
+
+from importlib import resources
+from typing import Any
+
+
+def file_text(name: str) -> str:
+    """Returns the text of a script or style sheet of this package."""
+    return resources.files("distlab.widgets").joinpath(name).read_text("utf-8")
+
+
+def let_messages_pass(widget: Any) -> None:
+    """Lets messages of a page reach a widget while a cell runs, where the front end can.
+
+    JupyterLab sends them to a subshell, which is another thread of the kernel. But
+    ipykernel (7.4) delivers a page's message to the thread that last sent to the page,
+    so that a program may wait for an answer: here that is the busy thread, and nothing
+    waits. Without subshells this has no effect.
+
+    Args:
+      widget: The widget.
+    """
+    widget.comm._reply_subshell_for = None

@@ -1,0 +1,192 @@
+"""A view as text: the same for the live view, the picture and terminals."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import zip_longest
+from typing import Final, TypeAlias
+
+from distlab.folds import BatchDetail, DeviceColumns, Folds, PlacementColumns
+from distlab.page.facts.amounts import counted
+from distlab.page.facts.batch import share_of
+from distlab.page.facts.devices import BUSY_NOTE, busy_shares
+from distlab.page.facts.progress import rate_texts, steps_text
+from distlab.page.facts.recording import lost_text
+from distlab.page.facts.reductions import reduction_rows
+from distlab.page.facts.run import ending_text, errors_text
+from distlab.text.bytes import bytes_text
+from distlab.text.units import count_text, plain, share_text
+
+_MOST_REDUCTIONS: Final = 4
+_SIMULATED: Final = "Simulated devices: they share the cores of one machine."
+_BUSY: Final = f"Busy: {BUSY_NOTE}. Fast steps are watched in short windows."
+_NONE_YET: Final = {
+    "batches": "No batch was divided yet. Run the cell that trains, and look here.",
+    "devices": "No device was watched yet. Watching begins after some steps of strategy.run(...).",
+    "reductions": "Nothing was combined across replicas yet.",
+    "placement": "No variable was placed yet.",
+    "rates": "No rate yet: it needs two steps.",
+}
+
+Pairs: TypeAlias = list[tuple[str, str]]
+
+
+@dataclass(frozen=True)
+class Summary:
+    """A run as the text of a view.
+
+    Attributes:
+      name: The run's name.
+      status: `"waiting"`, `"live"`, or how the run ended.
+      steps: How many steps and examples so far.
+      charts: Names of the view's charts: only their text is included.
+      batch: Which batch is shown, and its size.
+      sizes: Device name and examples of each replica.
+      busy: Device name and busy share of the watched time; empty when nothing was
+        watched.
+      reductions: The largest kinds of reductions, one line each.
+      placement: Device name and bytes of all variables on it.
+      rates: What is counted per second, and how many.
+      notes: What a reader has to know about these numbers.
+    """
+
+    name: str
+    status: str
+    steps: str
+    charts: tuple[str, ...]
+    batch: str
+    sizes: Pairs
+    busy: Pairs
+    reductions: list[str]
+    placement: Pairs
+    rates: Pairs
+    notes: list[str]
+
+    def headline(self) -> tuple[str, Pairs]:
+        """Returns the first chart's sentence and named amounts, for the top of the view."""
+        first = next(chart for chart in (*self.charts, "rates") if chart != "timeline")
+        pairs = {"batches": self.sizes, "devices": self.busy, "placement": self.placement,
+                 "rates": self.rates}.get(first, [])  # fmt: skip
+        return self._sentence(first), pairs
+
+    def lines(self) -> list[str]:
+        """Returns the whole summary as lines of plain text."""
+        lines = [f"distlab: {self.name}, {self.status}, {self.steps}"]
+        for chart in self.charts:
+            if chart == "timeline":  # a picture only
+                continue
+            # One row has both of a replica: its examples and its busy share.
+            if chart != "devices" or "batches" not in self.charts:
+                lines += [self._sentence(chart), *self._rows(chart)]
+        return [*(line for line in lines if line), *self.notes]
+
+    def _sentence(self, chart: str) -> str:
+        if chart == "batches":
+            return self.batch
+        if chart == "reductions":
+            if self.reductions:
+                return ""
+            return "" if len(self.charts) > 1 else _NONE_YET[chart]
+        pairs, title = {
+            "devices": (self.busy, "Busy share of the watched time"),
+            "placement": (self.placement, "Bytes of all variables on each device"),
+            "rates": (self.rates, "Per second"),
+        }[chart]
+        return title if pairs else _NONE_YET[chart]
+
+    def _rows(self, chart: str) -> list[str]:
+        if chart == "reductions":
+            return self.reductions
+        if chart == "batches":
+            busy = [share for _, share in self.busy] if "devices" in self.charts else []
+            rows = zip_longest(self.sizes, busy[: len(self.sizes)])
+            wide = max((len(name) for name, _ in self.sizes), default=0)
+            return [
+                f"  {name:<{wide}}  {size:<8}{f'  busy {share}' if share else ''}".rstrip()
+                for (name, size), share in rows
+            ]
+        pairs = {"devices": self.busy, "placement": self.placement, "rates": self.rates}[chart]
+        wide = max((len(name) for name, _ in pairs), default=0)
+        return [f"  {name:<{wide}}  {amount}" for name, amount in pairs]
+
+
+def summarize(folds: Folds, batch: BatchDetail | None, charts: Sequence[str]) -> Summary:
+    """Returns the text of a view.
+
+    Args:
+      folds: The run.
+      batch: The batch to show, None before the first.
+      charts: Names of the view's charts.
+    """
+    header, steps = folds.columns("header"), folds.columns("steps")
+    return Summary(
+        name=plain(header["name"]) or "no run yet",
+        status=header["status"] or ("live" if steps["steps"] else "waiting"),
+        steps=steps_text(steps),
+        charts=tuple(charts),
+        batch=_batch(batch, folds.columns("batches")["count"]),
+        sizes=_sizes(batch),
+        busy=_busy(folds.columns("devices")),
+        reductions=_reductions(folds),
+        placement=_placement(folds.columns("placement")),
+        rates=rate_texts(steps),
+        notes=_notes(folds, charts),
+    )
+
+
+def _batch(batch: BatchDetail | None, count: int) -> str:
+    if batch is None:
+        return _NONE_YET["batches"]
+    return (
+        f"Batch {count_text(batch['number'])} (of {count_text(count)} so far, from 0): "
+        f"{counted(sum(batch['size']), 'example')} over {counted(len(batch['size']), 'replica')}"
+    )
+
+
+def _sizes(batch: BatchDetail | None) -> Pairs:
+    if batch is None:
+        return []
+    return [
+        (plain(name, 18), share_of(size, batch["nominal"]))
+        for name, size in zip(batch["replica"], batch["size"], strict=True)
+    ]
+
+
+def _busy(devices: DeviceColumns) -> Pairs:
+    return [
+        (plain(name, 18), share_text(share))
+        for name, share in zip(devices["device"], busy_shares(devices), strict=False)
+    ]
+
+
+def _reductions(folds: Folds) -> list[str]:
+    lines = [
+        f"{row.kind} {row.where}: {row.times} times {row.size}"
+        for row in reduction_rows(folds.columns("reductions"))
+    ]
+    left = len(lines) - _MOST_REDUCTIONS
+    more = [f"and {left} other kinds of reductions"] if left > 0 else []
+    return lines[:_MOST_REDUCTIONS] + more
+
+
+def _placement(placement: PlacementColumns) -> Pairs:
+    if not placement["name"]:
+        return []
+    return [
+        (plain(name, 18), bytes_text(int(size)))
+        for name, size in zip(placement["device"], placement["device_bytes"], strict=True)
+    ]
+
+
+def _notes(folds: Folds, charts: Sequence[str]) -> list[str]:
+    header = folds.columns("header")
+    watched = {"devices", "timeline"} & set(charts) and folds.columns("devices")["watched"]
+    notes = [
+        _BUSY if watched else "",
+        _SIMULATED if header["simulated"] else "",
+        ending_text(header),
+        errors_text(header),
+        lost_text(folds.lost + header["not_recorded"]),
+    ]
+    return [note for note in notes if note]

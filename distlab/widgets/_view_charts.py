@@ -1,0 +1,76 @@
+"""The charts of a view as JSON for a page: each chart once, then its data."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from bokeh.embed import json_item
+from bokeh.models import ColumnDataSource
+
+from distlab.charts import Chart, data_patch
+from distlab.folds import Folds
+from distlab.page.charts import CHARTS
+from distlab.page.view import View as Choices
+
+
+class ViewCharts:
+    """A view's charts, from top to bottom.
+
+    Attributes:
+      names: Their names.
+      items: The `json_item` of each chart that ever had data.
+    """
+
+    def __init__(self, names: Sequence[str], batch: int | None = None) -> None:
+        """Makes empty charts.
+
+        Args:
+          names: Names of charts for notebooks, see `distlab.page.charts.CHARTS`.
+          batch: Number of the batch to show, None for the newest.
+        """
+        self.names = tuple(names)
+        self.items: dict[str, Any] = {}
+        self._choices = Choices(batch=batch)
+        self._charts = {name: _made(name) for name in self.names}
+        self._sources = {
+            name: list(chart.root.select({"type": ColumnDataSource}))
+            for name, chart in self._charts.items()
+        }
+        self._shown: dict[str, object] = {}
+
+    def update(self, folds: Folds) -> dict[str, dict[str, Any]]:
+        """Updates the charts.
+
+        Args:
+          folds: The run.
+
+        Returns:
+          For each chart that changed and has data: the id of each source, with the patch
+          that replaces its data.
+        """
+        changed = {}
+        for name, chart in self._charts.items():
+            entry = CHARTS[name]
+            state = entry.state(folds, self._choices)
+            if entry.columns is None or (name in self._shown and self._shown[name] == state):
+                continue
+            self._shown[name] = state
+            chart.update(entry.columns(folds, self._choices))
+            if any(len(column) for column in chart.source.data.values()):
+                self._add_item(name)
+                changed[name] = self._patches(name)
+        return changed
+
+    def _add_item(self, name: str) -> None:
+        if name not in self.items:
+            self.items = {**self.items, name: dict(json_item(self._charts[name].root))}
+
+    def _patches(self, name: str) -> dict[str, Any]:
+        return {source.id: data_patch(source) for source in self._sources[name]}
+
+
+def _made(name: str) -> Chart[Any]:
+    make = CHARTS[name].notebook
+    assert make is not None, f"no view has the chart {name!r}"
+    return make()

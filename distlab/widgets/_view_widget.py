@@ -1,0 +1,126 @@
+"""The widget of a live view: Bokeh charts in a notebook page, fed from this process."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final, TypedDict
+
+import anywidget
+import bokeh
+import traitlets
+
+from distlab.charts import theme
+from distlab.folds import Folds
+from distlab.page.loop_buttons import LoopRow, loop_rows, press
+from distlab.widgets import _bokehjs
+from distlab.widgets._front_end import file_text, let_messages_pass
+from distlab.widgets._summary import Summary
+from distlab.widgets._view_charts import ViewCharts
+
+_SCOPE: Final = ".distlab-live"
+
+
+class SummaryTexts(TypedDict):
+    """The text of a view for pages, see `Summary`.
+
+    Attributes:
+      name: The run's name.
+      status: `"waiting"`, `"live"`, or how the run ended.
+      steps: How many steps and examples so far.
+      sentence: The first chart's sentence.
+      amounts: Its named amounts.
+      notes: What a reader has to know about the numbers.
+    """
+
+    name: str
+    status: str
+    steps: str
+    sentence: str
+    amounts: list[list[str]]
+    notes: list[str]
+
+
+class ViewWidget(anywidget.AnyWidget):
+    """Draws in every element of the page whose class is `host`, over its content.
+
+    Data goes from here to the page, and nothing waits for the page. Each trait holds its
+    whole state, so a page that opens late or misses a change draws the newest state. The
+    page sends clicks on the buttons. Each is acknowledged, so that the page can show that
+    clicks have to wait.
+    """
+
+    _esm = file_text("host.js") + file_text("view.js")
+    _css = theme.css_within(_SCOPE) + file_text("view.css")
+
+    host = traitlets.Unicode().tag(sync=True)
+    bokeh_version = traitlets.Unicode().tag(sync=True)
+    charts: traitlets.List[str] = traitlets.List().tag(sync=True)
+    items = traitlets.Dict().tag(sync=True)
+    summary = traitlets.Dict().tag(sync=True)
+    loops: traitlets.List[LoopRow] = traitlets.List().tag(sync=True)
+    # The data of each chart, for those that the view has.
+    batches = traitlets.Dict().tag(sync=True)
+    devices = traitlets.Dict().tag(sync=True)
+    reductions = traitlets.Dict().tag(sync=True)
+    placement = traitlets.Dict().tag(sync=True)
+    rates = traitlets.Dict().tag(sync=True)
+    timeline = traitlets.Dict().tag(sync=True)
+
+    def __init__(
+        self, host: str, charts: Sequence[str], *, batch: int | None, buttons: bool
+    ) -> None:
+        """Opens the view.
+
+        Args:
+          host: Class name of the elements to draw in.
+          charts: Names of its charts, from top to bottom.
+          batch: Number of the batch to show, None for the newest.
+          buttons: Whether it has buttons for the controlled loops of this process.
+        """
+        self._charts = ViewCharts(charts, batch)
+        self._buttons = buttons
+        super().__init__(host=host, bokeh_version=bokeh.__version__, charts=list(charts))
+        let_messages_pass(self)
+        self.on_msg(_answer)
+        # A page that opens while a cell runs may get no answer, so it need not ask.
+        self.send({"kind": "bokehjs"}, [_bokehjs.script()])
+
+    def show(self, summary: Summary, folds: Folds) -> None:
+        """Updates the pages.
+
+        Args:
+          summary: The run as text.
+          folds: The run.
+        """
+        changed = self._charts.update(folds)
+        sentence, amounts = summary.headline()
+        texts: SummaryTexts = {
+            "name": summary.name,
+            "status": summary.status,
+            "steps": summary.steps,
+            "sentence": sentence,
+            "amounts": [list(pair) for pair in amounts],
+            "notes": summary.notes,
+        }
+        with self.hold_sync():
+            self.summary = dict(texts)
+            self.items = self._charts.items
+            for name, data in changed.items():
+                setattr(self, name, data)
+
+    def show_loops(self) -> None:
+        """Updates the buttons; sends nothing when nothing changed."""
+        if self._buttons:
+            self.loops = loop_rows()
+
+
+def _answer(view: ViewWidget, content: dict[str, Any], _buffers: list[Any]) -> None:
+    """Answers a page that asks for BokehJS, or reports a click on a button."""
+    match content.get("kind"):
+        case "bokehjs":
+            view.send({"kind": "bokehjs"}, [_bokehjs.script()])
+        case "press":
+            press(content.get("loop"), content.get("verb"))
+            view.send({"kind": "pressed", "click": content.get("click")})
+        case _:
+            pass

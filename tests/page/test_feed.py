@@ -1,0 +1,96 @@
+"""Reading a run once for several viewers."""
+
+from __future__ import annotations
+
+import threading
+
+from distlab.errors import NotARunError
+from distlab.events import Chunk, Event, Unknown
+from distlab.folds import Folds
+from distlab.page.feed import Feed
+from tests.synthetic import ListSource, beginning, steps
+from tests.ui.waiting import wait_until
+
+
+class Seen:
+    """A viewer that only counts."""
+
+    def __init__(self) -> None:
+        self.refreshed = 0
+        self.settled = 0
+        self.ticks = 0
+        self.steps = 0
+        self.settled_version = 0
+        self.error: Exception | None = None
+
+    def refresh(self, folds: Folds) -> None:
+        self.refreshed += 1
+        self.steps = folds.columns("steps")["steps"]
+
+    def tick(self) -> None:
+        self.ticks += 1
+
+    def settle(self, folds: Folds) -> None:
+        self.settled += 1
+        self.settled_version = folds.version("steps")
+
+    def fail(self, error: Exception) -> None:
+        self.error = error
+
+
+def threads() -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name == "distlab-feed"]
+
+
+def test_viewers_follow_a_growing_source() -> None:
+    events: list[Event | Unknown] = [*beginning(), *steps(2)]
+    feed, seen = Feed(ListSource(events)), Seen()
+    feed.add(seen)
+    wait_until(lambda: seen.steps == 2)
+    events.extend(steps(3, first=2))
+    wait_until(lambda: seen.steps == 5)
+    feed.remove(seen)
+
+
+def test_everything_is_read_at_once_however_much_it_is() -> None:
+    feed, seen = Feed(ListSource([*beginning(), *steps(3_000)])), Seen()
+    feed._viewers.append(seen)
+    assert feed.pull()
+    assert seen.steps == 3_000
+    assert seen.refreshed == 1
+
+
+def test_viewers_are_left_alone_while_nothing_happens() -> None:
+    feed, seen = Feed(ListSource([*beginning(), *steps(2)])), Seen()
+    feed._viewers.append(seen)
+    for _ in range(20):
+        feed._round(threading.Event())
+    assert seen.refreshed == 1
+    assert seen.settled == 1
+    assert seen.settled_version == feed.folds.version("steps")
+
+
+def test_several_viewers_share_one_thread_that_ends_with_the_last() -> None:
+    before = len(threads())
+    feed, one, other = Feed(ListSource([])), Seen(), Seen()
+    feed.add(one)
+    feed.add(other)
+    assert len(threads()) == before + 1
+    feed.remove(one)
+    assert len(threads()) == before + 1
+    feed.remove(other)
+    wait_until(lambda: len(threads()) == before)
+
+
+def test_an_error_of_the_source_reaches_the_viewers_and_ends_the_thread() -> None:
+    class Gone:
+        def since(self, cursor: int, limit: int = 10_000) -> Chunk:
+            raise NotARunError(f"the folder is gone at {cursor} with {limit}")
+
+    before = len(threads())
+    feed, seen = Feed(Gone()), Seen()
+    feed.add(seen)
+    wait_until(lambda: seen.error is not None)
+    assert isinstance(seen.error, NotARunError)
+    wait_until(lambda: len(threads()) == before)
+    feed.remove(seen)

@@ -1,0 +1,146 @@
+"""Advice, captures and the recorder's own cost on the page, and the page as one file."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from playwright.sync_api import Browser
+
+import distlab as dl
+from distlab.events import Capture
+from distlab.recording import RingRecorder
+from tests.ui.conftest import Pages, Served
+
+SLOW = 2
+MOST_BYTES = 5_000_000
+
+
+class Straggling(threading.Thread):
+    """A loop in which one of four replicas does 20 times the work, until it is stopped."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__()
+        self.folder = folder
+        self.recording: dl.recording.Recording | None = None
+        self.begun = threading.Event()
+        self.stop = threading.Event()
+
+    def run(self) -> None:
+        strategy = dl.MirroredStrategy([f"CPU:{n}" for n in range(4)])
+
+        def step(x: Any) -> Any:
+            context = dl.get_replica_context()
+            rounds = jnp.where(context.replica_id_in_sync_group == SLOW, 400, 20)
+            y = jax.lax.fori_loop(0, rounds, lambda _, a: jnp.tanh(a @ a), x)
+            return context.all_reduce("MEAN", y)
+
+        value = strategy.experimental_distribute_values_from_function(lambda _: jnp.eye(64) * 0.5)
+        with dl.record(self.folder) as self.recording:
+            while not self.stop.is_set():
+                value = strategy.run(step, (value,))
+                self.begun.set()
+
+
+@pytest.fixture
+def straggling(recorder: RingRecorder, tmp_path: Path) -> Iterator[Straggling]:
+    loop = Straggling(tmp_path / "run")
+    loop.start()
+    assert loop.begun.wait(60)
+    limit = time.monotonic() + 60
+    while not any(isinstance(e, Capture) for e in recorder.ring.since(0).events):
+        assert time.monotonic() < limit, "the recorder takes a capture by itself"
+        time.sleep(0.05)
+    yield loop
+    loop.stop.set()
+    loop.join(60)
+    assert not loop.is_alive()
+
+
+def test_a_live_page_names_the_slow_replica_and_captures_on_a_click(
+    straggling: Straggling, served: Served, new_page: Pages
+) -> None:
+    server = served(straggling.recording)
+    page = new_page(width=800, scheme="dark").open(server.url)
+    advice = page.page.locator(".advice li").filter(has_text="slow replica")
+    advice.wait_for()
+    assert advice.locator("h3").inner_text() == f"slow replica replica {SLOW}"
+    assert "times as long as the others" in advice.inner_text()
+    page.page.wait_for_function(
+        "/of the loop's time.*of a core beside/"
+        ".test(document.querySelector('[data-text=cost]').textContent)"
+    )
+    advice.locator("a").click()
+    page.page.wait_for_selector('section[data-page="devices"]:not([hidden])')
+    button = page.page.locator(".take")
+    button.click()
+    page.page.wait_for_function(
+        "document.querySelector('[data-text=capture_note]').textContent.includes('by you')"
+    )
+    page.page.wait_for_function("!document.querySelector('.take').disabled")
+    spans = page.data("captured", "captured_spans")
+    computing = np.zeros(4)
+    for y, begin, end, what in zip(
+        spans["y"], spans["begin"], spans["end"], spans["what"], strict=True
+    ):
+        computing[int(-y)] += (end - begin) * (what == "computing")
+    assert computing.argmax() == SLOW
+    assert page.data("captured", "captured")["device"] == [f"CPU:{n}" for n in range(4)]
+
+
+def test_a_page_of_a_folder_offers_no_capture(
+    straggling: Straggling, served: Served, new_page: Pages
+) -> None:
+    straggling.stop.set()
+    straggling.join(60)
+    server = served(straggling.folder)
+    page = new_page().open(server.url)
+    page.tab("devices")
+    assert page.page.locator(".take").is_hidden()
+    page.page.wait_for_selector(".legend")
+
+
+def test_an_exported_page_opens_from_its_file_without_a_network(
+    straggling: Straggling, browser: Browser, tmp_path: Path
+) -> None:
+    straggling.stop.set()
+    straggling.join(60)
+    with dl.Run.open(straggling.folder) as run:
+        path = run.export(tmp_path / "run.html")
+    assert path.stat().st_size < MOST_BYTES
+    page = browser.new_page(viewport={"width": 1280, "height": 800})
+    wrong: list[str] = []
+    asked: list[str] = []
+    page.on("console", lambda m: wrong.append(m.text) if m.type == "error" else None)
+    page.on("pageerror", lambda error: wrong.append(str(error)))
+    page.on("request", lambda request: asked.append(request.url))
+    try:
+        page.goto(path.as_uri())
+        page.wait_for_selector("html[data-ready=true]")
+        assert page.locator("[data-text=run]").first.inner_text() == "run"
+        assert page.locator(".mark").inner_text() == "finished"
+        assert page.locator(".advice li h3").inner_text() == f"slow replica replica {SLOW}"
+        for name in ("devices", "reductions", "batches", "placement"):
+            page.click(f'nav a[data-page="{name}"]')
+            page.wait_for_selector(f'section[data-page="{name}"]:not([hidden])')
+        assert page.locator(".controls").is_hidden()
+        drawn = page.evaluate(
+            """() => {
+              const root = Bokeh.documents[0].roots().find((model) => model.name === "captured")
+              const of = (name) => Array.from(root.references()).find((m) => m.name === name)
+              return JSON.stringify(Array.from(of("captured_spans").get_column("what")))
+            }"""
+        )
+        assert set(json.loads(drawn)) >= {"computing", "waiting for others"}
+    finally:
+        page.close()
+    assert wrong == []
+    assert asked == [path.as_uri()]

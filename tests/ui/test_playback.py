@@ -1,0 +1,225 @@
+"""Parts of a run, without a browser: what a page shows of another moment is what was known then."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from distlab.events import Event, Loop, Metric, Run, Step
+from distlab.folds import Folds
+from distlab.page.feed import Feed
+from distlab.page.view import View
+from distlab.recording import Run as RecordedRun
+from distlab.runs.run_file import RunFile
+from distlab_dashboard.playback import Playback
+from distlab_dashboard.served_run import ServedRun
+from distlab_dashboard.time_slice import TimeSlice, events_between
+from tests.synthetic import START_NS, ListSource, whole_run
+from tests.ui.waiting import wait_until
+
+FAR = 1 << 62
+
+
+def stored(folder: Path, events: list[Any]) -> RecordedRun:
+    file = RunFile(folder, "stored")
+    for start in range(0, len(events), 50):
+        file.write(events[start : start + 50])
+    file.close()
+    return RecordedRun.open(folder)
+
+
+@pytest.fixture(params=["memory", "file"])
+def source(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
+    """A run of 60 steps in 0.8 s, from memory and from a file."""
+    events = whole_run(60)
+    if request.param == "file":
+        return stored(tmp_path / "run", list(events))
+    made = ListSource(list(events))
+    made.live = False
+    return made
+
+
+@pytest.fixture
+def feed(source: Any) -> Iterator[Feed]:
+    run = ServedRun(source)
+    run.start()
+    wait_until(lambda: run.feed.caught_up)
+    yield run.feed
+    run.stop()
+
+
+def then(at_s: float) -> Folds:
+    """What was known at a moment, read in one go."""
+    folds = Folds()
+    end = START_NS + round(at_s * 1e9)
+    folds.add([event for event in whole_run(60) if event.time_ns <= end])
+    return folds
+
+
+def settled(playback: Playback) -> Folds:
+    found = playback.folds()
+    wait_until(lambda: not playback.facts()["time_reading"])
+    return found
+
+
+def test_without_a_choice_all_pages_share_the_folds_of_now(feed: Feed) -> None:
+    playback = Playback(feed)
+    assert playback.folds() is feed.folds
+    assert playback.facts()["time_at"] is None
+    assert playback.facts()["time_end"] == pytest.approx(feed.length_s, abs=1e-3)
+
+
+@pytest.mark.parametrize("at", [0.0, 0.3, 0.555, 100.0])
+def test_a_moment_shows_what_was_known_then(feed: Feed, at: float) -> None:
+    playback = Playback(feed)
+    playback.choose(View(at=at))
+    found = settled(playback)
+    expected = then(at)
+    assert found is not feed.folds
+    assert found.columns("steps")["steps"] == expected.columns("steps")["steps"]
+    assert found.columns("metrics")["last"] == expected.columns("metrics")["last"]
+    assert found.columns("placement")["name"] == expected.columns("placement")["name"]
+    detail, wanted = found.batch(), expected.batch()
+    assert (detail and detail["number"]) == (wanted and wanted["number"])
+
+
+def test_a_range_counts_only_its_own_steps_and_knows_what_stood_before(feed: Feed) -> None:
+    playback = Playback(feed)
+    playback.choose(View(since=0.4, at=0.6))
+    found = settled(playback)
+    low, high = START_NS + 400_000_000, START_NS + 600_000_000
+    steps = [e.step for e in whole_run(60) if isinstance(e, Step) and low <= e.time_ns <= high]
+    assert found.columns("steps")["steps"] == len(steps) > 5
+    assert found.columns("header")["name"] == "made-up"
+    assert found.columns("placement")["name"] == feed.folds.columns("placement")["name"]
+    assert found.columns("programs")["function"] == ["train_step"]
+
+
+def test_back_to_now_is_the_shared_folds_again(feed: Feed) -> None:
+    playback = Playback(feed)
+    playback.choose(View(at=0.3))
+    settled(playback)
+    playback.choose(View())
+    assert playback.folds() is feed.folds
+    assert not playback.past
+
+
+def test_an_earlier_moment_is_read_anew_and_a_later_one_goes_on(feed: Feed) -> None:
+    playback = Playback(feed)
+    playback.choose(View(at=0.3))
+    first = settled(playback)
+    playback.choose(View(at=0.6))
+    assert settled(playback) is first
+    assert first.columns("steps")["steps"] == then(0.6).columns("steps")["steps"]
+    playback.choose(View(at=0.2))
+    back = settled(playback)
+    assert back is not first
+    assert back.columns("steps")["steps"] == then(0.2).columns("steps")["steps"]
+
+
+def test_playing_moves_at_its_speed_and_ends_at_the_end(
+    feed: Feed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [100.0]
+    monkeypatch.setattr("distlab_dashboard.playback.time.monotonic", lambda: now[0])
+    playback = Playback(feed)
+    playback.choose(View(at=0.2, speed=0.25))
+    playback.folds()
+    assert playback.facts()["time_at"] == pytest.approx(0.2)
+    now[0] += 1.0
+    playback.folds()
+    assert playback.facts()["time_at"] == pytest.approx(0.45)
+    assert playback.facts()["time_playing"]
+    now[0] += 60.0
+    playback.folds()
+    assert playback.facts()["time_at"] == pytest.approx(feed.length_s, abs=1e-3)
+
+
+def test_a_live_range_goes_on_with_the_run_and_takes_what_comes_late() -> None:
+    events = whole_run(60)
+    early, late = events[:200], events[200:]
+    source = ListSource(list(early))
+    run = ServedRun(source)
+    feed = run.feed
+    run.start()
+    wait_until(lambda: feed.folds.cursor == len(early))
+    playback = Playback(feed)
+    playback.choose(View(since=0.3))
+    settled(playback)
+    # A number that JAX computed for long: it comes last, with the time of its call.
+    old = Metric(time_ns=START_NS + 350_000_000, step=15, values={"late": 1.0})
+    source.events.extend([*late, old])
+    wait_until(lambda: feed.folds.cursor == len(events) + 1)
+    found = settled(playback)
+    low = START_NS + 300_000_000
+    steps = [e for e in events if isinstance(e, Step) and e.time_ns >= low]
+    assert found.columns("steps")["steps"] == len(steps)
+    assert "late" in found.columns("metrics")["name"]
+    run.stop()
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    times=st.lists(st.integers(0, 50), max_size=60),
+    low=st.integers(-5, 55),
+    high=st.integers(-5, 55),
+)
+def test_events_of_a_range_are_exactly_those_of_its_times(
+    times: list[int], low: int, high: int
+) -> None:
+    events: list[Any] = [
+        Step(time_ns=at, step=n, program=0, strategy=0, dispatched_ns=at, examples=1)
+        for n, at in enumerate(times)
+    ]
+    pages = events_between(ListSource(events), low, high)
+    assert [e for page in pages for e in page] == [e for e in events if low <= e.time_ns < high]
+
+
+def test_a_slice_that_is_closed_reads_no_further(source: Any) -> None:
+    part = TimeSlice(source, None)
+    part.close()
+    part.reach(FAR)
+    assert not part.reading
+    assert part.folds.columns("steps")["steps"] == 0
+
+
+def test_a_paused_loop_is_known_to_those_who_only_read() -> None:
+    folds = Folds()
+    run = whole_run(1)[0]
+    assert isinstance(run, Run)
+    told: list[Event] = [run]
+    states: list[tuple[int, Literal["running", "paused"], int]]
+    states = [(0, "running", 0), (0, "paused", 7), (1, "running", 0)]
+    told += [
+        Loop(time_ns=1, loop=loop, name=f"l{loop}", state=state, position=position)
+        for loop, state, position in states
+    ]
+    folds.add(told)
+    columns = folds.columns("loops")
+    assert columns["state"] == ["paused", "running"]
+    assert columns["name"] == ["l0", "l1"]
+    folds.add([run])
+    assert folds.columns("loops")["name"] == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        None, 3, "", "no json", "[]", "null", '{"page": 3}', '{"at": "1"}', '{"at": -1}',
+        '{"at": 1e400}', '{"batch": 1.5}', '{"batch": true}', '{"orders": null}',
+        '{"text": "' + "x" * 1_000 + '"}', '{"since": NaN}', "[" * 100_000,
+    ],
+)  # fmt: skip
+def test_what_a_page_writes_and_makes_no_sense_is_ignored(text: Any) -> None:
+    assert View.read(text) == View()
+
+
+def test_what_a_page_writes_is_taken() -> None:
+    assert View.read('{"page": "steps", "at": 2.5, "batch": 7, "event": null, "x": 1}') == View(
+        page="steps", at=2.5, batch=7
+    )

@@ -1,0 +1,178 @@
+"""Pages that follow one run receive the same messages, and each can leave the others."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+from bokeh.core.serialization import Serializer
+
+from distlab.errors import RecordError
+from distlab.folds import Folds
+from distlab.page.board import Board
+from distlab.page.view import View
+from distlab_dashboard.shared_pages import PAGES, SharedPage, SharedPages
+from tests.synthetic import ListSource, beginning, steps, there, whole_run
+from tests.ui.conftest import Pages, Served
+
+
+def running(count: int) -> ListSource:
+    """A live run of so many steps until now."""
+    return ListSource([*beginning(total_steps=1_000), *steps(count)])
+
+
+def test_models_have_the_same_ids_on_all_boards() -> None:
+    first, second = Board(), Board()
+    for page in ("overview", "reductions", "batches"):
+        first.update(Folds(), View(page=page))
+    for page in ("batches", "overview", "steps", "reductions"):
+        second.update(Folds(), View(page=page))
+    ids = {one.id: one.name for one in second.sources}
+    assert {one.id: one.name for one in first.sources}.items() < ids.items()
+    assert len(ids) == len(second.sources)
+
+
+def test_a_board_has_the_charts_of_the_pages_that_were_opened() -> None:
+    board = Board()
+    assert {name for name, root in board.roots().items() if getattr(root, "children", [])} == set()
+    board.update(Folds(), View(page="devices"))
+    made = {name for name, root in board.roots().items() if getattr(root, "children", [])}
+    assert made == {"devices", "captured", "memory"}
+    board.update(Folds(), View(), everything=True)
+    made = {name for name, root in board.roots().items() if getattr(root, "children", [])}
+    assert made == set(board.roots()) - {"bridge", "two_runs"}
+
+
+def test_an_update_changes_data_alone() -> None:
+    board, folds = Board(), Folds()
+    folds.add(beginning(8))
+    board.update(folds, View(), everything=True)
+    before = shapes(board)
+    folds.add(whole_run(60))
+    board.update(folds, View(), everything=True)
+    board.set_facts({"status": "live"})
+    assert shapes(board) == before
+
+
+def shapes(board: Board) -> dict[str, Any]:
+    """All that the models are, without the data of sources."""
+    found = {}
+    for root in board.roots().values():
+        for model in root.references():
+            values = model.properties_with_values(include_defaults=False)
+            values.pop("data", None)
+            found[model.id] = {name: repr(value) for name, value in values.items()}
+    return found
+
+
+def test_a_shared_page_sends_what_a_board_of_its_page_shows() -> None:
+    folds = Folds()
+    folds.add([*beginning(), *steps(20)])
+    shared = Board()
+    for page in PAGES:
+        shared_page = SharedPage(page, shared)
+        shared_page.update(folds, lambda: {"status": "live"})
+        (message,) = there(shared_page.since(0))
+        sent = {
+            event["model"]["id"]: event["data"]
+            for event in message.content["events"]
+            if event["kind"] == "ColumnDataChanged"
+        }
+        own = Board()
+        before = {one.id: one.data for one in own.sources}
+        own.update(folds, View(page=page))
+        own.set_facts({"status": "live"})
+        changed = [one for one in own.sources if one.data is not before.get(one.id)]
+        assert len(changed) >= 2, page
+        for one in changed:
+            shown = Serializer(deferred=False).serialize(dict(one.data)).content
+            assert sent[one.id] == shown, (page, one.name)
+
+
+def test_a_shared_page_reports_messages_that_are_gone(monkeypatch: Any) -> None:
+    monkeypatch.setattr("distlab_dashboard.shared_pages._FRESH_SECONDS", 0.0)
+    shared_page, folds = SharedPage("overview", Board()), Folds()
+    counted = itertools.count()
+    for _ in range(40):
+        shared_page.update(folds, lambda: {"steps": next(counted)})
+    assert shared_page.number == 40
+    assert shared_page.since(7) is None
+    assert len(there(shared_page.since(39))) == 1
+    assert shared_page.since(40) == []
+
+
+def test_a_page_is_shared_by_two_sessions_or_more() -> None:
+    class Page:
+        pass
+
+    pages, first, second = SharedPages(), Page(), Page()
+    assert pages.join(first, "devices") is None
+    assert pages.join(second, "overview") is None
+    assert pages.join(second, "devices") is not None
+    assert pages.join(first, None) is None
+    assert pages.join(second, "devices") is None
+
+
+def test_pages_that_follow_show_the_same_and_each_can_go_its_own_way(
+    served: Served, new_page: Pages
+) -> None:
+    source = running(30)
+    url = served(source).url
+    first, second, third = (new_page().open(url) for _ in range(3))
+    for page in (first, second, third):
+        page.wait_for_text("steps", "30 of 1\u202f000")
+    source.events.extend(steps(10, first=30))
+    for page in (first, second, third):
+        page.wait_for_text("steps", "40 of 1\u202f000")
+    losses = [page.data("loss", "metrics")["value"] for page in (first, second, third)]
+    assert losses[0] == losses[1] == losses[2]
+    assert len(losses[0][0]) == 40
+
+    second.page.click(".play")  # pauses what is live
+    third.page.goto(f"{url}#batches?batch=22")
+    third.wait_for_text("batch_number", "22")
+    source.events.extend(steps(10, first=40))
+    first.wait_for_text("steps", "50 of 1\u202f000")
+    assert second.text("steps") == "40 of 1\u202f000"
+    assert third.text("batch_number") == "22"
+
+    second.page.click(".now")
+    third.page.check(".follow input")
+    second.wait_for_text("steps", "50 of 1\u202f000")
+    third.wait_for_text("batch_number", "49")
+    source.events.extend(steps(5, first=50))
+    for page in (first, second):
+        page.wait_for_text("steps", "55 of 1\u202f000")
+    third.wait_for_text("batch_number", "54")
+    assert len(second.data("loss", "metrics")["value"][0]) == 55
+
+
+def test_a_page_that_is_alone_again_still_follows(served: Served, new_page: Pages) -> None:
+    source = running(30)
+    url = served(source).url
+    first, second = new_page().open(url), new_page().open(url)
+    source.events.extend(steps(5, first=30))
+    for page in (first, second):
+        page.wait_for_text("steps", "35 of 1\u202f000")
+    second.page.close()
+    source.events.extend(steps(5, first=35))
+    first.wait_for_text("steps", "40 of 1\u202f000")
+    assert len(first.data("loss", "metrics")["value"][0]) == 40
+
+
+def test_a_run_that_can_no_longer_be_read_is_reported(served: Served, new_page: Pages) -> None:
+    class Damaged(ListSource):
+        broken = False
+
+        def since(self, cursor: int, limit: int = 10_000) -> Any:
+            if self.broken:
+                raise RecordError("The run's folder is gone.")
+            return super().since(cursor, limit)
+
+    source = Damaged([*beginning(total_steps=1_000), *steps(30)])
+    page = new_page().open(served(source).url)
+    page.wait_for_text("steps", "30 of 1\u202f000")
+    source.broken = True
+    page.wait_for_text("trouble", "RecordError: The run's folder is gone.")
+    assert page.text("trouble_title") == "The run can't be read any further"
+    assert page.text("steps") == "30 of 1\u202f000"

@@ -1,0 +1,78 @@
+"""A view as text."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from distlab.events import Event, RunEnd, Unknown
+from distlab.folds import DeviceColumns, Folds
+from distlab.page.facts.devices import busy_shares
+from distlab.widgets import Watch
+from distlab.widgets._summary import Summary, summarize
+from tests.synthetic import START_NS, beginning, ending, steps, whole_run
+
+
+def said_of(events: list[Event | Unknown], batch: int | None = None) -> Summary:
+    folds = Folds()
+    folds.add(events)
+    return summarize(folds, folds.batch(batch), Watch.panes)
+
+
+def test_an_empty_run_says_what_to_do() -> None:
+    said = said_of([])
+    assert said.status == "waiting"
+    assert "Run the cell that trains" in said.batch
+    assert said.sizes == []
+    assert said.busy == []
+
+
+def test_a_run_is_live_until_it_ends() -> None:
+    assert said_of([*beginning(), *steps(3)]).status == "live"
+    assert said_of([*beginning(), *steps(3), ending(3)]).status == "finished"
+
+
+def test_sizes_are_what_was_recorded() -> None:
+    said = said_of(whole_run(30), 22)
+    assert said.batch == "Batch 22 (of 30 so far, from 0): 29 examples over 8 replicas"
+    texts = ["8", "8", "8", "5 of 8", *["empty"] * 4]
+    assert said.sizes == [(f"CPU:{replica}", text) for replica, text in enumerate(texts)]
+
+
+def test_reductions_on_several_lines_of_a_program_are_one_kind() -> None:
+    assert said_of(whole_run(30)).reductions == [
+        "all-reduce inside train_step: 30 times 9.64 kB",
+        "reduce MEAN from Python: 30 times 4 B",
+    ]
+
+
+def test_busy_shares_are_means_over_the_watched_time() -> None:
+    columns: DeviceColumns = {
+        **Folds().columns("devices"),
+        "start_s": np.array([0.0, 1.0]),
+        "end_s": np.array([1.0, 4.0]),
+        "busy": np.array([[1.0, 0.0], [0.0, 1.0]]),
+    }
+    assert busy_shares(columns) == pytest.approx([0.25, 0.75])
+
+
+def test_a_failed_run_says_what_was_raised() -> None:
+    end = RunEnd(time_ns=START_NS + 10**9, status="failed", message="ValueError: no")
+    said = said_of([*beginning(), *steps(3), end])
+    assert said.status == "failed"
+    assert "The run failed: ValueError: no" in said.notes
+
+
+def test_lost_events_are_said() -> None:
+    folds = Folds()
+    folds.add([*beginning(), *steps(3)])
+    folds.lost = 1_200
+    notes = summarize(folds, folds.batch(), Watch.panes).notes
+    assert notes[-1] == "1\u202f200 events lost; no number here includes them"
+
+
+def test_lines_have_a_row_for_each_replica() -> None:
+    lines = said_of(whole_run(30)).lines()
+    assert lines[0] == "distlab: made-up, finished, 30 steps with 1\u202f885 examples"
+    assert [line.split()[0] for line in lines[2:10]] == [f"CPU:{n}" for n in range(8)]
+    assert "Simulated devices: they share the cores of one machine." in lines

@@ -1,0 +1,79 @@
+"""The charts of a view as JSON for a page."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from distlab.folds import Folds
+from distlab.page.charts import CHARTS
+from distlab.widgets import Watch
+from distlab.widgets._view_charts import ViewCharts
+from tests.synthetic import beginning, steps, whole_run
+
+NAMES = [name for name, entry in CHARTS.items() if entry.notebook]
+
+
+def columns_of(patches: dict[str, Any], wanted: str) -> dict[str, Any]:
+    """The columns of the source that has a column of this name."""
+    for patch in patches.values():
+        columns = dict(patch["data"]["entries"])
+        if wanted in columns:
+            return columns
+    raise AssertionError(f"no source has a column {wanted!r}")
+
+
+def test_charts_without_data_are_not_sent() -> None:
+    charts = ViewCharts(NAMES)
+    assert charts.update(Folds()) == {}
+    assert charts.items == {}
+
+
+def test_each_chart_is_sent_as_json() -> None:
+    folds = Folds()
+    folds.add(whole_run(30))
+    charts = ViewCharts(NAMES)
+    changed = charts.update(folds)
+    assert set(changed) == set(charts.items) == set(NAMES)
+    json.dumps([changed, charts.items], allow_nan=False)
+
+
+def test_sizes_are_what_was_recorded() -> None:
+    folds = Folds()
+    folds.add(whole_run(30))
+    changed = ViewCharts(["batches"], batch=22).update(folds)
+    columns = columns_of(changed["batches"], "state")
+    assert columns["state"] == [*[""] * 4, *["empty"] * 4]
+    assert columns["text"][:4] == ["8", "8", "8", "5 of 8"]
+
+
+def test_of_very_many_devices_neighbours_share_what_there_is_room_for() -> None:
+    folds = Folds()
+    folds.add([*beginning(1_024), *steps(33, replicas=1_024, batch=4_096, source=10_000)])
+    charts = ViewCharts(NAMES)
+    changed = charts.update(folds)
+    assert len(columns_of(changed["placement"], "ink")["device"]) % 64 == 0
+    assert len(set(columns_of(changed["placement"], "ink")["device"])) == 64
+    assert len(columns_of(changed["batches"], "state")["state"]) == 32
+    assert len(json.dumps(changed)) < 1_000_000
+
+
+def test_only_what_changed_is_sent() -> None:
+    folds = Folds()
+    folds.add([*beginning(), *steps(4)])
+    charts = ViewCharts(Watch.panes)
+    charts.update(folds)
+    assert charts.update(folds) == {}
+    folds.add([event for event in steps(1, first=4) if type(event).__name__ == "Sharding"])
+    assert set(charts.update(folds)) == {"batches"}
+
+
+def test_what_a_chart_is_does_not_change_with_its_data() -> None:
+    folds = Folds()
+    folds.add([*beginning(), *steps(4)])
+    charts = ViewCharts(NAMES)
+    charts.update(folds)
+    items = dict(charts.items)
+    folds.add(list(steps(10, first=4)))
+    charts.update(folds)
+    assert {name: items[name] for name in items} == {name: charts.items[name] for name in items}
