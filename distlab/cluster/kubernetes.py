@@ -18,8 +18,14 @@ _CONNECT_AND_READ_SECONDS = (5, 10)  # retried up to three times
 class KubernetesExecutableLocation(enum.Enum):
     """Where this process runs, which decides how it finds the Kubernetes API.
 
-    `WITHIN_CLUSTER`: in a pod of the cluster, with its service account.
-    `OFF_CLUSTER`: elsewhere, with the kubeconfig file.
+    Attributes:
+      WITHIN_CLUSTER: In a pod of the cluster, with its service account.
+      OFF_CLUSTER: Elsewhere, with the kubeconfig file.
+
+    Example:
+      >>> from distlab.cluster_resolver import KubernetesExecutableLocation
+      >>> list(KubernetesExecutableLocation.__members__)
+      ['WITHIN_CLUSTER', 'OFF_CLUSTER']
     """
 
     WITHIN_CLUSTER = 0

@@ -9,7 +9,14 @@ from distlab.errors import OptionError
 
 
 class CommunicationImplementation(enum.Enum):
-    """The library that communicates. The names are TensorFlow's; XLA always chooses it."""
+    """The library that communicates. The names are TensorFlow's; XLA always chooses it.
+
+    Example:
+      >>> import distlab as dl
+      >>> nccl = dl.experimental.CommunicationImplementation.NCCL
+      >>> dl.experimental.CommunicationOptions(implementation=nccl).implementation
+      <CommunicationImplementation.NCCL: 'NCCL'>
+    """
 
     AUTO = "AUTO"
     RING = "RING"
