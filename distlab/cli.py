@@ -34,12 +34,9 @@ def main(argv: Sequence[str] | None = None) -> int:
       The exit code. Errors of distlab are printed in one line, not raised.
 
     Example:
-      >>> import distlab as dl
       >>> from distlab.cli import main
-      >>> with dl.record("runs/first") as run:
-      ...     run.log(0, loss=0.5)
-      >>> main(["advise", "runs/first"])
-      Nothing to advise: no straggler, no waiting for input, no needless work was found.
+      >>> main(["runs", "."])
+      No runs in .. Record one: distlab demo --record first
       0
     """
     parser = _parser()

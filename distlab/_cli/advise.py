@@ -1,4 +1,14 @@
-"""`distlab advise`: possible improvements of a recorded run."""
+"""`distlab advise`: possible improvements of a recorded run.
+
+Example:
+  >>> import distlab as dl
+  >>> from distlab.cli import main
+  >>> with dl.record("runs/first") as recording:
+  ...     recording.log(0, loss=0.5)
+  >>> main(["advise", "runs/first"])
+  Nothing to advise: no straggler, no waiting for input, no needless work was found.
+  0
+"""
 
 from __future__ import annotations
 

@@ -6,10 +6,14 @@ import argparse
 import sys
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from distlab._cli.options import HelpFormatter, add_server_options, folder, positive
 from distlab._cli.serving import prepare, serve, wait_for_interrupt
+
+if TYPE_CHECKING:
+    from distlab.demo.digits import Digits
+    from distlab.demo.training import Log
 
 DEFAULT_EPOCHS = 60
 
@@ -100,7 +104,7 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _train(digits: Any, replicas: int, steps: int, recording: Any) -> None:
+def _train(digits: Digits, replicas: int, steps: int, recording: Log) -> None:
     """Trains the demo's network and prints its accuracy on held-out images."""
     import distlab as dl
     from distlab.demo import training

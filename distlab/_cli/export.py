@@ -1,4 +1,14 @@
-"""`distlab export`: writes a recorded run to a file for other tools."""
+"""`distlab export`: writes a recorded run to a file for other tools.
+
+Example:
+  >>> import distlab as dl
+  >>> from distlab.cli import main
+  >>> with dl.record("runs/first") as recording:
+  ...     recording.log(0, loss=0.5)
+  >>> main(["export", "runs/first", "-o", "trace.json"])
+  trace.json: 0.0 MB
+  0
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,15 @@
-"""`distlab runs`: a table of the runs in a folder."""
+"""`distlab runs`: a table of the runs in a folder.
+
+Example:
+  >>> import distlab as dl
+  >>> from distlab.cli import main
+  >>> with dl.record("runs/first") as recording:
+  ...     recording.log(0, loss=0.5)
+  >>> main(["runs", "runs"])
+  run    started              status    steps  steps/s  replicas  size    last metrics
+  first  ...                  finished  0      0.0      0         ... MB  loss 0.5
+  0
+"""
 
 from __future__ import annotations
 
@@ -44,7 +55,8 @@ def run(args: argparse.Namespace) -> int:
         )
     found = sorted(_summaries(args.folder), key=lambda s: -s["started"])
     if not found:
-        print(f"No runs in {args.folder}. Record one: distlab demo --record {args.folder}/first")
+        example = args.folder / "first"
+        print(f"No runs in {args.folder}. Record one: distlab demo --record {example}")
         return 0
     rows = [COLUMNS, *(_row(summary, args.folder) for summary in found)]
     widths = [max(len(row[i]) for row in rows) for i in range(len(COLUMNS))]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -18,6 +18,13 @@ BATCH = 64
 RATE = 0.05
 
 Variables = dict[str, dl.Variable]
+
+
+class Log(Protocol):
+    """A recording, as the training loop uses it."""
+
+    def log(self, *, loss: jax.Array) -> None:
+        """Logs the loss of a step."""
 
 
 def variables() -> Variables:
@@ -54,7 +61,7 @@ def train(
     params: Variables,
     digits: Digits,
     *,
-    run: Any,
+    run: Log,
     steps: int,
     report: Callable[[int, jax.Array], None],
 ) -> None:
