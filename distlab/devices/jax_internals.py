@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, cast
@@ -151,3 +153,24 @@ def start_profile(options: Any) -> Any:
       A session whose `stop()` returns the profile as bytes.
     """
     return _profiler_library.ProfilerSession(options)
+
+
+_ONE_EVENT = b"\x0a\x04\x1a\x02\x22\x00"
+"""A serialised `XSpace` that holds one event: a plane, with a line, with the event."""
+
+
+@functools.cache
+def keep_profile_types() -> Iterator[Any]:
+    """Makes the type of an event's statistics, and keeps it.
+
+    jaxlib makes it when statistics are read, and drops it with the last of them. On
+    Python 3.13 making it warns, which aborts the process where warnings are errors.
+
+    Returns:
+      Statistics that keep the type alive, as long as they are alive themselves.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        data = jax.profiler.ProfileData.from_serialized_xspace(_ONE_EVENT)
+        events = (event for plane in data.planes for line in plane.lines for event in line.events)
+        return iter(next(events).stats)

@@ -18,6 +18,7 @@ import jax
 import numpy as np
 import numpy.typing as npt
 
+from distlab.devices import jax_internals
 from distlab.errors import CaptureError
 from distlab.profiling.profile import ANCHOR
 
@@ -81,6 +82,7 @@ def read_spans(profile: bytes, anchor_ns: int) -> dict[int, DeviceSpans]:
     """
     if not profile:
         raise CaptureError("The profiler returned an empty profile. Capture again.")
+    jax_internals.keep_profile_types()
     try:
         planes = list(jax.profiler.ProfileData.from_serialized_xspace(profile).planes)
     except Exception as error:
