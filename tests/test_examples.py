@@ -5,10 +5,15 @@ from __future__ import annotations
 import ast
 import doctest
 import importlib
+import inspect
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
+
+import distlab as dl
+from tests import public
 
 ROOT = Path(__file__).parent.parent
 FOLDERS = {
@@ -55,3 +60,32 @@ def test_no_example_is_missed() -> None:
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
     )
     assert len(EXAMPLES) == written
+
+
+_NEED_NONE = ("distlab.charts.", "distlab.errors.", "distlab.events.", "distlab.folds.")
+"""What other examples raise, record and draw."""
+
+_INNER = {
+    *("Strategy.variable_layout", "Dataset.with_plan"),
+    *("distlab.widgets.Explorer", "distlab.widgets.View", "distlab.widgets.Watch"),
+}
+"""What distlab's own packages call; `explorer` and `watch` have the examples of the widgets."""
+
+
+def _need_one() -> dict[str, object]:
+    """Returns public functions and classes, and the methods of strategies and datasets."""
+    need = {
+        name: thing
+        for name, thing in public.names().items()
+        if (inspect.isclass(thing) or inspect.isfunction(thing))
+        and not name.startswith(_NEED_NONE)
+        and not isinstance(thing, msgspec.StructMeta)
+    }
+    for owner in (dl.Strategy, dl.data.Dataset):
+        methods = inspect.getmembers(owner, inspect.isfunction)
+        need |= {f"{owner.__name__}.{name}": method for name, method in methods if name[0] != "_"}
+    return {name: thing for name, thing in need.items() if name not in _INNER}
+
+
+def test_every_public_name_has_an_example() -> None:
+    assert [name for name, thing in _need_one().items() if ">>> " not in str(thing.__doc__)] == []
