@@ -1,4 +1,4 @@
-"""What distributing input needs of a strategy."""
+"""The protocol of a strategy that distributed input needs."""
 
 from __future__ import annotations
 

@@ -146,8 +146,8 @@ class DistributedIterator:
           >>> next(iterator).values[0].tolist() == first.values[0].tolist()
           True
         """
-        given: Any = state
-        if not isinstance(given, dict) or set(given) != {"batch", "ended", "reader"}:
+        position: Any = state
+        if not isinstance(position, dict) or set(position) != {"batch", "ended", "reader"}:
             raise InvalidArgumentError(
                 "The position of a distributed iterator must be what its state() returned, got "
                 f"{state!r:.80}. Save state() before the step at which to resume."

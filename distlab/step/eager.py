@@ -93,7 +93,7 @@ def _run_in_turn(replicas: list[_Replica]) -> None:
             raise ContextError(
                 "All replicas must call the same collectives and merge_calls in the same order, "
                 f"but they are at {verbs} (None: it has returned). Call them in every replica, not "
-                "under an `if` that only some take."
+                "under an `if` that only some enter."
             )
         outcomes = waiting[0].combine([rendezvous.value for rendezvous in waiting])
         for replica, outcome in zip(replicas, outcomes, strict=True):

@@ -29,7 +29,7 @@ _numbers = itertools.count()
 
 @final
 class Program:
-    """What `run` executes for one function and one set of argument shapes.
+    """The program of one function for one set of argument shapes.
 
     Making one traces the function; the first call compiles it.
 
@@ -191,14 +191,14 @@ class Program:
                 continue
             if array.is_deleted():
                 raise DonatedError(
-                    f"{leaf} was deleted, or given away by donate_argnums, so it can't be used "
-                    "again. Use what that call returned, or leave donate_argnums out of it."
+                    f"{leaf} was deleted, or donated to an earlier call, so it can't be used "
+                    "again. Use the result of that call, or leave donate_argnums out of it."
                 )
             other = seen.setdefault(id(array), leaf)
             if other is not leaf and (leaf.donated or other.donated):
                 raise DonatedError(
-                    f"{other.label} and {leaf.label} are one array, and donate_argnums gives it "
-                    "away. Give each of them a copy of its own, or leave donate_argnums out."
+                    f"{other.label} and {leaf.label} are one array, and donate_argnums donates "
+                    "it. Pass a copy of one of them, or leave donate_argnums out."
                 )
 
     def _on_mesh(self, inputs: list[Any]) -> list[Any]:

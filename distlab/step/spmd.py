@@ -80,7 +80,7 @@ class SpmdFunction:
         return self._mapped(values, arrays)
 
     def result(self, outputs: list[jax.Array]) -> Any:
-        """Returns what `fn` returned, with per-replica values at the computed leaves.
+        """Returns the result of `fn`, with per-replica values at the computed leaves.
 
         With one replica they are plain arrays, as in TensorFlow.
         """
@@ -139,7 +139,7 @@ def _trace_groups(
 
     The trace of one group depends on the others: on the shapes that they pass
     to an all-gather, and on whether they return another Python number. Each
-    round uses what the traces of the round before it showed.
+    round uses the results of the round before it.
     """
     gathered: list[list[Shape]] = []
     as_arrays: frozenset[int] = frozenset()

@@ -32,7 +32,7 @@ from distlab.values.value_context import ValueContext
 from distlab.variables.variable import Variable
 
 
-class Strategy(ABC):  # noqa: B024 - what makes it abstract is that devices must be chosen
+class Strategy(ABC):  # noqa: B024 - abstract because a subclass chooses the devices
     """The base class of all strategies (`tf.distribute.Strategy`).
 
     Args:
@@ -593,7 +593,7 @@ class Strategy(ABC):  # noqa: B024 - what makes it abstract is that devices must
             "Write `with strategy.scope():`."
         )
 
-    def __exit__(self, *_: object) -> None:  # noqa: B027 - `with` looks for it before it enters
+    def __exit__(self, *_: object) -> None:  # noqa: B027 - `with` requires it before it enters
         """Is never called."""
 
     def __copy__(self) -> Strategy:

@@ -1,4 +1,4 @@
-"""What tests of distributed input have in common."""
+"""Helpers for tests of distributed input."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ def numbers(size: int, batch: int, *, drop: bool = False) -> dl.data.Dataset:
 
 
 def local(strategy: dl.Strategy, value: Any) -> list[Any]:
-    """Returns what each replica has of an element, as Python numbers."""
+    """Returns each replica's part of an element, as Python numbers."""
     return [np.asarray(part).tolist() for part in strategy.experimental_local_results(value)]
 
 
 def steps(strategy: dl.Strategy, dataset: Iterable[Any]) -> list[list[Any]]:
-    """Returns what each replica has in each step."""
+    """Returns each replica's part in each step."""
     return [local(strategy, element) for element in dataset]
 
 

@@ -1,4 +1,4 @@
-"""element_spec: what each replica gets, and which first dimensions are known."""
+"""element_spec: each replica's specs, and the first dimensions that are known."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""InputContext and InputOptions: what they hold and what they refuse."""
+"""InputContext and InputOptions: their values and their errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Walking over distributed datasets: the end, optionals, contexts."""
+"""Iterators over distributed datasets: the end, optionals, contexts."""
 
 from __future__ import annotations
 

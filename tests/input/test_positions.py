@@ -1,4 +1,4 @@
-"""state and restore: the elements that follow a position follow it again."""
+"""state and restore: a restored iterator repeats the elements after its position."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_a_position_can_be_gone_back_to_from_anywhere(
     other.restore(positions[saved])
     assert [local(strategy, element) for element in other] == elements[saved:]
     other.close()
-    # At the end, too, where it says that it has ended.
+    # Also at the end, which the position records.
     iterator.restore(positions[-1])
     assert not iterator.get_next_as_optional().has_value()
 

@@ -58,7 +58,7 @@ def test_as_many_as_asked_for_are_read_and_no_more() -> None:
     iterator = iter(distributed)
     assert read == []
     assert local(strategy, next(iterator)) == [[0], [0]]
-    _until(lambda: len(read) == 5)  # one taken, three ready, one waiting for room
+    _until(lambda: len(read) == 5)  # one returned, three ready, one waiting for room
     assert local(strategy, next(iterator)) == [[1], [1]]
     _until(lambda: len(read) == 6)
     iterator.close()

@@ -1,4 +1,4 @@
-"""AutoShardPolicy: how batches are divided on one worker, and what workers of several get."""
+"""AutoShardPolicy: the division of batches on one worker, and the shards of several."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def test_every_example_comes_once_in_order_and_events_tell_where(
 
 
 def _as_worker(dataset: dl.data.Dataset, workers: int, worker: int, replicas: int) -> list[Any]:
-    """Returns what `steps_of` gives one of several workers, without processes."""
+    """Returns the steps of one of several workers, without processes."""
     context = dl.InputContext(workers, worker, workers * replicas)
     reader = steps_of(dataset, context, replicas, may_read=True).open()
     seen: list[Any] = []

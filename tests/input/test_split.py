@@ -1,4 +1,4 @@
-"""How a global batch is divided."""
+"""The division of a global batch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Misuse in making strategies, devices, clusters and options."""
+"""Misuse of strategies, devices, clusters and options when they are made."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Misuse of `run` and of what a replica function may do."""
+"""Misuse of `run` and inside replica functions."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ def jit_around_an_eager_function(w: World) -> None:
     jax.jit(lambda x: w.strategy.run(lambda a: a * 2, args=(x,), options=eager))(w.x)
 
 
-@misuse(errors.DonatedError, "given away by donate_argnums", "a: float32[2]", "that call returned")
+@misuse(errors.DonatedError, "donated to an earlier call", "a: float32[2]", "result of that call")
 def an_argument_that_was_given_away(w: World) -> None:
     mine = w.strategy.run(lambda a: a + 1, args=(w.x,))
     w.strategy.run(lambda a: a * 2, args=(mine,), options=dl.RunOptions(donate_argnums=0))

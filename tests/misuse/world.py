@@ -1,4 +1,4 @@
-"""What every misuse program gets, and how it is checked that no harm was done."""
+"""The strategy that every misuse program receives, and the check that it was not harmed."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ class World:
     """A strategy in use.
 
     Attributes:
-      strategy: over 4 CPU devices.
-      weights: a mirrored variable, [1, 2].
-      total: an ON_READ variable that adds up, 3 on each replica.
-      own: an ON_READ variable without aggregation, 0.
-      x: a per-replica value, [n, n] on replica n.
-      ragged: three ones on replicas 0 and 1, one on the others.
+      strategy: A MirroredStrategy over 4 CPU devices.
+      weights: A mirrored variable, [1, 2].
+      total: An ON_READ variable with SUM aggregation, 3 on each replica.
+      own: An ON_READ variable without aggregation, 0.
+      x: A per-replica value, [n, n] on replica n.
+      ragged: Three ones on replicas 0 and 1, one on the others.
       dataset: 0 to 9 in batches of 4.
-      folder: an empty one.
+      folder: An empty folder.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -52,7 +52,7 @@ class World:
         return dl.MirroredStrategy(["CPU:0", "CPU:1"])
 
     def require_unharmed(self) -> None:
-        """Asserts that everything holds what it held, and that the strategy still works."""
+        """Asserts that all values are unchanged, and that the strategy still works."""
         assert not dl.has_strategy()
         assert not dl.in_cross_replica_context()
         assert not [t.name for t in threading.enumerate() if t.name.startswith("distlab replica")]
@@ -72,12 +72,12 @@ def _weighted_sum(x: dl.PerReplica, weights: dl.Variable) -> object:
 
 @dataclass(frozen=True)
 class Misuse:
-    """A program that must be refused.
+    """A program that must raise an error.
 
     Attributes:
-      program: what a user wrote.
-      error: what is raised.
-      says: what its message must have in it: the rule, the value, the remedy.
+      program: The program.
+      error: The type of the error.
+      says: Parts of its message: the rule, the value, the remedy.
     """
 
     program: Callable[[World], object]
@@ -91,7 +91,7 @@ PROGRAMS: list[Misuse] = []
 def misuse(
     error: type[dl.errors.DistlabError], rule: str, value: str, remedy: str
 ) -> Callable[[Callable[[World], object]], Callable[[World], object]]:
-    """Adds a program to those that are tried."""
+    """Adds a program to `PROGRAMS`."""
 
     def add(program: Callable[[World], object]) -> Callable[[World], object]:
         PROGRAMS.append(Misuse(program, error, (rule, value, remedy)))

@@ -1,4 +1,4 @@
-"""Arguments whose memory results take over: `RunOptions(donate_argnums=...)`."""
+"""Donated arguments, whose memory results reuse: `RunOptions(donate_argnums=...)`."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_steps_in_flight_stay_bounded_when_every_result_is_given_away() -> None:
             args=(state,),
             options=FIRST,
         )
-        # What is waited for is nobody's result, so it is still there to be waited for.
+        # The array that marks a step's end is never donated, so it can still be awaited.
         assert not any(array.is_deleted() for array in in_flight.waiting()[-1:])
     alive = [array for array in in_flight.waiting() if not array.is_deleted()]
     assert len(alive) > in_flight.LIMIT // 2
@@ -145,7 +145,7 @@ def test_what_was_given_away_is_refused_by_name_and_the_strategy_goes_on() -> No
     state, x = _per_replica(strategy), _per_replica(strategy)
     new = strategy.run(_step, args=(state, x), options=FIRST)
     with pytest.raises(
-        DonatedError, match=r"state: float32\[1000\] was deleted.*that call returned"
+        DonatedError, match=r"state: float32\[1000\] was deleted.*result of that call"
     ):
         strategy.run(_step, args=(state, x), options=FIRST)
     with pytest.raises(DonatedError, match=r"state: float32\[1000\] was deleted"):
@@ -157,7 +157,7 @@ def test_what_was_given_away_is_refused_by_name_and_the_strategy_goes_on() -> No
 def test_one_array_given_twice_is_refused_before_anything_happens() -> None:
     strategy = _strategy(2)
     x = _per_replica(strategy)
-    with pytest.raises(DonatedError, match=r"state and x are one array.*a copy of its own"):
+    with pytest.raises(DonatedError, match=r"state and x are one array.*a copy of one of them"):
         strategy.run(_step, args=(x, x), options=FIRST)
     assert not x.stacked.is_deleted()
 

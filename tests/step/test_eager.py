@@ -1,4 +1,4 @@
-"""Functions run as ordinary Python give the numbers of compiled ones."""
+"""Functions that run as ordinary Python return the numbers of compiled ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a run of steps says about itself."""
+"""The events of steps."""
 
 from __future__ import annotations
 

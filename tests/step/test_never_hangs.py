@@ -1,4 +1,4 @@
-"""Steps may be issued as fast as the loop goes, without waiting for any."""
+"""A loop may dispatch steps as fast as it runs, without waiting for any."""
 
 from __future__ import annotations
 

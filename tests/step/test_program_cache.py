@@ -1,4 +1,4 @@
-"""The cache of programs: which function's are kept, and by how many threads it is used."""
+"""The cache of programs: the functions that it keeps, and its use by several threads."""
 
 from __future__ import annotations
 

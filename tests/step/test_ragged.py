@@ -1,4 +1,4 @@
-"""Steps whose replicas have different shapes give the numbers of full ones."""
+"""Steps whose replicas have different shapes return the numbers of full ones."""
 
 from __future__ import annotations
 

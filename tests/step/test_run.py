@@ -1,4 +1,4 @@
-"""What a replica function gets, and what comes back."""
+"""The arguments that a replica function receives, and the results of run."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from distlab.values.distributed import stack
 
 
 class Pair(NamedTuple):
-    """A structure that has to come back as itself."""
+    """A structure that run must return as the same type."""
 
     left: Any
     right: Any
@@ -213,7 +213,7 @@ def test_something_that_is_no_function_is_refused() -> None:
 
 @dataclass
 class _Model:
-    """Has no hash, as a dataclass with fields that compare."""
+    """An object without a hash, as every dataclass with `eq`."""
 
     scale: float
 

@@ -1,4 +1,4 @@
-"""strategy.extended: what libraries and ported code use."""
+"""strategy.extended: the methods for libraries and ported code."""
 
 from __future__ import annotations
 

@@ -176,7 +176,7 @@ def test_the_first_error_cancels_what_waits_and_is_raised_once(
     assert [result.fetch() for result in running[1:]] == [1, 2]
     outcome = _outcome(waiting.get)
     assert outcome == 7 or isinstance(outcome, CancelledError)
-    coordinator.join()  # the error was told
+    coordinator.join()  # the error was raised before
     assert coordinator.schedule(lambda: jnp.ones(2)).fetch().tolist() == [1.0, 1.0]
 
 
@@ -195,7 +195,7 @@ def test_a_dataset_that_ends_is_told_as_such(coordinator: ClusterCoordinator) ->
         try:
             coordinator.schedule(next, args=(batches,))
         except OutOfRangeError:
-            return  # a worker that was quick took more than its share
+            return  # a quick worker ran more than its share
     with pytest.raises(OutOfRangeError, match=r"more batches than worker \d has.*repeat"):
         coordinator.join()
 

@@ -1,4 +1,4 @@
-"""Where a strategy's replicas run: places, and the workers whose places they are."""
+"""The places of a strategy's replicas and workers."""
 
 from __future__ import annotations
 

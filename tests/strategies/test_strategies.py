@@ -1,4 +1,4 @@
-"""The strategies: their devices, variables and what they refuse."""
+"""The strategies: their devices, their variables and their errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What would happen with other choices: compared with what does happen."""
+"""The effects of choices, compared with those of a real strategy."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def devices(count: int) -> list[str]:
 
 
 def really_divided(choices: Choices) -> list[list[int]]:
-    """The sizes of the batches that a real strategy gives out."""
+    """Returns the sizes of a real strategy's batches."""
     strategy = dl.MirroredStrategy(devices(choices.replicas))
     dataset = dl.data.Dataset.range(choices.examples).batch(choices.batch)
     if choices.policy == "FROM FUNCTION":
