@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from distlab import events
@@ -78,6 +78,7 @@ nearly_in_order = st.lists(st.integers(0, 40), max_size=60).map(
 processes = st.lists(st.tuples(nearly_in_order, st.integers(-50, 50)), min_size=1, max_size=4)
 
 
+@settings(deadline=None)  # it reads many sources from many places
 @given(given=processes, limit=st.integers(1, 50), cursors=st.lists(st.integers(0, 250)))
 def test_every_event_comes_once_in_order_and_any_cursor_goes_on(
     given: list[tuple[list[int], int]], limit: int, cursors: list[int]

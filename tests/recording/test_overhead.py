@@ -83,11 +83,12 @@ def test_what_it_says_of_callers_is_what_they_spend(
     # The timing takes time itself, and other threads may come in between: a factor, not percents.
     share = sum(cost.emit_ns for cost in reported) / spent[0]
     assert 0.1 < share < 3
+    assert sum(cost.watcher_ns for cost in reported) > 0  # its windows last while Python is busy
     for cost in reported:
         length = cost.time_ns - cost.start_ns
         assert cost.events > 100
         assert 0 < cost.writer_ns < length
-        assert 0 < cost.watcher_ns < length
+        assert cost.watcher_ns < length
         assert cost.emit_ns < length
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from distlab.errors import ArgumentValueError, DistlabError, RecordError
@@ -53,6 +53,7 @@ def written(folder: Path, *batches: list[Event]) -> Path:
     return file.path
 
 
+@settings(deadline=None)  # it writes files
 @given(
     late=st.lists(st.integers(0, 30), min_size=1, max_size=60),
     size=st.integers(1, 9),
@@ -176,6 +177,7 @@ def test_a_closed_run_says_so(tmp_path: Path) -> None:
             read()
 
 
+@settings(deadline=None)  # it writes files
 @given(data=st.data())
 def test_a_file_with_any_bytes_changed_gives_what_it_has_or_a_typed_error(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from distlab.errors import NotARunError, RecordError
@@ -180,6 +180,7 @@ def test_a_file_that_can_not_be_read_is_named(folder: Path) -> None:
         Run.open(folder)
 
 
+@settings(deadline=None)  # it writes files
 @given(
     late=st.lists(st.lists(st.integers(0, 9), max_size=20), min_size=2, max_size=3),
     limit=st.integers(1, 30),
