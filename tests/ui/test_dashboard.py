@@ -381,6 +381,13 @@ def test_the_next_free_port_is_found(served: Served) -> None:
     assert {health(first)["url"], health(second)["url"]} == {first.url, second.url}
 
 
+def test_port_0_takes_any_free_port(served: Served, new_page: Pages) -> None:
+    first, second = served(finished(5), port=0), served(finished(5), port=0)
+    assert len({0, first.port, second.port}) == 3
+    page = new_page().open(second.url)
+    page.wait_for_text("steps", "5 of 5")
+
+
 def test_a_stopped_server_frees_its_port(served: Served) -> None:
     first = serve(finished(1))
     first.stop()
