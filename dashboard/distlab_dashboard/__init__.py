@@ -7,7 +7,7 @@ Served inside the training process by `serve`, from a folder by
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from distlab_dashboard.server import DashboardServer, serve
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 __all__ = ["DashboardServer", "serve"]
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     """Loads Panel and Bokeh when the server is first used: `distlab doctor` runs without."""
     if name not in __all__:
         raise AttributeError(f"module 'distlab_dashboard' has no attribute {name!r}")

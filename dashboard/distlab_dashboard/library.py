@@ -206,7 +206,7 @@ def _summary(path: Path, key: str) -> RunSummary | None:
 
 
 def library_of(source: object, serve_run: Callable[[object], ServedRun]) -> Library:
-    """Returns the library of what was given to a server.
+    """Returns the library that a server shows.
 
     Args:
       source: A run's folder, a folder of runs, a recording, or an object with `since`.
@@ -241,6 +241,6 @@ def source_of(source: object) -> Source:
     if path is None:
         raise InvalidArgumentError(
             f"A dashboard shows a run's folder or a source of events, got {type(source).__name__}. "
-            "Give it the folder that was given to distlab.record."
+            "Pass the folder that was passed to distlab.record."
         )
     return Run.open(path)

@@ -212,7 +212,7 @@ _TWO_RUNS: Entry[ComparisonColumns] = Entry(
     make=charts.RunComparison,
 )
 
-CHARTS: Final[Mapping[str, Entry[Any]]] = {
+CHARTS: Final[Mapping[str, Entry[Any]]] = {  # each has columns of its own type
     "loss": _LOSS,
     "newest": _NEWEST,
     "rates": _RATES,

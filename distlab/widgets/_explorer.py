@@ -64,7 +64,7 @@ class Explorer:
         """Whether it still responds to choices."""
         return self._widget is not None
 
-    def choose(self, name: str, value: Any) -> None:
+    def choose(self, name: str, value: object) -> None:
         """Changes one choice; shows the error of an invalid one and ignores it.
 
         Args:
@@ -97,11 +97,12 @@ class Explorer:
             self._views.remove(self)
             widget.close()
 
-    def _with(self, name: str, value: Any) -> Choices:
+    def _with(self, name: str, value: object) -> Choices:
         if name not in {control["name"] for control in CONTROLS}:
             raise ArgumentValueError(f"There is no choice named {name!r:.40}.")
         if name != "shape":
-            return replace(self.choices, **{name: value})
+            change: dict[str, Any] = {name: value}  # `checked` checks its type
+            return replace(self.choices, **change)
         shape = _as_shape(value)
         if shape is None:
             raise ArgumentValueError(
@@ -114,7 +115,7 @@ class Explorer:
 
         return picture(self.choices)
 
-    def _written(self) -> dict[str, Any]:
+    def _written(self) -> dict[str, object]:
         return {**vars(self.choices), "shape": ", ".join(map(str, self.choices.shape))}
 
     def _publish(self, *, update: bool) -> None:
@@ -181,7 +182,7 @@ def explorer(
     return Explorer(choices.checked())
 
 
-def _as_shape(written: Any) -> tuple[int, ...] | None:
+def _as_shape(written: object) -> tuple[int, ...] | None:
     """Parses a shape such as `784, 128`; returns None for any other text."""
     words = str(written).strip(" ()[],").replace("\u00d7", ",").replace("x", ",").split(",")
     words = [word.strip() for word in words]

@@ -86,8 +86,8 @@ def _sentences(choices: Choices, division: Division, placed: list[int]) -> list[
     divided = (
         f"{counted(choices.examples, 'example')}, {each} of {choices.batch}, over "
         f"{counted(choices.replicas, 'replica')}{workers}: {counted(len(sizes), 'step')}, "
-        f"{partial or 'none'} of them with a replica that gets less than its share, "
-        f"{empty or 'none'} with one that gets nothing."
+        f"{partial or 'none'} of them with a replica that receives less than its share, "
+        f"{empty or 'none'} with one that receives nothing."
     )
     variable = (
         f"A variable {choices.dtype}[{shape}] takes {bytes_text(choices.bytes)}: {on}, "

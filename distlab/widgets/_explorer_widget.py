@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import anywidget
 import traitlets
@@ -26,7 +25,7 @@ class ExplorerWidget(anywidget.AnyWidget):
     answered = traitlets.Int().tag(sync=True)
 
     def __init__(
-        self, host: str, controls: list[Control], choose: Callable[[str, Any], None]
+        self, host: str, controls: list[Control], choose: Callable[[str, object], None]
     ) -> None:
         """Opens it.
 
@@ -40,7 +39,7 @@ class ExplorerWidget(anywidget.AnyWidget):
         self._choose = choose
         self.on_msg(_answer)
 
-    def show(self, chosen: dict[str, Any], picture: str) -> None:
+    def show(self, chosen: dict[str, object], picture: str) -> None:
         """Updates the pages, even without a change: they wait for an answer.
 
         Args:
@@ -52,12 +51,12 @@ class ExplorerWidget(anywidget.AnyWidget):
             self.picture = picture
             self.answered += 1
 
-    def apply(self, name: Any, value: Any) -> None:
+    def apply(self, name: object, value: object) -> None:
         """Applies a choice from a page."""
         if isinstance(name, str):
             self._choose(name, value)
 
 
-def _answer(widget: ExplorerWidget, content: dict[str, Any], _buffers: list[Any]) -> None:
+def _answer(widget: ExplorerWidget, content: dict[str, object], _buffers: list[object]) -> None:
     if content.get("kind") == "choose":
         widget.apply(content.get("name"), content.get("value"))

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from importlib import resources
-from typing import Any
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from anywidget import AnyWidget
 
 
 def file_text(name: str) -> str:
@@ -11,7 +14,7 @@ def file_text(name: str) -> str:
     return resources.files("distlab.widgets").joinpath(name).read_text("utf-8")
 
 
-def let_messages_pass(widget: Any) -> None:
+def let_messages_pass(widget: AnyWidget) -> None:
     """Lets messages of a page reach a widget while a cell runs, where the front end can.
 
     JupyterLab sends them to a subshell, which is another thread of the kernel. But

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -40,7 +39,7 @@ def strips(shares: npt.NDArray[np.float64], width: int) -> list[str]:
     ]
 
 
-def _thinned(shares: npt.NDArray[np.float64]) -> npt.NDArray[Any]:
+def _thinned(shares: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     """Returns means of neighbouring cells, of at most `_MOST_CELLS` groups."""
     group = -(-len(shares) // _MOST_CELLS)
     if group < 2:
@@ -50,4 +49,5 @@ def _thinned(shares: npt.NDArray[np.float64]) -> npt.NDArray[Any]:
     parts = padded.reshape(-1, group, shares.shape[1])
     known = ~np.isnan(parts)
     sums, counts = np.nansum(parts, axis=1), known.sum(axis=1)
-    return np.where(counts > 0, sums / np.maximum(counts, 1), np.nan)
+    means: npt.NDArray[np.float64] = np.where(counts > 0, sums / np.maximum(counts, 1), np.nan)
+    return means

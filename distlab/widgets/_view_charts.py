@@ -8,7 +8,7 @@ from typing import Any
 from bokeh.embed import json_item
 from bokeh.models import ColumnDataSource
 
-from distlab.charts import Chart, data_patch
+from distlab.charts import Chart, DataPatch, data_patch
 from distlab.folds import Folds
 from distlab.page.charts import CHARTS
 from distlab.page.view import View as Choices
@@ -30,7 +30,7 @@ class ViewCharts:
           batch: Number of the batch to show, None for the newest.
         """
         self.names = tuple(names)
-        self.items: dict[str, Any] = {}
+        self.items: dict[str, object] = {}
         self._choices = Choices(batch=batch)
         self._charts = {name: _made(name) for name in self.names}
         self._sources = {
@@ -39,7 +39,7 @@ class ViewCharts:
         }
         self._shown: dict[str, object] = {}
 
-    def update(self, folds: Folds) -> dict[str, dict[str, Any]]:
+    def update(self, folds: Folds) -> dict[str, dict[str, DataPatch]]:
         """Updates the charts.
 
         Args:
@@ -66,7 +66,7 @@ class ViewCharts:
         if name not in self.items:
             self.items = {**self.items, name: dict(json_item(self._charts[name].root))}
 
-    def _patches(self, name: str) -> dict[str, Any]:
+    def _patches(self, name: str) -> dict[str, DataPatch]:
         return {source.id: data_patch(source) for source in self._sources[name]}
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final, TypedDict
+from typing import Final, TypedDict
 
 import anywidget
 import bokeh
@@ -114,7 +114,7 @@ class ViewWidget(anywidget.AnyWidget):
             self.loops = loop_rows()
 
 
-def _answer(view: ViewWidget, content: dict[str, Any], _buffers: list[Any]) -> None:
+def _answer(view: ViewWidget, content: dict[str, object], _buffers: list[object]) -> None:
     """Answers a page that asks for BokehJS, or reports a click on a button."""
     match content.get("kind"):
         case "bokehjs":

@@ -12,7 +12,7 @@ function element(tag, properties = {}, ...children) {
 function drawInHosts(model, draw) {
   const selector = `.${model.get("host")}`
   const drawings = new Map()
-  const look = () => {
+  const update = () => {
     const hosts = Array.from(document.querySelectorAll(selector))
     // A drawing whose host was replaced moves on to the new one, before anything is painted.
     const orphans = Array.from(drawings).filter(([host]) => !host.isConnected)
@@ -26,10 +26,10 @@ function drawInHosts(model, draw) {
   }
   const holds = (node) => node.nodeType === 1 && (node.matches(selector) || node.querySelector(selector))
   const observer = new MutationObserver((records) => {
-    if (records.some((record) => Array.from(record.addedNodes).some(holds))) look()
+    if (records.some((record) => Array.from(record.addedNodes).some(holds))) update()
   })
   observer.observe(document.body, { childList: true, subtree: true })
-  look()
+  update()
 
   return () => {
     observer.disconnect()

@@ -1,4 +1,4 @@
-"""Looking for events: from the newest on, whatever keeps them."""
+"""Searching events from the newest to the oldest, in rings and files."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def found(source: Any, before: int, **asked: Any) -> EventSearch:
 
 
 @pytest.mark.parametrize("count", [0, 1, 1_999, 2_000, 2_001, 5_000])
-def test_backwards_gives_every_event_once_with_its_number(count: int) -> None:
+def test_backwards_yields_every_event_once_with_its_number(count: int) -> None:
     source = ListSource([step(number) for number in range(count)])
     given = list(backwards(source, count))
     assert [number for number, _ in given] == list(range(count))[::-1]
@@ -74,7 +74,7 @@ def test_the_newest_that_fit_are_listed() -> None:
         assert at == f"{(event.time_ns - START_NS) / 1e9:.6f}"
 
 
-def test_a_page_is_full_and_says_that_there_is_more() -> None:
+def test_a_full_page_reports_that_there_are_more() -> None:
     source = ListSource([step(number) for number in range(3 * MOST_ROWS)])
     first = found(source, 3 * MOST_ROWS)
     assert first.more

@@ -1,4 +1,4 @@
-"""A real browser, and a page that notes what must not happen on it."""
+"""A real browser, and pages that note their errors and requests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who may look at a dashboard: this machine, and elsewhere those who have the token."""
+"""Access to a dashboard: from this machine, and elsewhere with the token."""
 
 from __future__ import annotations
 

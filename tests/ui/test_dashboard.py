@@ -1,4 +1,4 @@
-"""The served page in a real browser: what a person sees, live and afterwards."""
+"""The served page in a real browser, live and afterwards."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_sizes_of_a_partial_batch_are_on_the_page(served: Served, new_page: Page
     assert page.data("batches", "replicas")["text"] == ["8"] * 3 + ["5 of 8"] + ["0 of 8"] * 4
 
 
-def test_an_example_tells_its_label_and_index(served: Served, new_page: Pages) -> None:
+def test_the_tooltip_of_an_example_has_its_label_and_index(served: Served, new_page: Pages) -> None:
     source = finished(3)
     sharding = next(event for event in source.events if isinstance(event, Sharding))
     first = int.from_bytes((sharding.indices or b"")[:8], "little")
@@ -150,7 +150,7 @@ def test_a_live_run_moves_at_least_four_times_a_second(served: Served, new_page:
         thread.join()
 
 
-def test_what_a_run_says_is_never_markup(served: Served, new_page: Pages) -> None:
+def test_texts_of_a_run_are_never_markup(served: Served, new_page: Pages) -> None:
     wicked = "<img src=x onerror=alert(1)> $$x$$"
     events = [*beginning(name=wicked), *steps(3)]
     events.append(Error(time_ns=1, where="run", type=wicked, message=wicked))
@@ -180,7 +180,7 @@ def test_what_a_run_says_is_never_markup(served: Served, new_page: Pages) -> Non
         (None, True, "live"),
     ],
 )
-def test_the_header_says_how_the_run_ended(
+def test_the_header_names_the_end_of_the_run(
     served: Served, new_page: Pages, event: RunEnd | None, live: bool, mark: str
 ) -> None:
     source = ListSource([*beginning(), *steps(3), *([event] if event else [])])
@@ -191,7 +191,7 @@ def test_the_header_says_how_the_run_ended(
         assert page.text("trouble") == "ValueError: no"
 
 
-def test_an_empty_run_says_what_to_do(served: Served, new_page: Pages) -> None:
+def test_an_empty_run_names_the_next_step(served: Served, new_page: Pages) -> None:
     page = new_page().open(served(ListSource([])).url)
     page.wait_for_text("loss_note", "nothing logged yet")
     for tab in PAGES[1:]:
@@ -258,7 +258,7 @@ def test_nothing_is_wider_than_the_window(served: Served, new_page: Pages, width
         assert page.page.evaluate("document.documentElement.scrollWidth") <= width
 
 
-def test_a_long_run_says_how_far_it_is_read(served: Served, new_page: Pages) -> None:
+def test_a_long_run_shows_how_far_it_is_read(served: Served, new_page: Pages) -> None:
     going_on = threading.Event()
 
     class Long(ListSource):
@@ -438,7 +438,7 @@ class Proxy(threading.Thread):
             connection.close()
 
 
-def test_it_works_behind_a_proxy_that_takes_a_path_away(served: Served, new_page: Pages) -> None:
+def test_it_works_behind_a_proxy_that_removes_a_path(served: Served, new_page: Pages) -> None:
     with socket.create_server(("127.0.0.1", 0)) as trial:
         port = trial.getsockname()[1]
     proxy = Proxy(port, "/user/me/proxy/5006")
@@ -470,7 +470,7 @@ def test_the_compile_page_lists_programs_and_grows(served: Served, new_page: Pag
     assert why.inner_text() == "new shapes: <b>x</b>: float32[8] \u2192 float32[5]"
 
 
-def test_the_placement_page_says_which_rows_of_a_batch_lie_where(
+def test_the_placement_page_lists_the_rows_of_a_batch_on_each_device(
     served: Served, new_page: Pages
 ) -> None:
     page = new_page().open(f"{served(finished()).url}#batches?batch=22")

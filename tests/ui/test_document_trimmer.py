@@ -1,4 +1,4 @@
-"""Open pages take little memory on the server, and lose nothing by that."""
+"""Open pages need little memory on the server, and lose nothing by trimming."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_they_are_dropped_again_when_they_were_made_again() -> None:
     assert empty_containers(document) == 0
 
 
-def test_a_quiet_page_is_looked_at_once_a_minute_and_a_new_chart_is_seen_at_once() -> None:
+def test_a_quiet_page_is_trimmed_once_a_minute_and_a_new_chart_at_once() -> None:
     document = shown("overview")
     trimmer = DocumentTrimmer(document)
     trimmer.trim()

@@ -1,4 +1,4 @@
-"""Runs, events, loop control and files to take away, on the served page."""
+"""Runs, events, loop control and downloads on the served page."""
 
 from __future__ import annotations
 
@@ -190,7 +190,7 @@ def test_a_loop_is_paused_stepped_resumed_and_stopped_from_the_page(
                 loop.stop()
 
 
-def test_a_run_is_taken_away_as_a_page_and_as_a_timeline(
+def test_a_run_is_downloaded_as_a_page_and_as_a_timeline(
     library: DashboardServer, new_page: Pages
 ) -> None:
     page = new_page().open(f"{library.url}?run=first")
@@ -221,7 +221,7 @@ def test_a_page_is_written_while_a_server_closes_another(tmp_path: Path) -> None
     assert "made-up" in (tmp_path / "run.html").read_text()
 
 
-def test_files_to_take_away_need_the_token(folder: Path) -> None:
+def test_downloads_need_the_token(folder: Path) -> None:
     made = serve(folder, token="a long token")
     try:
         url = made.url.partition("?")[0]

@@ -1,4 +1,4 @@
-"""Parts of a run, without a browser: what a page shows of another moment is what was known then."""
+"""Parts of a run, without a browser: a page shows another moment as it was then."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ def test_playing_moves_at_its_speed_and_ends_at_the_end(
     assert playback.facts()["time_at"] == pytest.approx(feed.length_s, abs=1e-3)
 
 
-def test_a_live_range_goes_on_with_the_run_and_takes_what_comes_late() -> None:
+def test_a_live_range_goes_on_with_the_run_and_includes_late_events() -> None:
     events = whole_run(60)
     early, late = events[:200], events[200:]
     source = ListSource(list(early))
@@ -215,11 +215,11 @@ def test_a_paused_loop_is_known_to_those_who_only_read() -> None:
         '{"text": "' + "x" * 1_000 + '"}', '{"since": NaN}', "[" * 100_000,
     ],
 )  # fmt: skip
-def test_what_a_page_writes_and_makes_no_sense_is_ignored(text: Any) -> None:
+def test_invalid_choices_of_a_page_are_ignored(text: Any) -> None:
     assert View.read(text) == View()
 
 
-def test_what_a_page_writes_is_taken() -> None:
+def test_valid_choices_of_a_page_are_kept() -> None:
     assert View.read('{"page": "steps", "at": 2.5, "batch": 7, "event": null, "x": 1}') == View(
         page="steps", at=2.5, batch=7
     )

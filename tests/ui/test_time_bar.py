@@ -113,7 +113,7 @@ def test_a_live_run_can_be_paused_while_it_goes_on(served: Served, new_page: Pag
 _SIGNS_OF_THE_OUTAGE = ("ERR_CONNECTION", "WebSocket", "Lost websocket", "not connected")
 
 
-def test_a_page_that_loses_its_server_says_so_and_comes_back(new_page: Pages) -> None:
+def test_a_page_that_loses_its_server_shows_it_and_comes_back(new_page: Pages) -> None:
     source = ListSource(whole_run(60))
     source.live = False
     first = serve(source)

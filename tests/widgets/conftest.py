@@ -1,4 +1,4 @@
-"""A notebook without a front end: what would be published is kept."""
+"""A notebook without a front end, which keeps its outputs."""
 
 from __future__ import annotations
 

@@ -134,7 +134,7 @@ def test_a_closed_explorer_is_garbage(notebook: FakeNotebook) -> None:
     wait_until(lambda: gc.collect() >= 0 and all(ref() is None for ref in gone))
 
 
-def test_a_script_gets_words(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_script_prints_text(capsys: pytest.CaptureFixture[str]) -> None:
     explorer = opened(replicas=3, batch=7, examples=7)
     assert not explorer.live
     text = capsys.readouterr().out.splitlines()

@@ -19,7 +19,7 @@ def said_of(events: list[Event | Unknown], batch: int | None = None) -> Summary:
     return summarize(folds, folds.batch(batch), Watch.panes)
 
 
-def test_an_empty_run_says_what_to_do() -> None:
+def test_an_empty_run_names_the_next_step() -> None:
     said = said_of([])
     assert said.status == "waiting"
     assert "Run the cell that trains" in said.batch
@@ -56,14 +56,14 @@ def test_busy_shares_are_means_over_the_watched_time() -> None:
     assert busy_shares(columns) == pytest.approx([0.25, 0.75])
 
 
-def test_a_failed_run_says_what_was_raised() -> None:
+def test_a_failed_run_names_its_error() -> None:
     end = RunEnd(time_ns=START_NS + 10**9, status="failed", message="ValueError: no")
     said = said_of([*beginning(), *steps(3), end])
     assert said.status == "failed"
     assert "The run failed: ValueError: no" in said.notes
 
 
-def test_lost_events_are_said() -> None:
+def test_lost_events_are_noted() -> None:
     folds = Folds()
     folds.add([*beginning(), *steps(3)])
     folds.lost = 1_200

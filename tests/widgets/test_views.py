@@ -74,7 +74,7 @@ def test_each_leaves_a_picture_and_text(
 
 
 @pytest.mark.parametrize("name", SINGLE)
-def test_each_says_what_to_do_while_there_is_nothing(notebook: FakeNotebook, name: str) -> None:
+def test_each_names_the_next_step_while_there_is_nothing(notebook: FakeNotebook, name: str) -> None:
     view = SINGLE[name](ListSource([]))
     assert live(view).summary["amounts"] == []
     assert "yet" in live(view).summary["sentence"]
@@ -141,7 +141,7 @@ def test_a_source_must_be_a_run(notebook: FakeNotebook) -> None:
         Batches(ListSource([]), batch=-1)
 
 
-def test_a_script_gets_words_and_loads_no_widgets() -> None:
+def test_a_script_prints_text_and_loads_no_widgets() -> None:
     code = (
         "import sys, distlab as dl\n"
         "view = dl.widgets.Placement()\n"

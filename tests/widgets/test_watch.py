@@ -130,7 +130,7 @@ def test_a_view_that_ends_its_cell_is_shown_once(notebook: FakeNotebook) -> None
     assert [len(places) for places in notebook.outputs.values()] == [2]
 
 
-def test_an_error_of_the_source_is_said_in_the_picture(notebook: FakeNotebook) -> None:
+def test_an_error_of_the_source_is_noted_in_the_picture(notebook: FakeNotebook) -> None:
     class Breaking(ListSource):
         broken = False
 
@@ -163,7 +163,7 @@ def test_without_a_recorder_there_is_nothing_to_show(monkeypatch: pytest.MonkeyP
         watch()
 
 
-def test_a_script_gets_a_summary_and_loads_no_widgets() -> None:
+def test_a_script_prints_a_summary_and_loads_no_widgets() -> None:
     code = (
         "import sys, distlab as dl\n"
         "assert dl.watch() is None\n"
