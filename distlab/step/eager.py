@@ -1,18 +1,15 @@
 """Running a replica function as ordinary Python, once for each replica.
 
-Each replica has a thread, and one thread runs at a time, until it returns or
-reaches a collective or a `merge_call`, where it waits for the others. So output
-is in replica order, a debugger shows numbers, and nothing can deadlock.
+Each replica has a thread, and waits for the others at a collective or a
+`merge_call`.
 """
 
 from __future__ import annotations
 
-import contextvars
 import functools
-import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, final
+from typing import Any, final
 
 import jax
 import jax.numpy as jnp
@@ -25,30 +22,13 @@ from distlab.context.host import Host
 from distlab.context.replica_context import ReplicaContext
 from distlab.errors import ContextError, StructureError, ValueShapeError
 from distlab.step.regroup import regroup, select, to_device
+from distlab.step.rendezvous import Rendezvous, ReplicaThread, run_in_turn
 from distlab.values.checks import require_components, require_plain
 from distlab.values.distributed import PerReplica, stack
 from distlab.values.reduce_op import ReduceOp
 from distlab.variables import frames
 from distlab.variables.protocol import StoredVariable
 from distlab.variables.variable import live
-
-
-class _Rendezvous(NamedTuple):
-    """A replica's part in an operation of all replicas.
-
-    Attributes:
-      verb: The operation as error messages name it.
-      value: The replica's operand.
-      combine: Returns the result of each replica, from their operands in order.
-    """
-
-    verb: str
-    value: Any
-    combine: Callable[[list[Any]], Sequence[Any]]
-
-
-class _UnwindError(BaseException):
-    """Unwinds a replica's thread after an error in another replica."""
 
 
 def run(host: CollectiveHost, fn: Callable[..., Any], args: Any, kwargs: Any) -> Any:
@@ -65,10 +45,21 @@ def run(host: CollectiveHost, fn: Callable[..., Any], args: Any, kwargs: Any) ->
         if isinstance(leaf, PerReplica):
             require_components(leaf, "A per-replica argument", mesh.replicas)
     before: dict[StoredVariable, jax.Array] = {}
-    call = (fn, args, kwargs)
-    replicas = [_Replica(host, number, call, before) for number in mesh.local_replicas]
+
+    def body(replica: ReplicaThread) -> Any:
+        device = mesh.devices[replica.number]
+        context = ReplicaContext(host, EagerCollectives(host, replica, before))
+        with (
+            jax.default_device(device),
+            frames.use(frames.EagerFrame(replica.number, device, before)),
+            scopes.replica(context),
+        ):
+            own_args, own_kwargs = _to_device(select((args, kwargs), replica.number), device)
+            return fn(*own_args, **own_kwargs)
+
+    replicas = [ReplicaThread(number, body) for number in mesh.local_replicas]
     try:
-        _run_in_turn(replicas)
+        run_in_turn(replicas)
         return regroup([replica.result for replica in replicas], mesh)
     except BaseException:
         for variable, array in before.items():
@@ -79,128 +70,26 @@ def run(host: CollectiveHost, fn: Callable[..., Any], args: Any, kwargs: Any) ->
             replica.unwind()
 
 
-def _run_in_turn(replicas: list[_Replica]) -> None:
-    """Runs the replicas one after another, from rendezvous to rendezvous."""
-    while True:
-        for replica in replicas:
-            replica.advance()
-        reached = [replica.rendezvous for replica in replicas]
-        waiting = [rendezvous for rendezvous in reached if rendezvous is not None]
-        if not waiting:
-            return
-        verbs = [None if rendezvous is None else rendezvous.verb for rendezvous in reached]
-        if len(set(verbs)) > 1:
-            raise ContextError(
-                "All replicas must call the same collectives and merge_calls in the same order, "
-                f"but they are at {verbs} (None: it has returned). Call them in every replica, not "
-                "under an `if` that only some enter."
-            )
-        outcomes = waiting[0].combine([rendezvous.value for rendezvous in waiting])
-        for replica, outcome in zip(replicas, outcomes, strict=True):
-            replica.outcome = outcome
-
-
 @final
-class _Replica:
-    """One replica's thread, which runs only while `advance` waits for it.
+class EagerCollectives:
+    """The collectives that one replica's Python calls.
 
-    Attributes:
-      before: The arrays of variables before their first assignment, shared by all replicas.
-      number: The replica's number.
-      rendezvous: The operation at which it waits for the others; None while it runs.
-      outcome: Its result of that operation.
-      result: The result of its function.
+    Args:
+      host: The strategy.
+      replica: The replica's thread.
+      before: The arrays of variables before their first assignment, for all replicas.
     """
 
     def __init__(
         self,
         host: CollectiveHost,
-        number: int,
-        call: tuple[Callable[..., Any], Any, Any],
+        replica: ReplicaThread,
         before: dict[StoredVariable, jax.Array],
     ) -> None:
-        self.before = before
-        self.number = number
-        self.rendezvous: _Rendezvous | None = None
-        self.outcome: Any = None
-        self.result: Any = None
-        self._host = host
-        self._call = functools.partial(self._local, *call)
-        self._error: BaseException | None = None
-        self._ended = self._unwinding = False
-        self._go, self._paused = threading.Semaphore(0), threading.Semaphore(0)
-        self._thread = threading.Thread(
-            target=contextvars.copy_context().run,
-            args=(self._run,),
-            name=f"distlab replica {number}",
-            daemon=True,
-        )
-
-    def advance(self) -> None:
-        """Runs the replica to its next rendezvous or to its end; raises its error."""
-        self.rendezvous = None
-        if self._ended:
-            return
-        if self._thread.ident is None:
-            self._thread.start()
-        self._go.release()
-        self._paused.acquire()
-        if self._error is not None:
-            raise self._error
-
-    def wait_at(self, rendezvous: _Rendezvous) -> Any:
-        """Waits for the other replicas, in the replica's own thread; returns the outcome."""
-        if threading.current_thread() is not self._thread:
-            raise ContextError(
-                f"{rendezvous.verb} must be called in the thread that runs the replica function."
-            )
-        self.rendezvous = rendezvous
-        self._paused.release()
-        self._go.acquire()
-        if self._unwinding:
-            raise _UnwindError
-        return self.outcome
-
-    def unwind(self) -> None:
-        """Ends the thread of a replica that waits at a rendezvous."""
-        if self._thread.ident is None or self._ended:
-            return
-        self._unwinding = True
-        self._go.release()
-        self._thread.join()
-
-    def _run(self) -> None:
-        self._go.acquire()
-        try:
-            self.result = self._call()
-        except _UnwindError:
-            pass
-        except BaseException as error:  # noqa: BLE001 - advance raises it where run was called
-            self._error = error
-        finally:
-            self._ended = True
-            self._paused.release()
-
-    def _local(self, fn: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-        device = self._host.mesh.devices[self.number]
-        context = ReplicaContext(self._host, EagerCollectives(self, self._host))
-        with (
-            jax.default_device(device),
-            frames.use(frames.EagerFrame(self.number, device, self.before)),
-            scopes.replica(context),
-        ):
-            own_args, own_kwargs = _to_device(select((args, kwargs), self.number), device)
-            return fn(*own_args, **own_kwargs)
-
-
-@final
-class EagerCollectives:
-    """The collectives that one replica's Python calls."""
-
-    def __init__(self, replica: _Replica, host: CollectiveHost) -> None:
-        self._replica = replica
         self._host = host
         self._mesh = host.mesh
+        self._replica = replica
+        self._before = before
 
     def replica_id(self) -> Any:
         """Returns the replica's number as an int."""
@@ -247,7 +136,7 @@ class EagerCollectives:
             finally:
                 for variable, array in held.items():
                     if variable.storage.array is not array:
-                        self._replica.before.setdefault(variable, array)
+                        self._before.setdefault(variable, array)
             return [
                 _to_device(select(result, replica), device)
                 for replica, device in zip(
@@ -255,7 +144,7 @@ class EagerCollectives:
                 )
             ]
 
-        return self._replica.wait_at(_Rendezvous("merge_call", (fn, args, kwargs), combine))
+        return self._replica.wait_at(Rendezvous("merge_call", (fn, args, kwargs), combine))
 
     def create(self, make: Callable[[], Any], name: str) -> Any:
         """Makes one object in cross-replica context, with replica 0's `make`."""
@@ -266,7 +155,7 @@ class EagerCollectives:
             with scopes.cross_replica(host):
                 return [makers[0]()] * len(makers)
 
-        return self._replica.wait_at(_Rendezvous("making a variable", make, combine))
+        return self._replica.wait_at(Rendezvous("making a variable", make, combine))
 
     def _reduce(self, op: ReduceOp, arrays: list[jax.Array]) -> list[jax.Array]:
         def total(column: Sequence[jax.Array]) -> jax.Array:
@@ -306,7 +195,7 @@ class EagerCollectives:
     ) -> list[jax.Array]:
         lengths = [array.shape[axis] for array, axis in zip(arrays, along, strict=True)]
         before: list[list[int]] = self._replica.wait_at(
-            _Rendezvous("all_gather", lengths, lambda rows: [rows] * len(rows))
+            Rendezvous("all_gather", lengths, lambda rows: [rows] * len(rows))
         )
         totals = self.all_reduce(ReduceOp.SUM, cotangents)
         starts = [sum(row[i] for row in before[: self._replica.number]) for i in range(len(arrays))]
@@ -348,7 +237,7 @@ class EagerCollectives:
             result = combine(values)
             return [jax.device_put(result, device) for device in self._mesh.local_devices]
 
-        return self._replica.wait_at(_Rendezvous(verb, value, copies))
+        return self._replica.wait_at(Rendezvous(verb, value, copies))
 
 
 def _concatenated(column: list[jax.Array], axis: int) -> jax.Array:

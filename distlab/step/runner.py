@@ -141,7 +141,7 @@ def _run_traced(
             )
         if traced or jax_internals.being_staged():
             programs[structure, key, donated] = program
-            return program.join(leaves)
+            return program.inline(leaves)
         fresh = program.compiled is None
         result, watched = program(leaves)
     except Exception as error:
@@ -192,7 +192,7 @@ def _key(leaves: list[Any]) -> tuple[tuple[Any, ...], bool]:
 def _require_alive(error: Exception, program: Program | None, leaves: list[Any]) -> None:
     """Raises an error that names a donated argument, where JAX reports a deleted array."""
     if program is not None and isinstance(error, RuntimeError):
-        program.require_alive(leaves)
+        program.inputs.require_alive(leaves)
 
 
 def _report(error: Exception) -> None:

@@ -1,0 +1,176 @@
+"""The inputs of a program: the values of variables and the arguments, as arrays on the mesh."""
+
+from __future__ import annotations
+
+import functools
+import time
+import weakref
+from collections.abc import Sequence
+from typing import Any, final
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import NamedSharding
+
+from distlab.context.host import Host
+from distlab.devices.jax_internals import ConcreteArray
+from distlab.errors import DonatedError
+from distlab.step.arguments import Arguments, Leaf
+from distlab.values import copy_events
+from distlab.values.copy_events import Direction
+from distlab.variables.variable import Variable
+
+
+@final
+class ProgramInputs:
+    """Places the inputs of one program on the mesh.
+
+    Args:
+      function: The function's name, for events.
+      arguments: The function's arguments, leaf by leaf.
+      variables: The variables whose values the program reads.
+      host: The strategy.
+
+    Attributes:
+      donated: For each dynamic argument, whether it is donated.
+      donates: Whether any argument is donated.
+    """
+
+    def __init__(
+        self, function: str, arguments: Arguments, variables: Sequence[Variable], host: Host
+    ) -> None:
+        self.donated = [leaf.donated for leaf in arguments.dynamic()]
+        self.donates = any(self.donated)
+        self._function = function
+        self._leaves = arguments.leaves
+        self._dynamic = arguments.dynamic()
+        self._variables = variables
+        self._mesh = host.mesh
+        self._strategy = host.number
+        self._all_split = all(leaf.role == "split" for leaf in arguments.leaves)
+        self._copies: dict[int, tuple[weakref.ref[jax.Array], jax.Array]] = {}
+
+    def values(self) -> list[jax.Array]:
+        """Returns the variables' values on the mesh; emits a copy where one had to move."""
+        started = time.monotonic_ns() if self._variables else 0
+        values = [variable.storage.over(self._mesh) for variable in self._variables]
+        moved = [
+            value.nbytes
+            for value, variable in zip(values, self._variables, strict=True)
+            if value is not variable.storage.array
+        ]
+        if moved:
+            self._emit_copy(f"{len(moved)} variables", "between_devices", sum(moved), started)
+        return values
+
+    def arrays(self, leaves: list[Any]) -> list[Any]:
+        """Returns the dynamic ones of the flat arguments, with whole ones on the mesh.
+
+        Args:
+          leaves: The flat arguments.
+        """
+        if self._all_split:
+            return leaves
+        return [
+            value if leaf.role == "split" else self._whole(position, leaf, value)
+            for position, (leaf, value) in enumerate(zip(self._leaves, leaves, strict=True))
+            if leaf.role != "static"
+        ]
+
+    def dynamic(self, leaves: list[Any]) -> list[Any]:
+        """Returns the dynamic ones of the flat arguments, where they are."""
+        return [
+            value for leaf, value in zip(self._leaves, leaves, strict=True) if leaf.role != "static"
+        ]
+
+    def on_mesh(self, arrays: list[Any]) -> list[Any]:
+        """Moves arrays of other devices, from user code or another strategy, to the mesh.
+
+        Args:
+          arrays: The dynamic arguments.
+        """
+        return [
+            _put(array, self._mesh.split if leaf.role == "split" else self._mesh.whole, leaf)
+            for array, leaf in zip(arrays, self._dynamic, strict=True)
+        ]
+
+    def by_donation(self, arrays: list[Any]) -> tuple[list[Any], list[Any]]:
+        """Returns the arrays that are kept, and the donated ones.
+
+        Args:
+          arrays: The dynamic arguments.
+        """
+        if not self.donates:
+            return arrays, []
+        pairs = list(zip(arrays, self.donated, strict=True))
+        return [array for array, d in pairs if not d], [array for array, d in pairs if d]
+
+    def require_alive(self, leaves: list[Any]) -> None:
+        """Checks that no array of the flat arguments was deleted or is donated twice.
+
+        Args:
+          leaves: The flat arguments.
+
+        Raises:
+          DonatedError: An array was deleted, or donated together with another use of it.
+        """
+        seen: dict[int, Leaf] = {}
+        for leaf, array in zip(self._leaves, leaves, strict=True):
+            if not isinstance(array, ConcreteArray):
+                continue
+            if array.is_deleted():
+                raise DonatedError(
+                    f"{leaf} was deleted, or donated to an earlier call, so it can't be used "
+                    "again. Use the result of that call, or leave donate_argnums out of it."
+                )
+            other = seen.setdefault(id(array), leaf)
+            if other is not leaf and (leaf.donated or other.donated):
+                raise DonatedError(
+                    f"{other.label} and {leaf.label} are one array, and donate_argnums donates "
+                    "it. Pass a copy of one of them, or leave donate_argnums out."
+                )
+
+    def _whole(self, position: int, leaf: Leaf, value: Any) -> Any:
+        """Returns a value that all replicas receive, on the mesh; emits a copy if it moved."""
+        copy = self._copies.get(position)
+        if copy is not None and copy[0]() is value:
+            return copy[1]
+        if isinstance(value, jax.Array) and value.sharding == self._mesh.whole:
+            return value
+        started = time.monotonic_ns()
+        from_host = isinstance(value, np.ndarray)
+        if from_host:
+            value = value.copy()  # JAX may share the buffer, and the user may write to it
+        placed = _put(value, self._mesh.whole, leaf)
+        if from_host or isinstance(value, ConcreteArray):
+            direction: Direction = "to_devices" if from_host else "between_devices"
+            self._emit_copy(f"argument {leaf.label}", direction, value.nbytes, started)
+        if isinstance(value, ConcreteArray) and not leaf.donated:
+            # Arrays never change, so one copy serves for as long as the array lives.
+            forget = functools.partial(self._forget, position)
+            self._copies[position] = (weakref.ref(value, forget), placed)
+        return placed
+
+    def _forget(self, position: int, dead: weakref.ref[jax.Array]) -> None:
+        copy = self._copies.get(position)
+        if copy is not None and copy[0] is dead:
+            del self._copies[position]
+
+    def _emit_copy(self, what: str, direction: Direction, size: int, started: int) -> None:
+        copy_events.announce(
+            self._strategy,
+            f"{what} of {self._function}",
+            direction,
+            size=size,
+            copies=self._mesh.replicas,
+            started=started,
+        )
+
+
+def _put(array: Any, sharding: NamedSharding, leaf: Leaf) -> jax.Array:
+    """Puts an array on its devices; a donated one as a copy."""
+    if isinstance(array, jax.Array) and array.sharding == sharding:
+        return array
+    # device_put may share the array's memory on the device that has it already.
+    return jax.device_put(jnp.copy(array) if leaf.donated else array, sharding)

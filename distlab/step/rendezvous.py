@@ -1,0 +1,145 @@
+"""Threads that run one at a time, and wait for each other at each rendezvous.
+
+A thread runs until it returns or reaches a rendezvous. So output is in thread
+order, a debugger shows one thread at work, and nothing can deadlock.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, final
+
+from distlab.errors import ContextError
+
+
+class Rendezvous(NamedTuple):
+    """A replica's part in an operation of all replicas.
+
+    Attributes:
+      verb: The operation as error messages name it.
+      value: The replica's operand.
+      combine: Returns the result of each replica, from their operands in order.
+    """
+
+    verb: str
+    value: Any
+    combine: Callable[[list[Any]], Sequence[Any]]
+
+
+@final
+class ReplicaThread:
+    """A replica's thread, which runs only while `advance` waits for it.
+
+    Args:
+      number: The replica's number.
+      body: The replica's function; its argument is this thread.
+
+    Attributes:
+      number: The replica's number.
+      rendezvous: The operation at which it waits for the others; None while it runs.
+      outcome: Its result of that operation.
+      result: The result of its function.
+    """
+
+    def __init__(self, number: int, body: Callable[[ReplicaThread], Any]) -> None:
+        self.number = number
+        self.rendezvous: Rendezvous | None = None
+        self.outcome: Any = None
+        self.result: Any = None
+        self._body = body
+        self._error: BaseException | None = None
+        self._ended = self._unwinding = False
+        self._go, self._paused = threading.Semaphore(0), threading.Semaphore(0)
+        self._thread = threading.Thread(
+            target=contextvars.copy_context().run,
+            args=(self._run,),
+            name=f"distlab replica {number}",
+            daemon=True,
+        )
+
+    def advance(self) -> None:
+        """Runs the replica to its next rendezvous or to its end; raises its error."""
+        self.rendezvous = None
+        if self._ended:
+            return
+        if self._thread.ident is None:
+            self._thread.start()
+        self._go.release()
+        self._paused.acquire()
+        if self._error is not None:
+            raise self._error
+
+    def wait_at(self, rendezvous: Rendezvous) -> Any:
+        """Waits for the other replicas, in the replica's own thread; returns the outcome.
+
+        Args:
+          rendezvous: The replica's part in the operation.
+
+        Raises:
+          ContextError: The calling thread is not the replica's.
+        """
+        if threading.current_thread() is not self._thread:
+            raise ContextError(
+                f"{rendezvous.verb} must be called in the thread that runs the replica function, "
+                f"got {threading.current_thread().name!r}. Call it there, and pass on its result."
+            )
+        self.rendezvous = rendezvous
+        self._paused.release()
+        self._go.acquire()
+        if self._unwinding:
+            raise _UnwindError
+        return self.outcome
+
+    def unwind(self) -> None:
+        """Ends the thread of a replica that waits at a rendezvous."""
+        if self._thread.ident is None or self._ended:
+            return
+        self._unwinding = True
+        self._go.release()
+        self._thread.join()
+
+    def _run(self) -> None:
+        self._go.acquire()
+        try:
+            self.result = self._body(self)
+        except _UnwindError:
+            pass
+        except BaseException as error:  # noqa: BLE001 - advance raises it where run was called
+            self._error = error
+        finally:
+            self._ended = True
+            self._paused.release()
+
+
+def run_in_turn(replicas: Sequence[ReplicaThread]) -> None:
+    """Runs the replicas to their end, one after another from rendezvous to rendezvous.
+
+    Args:
+      replicas: The replicas, in order.
+
+    Raises:
+      ContextError: The replicas do not all reach the same rendezvous.
+    """
+    while True:
+        for replica in replicas:
+            replica.advance()
+        reached = [replica.rendezvous for replica in replicas]
+        waiting = [rendezvous for rendezvous in reached if rendezvous is not None]
+        if not waiting:
+            return
+        verbs = [None if rendezvous is None else rendezvous.verb for rendezvous in reached]
+        if len(set(verbs)) > 1:
+            raise ContextError(
+                "All replicas must call the same collectives and merge_calls in the same order, "
+                f"but they are at {verbs} (None: it has returned). Call them in every replica, not "
+                "under an `if` that only some enter."
+            )
+        outcomes = waiting[0].combine([rendezvous.value for rendezvous in waiting])
+        for replica, outcome in zip(replicas, outcomes, strict=True):
+            replica.outcome = outcome
+
+
+class _UnwindError(BaseException):
+    """Unwinds a replica's thread after an error in another replica."""
