@@ -94,7 +94,7 @@ class Strategy(ABC):  # noqa: B024 - abstract because a subclass chooses the dev
         return self.place.mesh
 
     def variable_layout(self, *, per_replica: bool) -> Layout:
-        """Returns where the copies of a new variable lie.
+        """Returns the layout of a new variable.
 
         Args:
           per_replica: Whether each replica has a value of its own (ON_READ).
@@ -202,7 +202,9 @@ class Strategy(ABC):  # noqa: B024 - abstract because a subclass chooses the dev
     experimental_run_v2 = run
     """`run`, under its first name in TensorFlow."""
 
-    def _run(self, fn: Callable[..., Any], args: Any, kwargs: Any, options: Any) -> Any:
+    def _run(
+        self, fn: Callable[..., Any], args: Any, kwargs: Any, options: RunOptions | None
+    ) -> Any:
         """Runs `fn` as this kind of strategy does; see `run`."""
         return runner.run(self, self.place, fn, args, kwargs, options=options)
 

@@ -9,6 +9,7 @@ import jax
 
 from distlab.collectives.lone import LoneCollectives
 from distlab.context import scopes
+from distlab.context.modes import RunOptions
 from distlab.context.replica_context import ReplicaContext
 from distlab.data import Dataset, as_dataset
 from distlab.devices.layouts import Layout, OnOneDevice
@@ -62,7 +63,9 @@ class DefaultStrategy(Strategy):
         """Returns the replica context of code outside of any scope."""
         return self._context
 
-    def _run(self, fn: Callable[..., Any], args: Any, kwargs: Any, options: Any) -> Any:
+    def _run(
+        self, fn: Callable[..., Any], args: Any, kwargs: Any, options: RunOptions | None
+    ) -> Any:
         """Calls `fn` as ordinary Python."""
         del options
         scopes.require_cross_replica("run", self)

@@ -13,6 +13,7 @@ from distlab.cluster import server
 from distlab.cluster.resolver import ClusterResolver
 from distlab.cluster.spec import ClusterSpec
 from distlab.context import modes
+from distlab.context.modes import RunOptions
 from distlab.devices import in_flight, selection
 from distlab.devices.layouts import Layout, OnOneDevice
 from distlab.errors import ArgumentTypeError, ClusterError, ClusterSpecError, UnsupportedError
@@ -126,7 +127,9 @@ class ParameterServerStrategy(Strategy):
         del per_replica  # there is one replica in sync, so one copy
         return OnOneDevice(next(self._next_home))
 
-    def _run(self, fn: Callable[..., Any], args: Any, kwargs: Any, options: Any) -> Any:
+    def _run(
+        self, fn: Callable[..., Any], args: Any, kwargs: Any, options: RunOptions | None
+    ) -> Any:
         """Runs `fn` on the worker's one replica.
 
         A function that runs eagerly may read and assign variables at any time, so
