@@ -130,3 +130,10 @@ class DuplicateTaskError(DistlabError, KeyError):
 
 class UnsupportedError(DistlabError, NotImplementedError):
     """TensorFlow has this name, and neither TensorFlow nor distlab implements it."""
+
+
+class RecompilationWarning(UserWarning):
+    """A function is made anew at each call and refers to something else each time.
+
+    So it is compiled at each call. `Strategy.run` warns at the third one.
+    """

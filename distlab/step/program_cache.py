@@ -1,69 +1,135 @@
-"""The compiled programs of the functions that ran last."""
+"""The compiled programs of the functions that ran last, found by what a function is."""
 
 from __future__ import annotations
 
+import itertools
+import sys
 import threading
+import warnings
 from collections import OrderedDict
-from collections.abc import Callable
-from types import FunctionType, MethodType
+from collections.abc import Callable, Hashable
+from types import FunctionType
 from typing import Any, Final, final
 
+from distlab.errors import RecompilationWarning
+from distlab.step.function_identity import Identity, Key, identity_of, references, text_of
 from distlab.step.program import Program
+from distlab.values.checks import function_name, function_source
 
 _FUNCTIONS_KEPT: Final = 256
+_COMPILED_TOO_OFTEN: Final = 3
+
+
+@final
+class _Entry:
+    """The programs of one function.
+
+    Attributes:
+      identity: What distinguishes the function.
+      references: What it refers to, by name.
+      programs: Its programs by the key of their arguments.
+      uses: How often they were asked for.
+      last_use: The number of the last time, counted over all functions.
+    """
+
+    __slots__ = ("identity", "last_use", "programs", "references", "uses")
+
+    def __init__(self, identity: Identity, references: dict[str, Key]) -> None:
+        self.identity = identity
+        self.references = references
+        self.programs: dict[Any, Program] = {}
+        self.uses = 0
+        self.last_use = 0
 
 
 @final
 class ProgramCache:
-    """Keeps the programs of the last 256 functions, for any thread.
+    """Keeps the programs of the last 256 functions.
 
-    The limit keeps functions made for one step (lambdas in a loop) from filling memory.
+    A function that is made anew at each call is the same one as long as its code is and what
+    that refers to (see `function_identity`). So functions whose closures change can't fill the
+    memory. Any thread may use the cache.
     """
 
     def __init__(self) -> None:
-        self._by_function: OrderedDict[Any, dict[Any, Program]] = OrderedDict()
+        self._by_key: dict[Key, _Entry] = {}
+        self._by_object: OrderedDict[FunctionType, _Entry] = OrderedDict()
+        self._by_source: OrderedDict[Hashable, list[_Entry]] = OrderedDict()
+        self._uses = itertools.count(1)
         self._lock = threading.Lock()
 
     def of(self, fn: Callable[..., Any]) -> dict[Any, Program]:
-        """Returns a function's programs by the key of their arguments; the caller adds to it."""
-        key = _function_key(fn)
+        """Returns a function's programs by the key of their arguments, to read and add to.
+
+        A function object is looked up by itself, as by `jax.jit`; only an object that was not
+        seen before is compared with others.
+
+        Warns:
+          RecompilationWarning: The function is made anew at each call, and what it refers to
+            changes each time, so that this is the third compilation for one call each.
+        """
+        warning = None
         with self._lock:
-            programs = self._by_function.get(key)
-            if programs is None:
-                programs = self._by_function[key] = {}
-                if len(self._by_function) > _FUNCTIONS_KEPT:
-                    self._by_function.popitem(last=False)
-            else:
-                self._by_function.move_to_end(key)
-            return programs
+            entry = None
+            if isinstance(fn, FunctionType) and fn in self._by_object:
+                entry = self._by_object[fn]
+                self._by_object.move_to_end(fn)
+            if entry is None:
+                entry, warning = self._find(fn)
+            entry.uses += 1
+            entry.last_use = next(self._uses)
+        if warning is not None:
+            warnings.warn(warning, RecompilationWarning, stacklevel=_level_of_caller())
+        return entry.programs
+
+    def _find(self, fn: Callable[..., Any]) -> tuple[_Entry, str | None]:
+        identity = identity_of(fn)
+        entry = self._by_key.get(identity.key)
+        warning = None
+        if entry is None:
+            entry = _Entry(identity, references(fn))
+            warning = self._warning(fn, entry)
+            if len(self._by_key) >= _FUNCTIONS_KEPT:
+                self._forget(min(self._by_key.values(), key=lambda known: known.last_use))
+            self._by_key[identity.key] = entry
+        if isinstance(fn, FunctionType):
+            self._by_object[fn] = entry
+        for kept in (self._by_object, self._by_source):
+            if len(kept) > _FUNCTIONS_KEPT:
+                kept.popitem(last=False)
+        return entry, warning
+
+    def _forget(self, entry: _Entry) -> None:
+        del self._by_key[entry.identity.key]
+        for fn in [fn for fn, known in self._by_object.items() if known is entry]:
+            del self._by_object[fn]
+
+    def _warning(self, fn: Callable[..., Any], entry: _Entry) -> str | None:
+        """Returns what to warn of when a function of one source is compiled for each call."""
+        family = self._by_source.setdefault((function_name(fn), function_source(fn)), [])
+        if len(family) >= _COMPILED_TOO_OFTEN:
+            return None  # it was said
+        family.append(entry)
+        if len(family) < _COMPILED_TOO_OFTEN or any(old.uses > 1 for old in family):
+            return None
+        before = family[-2].references
+        changed = [
+            f"{name}: {text_of(before[name])} -> {text_of(key)}"
+            for name, key in entry.references.items()
+            if name in before and before[name] != key
+        ]
+        if not changed:
+            return None
+        return (
+            f"{function_name(fn)} was compiled {len(family)} times for {len(family)} calls of run: "
+            "it is made anew for each call, and what it refers to changes "
+            f"({'; '.join(changed)[:400]}). Pass that as an argument, in args=(...)."
+        )
 
 
-class SameObject:
-    """A key that equals only the key of the same object, or of an equal string."""
-
-    __slots__ = ("object",)
-
-    def __init__(self, object_: Any) -> None:
-        self.object = object_
-
-    def __hash__(self) -> int:
-        return hash(self.object) if isinstance(self.object, str) else id(self.object)
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, SameObject):
-            return False
-        mine, theirs = self.object, other.object
-        return mine is theirs or (isinstance(mine, str) and mine == theirs)
-
-
-def _function_key(fn: Callable[..., Any]) -> Any:
-    """Returns the cache key of a function; a method's object counts by identity."""
-    if isinstance(fn, FunctionType):
-        return fn
-    if isinstance(fn, MethodType):
-        return SameObject(fn.__self__), fn.__func__
-    try:
-        hash(fn)
-    except TypeError:
-        return SameObject(fn)
-    return fn
+def _level_of_caller() -> int:
+    """Returns the `stacklevel` of the user's line that called distlab."""
+    level, frame = 1, sys._getframe(1)
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("distlab."):
+        level, frame = level + 1, frame.f_back
+    return level

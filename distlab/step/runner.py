@@ -25,7 +25,6 @@ from distlab.step import compile_events, eager
 from distlab.step.arguments import donated_arguments
 from distlab.step.place import Place
 from distlab.step.program import Program
-from distlab.step.program_cache import SameObject
 from distlab.values.checks import checked_call
 from distlab.variables.variable import is_variable
 
@@ -185,8 +184,26 @@ def _key(leaves: list[Any]) -> tuple[tuple[Any, ...], bool]:
         elif isinstance(leaf, np.generic | bool | int | float | complex):
             key.append(type(leaf))
         else:
-            key.append(SameObject(leaf))
+            key.append(_SameObject(leaf))
     return tuple(key), traced
+
+
+class _SameObject:
+    """A key that equals only the key of the same object, or of an equal string."""
+
+    __slots__ = ("object",)
+
+    def __init__(self, object_: Any) -> None:
+        self.object = object_
+
+    def __hash__(self) -> int:
+        return hash(self.object) if isinstance(self.object, str) else id(self.object)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, _SameObject):
+            return False
+        mine, theirs = self.object, other.object
+        return mine is theirs or (isinstance(mine, str) and mine == theirs)
 
 
 def _require_alive(error: Exception, program: Program | None, leaves: list[Any]) -> None:

@@ -1,41 +1,217 @@
-"""The cache of programs: the functions that it keeps, and its use by several threads."""
+"""The cache of programs: which functions share them, and which are compiled again."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import functools
+import warnings
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import distlab as dl
+from distlab import events
+from distlab.errors import RecompilationWarning
 from distlab.step.program_cache import ProgramCache
+from tests.listening import listening
+
+Step = Callable[..., Any]
 
 
-def made(number: int) -> Callable[[], int]:
-    return lambda: number
+def function(number: int) -> Step:
+    """Makes functions that differ in their code."""
+    made: dict[str, Step] = {}
+    exec(f"def step(x):\n    return x + {number}", made)
+    return made["step"]
 
 
-def test_a_function_finds_the_programs_that_were_kept_for_it() -> None:
+def test_a_function_has_programs_of_its_own() -> None:
     cache = ProgramCache()
-    first, second = made(1), made(2)
+    first, second = function(1), function(2)
     assert cache.of(first) is cache.of(first)
     assert cache.of(first) is not cache.of(second)
 
 
-def test_a_method_of_an_object_without_a_hash_is_known_by_its_object() -> None:
-    @dataclass
-    class Model:
-        def step(self) -> None: ...
+def closing_over(value: Any) -> Step:
+    return lambda x: x * value
 
-    cache, one, other = ProgramCache(), Model(), Model()
-    assert cache.of(one.step) is cache.of(one.step)
-    assert cache.of(one.step) is not cache.of(other.step)
+
+def with_default(value: Any) -> Step:
+    def step(x: Any, rate: Any = value) -> Any:
+        return x * rate
+
+    return step
+
+
+def with_helper(value: Any) -> Step:
+    def scale(x: Any) -> Any:
+        return x * value
+
+    def step(x: Any) -> Any:
+        return scale(x) + 1
+
+    return step
+
+
+def with_attribute(value: Any) -> Step:
+    config.rate = value
+    return lambda x: x * config.rate
+
+
+def of_an_object(value: Any) -> Step:
+    trainer.rate = value
+    return trainer.step
+
+
+def of_a_global(value: Any) -> Step:
+    global rate
+    rate = value
+    return lambda x: x * rate
+
+
+def partial_of(value: Any) -> Step:
+    return functools.partial(lambda x, rate: x * rate, rate=value)
+
+
+def in_a_list(value: Any) -> Step:
+    rates[0] = value
+    return lambda x: x * rates[0]
+
+
+@dataclass
+class Trainer:
+    """Has no hash, as dataclasses have none."""
+
+    rate: Any = 0.0
+
+    def step(self, x: Any) -> Any:
+        return x * self.rate
+
+
+config, trainer, rate, rates = Trainer(), Trainer(), 0.0, [0.0]
+MAKERS: Sequence[Callable[[Any], Step]] = (
+    *(closing_over, with_default, with_helper, with_attribute, of_an_object, of_a_global),
+    *(partial_of, in_a_list),
+)
+
+
+@pytest.mark.parametrize("make", MAKERS)
+def test_a_function_made_anew_is_the_same_while_it_refers_to_the_same(
+    make: Callable[[Any], Step],
+) -> None:
+    cache = ProgramCache()
+    assert cache.of(make(0.5)) is cache.of(make(0.5))
+
+
+@pytest.mark.parametrize("make", MAKERS)
+def test_a_function_that_refers_to_another_number_is_another(make: Callable[[Any], Step]) -> None:
+    cache = ProgramCache()
+    assert cache.of(make(0.5)) is not cache.of(make(0.25))
+
+
+@pytest.mark.parametrize("make", MAKERS)
+def test_a_step_made_anew_computes_with_the_numbers_of_now(make: Callable[[Any], Step]) -> None:
+    strategy = dl.MirroredStrategy(["CPU:0", "CPU:1"])
+    x = strategy.replicate(np.float32(1))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RecompilationWarning)  # that is what it is about
+        values = [strategy.run(make(n), args=(x,)).values[1] for n in (1.0, 2.0, 2.0, 3.0, 4.0)]
+    offset = 1 if make is with_helper else 0
+    assert [float(value) - offset for value in values] == [1, 2, 2, 3, 4]
+
+
+def test_numbers_of_another_type_and_one_name_with_two_meanings_are_told_apart() -> None:
+    cache = ProgramCache()
+    kinds = [1, 1.0, True, "1", None, (1,), [1], {"a": 1}, {"b": 1}, np.float32(1), float("nan")]
+    programs = [cache.of(with_default(value)) for value in kinds[:1]]
+    for value in kinds[1:]:
+        cache = ProgramCache()
+        before = cache.of(closing_over(1))
+        assert cache.of(closing_over(value)) is not before
+    assert programs == [{}]
+    cache = ProgramCache()
+    assert cache.of(closing_over(float("nan"))) is cache.of(closing_over(float("nan")))
+
+
+def test_arrays_are_compared_by_object_and_small_numpy_ones_by_content_too() -> None:
+    cache = ProgramCache()
+    device, small = jnp.ones(3), np.ones(3)
+    assert cache.of(closing_over(device)) is cache.of(closing_over(device))
+    assert cache.of(closing_over(device)) is not cache.of(closing_over(jnp.ones(3)))
+    before = cache.of(closing_over(small))
+    assert cache.of(closing_over(small)) is before
+    cache = ProgramCache()
+    before = cache.of(closing_over(small))
+    small[0] = 2
+    assert cache.of(closing_over(small)) is not before
+
+
+def test_a_function_that_refers_to_itself_is_found_again() -> None:
+    def make() -> Step:
+        def step(x: Any, depth: int = 2) -> Any:
+            return x if depth == 0 else step(x, depth - 1) + 1
+
+        return step
+
+    cache = ProgramCache()
+    assert cache.of(make()) is cache.of(make())
+
+
+def test_a_nested_step_is_compiled_once_and_updates_its_variable() -> None:
+    strategy = dl.MirroredStrategy(["CPU:0", "CPU:1"])
+    with strategy.scope():
+        total = dl.Variable(0.0)
+    batch = strategy.replicate(np.float32(1))
+
+    def train_step(batch: Any) -> Any:
+        def scaled(x: Any) -> Any:
+            return x * 2
+
+        def step_fn(x: Any) -> Any:
+            total.assign_add(dl.get_replica_context().all_reduce("SUM", scaled(x)))
+            return x
+
+        return strategy.run(step_fn, args=(batch,))
+
+    with listening() as heard:
+        for _ in range(20):
+            train_step(batch)
+    assert float(total.value()) == 80
+    assert len(heard.of(events.Compile)) == 1
+    assert len(heard.of(events.Step)) == 20
+
+
+def test_the_third_compilation_for_one_call_each_names_what_changes() -> None:
+    strategy = dl.MirroredStrategy(["CPU:0", "CPU:1"])
+    x = strategy.replicate(np.float32(1))
+
+    def train(scale: float) -> Any:
+        return strategy.run(lambda v: v * scale, args=(x,))
+
+    train(1.0)
+    train(2.0)
+    with pytest.warns(RecompilationWarning, match=r"scale: 2.0 -> 3.0.*args=") as caught:
+        train(3.0)
+    assert caught[0].filename == __file__
+    train(4.0)  # once is enough: another warning would be an error here
+
+
+def test_functions_that_are_used_again_are_no_reason_to_warn() -> None:
+    cache = ProgramCache()
+    steps = [closing_over(n) for n in range(6)]
+    for step in steps:
+        cache.of(step)
+        cache.of(step)
 
 
 def test_the_function_that_was_not_used_for_longest_goes_first() -> None:
     cache = ProgramCache()
-    functions = [made(n) for n in range(257)]
-    kept = [cache.of(function) for function in functions[:256]]
+    functions = [function(n) for n in range(257)]
+    kept = [cache.of(step) for step in functions[:256]]
     assert cache.of(functions[0]) is kept[0]
     cache.of(functions[256])
     assert cache.of(functions[0]) is kept[0]
@@ -44,11 +220,11 @@ def test_the_function_that_was_not_used_for_longest_goes_first() -> None:
 
 def test_threads_that_fill_the_cache_do_not_lose_each_others_functions() -> None:
     cache = ProgramCache()
-    functions = [made(n) for n in range(300)]
+    functions = [function(n) for n in range(300)]
 
-    def use(order: Any) -> int:
+    def use(order: Sequence[int]) -> int:
         return sum(cache.of(functions[n]) is not None for n in order)
 
     orders = [range(300), range(299, -1, -1), [n * 7 % 300 for n in range(300)]] * 20
     with ThreadPoolExecutor(8) as threads:
-        assert list(threads.map(partial(use), orders)) == [300] * 60
+        assert list(threads.map(use, orders)) == [300] * 60

@@ -1,0 +1,232 @@
+"""What a function is: its code and everything that the code refers to.
+
+The usual step of a tf.distribute program is made inside another function, anew at each call:
+
+    def train_step(batch):
+        def step_fn(x): ...
+        strategy.run(step_fn, args=(batch,))
+
+Each `step_fn` is another object and the same function. Programs are kept by what is compared
+here, so they are found again.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import zlib
+from collections.abc import Callable, Iterator
+from types import CellType, CodeType, FunctionType, MethodType, ModuleType
+from typing import Any, Final, NamedTuple, TypeAlias
+
+import numpy as np
+
+Key: TypeAlias = Any
+"""Nested tuples with a hash."""
+
+_CONSTANTS: Final = frozenset({bool, int, float, complex, str, bytes, type(None)})
+_MOST_ELEMENTS: Final = 64
+_MOST_BYTES: Final = 1 << 16
+_DEEPEST: Final = 8
+
+
+class Identity(NamedTuple):
+    """What distinguishes a function from others.
+
+    Attributes:
+      key: Equal for functions that are the same. Objects stand in it by their `id`.
+      kept: Those objects. As long as they live, no other object has their `id`.
+    """
+
+    key: Key
+    kept: list[Any]
+
+
+def identity_of(fn: Callable[..., Any]) -> Identity:
+    """Returns what distinguishes a function from others.
+
+    Functions are the same when their code is, and when their defaults, closures and the
+    globals that they name hold the same. Compared by value are constants, NumPy arrays of up
+    to 64 KiB, and the elements of tuples, lists and dicts of up to 64; functions are compared
+    as this one; other objects by identity, with the constants in those of their attributes
+    that the code names.
+
+    Args:
+      fn: A function, bound method, `functools.partial` or other callable.
+    """
+    kept: list[Any] = []
+    if isinstance(fn, FunctionType | MethodType | functools.partial):
+        return Identity(_key(fn, kept, (), ()), kept)
+    try:
+        hash(fn)
+    except TypeError:
+        return Identity(_of_object(fn, kept, (), ()), kept)
+    return Identity((type(fn), fn), kept)  # equal callables are the same, as for `jax.jit`
+
+
+def references(fn: Callable[..., Any]) -> dict[str, Key]:
+    """Returns the key of each thing that a function refers to, by name."""
+    kept: list[Any] = []
+    if isinstance(fn, functools.partial):
+        named = [*((f"argument {n}", value) for n, value in enumerate(fn.args))]
+        named += [*fn.keywords.items(), *_references(fn.func)]
+        names = _names(fn.func)
+    else:
+        named, names = list(_references(fn)), _names(fn)
+    return {name: _key(value, kept, (fn,), names) for name, value in named}
+
+
+def text_of(key: Key) -> str:
+    """Returns the text of a key in `references`."""
+    match key:
+        case (type() as kind, _Id(), *attributes):
+            held = ", ".join(f"{name}={value!r:.40}" for name, value in attributes)
+            return f"a {kind.__name__}" + (f" with {held}" if held else "")
+        case (type(), constant) if not isinstance(constant, tuple):
+            return f"{constant!r:.40}"
+        case _:
+            return "other contents"
+
+
+def _key(value: Any, kept: list[Any], inside: tuple[Any, ...], names: tuple[str, ...]) -> Key:
+    """Returns the key of one thing that a function refers to.
+
+    Args:
+      value: The thing.
+      kept: Collects the objects that stand in the key by their `id`.
+      inside: The functions and containers around it.
+      names: The attributes and globals that the function's code names.
+    """
+    kind = type(value)
+    if kind in _CONSTANTS:
+        nan = kind is float and math.isnan(value)  # equals nothing, not even itself
+        return kind, "nan" if nan else value
+    key_of: Callable[..., Key] = _BY_TYPE.get(kind, _of_object)
+    return key_of(value, kept, inside, names)
+
+
+def _of_function(fn: Any, kept: list[Any], inside: tuple[Any, ...], names: tuple[str, ...]) -> Key:
+    del names
+    code = _id(fn.__code__, kept)
+    if fn in inside or len(inside) >= _DEEPEST:
+        return code
+    inside, names = (*inside, fn), _names(fn)
+    return (code, *(_key(value, kept, inside, names) for _, value in _references(fn)))
+
+
+def _of_bound(bound: Any, kept: list[Any], inside: tuple[Any, ...], names: tuple[str, ...]) -> Key:
+    """Returns the key of a method or `functools.partial`."""
+    del names
+    if isinstance(bound, MethodType):
+        function, parts = bound.__func__, [bound.__self__]
+        keywords: tuple[str, ...] = ()
+    else:
+        function, parts = bound.func, [*bound.args, *bound.keywords.values()]
+        keywords = tuple(bound.keywords)
+    names = _names(function)
+    rest = (_key(part, kept, inside, names) for part in (function, *parts))
+    return (type(bound), keywords, *rest)
+
+
+def _of_elements(
+    elements: Any, kept: list[Any], inside: tuple[Any, ...], names: tuple[str, ...]
+) -> Key:
+    if len(elements) > _MOST_ELEMENTS or len(inside) >= _DEEPEST:
+        return _of_object(elements, kept, inside, ())
+    parts = elements.items() if type(elements) is dict else elements
+    inside = (*inside, None)
+    return (type(elements), *(_key(part, kept, inside, names) for part in parts))
+
+
+def _of_array(array: Any, kept: list[Any], inside: tuple[Any, ...], names: tuple[str, ...]) -> Key:
+    identity = _of_object(array, kept, inside, names)
+    if array.nbytes > _MOST_BYTES or array.dtype == object:
+        return identity
+    return identity, zlib.crc32(array.tobytes())  # somebody may have written to it
+
+
+def _of_object(value: Any, kept: list[Any], inside: tuple[Any, ...], names: tuple[str, ...]) -> Key:
+    del inside
+    if isinstance(value, np.generic | np.dtype):
+        return type(value), value
+    identity = (type(value), _Id(_id(value, kept)))
+    if isinstance(value, ModuleType | type):
+        return identity
+    attributes = getattr(value, "__dict__", None)
+    if type(attributes) is not dict:
+        return identity
+    constants = [
+        (name, attributes[name])
+        for name in names
+        if name in attributes and type(attributes[name]) in _CONSTANTS
+    ]
+    return (*identity, *constants) if constants else identity
+
+
+_BY_TYPE: Final[dict[type, Callable[..., Key]]] = {
+    FunctionType: _of_function,
+    MethodType: _of_bound,
+    functools.partial: _of_bound,
+    tuple: _of_elements,
+    list: _of_elements,
+    dict: _of_elements,
+    np.ndarray: _of_array,
+}
+
+
+class _Id(int):
+    """The `id` of an object: no number of the user's."""
+
+    __slots__ = ()
+
+
+def _id(value: Any, kept: list[Any]) -> int:
+    kept.append(value)
+    return id(value)
+
+
+def _references(fn: Any) -> Iterator[tuple[str, Any]]:
+    """Yields what a function refers to: defaults, closure, and the globals that it names."""
+    if isinstance(fn, MethodType):
+        yield "self", fn.__self__
+        fn = fn.__func__
+    if not isinstance(fn, FunctionType):
+        return
+    for number, value in enumerate(fn.__defaults__ or ()):
+        yield f"default {number}", value
+    yield from (fn.__kwdefaults__ or {}).items()
+    for name, cell in zip(fn.__code__.co_freevars, fn.__closure__ or (), strict=True):
+        yield name, _contents(cell)
+    scope = fn.__globals__
+    for name in _names(fn):
+        if name in scope:
+            yield name, scope[name]
+
+
+def _names(fn: Any) -> tuple[str, ...]:
+    """Returns the globals and attributes that a function's code names, also inside it."""
+    code = getattr(fn, "__code__", None)
+    return _names_in(code) if isinstance(code, CodeType) else ()
+
+
+def _names_in(code: CodeType) -> tuple[str, ...]:
+    known = _names_by_code.get(id(code))
+    if known is None:
+        inner = [c for c in code.co_consts if isinstance(c, CodeType)]
+        names = dict.fromkeys([*code.co_names, *(n for c in inner for n in _names_in(c))])
+        if len(_names_by_code) >= _MOST_CODES:
+            _names_by_code.clear()
+        known = _names_by_code[id(code)] = (code, tuple(names))
+    return known[1]
+
+
+_MOST_CODES: Final = 4096
+_names_by_code: dict[int, tuple[CodeType, tuple[str, ...]]] = {}
+"""Kept with its code, so that no other code has its `id`."""
+
+
+def _contents(cell: CellType) -> Any:
+    try:
+        return cell.cell_contents
+    except ValueError:  # the name has no value yet
+        return cell
