@@ -13,8 +13,8 @@ from typing import Any
 
 from jax.extend import core
 
-from distlab.devices import jaxprs
 from distlab.errors import StructureError
+from distlab.step import jaxprs
 
 
 def require_uniform_collectives(closed: core.ClosedJaxpr, differ: Sequence[bool]) -> None:

@@ -20,9 +20,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax.extend import core
 
-from distlab.devices import jax_internals, jaxprs
+from distlab.devices import jax_internals
 from distlab.devices.mesh import AXIS
 from distlab.errors import StructureError, ValueShapeError
+from distlab.step import jaxprs
 from distlab.step.segments import SegmentedJaxpr, bind
 from distlab.values.distributed import Shape
 

@@ -8,9 +8,9 @@ from typing import Any, Final, NamedTuple
 import jax
 from jax.extend import core
 
-from distlab.devices import jaxprs
 from distlab.devices.mesh import AXIS
 from distlab.errors import StructureError
+from distlab.step import jaxprs
 
 _LONGEST_UNROLLED_SCAN: Final = 256
 
