@@ -7,7 +7,7 @@ Example:
   ...     recording.log(0, loss=0.5)
   >>> main(["runs", "runs"])
   run    started              status    steps  steps/s  replicas  size    last metrics
-  first  ...                  finished  0      0.0      0         ... MB  loss 0.5
+  first  ...                  finished  0      0.0      ... MB  loss 0.5
   0
 """
 
