@@ -217,7 +217,7 @@ def record(
       >>> strategy = dl.MirroredStrategy(["CPU:0", "CPU:1"])
       >>> with dl.record("runs/first", total_steps=3) as recording:
       ...     for step in range(3):
-      ...         losses = strategy.run(lambda: 0.5 / (step + 1))
+      ...         losses = strategy.run(lambda n: 0.5 / (n + 1), args=(step,))
       ...         recording.log(loss=strategy.reduce("MEAN", losses, axis=None))
       >>> with dl.Run.open("runs/first") as run:
       ...     [event.values["loss"] for event in run.events("metric")][:2]
