@@ -192,8 +192,9 @@ def _references(fn: Any) -> Iterator[tuple[str, Any]]:
         fn = fn.__func__
     if not isinstance(fn, FunctionType):
         return
-    for number, value in enumerate(fn.__defaults__ or ()):
-        yield f"default {number}", value
+    defaults, code = fn.__defaults__ or (), fn.__code__
+    first = code.co_argcount - len(defaults)
+    yield from zip(code.co_varnames[first : code.co_argcount], defaults, strict=True)
     yield from (fn.__kwdefaults__ or {}).items()
     for name, cell in zip(fn.__code__.co_freevars, fn.__closure__ or (), strict=True):
         yield name, _contents(cell)

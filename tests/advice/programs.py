@@ -7,15 +7,17 @@ are those that advice has to name; both are empty for a clean one.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 import distlab as dl
+from distlab.errors import RecompilationWarning
 
 FLOAT = np.dtype("float32")
 
@@ -125,11 +127,15 @@ def changing_shapes(replicas: int, argument: str) -> Program:
 
 
 def new_function(replicas: int) -> Program:
-    def run(_: Any) -> None:
+    def multiply(numbers: Iterable[int]) -> None:
         strategy = mirrored(replicas)
         x = filled(strategy, (4,))
-        for number in range(12):
+        for number in numbers:
             strategy.run(lambda v, n=number: v * n, (x,))
+
+    def run(_: Any) -> None:
+        with pytest.warns(RecompilationWarning, match="n: 1 -> 2"):
+            multiply(range(12))
 
     return Program(f"new-lambda-each-step-{replicas}", run, "recompilation", "function <lambda>")
 
