@@ -62,12 +62,13 @@ def run(host: CollectiveHost, fn: Callable[..., Any], args: Any, kwargs: Any) ->
         run_in_turn(replicas)
         return regroup([replica.result for replica in replicas], mesh)
     except BaseException:
-        for variable, array in before.items():
-            variable.storage.array = array
+        try:
+            for replica in replicas:
+                replica.unwind()  # after an interrupt one may still run, and assign
+        finally:
+            for variable, array in list(before.items()):
+                variable.storage.array = array
         raise
-    finally:
-        for replica in replicas:
-            replica.unwind()
 
 
 @final

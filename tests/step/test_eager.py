@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _thread
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -13,6 +14,7 @@ import pytest
 
 import distlab as dl
 from distlab.errors import ContextError, StructureError, ValueShapeError
+from distlab.step.rendezvous import ReplicaThread
 from distlab.values.distributed import stack
 from tests.listening import listening
 
@@ -156,6 +158,34 @@ def test_a_replica_that_raises_ends_the_others_cleanly() -> None:
     assert threading.active_count() == before
     assert not dl.has_strategy()
     assert _local(s, s.run(lambda v: v.sum(), args=(_x(s),))) == [3.0, 3.0, 0.0]
+
+
+@pytest.mark.usefixtures("eagerly")
+def test_an_interrupt_restores_what_a_running_replica_assigns_afterwards(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    s = dl.MirroredStrategy(["CPU:0", "CPU:1"])
+    with s.scope():
+        v = dl.Variable(jnp.zeros(2))
+    unwinding = threading.Event()
+    unwind = ReplicaThread.unwind
+
+    def unwind_and_tell(replica: ReplicaThread) -> None:
+        unwinding.set()
+        unwind(replica)
+
+    monkeypatch.setattr(ReplicaThread, "unwind", unwind_and_tell)
+
+    def step() -> None:
+        v.assign_add(jnp.ones(2))
+        _thread.interrupt_main()
+        assert unwinding.wait(30)
+        v.assign_add(jnp.ones(2))
+
+    with pytest.raises(KeyboardInterrupt):
+        s.run(step)
+    assert [copy.numpy().tolist() for copy in v.values] == [[0, 0], [0, 0]]
+    assert not [t for t in threading.enumerate() if t.name.startswith("distlab replica")]
 
 
 @pytest.mark.usefixtures("eagerly")
