@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import _thread
+import signal
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -168,6 +168,7 @@ def test_an_interrupt_restores_what_a_running_replica_assigns_afterwards(
     with s.scope():
         v = dl.Variable(jnp.zeros(2))
     unwinding = threading.Event()
+    main = threading.get_ident()
     unwind = ReplicaThread.unwind
 
     def unwind_and_tell(replica: ReplicaThread) -> None:
@@ -178,7 +179,7 @@ def test_an_interrupt_restores_what_a_running_replica_assigns_afterwards(
 
     def step() -> None:
         v.assign_add(jnp.ones(2))
-        _thread.interrupt_main()
+        signal.pthread_kill(main, signal.SIGINT)
         assert unwinding.wait(30)
         v.assign_add(jnp.ones(2))
 
