@@ -46,7 +46,7 @@ def test_an_example_prints_what_it_shows(
     monkeypatch.chdir(tmp_path)
     example.globs = {"__name__": "__main__"}  # what a reader has who types the example
     report: list[str] = []
-    doctest.DocTestRunner(optionflags=OPTIONS).run(example, out=report.append)
+    doctest.DocTestRunner(optionflags=OPTIONS, verbose=False).run(example, out=report.append)
     assert report == [], "".join(report)
 
 

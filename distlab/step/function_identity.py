@@ -19,12 +19,15 @@ from collections.abc import Callable, Iterator
 from types import CellType, CodeType, FunctionType, MethodType, ModuleType
 from typing import Any, Final, NamedTuple, TypeAlias
 
+import jax
 import numpy as np
 
 Key: TypeAlias = Any
 """Nested tuples with a hash."""
 
 _CONSTANTS: Final = frozenset({bool, int, float, complex, str, bytes, type(None)})
+_NUMBERS: Final = (int, float, complex, np.generic)
+_ARRAYS: Final = (np.ndarray, jax.Array)
 _MOST_ELEMENTS: Final = 64
 _MOST_BYTES: Final = 1 << 16
 _DEEPEST: Final = 8
@@ -76,8 +79,37 @@ def references(fn: Callable[..., Any]) -> dict[str, Key]:
     return {name: _key(value, kept, (fn,), names) for name, value in named}
 
 
-def text_of(key: Key) -> str:
-    """Returns the text of a key in `references`."""
+def changed_values(before: dict[str, Key], after: dict[str, Key]) -> list[str]:
+    """Returns the numbers and arrays that changed, such as `"rate: 0.1 -> 0.2"`.
+
+    Other changes are left out: functions that refer to another model, or in another mode,
+    are different functions.
+
+    Args:
+      before: The `references` of a function.
+      after: Those of another function with the same code.
+    """
+    return [
+        f"{name}: {_text(before[name])} -> {_text(key)}"
+        for name, key in after.items()
+        if name in before and _value_changed(before[name], key)
+    ]
+
+
+def _value_changed(before: Key, after: Key) -> bool:
+    if before == after:
+        return False
+    match before, after:
+        case (type() as one, _Id()), (type() as other, _Id()):
+            return issubclass(one, _ARRAYS) and issubclass(other, _ARRAYS)
+        case tuple(), tuple():
+            same_length = len(before) == len(after)
+            return same_length and any(map(_value_changed, before, after))
+        case _:
+            return isinstance(after, _NUMBERS) and not isinstance(after, bool | _Id)
+
+
+def _text(key: Key) -> str:
     match key:
         case (type() as kind, _Id(), *attributes):
             held = ", ".join(f"{name}={value!r:.40}" for name, value in attributes)

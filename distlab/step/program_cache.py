@@ -12,7 +12,7 @@ from types import FunctionType
 from typing import Any, Final, final
 
 from distlab.errors import RecompilationWarning
-from distlab.step.function_identity import Identity, Key, identity_of, references, text_of
+from distlab.step.function_identity import Identity, Key, changed_values, identity_of, references
 from distlab.step.program import Program
 from distlab.values.checks import function_name, function_source
 
@@ -65,8 +65,9 @@ class ProgramCache:
         seen before is compared with others.
 
         Warns:
-          RecompilationWarning: The function is made anew at each call, and what it refers to
-            changes each time, so that this is the third compilation for one call each.
+          RecompilationWarning: The function is made anew at each call, and a number or array
+            that it refers to changes each time, so that this is the third compilation for one
+            call each.
         """
         warning = None
         with self._lock:
@@ -112,12 +113,7 @@ class ProgramCache:
         family.append(entry)
         if len(family) < _COMPILED_TOO_OFTEN or any(old.uses > 1 for old in family):
             return None
-        before = family[-2].references
-        changed = [
-            f"{name}: {text_of(before[name])} -> {text_of(key)}"
-            for name, key in entry.references.items()
-            if name in before and before[name] != key
-        ]
+        changed = changed_values(family[-2].references, entry.references)
         if not changed:
             return None
         return (

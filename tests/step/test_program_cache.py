@@ -200,6 +200,21 @@ def test_the_third_compilation_for_one_call_each_names_what_changes() -> None:
     train(4.0)  # once is enough: another warning would be an error here
 
 
+def test_a_new_array_at_each_call_is_named_and_another_variable_is_not() -> None:
+    strategy = dl.MirroredStrategy(["CPU:0", "CPU:1"])
+    with strategy.scope():
+        variables = [dl.Variable(0.0) for _ in range(5)]
+    for v in variables:
+        strategy.run(v.assign_add, args=(jnp.ones(()),))
+        strategy.run(lambda v=v: v.assign_add(1.0))
+    assert [float(v.value()) for v in variables] == [2.0] * 5
+    cache = ProgramCache()
+    cache.of(closing_over(jnp.zeros(2)))
+    cache.of(closing_over(jnp.zeros(2)))
+    with pytest.warns(RecompilationWarning, match="value: a ArrayImpl -> a ArrayImpl"):
+        cache.of(closing_over(jnp.zeros(2)))
+
+
 def test_functions_that_are_used_again_are_no_reason_to_warn() -> None:
     cache = ProgramCache()
     steps = [closing_over(n) for n in range(6)]
