@@ -13,6 +13,7 @@ import panel as pn
 
 from distlab.errors import NotARunError
 from distlab_dashboard.library import Library, library_of, source_of
+from distlab_dashboard.notice import show_notice
 from distlab_dashboard.served_run import ServedRun
 from distlab_dashboard.session import show
 
@@ -35,4 +36,4 @@ def _library() -> Library:
 try:
     show(_library())
 except NotARunError as error:
-    pn.pane.Str(str(error), styles={"font-size": "16px", "padding": "24px"}).servable()
+    show_notice(error)

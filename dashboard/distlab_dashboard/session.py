@@ -24,6 +24,7 @@ from distlab.page.view import View
 from distlab_dashboard.departure import Departure
 from distlab_dashboard.document_trimmer import DocumentTrimmer
 from distlab_dashboard.library import Library
+from distlab_dashboard.notice import show_notice
 from distlab_dashboard.run_page import RunPage
 from distlab_dashboard.served_run import ServedRun
 from distlab_dashboard.shared_pages import PAGES, SharedPage
@@ -192,7 +193,7 @@ def show(library: Library) -> None:
     try:
         session = Session(library, _argument(document, "run"), _argument(document, "compare"))
     except NotARunError as error:
-        pn.pane.Str(str(error), styles={"font-size": "16px", "padding": "24px"}).servable()
+        show_notice(error)
         return
     with document.models.freeze():  # or Bokeh would walk through all models for each chart
         session.fill(document)

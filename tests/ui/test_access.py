@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import http.client
 from collections.abc import Iterator
-from urllib.parse import urlsplit
+from pathlib import Path
+from urllib.parse import quote, urlsplit
 
 import pytest
 from playwright.sync_api import Browser
 
+import distlab as dl
 from distlab.errors import ArgumentValueError
 from distlab_dashboard import DashboardServer, serve
 from tests.synthetic import ListSource, whole_run
@@ -126,3 +128,31 @@ def test_pages_of_other_sites_are_refused_unless_they_are_named() -> None:
             assert handshake(made, stranger) == 403
     finally:
         made.stop()
+
+
+@pytest.mark.parametrize("argument", ["run", "compare"])
+@pytest.mark.parametrize(
+    "attack",
+    [
+        "<img src=x onerror='window.attacked = true'>",
+        "&lt;img src=x onerror='window.attacked = true'&gt;",
+        "</pre><script>window.attacked = true</script>",
+    ],
+)
+def test_markup_in_the_address_is_shown_as_text(
+    tmp_path: Path, browser: Browser, argument: str, attack: str
+) -> None:
+    for name in ("first", "second"):
+        with dl.record(tmp_path / name) as recording:
+            recording.log(0, loss=1.0)
+    made = serve(tmp_path)
+    context = browser.new_context()
+    page = context.new_page()
+    others = "" if argument == "run" else "run=first&"
+    page.goto(f"{made.url}?{others}{argument}={quote(attack)}")
+    shown = page.get_by_text("attacked", exact=False).first
+    shown.wait_for()
+    assert attack in shown.inner_text()
+    assert page.evaluate("window.attacked") is None
+    context.close()
+    made.stop()
