@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+import jax
 import pytest
 from playwright.sync_api import Browser, sync_playwright
 
@@ -15,6 +16,8 @@ distlab.use_cpu_devices(8)
 pytest.register_assert_rewrite("tests.misuse.world")
 
 from distlab._cli.browser import find_browser  # noqa: E402
+from distlab.events import sink  # noqa: E402
+from distlab.recording import RingRecorder  # noqa: E402
 
 
 @pytest.fixture(scope="session")
@@ -36,3 +39,14 @@ def browser(chromium: Path) -> Iterator[Browser]:
         started = playwright.chromium.launch(executable_path=str(chromium), args=FLAGS)
         yield started
         started.close()
+
+
+@pytest.fixture
+def recorder(monkeypatch: pytest.MonkeyPatch) -> Iterator[RingRecorder]:
+    """A new recorder, in force for the test; JAX's devices have started."""
+    jax.devices()
+    made = RingRecorder()
+    monkeypatch.setattr(sink, "_recorder", made)
+    yield made
+    made.metrics.flush()
+    made.watcher.flush()

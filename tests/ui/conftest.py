@@ -6,12 +6,9 @@ from collections.abc import Iterator
 from typing import Any, Literal, Protocol
 from urllib.parse import urlsplit
 
-import jax
 import pytest
 from playwright.sync_api import Browser, Page
 
-from distlab.events import sink
-from distlab.recording import RingRecorder
 from distlab_dashboard import DashboardServer, serve
 
 LIMIT_MS = 60_000
@@ -176,14 +173,3 @@ def new_page(browser: Browser, served: Served) -> Iterator[Pages]:
         watched.page.close()
     assert [error for watched in made for error in watched.errors] == []
     assert [url for watched in made for url in watched.foreign] == []
-
-
-@pytest.fixture
-def recorder(monkeypatch: pytest.MonkeyPatch) -> Iterator[RingRecorder]:
-    """A new recorder, in force for the test; JAX's devices have started."""
-    jax.devices()
-    made = RingRecorder()
-    monkeypatch.setattr(sink, "_recorder", made)
-    yield made
-    made.metrics.flush()
-    made.watcher.flush()
