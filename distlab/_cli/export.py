@@ -6,7 +6,7 @@ Example:
   >>> with dl.record("runs/first") as recording:
   ...     recording.log(0, loss=0.5)
   >>> main(["export", "runs/first", "-o", "trace.json"])
-  trace.json: 0.0 MB
+  trace.json: ... MB
   0
 """
 
