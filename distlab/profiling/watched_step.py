@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import jax
 
-from distlab.devices import jax_internals
 from distlab.devices.jax_internals import is_ready
+from distlab.devices.pieces import pieces
 
 
 class WatchedStep:
@@ -49,13 +49,13 @@ class WatchedStep:
             if (before is None or all(before)) and is_ready(self._result):
                 self._all_ready(now_ns)
                 return True
-            for place, piece in enumerate(jax_internals.pieces(self._result)):
-                if self.ready_ns[place] or (before is not None and not before[place]):
+            for replica, piece in pieces(self._result):
+                if self.ready_ns[replica] or (before is not None and not before[replica]):
                     continue
                 if is_ready(piece):
-                    self.ready_ns[place] = now_ns
+                    self.ready_ns[replica] = now_ns
                 else:
-                    self.unready_ns[place] = now_ns
+                    self.unready_ns[replica] = now_ns
         except RuntimeError:  # "Array has been deleted"
             self.donated = True
             self._all_ready(now_ns)
