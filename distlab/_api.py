@@ -15,6 +15,7 @@ from distlab import (
     errors,
     events,
     experimental,
+    nn,
     tpu,
 )
 from distlab.cluster.server import Server
@@ -97,6 +98,7 @@ __all__ = [
     "get_strategy",
     "has_strategy",
     "in_cross_replica_context",
+    "nn",
     "record",
     "run_functions_eagerly",
     "tpu",

@@ -132,6 +132,10 @@ class UnsupportedError(DistlabError, NotImplementedError):
     """TensorFlow has this name, and neither TensorFlow nor distlab implements it."""
 
 
+class NotFiniteWarning(UserWarning):
+    """A logged metric is nan or infinite."""
+
+
 class RecompilationWarning(UserWarning):
     """A function is made anew at each call and refers to something else each time.
 

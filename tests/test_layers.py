@@ -42,6 +42,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     ),
     "coordinator": ("errors", "context", "strategies"),
     "control": ("text", "errors", "events", "context"),
+    "nn": ("errors", "context"),
     # What shows it: events to columns, columns to charts, advice and a page.
     "folds": ("errors", "events"),
     "charts": ("text", "folds"),
@@ -62,7 +63,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "public": (
         *("errors", "events", "cluster", "devices", "values", "context", "variables"),
         *("collectives", "step", "data", "input", "strategies", "coordinator", "control"),
-        *("advice", "runs", "recording", "widgets", *_FACES),
+        *("nn", "advice", "runs", "recording", "widgets", *_FACES),
     ),
     "demo": ("public", "errors", "data", "input"),
     "dashboard": (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections import deque
@@ -54,6 +55,7 @@ class Metrics:
     def __init__(self, emit: Callable[[Event], None]) -> None:
         self._emit = emit
         self._pending: deque[_Pending] = deque()
+        self._not_finite: dict[str, tuple[int, float]] = {}
         self._lock = threading.Lock()
         self._thread = HelperThread("distlab metrics", self._resolve_on)
 
@@ -81,6 +83,18 @@ class Metrics:
             self._pending.append(pending)
         if first:
             self._thread.wake()
+
+    def take_not_finite(self) -> dict[str, tuple[int, float]]:
+        """Returns, once, the metrics that were nan or infinite: name to step and value.
+
+        It is the first such value since the last call. A warning belongs into the thread that
+        logs, and the values are read in another one.
+        """
+        if not self._not_finite:
+            return {}
+        with self._lock:
+            taken, self._not_finite = self._not_finite, {}
+        return taken
 
     def flush(self, seconds: float = _FLUSH_SECONDS) -> None:
         """Waits until all values logged so far are emitted.
@@ -122,6 +136,9 @@ class Metrics:
             except Exception as error:  # noqa: BLE001 - a failed computation raises anything here
                 reason = f"The value logged as {name!r} could not be read: {error}"[:2_000]
                 self._emit(Lost(time_ns=time.monotonic_ns(), count=1, reason=reason))
+            else:
+                if not math.isfinite(values[name]):
+                    self._not_finite.setdefault(name, (pending.step, values[name]))
         if values:
             self._emit(Metric(time_ns=pending.time_ns, step=pending.step, values=values))
 

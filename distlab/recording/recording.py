@@ -5,12 +5,13 @@ from __future__ import annotations
 import atexit
 import os
 import time
+import warnings
 from concurrent.futures import Future
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self
 
-from distlab.errors import ArgumentTypeError, ArgumentValueError, RecordError
+from distlab.errors import ArgumentTypeError, ArgumentValueError, NotFiniteWarning, RecordError
 from distlab.events import Capture, RunEnd, sink
 from distlab.recording.recorder import Announcement, RingRecorder
 from distlab.recording.writer import Writer
@@ -45,6 +46,7 @@ class Recording:
         self.name = name
         self._recorder = recorder
         self._opened = opened
+        self._not_finite: set[str] = set()
         self._process = os.getpid()
         atexit.register(self._close_at_exit)
 
@@ -61,6 +63,10 @@ class Recording:
         Raises:
           ValueShapeError: A value is not one real number.
           RecordError: The recording is closed.
+
+        Warns:
+          NotFiniteWarning: A metric was nan or infinite for the first time. A value that was not
+            computed yet is told of at the next call, or when the recording is closed.
 
         Example:
           >>> import jax.numpy as jnp
@@ -79,6 +85,7 @@ class Recording:
                 "Call log inside the with block."
             )
         self._recorder.metrics.log(self._recorder.last_step if step is None else step, values)
+        self._warn_of_not_finite(self._recorder)
 
     def capture(self, steps: int = 5, *, seconds: float = 10.0) -> Future[Capture]:
         """Takes a short profile of the next steps, and returns at once.
@@ -156,6 +163,7 @@ class Recording:
             return
         end = RunEnd(time_ns=time.monotonic_ns(), status=status, message=message[:2_000])
         self._recorder.close(opened, end)
+        self._warn_of_not_finite(self._recorder)
 
     def __enter__(self) -> Self:
         return self
@@ -172,6 +180,21 @@ class Recording:
             self.close("interrupted", type(error).__name__)
         else:
             self.close("failed", f"{type(error).__name__}: {error}")
+
+    def _warn_of_not_finite(self, recorder: RingRecorder) -> None:
+        """Warns, once for each metric; in the line that called `log` or `close`."""
+        for name, (step, value) in recorder.metrics.take_not_finite().items():
+            if name in self._not_finite:
+                continue
+            self._not_finite.add(name)
+            warnings.warn(
+                f"The metric {name!r} is {value} at step {step}. A replica's part of a batch may "
+                "be empty, and has no mean: divide a sum by the size of the global batch, as "
+                "distlab.nn.compute_average_loss does, and reduce with SUM. Otherwise "
+                'jax.config.update("jax_debug_nans", True) names the operation.',
+                NotFiniteWarning,
+                stacklevel=3,
+            )
 
     def _close_at_exit(self) -> None:
         self.close("interrupted", "The interpreter ended before the recording was closed.")

@@ -25,13 +25,21 @@ def read(name: str) -> Any:
     return nbformat.read(path_of(name), as_version=4)
 
 
-def execute(name: str, folder: Path) -> Any:
+def execute(name: str, folder: Path, change: tuple[str, str] | None = None) -> Any:
     """The notebook with its outputs, after a kernel of its own ran it in `folder`.
+
+    Args:
+      name: What its file name begins with.
+      folder: Where its kernel runs.
+      change: A line of one cell, and what a reader would write in its place.
 
     Raises:
       nbclient.exceptions.CellExecutionError: a cell raised an error.
     """
     notebook = read(name)
+    if change is not None:
+        (changed,) = [cell for cell in notebook.cells if change[0] in cell.source.splitlines()]
+        changed.source = changed.source.replace(*change)
     where = {"metadata": {"path": str(folder)}}
     NotebookClient(notebook, timeout=LIMIT_S, startup_timeout=120, resources=where).execute()
     return notebook

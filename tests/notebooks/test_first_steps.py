@@ -47,6 +47,17 @@ def test_the_recorded_loss_falls(executed: Any, folder: Path) -> None:
     assert np.mean(losses[-23:]) < 0.5 * losses[0]
 
 
+def test_it_learns_from_batches_that_leave_replicas_empty(tmp_path: Path) -> None:
+    changed = execute(NAME, tmp_path, ("batch_size = 64", "batch_size = 5"))
+    found = re.search(r"([\d.]+)% of 360 digits", text_of(changed, "score"))
+    assert found is not None
+    assert float(found[1]) > 80
+    run = dl.Run.open(tmp_path / "runs" / "first")
+    losses = [event.values["loss"] for event in run.events("metric") if isinstance(event, Metric)]
+    assert len(losses) == 5 * 288
+    assert np.all(np.isfinite(losses))
+
+
 def test_pictures_show_the_sizes_that_were_recorded(executed: Any, folder: Path) -> None:
     run = dl.Run.open(folder / "runs" / "first")
     sizes = [event.sizes for event in run.events("sharding") if isinstance(event, Sharding)]

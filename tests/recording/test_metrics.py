@@ -1,7 +1,10 @@
 from __future__ import annotations
 
+import re
 import threading
 import time
+import warnings
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -10,7 +13,8 @@ import numpy as np
 import pytest
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from distlab.errors import ValueShapeError
+import distlab as dl
+from distlab.errors import NotFiniteWarning, ValueShapeError
 from distlab.events import Event, Lost, Metric
 from distlab.recording.metrics import Metrics
 
@@ -117,3 +121,23 @@ def test_what_is_never_computed_is_given_up_at_the_end() -> None:
     (event,) = events
     assert isinstance(event, Lost)
     assert event.count == 1
+
+
+@pytest.mark.parametrize("number", [float("nan"), float("inf"), jnp.float32(jnp.nan)])
+def test_a_metric_that_is_not_finite_is_told_of_once(tmp_path: Path, number: Any) -> None:
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        with dl.record(tmp_path / "run") as recording:
+            recording.log(2, loss=1.0)
+            recording.log(3, loss=number)
+            recording.log(4, loss=number)
+        with dl.record(None) as recording:
+            recording.log(5, accuracy=1.0)
+    (warning,) = told
+    assert warning.category is NotFiniteWarning
+    assert re.match(r"The metric 'loss' is (nan|inf) at step 3.*SUM", str(warning.message))
+    # Told of when it was logged, or, where it was not computed yet, when the block was left.
+    assert Path(warning.filename).name in {"test_metrics.py", "recording.py"}
+    with dl.Run.open(tmp_path / "run") as run:
+        metrics = [event for event in run.events("metric") if isinstance(event, Metric)]
+    assert [event.step for event in metrics] == [2, 3, 4]

@@ -6,6 +6,7 @@ import json
 import re
 import sqlite3
 import sys
+import warnings
 from collections import Counter
 from itertools import pairwise
 from pathlib import Path
@@ -24,6 +25,7 @@ from distlab.errors import (
     ArgumentTypeError,
     ArgumentValueError,
     MissingExtraError,
+    NotFiniteWarning,
     RecordError,
 )
 from distlab.runs.exports import FORMATS
@@ -49,7 +51,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
     rows = np.arange(STEPS * 4, dtype=np.float32)
     batches = dl.data.Dataset.from_tensor_slices(rows).batch(4)
-    with dl.record(folder) as run:
+    with warnings.catch_warnings(), dl.record(folder) as run:
+        warnings.simplefilter("ignore", NotFiniteWarning)  # `broken` is there for it
         for batch in strategy.experimental_distribute_dataset(batches):
             sums = strategy.run(step, args=(batch,))
             total = strategy.reduce("SUM", sums, axis=None)
