@@ -30,6 +30,11 @@ def is_namedtuple(nest: Any) -> bool:
     return _kind(type(nest)) == "namedtuple"
 
 
+def is_leaf(nest: Any) -> bool:
+    """Returns whether `nest` is no container."""
+    return _kind(type(nest)) == "leaf"
+
+
 def map_nest(function: Callable[..., Any], nest: Any, *rest: Any) -> Any:
     """Applies a function to the leaves of nests of one structure.
 

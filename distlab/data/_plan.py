@@ -19,7 +19,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from distlab.data._engine import Element, Mapped, Stream
-from distlab.data._nest import leaves, map_nest
+from distlab.data._nest import is_leaf, leaves, map_nest
 from distlab.data._position_streams import PositionStream, RowStream
 from distlab.data._positions import Ascending, Indices, Positions
 
@@ -141,10 +141,9 @@ class Source(Node):
         gathered = self.gather(positions)
         if isinstance(gathered, np.ndarray):
             return list(gathered)
-        arrays = list(leaves(gathered))
-        if type(gathered) is tuple and len(gathered) == len(arrays):
-            return list(zip(*arrays, strict=True))
-        return [map_nest(operator.itemgetter(i), gathered) for i in range(len(arrays[0]))]
+        if type(gathered) is tuple and gathered and all(map(is_leaf, gathered)):
+            return list(zip(*gathered, strict=True))
+        return [map_nest(operator.itemgetter(i), gathered) for i in range(len(positions))]
 
     @abstractmethod
     def gather(self, positions: Any) -> Any:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any, Literal, final
 
-import jax
 import numpy as np
 
 from distlab.data import Dataset
@@ -12,7 +11,7 @@ from distlab.data._engine import State
 from distlab.errors import InvalidArgumentError, NotBatchedError, ValueShapeError
 from distlab.input import split
 from distlab.input._assemble import frozen
-from distlab.input._steps import Parts, Reader, Step, Steps, full_batch
+from distlab.input._steps import Parts, Reader, Step, Steps, flattened, full_batch
 from distlab.input.spec import divided_spec
 
 
@@ -68,7 +67,7 @@ class _GlobalBatchReader(Reader):
 
     def read(self) -> Step:
         element = next(self._elements)
-        leaves, structure = jax.tree.flatten(element.value)
+        leaves, structure = flattened(element.value)
         leaves = [frozen(leaf) for leaf in leaves]
         if self._replicas == 1:
             sizes = [_first_length(leaves)]

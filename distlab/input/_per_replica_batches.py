@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Literal, final
 
-import jax
 import numpy as np
 
 from distlab.data import INFINITE_CARDINALITY, Dataset, Element
 from distlab.data._engine import State
 from distlab.errors import InvalidArgumentError, StructureError
 from distlab.input._assemble import frozen
-from distlab.input._steps import Reader, Step, Steps, full_batch
+from distlab.input._steps import Reader, Step, Steps, flattened, full_batch
 from distlab.input.spec import is_static
 
 
@@ -88,8 +87,9 @@ class _PerReplicaBatchReader(Reader):
         # Positions are those in one source; with several they would be ambiguous.
         alone = len(self._sources) == 1
         indices = [e.indices for e in present if alone and e.indices is not None]
-        leaves, structure = jax.tree.flatten(present[0].value)
-        others = {jax.tree.structure(element.value) for element in present} - {structure}
+        flat = [None if element is None else flattened(element.value) for element in elements]
+        leaves, structure = next(each for each in flat if each is not None)
+        others = {each[1] for each in flat if each is not None} - {structure}
         if others:
             raise StructureError(
                 "The replicas' datasets must have elements of one structure, but one has "
@@ -97,10 +97,7 @@ class _PerReplicaBatchReader(Reader):
                 "replica."
             )
         empty = [_no_rows(leaf) for leaf in leaves]
-        rows = [
-            empty if element is None else list(map(frozen, jax.tree.leaves(element.value)))
-            for element in elements
-        ]
+        rows = [empty if each is None else list(map(frozen, each[0])) for each in flat]
         return Step(
             structure,
             list(zip(*rows, strict=True)),

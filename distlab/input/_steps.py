@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple, TypeAlias
 
+import jax
 import numpy as np
 
 from distlab.data import Dataset
@@ -105,6 +106,17 @@ class Steps(ABC):
         """
 
 
+def flattened(value: Any) -> tuple[list[Any], Any]:
+    """Returns the leaves and the pytree structure of an element.
+
+    Mappings that JAX does not know as containers become dicts.
+    """
+    leaves, structure = jax.tree.flatten(value)
+    if any(isinstance(leaf, Mapping) for leaf in leaves):
+        leaves, structure = jax.tree.flatten(_with_dicts(value))
+    return leaves, structure
+
+
 def full_batch(dataset: Dataset) -> int | None:
     """Returns the size of full batches from the dataset's plan, without reading the data."""
     if isinstance(dataset.plan, Rebatch):
@@ -118,3 +130,14 @@ def _bytes(column: Parts) -> int:
     if isinstance(column, np.ndarray):
         return column.nbytes
     return sum(len(part) if isinstance(part, bytes) else part.nbytes for part in column)
+
+
+def _with_dicts(value: Any) -> Any:
+    return jax.tree.map(
+        lambda leaf: (
+            {key: _with_dicts(part) for key, part in leaf.items()}
+            if isinstance(leaf, Mapping)
+            else leaf
+        ),
+        value,
+    )

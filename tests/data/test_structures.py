@@ -1,0 +1,170 @@
+"""Elements of every structure pass every verb unchanged, containers of one and none included."""
+
+from __future__ import annotations
+
+import collections
+import types
+from collections.abc import Callable
+from operator import itemgetter
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+import distlab as dl
+from distlab.data import Dataset
+from tests.data.structures import One, fill, leaves, plain, rebuild, row, structures
+
+ROWS = 7
+quick = settings(max_examples=60, deadline=None)
+
+
+def _rows(dataset: Any) -> list[Any]:
+    return [plain(element) for element in dataset]
+
+
+def test_a_container_of_one_in_a_tuple_stays() -> None:
+    x, y = np.arange(2), np.arange(2) + 10
+    assert _rows(Dataset.from_tensor_slices((x, {"k": y})))[1] == ("tuple", 1, {"k": 11})
+    assert _rows(Dataset.from_tensor_slices((x, (y,))))[1] == ("tuple", 1, ("tuple", 11))
+    assert _rows(Dataset.from_tensor_slices((x, One(y))))[1] == ("tuple", 1, ("One", 11))
+    assert _rows(Dataset.from_tensor_slices(({"k": y},)))[1] == ("tuple", {"k": 11})
+    assert _rows(Dataset.from_tensor_slices(((), x, {})))[1] == ("tuple", ("tuple",), 1, {})
+
+
+def test_a_list_is_one_component() -> None:
+    assert _rows(Dataset.from_tensor_slices(([1, 2], [[3], [4]]))) == [
+        ("tuple", 1, [3]),
+        ("tuple", 2, [4]),
+    ]
+    assert _rows(Dataset.from_tensors(({"k": [1, 2]}, [3]))) == [("tuple", {"k": [1, 2]}, [3])]
+
+
+def test_empty_containers_are_elements() -> None:
+    assert list(Dataset.from_tensors(())) == [()]
+    assert list(Dataset.from_tensors({}).repeat(3)) == [{}] * 3
+    assert list(Dataset.range(3).map(lambda _: ())) == [()] * 3
+
+
+def _same(dataset: Dataset) -> Dataset:
+    return dataset
+
+
+VERBS: dict[str, Callable[[Dataset], Dataset]] = {
+    "nothing": _same,
+    "map": lambda d: d.map(lambda *parts: parts if len(parts) > 1 else parts[0]),
+    "batch, unbatch": lambda d: d.batch(3).unbatch(),
+    "batch, rebatch, unbatch": lambda d: d.batch(3).rebatch(2).unbatch(),
+    "shuffle": lambda d: d.shuffle(1),
+    "repeat": lambda d: d.repeat(1),
+    "prefetch": lambda d: d.batch(2).prefetch(1).unbatch(),
+    "take": lambda d: d.take(ROWS),
+    "take and skip": lambda d: d.take(3).concatenate(d.skip(3)),
+    "filter": lambda d: d.filter(lambda *_: True),
+    "enumerate": lambda d: d.enumerate().map(lambda _, element: element),
+    "zip": lambda d: Dataset.zip((d,)).map(lambda element: element),
+    "flat_map": lambda d: d.batch(2).flat_map(
+        lambda *parts: Dataset.from_tensor_slices(parts if len(parts) > 1 else parts[0])
+    ),
+    "interleave": lambda d: d.interleave(
+        lambda *parts: Dataset.from_tensors(parts if len(parts) > 1 else parts[0]), 2, 1
+    ),
+    "generator": lambda d: Dataset.from_generator(lambda: iter(d)),
+    "shard": lambda d: d.shard(1, 0),
+}
+
+
+UNPACKING = {"map", "flat_map", "interleave"}
+
+
+@pytest.mark.parametrize("verb", VERBS)
+@quick
+@given(structure=structures(), as_lists=st.booleans())
+def test_verbs_keep_the_structure(verb: str, structure: Any, as_lists: bool) -> None:
+    arrays = fill(structure, ROWS)
+    source = fill(structure, ROWS, as_lists=as_lists)
+    # A function gets the parts of a tuple as arguments, so a tuple of one arrives unpacked.
+    assume(verb not in UNPACKING or type(structure) is not tuple or len(structure) > 1)
+    made = VERBS[verb](Dataset.from_tensor_slices(source))
+    assert _rows(made) == [row(arrays, i) for i in range(ROWS)]
+    assert _rows(made.map(lambda *_: ())) == [("tuple",)] * ROWS
+    example = next(iter(made))
+    assert rebuild(lambda spec: spec.rank, made.element_spec) == rebuild(np.ndim, example)
+
+
+@quick
+@given(structure=structures())
+def test_batches_keep_the_structure(structure: Any) -> None:
+    arrays = fill(structure, ROWS)
+    expected = [plain(rebuild(itemgetter(slice(i, i + 3)), arrays)) for i in (0, 3, 6)]
+    rows = Dataset.from_tensor_slices(arrays)
+    assert _rows(rows.batch(3)) == expected
+    assert _rows(rows.map(lambda *p: p if len(p) > 1 else p[0]).batch(3)) == (
+        expected if type(arrays) is not tuple or len(arrays) > 1 else [part[1] for part in expected]
+    )
+    assert _rows(Dataset.from_tensors(arrays)) == [plain(arrays)]
+    assert _rows(rows.shuffle(ROWS, seed=3).batch(ROWS).map(lambda *_: 0)) == [0]
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    structure=structures("if"),
+    replicas=st.integers(2, 3),
+    rows=st.integers(1, 7),
+    batch=st.integers(1, 4),
+)
+def test_distributed_elements_keep_the_structure(
+    structure: Any, replicas: int, rows: int, batch: int
+) -> None:
+    strategy = dl.MirroredStrategy([f"CPU:{i}" for i in range(replicas)])
+    arrays = fill(structure, rows)
+    dataset = Dataset.from_tensor_slices(arrays).batch(batch)
+    distributed = strategy.experimental_distribute_dataset(dataset)
+    starts = range(0, rows, batch)
+    for start, element in zip(starts, distributed, strict=True):
+        expected = plain(rebuild(itemgetter(slice(start, start + batch)), arrays))
+        assert plain(strategy.gather(element, axis=0)) == expected
+        results = strategy.run(lambda x: x, args=(element,))
+        assert plain(strategy.gather(results, axis=0)) == expected
+        parts = strategy.experimental_local_results(element)
+        assert len(parts) == replicas
+        joined = rebuild_together(parts)
+        assert plain(joined) == expected
+        sums = strategy.reduce("SUM", strategy.run(_totals, args=(element,)), axis=None)
+        np.testing.assert_allclose(
+            leaves(sums),
+            [np.sum(a[start : start + batch], dtype=np.float64) for a in leaves(arrays)],
+            rtol=1e-5,
+        )
+        assert plain(rebuild(lambda _: 0, sums)) == plain(rebuild(lambda _: 0, arrays))
+
+
+@pytest.mark.parametrize("kind", [types.MappingProxyType, collections.UserDict])
+@pytest.mark.parametrize("fetch_own", [False, True])
+def test_other_mappings_are_distributed_as_dicts(kind: Any, fetch_own: bool) -> None:
+    strategy = dl.MirroredStrategy(["CPU:0", "CPU:1"])
+    x = np.arange(4, dtype=np.int32)
+    dataset = Dataset.from_tensor_slices((x, kind({"k": kind({"l": x})}))).batch(4)
+    assert isinstance(next(iter(dataset))[1], kind | dict)
+    distributed = strategy.experimental_distribute_dataset(dataset)
+    if fetch_own:
+        distributed = strategy.distribute_datasets_from_function(lambda _: dataset.rebatch(2))
+    (element,) = distributed
+    assert plain(strategy.gather(element, axis=0)) == (
+        "tuple",
+        [0, 1, 2, 3],
+        {"k": {"l": [0, 1, 2, 3]}},
+    )
+
+
+def _totals(element: Any) -> Any:
+    return jax.tree.map(lambda leaf: leaf.sum().astype("float32"), element)
+
+
+def rebuild_together(parts: tuple[Any, ...]) -> Any:
+    """Returns the rows of the replicas' parts, joined."""
+    columns = iter(zip(*map(leaves, parts), strict=True))
+    return rebuild(lambda _: np.concatenate([np.asarray(x) for x in next(columns)]), parts[0])
