@@ -15,6 +15,7 @@ from distlab import (
     errors,
     events,
     experimental,
+    io,
     nn,
     tpu,
 )
@@ -98,6 +99,7 @@ __all__ = [
     "get_strategy",
     "has_strategy",
     "in_cross_replica_context",
+    "io",
     "nn",
     "record",
     "run_functions_eagerly",

@@ -73,6 +73,10 @@ class InvalidArgumentError(DistlabError, ValueError):
     """An argument is not valid (TensorFlow's `InvalidArgumentError`)."""
 
 
+class DataLossError(InvalidArgumentError):
+    """A file is damaged or cut off (TensorFlow's `DataLossError`)."""
+
+
 class RecordError(DistlabError, OSError):
     """A run folder can't be written."""
 

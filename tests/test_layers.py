@@ -34,7 +34,8 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         *("text", "errors", "events", "devices", "values", "context", "variables"),
         "collectives",
     ),
-    "data": ("text", "errors", "values"),
+    "io": ("errors",),
+    "data": ("text", "errors", "values", "io"),
     "input": ("text", "errors", "events", "devices", "values", "context", "data"),
     "strategies": (
         *("text", "errors", "events", "cluster", "devices", "values", "context", "variables"),
@@ -62,7 +63,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "tpu": ("devices",),
     "public": (
         *("errors", "events", "cluster", "devices", "values", "context", "variables"),
-        *("collectives", "step", "data", "input", "strategies", "coordinator", "control"),
+        *("collectives", "step", "io", "data", "input", "strategies", "coordinator", "control"),
         *("nn", "advice", "runs", "recording", "widgets", *_FACES),
     ),
     "demo": ("public", "errors", "data", "input"),
@@ -77,6 +78,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
 ALSO_USES = {
     "cluster": {"google", "googleapiclient", "kubernetes", "urllib3"},
     "devices": {"psutil"},
+    "io": {"google", "google_crc32c", "PIL"},
     "data": {"grain"},
     "input": {"grain"},
     "charts": {"bokeh"},
@@ -87,7 +89,6 @@ ALSO_USES = {
     "recording": set(),
     "dashboard": {"bokeh", "panel", "tornado"},
     "demo": {"sklearn"},
-    "cli": {"packaging"},
 }
 """Packages outside of the standard library, beyond numpy and msgspec."""
 

@@ -7,13 +7,9 @@ from typing import Any, BinaryIO, ClassVar
 
 from distlab.data._arguments import integer
 from distlab.data._dataset import Dataset
-from distlab.data._files import (
-    Files,
-    checked_compression,
-    named_files,
-    text_lines,
-    tf_records,
-)
+from distlab.data._files import Files, named_files, text_lines
+from distlab.io._files import checked_compression
+from distlab.io._records import tf_records
 
 
 class _FileDataset(Dataset):
@@ -42,8 +38,8 @@ class _FileDataset(Dataset):
             after the other.
 
         Raises:
-          InvalidArgumentError: An argument has another form. During iteration, a
-            TFRecord file is damaged.
+          InvalidArgumentError: An argument has another form.
+          DataLossError: During iteration, a file is damaged or cut off.
         """
         del buffer_size
         names = filenames if isinstance(filenames, Dataset) else Dataset(named_files(filenames))
@@ -70,17 +66,15 @@ class TextLineDataset(_FileDataset):
 
 
 class TFRecordDataset(_FileDataset):
-    r"""The records of TFRecord files as `bytes`.
+    """The records of TFRecord files as `bytes`.
 
-    The checksums of the records' lengths are verified, those of their data are
-    not.
+    The checksums of each record's length and data are verified: a damaged or
+    truncated file ends in a `DataLossError` that names the file and the record.
 
     Example:
-      >>> import pathlib
       >>> import distlab as dl
-      >>> record = b"\x05\0\0\0\0\0\0\0\xea\xb2\x04>hello\xbb\x1f\x1c\x19"
-      >>> pathlib.Path("data.tfrecord").write_bytes(record)
-      21
+      >>> with dl.io.TFRecordWriter("data.tfrecord") as writer:
+      ...     writer.write(b"hello")
       >>> print(*dl.data.TFRecordDataset(["data.tfrecord"]))
       b'hello'
     """

@@ -1,31 +1,24 @@
-"""Files as datasets: list_files, lines of text, and TFRecord records."""
+"""Files as datasets: list_files, and the contents of the files that a dataset names."""
 
 from __future__ import annotations
 
 import functools
 import glob
-import gzip
-import io
 import os
-import struct
-import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
 
 from distlab.data import _arrays
-from distlab.data._crc import masked_crc32c
 from distlab.data._engine import Element, Stream
 from distlab.data._interleave import InterleaveStream
 from distlab.data._plan import UNKNOWN_CARDINALITY, Opener, Reading, Unary
 from distlab.data._replay import ReplayStream
 from distlab.data._spec import TensorSpec
-from distlab.errors import InvalidArgumentError
-
-_COMPRESSIONS = ("", "GZIP", "ZLIB")
+from distlab.errors import DataLossError, InvalidArgumentError
+from distlab.io._files import COMPRESSION_ERRORS, open_file, path_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,39 +60,27 @@ class Files(Unary):
         return ReplayStream(functools.partial(self._elements, path_of(name.value)))
 
     def _elements(self, path: str) -> Iterator[bytes]:
-        with _open_file(path, self.compression) as file:
+        with open_file(path, self.compression) as file:
             yield from self.parse(file, path)
 
 
 def text_lines(file: BinaryIO, path: str) -> Iterator[bytes]:
-    """Yields the lines without line ends and, as TensorFlow, without carriage returns."""
-    del path
-    for line in file:
-        yield line.removesuffix(b"\n").replace(b"\r", b"")
-
-
-def tf_records(file: BinaryIO, path: str) -> Iterator[bytes]:
-    """Yields the records, and verifies the checksums of their lengths.
+    """Yields the lines without line ends and, as TensorFlow, without carriage returns.
 
     Raises:
-      InvalidArgumentError: The file is not a TFRecord file, or is cut off.
+      DataLossError: The file's compressed data is damaged.
     """
-    offset = 0
-    while head := file.read(12):
-        length, checksum = struct.unpack("<QI", head) if len(head) == 12 else (0, -1)
-        if checksum != masked_crc32c(head[:8]):
-            raise InvalidArgumentError(
-                f"{path} is not a TFRecord file, or is damaged at byte {offset}: the checksum "
-                "of a record's length is wrong. If it is compressed, set compression_type."
-            )
-        body = file.read(length + 4)
-        if len(body) < length + 4:
-            raise InvalidArgumentError(
-                f"{path} is cut off: the record at byte {offset} needs {length} bytes, "
-                f"and {len(body)} are left. Write the file again."
-            )
-        offset += 16 + length
-        yield body[:length]
+    lines = 0
+    try:
+        for line in file:
+            yield line.removesuffix(b"\n").replace(b"\r", b"")
+            lines += 1
+    except COMPRESSION_ERRORS as error:
+        raise DataLossError(
+            f"{path} is damaged, or is not compressed as compression_type says: reading after "
+            f"{lines} lines failed with: {error}. Set the right compression_type, or write the "
+            "file again."
+        ) from error
 
 
 def named_files(filenames: Any) -> _arrays.ArraySource:
@@ -129,40 +110,3 @@ def matching_files(file_pattern: Any) -> _arrays.ArraySource:
     if not found:
         raise InvalidArgumentError(f"No file matches {file_pattern!r}.")
     return _arrays.rows_of(np.array(sorted(found), dtype=np.str_))
-
-
-def path_of(name: Any) -> str:
-    """Returns a file name of type text, bytes, path, or NumPy string as text.
-
-    Raises:
-      InvalidArgumentError: `name` has another type.
-    """
-    try:
-        return os.fsdecode(name.item() if isinstance(name, np.ndarray | np.generic) else name)
-    except (TypeError, ValueError):
-        raise InvalidArgumentError(
-            f"A file name must be a string or a path, got {name!r}"
-        ) from None
-
-
-def checked_compression(compression: str | None) -> str:
-    """Returns the name of a compression, empty for none.
-
-    Raises:
-      InvalidArgumentError: `compression` is another name.
-    """
-    chosen = compression or ""
-    if chosen not in _COMPRESSIONS:
-        raise InvalidArgumentError(
-            f"compression_type must be one of {', '.join(map(repr, _COMPRESSIONS))}, "
-            f"got {compression!r}"
-        )
-    return chosen
-
-
-def _open_file(path: str, compression: str) -> Any:
-    if compression == "GZIP":
-        return gzip.open(path, "rb")
-    if compression == "ZLIB":
-        return io.BytesIO(zlib.decompress(Path(path).read_bytes()))
-    return Path(path).open("rb")

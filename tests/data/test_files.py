@@ -1,9 +1,8 @@
-"""Files: lines, records, names, compression, and damage."""
+"""Files: lines, records, names, and compression."""
 
 from __future__ import annotations
 
 import gzip
-import struct
 import zlib
 from pathlib import Path
 from typing import Any
@@ -11,30 +10,13 @@ from typing import Any
 import pytest
 
 from distlab.data import Dataset, TextLineDataset, TFRecordDataset
-from distlab.data._crc import masked_crc32c
-from distlab.errors import InvalidArgumentError
-
-
-def _record(data: bytes) -> bytes:
-    head = struct.pack("<Q", len(data))
-    return (
-        head
-        + struct.pack("<I", masked_crc32c(head))
-        + data
-        + struct.pack("<I", masked_crc32c(data))
-    )
+from distlab.errors import DataLossError, InvalidArgumentError
+from distlab.io._records import record_of
 
 
 def _write(path: Path, data: bytes) -> str:
     path.write_bytes(data)
     return str(path)
-
-
-def test_the_checksum_is_crc32c() -> None:
-    # The check value of CRC-32C is 0xe3069283 for "123456789"; masked as TFRecord does.
-    crc = 0xE3069283
-    masked = (((crc >> 15) | (crc << 17)) + 0xA282EAD8) & 0xFFFFFFFF
-    assert masked_crc32c(b"123456789") == masked
 
 
 def test_lines_come_without_their_ends(tmp_path: Path) -> None:
@@ -49,8 +31,22 @@ def test_lines_come_without_their_ends(tmp_path: Path) -> None:
 def test_compressed_files(tmp_path: Path, compression: str, pack: Any) -> None:
     text = _write(tmp_path / "a", pack(b"one\ntwo\n"))
     assert list(TextLineDataset(text, compression)) == [b"one", b"two"]
-    records = _write(tmp_path / "b", pack(_record(b"x" * 1000) + _record(b"")))
+    records = _write(tmp_path / "b", pack(record_of(b"x" * 1000) + record_of(b"")))
     assert list(TFRecordDataset(records, compression)) == [b"x" * 1000, b""]
+
+
+@pytest.mark.parametrize(
+    ("compression", "pack"), [("GZIP", gzip.compress), ("ZLIB", zlib.compress)]
+)
+def test_compressed_text_that_is_cut_off_is_not_taken_for_all_of_it(
+    tmp_path: Path, compression: str, pack: Any
+) -> None:
+    packed = pack(b"one\ntwo\n")
+    cut = _write(tmp_path / "cut", packed[:-3])
+    with pytest.raises(DataLossError, match=r"cut is damaged.*compression_type"):
+        list(TextLineDataset(cut, compression))
+    with pytest.raises(DataLossError, match="plain is damaged, or is not compressed"):
+        list(TextLineDataset(_write(tmp_path / "plain", b"one\ntwo\n"), compression))
 
 
 def test_several_files_one_after_the_other_or_in_turns(tmp_path: Path) -> None:
@@ -58,18 +54,6 @@ def test_several_files_one_after_the_other_or_in_turns(tmp_path: Path) -> None:
     assert list(TextLineDataset(names)) == [b"00", b"01", b"10", b"11", b"20", b"21"]
     in_turns = TextLineDataset(names, num_parallel_reads=2)
     assert list(in_turns) == [b"00", b"10", b"01", b"11", b"20", b"21"]
-
-
-def test_damaged_record_files_are_told_from_good_ones(tmp_path: Path) -> None:
-    good = _record(b"first") + _record(b"second")
-    with pytest.raises(InvalidArgumentError, match="at byte 21"):
-        list(TFRecordDataset(_write(tmp_path / "a", good[:-30] + b"?" * 30)))
-    with pytest.raises(InvalidArgumentError, match="cut off: the record at byte 21"):
-        list(TFRecordDataset(_write(tmp_path / "b", good[:-1])))
-    with pytest.raises(InvalidArgumentError, match="not a TFRecord file"):
-        list(TFRecordDataset(_write(tmp_path / "c", gzip.compress(good))))
-    with pytest.raises(InvalidArgumentError, match="not a TFRecord file"):
-        list(TFRecordDataset(_write(tmp_path / "d", b"short")))
 
 
 def test_missing_files_are_told_when_they_are_read(tmp_path: Path) -> None:

@@ -116,7 +116,7 @@ def files_sharded_where_there_are_none(w: World) -> None:
     dl.data.auto_shard(w.dataset.with_options(options), 2, 0)
 
 
-@misuse(errors.InvalidArgumentError, "is not a TFRecord file", "byte 0", "compression_type")
+@misuse(errors.DataLossError, "is not a TFRecord file", "byte 0", "compression_type")
 def a_file_of_another_kind(w: World) -> None:
     path = w.folder / "a.tfrecord"
     path.write_bytes(b"hello, these are no records at all")

@@ -1,0 +1,113 @@
+"""Files: their names, their compression, and their contents."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import os
+import zlib
+from pathlib import Path
+from typing import Any, BinaryIO, Final, final
+
+import numpy as np
+
+from distlab.errors import InvalidArgumentError
+
+_COMPRESSIONS: Final = ("", "GZIP", "ZLIB")
+_CHUNK_BYTES: Final = 1 << 18
+
+COMPRESSION_ERRORS: Final = (EOFError, gzip.BadGzipFile, zlib.error)
+"""What reading a file raises whose compressed data is damaged."""
+
+
+def path_of(name: Any) -> str:
+    """Returns a file name of type text, bytes, path, or NumPy string as text.
+
+    Raises:
+      InvalidArgumentError: `name` has another type.
+    """
+    try:
+        return os.fsdecode(name.item() if isinstance(name, np.ndarray | np.generic) else name)
+    except (TypeError, ValueError):
+        raise InvalidArgumentError(
+            f"A file name must be a string or a path, got {name!r}"
+        ) from None
+
+
+def read_file(filename: Any) -> bytes:
+    """Returns the contents of a file (`tf.io.read_file`).
+
+    Args:
+      filename: The file's name: text, `bytes` as in the elements of
+        `Dataset.list_files`, or a path.
+
+    Raises:
+      InvalidArgumentError: `filename` is no name.
+      OSError: The file can't be read.
+
+    Example:
+      >>> import pathlib
+      >>> import distlab as dl
+      >>> pathlib.Path("a.bin").write_bytes(b"contents")
+      8
+      >>> print(*dl.data.Dataset.list_files("*.bin").map(dl.io.read_file))
+      b'contents'
+    """
+    return Path(path_of(filename)).read_bytes()
+
+
+def checked_compression(compression: str | None) -> str:
+    """Returns the name of a compression, empty for none.
+
+    Raises:
+      InvalidArgumentError: `compression` is another name.
+    """
+    chosen = compression or ""
+    if chosen not in _COMPRESSIONS:
+        raise InvalidArgumentError(
+            f"compression_type must be one of {', '.join(map(repr, _COMPRESSIONS))}, "
+            f"got {compression!r}"
+        )
+    return chosen
+
+
+def open_file(path: str, compression: str) -> BinaryIO:
+    """Opens a file for reading what was compressed into it.
+
+    Reading raises one of `COMPRESSION_ERRORS` where the compressed data is damaged.
+    """
+    if compression == "GZIP":
+        return gzip.open(path, "rb")  # type: ignore[return-value]
+    if compression == "ZLIB":
+        return io.BufferedReader(_Inflated(path), _CHUNK_BYTES)
+    return Path(path).open("rb")
+
+
+@final
+class _Inflated(io.RawIOBase):
+    """The data of a file that zlib compressed, which the standard library reads only whole."""
+
+    def __init__(self, path: str) -> None:
+        self._file = Path(path).open("rb")  # noqa: SIM115 - close() closes it
+        self._inflater = zlib.decompressobj()
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        """Fills a part of the buffer; none at the end."""
+        while not self._inflater.eof:
+            packed = self._inflater.unconsumed_tail or self._file.read(_CHUNK_BYTES)
+            if not packed:
+                raise EOFError("the compressed data ends too early")
+            data = self._inflater.decompress(packed, len(buffer))
+            if data:
+                buffer[: len(data)] = data
+                return len(data)
+        if self._inflater.unused_data or self._file.read(1):
+            raise zlib.error("there is more after the end of the compressed data")
+        return 0
+
+    def close(self) -> None:
+        self._file.close()
+        super().close()

@@ -1,0 +1,195 @@
+"""TFRecord files: what TensorFlow wrote, what is written here, and damage."""
+
+from __future__ import annotations
+
+import gzip
+import itertools
+import struct
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import distlab as dl
+from distlab.data import TFRecordDataset
+from distlab.errors import (
+    ArgumentTypeError,
+    ContextError,
+    DataLossError,
+    InvalidArgumentError,
+)
+from distlab.io._crc import masked_crc32c
+from distlab.io._records import record_of
+
+WRITTEN = Path(__file__).parent / "records" / "examples.tfrecord"
+"""Twelve records that TensorFlow wrote."""
+RECORDS = [b"first", b"", b"the third one", b"\0\xff" * 20]
+STARTS = list(itertools.accumulate((16 + len(data) for data in RECORDS), initial=0))
+PACKED: dict[str, Any] = {"": bytes, "GZIP": gzip.compress, "ZLIB": zlib.compress}
+
+
+def _write(path: Path, data: bytes) -> str:
+    path.write_bytes(data)
+    return str(path)
+
+
+def _read(dataset: dl.data.Dataset) -> Iterator[bytes | DataLossError]:
+    """Yields the records, and the error that ends them."""
+    try:
+        yield from dataset
+    except DataLossError as error:
+        yield error
+
+
+def test_the_checksum_is_crc32c() -> None:
+    # The check value of CRC-32C is 0xe3069283 for "123456789"; masked as TFRecord does.
+    crc = 0xE3069283
+    masked = (((crc >> 15) | (crc << 17)) + 0xA282EAD8) & 0xFFFFFFFF
+    assert masked_crc32c(b"123456789") == masked
+
+
+def test_what_tensorflow_wrote_is_read_and_written_again_byte_for_byte(tmp_path: Path) -> None:
+    records = list(TFRecordDataset(WRITTEN))
+    assert len(records) == 12
+    assert list(TFRecordDataset(f"{WRITTEN}.gz", "GZIP")) == records
+    with dl.io.TFRecordWriter(tmp_path / "again") as writer:
+        for record in records:
+            writer.write(record)
+    assert (tmp_path / "again").read_bytes() == WRITTEN.read_bytes()
+
+
+def test_a_changed_byte_is_found_wherever_it_is(tmp_path: Path) -> None:
+    good = b"".join(map(record_of, RECORDS))
+    for place in range(len(good)):
+        bad = bytearray(good)
+        bad[place] ^= 1 << place % 8
+        name = _write(tmp_path / "bad", bytes(bad))
+        *before, error = _read(TFRecordDataset(name))
+        number = sum(start <= place for start in STARTS) - 1
+        assert before == RECORDS[:number]
+        assert isinstance(error, DataLossError)
+        assert name in str(error)
+        assert f"the record at byte {STARTS[number]} (number {number}, from 0)" in str(error)
+
+
+def test_a_file_that_is_cut_off_anywhere_within_a_record_says_where(tmp_path: Path) -> None:
+    good = b"".join(map(record_of, RECORDS))
+    for size in range(len(good)):
+        name = _write(tmp_path / "cut", good[:size])
+        read = list(_read(TFRecordDataset(name)))
+        number = sum(start <= size for start in STARTS) - 1
+        if size in STARTS:
+            assert read == RECORDS[:number]
+            continue
+        assert read[:-1] == RECORDS[:number]
+        assert isinstance(read[-1], DataLossError)
+        assert "cut is cut off" in str(read[-1])
+        assert f"the record at byte {STARTS[number]} (number {number}, from 0)" in str(read[-1])
+
+
+@pytest.mark.parametrize("compression", ["GZIP", "ZLIB"])
+def test_a_compressed_file_that_is_cut_off_anywhere_is_found(
+    tmp_path: Path, compression: str
+) -> None:
+    packed = PACKED[compression](b"".join(map(record_of, RECORDS)))
+    for size in range(1, len(packed)):
+        name = _write(tmp_path / "cut", packed[:size])
+        *before, error = _read(TFRecordDataset(name, compression))
+        assert before == RECORDS[: len(before)]
+        assert isinstance(error, DataLossError)
+        assert f"number {len(before)}, from 0" in str(error)
+
+
+@pytest.mark.parametrize("compression", ["GZIP", "ZLIB"])
+def test_no_changed_byte_of_a_compressed_file_changes_a_record(
+    tmp_path: Path, compression: str
+) -> None:
+    packed = PACKED[compression](b"".join(map(record_of, RECORDS)))
+    found = 0
+    for place in range(len(packed)):
+        bad = bytearray(packed)
+        bad[place] ^= 1 << place % 8
+        read = list(_read(TFRecordDataset(_write(tmp_path / "bad", bytes(bad)), compression)))
+        if isinstance(read[-1], DataLossError):
+            found += 1
+            read.pop()
+        assert read == RECORDS[: len(read)]
+    assert found > len(packed) / 2  # all but the names and times in the header
+
+
+def test_a_length_that_is_too_large_ends_in_an_error_and_not_in_a_full_memory(
+    tmp_path: Path,
+) -> None:
+    length = struct.pack("<Q", 2**60)
+    head = length + struct.pack("<I", masked_crc32c(length))
+    with pytest.raises(DataLossError, match=f"needs {2**60 + 4} bytes.*100 are left"):
+        list(TFRecordDataset(_write(tmp_path / "a", head + bytes(100))))
+
+
+def test_a_large_record_is_read_in_parts(tmp_path: Path) -> None:
+    large = bytes(range(256)) * 2**17
+    name = _write(tmp_path / "a", record_of(large) + record_of(b"next"))
+    assert list(TFRecordDataset(name)) == [large, b"next"]
+    cut = _write(tmp_path / "b", record_of(large)[:-5])
+    with pytest.raises(DataLossError, match=f"{len(large) - 1} are left"):
+        list(TFRecordDataset(cut))
+
+
+@pytest.mark.parametrize(("compression", "other"), [("", "GZIP"), ("GZIP", ""), ("ZLIB", "GZIP")])
+def test_another_compression_than_the_files_is_named_as_a_cause(
+    tmp_path: Path, compression: str, other: str
+) -> None:
+    name = _write(tmp_path / "a", PACKED[compression](b"".join(map(record_of, RECORDS))))
+    with pytest.raises(DataLossError, match="compression_type"):
+        list(TFRecordDataset(name, other))
+
+
+def test_the_error_names_the_one_file_of_several_that_is_damaged(tmp_path: Path) -> None:
+    names = [_write(tmp_path / f"{n}", b"".join(map(record_of, RECORDS))) for n in range(3)]
+    _write(tmp_path / "1", record_of(b"first") + record_of(b"second")[:-1])
+    *before, error = _read(TFRecordDataset(names))
+    assert before == [*RECORDS, b"first"]
+    assert str(error).startswith(f"{names[1]} is cut off")
+
+
+@settings(max_examples=50, deadline=None)
+@given(records=st.lists(st.binary(max_size=100)), compression=st.sampled_from(list(PACKED)))
+def test_what_is_written_is_read(
+    tmp_path_factory: pytest.TempPathFactory, records: list[bytes], compression: str
+) -> None:
+    name = tmp_path_factory.mktemp("records") / "a"
+    with dl.io.TFRecordWriter(name, compression) as writer:
+        for record in records:
+            writer.write(record)
+    assert list(TFRecordDataset(name, compression)) == records
+
+
+@pytest.mark.parametrize("compression", PACKED)
+def test_flushed_records_are_in_the_file_before_it_is_closed(
+    tmp_path: Path, compression: str
+) -> None:
+    writer = dl.io.TFRecordWriter(tmp_path / "a", dl.io.TFRecordOptions(compression, 1))
+    writer.write("é")
+    writer.flush()
+    assert next(iter(TFRecordDataset(tmp_path / "a", compression))) == "é".encode()
+    writer.close()
+    writer.close()
+    with pytest.raises(ContextError, match="was closed"):
+        writer.write(b"")
+
+
+def test_bad_arguments_of_a_writer_are_refused_before_the_file_is_made(tmp_path: Path) -> None:
+    path: Any = tmp_path / "a"
+    with pytest.raises(InvalidArgumentError, match="compression_type must be one of"):
+        dl.io.TFRecordWriter(path, "LZMA")
+    with pytest.raises(InvalidArgumentError, match="compression_level must be"):
+        dl.io.TFRecordOptions("GZIP", 10)
+    assert not path.exists()
+    record: Any = 3
+    with dl.io.TFRecordWriter(path) as writer, pytest.raises(ArgumentTypeError, match="got int"):
+        writer.write(record)
+    assert path.read_bytes() == b""
