@@ -15,7 +15,7 @@ DEV := $(VENV)/.installed-dev
 # Who has the development environment has all the demo needs.
 DEMO := $(if $(wildcard $(DEV)),$(DEV),$(VENV)/.installed-demo)
 
-.PHONY: help demo test lint browser bench bench-recording bench-dashboard soak conformance docs screenshots binder-check clean
+.PHONY: help demo test lint browser bench bench-recording bench-dashboard test-matrix soak conformance docs screenshots binder-check clean
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -51,6 +51,9 @@ bench-recording: $(DEV)  ## Measure what recording costs and how fast long runs 
 
 bench-dashboard: $(DEV) browser  ## Measure how soon a page shows an event, and what viewers cost
 	@$(BIN)/python -m tests.bench.dashboard $(ARGS)
+
+test-matrix:  ## Run a smoke set of the tests with other Pythons and versions (20 minutes each)
+	@.ci/test-matrix $(ARGS)
 
 soak: $(DEV)  ## 200 kills, a minute at 50,000 events/s, 2,000 damaged run files (20 minutes)
 	@$(BIN)/python -m tests.soak.run $(ARGS)

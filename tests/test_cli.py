@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from packaging.specifiers import SpecifierSet
 
 import distlab
 from distlab import cli
@@ -189,6 +190,31 @@ def test_doctor_says_where_a_missing_extra_comes_from(monkeypatch: pytest.Monkey
     (finding,) = checks.extras()
     assert finding.state == "note"
     assert finding.remedy == "pip install 'distlab[dashboard]'"
+
+
+def test_doctor_reports_versions_that_were_not_tested(monkeypatch: pytest.MonkeyPatch) -> None:
+    def version(name: str) -> str:
+        return {"jax": "0.9.2", "jaxlib": "0.9.2", "grain": "99.0"}.get(name, "1.0")
+
+    def tested(name: str) -> SpecifierSet:
+        return SpecifierSet({"jax": ">=0.10,<0.13", "grain": "<0.3,>=0.2.15"}.get(name, ""))
+
+    monkeypatch.setattr(checks, "installed_version", version)
+    monkeypatch.setattr(checks, "tested_versions", tested)
+    found = {finding.subject: finding for finding in checks.core_versions()}
+    assert {name: finding.state for name, finding in found.items()} == {
+        **dict.fromkeys(checks.CORE, "ok"),
+        "jax": "wrong",
+        "grain": "wrong",
+    }
+    assert "0.9.2; distlab was tested with <0.13,>=0.10" in found["jax"].text
+    assert found["grain"].remedy == "pip install 'grain<0.3,>=0.2.15'"
+
+
+@pytest.mark.parametrize("name", [*checks.CORE[1:], "panel", "bokeh", "ipywidgets"])
+def test_every_dependency_has_a_lowest_and_a_first_untested_version(name: str) -> None:
+    bounds = {specifier.operator for specifier in checks.tested_versions(name)}
+    assert bounds == {">=", "<"}
 
 
 def test_every_error_can_be_printed_by_the_command() -> None:

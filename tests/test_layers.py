@@ -89,6 +89,7 @@ ALSO_USES = {
     "recording": set(),
     "dashboard": {"bokeh", "panel", "tornado"},
     "demo": {"sklearn"},
+    "cli": {"packaging"},
 }
 """Packages outside of the standard library, beyond numpy and msgspec."""
 

@@ -13,6 +13,9 @@ from importlib import metadata
 from pathlib import Path
 from typing import Literal
 
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
+
 from distlab._cli.browser import find_browser
 from distlab._cli.serving import HOST
 from distlab_dashboard.ports import PORTS, is_free
@@ -59,7 +62,7 @@ def core_versions() -> Iterator[Finding]:
             remedy = "pip install --force-reinstall distlab"
             yield Finding("wrong", name, "not installed", remedy)
         else:
-            yield Finding("ok", name, version)
+            yield _of_version(name, version)
     if versions["jax"] and versions["jaxlib"] and versions["jax"] != versions["jaxlib"]:
         text = f"jax {versions['jax']} with jaxlib {versions['jaxlib']}"
         yield Finding("wrong", "jax", text, "pip install --upgrade jax jaxlib")
@@ -74,7 +77,16 @@ def extras() -> Iterator[Finding]:
                 text = f"not installed; the extra '{extra}' needs it"
                 yield Finding("note", name, text, f"pip install 'distlab[{extra}]'")
             else:
-                yield Finding("ok", name, version)
+                yield _of_version(name, version)
+
+
+def _of_version(name: str, version: str) -> Finding:
+    """Returns whether an installed version is one of those that distlab was tested with."""
+    tested = tested_versions(name)
+    if tested.contains(version, prereleases=True):
+        return Finding("ok", name, version)
+    text = f"{version}; distlab was tested with {tested}, and may fail with others"
+    return Finding("wrong", name, text, f"pip install '{name}{tested}'")
 
 
 def devices() -> Iterator[Finding]:
@@ -151,6 +163,16 @@ CHECKS: tuple[Callable[[], Iterator[Finding]], ...] = (
     browser,
     folder,
 )
+
+
+def tested_versions(name: str) -> SpecifierSet:
+    """Returns the versions of a package that distlab was tested with, all for unknown ones."""
+    found = SpecifierSet()
+    for line in metadata.requires("distlab") or ():
+        requirement = Requirement(line)
+        if requirement.name == name:
+            found &= requirement.specifier
+    return found
 
 
 def installed_version(name: str) -> str | None:

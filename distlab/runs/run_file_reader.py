@@ -267,6 +267,16 @@ class RunFileReader:
         return event
 
 
+class _Connection(sqlite3.Connection):
+    """A connection that closes when nobody holds its reader any more, without a warning.
+
+    `Run.open(folder).summary()` is good Python, as is a run that is kept to the end.
+    """
+
+    def __del__(self) -> None:
+        self.close()
+
+
 def _whole(value: object) -> int:
     return value if isinstance(value, int) else 0
 
@@ -287,7 +297,12 @@ def _connect(file: Path) -> sqlite3.Connection:
     ways = ((place, "OFF"), (f"{place}&immutable=1", "OFF"), (place, "ON"))
     for last, (uri, cut_off) in enumerate(ways, 1 - len(ways)):
         database = sqlite3.connect(
-            uri, uri=True, isolation_level=None, check_same_thread=False, timeout=_BUSY_SECONDS
+            uri,
+            uri=True,
+            isolation_level=None,
+            check_same_thread=False,
+            timeout=_BUSY_SECONDS,
+            factory=_Connection,
         )
         try:
             # SQLite refuses a file shorter than its header states, unless this is set.

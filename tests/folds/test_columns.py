@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from collections.abc import Mapping
 from types import NoneType, UnionType
@@ -106,6 +107,8 @@ def type_of(name: str) -> Any:
 def fits(value: Any, kind: Any) -> bool:
     """Whether a value, with all that it contains, has a type."""
     origin, inner = get_origin(kind), get_args(kind)
+    if hasattr(origin, "__value__"):  # an alias made by `type`, as NDArray is since NumPy 2.5
+        return fits(value, origin.__value__[inner])
     if origin in (Union, UnionType):
         return any(fits(value, one) for one in inner)
     if origin is Literal:
@@ -142,8 +145,8 @@ def wrong(columns: Mapping[str, Any], kind: Any) -> dict[str, Any]:
 
 def described(kind: Any) -> list[str]:
     """Returns the entries of the section `Attributes:` of a `TypedDict`."""
-    section = kind.__doc__.partition("Attributes:\n")[2]
-    return re.findall(r"^ {6}(\w+): ", section, re.MULTILINE)
+    section = inspect.cleandoc(kind.__doc__).partition("Attributes:\n")[2]
+    return re.findall(r"^ {2}(\w+): ", section, re.MULTILINE)
 
 
 @pytest.mark.parametrize("name", Folds().names)

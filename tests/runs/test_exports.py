@@ -8,6 +8,7 @@ import sqlite3
 import sys
 import warnings
 from collections import Counter
+from contextlib import closing
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -95,11 +96,10 @@ def test_lines_keep_kinds_that_this_version_does_not_know(folder: Path, tmp_path
     target = copy / source.name
     target.write_bytes(source.read_bytes())
     body = msgspec.msgpack.encode({"kind": "weather", "time_ns": 5, "sky": [1, 2]})
-    with sqlite3.connect(target) as database:
+    with closing(sqlite3.connect(target)) as database, database:
         (last,) = database.execute("SELECT max(seq) FROM events").fetchone()
         row = (last + 1, 5, "weather", body)
         database.execute("INSERT INTO events VALUES (?,?,?,?)", row)
-    database.close()
     with dl.Run.open(copy) as newer:
         last_line = newer.export(tmp_path / "newer.jsonl").read_text().splitlines()[-1]
         newer.export(tmp_path / "newer.json")

@@ -1,0 +1,125 @@
+"""The private parts of JAX that distlab uses exist and do what distlab expects.
+
+JAX may change them in any release. Then a test here fails and names the one that moved. What
+forked children need is tested with real ones, in tests/profiling/test_capture.py.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+from distlab.devices import jax_internals
+
+
+def _rows(devices: int = 3) -> NamedSharding:
+    return NamedSharding(
+        Mesh(np.array(jax.devices()[:devices]), ("replica",)), PartitionSpec("replica")
+    )
+
+
+def test_the_class_of_concrete_arrays_is_not_that_of_tracers() -> None:
+    assert type(jnp.ones(2)) is jax_internals.ConcreteArray
+    seen = []
+    jax.make_jaxpr(lambda x: seen.append(type(x)))(1.0)
+    assert seen[0] is not jax_internals.ConcreteArray
+
+
+def test_the_backend_is_known_to_have_started() -> None:
+    jax.devices()
+    assert jax_internals.backend_started() is True
+
+
+def test_an_uncommitted_view_shares_memory_and_mixes_with_other_devices() -> None:
+    first, second = (jax.device_put(jnp.arange(3.0), device) for device in jax.devices()[:2])
+    with pytest.raises(ValueError, match="incompatible devices"):
+        first + second
+    free = jax_internals.uncommitted(first)
+    assert free.unsafe_buffer_pointer() == first.unsafe_buffer_pointer()
+    assert (free + second).tolist() == [0.0, 2.0, 4.0]
+    spread = jax.device_put(np.arange(3.0), _rows())
+    assert jax_internals.uncommitted(spread) is spread
+    assert jax_internals.uncommitted(5) == 5
+
+
+@pytest.mark.parametrize("impl", ["threefry2x32", "rbg"])
+def test_keys_name_their_generator_and_show_their_data(impl: str) -> None:
+    key = jax.random.key(7, impl=impl)
+    assert jax_internals.key_impl(key.dtype) == impl
+    assert np.array_equal(jax_internals.plain(key), jax.random.key_data(key))
+    assert jax_internals.plain(3) == 3
+
+
+def test_traces_differ_inside_and_outside_of_transformations() -> None:
+    outside = jax_internals.current_trace()
+    seen: list[tuple[bool, bool, bool]] = []
+
+    def look(x: Any) -> Any:
+        new = jax_internals.current_trace() is not outside
+        seen.append((new, jax_internals.being_staged(), jax_internals.being_transformed()))
+        return x
+
+    look(1.0)
+    jax.jit(look)(1.0)
+    jax.vmap(look)(jnp.ones(2))
+    jax.lax.scan(lambda carry, x: (look(carry), x), 0.0, jnp.ones(2))
+    assert seen == [
+        (False, False, False),
+        (True, True, True),
+        (True, False, True),
+        (True, True, True),
+    ]
+
+
+def test_pieces_are_the_shards_in_the_order_of_the_devices() -> None:
+    array = jax.device_put(np.arange(6.0).reshape(3, 2), _rows())
+    pieces = jax_internals.pieces(array)
+    assert [piece.tolist() for piece in pieces] == [[[0.0, 1.0]], [[2.0, 3.0]], [[4.0, 5.0]]]
+    assert [piece.devices() for piece in pieces] == [{device} for device in jax.devices()[:3]]
+    array.delete()
+    with pytest.raises(RuntimeError, match="deleted"):
+        jax_internals.pieces(array)
+    assert jax_internals.devices_of(array) == jax.devices()[:3]
+
+
+def test_an_array_says_whether_it_is_computed() -> None:
+    array = jax.block_until_ready(jnp.ones(2) + 1)
+    assert jax_internals.is_ready(array) is True
+
+
+def test_rows_are_put_one_on_each_device() -> None:
+    rows = [np.full(2, n, np.float64) for n in range(3)]
+    array = jax_internals.put_rows(rows, _rows(), jax.devices()[:3])
+    assert (array.shape, str(array.dtype)) == ((3, 2), "float32")
+    assert array.sharding == _rows()
+    assert np.array_equal(array, np.array(rows))
+    assert np.array_equal(jnp.sum(array, axis=0), [3.0, 3.0])
+
+
+def test_the_profiler_is_reserved_and_given_back(tmp_path: Any) -> None:
+    with jax_internals.profiler_reserved() as free:
+        assert free is True
+        with jax_internals.profiler_reserved() as again:
+            assert again is False
+    with jax.profiler.trace(str(tmp_path)), jax_internals.profiler_reserved() as free:
+        assert free is False
+
+
+def test_a_profile_is_taken_in_memory() -> None:
+    with jax_internals.profiler_reserved() as free:
+        assert free
+        session = jax_internals.start_profile(jax.profiler.ProfileOptions())
+        jax.block_until_ready(jnp.ones(4) @ jnp.ones(4))
+        profile = jax.profiler.ProfileData.from_serialized_xspace(session.stop())
+    assert any(plane.name.startswith("/host") for plane in profile.planes)
+
+
+def test_the_type_of_statistics_is_kept() -> None:
+    kept = jax_internals.keep_profile_types()
+    assert kept is jax_internals.keep_profile_types()
+    assert list(kept) == []

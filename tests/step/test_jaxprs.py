@@ -1,0 +1,123 @@
+"""JAX's operations have the names and parameters that distlab reads.
+
+JAX may change them in any release. Then a test here fails and names the one that moved.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+from distlab.devices.mesh import AXIS
+from distlab.step import jaxprs
+
+
+def _equations(fn: Callable[..., Any], *args: Any) -> list[Any]:
+    closed = jax.make_jaxpr(fn, axis_env=[(AXIS, 2)])(*args)
+    return list(closed.jaxpr.eqns)
+
+
+def _one(name: str, fn: Callable[..., Any], *args: Any) -> Any:
+    (equation,) = [e for e in _equations(fn, *args) if jaxprs.name(e) == name]
+    return equation
+
+
+COLLECTIVES: dict[str, tuple[Callable[[Any], Any], bool, bool]] = {
+    "psum": (lambda x: jax.lax.psum(x, AXIS), True, True),
+    "pmax": (lambda x: jax.lax.pmax(x, AXIS), True, False),
+    "pmin": (lambda x: jax.lax.pmin(x, AXIS), True, False),
+    "all_gather": (lambda x: jax.lax.all_gather(x, AXIS), True, False),
+    "ppermute": (lambda x: jax.lax.ppermute(x, AXIS, [(0, 1), (1, 0)]), False, False),
+    "all_to_all": (lambda x: jax.lax.all_to_all(x, AXIS, 0, 0), False, False),
+    "reduce_scatter": (lambda x: jax.lax.psum_scatter(x, AXIS), False, False),
+}
+
+
+@pytest.mark.parametrize("name", COLLECTIVES)
+def test_collectives_are_known_by_their_axis(name: str) -> None:
+    fn, same_on_all, all_reduce = COLLECTIVES[name]
+    (equation,) = [e for e in _equations(fn, jnp.ones(2)) if jaxprs.is_collective(e)]
+    assert jaxprs.is_same_on_all(equation) is same_on_all
+    assert jaxprs.is_all_reduce(equation) is all_reduce
+    expected = [(0, 1), (1, 0)] if name == "ppermute" else None
+    assert jaxprs.permutation(equation) == expected
+
+
+def test_the_replica_id_is_no_collective() -> None:
+    (equation,) = _equations(lambda: jax.lax.axis_index(AXIS))
+    assert jaxprs.is_replica_id(equation)
+    assert not jaxprs.is_collective(equation)
+
+
+def _squared(x: Any) -> Any:
+    return jax.lax.psum(x * x, AXIS)
+
+
+@jax.custom_jvp
+def _with_jvp(x: Any) -> Any:
+    return _squared(x)
+
+
+_with_jvp.defjvps(lambda tangent, *_: tangent)
+
+
+@jax.custom_vjp
+def _with_vjp(x: Any) -> Any:
+    return _squared(x)
+
+
+_with_vjp.defvjp(lambda x: (_squared(x), x), lambda _, g: (g,))
+
+
+@pytest.mark.parametrize("fn", [jax.jit(_squared), jax.checkpoint(_squared), _with_jvp, _with_vjp])
+def test_what_is_called_once_is_found(fn: Callable[..., Any]) -> None:
+    (equation,) = _equations(fn, 2.0)
+    inner = jaxprs.called(equation)
+    assert inner is not None
+    assert jaxprs.name(inner.jaxpr.eqns[0]) == "mul"
+    assert str(jaxprs.collective_in(inner.jaxpr)).startswith("psum")
+
+
+def test_the_branches_of_a_cond_are_found() -> None:
+    equation = _one("cond", lambda x: jax.lax.cond(x > 0, jnp.sin, jnp.cos, x), 1.0)
+    branches = jaxprs.branches(equation)
+    assert branches is not None
+    assert [jaxprs.name(branch.eqns[0]) for branch in branches] == ["cos", "sin"]
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_the_parts_of_a_scan_are_found(reverse: bool) -> None:
+    def fn(a: Any, b: Any, c: Any, xs: Any) -> Any:
+        def body(carry: Any, x: Any) -> Any:
+            return (carry[0] + a * x, carry[1] * b * x), carry[0] + c
+
+        return jax.lax.scan(body, (0.0, 1.0), xs, reverse=reverse)
+
+    found = jaxprs.scan(_one("scan", fn, 2.0, 3.0, 4.0, jnp.ones(5)))
+    assert found is not None
+    assert (found.consts, found.carry, found.length, found.reverse) == (3, 2, 5, reverse)
+    assert len(found.body.jaxpr.invars) == 3 + 2 + 1
+    assert len(found.body.jaxpr.outvars) == 2 + 1
+
+
+def test_the_parts_of_a_while_loop_are_found() -> None:
+    def fn(a: Any, limit: Any, x: Any) -> Any:
+        return jax.lax.while_loop(lambda y: y < limit, lambda y: y * a + limit, x)
+
+    found = jaxprs.while_loop(_one("while", fn, 2.0, 10.0, 1.0))
+    assert found is not None
+    assert (found.condition_consts, found.body_consts) == (1, 2)
+    assert jaxprs.name(found.condition.eqns[0]) == "lt"
+    assert [jaxprs.name(e) for e in found.body.eqns] == ["mul", "add"]
+
+
+def test_other_operations_have_no_parts() -> None:
+    (equation,) = _equations(jnp.sin, 1.0)
+    assert not jaxprs.is_collective(equation)
+    assert jaxprs.inner_jaxprs(equation) == []
+    for read in (jaxprs.called, jaxprs.branches, jaxprs.scan, jaxprs.while_loop):
+        assert read(equation) is None
