@@ -15,7 +15,7 @@ from packaging.version import Version
 
 ROOT = Path(__file__).parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-EXTRAS = ("dashboard", "notebook", "demo", "export")
+EXTRAS = ("dashboard", "notebook", "demo", "export", "images")
 FOLDERS = (".ci", "binder", "dashboard", "distlab", "docs", "notebooks", "tests")
 FILES = ("CHANGELOG.md", "LICENSE", "MANIFEST.in", "Makefile", "README.md", "pyproject.toml")
 NOT_OURS = shutil.ignore_patterns("__pycache__", "*.egg-info", ".ipynb_checkpoints")

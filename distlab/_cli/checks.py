@@ -28,6 +28,7 @@ EXTRAS = {
     "dashboard": ("panel", "bokeh"),
     "notebook": ("ipywidgets", "anywidget", "jupyterlab"),
     "demo": ("scikit-learn",),
+    "images": ("pillow",),
 }
 
 

@@ -25,6 +25,7 @@ from distlab.io._features import (
     VarLenFeature,
 )
 from distlab.io._files import read_file
+from distlab.io._images import decode_image, decode_jpeg, decode_png
 from distlab.io._parse import parse_example, parse_single_example
 from distlab.io._ragged import Ragged
 from distlab.io._serialize import serialize_example
@@ -38,6 +39,9 @@ __all__ = [
     "TFRecordOptions",
     "TFRecordWriter",
     "VarLenFeature",
+    "decode_image",
+    "decode_jpeg",
+    "decode_png",
     "parse_example",
     "parse_single_example",
     "read_file",
