@@ -54,8 +54,9 @@ def compute_average_loss(
     Raises:
       ValueShapeError: `per_example_loss` has no axis, or `sample_weight` has a shape that does
         not fit it.
-      ArgumentTypeError: `global_batch_size` is not an integer, or not one number.
-      ArgumentValueError: `global_batch_size` is negative.
+      ArgumentTypeError: `per_example_loss` or `sample_weight` is no array of numbers, or
+        `global_batch_size` is not an integer, or not one number.
+      ArgumentValueError: `global_batch_size` is negative, or 2^63 or more.
       ContextError: It is called in cross-replica context without `global_batch_size`.
 
     Example:
@@ -67,7 +68,7 @@ def compute_average_loss(
       >>> strategy.reduce("SUM", strategy.run(step), axis=None)
       Array(0.5, dtype=float32)
     """
-    losses = jnp.asarray(per_example_loss)
+    losses = _numbers("per_example_loss", per_example_loss)
     if losses.ndim == 0:
         raise ValueShapeError(
             "compute_average_loss needs the loss of each example, shape (examples, ...), got one "
@@ -80,8 +81,8 @@ def compute_average_loss(
     floating = jnp.issubdtype(losses.dtype, jnp.inexact)
     dtype = losses.dtype if floating else jnp.result_type(float)
     if sample_weight is not None:
-        losses = _weighted(losses, jnp.asarray(sample_weight))
-    total, size = jnp.sum(losses).astype(dtype), jnp.asarray(size).astype(dtype)
+        losses = _weighted(losses, _numbers("sample_weight", sample_weight))
+    total, size = jnp.sum(losses).astype(dtype), jnp.asarray(size, dtype)
     return jnp.where(size == 0, jnp.zeros_like(total), total / jnp.where(size == 0, 1, size))
 
 
@@ -98,6 +99,7 @@ def scale_regularization_loss(regularization_loss: Any) -> jax.Array:
       An array of shape ().
 
     Raises:
+      ArgumentTypeError: It is no array of numbers.
       ContextError: It is called in cross-replica context.
 
     Example:
@@ -108,7 +110,28 @@ def scale_regularization_loss(regularization_loss: Any) -> jax.Array:
       Array(12.5, dtype=float32)
     """
     replicas = _replicas("scale_regularization_loss", "Call it")
-    return jnp.sum(jnp.asarray(regularization_loss)) / replicas
+    return jnp.sum(_numbers("regularization_loss", regularization_loss)) / replicas
+
+
+def _numbers(name: str, value: Any) -> jax.Array:
+    """Returns an argument as an array of numbers.
+
+    Raises:
+      ArgumentTypeError: It can't be one.
+    """
+    try:
+        array = jnp.asarray(value)
+    except (TypeError, ValueError, OverflowError, RuntimeError) as error:
+        raise ArgumentTypeError(
+            f"{name} must be an array of numbers, got a {type(value).__name__}. Pass what a "
+            f"function of jax.numpy returns. JAX says: {str(error).splitlines()[0]:.200}"
+        ) from error
+    if not jnp.issubdtype(array.dtype, jnp.number) and array.dtype != bool:
+        raise ArgumentTypeError(
+            f"{name} must be an array of numbers, got one of dtype {array.dtype}. Pass what a "
+            "function of jax.numpy returns."
+        )
+    return array
 
 
 def _replicas(verb: str, remedy: str) -> int:
@@ -136,10 +159,10 @@ def _checked_size(size: Any) -> Any:
             f"global_batch_size must be one whole number of examples, got {size!r:.80}. Pass the "
             "number that the dataset's batch(...) was given."
         )
-    if not isinstance(size, jax.core.Tracer) and size < 0:
+    if not isinstance(size, jax.core.Tracer) and not 0 <= size < 1 << 63:
         raise ArgumentValueError(
-            f"global_batch_size must be at least 0, got {size!r:.80}. Pass the number that the "
-            "dataset's batch(...) was given."
+            f"global_batch_size must be at least 0 and less than 2^63, got {size!r:.80}. Pass the "
+            "number that the dataset's batch(...) was given."
         )
     return size
 
