@@ -136,6 +136,10 @@ class UnsupportedError(DistlabError, NotImplementedError):
     """TensorFlow has this name, and neither TensorFlow nor distlab implements it."""
 
 
+class NoEffectWarning(UserWarning):
+    """An option was set that is accepted for compatibility and has no effect."""
+
+
 class NotFiniteWarning(UserWarning):
     """A logged metric is nan or infinite."""
 

@@ -19,7 +19,18 @@ from distlab.data._dataset import Dataset, as_dataset
 from distlab.data._engine import Element
 from distlab.data._file_datasets import TextLineDataset, TFRecordDataset
 from distlab.data._optional import Optional
-from distlab.data._options import SHARD_HINT, AutoShardPolicy, Options
+from distlab.data._options import (
+    SHARD_HINT,
+    AutoShardPolicy,
+    AutotuneAlgorithm,
+    AutotuneOptions,
+    DistributeOptions,
+    ExternalStatePolicy,
+    OptimizationOptions,
+    Options,
+    ServiceOptions,
+    ThreadingOptions,
+)
 from distlab.data._plan import INFINITE_CARDINALITY, UNKNOWN_CARDINALITY
 from distlab.data._spec import TensorSpec
 from distlab.data._worker_batches import worker_batches
@@ -33,13 +44,20 @@ __all__ = [
     "SHARD_HINT",
     "UNKNOWN_CARDINALITY",
     "AutoShardPolicy",
+    "AutotuneAlgorithm",
+    "AutotuneOptions",
     "Dataset",
+    "DistributeOptions",
     "Element",
+    "ExternalStatePolicy",
+    "OptimizationOptions",
     "Optional",
     "Options",
+    "ServiceOptions",
     "TFRecordDataset",
     "TensorSpec",
     "TextLineDataset",
+    "ThreadingOptions",
     "as_dataset",
     "auto_shard",
     "worker_batches",

@@ -230,7 +230,7 @@ class Dataset(OrderVerbs["Dataset"], ElementVerbs["Dataset"]):
         structure = map_nest(lambda _: next(counter), nest)
         options = Options()
         for part in parts:
-            options = options.merged(part.options())
+            options = options.merge(part.options())
         return Dataset(Zip(tuple(part.plan for part in parts), structure), options)
 
     # Properties
@@ -280,14 +280,14 @@ class Dataset(OrderVerbs["Dataset"], ElementVerbs["Dataset"]):
         return self._plan.cardinality
 
     def options(self) -> Options:
-        """Returns a copy of the options.
+        """Returns a copy of the options, which can't be changed.
 
         Example:
           >>> import distlab as dl
           >>> dl.data.Dataset.range(10).options().experimental_distribute.auto_shard_policy
           <AutoShardPolicy.AUTO: 0>
         """
-        return self._options.merged(Options())
+        return self._options.frozen()
 
     def with_options(self, options: Options) -> Dataset:
         """Merges options into those of the dataset.
@@ -314,7 +314,7 @@ class Dataset(OrderVerbs["Dataset"], ElementVerbs["Dataset"]):
                 f"options must be distlab.data.Options, got {type(options).__name__}. Make one "
                 "with distlab.data.Options() and set its fields."
             )
-        return Dataset(self._plan, self._options.merged(options))
+        return Dataset(self._plan, self._options.merge(options))
 
     def with_plan(self, plan: Node) -> Dataset:
         """Returns a dataset of another plan with the same options."""

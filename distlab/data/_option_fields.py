@@ -1,0 +1,192 @@
+"""Fields of options: their types, their defaults, and how two sets of them are merged."""
+
+from __future__ import annotations
+
+import copy
+import logging
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any, ClassVar, Final, Generic, Self, TypeVar, cast, overload
+
+from distlab.errors import ArgumentTypeError, NoEffectWarning, OptionError
+
+T = TypeVar("T")
+
+_log: Final = logging.getLogger("distlab")
+_told: set[str] = set()
+"""The fields of which this process has said that they have no effect."""
+
+
+class Field(Generic[T]):
+    """A field of a class of options.
+
+    Args:
+      kind: The type of its values, as in tf.data.
+      default: Makes the value of a field that is not set.
+      no_effect: Why it has no effect; empty for a field that has one.
+      already: The value that asks for what distlab does in any case.
+    """
+
+    def __init__(
+        self,
+        kind: type[Any],
+        default: Callable[[], T],
+        *,
+        no_effect: str = "",
+        already: Any = None,
+    ) -> None:
+        self.name = self._owner = ""
+        self._kind, self.default = kind, default
+        self._no_effect, self._already = no_effect, already
+
+    def __set_name__(self, owner: type[OptionFields], name: str) -> None:
+        """Notes its name; a second one, a former name of tf.data, means the same field."""
+        if not self.name:
+            self.name, self._owner = name, owner.__name__
+
+    @overload
+    def __get__(self, options: None, owner: type[OptionFields]) -> Field[T]: ...
+
+    @overload
+    def __get__(self, options: OptionFields, owner: type[OptionFields]) -> T: ...
+
+    def __get__(self, options: OptionFields | None, owner: type[OptionFields]) -> T | Field[T]:
+        """Returns the value."""
+        if options is None:
+            return self
+        return cast(T, options._values.setdefault(self.name, self.default()))
+
+    def __set__(self, options: OptionFields, value: T) -> None:
+        """Sets the value.
+
+        Raises:
+          ArgumentTypeError: It has another type.
+
+        Warns:
+          NoEffectWarning: The field has no effect; told once.
+        """
+        if not isinstance(value, self._kind):
+            raise ArgumentTypeError(
+                f"{self._owner}.{self.name} must be of type {self._kind.__name__}, as in tf.data, "
+                f"got {value!r} of type {type(value).__name__}. Leave the field as it is for "
+                "the default."
+            )
+        options._values[self.name] = value
+        called = f"{self._owner}.{self.name}"
+        if self._no_effect and value != self._already and called not in _told:
+            _told.add(called)
+            warnings.warn(
+                f"{called} has no effect: {self._no_effect}. It is accepted for compatibility "
+                "with TensorFlow.",
+                NoEffectWarning,
+                stacklevel=3,
+            )
+
+
+class OptionFields:
+    """Options with the fields of its class; setting another one is an AttributeError."""
+
+    __slots__ = ("_frozen", "_values")
+    __hash__: ClassVar[None] = None  # type: ignore[assignment]
+
+    _values: dict[str, Any]
+    _frozen: bool
+
+    def __init__(self) -> None:
+        object.__setattr__(self, "_values", {})
+        object.__setattr__(self, "_frozen", False)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Sets a field.
+
+        Raises:
+          AttributeError: There is no such field.
+          OptionError: The options are those of a dataset.
+        """
+        if self._frozen:
+            raise OptionError(
+                "The options that dataset.options() returns can't be changed, which would have no "
+                f"effect, got {type(self).__name__}.{name} = {value!r}. Set it in a "
+                "distlab.data.Options() and pass that to dataset.with_options."
+            )
+        if not hasattr(type(self), name):
+            raise AttributeError(
+                f"{type(self).__name__} has no field {name!r}; it has "
+                + ", ".join(field for field, _ in self._fields())
+            )
+        super().__setattr__(name, value)
+
+    def __eq__(self, other: object) -> bool:
+        """Returns whether all fields are equal."""
+        if type(other) is not type(self):
+            return NotImplemented
+        return all(getattr(self, name) == getattr(other, name) for name, _ in self._fields())
+
+    def __repr__(self) -> str:
+        """Shows the fields that are set."""
+        shown = (f"{name}={value!r}" for name, value in sorted(self._set_values()))
+        return f"{type(self).__name__}({', '.join(shown)})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Describes a copy, which can be changed."""
+        return _restored, (type(self), dict(self._set_values()))
+
+    def merge(self, options: Self) -> Self:
+        """Returns these options, overridden by those of others that are set.
+
+        As in TensorFlow, a field with its default value counts as not set, and lists
+        are joined.
+
+        Args:
+          options: The others, of the same class.
+
+        Raises:
+          ArgumentTypeError: They are of another class.
+        """
+        if type(options) is not type(self):
+            raise ArgumentTypeError(
+                f"{type(self).__name__} can be merged with {type(self).__name__} only, got "
+                f"{type(options).__name__}. Make one with distlab.data.{type(self).__name__}()."
+            )
+        result = copy.deepcopy(self)
+        for name, later in options._set_values():
+            earlier = result._values.get(name)
+            if isinstance(earlier, OptionFields):
+                result._values[name] = earlier.merge(later)
+                continue
+            if isinstance(earlier, list):
+                result._values[name] = [*earlier, *later]
+                continue
+            if earlier is not None and earlier != later:
+                _log.warning("The option %s changes from %r to %r.", name, earlier, later)
+            result._values[name] = copy.deepcopy(later)
+        return result
+
+    def frozen(self) -> Self:
+        """Returns a copy that can't be changed."""
+        result = copy.deepcopy(self)
+        for name, _ in result._fields():
+            value = getattr(result, name)
+            if isinstance(value, OptionFields):
+                result._values[name] = value.frozen()
+        object.__setattr__(result, "_frozen", True)
+        return result
+
+    def _set_values(self) -> Iterator[tuple[str, Any]]:
+        """Yields the fields whose values are not the default ones."""
+        for name, field in self._fields():
+            if name in self._values and self._values[name] != field.default():
+                yield name, self._values[name]
+
+    @classmethod
+    def _fields(cls) -> Iterator[tuple[str, Field[Any]]]:
+        for name, field in vars(cls).items():
+            if isinstance(field, Field) and field.name == name:
+                yield name, field
+
+
+def _restored(kind: type[OptionFields], values: dict[str, Any]) -> OptionFields:
+    """Returns options with values that are set; for copies and pickles."""
+    options = kind()
+    options._values.update(values)
+    return options
