@@ -107,7 +107,7 @@ def test_a_regularization_loss_counts_once_over_all_replicas() -> None:
         ([1.0], {"sample_weight": [[1], [1, 2]]}, ArgumentTypeError, "sample_weight must be"),
         ([1.0], {"sample_weight": 10**400}, ArgumentTypeError, "got a int"),
         ([1.0], {"global_batch_size": 10**400}, ArgumentValueError, "less than 2"),
-        ([1.0], {"global_batch_size": -1}, ArgumentValueError, r"less than 2^63, got -1"),
+        ([1.0], {"global_batch_size": -1}, ArgumentValueError, r"less than 2\^63, got -1"),
         ([1.0, 2.0], {"sample_weight": [1.0, 2.0, 3.0]}, ValueShapeError, r"weights \(3,\)"),
     ],
 )
