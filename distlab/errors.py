@@ -34,7 +34,7 @@ class ContextError(DistlabError, RuntimeError):
 
 
 class IteratorContextError(ContextError, ValueError):
-    """A replica function requested a batch from a distributed iterator."""
+    """A batch was requested where distributed data can't be read, as in a replica function."""
 
 
 class StructureError(DistlabError, TypeError):

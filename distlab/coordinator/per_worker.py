@@ -8,6 +8,8 @@ from typing import Any, final
 
 import jax
 
+from distlab.errors import UnsupportedError
+
 
 @final
 class PerWorkerValue:
@@ -90,13 +92,18 @@ class PerWorkerIterator(Iterator[Any]):
     def __init__(self, iterators: Sequence[Iterator[Any]]) -> None:
         self.values = tuple(iterators)
 
-    def __next__(self) -> PerWorkerValue:
-        """Returns the next element of every worker's iterator.
+    def __next__(self) -> Any:
+        """Refuses, as in TensorFlow: each worker reads its own iterator.
 
         Raises:
-          StopIteration: One of the iterators is exhausted.
+          UnsupportedError: Always.
         """
-        return PerWorkerValue([next(iterator) for iterator in self.values])
+        raise UnsupportedError(
+            "A per-worker iterator is read by the workers, so next() can't be called on it here. "
+            "Call it in a function that a worker runs: coordinator.schedule(fn, args=(iterator,))."
+        )
+
+    get_next = __next__
 
 
 def is_per_worker(value: Any) -> bool:

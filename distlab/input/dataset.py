@@ -7,7 +7,7 @@ import itertools
 from collections.abc import Callable
 from typing import Any, final
 
-from distlab.errors import ArgumentTypeError
+from distlab.errors import ArgumentTypeError, IteratorContextError
 from distlab.input._distribution import Distribution
 from distlab.input._preview import Previewer
 from distlab.input._steps import Steps
@@ -53,7 +53,18 @@ class DistributedDataset:
         self._epochs = itertools.count()
 
     def __iter__(self) -> DistributedIterator:
-        """Starts an epoch."""
+        """Starts an epoch.
+
+        Raises:
+          IteratorContextError: The strategy is a `ParameterServerStrategy`, and the
+            calling thread is no worker's.
+        """
+        if not self.strategy.reads_here:
+            raise IteratorContextError(
+                f"The datasets of a {type(self.strategy).__name__} are read by its workers, and "
+                "this thread is none. Pass the dataset, or a function that makes it, to "
+                "ClusterCoordinator.create_per_worker_dataset, and iter() of that to schedule."
+            )
         return DistributedIterator(self._distribution, next(self._epochs))
 
     def reduce(self, initial_state: Any, reduce_func: Callable[[Any, Any], Any]) -> Any:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from distlab.data import INFINITE_CARDINALITY, AutoShardPolicy, Dataset, as_dataset, auto_shard
 from distlab.data._auto_shard import effective_policy
 from distlab.data._worker_batches import divided, global_batch_size
-from distlab.errors import ArgumentTypeError, UnsupportedError
+from distlab.errors import ArgumentTypeError, OutOfRangeError, UnsupportedError
 from distlab.input._global_batches import GlobalBatches
 from distlab.input._per_replica_batches import PerReplicaBatches
 from distlab.input._steps import Steps
@@ -57,7 +57,10 @@ def distribute_from_function(
         contexts = [InputContext(replicas, replica, replicas) for replica in local]
     else:
         contexts = [strategy.input_context]
-    datasets = [call_for_input("dataset_fn", dataset_fn, context) for context in contexts]
+    datasets = [
+        made_by("dataset_fn", call_for_input("dataset_fn", dataset_fn, context))
+        for context in contexts
+    ]
     return DistributedDataset(replica_steps(datasets, strategy.mesh.replicas), strategy, options)
 
 
@@ -136,3 +139,39 @@ def call_for_input(
             f"{type(function).__name__}. For a dataset use experimental_distribute_dataset."
         )
     return function(context)
+
+
+def made_by(name: str, result: Any) -> Any:
+    """Returns the iterable that a user's dataset function made.
+
+    Args:
+      name: The parameter that received the function.
+      result: Its result: an iterable, or a function that returns one replica's next
+        element and ends the data with `StopIteration` or an `OutOfRangeError`.
+
+    Raises:
+      ArgumentTypeError: It is something else.
+    """
+    if hasattr(result, "__iter__"):
+        return result
+    if callable(result):
+        return _Calls(result)
+    raise ArgumentTypeError(
+        f"{name} must return a dataset, or a function that returns one replica's next element, got "
+        f"{type(result).__name__}. Return the dataset itself."
+    )
+
+
+class _Calls:
+    """The results of calling a function, until it says that there are no more."""
+
+    def __init__(self, function: Callable[[], Any]) -> None:
+        self._function = function
+
+    def __iter__(self) -> Iterator[Any]:
+        while True:
+            try:
+                element = self._function()
+            except (StopIteration, OutOfRangeError):
+                return
+            yield element

@@ -17,6 +17,10 @@ class InputHost(Host, Protocol):
         """Whether each replica may read a dataset of its own."""
 
     @property
+    def reads_here(self) -> bool:
+        """Whether the calling thread may read the replicas' datasets."""
+
+    @property
     def input_context(self) -> InputContext:
         """The argument of a dataset function on this worker."""
 

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, final
 
-from distlab.data import Dataset, Optional
-from distlab.errors import ArgumentTypeError, ArgumentValueError
+from distlab.data import Optional
+from distlab.errors import ArgumentValueError
 from distlab.input.context import InputContext
 from distlab.input.dataset import DistributedDataset
-from distlab.input.distribute import call_for_input, distribute_dataset, replica_steps
+from distlab.input.distribute import (
+    call_for_input,
+    distribute_dataset,
+    made_by,
+    replica_steps,
+)
 from distlab.input.host import InputHost
 from distlab.input.iterator import DistributedIterator
 from distlab.input.options import InputOptions, InputReplicationMode
@@ -85,23 +90,5 @@ def input_fn_iterator(
             f"{replication_mode!r}. distribute_datasets_from_function supports PER_REPLICA."
         )
     dataset = call_for_input("input_fn", input_fn, strategy.input_context)
-    if callable(dataset) and not isinstance(dataset, Dataset):
-        dataset = _EndlessCalls(dataset)
-    elif not hasattr(dataset, "__iter__"):
-        raise ArgumentTypeError(
-            "input_fn must return a dataset, or a function that returns one replica's next "
-            f"element, got {type(dataset).__name__}. Return the dataset itself."
-        )
-    steps = replica_steps([dataset], strategy.mesh.replicas, fills=False)
+    steps = replica_steps([made_by("input_fn", dataset)], strategy.mesh.replicas, fills=False)
     return InputIterator(DistributedDataset(steps, strategy, InputOptions()))
-
-
-class _EndlessCalls:
-    """The results of calling a function without end."""
-
-    def __init__(self, function: Callable[[], Any]) -> None:
-        self._function = function
-
-    def __iter__(self) -> Iterator[Any]:
-        while True:
-            yield self._function()

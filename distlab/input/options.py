@@ -40,6 +40,7 @@ class InputOptions(msgspec.Struct, frozen=True):
     Attributes:
       experimental_fetch_to_device: Whether batches are put on the replicas' devices.
         False leaves them in host memory, as NumPy arrays, until a step uses them.
+        None means True.
       experimental_replication_mode: How often a dataset function is called.
       experimental_place_dataset_on_device: Accepted for compatibility with
         TensorFlow. Datasets are always read in host memory; True puts each batch
@@ -58,10 +59,15 @@ class InputOptions(msgspec.Struct, frozen=True):
       'ndarray'
     """
 
-    experimental_fetch_to_device: bool = True
+    experimental_fetch_to_device: bool | None = None
     experimental_replication_mode: InputReplicationMode = InputReplicationMode.PER_WORKER
     experimental_place_dataset_on_device: bool = False
     experimental_per_replica_buffer_size: int = 1
+
+    def __post_init__(self) -> None:
+        """Puts the default in place of None, so that equal options are equal."""
+        if self.experimental_fetch_to_device is None:
+            msgspec.structs.force_setattr(self, "experimental_fetch_to_device", True)
 
 
 def checked_options(options: InputOptions | None) -> InputOptions:

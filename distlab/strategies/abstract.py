@@ -129,6 +129,11 @@ class Strategy(ABC):  # noqa: B024 - abstract because a subclass chooses the dev
         return self.device_names
 
     @property
+    def reads_here(self) -> bool:
+        """Whether the calling thread may read the replicas' datasets."""
+        return True
+
+    @property
     def input_context(self) -> InputContext:
         """The argument of a dataset function on this worker."""
         return InputContext(num_replicas_in_sync=self.num_replicas_in_sync)
@@ -348,7 +353,9 @@ class Strategy(ABC):  # noqa: B024 - abstract because a subclass chooses the dev
         when all shapes are static (drop_remainder).
 
         Args:
-          dataset_fn: Returns a dataset of per-replica batches from an `InputContext`.
+          dataset_fn: Returns a dataset of per-replica batches from an `InputContext`;
+            or a function that returns the next batch, and ends the data with
+            `StopIteration`.
           options: Options for reading and placing batches. With
             `InputReplicationMode.PER_REPLICA` the function is called for each
             replica, which then reads a dataset of its own.
@@ -432,7 +439,8 @@ class Strategy(ABC):  # noqa: B024 - abstract because a subclass chooses the dev
 
         Args:
           input_fn: Returns, from an `InputContext`, a dataset of per-replica batches
-            or a function that returns a replica's next element.
+            or a function that returns a replica's next element, and ends the data with
+            `StopIteration`.
           replication_mode: PER_WORKER; no other mode is supported.
 
         Returns:

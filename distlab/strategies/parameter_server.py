@@ -16,7 +16,12 @@ from distlab.context import modes
 from distlab.context.modes import RunOptions
 from distlab.devices import in_flight, selection
 from distlab.devices.layouts import Layout, OnOneDevice
-from distlab.errors import ArgumentTypeError, ClusterError, ClusterSpecError, UnsupportedError
+from distlab.errors import (
+    ArgumentTypeError,
+    ClusterError,
+    ClusterSpecError,
+    UnsupportedError,
+)
 from distlab.step.place import Place
 from distlab.strategies.abstract import Strategy
 from distlab.strategies.workers import ThreadWorkers, Workers
@@ -106,6 +111,11 @@ class ParameterServerStrategy(Strategy):
     def cluster_resolver(self) -> ClusterResolver:
         """The resolver of the cluster."""
         return self._resolver
+
+    @property
+    def reads_here(self) -> bool:
+        """Whether the calling thread is a worker's: each worker reads its own datasets."""
+        return self._workers.current is not None
 
     @property
     def parameter_device_names(self) -> tuple[str, ...]:

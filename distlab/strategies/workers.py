@@ -23,6 +23,10 @@ class Workers(Protocol):
     def place(self) -> Place:
         """The place of the calling thread's worker; outside of any worker, the first place."""
 
+    @property
+    def current(self) -> int | None:
+        """The number of the calling thread's worker; None outside of these workers."""
+
     def acting_as(self, number: int) -> AbstractContextManager[None]:
         """Returns a context manager in which the calling thread runs as a worker."""
 
@@ -59,10 +63,13 @@ class ThreadWorkers:
     @property
     def place(self) -> Place:
         """The place of the calling thread's worker; outside of any worker, the first place."""
+        return self._places[self.current or 0]
+
+    @property
+    def current(self) -> int | None:
+        """The number of the calling thread's worker; None outside of these workers."""
         identity = _identity.get()
-        if identity is None or identity.workers is not self:
-            return self._places[0]
-        return self._places[identity.number]
+        return None if identity is None or identity.workers is not self else identity.number
 
     @contextlib.contextmanager
     def acting_as(self, number: int) -> Iterator[None]:

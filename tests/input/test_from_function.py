@@ -156,3 +156,19 @@ def test_a_generator_is_read_once_and_not_before_it_is_asked() -> None:
     distributed = strategy.distribute_datasets_from_function(lambda _: batches())
     assert read == []
     assert steps(strategy, distributed) == [[[0], [1]], [[2], []]]
+
+
+def test_a_function_of_batches_may_stand_for_the_dataset_and_its_end_is_the_datas() -> None:
+    def dataset_fn(context: dl.InputContext) -> Any:
+        size = context.get_per_replica_batch_size(4)
+        batches = iter(np.arange(10, dtype=np.float32).reshape(-1, size))
+        return lambda: next(batches)
+
+    strategy = mirrored(2)
+    dataset = strategy.distribute_datasets_from_function(dataset_fn)
+    assert steps(strategy, dataset) == [[[0, 1], [2, 3]], [[4, 5], [6, 7]], [[8, 9], []]]
+
+
+def test_another_result_is_refused() -> None:
+    with pytest.raises(ArgumentTypeError, match=r"dataset_fn must return a dataset.*got int"):
+        mirrored(2).distribute_datasets_from_function(lambda _: 3)

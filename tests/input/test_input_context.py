@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import jax
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -36,6 +37,17 @@ def test_defaults() -> None:
     assert options.experimental_replication_mode is dl.InputReplicationMode.PER_WORKER
     assert not options.experimental_place_dataset_on_device
     assert options.experimental_per_replica_buffer_size == 1
+
+
+def test_none_means_the_default_and_equal_options_are_equal() -> None:
+    assert dl.InputOptions(None) == dl.InputOptions() == dl.InputOptions(True)
+    assert dl.InputOptions(None).experimental_fetch_to_device is True
+    assert dl.InputOptions(False) != dl.InputOptions()
+    assert dl.InputOptions(None, PER_REPLICA) == dl.InputOptions(True, PER_REPLICA)
+    named = {dl.InputOptions(): "default", dl.InputOptions(False): "on the host"}
+    assert named[dl.InputOptions(None)] == "default"
+    dataset = mirrored(2).experimental_distribute_dataset(numbers(4, 2), dl.InputOptions(None))
+    assert isinstance(next(iter(dataset)).values[0], jax.Array)
 
 
 @pytest.mark.parametrize(

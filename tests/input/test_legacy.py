@@ -64,6 +64,36 @@ def test_an_input_function_may_return_a_function_of_single_elements() -> None:
     assert [local(strategy, iterator.get_next()) for _ in range(2)] == [[0, 1], [2, 3]]
 
 
+@pytest.mark.parametrize("end", [StopIteration, OutOfRangeError])
+def test_the_functions_end_is_the_end_of_the_data(end: type[Exception]) -> None:
+    """As in TensorFlow's own tests of a callable over an iterator."""
+    started: list[int] = []
+
+    def input_fn(_: dl.InputContext) -> Any:
+        rows = itertools.count()
+
+        def element() -> Any:
+            number = next(rows)
+            if number >= 5:
+                raise end
+            started.append(number)
+            return np.float32(number), {"double": np.float32(2 * number)}
+
+        return element
+
+    strategy = mirrored(2)
+    iterator = strategy.make_input_fn_iterator(input_fn)
+    iterator.initialize()
+    for expected in ([0, 1], [2, 3]):
+        x, rest = iterator.get_next()
+        assert local(strategy, x) == expected
+        assert local(strategy, rest["double"]) == [2 * number for number in expected]
+    for _ in range(2):
+        with pytest.raises(OutOfRangeError, match="ended after 2 batches"):
+            iterator.get_next()
+    assert started == [0, 1, 2, 3, 4]
+
+
 def test_experimental_run_takes_the_next_element() -> None:
     strategy = mirrored(2)
     iterator = strategy.make_dataset_iterator(numbers(6, 4))

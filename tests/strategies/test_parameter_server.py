@@ -21,6 +21,7 @@ from distlab.errors import (
     ClusterError,
     ClusterSpecError,
     ContextError,
+    IteratorContextError,
     OutOfRangeError,
     UnsupportedError,
 )
@@ -198,6 +199,35 @@ def test_a_dataset_that_ends_is_told_as_such(coordinator: ClusterCoordinator) ->
             return  # a quick worker ran more than its share
     with pytest.raises(OutOfRangeError, match=r"more batches than worker \d has.*repeat"):
         coordinator.join()
+
+
+def test_only_workers_read_the_strategys_datasets(
+    strategy: dl.ParameterServerStrategy, coordinator: ClusterCoordinator
+) -> None:
+    batches = dl.data.Dataset.range(8).batch(4)
+    for dataset in (
+        strategy.experimental_distribute_dataset(batches),
+        strategy.distribute_datasets_from_function(lambda _: batches),
+    ):
+        with pytest.raises(IteratorContextError, match=r"to ClusterCoordinator\.create_per"):
+            iter(dataset)
+        with pytest.raises(ValueError, match="are read by its workers"):  # TensorFlow's kind
+            dataset.reduce(0, lambda total, _: total + 1)
+        iterator = iter(coordinator.create_per_worker_dataset(dataset))
+        assert coordinator.schedule(lambda it: next(it).tolist(), (iterator,)).fetch() == [
+            *range(4)
+        ]
+
+
+def test_a_per_worker_iterator_is_read_in_functions_that_workers_run(
+    coordinator: ClusterCoordinator,
+) -> None:
+    dataset = coordinator.create_per_worker_dataset(dl.data.Dataset.range(2))
+    iterator: Any = iter(dataset)
+    for read in (iterator.get_next, lambda: next(iterator)):
+        with pytest.raises(UnsupportedError, match=r"coordinator\.schedule\(fn, args=\(iterator,"):
+            read()
+    assert coordinator.schedule(next, (iterator,)).fetch() == 0
 
 
 def test_waiting_for_a_function_that_hangs_ends_and_names_it(
