@@ -181,7 +181,7 @@ def _of_object(value: Any, kept: list[Any], inside: tuple[Any, ...], names: tupl
     del inside
     if isinstance(value, np.generic | np.dtype):
         return type(value), value
-    identity = (type(value), _Id(_id(value, kept)))
+    identity = (type(value), _id(value, kept))
     if isinstance(value, ModuleType | type):
         return identity
     attributes = getattr(value, "__dict__", None)
@@ -212,9 +212,9 @@ class _Id(int):
     __slots__ = ()
 
 
-def _id(value: Any, kept: list[Any]) -> int:
+def _id(value: Any, kept: list[Any]) -> _Id:
     kept.append(value)
-    return id(value)
+    return _Id(id(value))
 
 
 def _references(fn: Any) -> Iterator[tuple[str, Any]]:

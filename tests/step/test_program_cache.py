@@ -215,6 +215,17 @@ def test_a_new_array_at_each_call_is_named_and_another_variable_is_not() -> None
         cache.of(closing_over(jnp.zeros(2)))
 
 
+def test_another_function_in_the_closure_is_not_told_as_a_number_that_changed() -> None:
+    def calling(helper: Step) -> Step:
+        return lambda x: helper(x)
+
+    direct, nested, partial = ProgramCache(), ProgramCache(), ProgramCache()
+    for number in range(5):  # a warning would be an error here
+        direct.of(calling(function(number)))
+        nested.of(calling(calling(function(number))))
+        partial.of(calling(functools.partial(function(number), 1)))
+
+
 def test_functions_that_are_used_again_are_no_reason_to_warn() -> None:
     cache = ProgramCache()
     steps = [closing_over(n) for n in range(6)]
