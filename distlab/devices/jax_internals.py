@@ -13,11 +13,15 @@ import numpy as np
 from jax._src import core as _core
 from jax._src import profiler as _profiler
 from jax._src import xla_bridge as _xla_bridge
+from jax._src.api_util import InternalFloatingPointError
 from jax._src.array import ArrayImpl
 from jax._src.interpreters import pxla as _pxla
 from jax._src.interpreters.partial_eval import DynamicJaxprTrace as _DynamicJaxprTrace
 from jax._src.lib import _profiler as _profiler_library
 from jax.sharding import NamedSharding
+
+FoundNotFinite = InternalFloatingPointError
+"""What a compiled program raises when `jax_debug_nans` or `jax_debug_infs` finds something."""
 
 ConcreteArray = ArrayImpl
 """The class of concrete arrays; tracers are instances of `jax.Array`, too."""
@@ -47,6 +51,22 @@ def key_impl(dtype: Any) -> str:
 def plain(array: Any) -> Any:
     """Returns the data of an array of random keys; any other array unchanged."""
     return getattr(array, "_base_array", array)
+
+
+def compiled_call(compiled: Any) -> Any:
+    """Returns the C++ function that runs a compiled program; None where JAX has none.
+
+    Args:
+      compiled: A `jax.stages.Compiled` that was called before.
+    """
+    call = getattr(compiled, "_call", None)
+    return call if type(call).__name__ == "PjitFunction" else None
+
+
+def checks_results() -> bool:
+    """Returns whether JAX looks for NaN or infinity in results, and raises when it finds some."""
+    config: Any = jax.config
+    return bool(config.jax_debug_nans or config.jax_debug_infs)
 
 
 def current_trace() -> object:

@@ -97,6 +97,9 @@ class Layout(Protocol):
     def over(self, array: jax.Array, mesh: ReplicaMesh) -> jax.Array:
         """Returns the array as an argument of a program over `mesh`."""
 
+    def is_over(self, mesh: ReplicaMesh) -> bool:
+        """Returns whether a program over `mesh` takes and returns the array itself."""
+
 
 class _OnMesh(ABC):
     """A layout with a copy for each replica of a mesh."""
@@ -115,6 +118,10 @@ class _OnMesh(ABC):
     def over(self, array: jax.Array, mesh: ReplicaMesh) -> jax.Array:
         """Returns the array itself on its own mesh; elsewhere, copies of its first copy."""
         return array if mesh is self._mesh else jax.device_put(self.first(array), mesh.whole)
+
+    def is_over(self, mesh: ReplicaMesh) -> bool:
+        """Returns whether that is the layout's own mesh."""
+        return mesh is self._mesh
 
 
 @final
@@ -210,6 +217,11 @@ class OnOneDevice:
     def over(self, array: jax.Array, mesh: ReplicaMesh) -> jax.Array:
         """Copies the value to every device of the mesh."""
         return jax.device_put(self.first(array), mesh.whole)
+
+    def is_over(self, mesh: ReplicaMesh) -> bool:
+        """Returns False: the one copy lies outside of any program."""
+        del mesh
+        return False
 
 
 def _with_piece(array: jax.Array, replica: int, piece: jax.Array) -> jax.Array:

@@ -159,6 +159,16 @@ def inner_jaxprs(equation: Any) -> list[Any]:
     return list(core.jaxprs_in_params(equation.params))
 
 
+def calls_python(jaxpr: Any) -> bool:
+    """Returns whether a jaxpr calls Python functions as it runs, at any depth."""
+    return any(
+        "callback" in name(equation)
+        or name(equation) == "debug_print"
+        or any(map(calls_python, inner_jaxprs(equation)))
+        for equation in jaxpr.eqns
+    )
+
+
 def collective_in(jaxpr: Any) -> str | None:
     """Returns the name of the first collective in a jaxpr, at any depth; None without one."""
     for equation in jaxpr.eqns:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import time
 from collections.abc import Callable
@@ -11,13 +12,14 @@ import jax
 import jax.numpy as jnp
 
 from distlab.collectives.host import CollectiveHost
-from distlab.devices import in_flight, selection
+from distlab.devices import in_flight, jax_internals, selection
 from distlab.devices.jax_internals import plain
 from distlab.errors import ContextError
 from distlab.step.arguments import Arguments
 from distlab.step.program_inputs import ProgramInputs
 from distlab.step.spmd import SpmdFunction
 from distlab.values.checks import function_name, function_source, require_plain
+from distlab.variables import storage
 
 _numbers = itertools.count()
 
@@ -55,12 +57,16 @@ class Program:
         self.source = function_source(fn)
         self.arguments = Arguments(fn, args, kwargs, host.mesh, donated)
         self.spmd = SpmdFunction(fn, self.arguments, host)
-        self.inputs = ProgramInputs(self.function, self.arguments, self.spmd.read, host)
+        self.inputs = ProgramInputs(self.function, self.arguments, self.spmd, host)
         self.compiled: Any = None
         self.trace_ns = time.monotonic_ns() - started
         self.compile_ns = 0
         self._mesh = host.mesh
+        self._call: Callable[..., list[jax.Array]] | None = None
         self._marker: int | None = None  # the output that is awaited as the step's end
+        # An output that marks the step's end is needed where all others may be given away.
+        self._marks = self.inputs.donates or (self.inputs.gives and not self.spmd.computed)
+        self._reading = storage.giving if self.inputs.gives else contextlib.nullcontext()
 
     def __call__(self, leaves: list[Any]) -> tuple[Any, jax.Array | None]:
         """Dispatches one step to the devices, without waiting for it.
@@ -72,22 +78,20 @@ class Program:
           The function's result with per-replica leaves, and one array that is
           ready when the step is (None when the step has no output).
         """
-        if self.inputs.donates:
-            self.inputs.require_alive(leaves)
-        arrays = self.inputs.arrays(leaves)
+        inputs = self.inputs
+        if inputs.donates:
+            inputs.require_alive(leaves)
+        arrays = inputs.arrays(leaves)
         if self.compiled is None:
-            arrays = self.inputs.on_mesh(arrays)
+            arrays = inputs.on_mesh(arrays)
         with in_flight.dispatching:
-            values = self.inputs.values()
             if self.compiled is None:
-                self._compile(values, arrays)
-            outputs = self._execute(values, arrays)
+                self._compile(arrays)
+            with self._reading:
+                outputs = self._execute(arrays)
             marker = None if self._marker is None else plain(outputs[self._marker])
-            if self.inputs.donates:
+            if self._marks:
                 del outputs[-1]
-            written = self.spmd.written
-            for variable, new in zip(written, outputs[len(outputs) - len(written) :], strict=True):
-                variable.storage.adopt(new)
             if marker is not None:
                 in_flight.admit(marker)
         return self.spmd.result(outputs), marker
@@ -109,37 +113,74 @@ class Program:
             )
         return self.spmd.result(self.spmd([], self.inputs.dynamic(leaves)))
 
-    def _compile(self, values: list[Any], arrays: list[Any]) -> None:
-        donates = self.inputs.donates
+    def _compile(self, arrays: list[Any]) -> None:
+        inputs = self.inputs
 
-        def step(values: list[Any], kept: list[Any], donated: list[Any]) -> list[jax.Array]:
-            rest, reusable = iter(kept), iter(donated)
-            dynamic = [next(reusable if d else rest) for d in self.inputs.donated]
-            results = self.spmd(values, dynamic)
-            if not donates:
+        def step(
+            kept_values: list[Any], given_values: list[Any], kept: list[Any], donated: list[Any]
+        ) -> list[jax.Array]:
+            values = _merged(inputs.given, kept_values, given_values)
+            results = self.spmd(values, _merged(inputs.donated, kept, donated))
+            if not self._marks:
                 return results
-            # A result may be donated before this step is done, so an array that no caller
-            # receives marks the step's end.
+            # Other outputs may be given away before this step is done, so an array that no
+            # caller receives marks the step's end.
             done = jax.lax.with_sharding_constraint(jnp.zeros((), jnp.uint8), self._mesh.whole)
             return [*results, done]
 
         step.__name__ = self.function.rsplit(".", 1)[-1].strip("<>")
         started = time.monotonic_ns()
-        lowered = jax.jit(step, donate_argnums=2).lower(values, *self.inputs.by_donation(arrays))
+        jitted = jax.jit(step, donate_argnums=(1, 3))
+        lowered = jitted.lower(*inputs.examples(), *inputs.by_donation(arrays))
         compiling = time.monotonic_ns()
         self.compiled = lowered.compile()
         self.trace_ns += compiling - started
         self.compile_ns = time.monotonic_ns() - compiling
         selection.give_back_memory()
         sizes = [out.size * out.dtype.itemsize for out in jax.tree.leaves(lowered.out_info)]
-        if donates:
+        if self._marks:
             self._marker = len(sizes) - 1
-        else:
-            self._marker = sizes.index(min(sizes)) if sizes else None
+        elif sizes:
+            # Results rather than variables, whose memory the next step may take over.
+            sizes = sizes[: self.spmd.computed] or sizes
+            self._marker = sizes.index(min(sizes))
 
-    def _execute(self, values: list[Any], arrays: list[Any]) -> list[jax.Array]:
+    def _execute(self, arrays: list[Any]) -> list[jax.Array]:
+        """Runs the program, and stores the new values of variables."""
         inputs = self.inputs
         try:
-            return self.compiled(values, *inputs.by_donation(arrays))
+            return self._run(inputs.by_donation(arrays))
         except ValueError:  # an array is not where the program was compiled for
-            return self.compiled(values, *inputs.by_donation(inputs.on_mesh(arrays)))
+            return self._run(inputs.by_donation(inputs.on_mesh(arrays)))
+        except jax_internals.FoundNotFinite as error:
+            raise FloatingPointError(
+                f"{self.function} computed NaN or infinity, which jax_debug_nans or "
+                "jax_debug_infs forbids; its variables are unchanged. "
+                "distlab.run_functions_eagerly(True) finds the line."
+            ) from error
+
+    def _run(self, arrays: tuple[list[Any], list[Any]]) -> list[jax.Array]:
+        # What is given away is lost where the step ran and JAX raises nevertheless: when it looks
+        # for NaN, and in the first call, which is Python code that may be interrupted.
+        call = self._call or self.compiled
+        keep = self._call is None or (self.inputs.gives and jax_internals.checks_results())
+        values = self.inputs.values(keep=keep)
+        written = self.spmd.written
+        first = self.spmd.computed
+        ran: list[list[jax.Array]] = []
+        for position, variable in enumerate(written, first):
+            variable.storage.expect(ran, position)
+        # One call of Python's C code, so that no interrupt comes between step and list.
+        ran.extend(itertools.starmap(call, ((*values, *arrays),)))
+        (outputs,) = ran
+        for variable, new in zip(written, outputs[first : first + len(written)], strict=True):
+            variable.storage.adopt(new)
+        if self._call is None:
+            self._call = jax_internals.compiled_call(self.compiled)
+        return outputs
+
+
+def _merged(second: list[bool], ones: list[Any], others: list[Any]) -> list[Any]:
+    """Returns the elements of two lists in the order that `second` gives."""
+    from_ones, from_others = iter(ones), iter(others)
+    return [next(from_others if of_others else from_ones) for of_others in second]

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import functools
+import math
 import time
 import weakref
-from collections.abc import Sequence
-from typing import Any, final
+from typing import Any, Final, final
 
 import jax
 import jax.numpy as jnp
@@ -15,11 +15,16 @@ from jax.sharding import NamedSharding
 
 from distlab.context.host import Host
 from distlab.devices.jax_internals import ConcreteArray
+from distlab.devices.mesh import ReplicaMesh
 from distlab.errors import DonatedError
 from distlab.step.arguments import Arguments, Leaf
+from distlab.step.spmd import SpmdFunction
 from distlab.values import copy_events
 from distlab.values.copy_events import Direction
 from distlab.variables.variable import Variable
+
+_LEAST_GIVEN_BYTES: Final = 1 << 16
+"""Smaller variables keep their memory: to copy them where somebody reads them costs more."""
 
 
 @final
@@ -29,40 +34,63 @@ class ProgramInputs:
     Args:
       function: The function's name, for events.
       arguments: The function's arguments, leaf by leaf.
-      variables: The variables whose values the program reads.
+      spmd: The function over all replicas, which names the variables.
       host: The strategy.
 
     Attributes:
       donated: For each dynamic argument, whether it is donated.
       donates: Whether any argument is donated.
+      given: For each variable that the program reads, whether its new value takes over the
+        memory of the old one.
+      gives: Whether any variable is given.
     """
 
-    def __init__(
-        self, function: str, arguments: Arguments, variables: Sequence[Variable], host: Host
-    ) -> None:
+    def __init__(self, function: str, arguments: Arguments, spmd: SpmdFunction, host: Host) -> None:
         self.donated = [leaf.donated for leaf in arguments.dynamic()]
         self.donates = any(self.donated)
         self._function = function
         self._leaves = arguments.leaves
         self._dynamic = arguments.dynamic()
-        self._variables = variables
         self._mesh = host.mesh
+        overwritten = spmd.overwritten
+        self.given = [v in overwritten and _is_worth_giving(v, host.mesh) for v in spmd.read]
+        self.gives = any(self.given)
+        self._storages = [
+            (variable.storage, given) for variable, given in zip(spmd.read, self.given, strict=True)
+        ]
         self._strategy = host.number
         self._all_split = all(leaf.role == "split" for leaf in arguments.leaves)
         self._copies: dict[int, tuple[weakref.ref[jax.Array], jax.Array]] = {}
 
-    def values(self) -> list[jax.Array]:
-        """Returns the variables' values on the mesh; emits a copy where one had to move."""
-        started = time.monotonic_ns() if self._variables else 0
-        values = [variable.storage.over(self._mesh) for variable in self._variables]
-        moved = [
-            value.nbytes
-            for value, variable in zip(values, self._variables, strict=True)
-            if value is not variable.storage.array
-        ]
+    def values(self, *, keep: bool) -> tuple[list[jax.Array], list[jax.Array]]:
+        """Returns the values of the variables on the mesh; emits a copy where one had to move.
+
+        Args:
+          keep: Whether to give away only copies.
+
+        Returns:
+          The values that are kept, and the given ones.
+        """
+        started = time.monotonic_ns() if self._storages else 0
+        kept: list[jax.Array] = []
+        given: list[jax.Array] = []
+        moved: list[int] = []
+        for storage, is_given in self._storages:
+            if is_given:
+                given.append(storage.give(keep=keep))
+                continue
+            value, copied = storage.over(self._mesh)
+            kept.append(value)
+            if copied:
+                moved.append(value.nbytes)
         if moved:
             self._emit_copy(f"{len(moved)} variables", "between_devices", sum(moved), started)
-        return values
+        return kept, given
+
+    def examples(self) -> tuple[list[jax.Array], list[jax.Array]]:
+        """Returns arrays of the shapes and on the devices of those that `values` returns."""
+        arrays = [(storage.over(self._mesh)[0], given) for storage, given in self._storages]
+        return [a for a, given in arrays if not given], [a for a, given in arrays if given]
 
     def arrays(self, leaves: list[Any]) -> list[Any]:
         """Returns the dynamic ones of the flat arguments, with whole ones on the mesh.
@@ -166,6 +194,11 @@ class ProgramInputs:
             copies=self._mesh.replicas,
             started=started,
         )
+
+
+def _is_worth_giving(variable: Variable, mesh: ReplicaMesh) -> bool:
+    size = math.prod(variable.shape) * variable.dtype.itemsize
+    return size >= _LEAST_GIVEN_BYTES and variable.storage.layout.is_over(mesh)
 
 
 def _put(array: Any, sharding: NamedSharding, leaf: Leaf) -> jax.Array:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any, final
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from distlab.collectives.host import CollectiveHost
@@ -13,7 +14,7 @@ from distlab.collectives.traced import TracedCollectives
 from distlab.devices.layouts import ROWS, WHOLE, Partition
 from distlab.devices.mesh import ReplicaMesh
 from distlab.errors import StructureError
-from distlab.step import divergence, ragged, segments
+from distlab.step import divergence, jaxprs, ragged, segments
 from distlab.step.arguments import Arguments, Leaf
 from distlab.step.trace import LocalTrace, trace
 from distlab.values.distributed import PerReplica, Shape
@@ -28,6 +29,7 @@ class SpmdFunction:
       read: The variables whose values are inputs.
       written: The variables whose new values are the last outputs.
       ragged: Whether the replicas compute different shapes.
+      overwritten: The variables in `read` and `written` whose old value nothing else can need.
     """
 
     def __init__(self, fn: Callable[..., Any], arguments: Arguments, host: CollectiveHost) -> None:
@@ -41,6 +43,7 @@ class SpmdFunction:
         self._alone = mesh.replicas == 1
         self.written = self._traces[0].written
         self.read = tuple(dict.fromkeys(v for t in self._traces for v in t.read if v is not None))
+        self.overwritten = self._overwritten()
         self._groups: list[ragged.Group] = []
         if self.ragged:
             self._groups = [
@@ -79,6 +82,11 @@ class SpmdFunction:
         """
         return self._mapped(values, arrays)
 
+    @property
+    def computed(self) -> int:
+        """The number of outputs that are results; those of `written` follow them."""
+        return self._traces[0].computed
+
     def result(self, outputs: list[jax.Array]) -> Any:
         """Returns the result of `fn`, with per-replica values at the computed leaves.
 
@@ -109,6 +117,18 @@ class SpmdFunction:
             partition.block(out)
             for partition, out in zip(self._out_partitions(), outputs, strict=True)
         ]
+
+    def _overwritten(self) -> frozenset[Variable]:
+        """Returns no variable when the step may fail or stop between two of them.
+
+        Python functions that the devices call might read a variable, and random keys pass
+        through Python code of JAX, where an interrupt would lose them.
+        """
+        for local in self._traces:
+            keys = any(jnp.issubdtype(a.dtype, jax.dtypes.extended) for a in local.jaxpr.out_avals)
+            if keys or jaxprs.calls_python(local.jaxpr.jaxpr):
+                return frozenset()
+        return frozenset(self.read) & frozenset(self.written)
 
     def _out_partitions(self) -> list[Partition]:
         results = WHOLE if self._alone else ROWS

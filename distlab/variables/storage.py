@@ -1,13 +1,25 @@
-"""The storage of a variable: its array, in the variable's layout."""
+"""The storage of a variable: its array, in the variable's layout.
+
+A step that overwrites a variable may put the new value into the old one's memory, as long as
+nobody else can use the old one. The storage knows: who reads its array may keep it, and what a
+program computed and nobody read is its own.
+"""
 
 from __future__ import annotations
 
-from typing import final
+import threading
+from typing import Final, final
 
 import jax
+import jax.numpy as jnp
 
 from distlab.devices.layouts import Layout
 from distlab.devices.mesh import ReplicaMesh
+
+giving: Final = threading.RLock()
+"""Held while arrays are read, and while a step takes over the memory of some."""
+
+_copied: Final = jax.jit(jnp.copy)
 
 
 @final
@@ -20,14 +32,30 @@ class Storage:
 
     Attributes:
       layout: Where the copies are.
-      array: The value; `(replicas, ...)` when the copies may differ.
     """
 
-    __slots__ = ("array", "layout")
+    __slots__ = ("_array", "_coming", "_own", "layout")
 
     def __init__(self, value: jax.Array, layout: Layout) -> None:
         self.layout = layout
-        self.array = layout.place(value)
+        self._array = layout.place(value)
+        self._own = False  # `place` may share the value's memory
+        self._coming: tuple[list[list[jax.Array]], int] | None = None
+
+    @property
+    def array(self) -> jax.Array:
+        """The value, `(replicas, ...)` when the copies may differ. The reader may keep it."""
+        with giving:
+            self._settle()
+            self._own = False
+            return self._array
+
+    @array.setter
+    def array(self, array: jax.Array) -> None:
+        with giving:
+            self._settle()
+            self._own = False
+            self._array = array
 
     def copies(self) -> dict[int, jax.Array]:
         """Returns the copies in this process by replica, each on its own device."""
@@ -41,10 +69,46 @@ class Storage:
         """Replaces one copy and keeps the others."""
         self.array = self.layout.with_copy(self.array, replica, value)
 
-    def adopt(self, array: jax.Array) -> None:
-        """Stores the output of a program over the mesh."""
-        self.array = self.layout.adopt(array)
+    def over(self, mesh: ReplicaMesh) -> tuple[jax.Array, bool]:
+        """Returns the value as an argument of a program over `mesh` that keeps it, at once.
 
-    def over(self, mesh: ReplicaMesh) -> jax.Array:
-        """Returns the value as an argument of a program over `mesh`."""
-        return self.layout.over(self.array, mesh)
+        Returns:
+          The array, and whether it had to be copied to the mesh.
+        """
+        self._settle()
+        array = self.layout.over(self._array, mesh)
+        return array, array is not self._array
+
+    def give(self, *, keep: bool) -> jax.Array:
+        """Returns an array of the value that a program may overwrite; call it in `giving`.
+
+        Args:
+          keep: Whether to return a copy in any case.
+        """
+        self._settle()
+        return self._array if self._own and not keep else _copied(self._array)
+
+    def expect(self, outputs: list[list[jax.Array]], position: int) -> None:
+        """Announces that a program is about to compute the next value.
+
+        An interrupt, as by Ctrl-C, may come when the program has the old value's memory and
+        before `adopt`. The next value is found then.
+
+        Args:
+          outputs: Empty; the program's outputs will be its only element.
+          position: The position of the value among them.
+        """
+        self._settle()
+        self._coming = (outputs, position)
+
+    def adopt(self, array: jax.Array) -> None:
+        """Stores the output of a program over the mesh, which nobody else has."""
+        self._array = self.layout.adopt(array)
+        self._own = True
+        self._coming = None
+
+    def _settle(self) -> None:
+        """Adopts the outputs of a program that was interrupted before `adopt`."""
+        if self._coming is not None and self._coming[0]:
+            outputs, position = self._coming
+            self.adopt(outputs[0][position])

@@ -217,7 +217,7 @@ def test_a_new_array_at_each_call_is_named_and_another_variable_is_not() -> None
 
 def test_another_function_in_the_closure_is_not_told_as_a_number_that_changed() -> None:
     def calling(helper: Step) -> Step:
-        return lambda x: helper(x)
+        return lambda x: helper(x) + 1
 
     direct, nested, partial = ProgramCache(), ProgramCache(), ProgramCache()
     for number in range(5):  # a warning would be an error here

@@ -1,0 +1,298 @@
+"""Variables' memory: a step reuses that of old values that nobody can use any more."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import distlab as dl
+from distlab.errors import DonatedError
+
+SIZE = 1 << 15
+"""Elements of a variable that is large enough to be worth it."""
+
+
+def _strategy(replicas: int) -> dl.Strategy:
+    return dl.MirroredStrategy([f"CPU:{i}" for i in range(replicas)])
+
+
+def _variable(strategy: dl.Strategy, value: Any = 0.0, **options: Any) -> dl.Variable:
+    with strategy.scope():
+        return dl.Variable(jnp.full(SIZE, value), **options)
+
+
+def _memory(strategy: dl.Strategy, variable: dl.Variable) -> list[int]:
+    array, _ = variable.storage.over(strategy.mesh)
+    return [shard.data.unsafe_buffer_pointer() for shard in array.addressable_shards]
+
+
+def _adds_one(*variables: dl.Variable) -> Callable[[], None]:
+    def step() -> None:
+        for variable in variables:
+            variable.assign_add(jnp.ones(SIZE))
+
+    return step
+
+
+@pytest.mark.parametrize("replicas", [1, 2, 8])
+def test_a_new_value_takes_over_the_memory_of_the_old_one(replicas: int) -> None:
+    strategy = _strategy(replicas)
+    v = _variable(strategy)
+    step = _adds_one(v)
+    strategy.run(step)
+    before = _memory(strategy, v)
+    for _ in range(40):  # past the bound of steps in flight
+        strategy.run(step)
+    assert _memory(strategy, v) == before
+    np.testing.assert_array_equal(v.numpy(), np.full(SIZE, 41.0))
+
+
+def test_each_replicas_own_copy_takes_over_its_memory() -> None:
+    strategy = _strategy(3)
+    v = _variable(
+        strategy,
+        synchronization=dl.VariableSynchronization.ON_READ,
+        aggregation=dl.VariableAggregation.SUM,
+    )
+
+    def step() -> None:
+        v.assign_add(jnp.full(SIZE, dl.get_replica_context().replica_id_in_sync_group + 1.0))
+
+    strategy.run(step)
+    before = _memory(strategy, v)
+    strategy.run(step)
+    assert _memory(strategy, v) == before
+    assert float(v.numpy()[0]) == 2 * (1 + 2 + 3)
+
+
+READS: dict[str, Callable[[dl.Variable], Any]] = {
+    "value": lambda v: v.value(),
+    "read_value": lambda v: v.read_value(),
+    "numpy": lambda v: v.numpy(),
+    "a view without a copy": lambda v: np.asarray(v.value()),
+    "an array on the same device": lambda v: jax.device_put(v.value(), jax.devices()[0]),
+    "a part of it": lambda v: np.asarray(v.value())[:5],
+    "a copy's value": lambda v: v.values[0].value(),
+    "the last copy's value": lambda v: v.values[-1].numpy(),
+    "a pytree": lambda v: jax.tree.leaves([v])[0],
+    "the stored array": lambda v: v.storage.array,
+}
+
+
+@pytest.mark.parametrize("read", READS.values(), ids=READS)
+@pytest.mark.parametrize("replicas", [1, 3])
+def test_what_was_read_before_a_step_stays_as_it_was(
+    read: Callable[[dl.Variable], Any], replicas: int
+) -> None:
+    strategy = _strategy(replicas)
+    v = _variable(strategy, 5.0)
+    step = _adds_one(v)
+    saved = []
+    for _ in range(4):
+        saved.append(read(v))
+        strategy.run(step)
+        strategy.run(step)
+    assert [float(np.asarray(value)[0]) for value in saved] == [5.0, 7.0, 9.0, 11.0]
+    assert float(v.numpy()[0]) == 13.0
+
+
+@pytest.mark.parametrize("replicas", [1, 3])
+def test_arrays_that_variables_were_given_stay_as_they_were(replicas: int) -> None:
+    strategy = _strategy(replicas)
+    start, assigned = jnp.zeros(SIZE), jnp.full(SIZE, 10.0)
+    from_numpy = np.full(SIZE, 20.0, np.float32)
+    with strategy.scope():
+        one, other, third = dl.Variable(start), dl.Variable(start), dl.Variable(from_numpy)
+    step = _adds_one(one, other, third)
+    strategy.run(step)
+    strategy.run(step)
+    assert [float(v.numpy()[0]) for v in (one, other, third)] == [2.0, 2.0, 22.0]
+    one.assign(assigned)
+    other.assign(one)
+    strategy.run(step)
+    strategy.run(step)
+    assert [float(v.numpy()[0]) for v in (one, other)] == [12.0, 12.0]
+    assert float(start[0]) == 0.0
+    assert float(assigned[0]) == 10.0
+    assert float(from_numpy[0]) == 20.0
+
+
+@pytest.mark.parametrize("replicas", [1, 2])
+def test_results_and_variables_that_are_equal_share_no_memory(replicas: int) -> None:
+    strategy = _strategy(replicas)
+    a, b = _variable(strategy), _variable(strategy)
+
+    def step() -> jax.Array:
+        new = a.value() + b.value() + 1
+        a.assign(new)
+        b.assign(new)
+        return new
+
+    results = [strategy.run(step) for _ in range(4)]
+    first = [strategy.experimental_local_results(result)[0] for result in results]
+    assert [float(value[0]) for value in first] == [1.0, 3.0, 7.0, 15.0]
+    assert float(a.numpy()[0]) == float(b.numpy()[0]) == 15.0
+
+
+def test_variables_that_exchange_their_values_keep_both() -> None:
+    strategy = _strategy(2)
+    a, b = _variable(strategy, 1.0), _variable(strategy, 2.0)
+
+    def exchange() -> None:
+        one, other = a.value(), b.value()
+        a.assign(other)
+        b.assign(one)
+
+    for _ in range(3):
+        strategy.run(exchange)
+    assert (float(a.numpy()[0]), float(b.numpy()[0])) == (2.0, 1.0)
+
+
+def test_a_value_read_by_another_strategy_is_what_it_was() -> None:
+    strategy, other = _strategy(2), dl.MirroredStrategy(["CPU:0", "CPU:3"])
+    v = _variable(strategy, 1.0)
+    step = _adds_one(v)
+    sums = []
+
+    def sum_of_two() -> jax.Array:
+        return v.value()[:2].sum()
+
+    for _ in range(3):
+        strategy.run(step)
+        sums.append(other.run(sum_of_two))
+    assert [float(total.values[1]) for total in sums] == [4.0, 6.0, 8.0]
+
+
+def test_a_step_in_which_devices_call_python_keeps_the_old_memory() -> None:
+    strategy = _strategy(2)
+    v = _variable(strategy)
+
+    def step() -> None:
+        jax.debug.callback(lambda: None)
+        v.assign_add(jnp.ones(SIZE))
+
+    strategy.run(step)
+    before = v.storage._array
+    strategy.run(step)
+    assert not before.is_deleted()
+    assert float(v.numpy()[0]) == 2.0
+
+
+def test_a_step_that_finds_nan_leaves_the_variables_as_they_were() -> None:
+    strategy = _strategy(2)
+    v, w = _variable(strategy, 1.0), _variable(strategy, 0.0)
+
+    def step(x: jax.Array) -> None:
+        v.assign(v.value() * 2)
+        w.assign(w.value() / x)
+
+    strategy.run(step, args=(np.float32(1),))
+    strategy.run(step, args=(np.float32(1),))
+    with jax.debug_nans(True), pytest.raises(FloatingPointError, match="step computed"):
+        strategy.run(step, args=(np.float32(0),))
+    assert (float(v.numpy()[0]), float(w.numpy()[0])) == (4.0, 0.0)
+    strategy.run(step, args=(np.float32(1),))
+    assert float(v.numpy()[0]) == 8.0
+
+
+def test_a_step_with_a_deleted_argument_leaves_the_variables_as_they_were() -> None:
+    strategy = _strategy(2)
+    v = _variable(strategy)
+
+    def step(x: jax.Array) -> None:
+        v.assign(v.value() + x)
+
+    x = strategy.replicate(jnp.ones(SIZE))
+    for _ in range(3):
+        strategy.run(step, args=(x,))
+    gone = strategy.replicate(jnp.ones(SIZE))
+    gone.stacked.delete()
+    with pytest.raises(DonatedError, match="deleted"):
+        strategy.run(step, args=(gone,))
+    assert float(v.numpy()[0]) == 3.0
+    strategy.run(step, args=(x,))
+    assert float(v.numpy()[0]) == 4.0
+
+
+class _Interrupt(BaseException):
+    pass
+
+
+def _interrupted(work: Callable[[], object], seconds: float) -> bool:
+    """Does some work that an interrupt ends, as Ctrl-C does; returns whether it came."""
+
+    def handler(*_: Any) -> None:
+        raise _Interrupt
+
+    before = signal.signal(signal.SIGALRM, handler)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, seconds)
+        work()
+        signal.setitimer(signal.ITIMER_REAL, 0)
+    except _Interrupt:
+        return True
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    return False  # where Python collects garbage, it ignores the exception
+
+
+@pytest.mark.parametrize("replicas", [1, 4])
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_an_interrupted_loop_leaves_every_variable_at_the_same_step(replicas: int) -> None:
+    strategy = _strategy(replicas)
+    large, other = _variable(strategy), _variable(strategy)
+    with strategy.scope():
+        count = dl.Variable(0.0)
+
+    def step() -> None:
+        large.assign_add(jnp.ones(SIZE))
+        other.assign_add(jnp.ones(SIZE))
+        count.assign_add(jnp.ones(()))
+
+    def loop() -> None:
+        for _ in range(300):
+            strategy.run(step)
+
+    strategy.run(step)
+    strategy.run(step)
+    interrupts = 0
+    for number in range(60):
+        interrupts += _interrupted(loop, 0.001 + 0.0001 * number)
+        steps = float(count)
+        assert float(large.numpy()[0]) == float(other.numpy()[0]) == steps
+    assert interrupts > 0
+    assert steps > 2
+
+
+def test_another_thread_can_read_while_steps_run() -> None:
+    strategy = _strategy(2)
+    v = _variable(strategy)
+    step = _adds_one(v)
+    strategy.run(step)
+    seen: list[list[float]] = []
+    failures: list[Exception] = []
+    done = threading.Event()
+
+    def reader() -> None:
+        try:
+            while not done.is_set():
+                seen.append([float(x) for x in v.numpy()[[0, -1]]])
+        except Exception as error:  # noqa: BLE001 - it fails the test
+            failures.append(error)
+
+    thread = threading.Thread(target=reader)
+    thread.start()
+    for _ in range(300):
+        strategy.run(step)
+    done.set()
+    thread.join(60)
+    assert not failures
+    assert all(first == last for first, last in seen)
+    assert float(v.numpy()[0]) == 301.0
