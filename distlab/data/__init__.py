@@ -32,7 +32,7 @@ from distlab.data._options import (
     ThreadingOptions,
 )
 from distlab.data._plan import INFINITE_CARDINALITY, UNKNOWN_CARDINALITY
-from distlab.data._spec import TensorSpec
+from distlab.data._spec import DatasetSpec, TensorSpec
 from distlab.data._worker_batches import worker_batches
 
 AUTOTUNE = -1
@@ -47,6 +47,7 @@ __all__ = [
     "AutotuneAlgorithm",
     "AutotuneOptions",
     "Dataset",
+    "DatasetSpec",
     "DistributeOptions",
     "Element",
     "ExternalStatePolicy",

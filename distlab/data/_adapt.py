@@ -51,6 +51,11 @@ class Adapted(Node):
             )
         return map_nest(_varying, spec_of(first.value))
 
+    @property
+    def exact(self) -> bool:
+        """No: other elements may have other shapes."""
+        return False
+
     @functools.cached_property
     def cardinality(self) -> int:
         """The result of `len`, where the iterable has one."""

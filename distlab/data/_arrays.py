@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from distlab.data._arguments import integer
 from distlab.data._convert import to_numpy
 from distlab.data._memory import aligned_empty
 from distlab.data._nest import leaves, map_nest
-from distlab.data._plan import Source
+from distlab.data._plan import INFINITE_CARDINALITY, Source
+from distlab.data._planned import Planned
 from distlab.data._spec import TensorSpec, row_spec, spec_of
 from distlab.errors import InvalidArgumentError, StructureError, ValueShapeError
 
@@ -49,16 +52,17 @@ class ArraySource(Source):
 
 @dataclass(frozen=True, eq=False)
 class RangeSource(Source):
-    """int64 numbers from `start` in steps of `step`, computed during a read."""
+    """Numbers from `start` in steps of `step`, computed during a read."""
 
     start: int
     step: int
     size: int
+    dtype: np.dtype[Any]
 
     @property
     def spec(self) -> TensorSpec:
-        """An int64 scalar."""
-        return TensorSpec((), np.dtype(np.int64))
+        """A scalar."""
+        return TensorSpec((), self.dtype)
 
     @property
     def cardinality(self) -> int:
@@ -67,7 +71,7 @@ class RangeSource(Source):
 
     def gather(self, positions: Any) -> Any:
         """Computes the numbers."""
-        return self.start + self.step * positions
+        return (self.start + self.step * positions).astype(self.dtype, copy=False)
 
 
 def rows_of(tensors: Any) -> ArraySource:
@@ -105,24 +109,77 @@ def single(tensors: Any) -> ArraySource:
     return ArraySource(map_nest(lambda value: _constant(value)[np.newaxis], to_numpy(tensors)), 1)
 
 
-def numbers(*args: int) -> RangeSource:
+def numbers(args: Sequence[Any], output_type: Any = None) -> RangeSource:
     """Returns the source of `range(*args)`.
 
+    Args:
+      args: The arguments.
+      output_type: The dtype of the numbers; None means int64.
+
     Raises:
-      InvalidArgumentError: An argument is not an integer, or the step is 0.
+      InvalidArgumentError: An argument is not an integer, the step is 0, or
+        `output_type` is not a numeric dtype, or too small.
     """
     try:
         span = range(*(int(arg.__index__()) for arg in args))
     except (AttributeError, TypeError, ValueError) as error:
         raise InvalidArgumentError(
             f"Dataset.range needs (stop), (start, stop) or (start, stop, step), integers with a "
-            f"step other than 0; got {args}"
+            f"step other than 0; got {tuple(args)}"
         ) from error
-    return RangeSource(span.start, span.step, len(span))
+    dtype = number_dtype("range", "output_type", output_type)
+    for number in span[:1], span[-1:]:
+        _check_fits("range", number, dtype)
+    return RangeSource(span.start, span.step, len(span), dtype)
+
+
+def counted(start: Any, step: Any, output_type: Any) -> RangeSource:
+    """Returns the source of `start`, `start + step`, and so on without end.
+
+    Raises:
+      InvalidArgumentError: A number is not an integer, or `output_type` is not a numeric dtype.
+    """
+    first, each = integer("counter", "start", start), integer("counter", "step", step)
+    dtype = number_dtype("counter", "dtype", output_type)
+    _check_fits("counter", range(first, first + 1), dtype)
+    return RangeSource(first, each, INFINITE_CARDINALITY, dtype)
+
+
+def number_dtype(verb: str, name: str, dtype: Any) -> np.dtype[Any]:
+    """Returns a numeric dtype, int64 for None; TensorFlow's dtypes are accepted.
+
+    Raises:
+      InvalidArgumentError: `dtype` is not a numeric dtype.
+    """
+    try:
+        found = np.dtype(np.int64 if dtype is None else getattr(dtype, "as_numpy_dtype", dtype))
+    except TypeError:
+        found = np.dtype(object)
+    if not (np.issubdtype(found, np.number) or found.kind == "V"):
+        raise InvalidArgumentError(
+            f"{name} of {verb} must be a numeric dtype such as np.int32, got {dtype!r}"
+        )
+    return found
+
+
+def _check_fits(verb: str, numbers: range, dtype: np.dtype[Any]) -> None:
+    if dtype.kind not in "iu":
+        return
+    limits = np.iinfo(dtype)
+    for number in numbers:
+        if not limits.min <= number <= limits.max:
+            raise InvalidArgumentError(
+                f"The numbers of {verb} must fit {dtype}, and {number} does not. Use a wider dtype."
+            )
 
 
 def _constant(value: Any) -> np.ndarray[Any, Any]:
     """Returns a read-only array: a copy, unless the array is read-only already."""
+    if isinstance(value, Planned):
+        raise StructureError(
+            "Components of from_tensors and from_tensor_slices must be arrays, got a Dataset. "
+            "Use Dataset.zip for datasets side by side."
+        )
     array = np.empty((), dtype=object) if isinstance(value, bytes) else np.asarray(value)
     if isinstance(value, bytes):
         array[()] = value

@@ -14,7 +14,7 @@ from distlab.data._memory import aligned_empty
 from distlab.data._nest import map_nest
 from distlab.data._plan import Opener, Order, Reading
 from distlab.data._position_streams import PositionStream
-from distlab.data._spec import batch_spec
+from distlab.data._spec import batch_spec, refuse_dataset
 from distlab.errors import InvalidArgumentError
 
 
@@ -77,6 +77,7 @@ def _stack_values(*values: Any) -> np.ndarray[Any, Any]:
         stacked = np.empty(len(values), dtype=object)
         stacked[:] = values
         return stacked
+    refuse_dataset("batch", values[0])
     if len({np.shape(value) for value in values}) > 1:
         raise InvalidArgumentError(
             "Elements of a batch must have one shape, got "

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from distlab.data._nest import map_nest
+from distlab.data._planned import Planned
 from distlab.errors import StructureError, ValueShapeError
 
 _PYTHON_DTYPES = {bool: np.bool_, int: np.int32, float: np.float32, complex: np.complex128}
@@ -38,8 +39,8 @@ def leaf_to_numpy(value: Any) -> Any:
     """Converts one leaf; see `to_numpy`."""
     if isinstance(value, np.ndarray | np.generic):
         return value if value.dtype.kind not in "OUS" else _to_bytes(np.asarray(value))
-    if isinstance(value, bytes):
-        return value
+    if isinstance(value, bytes | Planned):
+        return value  # a dataset can be a component
     if isinstance(value, str):
         return value.encode()
     if isinstance(value, list):

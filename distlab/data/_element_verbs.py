@@ -6,24 +6,28 @@ import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from distlab.data._arguments import function, integer
+from distlab.data._arguments import function, integer, parallel_calls
 from distlab.data._batch import Batch
 from distlab.data._enumerate import Enumerate
 from distlab.data._filter import Filter
-from distlab.data._interleave import Interleave
+from distlab.data._interleave import Interleave, plan_maker
 from distlab.data._map import Map
-from distlab.data._plan import Node
 from distlab.data._planned import DatasetT, Planned
 from distlab.data._rebatch import Rebatch
 from distlab.data._unbatch import Unbatch
-from distlab.errors import InvalidArgumentError, StructureError
+from distlab.errors import InvalidArgumentError
 
 
 class ElementVerbs(Planned[DatasetT]):
     """The verbs that change elements."""
 
     def batch(
-        self, batch_size: int, drop_remainder: bool = False, num_parallel_calls: int | None = None
+        self,
+        batch_size: int,
+        drop_remainder: bool = False,
+        num_parallel_calls: int | None = None,
+        deterministic: bool | None = None,
+        name: str | None = None,
     ) -> DatasetT:
         """Stacks elements into batches.
 
@@ -31,6 +35,8 @@ class ElementVerbs(Planned[DatasetT]):
           batch_size: The number of examples in a batch.
           drop_remainder: Whether to drop a last batch with fewer.
           num_parallel_calls: Ignored; a batch of arrays is one operation here.
+          deterministic: Ignored; the order is always kept.
+          name: Ignored; accepted for compatibility with tf.data.
 
         Returns:
           A dataset whose components have a new first dimension.
@@ -44,12 +50,15 @@ class ElementVerbs(Planned[DatasetT]):
           >>> print(*dl.data.Dataset.range(5).batch(2))
           [0 1] [2 3] [4]
         """
-        del num_parallel_calls
+        del num_parallel_calls, deterministic, name
         size = integer("batch", "batch_size", batch_size, at_least=1)
         return self.with_plan(Batch(self.plan, size, bool(drop_remainder)))
 
-    def unbatch(self) -> DatasetT:
+    def unbatch(self, name: str | None = None) -> DatasetT:
         """Splits each element into its rows.
+
+        Args:
+          name: Ignored; accepted for compatibility with tf.data.
 
         Returns:
           A dataset whose components have lost their first dimension.
@@ -63,14 +72,21 @@ class ElementVerbs(Planned[DatasetT]):
           >>> print(*dl.data.Dataset.range(5).batch(2).unbatch())
           0 1 2 3 4
         """
+        del name
         return self.with_plan(Unbatch(self.plan))
 
-    def rebatch(self, batch_size: int | Sequence[int], drop_remainder: bool = False) -> DatasetT:
+    def rebatch(
+        self,
+        batch_size: int | Sequence[int],
+        drop_remainder: bool = False,
+        name: str | None = None,
+    ) -> DatasetT:
         """Changes the size of batches.
 
         Args:
           batch_size: The number of examples in a batch, or several sizes to cycle through.
           drop_remainder: Whether to drop a last batch with fewer.
+          name: Ignored; accepted for compatibility with tf.data.
 
         Returns:
           A dataset of the same rows in the same order.
@@ -84,6 +100,7 @@ class ElementVerbs(Planned[DatasetT]):
           >>> print(*batches.rebatch([2, 1]))
           [0 1] [2] [3 4] [5] [6]
         """
+        del name
         given = list(batch_size) if isinstance(batch_size, Sequence) else [batch_size]
         sizes = tuple(integer("rebatch", "batch_size", size, at_least=0) for size in given)
         if not any(sizes):
@@ -92,11 +109,14 @@ class ElementVerbs(Planned[DatasetT]):
             )
         return self.with_plan(Rebatch(self.plan, sizes, bool(drop_remainder)))
 
-    def map(
+    def map(  # noqa: PLR0917 - tf.data's signature
         self,
         map_func: Callable[..., Any],
         num_parallel_calls: int | None = None,
         deterministic: bool | None = None,
+        synchronous: bool | None = None,
+        use_unbounded_threadpool: bool | None = None,
+        name: str | None = None,
     ) -> DatasetT:
         """Applies a function to each element.
 
@@ -104,15 +124,22 @@ class ElementVerbs(Planned[DatasetT]):
           map_func: A function of NumPy values (read-only): the parts of a tuple are
             separate arguments, any other element is one argument. It returns a nest of
             values; Python numbers become float32 and int32.
-          num_parallel_calls: Ignored. The function runs in the thread that reads;
-            `prefetch` moves that work to another thread.
+          num_parallel_calls: The number of threads that call the function, which gains
+            where it reads files or computes outside of Python. `AUTOTUNE` uses one for
+            each core once calls are seen to take long. None calls it in the thread that
+            reads.
           deterministic: Ignored; the order is always kept.
+          synchronous: Whether to call the function in the thread that reads, whatever
+            `num_parallel_calls` says.
+          use_unbounded_threadpool: Ignored; accepted for compatibility with tf.data.
+          name: A name of the operation, for errors of its function.
 
         Returns:
           A dataset of the results.
 
         Raises:
-          InvalidArgumentError: `map_func` is not callable.
+          InvalidArgumentError: `map_func` is not callable, or `num_parallel_calls` is
+            neither positive nor `AUTOTUNE`.
 
         Example:
           >>> import distlab as dl
@@ -120,14 +147,16 @@ class ElementVerbs(Planned[DatasetT]):
           >>> print(*pairs.map(lambda a, b: a + b))
           11 22
         """
-        del num_parallel_calls, deterministic
-        return self.with_plan(Map(self.plan, function("map", map_func)))
+        del deterministic, use_unbounded_threadpool
+        threads = parallel_calls("map", None if synchronous else num_parallel_calls)
+        return self.with_plan(Map(self.plan, function("map", map_func, name), threads))
 
-    def filter(self, predicate: Callable[..., Any]) -> DatasetT:
+    def filter(self, predicate: Callable[..., Any], name: str | None = None) -> DatasetT:
         """Keeps the elements for which a predicate holds.
 
         Args:
           predicate: A function with the arguments of `map`'s; returns one truth value.
+          name: A name of the operation, for errors of its function.
 
         Returns:
           A dataset of some of the elements, of unknown cardinality.
@@ -140,13 +169,14 @@ class ElementVerbs(Planned[DatasetT]):
           >>> print(*dl.data.Dataset.range(6).filter(lambda x: x % 2 == 0))
           0 2 4
         """
-        return self.with_plan(Filter(self.plan, function("filter", predicate)))
+        return self.with_plan(Filter(self.plan, function("filter", predicate, name)))
 
-    def enumerate(self, start: int = 0) -> DatasetT:
+    def enumerate(self, start: int = 0, name: str | None = None) -> DatasetT:
         """Pairs elements with their number.
 
         Args:
           start: The first number.
+          name: Ignored; accepted for compatibility with tf.data.
 
         Returns:
           A dataset of `(number, element)`, with int64 numbers.
@@ -161,13 +191,15 @@ class ElementVerbs(Planned[DatasetT]):
           1 b'a'
           2 b'b'
         """
+        del name
         return self.with_plan(Enumerate(self.plan, integer("enumerate", "start", start)))
 
-    def flat_map(self, map_func: Callable[..., DatasetT]) -> DatasetT:
+    def flat_map(self, map_func: Callable[..., DatasetT], name: str | None = None) -> DatasetT:
         """Makes a dataset from each element and concatenates these datasets.
 
         Args:
           map_func: A function with the arguments of `map`'s; returns a `Dataset`.
+          name: A name of the operation, for errors of its function.
 
         Returns:
           A dataset of the elements of all of them.
@@ -182,16 +214,17 @@ class ElementVerbs(Planned[DatasetT]):
           >>> print(*numbers.flat_map(lambda n: dl.data.Dataset.range(n)))
           0 0 1 0 1 2
         """
-        make = _plan_maker(function("flat_map", map_func))
-        return self.with_plan(Interleave(self.plan, make, 1, 1))
+        make = plan_maker("flat_map", function("flat_map", map_func, name))
+        return self.with_plan(Interleave(self.plan, make, 1, 1, None))
 
-    def interleave(
+    def interleave(  # noqa: PLR0917 - tf.data's signature
         self,
         map_func: Callable[..., DatasetT],
         cycle_length: int | None = None,
         block_length: int | None = None,
         num_parallel_calls: int | None = None,
         deterministic: bool | None = None,
+        name: str | None = None,
     ) -> DatasetT:
         """Makes a dataset from each element and reads several of them in turns.
 
@@ -200,8 +233,11 @@ class ElementVerbs(Planned[DatasetT]):
           cycle_length: The number of datasets that are open at a time. None or
             `AUTOTUNE` means one for each core, as in tf.data.
           block_length: The number of consecutive elements from one dataset. None means 1.
-          num_parallel_calls: Ignored, as in `map`.
+          num_parallel_calls: The number of datasets, of those that are open, that
+            threads read ahead. `AUTOTUNE` reads all of them ahead once reading is seen to
+            take long. None reads none ahead.
           deterministic: Ignored; the order is always the same.
+          name: A name of the operation, for errors of its function.
 
         Returns:
           A dataset of the elements of all of them.
@@ -217,28 +253,13 @@ class ElementVerbs(Planned[DatasetT]):
           >>> print(*dl.data.Dataset.range(3).interleave(three, cycle_length=2, block_length=2))
           0 0 1 1 0 1 2 2 2
         """
-        del num_parallel_calls, deterministic
-        make = _plan_maker(function("interleave", map_func))
+        del deterministic
+        make = plan_maker("interleave", function("interleave", map_func, name))
         cycle = os.cpu_count() or 1
         if cycle_length not in {None, -1}:
             cycle = integer("interleave", "cycle_length", cycle_length, at_least=1)
         block = 1
         if block_length is not None:
             block = integer("interleave", "block_length", block_length, at_least=1)
-        return self.with_plan(Interleave(self.plan, make, cycle, block))
-
-
-def _plan_maker(make_dataset: Callable[..., Planned[Any]]) -> Callable[..., Node]:
-    """Returns a function that makes the plan of the dataset for an element."""
-
-    def make(*parts: Any) -> Node:
-        dataset = make_dataset(*parts)
-        plan = getattr(dataset, "plan", None)
-        if not isinstance(plan, Node):
-            raise StructureError(
-                "map_func of flat_map and interleave must return a Dataset, got "
-                f"{type(dataset).__name__}. Use map for other values."
-            )
-        return plan
-
-    return make
+        ahead = parallel_calls("interleave", num_parallel_calls)
+        return self.with_plan(Interleave(self.plan, make, cycle, block, ahead))

@@ -6,12 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from distlab.data._engine import Element, Stream, filtered
-from distlab.data._nest import call_with
+from distlab.data._nest import truth
 from distlab.data._plan import UNKNOWN_CARDINALITY, Opener, Reading, Unary
-from distlab.errors import ValueShapeError
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,10 +27,4 @@ class Filter(Unary):
         return filtered(open_input(self.input, reading), self._accepts)
 
     def _accepts(self, element: Element) -> bool:
-        answer = np.asarray(call_with(self.predicate, element.value))
-        if answer.size != 1:
-            raise ValueShapeError(
-                "The predicate of filter must return one truth value, got an array of shape "
-                f"{answer.shape}. Use np.all or np.any, or filter before batch."
-            )
-        return bool(answer.item())
+        return truth("filter", self.predicate, element.value)

@@ -53,7 +53,7 @@ class Generator(Node):
     @functools.cached_property
     def spec(self) -> Any:
         """The signature's specs, or without shapes those of the first element."""
-        if self.signature is not None and all(c.shape is not None for c in leaves(self.signature)):
+        if self.exact:
             return map_nest(lambda c: TensorSpec(c.shape, c.dtype), self.signature)
         first = next(self._elements(), None)
         if first is None:
@@ -62,6 +62,12 @@ class Generator(Node):
                 "output_signature to from_generator."
             )
         return map_nest(lambda s: TensorSpec((None,) * s.rank, s.dtype), spec_of(first))
+
+    @property
+    def exact(self) -> bool:
+        """Whether the signature has the shapes."""
+        signature = self.signature
+        return signature is not None and all(c.shape is not None for c in leaves(signature))
 
     @property
     def cardinality(self) -> int:

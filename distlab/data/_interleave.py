@@ -9,8 +9,11 @@ from typing import Any
 
 from distlab.data._engine import Element, Reader, State, Stream
 from distlab.data._nest import call_with
+from distlab.data._parallel import Stopwatch
 from distlab.data._plan import UNKNOWN_CARDINALITY, Node, Opener, Reading, Unary, open_plan
+from distlab.data._prefetch import PrefetchStream, begin
 from distlab.data._spec import zeros
+from distlab.errors import StructureError
 
 OpenPart = Callable[[int, Element], Stream]
 """Opens the part for an element, with the element's number."""
@@ -24,11 +27,14 @@ class Interleave(Unary):
       make_plan: A function from an element's value to a plan.
       cycle_length: The number of plans that are open at a time.
       block_length: The number of consecutive elements from one plan.
+      threads: The number of open plans that threads read ahead; -1 chooses, None
+        means none.
     """
 
     make_plan: Callable[..., Node]
     cycle_length: int
     block_length: int
+    threads: int | None
 
     @functools.cached_property
     def spec(self) -> Any:
@@ -45,6 +51,11 @@ class Interleave(Unary):
         """None: positions in several sources would be ambiguous."""
         return None
 
+    @property
+    def exact(self) -> bool:
+        """No: other elements may have other shapes."""
+        return False
+
     def example(self) -> Node:
         """Returns the plan for the input's first element, or for zeros without one."""
         first = next(iter(open_plan(self.input, Reading(peek=True))), None)
@@ -57,27 +68,55 @@ class Interleave(Unary):
             return open_plan(self._make(element.value), reading.within(number))
 
         outer = open_input(self.input, reading)
-        return InterleaveStream(outer, open_part, self.cycle_length, self.block_length)
+        return InterleaveStream(
+            outer, open_part, self.cycle_length, self.block_length, self.threads
+        )
 
     def _make(self, value: Any) -> Node:
         plan: Node = call_with(self.make_plan, value)
         return plan
 
 
+def plan_maker(verb: str, make_dataset: Callable[..., Any]) -> Callable[..., Node]:
+    """Returns a function that makes the plan of the dataset which `make_dataset` returns."""
+
+    def make(*parts: Any) -> Node:
+        dataset = make_dataset(*parts)
+        plan = getattr(dataset, "plan", None)
+        if not isinstance(plan, Node):
+            raise StructureError(
+                f"The function of {verb} must return a Dataset, got {type(dataset).__name__}. Use "
+                "map for other values."
+            )
+        return plan
+
+    return make
+
+
 class InterleaveStream(Stream):
     """The elements of parts, which are opened in order of the outer elements."""
 
     def __init__(
-        self, outer: Stream, open_part: OpenPart, cycle_length: int, block_length: int
+        self,
+        outer: Stream,
+        open_part: OpenPart,
+        cycle_length: int,
+        block_length: int,
+        threads: int | None = None,
     ) -> None:
         super().__init__(outer)
         self._open_part = open_part
         self._cycle_length, self._block_length = cycle_length, block_length
+        self._threads = threads
 
     def __iter__(self) -> Reader:
         """Starts a pass."""
         return _InterleaveReader(
-            iter(self._parent), self._open_part, self._cycle_length, self._block_length
+            iter(self._parent),
+            self._open_part,
+            self._cycle_length,
+            self._block_length,
+            self._threads,
         )
 
 
@@ -94,26 +133,40 @@ class _InterleaveReader(Reader):
     """Cycles through the slots as tf.data does: a part that ends passes its turn on."""
 
     def __init__(
-        self, outer: Reader, open_part: OpenPart, cycle_length: int, block_length: int
+        self,
+        outer: Reader,
+        open_part: OpenPart,
+        cycle_length: int,
+        block_length: int,
+        threads: int | None,
     ) -> None:
         super().__init__(outer)
         self._open_part = open_part
+        self._threads = 0 if threads is None else threads
+        self._watch = Stopwatch() if self._threads < 0 else None
         self._slots: list[_Part | None] = [None] * cycle_length
         self._block_length = block_length
         self._slot = self._taken = self._opened = 0
         self._outer_ended = False
 
     def __next__(self) -> Element:
+        if not self._opened:
+            for slot in range(min(self._threads, len(self._slots))):
+                self._open_next(slot)
         while not self._outer_ended or any(self._slots):
             part = self._slots[self._slot]
             if part is None:
-                self._open_next()
+                if not self._open_next(self._slot):
+                    self._advance()
                 continue
             try:
-                element: Element = next(part.reader)
+                element = self._read(part.reader)
             except StopIteration:
                 part.reader.close()
                 self._slots[self._slot] = None
+                if self._slot < self._threads:
+                    # Its successor is read ahead until the next turn.
+                    self._open_next(self._slot)
                 self._advance()
                 continue
             self._taken += 1
@@ -133,36 +186,55 @@ class _InterleaveReader(Reader):
         }
 
     def set_state(self, state: State) -> None:
-        self._slots = [slot and self._reopen(*slot) for slot in state["slots"]]
+        self._close_parts()
+        self._slots = [
+            slot and self._reopen(number, *slot) for number, slot in enumerate(state["slots"])
+        ]
         self._slot, self._taken, self._opened = state["turn"]
         self._outer_ended = state["outer_ended"]
         self._parent.set_state(state["outer"])
 
     def close(self) -> None:
         """Closes the parts that are open."""
+        self._close_parts()
+        super().close()
+
+    def _close_parts(self) -> None:
         for part in getattr(self, "_slots", ()):
             if part is not None:
                 part.reader.close()
-        super().close()
 
-    def _open_next(self) -> None:
-        """Opens the next part in this slot; without one, goes to the next slot."""
+    def _read(self, reader: Reader) -> Element:
+        return reader.__next__() if self._watch is None else self._watch.time(reader.__next__)
+
+    def _start(self, slot: int, stream: Stream) -> Reader:
+        """Starts a part; a thread reads it ahead if its slot has one."""
+        if self._watch is not None and self._watch.says_parallel:
+            self._threads, self._watch = len(self._slots), None
+        if slot >= self._threads:
+            return iter(stream)
+        return iter(PrefetchStream(stream, self._block_length + 1))
+
+    def _open_next(self, slot: int) -> bool:
+        """Opens the next part in a slot; returns whether there was one."""
         if self._outer_ended:
-            self._advance()
-            return
+            return False
         before = self._parent.get_state()
         element: Element | None = next(self._parent, None)
         if element is None:
             self._outer_ended = True
-            return
-        reader = iter(self._open_part(self._opened, element))
-        self._slots[self._slot] = _Part(self._opened, before, reader)
+            return False
+        reader = self._start(slot, self._open_part(self._opened, element))
+        begin(reader)
+        self._slots[slot] = _Part(self._opened, before, reader)
         self._opened += 1
+        return True
 
-    def _reopen(self, number: int, before: State, position: State) -> _Part:
+    def _reopen(self, slot: int, number: int, before: State, position: State) -> _Part:
         self._parent.set_state(before)
-        reader = iter(self._open_part(number, next(self._parent)))
+        reader = self._start(slot, self._open_part(number, next(self._parent)))
         reader.set_state(position)
+        begin(reader)
         return _Part(number, before, reader)
 
     def _advance(self) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 from distlab.data._engine import Element, State
 from distlab.data._optional import Optional
 from distlab.data._plan import Node, Reading, open_plan, walk
-from distlab.data._shuffle import Shuffle
+from distlab.data._seeded import Seeded
 from distlab.errors import InvalidArgumentError, OutOfRangeError
 
 
@@ -22,7 +22,7 @@ class Elements(Iterator[Element]):
           plan: The dataset's plan.
         """
         self._plan = plan
-        self._shuffles = [node for node in walk(plan) if isinstance(node, Shuffle)]
+        self._shuffles = [node for node in walk(plan) if isinstance(node, Seeded)]
         self._open([node.next_pass() for node in self._shuffles])
 
     def __next__(self) -> Element:

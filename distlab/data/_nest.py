@@ -8,7 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from distlab.errors import InvalidArgumentError, StructureError
+import numpy as np
+
+from distlab.errors import InvalidArgumentError, StructureError, ValueShapeError
 
 _KINDS: dict[type, str] = {}
 """The role of a type in a nest; kept, because every leaf needs it."""
@@ -95,6 +97,21 @@ def call_with(function: Callable[..., Any], element: Any) -> Any:
             "A function of an element must not raise StopIteration, which would end the dataset "
             "silently. Use take or filter to drop elements."
         ) from error
+
+
+def truth(verb: str, predicate: Callable[..., Any], value: Any) -> bool:
+    """Returns what a predicate of an element says.
+
+    Raises:
+      ValueShapeError: It returns other than one truth value.
+    """
+    answer = np.asarray(call_with(predicate, value))
+    if answer.size != 1:
+        raise ValueShapeError(
+            f"The predicate of {verb} must return one truth value, got an array of shape "
+            f"{answer.shape}. Use np.all or np.any, or {verb} before batch."
+        )
+    return bool(answer.item())
 
 
 def describe(nest: Any) -> str:

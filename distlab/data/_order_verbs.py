@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from distlab.data._arguments import integer
+from distlab.data._arguments import integer, seed_of
 from distlab.data._concatenate import Concatenate
 from distlab.data._options import SHARD_HINT
 from distlab.data._plan import is_plain
@@ -23,6 +23,7 @@ class OrderVerbs(Planned[DatasetT]):
         buffer_size: int,
         seed: int | None = None,
         reshuffle_each_iteration: bool | None = None,
+        name: str | None = None,
     ) -> DatasetT:
         """Shuffles the elements.
 
@@ -35,6 +36,7 @@ class OrderVerbs(Planned[DatasetT]):
             random seed.
           reshuffle_each_iteration: Whether each iteration, and each repetition, has its
             own order. None means yes.
+          name: Ignored; accepted for compatibility with tf.data.
 
         Returns:
           A dataset of the same elements.
@@ -51,18 +53,18 @@ class OrderVerbs(Planned[DatasetT]):
           >>> list(first) == sorted(first)
           False
         """
+        del name
         size = integer("shuffle", "buffer_size", buffer_size, at_least=1)
         reshuffle = True if reshuffle_each_iteration is None else bool(reshuffle_each_iteration)
-        if seed is None:
-            return self.with_plan(Shuffle(self.plan, size, reshuffle=reshuffle))
-        number = integer("shuffle", "seed", seed)
-        return self.with_plan(Shuffle(self.plan, size, number, reshuffle))
+        number = seed_of("shuffle", seed)
+        return self.with_plan(Shuffle(self.plan, size, seed=number, reshuffle=reshuffle))
 
-    def repeat(self, count: int | None = None) -> DatasetT:
+    def repeat(self, count: int | None = None, name: str | None = None) -> DatasetT:
         """Repeats the elements.
 
         Args:
           count: The number of repetitions; None or -1 repeats without end.
+          name: Ignored; accepted for compatibility with tf.data.
 
         Returns:
           A dataset `count` times as long.
@@ -75,14 +77,16 @@ class OrderVerbs(Planned[DatasetT]):
           >>> print(*dl.data.Dataset.range(2).repeat(3))
           0 1 0 1 0 1
         """
+        del name
         times = -1 if count is None else integer("repeat", "count", count)
         return self.with_plan(Repeat(self.plan, None if times < 0 else times))
 
-    def take(self, count: int) -> DatasetT:
+    def take(self, count: int, name: str | None = None) -> DatasetT:
         """Keeps the first elements.
 
         Args:
           count: The number of elements to keep; -1 keeps all.
+          name: Ignored; accepted for compatibility with tf.data.
 
         Returns:
           A dataset of at most `count` elements.
@@ -95,14 +99,16 @@ class OrderVerbs(Planned[DatasetT]):
           >>> print(*dl.data.Dataset.range(100).take(3))
           0 1 2
         """
+        del name
         number = integer("take", "count", count)
         return self.with_plan(self.plan if number < 0 else Take(self.plan, number))
 
-    def skip(self, count: int) -> DatasetT:
+    def skip(self, count: int, name: str | None = None) -> DatasetT:
         """Drops the first elements.
 
         Args:
           count: The number of elements to drop; -1 drops all.
+          name: Ignored; accepted for compatibility with tf.data.
 
         Returns:
           A dataset of the other elements.
@@ -115,16 +121,18 @@ class OrderVerbs(Planned[DatasetT]):
           >>> print(*dl.data.Dataset.range(5).skip(3))
           3 4
         """
+        del name
         number = integer("skip", "count", count)
         return self.with_plan(Take(self.plan, 0) if number < 0 else Skip(self.plan, number))
 
-    def shard(self, num_shards: int, index: int) -> DatasetT:
+    def shard(self, num_shards: int, index: int, name: str | None = None) -> DatasetT:
         """Keeps every `num_shards`-th element.
 
         Args:
           num_shards: The number of shards. `SHARD_HINT` for both arguments means one
             shard for each worker, under AutoShardPolicy.HINT.
           index: The number of this shard, from 0.
+          name: Ignored; accepted for compatibility with tf.data.
 
         Returns:
           A dataset of elements `index`, `index + num_shards`, and so on.
@@ -137,6 +145,7 @@ class OrderVerbs(Planned[DatasetT]):
           >>> print(*dl.data.Dataset.range(7).shard(num_shards=3, index=1))
           1 4
         """
+        del name
         if (num_shards, index) == (SHARD_HINT, SHARD_HINT):
             return self.with_plan(ShardHint(self.plan))
         shards = integer("shard", "num_shards", num_shards, at_least=1)
@@ -147,11 +156,12 @@ class OrderVerbs(Planned[DatasetT]):
             )
         return self.with_plan(Shard(self.plan, shards, number))
 
-    def concatenate(self, dataset: DatasetT) -> DatasetT:
+    def concatenate(self, dataset: DatasetT, name: str | None = None) -> DatasetT:
         """Appends the elements of another dataset.
 
         Args:
           dataset: A dataset of elements with the same structure and dtypes.
+          name: Ignored; accepted for compatibility with tf.data.
 
         Returns:
           A dataset of the elements of both.
@@ -165,6 +175,7 @@ class OrderVerbs(Planned[DatasetT]):
           >>> print(*dl.data.Dataset.range(2).concatenate(dl.data.Dataset.range(10, 12)))
           0 1 10 11
         """
+        del name
         if not hasattr(dataset, "plan"):
             raise ArgumentTypeError(
                 f"concatenate needs a Dataset, got a {type(dataset).__name__}. Make one with "
@@ -173,7 +184,7 @@ class OrderVerbs(Planned[DatasetT]):
         options = dataset.options()
         return self.with_plan(Concatenate(self.plan, dataset.plan)).with_options(options)
 
-    def prefetch(self, buffer_size: int | None = None) -> DatasetT:
+    def prefetch(self, buffer_size: int | None = None, name: str | None = None) -> DatasetT:
         """Prepares elements ahead of time, in a thread.
 
         Single rows of arrays are not prefetched: they need no preparation.
@@ -181,6 +192,7 @@ class OrderVerbs(Planned[DatasetT]):
         Args:
           buffer_size: The largest number of elements to prepare; None or `AUTOTUNE`
             means two.
+          name: Ignored; accepted for compatibility with tf.data.
 
         Returns:
           A dataset of the same elements.
@@ -194,6 +206,7 @@ class OrderVerbs(Planned[DatasetT]):
           >>> print(*batches.prefetch(dl.data.AUTOTUNE))
           [1 2] [3 4]
         """
+        del name
         size = -1
         if buffer_size is not None:
             size = integer("prefetch", "buffer_size", buffer_size, at_least=-1)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import functools
 import math
 import operator
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -82,6 +83,11 @@ class Node(ABC):
         """The number of positions in the source, None without positions."""
         return None
 
+    @property
+    def exact(self) -> bool:
+        """Whether the specs hold for every element; else they are those of the first one."""
+        return all(node.exact for node in self.inputs)
+
     @abstractmethod
     def read(self, reading: Reading, open_input: Opener) -> Stream:
         """Opens the elements, computed one by one."""
@@ -127,9 +133,10 @@ class Source(Node):
         return self
 
     @property
-    def extent(self) -> int:
-        """The number of elements."""
-        return self.cardinality
+    def extent(self) -> int | None:
+        """The number of elements; None of one without end."""
+        size = self.cardinality
+        return None if size == INFINITE_CARDINALITY else size
 
     @functools.cached_property
     def row_bytes(self) -> int:
@@ -232,7 +239,8 @@ def start_positions(node: Node, reading: Reading) -> Positions:
     """Starts the positions of a plain order."""
     if isinstance(node, PlainOrder):
         return node.order(reading, functools.partial(start_positions, node.input))
-    return Ascending(node.cardinality)
+    size = node.cardinality
+    return Ascending(sys.maxsize if size == INFINITE_CARDINALITY else size)
 
 
 def _open_positions(node: Node, reading: Reading) -> Stream:

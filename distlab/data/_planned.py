@@ -28,6 +28,11 @@ class Planned(ABC, Generic[DatasetT]):
     def with_options(self, options: Options) -> DatasetT:
         """Returns a dataset of the same elements with other options."""
 
+    @staticmethod
+    @abstractmethod
+    def from_plan(plan: Node, options: Options | None = None) -> DatasetT:
+        """Returns a dataset of a plan."""
+
     @abstractmethod
     def with_plan(self, plan: Node) -> DatasetT:
         """Returns a dataset of another plan with the same options."""

@@ -31,16 +31,25 @@ class Prefetch(Unary):
         """Opens the prefetched elements."""
         size = _AUTOMATIC if self.size < 0 else self.size
         stream = open_input(self.input, reading)
-        return _PrefetchStream(stream, size) if size else stream
+        return PrefetchStream(stream, size) if size else stream
 
 
-class _PrefetchStream(Stream):
+class PrefetchStream(Stream):
+    """The elements of a stream, up to `size` of them read ahead by a thread."""
+
     def __init__(self, parent: Stream, size: int) -> None:
         super().__init__(parent)
         self._size = size
 
     def __iter__(self) -> Reader:
+        """Starts a pass; its thread starts with the first element."""
         return _PrefetchReader(lambda: iter(self._parent), self._size)
+
+
+def begin(reader: Reader) -> None:
+    """Starts to read ahead, if the reader is one that does."""
+    if isinstance(reader, _PrefetchReader):
+        reader.begin()
 
 
 class _PrefetchReader(Reader):
@@ -55,14 +64,18 @@ class _PrefetchReader(Reader):
     def __next__(self) -> Element:
         if self._closed:
             raise StopIteration
-        if self._producer is None:
-            self._producer = Producer(self._parent, self._size)
-        item = self._producer.get()
+        item = self.begin().get()
         if isinstance(item, BaseException):
             self._producer = None
             raise item
         element, self._state = item
         return element
+
+    def begin(self) -> Producer[Element]:
+        """Starts the thread, unless it runs."""
+        if self._producer is None:
+            self._producer = Producer(self._parent, self._size)
+        return self._producer
 
     def get_state(self) -> State:
         return self._state

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -18,6 +19,17 @@ class ReplayStream(Stream):
     def __iter__(self) -> Reader:
         """Starts a pass."""
         return _ReplayReader(self._start)
+
+
+class ReplayedElements(ReplayStream):
+    """The elements of an iterator, which come with their positions in the source."""
+
+    def __init__(self, start: Callable[[], Iterator[Element]]) -> None:
+        super().__init__(start)
+
+    def __iter__(self) -> Reader:
+        """Starts a pass."""
+        return _ElementReplayReader(self._start)
 
 
 class _ReplayReader(Reader):
@@ -54,3 +66,19 @@ class _ReplayReader(Reader):
         close = getattr(iterator, "close", None)
         if callable(close):
             close()
+
+
+class _ElementReplayReader(_ReplayReader):
+    def __next__(self) -> Element:
+        element: Element = super().__next__().value
+        return element
+
+
+@contextlib.contextmanager
+def reading_of(stream: Stream) -> Iterator[Reader]:
+    """Starts a pass that is closed at the end of the block."""
+    reader = iter(stream)
+    try:
+        yield reader
+    finally:
+        reader.close()

@@ -9,6 +9,7 @@ import numpy as np
 
 from distlab.data._engine import Element
 from distlab.data._nest import leaves, map_nest
+from distlab.data._spec import refuse_dataset
 from distlab.errors import InvalidArgumentError, NotBatchedError
 
 
@@ -19,7 +20,7 @@ def row_count(element: Element) -> int:
       NotBatchedError: A component is a scalar.
       InvalidArgumentError: First dimensions differ.
     """
-    shapes = [np.shape(leaf) for leaf in leaves(element.value)]
+    shapes = [_shape(leaf) for leaf in leaves(element.value)]
     if not all(shapes):
         raise NotBatchedError(
             "Only components with a first dimension have rows, got shapes "
@@ -56,7 +57,18 @@ def join(parts: Sequence[Element]) -> Element:
     return Element(value, np.concatenate(known) if len(known) == len(parts) else None)
 
 
+def _shape(leaf: Any) -> tuple[int, ...]:
+    refuse_dataset("Dividing an element into rows", leaf)
+    return np.shape(leaf)
+
+
 def _join_leaf(*arrays: Any) -> np.ndarray[Any, Any]:
+    if len({array.shape[1:] for array in arrays}) > 1:
+        raise InvalidArgumentError(
+            "Rows of several batches are joined into one, and differ in shape: "
+            f"{[array.shape for array in arrays]}. Pad all batches to one shape "
+            "(padded_shapes), or set AutoShardPolicy.DATA, which divides each batch by itself."
+        )
     joined = np.concatenate(arrays)
     joined.flags.writeable = False
     return joined

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import itertools
-import secrets
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 
 from distlab.data._engine import Element, Reader, State, Stream
 from distlab.data._plan import Opener, PlainOrder, Reading
 from distlab.data._positions import Permuted, Positions, Windowed
+from distlab.data._seeded import Seeded
 
 
 @dataclass(frozen=True, eq=False)
-class Shuffle(PlainOrder):
+class Shuffle(PlainOrder, Seeded):
     """Draws each element uniformly from the next `size` ones.
 
     The seed, the number of the pass and the repetitions around it determine the
@@ -23,15 +22,6 @@ class Shuffle(PlainOrder):
     """
 
     size: int
-    seed: int = field(default_factory=lambda: secrets.randbits(63))
-    reshuffle: bool = True
-    _passes: Iterator[int] = field(
-        default_factory=itertools.count, init=False, repr=False, compare=False
-    )
-
-    def next_pass(self) -> tuple[int, int]:
-        """Returns the seed and the number of a new pass."""
-        return self.seed, next(self._passes) if self.reshuffle else 0
 
     @property
     def steady(self) -> bool:
@@ -40,7 +30,7 @@ class Shuffle(PlainOrder):
 
     def order(self, reading: Reading, upstream: Callable[[Reading], Positions]) -> Positions:
         """Starts the shuffled positions."""
-        positions, random = upstream(reading), self._random(reading)
+        positions, random = upstream(reading), self.generator(reading)
         if self.size == 1:
             return positions
         count = self.input.cardinality
@@ -53,13 +43,7 @@ class Shuffle(PlainOrder):
         stream = open_input(self.input, reading)
         if self.size == 1:
             return stream
-        return _ShuffleStream(stream, self.size, lambda: self._random(reading))
-
-    def _random(self, reading: Reading) -> np.random.Generator:
-        seed, number = reading.shuffles.get(self, (self.seed, 0))
-        path = (number, *reading.path) if self.reshuffle else ()
-        # The sign is separate: a SeedSequence accepts natural numbers only.
-        return np.random.default_rng([abs(seed), int(seed < 0), *path])
+        return _ShuffleStream(stream, self.size, lambda: self.generator(reading))
 
 
 class _ShuffleStream(Stream):

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
-from distlab.data._nest import map_nest
-from distlab.errors import ValueShapeError
+from distlab.data._nest import leaves, map_nest
+from distlab.data._planned import Planned
+from distlab.errors import StructureError, ValueShapeError
 
 
 @dataclass(frozen=True)
@@ -49,6 +50,26 @@ class TensorSpec:
         return tensor_spec_html(self)
 
 
+@dataclass(frozen=True)
+class DatasetSpec:
+    """The spec of a component that is a dataset itself, as `window` makes.
+
+    Attributes:
+      element_spec: The nest of specs of its elements.
+
+    Example:
+      >>> import distlab as dl
+      >>> dl.data.Dataset.range(10).window(5).element_spec
+      DatasetSpec(element_spec=TensorSpec(shape=(), dtype=dtype('int64')))
+    """
+
+    element_spec: Any
+
+    shape: ClassVar[tuple[()]] = ()
+    rank: ClassVar[int] = 0
+    dtype: ClassVar[np.dtype[Any]] = np.dtype(object)
+
+
 def spec_of(value: Any) -> Any:
     """Returns the nest of `TensorSpec` of one element."""
     return map_nest(_leaf_spec, value)
@@ -56,12 +77,41 @@ def spec_of(value: Any) -> Any:
 
 def row_spec(nest: Any) -> Any:
     """Returns the specs of the rows of components: their first dimension removed."""
+    refuse_datasets("unbatch", nest)
     return map_nest(lambda spec: TensorSpec(spec.shape[1:], spec.dtype), nest)
 
 
 def batch_spec(nest: Any, size: int | None) -> Any:
     """Returns the specs of batches of `size` elements; None if sizes vary."""
+    refuse_datasets("batch", nest)
     return map_nest(lambda spec: TensorSpec((size, *spec.shape), spec.dtype), nest)
+
+
+def refuse_datasets(verb: str, nest: Any) -> None:
+    """Checks that no component is a dataset.
+
+    Args:
+      verb: What needs arrays, for the error.
+      nest: A nest of specs.
+
+    Raises:
+      StructureError: A component is a dataset.
+    """
+    for leaf in leaves(nest):
+        refuse_dataset(verb, leaf)
+
+
+def refuse_dataset(verb: str, leaf: Any) -> None:
+    """Checks that a component, or its spec, is not that of a dataset.
+
+    Raises:
+      StructureError: It is.
+    """
+    if isinstance(leaf, DatasetSpec | Planned):
+        raise StructureError(
+            f"{verb} needs components that are arrays, and one is a Dataset. Read it with "
+            "flat_map first, for example flat_map(lambda window: window.batch(n))."
+        )
 
 
 def common_spec(first: Any, second: Any) -> Any:
@@ -78,23 +128,34 @@ def zeros(nest: Any) -> Any:
     return map_nest(_zero_leaf, nest)
 
 
-def _zero_leaf(spec: TensorSpec) -> Any:
+def _zero_leaf(spec: TensorSpec | DatasetSpec) -> Any:
+    if isinstance(spec, DatasetSpec):
+        raise StructureError(
+            "The specs of functions of datasets are those of their first result, and there is no "
+            "first element here."
+        )
     if spec.dtype == object and not spec.shape:
         return b""
     shape = tuple(size or 0 for size in spec.shape)
     return np.full(shape, b"", object) if spec.dtype == object else np.zeros(shape, spec.dtype)
 
 
-def _leaf_spec(value: Any) -> TensorSpec:
+def _leaf_spec(value: Any) -> TensorSpec | DatasetSpec:
     if isinstance(value, bytes):
         return TensorSpec((), np.dtype(object))
+    if isinstance(value, Planned):
+        return DatasetSpec(value.plan.spec)
     return TensorSpec(value.shape, value.dtype)
 
 
-def _common_leaf(first: TensorSpec, second: TensorSpec) -> TensorSpec:
+def _common_leaf(
+    first: TensorSpec | DatasetSpec, second: TensorSpec | DatasetSpec
+) -> TensorSpec | DatasetSpec:
+    if isinstance(first, DatasetSpec) and isinstance(second, DatasetSpec):
+        return DatasetSpec(common_spec(first.element_spec, second.element_spec))
     if first.dtype != second.dtype or first.rank != second.rank:
         raise ValueShapeError(
-            "Concatenated elements must have one dtype and rank, got "
+            "Elements of combined datasets must have one dtype and rank, got "
             f"{first.dtype}{list(first.shape)} and {second.dtype}{list(second.shape)}"
         )
     shape = tuple(a if a == b else None for a, b in zip(first.shape, second.shape, strict=True))

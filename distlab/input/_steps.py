@@ -14,6 +14,7 @@ from distlab.data._batch import Batch
 from distlab.data._engine import State
 from distlab.data._plan import walk
 from distlab.data._rebatch import Rebatch
+from distlab.data._spec import refuse_dataset
 from distlab.data._worker_batches import global_batch_size
 
 Parts: TypeAlias = Sequence[Any] | np.ndarray
@@ -110,8 +111,13 @@ def flattened(value: Any) -> tuple[list[Any], Any]:
     """Returns the leaves and the pytree structure of an element.
 
     Mappings that JAX does not know as containers become dicts.
+
+    Raises:
+      StructureError: A component is a dataset itself.
     """
     leaves, structure = jax.tree.flatten(value)
+    for leaf in leaves:
+        refuse_dataset("Distributing a dataset", leaf)
     if any(isinstance(leaf, Mapping) for leaf in leaves):
         leaves, structure = jax.tree.flatten(_with_dicts(value))
     return leaves, structure

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from distlab.data import Dataset, TextLineDataset, auto_shard
+from distlab.data import AUTOTUNE, Dataset, TextLineDataset, auto_shard
 from distlab.errors import InvalidArgumentError
 
 
@@ -36,6 +36,56 @@ _PIPELINES: dict[str, Callable[[Path], Dataset]] = {
         lambda x: Dataset.range(x).shuffle(3, seed=2), cycle_length=3, block_length=2
     ),
     "generator": lambda _: Dataset.from_generator(lambda: iter(range(9))).batch(2).prefetch(1),
+    "windows": lambda _: (
+        Dataset.range(17)
+        .shuffle(4, seed=1)
+        .repeat(2)
+        .window(5, shift=2, stride=2)
+        .flat_map(lambda w: w.batch(5))
+    ),
+    "windows apart": lambda _: Dataset.range(17).window(2, shift=5).map(tuple).repeat(2).batch(1),
+    "padded": lambda _: Dataset.range(7).map(np.ones).shuffle(3, seed=1).padded_batch(3),
+    "scan": lambda _: Dataset.range(7).shuffle(3, seed=1).scan(0, lambda s, x: (s + x, s)).batch(2),
+    "take while": lambda _: Dataset.range(9).map(lambda x: x).take_while(lambda x: x < 4).repeat(2),
+    "unique": lambda _: Dataset.range(9).map(lambda x: x // 2).unique().repeat(2).batch(2),
+    "ignored errors": lambda _: Dataset.range(9).map(lambda x: 6 // (x % 3)).ignore_errors(),
+    "groups": lambda _: (
+        Dataset.range(11)
+        .shuffle(4, seed=1)
+        .group_by_window(lambda x: x % 2, lambda _, w: w.shuffle(4, seed=2).batch(3), 3)
+        .repeat(2)
+    ),
+    "buckets": lambda _: (
+        Dataset.range(11).map(np.zeros).bucket_by_sequence_length(len, [3, 6], [3, 2, 1])
+    ),
+    "sampled": lambda _: Dataset.sample_from_datasets(
+        [Dataset.range(5).repeat(2), Dataset.range(10, 20).shuffle(4, seed=1)],
+        [0.3, 0.7],
+        seed=5,
+        rerandomize_each_iteration=True,
+    ).repeat(2),
+    "sampled by": lambda _: Dataset.sample_from_datasets(
+        [Dataset.range(5), Dataset.range(10, 20)],
+        Dataset.from_tensor_slices([[0.2, 0.8], [0.5, 0.5]]).repeat(9),
+        seed=5,
+    ),
+    "chosen": lambda _: Dataset.choose_from_datasets(
+        [Dataset.range(3), Dataset.range(10, 20)],
+        Dataset.range(2).shuffle(2, seed=1).repeat(9),
+        stop_on_empty_dataset=False,
+    ).batch(2),
+    "resampled": lambda _: (
+        Dataset.range(40).rejection_resample(lambda x: x % 4 == 0, [0.5, 0.5], seed=3).batch(2)
+    ),
+    "random": lambda _: Dataset.zip(Dataset.random(seed=4), Dataset.counter(3)).take(5).repeat(2),
+    "random chunks": lambda _: Dataset.random(seed=4).take(2050).shard(500, 7),
+    "parallel map": lambda _: (
+        Dataset.range(9).shuffle(3, seed=1).map(lambda x: x * 2, num_parallel_calls=3).repeat(2)
+    ),
+    "automatic map": lambda _: Dataset.range(9).map(lambda x: x * 2, num_parallel_calls=AUTOTUNE),
+    "parallel interleave": lambda _: Dataset.range(6).interleave(
+        lambda x: Dataset.range(x).shuffle(3, seed=2), 3, 2, num_parallel_calls=2
+    ),
     "files": lambda folder: TextLineDataset(_files(folder)).repeat(2).batch(3),
     "sharded files": lambda folder: auto_shard(TextLineDataset(_files(folder)), 2, 0),
 }

@@ -1,0 +1,127 @@
+"""scan and reduce: a state that is carried from element to element."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from distlab.data._convert import to_numpy
+from distlab.data._engine import Element, Stream
+from distlab.data._nest import describe, leaves, map_nest
+from distlab.data._plan import Opener, Reading, Unary, open_plan
+from distlab.data._replay import ReplayedElements, reading_of
+from distlab.data._spec import spec_of, zeros
+from distlab.errors import InvalidArgumentError, StructureError, ValueShapeError
+
+_PYTHON = {bool, int, float, list}
+
+
+@dataclass(frozen=True, eq=False)
+class Scan(Unary):
+    """The outputs of a function of a state and each element, which returns the next state."""
+
+    initial_state: Any
+    function: Callable[[Any, Any], Any]
+
+    @functools.cached_property
+    def spec(self) -> Any:
+        """The specs of the first output, or of the one for zeros."""
+        first = next(iter(open_plan(self.input, Reading(peek=True))), None)
+        value = zeros(self.input.spec) if first is None else first.value
+        return spec_of(self._step(State(self.initial_state, "scan"), value))
+
+    @property
+    def exact(self) -> bool:
+        """No: other elements may have other shapes."""
+        return False
+
+    def read(self, reading: Reading, open_input: Opener) -> Stream:
+        """Opens the outputs."""
+        stream = open_input(self.input, reading)
+        return ReplayedElements(lambda: self._outputs(stream))
+
+    def _outputs(self, stream: Stream) -> Iterator[Element]:
+        state = State(self.initial_state, "scan")
+        with reading_of(stream) as reader:
+            for element in reader:
+                yield Element(self._step(state, element.value), element.indices)
+
+    def _step(self, state: State, value: Any) -> Any:
+        result = call_with_state(self.function, state.value, value)
+        if not isinstance(result, tuple) or len(result) != 2:
+            raise StructureError(
+                "scan_func of scan must return a pair (new_state, output), got "
+                f"{type(result).__name__}."
+            )
+        state.update(result[0])
+        return to_numpy(result[1])
+
+
+class State:
+    """A nest of NumPy values that keeps its structure and its dtypes.
+
+    A Python number has no dtype of its own at the beginning: it takes that of the
+    first new state.
+
+    Args:
+      initial: The nest of initial values.
+      verb: The verb, for errors.
+    """
+
+    def __init__(self, initial: Any, verb: str) -> None:
+        self.value = to_numpy(initial)
+        self._verb = verb
+        self._weak = map_nest(lambda leaf: type(leaf) in _PYTHON, initial)
+
+    def update(self, new: Any) -> None:
+        """Goes to the next state.
+
+        Raises:
+          StructureError: The structure differs.
+          ValueShapeError: A dtype differs.
+        """
+        value = to_numpy(new)
+        if describe(value) != describe(self.value):
+            raise StructureError(
+                f"The state of {self._verb} must keep its structure, {describe(self.value)}, got "
+                f"{describe(value)}."
+            )
+        for weak, old, now in zip(*map(leaves, (self._weak, self.value, value)), strict=True):
+            if not weak and _dtype(old) != _dtype(now):
+                raise ValueShapeError(
+                    f"The state of {self._verb} must keep its dtypes, got {_dtype(now)} after "
+                    f"{_dtype(old)}. Convert it with astype, or begin with a value of that dtype."
+                )
+        self._weak = map_nest(lambda _: False, self._weak)
+        self.value = value
+
+
+def fold(elements: Iterable[Element], initial_state: Any, function: Callable[..., Any]) -> Any:
+    """Returns the last state: `function(state, element)` is the next one."""
+    state = State(initial_state, "reduce")
+    for element in elements:
+        state.update(call_with_state(function, state.value, element.value))
+    return state.value
+
+
+def call_with_state(function: Callable[[Any, Any], Any], state: Any, value: Any) -> Any:
+    """Calls a function of a state and an element.
+
+    Raises:
+      InvalidArgumentError: It raises `StopIteration`.
+    """
+    try:
+        return function(state, value)
+    except StopIteration as error:
+        raise InvalidArgumentError(
+            "A function of a state must not raise StopIteration, which would end the dataset "
+            "silently. Use take or take_while to end it."
+        ) from error
+
+
+def _dtype(leaf: Any) -> np.dtype[Any]:
+    return np.dtype(object) if isinstance(leaf, bytes) else leaf.dtype

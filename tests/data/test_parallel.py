@@ -1,0 +1,108 @@
+"""num_parallel_calls of map and interleave: threads, and the order of one."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from distlab.data import AUTOTUNE, Dataset
+from tests.data.models import lists
+
+LIMIT_SECONDS = 30
+
+
+def test_calls_run_at_the_same_time_and_results_come_in_order() -> None:
+    meeting = threading.Barrier(3)
+
+    def meet(x: Any) -> Any:
+        meeting.wait(LIMIT_SECONDS)  # only passes when three calls are under way
+        return x
+
+    assert lists(Dataset.range(9).map(meet, num_parallel_calls=3)) == list(range(9))
+
+
+def test_datasets_are_read_at_the_same_time_and_results_come_in_order() -> None:
+    meeting = threading.Barrier(2)
+
+    def meet(x: Any) -> Any:
+        meeting.wait(LIMIT_SECONDS)
+        return x
+
+    def part(n: Any) -> Dataset:
+        return Dataset.range(10 * n, 10 * n + 4).map(meet)
+
+    found = Dataset.range(2).interleave(part, cycle_length=2, num_parallel_calls=2)
+    assert lists(found) == [0, 10, 1, 11, 2, 12, 3, 13]
+
+
+def _slow(x: Any) -> Any:
+    time.sleep(0.002)
+    return threading.current_thread().name, x
+
+
+def _quick(x: Any) -> Any:
+    return threading.current_thread().name, x
+
+
+@pytest.mark.parametrize(("function", "own_thread"), [(_slow, False), (_quick, True)])
+def test_autotune_uses_threads_where_calls_take_long(
+    function: Callable[[Any], Any], own_thread: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("distlab.data._parallel.cores", lambda: 4)
+    pairs = list(Dataset.range(200).map(function, num_parallel_calls=AUTOTUNE))
+    assert [int(x) for _, x in pairs] == list(range(200))
+    here = threading.current_thread().name.encode()
+    assert ({name for name, _ in pairs} == {here}) == own_thread
+
+
+def test_autotune_reads_slow_datasets_ahead() -> None:
+    def part(n: Any) -> Dataset:
+        return Dataset.range(10 * n, 10 * n + 3).map(_slow)
+
+    found = Dataset.range(8).interleave(part, 2, num_parallel_calls=AUTOTUNE)
+    expected = Dataset.range(8).interleave(part, 2)
+    assert [int(x) for _, x in found] == [int(x) for _, x in expected]
+    assert any(name.startswith(b"distlab-prefetch") for name, _ in found)
+
+
+def test_an_error_comes_in_its_turn_and_the_rest_can_be_read() -> None:
+    iterator = iter(Dataset.range(6).map(lambda x: 6 // int(x - 2), num_parallel_calls=3))
+    assert [int(next(iterator)) for _ in range(2)] == [-3, -6]
+    with pytest.raises(ZeroDivisionError):
+        next(iterator)
+    assert [int(x) for x in iterator] == [6, 3, 2]
+    kept = Dataset.range(6).map(lambda x: 6 // int(x - 2), num_parallel_calls=3).ignore_errors()
+    assert lists(kept) == [-3, -6, 6, 3, 2]
+
+
+def test_synchronous_means_the_thread_that_reads() -> None:
+    ((name, _),) = Dataset.range(1).map(_quick, num_parallel_calls=2, synchronous=True)
+    assert name == threading.current_thread().name.encode()
+
+
+@pytest.mark.parametrize("end", [list, lambda iterator: iterator.close()])
+def test_threads_end_with_the_iteration(end: Callable[[Any], Any]) -> None:
+    before = set(threading.enumerate())
+    iterator = iter(Dataset.range(9).map(_quick, num_parallel_calls=3))
+    next(iterator)
+    started = set(threading.enumerate()) - before
+    assert started
+    end(iterator)
+    for thread in started:
+        thread.join(LIMIT_SECONDS)
+        assert not thread.is_alive()
+
+
+def test_results_are_the_same_as_without_threads() -> None:
+    rows = Dataset.range(50).shuffle(7, seed=1, reshuffle_each_iteration=False).repeat(2)
+    expected = [each.tolist() for each in rows.map(lambda x: x * 2).batch(8)]
+    found = [each.tolist() for each in rows.map(lambda x: x * 2, num_parallel_calls=4).batch(8)]
+    assert found == expected
+    indices = [e.indices for e in rows.map(lambda x: x, num_parallel_calls=4).elements()]
+    values = lists(rows.map(lambda x: x))
+    np.testing.assert_array_equal(np.concatenate([i for i in indices if i is not None]), values)

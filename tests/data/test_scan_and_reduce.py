@@ -1,0 +1,189 @@
+"""scan, reduce, take_while, unique and other verbs that carry something along."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from distlab.data import INFINITE_CARDINALITY, UNKNOWN_CARDINALITY, Dataset, TensorSpec, as_dataset
+from distlab.errors import InvalidArgumentError, StructureError, ValueShapeError
+from tests.data.models import lists
+
+HALF: Any = 0.5  # where an integer is wanted
+ITEMS = st.lists(st.integers(-5, 5), max_size=12)
+
+
+def _of(items: list[int]) -> Dataset:
+    return Dataset.from_tensor_slices(np.array(items, np.int64))
+
+
+@settings(max_examples=60, deadline=None)
+@given(ITEMS, st.integers(-3, 3))
+def test_the_verbs_do_as_the_model(items: list[int], start: int) -> None:
+    dataset = _of(items)
+    sums = list(itertools.accumulate(items, initial=start))
+    assert dataset.reduce(np.int64(start), lambda s, x: s + x) == sums[-1]
+    assert lists(dataset.scan(np.int64(start), lambda s, x: (s + x, s + x))) == sums[1:]
+    assert lists(dataset.take_while(lambda x: x != start)) == list(
+        itertools.takewhile(lambda x: x != start, items)
+    )
+    assert lists(dataset.unique()) == list(dict.fromkeys(items))
+    assert len(list(dataset.scan(0, lambda s, x: (s, x)))) == len(items)
+
+
+def test_a_state_is_a_nest_and_keeps_its_structure_and_dtypes() -> None:
+    pairs = Dataset.from_tensor_slices(([1, 2, 3], [1.0, 2.0, 3.0]))
+
+    def step(state: Any, element: Any) -> Any:
+        number, x = element
+        return {"count": state["count"] + 1, "sum": state["sum"] + np.float32(number) * x}
+
+    result = pairs.reduce({"count": np.int64(0), "sum": np.float32(0)}, step)
+    assert result == {"count": 3, "sum": 14.0}
+    assert result["count"].dtype == np.int64
+    with pytest.raises(StructureError, match="keep its structure"):
+        pairs.reduce((0, 0), lambda s, _: s[0])
+    with pytest.raises(ValueShapeError, match="keep its dtypes, got float64 after int64"):
+        pairs.reduce(np.int64(0), lambda s, e: s + np.float64(e[1]))
+    with pytest.raises(StructureError, match="must return a pair"):
+        list(pairs.scan(0, lambda s, _: s))
+    with pytest.raises(ValueShapeError, match="state of scan must keep"):
+        list(pairs.scan(np.int32(0), lambda s, _: (np.int64(s), s)))
+
+
+def test_a_python_number_takes_the_dtype_of_the_first_result() -> None:
+    assert Dataset.range(4).reduce(0, lambda s, x: s + x).dtype == np.int64
+    assert Dataset.range(0).reduce(0, lambda s, x: s + x).dtype == np.int32
+    with pytest.raises(ValueShapeError, match="keep its dtypes"):
+        Dataset.range(4).reduce(0, lambda s, x: s + (x if x < 2 else x * 0.5))
+
+
+def test_scan_tells_its_specs_and_its_length() -> None:
+    outputs = Dataset.range(4).scan(np.zeros(2), lambda s, x: (s + 1, (s, x)))
+    assert outputs.element_spec == (
+        TensorSpec((2,), np.dtype(np.float64)),
+        TensorSpec((), np.dtype(np.int64)),
+    )
+    assert len(outputs) == 4
+    assert Dataset.range(0).scan(0, lambda s, x: (s, x)).element_spec.dtype == np.int64
+    assert Dataset.range(2).take_while(bool).cardinality() == UNKNOWN_CARDINALITY
+    assert Dataset.range(2).unique().cardinality() == UNKNOWN_CARDINALITY
+
+
+def test_each_iteration_begins_with_the_first_state() -> None:
+    sums = Dataset.range(4).scan(0, lambda s, x: (s + x, s + x))
+    assert lists(sums) == lists(sums) == [0, 1, 3, 6]
+    assert lists(sums.repeat(2)) == [0, 1, 3, 6] * 2
+
+
+def test_take_while_stays_ended() -> None:
+    iterator = iter(Dataset.from_tensor_slices([1, 0, 1]).take_while(bool))
+    assert next(iterator) == 1
+    assert list(iterator) == []
+    assert list(iterator) == []
+    with pytest.raises(ValueShapeError, match="take_while must return one truth value"):
+        list(Dataset.range(4).batch(2).take_while(lambda x: x > 1))
+
+
+def test_unique_compares_whole_elements() -> None:
+    elements = Dataset.from_tensor_slices(([1, 1, 1, 2], ["a", "b", "a", "a"]))
+    assert list(elements.unique()) == [(1, b"a"), (1, b"b"), (2, b"a")]
+    rows = Dataset.from_tensor_slices([[1, 2], [1, 2], [2, 1]])
+    assert lists(rows.unique()) == [[1, 2], [2, 1]]
+
+
+def test_ignore_errors_leaves_out_what_fails(caplog: pytest.LogCaptureFixture) -> None:
+    inverse = Dataset.range(4).map(lambda x: 6 // int(x - 2))
+    with caplog.at_level(logging.WARNING, logger="distlab"):
+        assert lists(inverse.ignore_errors()) == [-3, -6, 6]
+        assert not caplog.messages
+        assert lists(inverse.ignore_errors(log_warning=True)) == [-3, -6, 6]
+    assert len(caplog.messages) == 1
+    assert "ZeroDivisionError" in caplog.messages[0]
+
+
+def test_ignore_errors_does_not_hide_an_input_that_can_not_go_on() -> None:
+    class Broken:
+        def __iter__(self) -> Any:
+            raise OSError("no such device")
+
+    with pytest.raises(OSError, match="no such device"):
+        list(as_dataset(Broken()).ignore_errors())
+
+
+def test_get_single_element_needs_exactly_one() -> None:
+    assert Dataset.range(1).get_single_element() == 0
+    for wrong in (Dataset.range(0), Dataset.range(2), Dataset.range(1).repeat()):
+        with pytest.raises(InvalidArgumentError, match="a dataset of one element"):
+            wrong.get_single_element()
+
+
+def test_resampled_classes_have_the_wanted_shares() -> None:
+    numbers = Dataset.range(8000)
+    for initial in ([0.75, 0.25], None):
+        balanced = numbers.rejection_resample(lambda x: x % 4 == 0, [0.5, 0.5], initial, seed=2)
+        pairs = list(balanced)
+        assert all(bool(number) == (x % 4 == 0) for number, x in pairs)
+        share = np.mean([number for number, _ in pairs])
+        assert abs(share - 0.5) < 0.03
+        assert len(pairs) > 3500
+    assert balanced.element_spec[0] == TensorSpec((), np.dtype(np.int32))
+
+
+@pytest.mark.parametrize(
+    "misuse",
+    [
+        lambda d: d.rejection_resample(bool, [0.5, 0.4]),
+        lambda d: d.rejection_resample(bool, [0.5, 0.5], [1.0]),
+        lambda d: d.rejection_resample(bool, "half"),
+        lambda d: list(d.rejection_resample(lambda x: x, [0.5, 0.5])),
+        lambda d: list(d.rejection_resample(lambda _: 0.5, [0.5, 0.5])),
+        lambda d: d.scan(0, None),
+        lambda d: d.reduce(0, None),
+        lambda d: d.take_while(None),
+        lambda d: d.reduce(0, lambda *_: next(iter(()))),
+        lambda d: d.map(bool, num_parallel_calls=0),
+        lambda d: d.map(bool, num_parallel_calls=1.5),
+        lambda d: d.interleave(Dataset.range, num_parallel_calls=-3),
+        lambda _: Dataset.range(300, output_type=np.int8),
+        lambda _: Dataset.range(3, output_type=str),
+        lambda _: Dataset.counter(HALF),
+        lambda _: Dataset.counter(dtype="text"),
+        lambda _: Dataset.random(HALF),
+    ],
+)
+def test_bad_arguments_are_refused(misuse: Callable[[Dataset], Any]) -> None:
+    with pytest.raises(InvalidArgumentError):
+        misuse(Dataset.range(4))
+
+
+def test_a_name_is_in_the_notes_of_errors_of_functions() -> None:
+    with pytest.raises(ZeroDivisionError) as caught:
+        list(Dataset.range(2).map(lambda x: 1 // int(x), name="inverse"))
+    assert caught.value.__notes__ == ["This happened in the dataset's map of name 'inverse'."]
+
+
+def test_numbers_of_a_type_counted_and_random() -> None:
+    assert Dataset.range(3, output_type=np.int32).element_spec.dtype == np.int32
+    assert lists(Dataset.range(0, 10, 4, output_type=np.float32)) == [0.0, 4.0, 8.0]
+    counter = Dataset.counter(10, -3, dtype=np.int16)
+    assert lists(counter.batch(3).take(2)) == [[10, 7, 4], [1, -2, -5]]
+    assert next(iter(counter)).dtype == np.int16
+    assert counter.cardinality() == INFINITE_CARDINALITY
+    assert lists(counter.shuffle(2, seed=1).skip(10).take(2))
+    numbers = Dataset.random(seed=3)
+    assert lists(numbers.take(5)) == lists(numbers.take(5))
+    assert lists(numbers.take(5)) == lists(Dataset.random(seed=3).take(5))
+    again = Dataset.random(seed=3, rerandomize_each_iteration=True).take(5)
+    assert lists(again) != lists(again)
+    many = np.array(lists(numbers.take(3000)))
+    assert many.dtype == np.int64
+    assert abs(many.mean() / 2**32 - 0.5) < 0.02
+    assert 0 <= many.min() <= many.max() < 2**32
