@@ -15,6 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from distlab.collectives.host_sums import can_sum, host_sum
 from distlab.devices import selection
 from distlab.devices.jax_internals import is_ready
 from distlab.devices.mesh import AXIS, ReplicaMesh
@@ -24,7 +25,6 @@ from distlab.errors import OptionError, ValueShapeError
 from distlab.values.checks import as_array
 
 _SMALL_BYTES: Final = 1 << 16
-_LARGE_BYTES: Final = 1 << 20
 
 
 class CrossDeviceOps(ABC):
@@ -55,6 +55,10 @@ class CrossDeviceOps(ABC):
     @abstractmethod
     def sum_rows(self, stacked: jax.Array, mesh: ReplicaMesh) -> jax.Array:
         """Returns the sum of the rows of `(replicas, ...)`, on one device or on all."""
+
+    def sum_nest(self, several: list[jax.Array], mesh: ReplicaMesh) -> list[jax.Array]:
+        """Returns the sum of the rows of each of several arrays, where possible by one program."""
+        return [self.sum_rows(stacked, mesh) for stacked in several]
 
     @abstractmethod
     def sum_in_program(self, values: list[jax.Array], replicas: int) -> list[jax.Array]:
@@ -108,13 +112,28 @@ class ReductionToOneDevice(CrossDeviceOps):
         if isinstance(stacked, jax.core.Tracer):
             return add_rows(stacked) if self._accumulate is None else self._accumulated([*stacked])
         home = self._device or mesh.local_devices[0]
-        if self._accumulate is None and stacked.nbytes // mesh.replicas <= _SMALL_BYTES:
+        if self._accumulate is None and _is_small(stacked, mesh):
             return add_rows(jax.device_put(stacked, home))
         # Large rows move one by one, so that the stacked array is not built on one device.
-        rows = jax.device_put(_rows_to_move(stacked, home), home)
-        if self._accumulate is None:
-            return _add_up(*rows)
-        return self._accumulated([row[0] for row in rows])
+        rows = _rows_to_move(stacked, home)
+        if self._accumulate is not None:
+            return self._accumulated([row[0] for row in jax.device_put(rows, home)])
+        if isinstance(rows[0], np.ndarray) and can_sum(stacked.dtype):
+            return jax.device_put(host_sum(rows)[0], home)
+        return _add_up(*jax.device_put(rows, home))
+
+    def sum_nest(self, several: list[jax.Array], mesh: ReplicaMesh) -> list[jax.Array]:
+        """Returns the sums, on the one device; those of small arrays by one program."""
+        if self._accumulate is not None:
+            return super().sum_nest(several, mesh)
+        small = [stacked for stacked in several if _is_small(stacked, mesh)]
+        if small and not isinstance(small[0], jax.core.Tracer):
+            small = jax.device_put(small, self._device or mesh.local_devices[0])
+        sums = iter(_add_rows_of_each(small))
+        return [
+            next(sums) if _is_small(stacked, mesh) else self.sum_rows(stacked, mesh)
+            for stacked in several
+        ]
 
     def sum_in_program(self, values: list[jax.Array], replicas: int) -> list[jax.Array]:
         """Sends the arrays of all replicas to the first, and the sum back to the others."""
@@ -216,7 +235,13 @@ class NcclAllReduce(CrossDeviceOps):
 
     def sum_rows(self, stacked: jax.Array, mesh: ReplicaMesh) -> jax.Array:
         """Returns the sum of the rows by one collective, on every device."""
-        return add_rows(stacked) if isinstance(stacked, jax.core.Tracer) else _psum(mesh)(stacked)
+        return self.sum_nest([stacked], mesh)[0]
+
+    def sum_nest(self, several: list[jax.Array], mesh: ReplicaMesh) -> list[jax.Array]:
+        """Returns the sums by one program whose collectives XLA may combine, on every device."""
+        if any(isinstance(stacked, jax.core.Tracer) for stacked in several):
+            return _add_rows_of_each(several)
+        return _psum(mesh)(several)
 
     def sum_in_program(self, values: list[jax.Array], replicas: int) -> list[jax.Array]:
         """Sums all arrays by collectives that XLA may combine into one."""
@@ -245,6 +270,17 @@ class ChosenBySize(CrossDeviceOps):
         """Returns the sum of the rows by the algorithm for this size."""
         return self.chosen(mesh, stacked.nbytes // mesh.replicas).sum_rows(stacked, mesh)
 
+    def sum_nest(self, several: list[jax.Array], mesh: ReplicaMesh) -> list[jax.Array]:
+        """Returns the sums by the algorithm for each size."""
+        chosen = [self.chosen(mesh, stacked.nbytes // mesh.replicas) for stacked in several]
+        sums = {
+            ops: iter(
+                ops.sum_nest([s for s, o in zip(several, chosen, strict=True) if o is ops], mesh)
+            )
+            for ops in dict.fromkeys(chosen)
+        }
+        return [next(sums[ops]) for ops in chosen]
+
     def sum_in_program(self, values: list[jax.Array], replicas: int) -> list[jax.Array]:
         """Sums by the platform's all-reduce."""
         return _ALL_REDUCE.sum_in_program(values, replicas)
@@ -270,6 +306,15 @@ def add_rows(stacked: jax.Array) -> jax.Array:
 
 
 @jax.jit
+def _add_rows_of_each(several: list[jax.Array]) -> list[jax.Array]:
+    return [add_rows(stacked) for stacked in several]
+
+
+def _is_small(stacked: jax.Array, mesh: ReplicaMesh) -> bool:
+    return stacked.nbytes // mesh.replicas <= _SMALL_BYTES
+
+
+@jax.jit
 def _add_up(first: jax.Array, *others: jax.Array) -> jax.Array:
     return functools.reduce(jnp.add, others, first)[0]
 
@@ -277,22 +322,20 @@ def _add_up(first: jax.Array, *others: jax.Array) -> jax.Array:
 def _rows_to_move(stacked: jax.Array, home: jax.Device) -> list[Any]:
     """Returns the rows in the form that moves to another device the fastest.
 
-    CPU devices share one memory, so views of computed rows move without a copy:
-    8 rows of 64 MB take 52 ms instead of 104. A view of a row that is not computed
-    yet would block.
+    CPU devices share one memory, so computed rows can be read, and moved, as views
+    without a copy. A view of a row that is not computed yet would block.
     """
     rows = [row for _, row in pieces(stacked)]
-    large = stacked.nbytes // len(rows) >= _LARGE_BYTES
-    if large and home.platform == "cpu" and is_ready(stacked):
+    if home.platform == "cpu" and is_ready(stacked):
         return [np.asarray(row) for row in rows]
     return rows
 
 
 @functools.cache
-def _psum(mesh: ReplicaMesh) -> Callable[[jax.Array], jax.Array]:
+def _psum(mesh: ReplicaMesh) -> Callable[[list[jax.Array]], list[jax.Array]]:
     spec = mesh.split.spec
     total = jax.shard_map(
-        lambda row: jax.lax.psum(row[0], AXIS),
+        lambda rows: jax.lax.psum([row[0] for row in rows], AXIS),
         mesh=mesh.mesh,
         in_specs=spec,
         out_specs=mesh.whole.spec,

@@ -12,7 +12,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from distlab import events
-from distlab.collectives.cross_device_ops import CrossDeviceOps
 from distlab.collectives.host import CollectiveHost
 from distlab.collectives.traced import TracedPerReplica
 from distlab.context import scopes
@@ -44,82 +43,108 @@ def reduce(strategy: CollectiveHost, reduce_op: ReduceOp | str, value: Any, axis
     scopes.require_cross_replica("reduce", strategy)
     op = ReduceOp.of(reduce_op)
     axes = None if axis is None else tuple(axis) if isinstance(axis, tuple | list) else (axis,)
-    call = next(calls)
-    return jax.tree.map(
-        lambda leaf: _reduce_leaf(strategy, op, leaf, axes, call),
-        value,
-        is_leaf=lambda v: isinstance(v, DistributedValues | Variable),
+    leaves, structure = jax.tree.flatten(
+        value, is_leaf=lambda v: isinstance(v, DistributedValues | Variable)
+    )
+    leaves = [_as_per_replica(leaf) for leaf in leaves]
+    replicas = strategy.num_replicas_in_sync
+    for leaf in leaves:
+        if isinstance(leaf, PerReplica):
+            require_components(leaf, "The value to reduce", replicas)
+    per_replica = [leaf for leaf in leaves if isinstance(leaf, PerReplica)]
+    reduced = iter(reduce_per_replica(strategy, op, per_replica, axes))
+    return jax.tree.unflatten(
+        structure,
+        [
+            next(reduced)
+            if isinstance(leaf, PerReplica)
+            else _reduce_other(op, leaf, axes, replicas)
+            for leaf in leaves
+        ],
     )
 
 
 def reduce_per_replica(
-    strategy: CollectiveHost,
-    op: ReduceOp,
-    value: PerReplica,
-    axes: Axes | None,
-    *,
-    ops: CrossDeviceOps,
-    call: int,
-) -> jax.Array:
-    """Reduces the components of one per-replica value.
+    strategy: CollectiveHost, op: ReduceOp, values: list[PerReplica], axes: Axes | None
+) -> list[jax.Array]:
+    """Reduces the components of per-replica values, all values at once.
 
     Args:
       strategy: The strategy of the replicas.
       op: The reduction.
-      value: The per-replica value.
+      values: The per-replica values.
       axes: The axes of each component to reduce, too; None reduces element by element.
-      ops: The algorithm that sums the components.
-      call: The number of the call, from `calls`.
 
     Raises:
-      ValueShapeError: The shapes differ, or an axis is out of range.
+      ValueShapeError: The shapes of a value's components differ, or an axis is out of range.
     """
+    if not values:
+        return []
     started = time.monotonic_ns()
-    replicas = strategy.num_replicas_in_sync
-    shapes = replica_shapes(value)
-    local_axes = None if axes is None else _checked_axes(axes, shapes)
-    if local_axes is None and len(set(shapes)) > 1:
+    mesh, ops = strategy.mesh, strategy.cross_device_ops
+    all_shapes = [replica_shapes(value) for value in values]
+    all_axes = [_axes_within(axes, shapes) for shapes in all_shapes]
+    stacked = [value.stacked for value in values]
+    if axes is not None:
+        summed = tuple((local, value.shapes) for local, value in zip(all_axes, values, strict=True))
+        stacked = _sum_each_over(stacked, summed)
+    with in_flight.dispatching:
+        results = ops.sum_nest(stacked, mesh)
+        if not isinstance(results[-1], jax.core.Tracer):
+            in_flight.admit(results[-1])
+    if op is ReduceOp.MEAN:
+        counts = [
+            mesh.replicas if local is None else _elements(shapes, local)
+            for local, shapes in zip(all_axes, all_shapes, strict=True)
+        ]
+        results = _divide_each(results, counts)
+    row_bytes = [array.nbytes // mesh.replicas for array in stacked]
+    algorithms = [ops.chosen(mesh, size).algorithm for size in row_bytes]
+    _report_nest(strategy, op, values, algorithms, started)
+    return [jax_internals.uncommitted(result) for result in results]
+
+
+def _report_nest(
+    strategy: Host, op: ReduceOp, values: list[PerReplica], algorithms: list[str], started: int
+) -> None:
+    """Emits the reduction of each value; a value has the share of the time that it has of bytes."""
+    spent, call = time.monotonic_ns() - started, next(calls)
+    everything = max(1, sum(value.stacked.nbytes for value in values))
+    for value, algorithm in zip(values, algorithms, strict=True):
+        report(
+            strategy,
+            "reduce",
+            op.value,
+            algorithm,
+            stacked=value.stacked,
+            started=started,
+            duration=spent * value.stacked.nbytes // everything,
+            call=call,
+        )
+
+
+def _as_per_replica(value: Any) -> Any:
+    """Returns the copies of a variable whose copies may differ; anything else unchanged."""
+    if isinstance(value, Variable) and value.storage.layout.copies_differ:
+        return PerReplica(value.storage.array)
+    return value
+
+
+def _reduce_other(op: ReduceOp, value: Any, axes: Axes | None, replicas: int) -> jax.Array:
+    if isinstance(value, TracedPerReplica):
+        return _reduce_traced(op, value, axes)
+    return _reduce_plain(op, value, axes, replicas)
+
+
+def _axes_within(axes: Axes | None, shapes: tuple[Shape, ...]) -> Axes | None:
+    if axes is not None:
+        return _checked_axes(axes, shapes)
+    if len(set(shapes)) > 1:
         raise ValueShapeError(
             f"reduce with axis=None combines the replicas' values element by element, but their "
             f"shapes differ: {_listed(shapes)}. Use axis=0 to reduce over the batch as well."
         )
-    partial = value.stacked
-    if local_axes is not None:
-        partial = _sum_over(partial, local_axes, value.shapes)
-    chosen = ops.chosen(strategy.mesh, partial.nbytes // replicas)
-    with in_flight.dispatching:
-        result = chosen.sum_rows(partial, strategy.mesh)
-        if not isinstance(result, jax.core.Tracer):
-            in_flight.admit(result)
-    if op is ReduceOp.MEAN:
-        count = replicas if local_axes is None else _elements(shapes, local_axes)
-        result = _divide(result, count)
-    report(
-        strategy,
-        "reduce",
-        op.value,
-        chosen.algorithm,
-        stacked=value.stacked,
-        started=started,
-        call=call,
-    )
-    return jax_internals.uncommitted(result)
-
-
-def _reduce_leaf(
-    strategy: CollectiveHost, op: ReduceOp, value: Any, axes: Axes | None, call: int
-) -> jax.Array:
-    replicas = strategy.num_replicas_in_sync
-    if isinstance(value, Variable) and value.storage.layout.copies_differ:
-        value = PerReplica(value.storage.array)
-    if isinstance(value, TracedPerReplica):
-        return _reduce_traced(op, value, axes)
-    if isinstance(value, PerReplica):
-        require_components(value, "The value to reduce", replicas)
-        return reduce_per_replica(
-            strategy, op, value, axes, ops=strategy.cross_device_ops, call=call
-        )
-    return _reduce_plain(op, value, axes, replicas)
+    return None
 
 
 def _reduce_traced(op: ReduceOp, value: TracedPerReplica, axes: Axes | None) -> jax.Array:
@@ -156,12 +181,25 @@ def _reduce_plain(op: ReduceOp, value: Any, axes: Axes | None, replicas: int) ->
 
 
 @jax.jit
-def _divide(total: jax.Array, count: int) -> jax.Array:
+def _divide_each(totals: list[jax.Array], counts: list[int]) -> list[jax.Array]:
+    return [_divide(total, count) for total, count in zip(totals, counts, strict=True)]
+
+
+def _divide(total: jax.Array, count: Any) -> jax.Array:
     mean = total / count
     return mean.astype(total.dtype) if jnp.issubdtype(total.dtype, jnp.inexact) else mean
 
 
-@functools.partial(jax.jit, static_argnums=(1, 2))
+@functools.partial(jax.jit, static_argnums=1)
+def _sum_each_over(
+    several: list[jax.Array], summed: tuple[tuple[Axes, tuple[Shape, ...] | None], ...]
+) -> list[jax.Array]:
+    return [
+        _sum_over(stacked, axes, shapes)
+        for stacked, (axes, shapes) in zip(several, summed, strict=True)
+    ]
+
+
 def _sum_over(stacked: jax.Array, axes: Axes, shapes: tuple[Shape, ...] | None) -> jax.Array:
     """Sums each row over the axes of its component, without the padding."""
     if shapes is not None:
@@ -229,6 +267,7 @@ def report(
     stacked: Any,
     started: int,
     call: int,
+    duration: int | None = None,
 ) -> None:
     """Emits that values of the replicas were combined from Python.
 
@@ -239,6 +278,7 @@ def report(
       algorithm: The name of the algorithm that moved the data.
       stacked: The values, `(replicas, ...)`.
       started: The monotonic time in nanoseconds at which the call began.
+      duration: How long it took, in nanoseconds; by default until now.
       call: The number of the call, from `calls`; the leaves of a structure share it.
     """
     recorder = sink.recorder()
@@ -254,7 +294,7 @@ def report(
             bytes=stacked.nbytes // strategy.num_replicas_in_sync,
             dtype=str(stacked.dtype),
             participants=strategy.num_replicas_in_sync,
-            duration_ns=time.monotonic_ns() - started,
+            duration_ns=time.monotonic_ns() - started if duration is None else duration,
             array=number_of(stacked),
             call=call,
         )

@@ -356,7 +356,8 @@ class Reduction(Event, frozen=True, kw_only=True, tag="reduction"):
       bytes: Bytes of the value on one replica.
       dtype: Element type.
       participants: Number of replicas that took part.
-      duration_ns: Nanoseconds the caller spent in the call.
+      duration_ns: Nanoseconds the caller spent in the call; of several values that were
+        reduced together, each has the share of the time that it has of the bytes.
       array: Number of the value in this process, the same at each reduction of
         it; -1 in runs recorded before this field.
       call: Number of the call, shared by the values of one structure; -1 in runs

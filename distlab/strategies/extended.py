@@ -273,10 +273,7 @@ class StrategyExtended:
         op = ReduceOp.of(reduce_op)
         _require_destination(destinations)
         if isinstance(value, PerReplica) and not isinstance(value.stacked, jax.core.Tracer):
-            ops = self._strategy.cross_device_ops
-            result = reducing.reduce_per_replica(
-                self._strategy, op, value, None, ops=ops, call=next(reducing.calls)
-            )
+            (result,) = reducing.reduce_per_replica(self._strategy, op, [value], None)
         else:
             result = reducing.reduce(self._strategy, op, value, axis=None)
         return self._placed(result, destinations)
