@@ -72,7 +72,8 @@ def _from_list(value: list[Any]) -> Any:
             "Use a tuple for components of different shapes."
         ) from error
     if array.dtype.kind in "OUS":
-        return _to_bytes(array, value)
+        # Anew, because NumPy's own strings drop zero bytes at their end.
+        return _to_bytes(np.asarray(value, dtype=object), value)
     if _has_python_numbers(value):
         dtype = {"f": np.float32, "i": np.int32, "u": np.int32}.get(array.dtype.kind)
         # An empty list is float64 in NumPy and float32 in TensorFlow.

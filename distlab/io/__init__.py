@@ -18,6 +18,7 @@ Example:
   b'tulip' 1
 """
 
+from distlab.io._decode import decode_csv, decode_raw
 from distlab.io._features import (
     FixedLenFeature,
     FixedLenSequenceFeature,
@@ -39,9 +40,11 @@ __all__ = [
     "TFRecordOptions",
     "TFRecordWriter",
     "VarLenFeature",
+    "decode_csv",
     "decode_image",
     "decode_jpeg",
     "decode_png",
+    "decode_raw",
     "parse_example",
     "parse_single_example",
     "read_file",

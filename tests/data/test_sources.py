@@ -51,6 +51,15 @@ def test_strings_are_bytes_alone_and_in_batches() -> None:
     assert [batch.tolist() for batch in dataset.batch(2)] == [[b"a", "é".encode()], [b"c"]]
 
 
+def test_strings_keep_their_zero_bytes() -> None:
+    given = [b"\0", b"a\0\0", "b\0"]
+    assert list(Dataset.from_tensor_slices(given)) == [b"\0", b"a\0\0", b"b\0"]
+    (nested,) = Dataset.from_tensor_slices([[b"a\0", b"\0"], [b"", b"c"]]).batch(2)
+    assert nested.tolist() == [[b"a\0", b"\0"], [b"", b"c"]]
+    (pair,) = Dataset.from_tensors(("x\0", [b"y\0"])).map(lambda x, y: (y, x))
+    assert (pair[0].tolist(), pair[1]) == ([b"y\0"], b"x\0")
+
+
 def test_structures_are_kept() -> None:
     rows = {"a": [1, 2], "b": (Example([[1.0], [2.0]], [3, 4]), ["x", "y"])}
     first, second = Dataset.from_tensor_slices(rows)
