@@ -12,9 +12,8 @@ import sys
 import panel as pn
 
 from distlab.errors import NotARunError
-from distlab_dashboard.library import Library, library_of, source_of
+from distlab_dashboard.library import Library, library_of
 from distlab_dashboard.notice import show_notice
-from distlab_dashboard.served_run import ServedRun
 from distlab_dashboard.session import show
 
 _USAGE = "Name a run's folder: panel serve dashboard/app.py --args RUN"
@@ -27,7 +26,7 @@ def _library() -> Library:
         raise NotARunError(f"The dashboard shows a recorded run, and no folder was named. {_USAGE}")
     libraries: dict[str, Library] = pn.state.cache.setdefault("distlab_libraries", {})
     if path not in libraries:
-        library = library_of(path, lambda source: ServedRun(source_of(source)))
+        library = library_of(path)
         library.start()
         libraries[path] = library
     return libraries[path]

@@ -1,48 +1,27 @@
 """Access to the page: for everyone on this machine, and elsewhere with the token.
 
-As with Jupyter, the token is part of the printed address; the browser then keeps it in a
-cookie.
+As with Jupyter, the token is part of the printed address; the browser then keeps a cookie.
 """
 
 from __future__ import annotations
 
 import hashlib
 import hmac
-import ipaddress
-from collections.abc import Callable
+import secrets
 from typing import Final
 
-from bokeh.server.auth_provider import AuthProvider
-from tornado.web import RequestHandler
+from tornado.httputil import HTTPServerRequest
 
-from distlab.errors import ArgumentValueError
+from distlab.errors import ArgumentTypeError, ArgumentValueError
+from distlab_dashboard.brake import Brake
+from distlab_dashboard.hosts import is_loopback
 
 SHORTEST_TOKEN: Final = 8
-_COOKIE: Final = "distlab-token"
-_LOGIN: Final = "/token"
-_PAGE: Final = """<!doctype html><meta charset="utf-8"><title>distlab</title>
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<style>:root { color-scheme: light dark; font: 16px/1.5 system-ui, sans-serif }
-body { max-width: 34em; margin: 18vh auto; padding: 0 24px }
-input, button { font: inherit; padding: 6px 10px }</style>
-<h1>This dashboard needs its token</h1>
-<p>Open the whole address that the server printed, or enter the token:</p>
-<form method="get" action="./"><label>token <input name="token" type="password" autofocus></label>
-<button>Open</button></form>
-"""
+ARGUMENT: Final = "token"
+"""The argument of an address that holds the token."""
 
 
-def is_loopback(address: str) -> bool:
-    """Returns whether only this machine can reach an address."""
-    if address == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(address).is_loopback
-    except ValueError:
-        return False
-
-
-def checked_token(address: str, token: str | None) -> str:
+def checked_token(address: str, token: object) -> str:
     """Returns the token to require, empty for none.
 
     Args:
@@ -50,96 +29,83 @@ def checked_token(address: str, token: str | None) -> str:
       token: The user's token.
 
     Raises:
+      ArgumentTypeError: The token is not a text.
       ArgumentValueError: Others can reach the address and there is no token, or the
-        token is too short.
+        token is too short, or has letters that an address does not keep.
     """
-    if token is not None and len(token) < SHORTEST_TOKEN:
-        raise ArgumentValueError(
-            f"A token has at least {SHORTEST_TOKEN} characters, got {len(token)}. Make one with "
-            "secrets.token_urlsafe()."
-        )
-    if not is_loopback(address) and not token:
+    if token is None:
+        if is_loopback(address):
+            return ""
         raise ArgumentValueError(
             f"Everyone who can reach {address!r} could see the run, so a token is needed there. "
             "Pass token=secrets.token_urlsafe() (distlab dashboard --token ...), or listen on "
             "127.0.0.1."
         )
-    return token or ""
+    if not isinstance(token, str):
+        raise ArgumentTypeError(
+            f"A token is a str, got {type(token).__name__}. Make one with secrets.token_urlsafe()."
+        )
+    if len(token) < SHORTEST_TOKEN:
+        raise ArgumentValueError(
+            f"A token has at least {SHORTEST_TOKEN} characters, got {len(token)}. Make one with "
+            "secrets.token_urlsafe()."
+        )
+    if token != token.strip() or not token.isprintable():
+        raise ArgumentValueError(
+            "A token neither begins nor ends with white space, and all of its characters can be "
+            "printed; the given one differs. Use token.strip() on what was read from a file, or "
+            "make one with secrets.token_urlsafe()."
+        )
+    return token
 
 
-def allowed(handler: RequestHandler, token: str) -> bool:
-    """Returns whether a request has the token, in its address or in its cookie."""
-    given = handler.get_query_argument("token", "")
-    if given:
-        return hmac.compare_digest(given.encode(), token.encode())
-    kept = handler.get_cookie(_COOKIE, "") or ""
-    return hmac.compare_digest(kept.encode(), _proof(token).encode())
+class Access:
+    """Who may see the page: whoever has the token, or the cookie of somebody who had it."""
 
-
-def _proof(token: str) -> str:
-    """Returns the cookie's value: not the token, which may have letters that no cookie has."""
-    return hashlib.sha256(f"distlab {token}".encode()).hexdigest()
-
-
-class TokenAccess(AuthProvider):
-    """Admits requests with the token, and asks others for it."""
-
-    def __init__(self, token: str) -> None:
+    def __init__(self, token: str, port: int) -> None:
         """Keeps the token.
 
         Args:
-          token: The token.
+          token: The token, empty for none.
+          port: The server's port. A host's servers share their cookies, so that the name
+            of each needs it.
         """
         self._token = token
-        super().__init__()
-
-    # Bokeh's types name the request here; its server passes the request's handler.
-    @property
-    def get_user(self) -> Callable[[RequestHandler], str | None]:  # type: ignore[override]
-        """Returns the user of a request, web sockets included; None for no access."""
-
-        def user(handler: RequestHandler) -> str | None:
-            if not allowed(handler, self._token):
-                return None
-            if handler.get_query_argument("token", "") and not handler.request.headers.get(
-                "Upgrade"
-            ):
-                handler.set_cookie(_COOKIE, _proof(self._token), httponly=True, samesite="Lax")
-            return "viewer"
-
-        return user
+        self._cookie = f"distlab-token-{port}"
+        # Not made from the token: whoever gets hold of a cookie can't look for the token in it.
+        self._pass = secrets.token_urlsafe()
+        self._brake = Brake()
 
     @property
-    def get_user_async(self) -> None:
-        """Nothing is looked up elsewhere."""
+    def required(self) -> bool:
+        """Whether there is a token."""
+        return bool(self._token)
 
     @property
-    def get_login_url(self) -> None:
-        """The page is this server's own."""
+    def cookie(self) -> tuple[str, str]:
+        """Name and value of the cookie for those who presented the token."""
+        return self._cookie, self._pass
 
-    @property
-    def login_url(self) -> str:
-        """Address of the page for requests without the token."""
-        return _LOGIN
+    def admits(self, request: HTTPServerRequest) -> bool:
+        """Returns whether a request has the cookie, or needs none."""
+        if not self._token:
+            return True
+        kept = request.cookies.get(self._cookie)
+        return kept is not None and _same(kept.value, self._pass)
 
-    @property
-    def login_handler(self) -> type[RequestHandler]:
-        """Handler of that page."""
-        return _AskForToken
+    def wait_seconds(self, request: HTTPServerRequest) -> int:
+        """Returns how long the request's sender has to wait before a token of it is looked at."""
+        return self._brake.wait_seconds(request.remote_ip or "")
 
-    @property
-    def logout_url(self) -> None:
-        """Closing the browser is enough."""
-
-    @property
-    def logout_handler(self) -> None:
-        """Closing the browser is enough."""
+    def is_token(self, request: HTTPServerRequest, given: str) -> bool:
+        """Returns whether a request's token is the right one, and remembers wrong ones."""
+        right = _same(given, self._token)
+        if not right:
+            self._brake.note_wrong(request.remote_ip or "", given)
+        return right
 
 
-class _AskForToken(RequestHandler):
-    """Asks for the token."""
-
-    def get(self) -> None:
-        """Writes the page."""
-        self.set_status(401)
-        self.write(_PAGE)
+def _same(given: str, wanted: str) -> bool:
+    """Compares in a time that tells nothing of the texts, not even their lengths."""
+    digests = [hashlib.sha256(text.encode("utf-8", "replace")).digest() for text in (given, wanted)]
+    return hmac.compare_digest(*digests)

@@ -4,53 +4,126 @@ from __future__ import annotations
 
 import asyncio
 import tempfile
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
 from tornado.iostream import StreamClosedError
-from tornado.web import HTTPError, RequestHandler
+from tornado.web import RequestHandler
 
 from distlab.errors import DistlabError, NotARunError
 from distlab.page import report
 from distlab.recording import Run
-from distlab_dashboard.access import allowed
+from distlab_dashboard.arguments import argument
 from distlab_dashboard.library import Library
 from distlab_dashboard.served_run import ServedRun
 
-_CHUNK: Final = 1 << 20
 FILES: Final = ("run.html", "trace.json")
 """Names of the files."""
 
+MOST_WAITING: Final = 2
+"""Exports that wait while another one is made; more are asked to come again."""
 
-class Export(RequestHandler):
-    """Answers with a file made from the run up to now."""
+RETRY_SECONDS: Final = 5
+_CHUNK: Final = 1 << 20
+_SEND_SECONDS: Final = 60.0
+"""How long a reader may take nothing of its file."""
 
-    def initialize(self, library: Library, token: str) -> None:
-        """Keeps what to serve; tornado calls it for each request.
+
+class BusyError(DistlabError, RuntimeError):
+    """Too many files are asked for at once."""
+
+
+class Exports:
+    """Makes the files of a server, one at a time: the training needs its processor as well."""
+
+    def __init__(self, library: Library) -> None:
+        """Makes nothing yet.
 
         Args:
           library: The server's runs.
-          token: The token that a request must have, empty for none.
         """
         self._library = library
-        self._token = token
+        self._asked = 0
+        self._worker = ThreadPoolExecutor(1, thread_name_prefix="distlab-export")
+
+    @contextmanager
+    def held(self, name: str) -> Iterator[ServedRun]:
+        """Keeps reading a run for a while.
+
+        Raises:
+          NotARunError: No run has this name.
+        """
+        run = self._library.hold(name)
+        try:
+            yield run
+        finally:
+            self._library.release(run)
+
+    async def make(self, run: ServedRun, path: Path) -> None:
+        """Makes a file of the run up to now, after those that were asked for earlier.
+
+        Args:
+          run: The run.
+          path: The file; its suffix names the format.
+
+        Raises:
+          BusyError: Too many wait already.
+          DistlabError: The run has no such file.
+        """
+        if self._asked > MOST_WAITING:
+            raise BusyError(
+                f"The server makes one file at a time, and {MOST_WAITING} more are waiting. "
+                f"Try again in {RETRY_SECONDS} s."
+            )
+        self._asked += 1
+        try:
+            await asyncio.get_running_loop().run_in_executor(self._worker, _write, run, path)
+        finally:
+            self._asked -= 1
+
+    def stop(self) -> None:
+        """Makes no more files."""
+        self._worker.shutdown(wait=False, cancel_futures=True)
+
+
+class Export(RequestHandler):
+    """Answers with a file made from the run up to now, or says in words why there is none."""
+
+    def initialize(self, exports: Exports) -> None:
+        """Keeps what makes files; tornado calls it for each request.
+
+        Args:
+          exports: The server's.
+        """
+        self._exports = exports
 
     async def get(self, name: str) -> None:
         """Makes the file in another thread, and sends it."""
-        if self._token and not allowed(self, self._token):
-            raise HTTPError(401)
+        self.set_header("Cache-Control", "no-store")
         try:
-            run = self._library.hold(self.get_query_argument("run", ""))
-        except NotARunError as error:
-            raise HTTPError(404) from error
-        try:
-            with tempfile.TemporaryDirectory(prefix="distlab-export-") as folder:
+            with (
+                self._exports.held(argument(self.request.query_arguments, "run") or "") as run,
+                tempfile.TemporaryDirectory(prefix="distlab-export-") as folder,
+            ):
                 path = Path(folder) / name
-                await asyncio.get_running_loop().run_in_executor(None, _write, run, path)
+                await self._exports.make(run, path)
                 known = run.feed.path
                 await self._send(path, f"{known.name if known else 'run'}-{name}")
-        finally:
-            self._library.release(run)
+        except BusyError as error:
+            self.set_header("Retry-After", str(RETRY_SECONDS))
+            self._refuse(503, error)
+        except NotARunError as error:
+            self._refuse(404, error)
+        except DistlabError as error:
+            self._refuse(409, error)
+
+    def _refuse(self, status: int, error: DistlabError) -> None:
+        self.set_status(status)
+        self.set_header("Content-Type", "text/plain; charset=utf-8")
+        self.finish(str(error))
 
     async def _send(self, path: Path, title: str) -> None:
         safe = "".join(letter if letter.isalnum() or letter in "-_." else "-" for letter in title)
@@ -58,13 +131,12 @@ class Export(RequestHandler):
         self.set_header("Content-Type", kind)
         self.set_header("Content-Disposition", f'attachment; filename="{safe}"')
         self.set_header("Content-Length", str(path.stat().st_size))
-        self.set_header("Cache-Control", "no-store")
         with path.open("rb") as file:
             while part := file.read(_CHUNK):
                 self.write(part)
                 try:
-                    await self.flush()
-                except StreamClosedError:  # the reader went away
+                    await asyncio.wait_for(self.flush(), _SEND_SECONDS)
+                except (StreamClosedError, TimeoutError):  # the reader went away, or has stalled
                     return
 
 

@@ -6,6 +6,7 @@ import os
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
@@ -70,8 +71,10 @@ class OneRun:
         """Stops reading."""
         self._run.stop()
 
-    def hold(self, name: str) -> ServedRun:  # noqa: ARG002 - there is only one
-        """Returns the run."""
+    def hold(self, name: str) -> ServedRun:
+        """Returns the run, which needs no name and has that of its folder."""
+        if name not in {"", self._run.name}:
+            raise _unknown(name)
         return self._run
 
     def release(self, run: ServedRun) -> None:
@@ -126,7 +129,7 @@ class Folder:
         with self._lock:
             run, pages = self._held.pop(name, (None, 0))
             if run is None:
-                run = ServedRun(Run.open(self._path(name)))
+                run = served_run(self._path(name))
                 run.start()
             self._held[name] = run, pages + 1
             return run
@@ -152,12 +155,13 @@ class Folder:
 
     def _path(self, name: str) -> Path:
         """Returns a run's folder, which lies inside of the root whatever the name contains."""
-        path = (self._root / name).resolve()
-        if not path.is_relative_to(self._root):
-            raise NotARunError(
-                f"The dashboard shows the runs in its folder, and {name!r:.80} is not one of them. "
-                "Choose one on the page Runs."
-            )
+        try:
+            path = (self._root / name).resolve()
+            known = bool(name) and path.is_relative_to(self._root) and path.is_dir()
+        except (ValueError, OSError):  # no file can have such a name
+            known = False
+        if not known:
+            raise _unknown(name)
         return path
 
     def _list(self) -> list[RunSummary]:
@@ -176,6 +180,13 @@ class Folder:
         self._listed = found
         summaries = [listed.summary for listed in found.values()]
         return sorted(summaries, key=lambda summary: summary["started"], reverse=True)
+
+
+def _unknown(name: str) -> NotARunError:
+    return NotARunError(
+        f"The dashboard shows the runs in its folder, and {name!r:.80} is not one of them. "
+        "Choose one on the page Runs."
+    )
 
 
 def _state(path: Path) -> tuple[tuple[int, int], ...]:
@@ -205,12 +216,11 @@ def _summary(path: Path, key: str) -> RunSummary | None:
         return None
 
 
-def library_of(source: object, serve_run: Callable[[object], ServedRun]) -> Library:
+def library_of(source: object) -> Library:
     """Returns the library that a server shows.
 
     Args:
       source: A run's folder, a folder of runs, a recording, or an object with `since`.
-      serve_run: Makes the served run of a single run.
 
     Raises:
       NotARunError: The folder does not exist.
@@ -221,11 +231,11 @@ def library_of(source: object, serve_run: Callable[[object], ServedRun]) -> Libr
         found = next(run_folders(folder), None) if folder.is_dir() else None
         if found is not None and found != folder:
             return Folder(folder)
-    return OneRun(serve_run(source))
+    return OneRun(served_run(source))
 
 
-def source_of(source: object) -> Source:
-    """Returns the events of a run.
+def served_run(source: object) -> ServedRun:
+    """Returns a single run to show.
 
     Args:
       source: A run's folder, a recording in progress, or an object with `since`.
@@ -234,13 +244,15 @@ def source_of(source: object) -> Source:
       NotARunError: The folder does not hold a recorded run.
       InvalidArgumentError: It is none of these.
     """
+    capture: Callable[[], Future[object]] | None = getattr(source, "capture", None)
     if hasattr(source, "since"):
         readable: Source = source
-        return readable
+        return ServedRun(readable, capture)
     path = source if isinstance(source, str | os.PathLike) else getattr(source, "path", None)
     if path is None:
         raise InvalidArgumentError(
             f"A dashboard shows a run's folder or a source of events, got {type(source).__name__}. "
             "Pass the folder that was passed to distlab.record."
         )
-    return Run.open(path)
+    opened = Run.open(path)
+    return ServedRun(opened, capture, close=opened.close)

@@ -36,7 +36,11 @@ class ServedRun:
     """
 
     def __init__(
-        self, source: Source, request_capture: Callable[[], Future[object]] | None = None
+        self,
+        source: Source,
+        request_capture: Callable[[], Future[object]] | None = None,
+        *,
+        close: Callable[[], None] | None = None,
     ) -> None:
         """Prepares to read a run; `start` begins.
 
@@ -44,7 +48,9 @@ class ServedRun:
           source: The run's events.
           request_capture: Starts a capture of this process; None where another process
             trains, or none.
+          close: Closes the source at the end; None for one that its user closes.
         """
+        self._close = close
         self.feed = Feed(source, _PERIOD_SECONDS)
         self.captures = CaptureRequests(request_capture)
         self.shared = SharedPages()
@@ -73,8 +79,10 @@ class ServedRun:
         self.feed.add(self)
 
     def stop(self) -> None:
-        """Stops reading, within a few seconds."""
+        """Stops reading, within a few seconds, and closes what was opened for it."""
         self.feed.remove(self, wait=True)
+        if self._close is not None:
+            self._close()
 
     def refresh(self, folds: Folds) -> None:
         """Does nothing: sessions look at the folds by themselves."""

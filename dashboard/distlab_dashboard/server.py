@@ -10,24 +10,36 @@ from importlib.metadata import version
 from typing import Final
 from urllib.parse import quote
 
-from bokeh.server.auth_provider import NullAuth
-from bokeh.server.server import Server
-from panel.io.server import get_server
+from bokeh.core.validation import silence
+from bokeh.core.validation.warnings import EMPTY_LAYOUT
+from bokeh.server.server import BaseServer
+from bokeh.server.tornado import BokehTornado
+from panel.io.application import build_applications
 from tornado.ioloop import IOLoop
 
-from distlab.errors import ArgumentValueError, DistlabError, PortInUseError
+from distlab.errors import (
+    ArgumentTypeError,
+    ArgumentValueError,
+    DistlabError,
+    PortInUseError,
+)
 from distlab.text.counts import is_count
-from distlab_dashboard.access import TokenAccess, checked_token
-from distlab_dashboard.exports import FILES, Export
+from distlab_dashboard.access import ARGUMENT, Access, checked_token
+from distlab_dashboard.exports import FILES, Export, Exports
+from distlab_dashboard.gate import Gate
+from distlab_dashboard.headers import SafeHeaders
 from distlab_dashboard.health import About, Health
-from distlab_dashboard.library import Library, library_of, source_of
+from distlab_dashboard.hosts import EVERYWHERE, Host, Hosts, checked_origins
+from distlab_dashboard.library import Library, library_of
+from distlab_dashboard.listening import WebServer, open_sockets, web_server
 from distlab_dashboard.ports import PORTS, TAKEN, candidates, is_free
-from distlab_dashboard.served_run import ServedRun
 from distlab_dashboard.session import show
 
 _LAST_PORT: Final = 65_535
 _START_SECONDS: Final = 30.0
 _STOP_SECONDS: Final = 5.0
+_END_SECONDS: Final = 2.0
+_PING_SECONDS: Final = 30
 
 
 class DashboardServer:
@@ -48,7 +60,7 @@ class DashboardServer:
     """
 
     def __init__(
-        self, library: Library, address: str, prefix: str, origins: tuple[str, ...], token: str
+        self, library: Library, address: str, prefix: str, origins: tuple[Host, ...], token: str
     ) -> None:
         """Prepares to serve; `start` begins."""
         self.url = ""
@@ -58,8 +70,10 @@ class DashboardServer:
         self._prefix = prefix.strip("/")
         self._origins = origins
         self._token = token
+        self._exports = Exports(library)
         self._loop: IOLoop | None = None
-        self._server: Server | None = None
+        self._server: BaseServer | None = None
+        self._http: WebServer | None = None
         self._ready = threading.Event()
         self._error: Exception | None = None
         self._thread: threading.Thread | None = None
@@ -88,10 +102,11 @@ class DashboardServer:
 
     def stop(self) -> None:
         """Stops serving, frees the port and stops reading. A second call has no effect."""
-        self._library.stop()
+        self._exports.stop()
         if self._loop is not None and self._thread is not None and self._thread.is_alive():
             self._loop.add_callback(self._shut_down)
             self._thread.join(_STOP_SECONDS)
+        self._library.stop()
 
     def _serve(self, port: int | None) -> None:
         asyncio.set_event_loop(asyncio.new_event_loop())
@@ -113,15 +128,24 @@ class DashboardServer:
         self._ready.set()
         self._loop.start()
         self._loop.close(all_fds=True)
+        asyncio.set_event_loop(None)
 
-    def _shut_down(self) -> None:
+    async def _shut_down(self) -> None:
+        """Ends all that runs in the loop: what is left there would stay in memory for good."""
         if self._server is not None:
             self._server.stop(wait=False)
             self._server = None
+        if self._http is not None:
+            self._http.hang_up()
+        others = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in others:
+            task.cancel()
+        if others:
+            await asyncio.wait(others, timeout=_END_SECONDS)
         if self._loop is not None:
             self._loop.stop()
 
-    def _bind(self, port: int | None) -> Server:
+    def _bind(self, port: int | None) -> BaseServer:
         for number in candidates(self._address, port):
             if not is_free(self._address, number):
                 continue
@@ -136,41 +160,52 @@ class DashboardServer:
                else ". Choose another one, or name none to get the first free one.")
         )  # fmt: skip
 
-    def _listen(self, port: int) -> Server:
+    def _listen(self, port: int) -> BaseServer:
+        sockets = open_sockets(self._address, port)
         self.port = port
-        host = "127.0.0.1" if self._address in {"", "0.0.0.0", "::"} else self._address  # noqa: S104
-        page = f"http://{host}:{port}/{self._prefix}{'/' if self._prefix else ''}"
-        self.url = page + (f"?token={quote(self._token)}" if self._token else "")
-        about = About(url=page, version=version("distlab"))
-        served = {"library": self._library, "token": self._token}
+        page = f"http://{_shown(self._address)}:{port}/{self._prefix}{'/' if self._prefix else ''}"
+        self.url = page + (f"?{ARGUMENT}={quote(self._token)}" if self._token else "")
+        application = self._application(About(url=page, version=version("distlab")))
+        hosts = Hosts(self._address, port, self._origins)
+        gate = Gate(application, hosts, Access(self._token, port), self._library)
+        self._http = web_server(gate)
+        self._http.listen_on(sockets)
+        assert self._loop is not None
+        return BaseServer(self._loop, application, self._http)
+
+    def _application(self, about: About) -> BokehTornado:
+        """Returns Bokeh's web application, which the gate stands before."""
+        silence(EMPTY_LAYOUT)  # charts come into their places when their page is opened
         exports = "|".join(re.escape(name) for name in FILES)
-        return get_server(
+        return BokehTornado(
             # Panel's types leave out functions that fill the current document by themselves.
-            {"/": lambda: show(self._library)},  # type: ignore[dict-item, return-value]
-            port=port,
-            address=self._address,
+            build_applications(lambda: show(self._library), title="distlab"),  # type: ignore[arg-type]
             prefix=self._prefix,
-            websocket_origin=self._allowed_origins(port),
             extra_patterns=[
-                (r"/health", Health, {**served, "about": about}),
-                (rf"/export/({exports})", Export, served),
+                (r"/health", Health, {"library": self._library, "about": about}),
+                (rf"/export/({exports})", Export, {"exports": self._exports}),
             ],
-            loop=self._loop,
-            title="distlab",
+            # The gate knows which origins may connect, and how the page is reached.
+            extra_websocket_origins=["*"],
+            # The page's HTML has what Bokeh keeps of the request that opened it.
+            include_headers=[],
+            include_cookies=[],
+            # A reader that answers no ping has gone, though its connection may look open.
+            keep_alive_milliseconds=0,
+            websocket_ping_interval=_PING_SECONDS,
             check_unused_sessions_milliseconds=2_000,
             # Scripts load slowly over a slow line, and a page without its session would ask a
             # CDN for styles.
             unused_session_lifetime_milliseconds=60_000,
-            auth_provider=TokenAccess(self._token) if self._token else NullAuth(),
+            transforms=[SafeHeaders],
         )
 
-    def _allowed_origins(self, port: int) -> list[str]:
-        own = [f"{host}:{port}" for host in ("127.0.0.1", "localhost", self._address) if host]
-        return [*dict.fromkeys(own), *self._origins]
 
-
-def _serve_run(source: object) -> ServedRun:
-    return ServedRun(source_of(source), getattr(source, "capture", None))
+def _shown(address: str) -> str:
+    """Returns the host to open, for an address to listen on."""
+    if address in EVERYWHERE:
+        return "[::1]" if address == "::" else "127.0.0.1"
+    return f"[{address}]" if ":" in address else address
 
 
 def serve(
@@ -193,17 +228,18 @@ def serve(
       port: The port, 0 for any free one; None for the first free one from 5006.
       open_browser: Whether to open the page in the default browser.
       prefix: Path at which a proxy serves the page, such as `"dashboard"`.
-      origins: Further `host:port` of pages that may connect, for a proxy that serves
-        the page under another name.
-      token: Secret that a browser must present; it becomes part of the `url`. Required
-        for addresses that others can reach.
+      origins: Further hosts, as `host` or `host:port`, at which a proxy serves the page.
+        The server answers at no others but this machine's own.
+      token: Secret of at least 8 characters that a browser must present; it becomes part
+        of the `url`. Required for addresses that others can reach.
 
     Returns:
       The server, with its `url`; `stop()` ends it.
 
     Raises:
-      ArgumentValueError: The port or the address does not exist, or the address can be
-        reached by others and there is no token.
+      ArgumentTypeError: The address, the token or an origin is not a str.
+      ArgumentValueError: The port, the address or an origin does not exist, or the address
+        can be reached by others and there is no token, or the token is too short.
       PortInUseError: The port is taken.
       NotARunError: The folder does not hold a recorded run.
       InvalidArgumentError: Events cannot be read from the source.
@@ -224,8 +260,13 @@ def serve(
             f"port must be a whole number from 0 to {_LAST_PORT}, or None for the first free one, "
             f"got {port!r}."
         )
-    checked = checked_token(address, token)
-    server = DashboardServer(library_of(source, _serve_run), address, prefix, origins, checked)
+    if not isinstance(address, str):
+        raise ArgumentTypeError(
+            f"address is a str such as '127.0.0.1', got {type(address).__name__}. Pass one of this "
+            "machine's addresses, or none."
+        )
+    checked, hosts = checked_token(address, token), checked_origins(origins)
+    server = DashboardServer(library_of(source), address, prefix, hosts, checked)
     server.start(port)
     if open_browser:
         import webbrowser

@@ -21,6 +21,7 @@ from distlab.page.loop_buttons import press
 from distlab.page.runs_table import run_rows
 from distlab.page.template import page_html, page_variables
 from distlab.page.view import View
+from distlab_dashboard.arguments import argument
 from distlab_dashboard.departure import Departure
 from distlab_dashboard.document_trimmer import DocumentTrimmer
 from distlab_dashboard.library import Library
@@ -203,5 +204,4 @@ def show(library: Library) -> None:
 def _argument(document: Document, name: str) -> str | None:
     """Returns a value from the page's address, None when it has none."""
     context = _context_of(document)
-    given = context.request.arguments.get(name) if context and context.request else None
-    return given[0].decode("utf-8", "replace") if given else None
+    return argument(context.request.arguments, name) if context and context.request else None

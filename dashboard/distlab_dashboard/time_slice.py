@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import Final
 
+from distlab.errors import RecordError
 from distlab.events import Event, Source, TimedSource, Unknown
 from distlab.folds import Folds
 
@@ -81,6 +83,10 @@ class TimeSlice:
             self._thread.start()
 
     def _work(self) -> None:
+        with suppress(RecordError):  # the server was stopped, and closed the run
+            self._read()
+
+    def _read(self) -> None:
         while True:
             with self._lock:
                 following = self._end is not None and self._end > (self._follow_from or 0)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import itertools
 import threading
+from contextlib import suppress
 from typing import Final, TypeAlias
 
 from distlab.charts import StepTimeline
+from distlab.errors import RecordError
 from distlab.events import Event, Unknown
 from distlab.folds import TimelineColumns, window
 from distlab.page.feed import Feed
@@ -62,10 +64,11 @@ class TimelineZoom:
             events_between(source, low_ns, high_ns),
         )
         events: list[Event | Unknown] = []
-        for page in pages:
-            events.extend(page)
-            if len(events) > _MOST_EVENTS:
-                break
-        else:
-            self._read = window(events, zero_ns, *wanted)
+        with suppress(RecordError):  # the server was stopped, and closed the run
+            for page in pages:
+                events.extend(page)
+                if len(events) > _MOST_EVENTS:
+                    break
+            else:
+                self._read = window(events, zero_ns, *wanted)
         self._thread = None

@@ -34,8 +34,11 @@ def demo_tile() -> dict[str, Any]:
         "timeout": START_SECONDS,
         "absolute_url": True,
         # The proxy has checked the user and the origin. The demo itself keeps refusing all
-        # origins but its own, so that no other page can reach it past the proxy.
-        "request_headers_override": {"Origin": "http://127.0.0.1:{port}"},
+        # hosts and origins but its own, so that no other page can reach it past the proxy.
+        "request_headers_override": {
+            "Host": "127.0.0.1:{port}",
+            "Origin": "http://127.0.0.1:{port}",
+        },
         "launcher_entry": {
             "enabled": all(map(find_spec, NEEDS)),
             "title": "distlab demo",

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
 import msgspec
 
+from distlab.errors import RecordError
 from distlab.events import Event, Source, Unknown, kind_of
 from distlab.text.units import plain
 
@@ -78,6 +80,10 @@ class EventSearch:
         self._closed = True
 
     def _work(self) -> None:
+        with suppress(RecordError):  # the server was stopped, and closed the run
+            self._search()
+
+    def _search(self) -> None:
         wanted = self.query.text.casefold()
         for number, event in backwards(self._source, self.query.before):
             if self._closed:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,15 @@ from distlab.page import facts
 from distlab.page.board import Board
 from distlab.page.template import page_html, page_variables
 from distlab.page.view import View
+
+_POLICY = (
+    "default-src 'none'; script-src 'nonce-{nonce}' 'unsafe-eval'; style-src 'unsafe-inline'; "
+    "img-src data: blob:; font-src data:; base-uri 'none'; form-action 'none'"
+)
+"""What the page may load and run: nothing from elsewhere, and no script but its own.
+
+BokehJS compiles the code of its axes' labels with `Function`.
+"""
 
 _STATIC = """
 html[data-static] .controls, html[data-static] .capture, html[data-static] .timebar,
@@ -56,9 +66,15 @@ def write(source: Source, name: str, path: Path) -> None:
 def _page(board: Board, title: str) -> str:
     variables: dict[str, Any] = dict(page_variables())
     variables["page_css"] += _STATIC
+    # Made now: no name that was recorded earlier can contain it.
+    variables["nonce"] = nonce = secrets.token_urlsafe(16)
     template = page_html().replace("{% extends base %}", "").strip()
-    mark = "<script>document.documentElement.dataset.static = 'true'</script>"
-    template = template.replace("{% block preamble %}", "{% block preamble %}" + mark)
+    policy = _POLICY.format(nonce=nonce)
+    head = (
+        f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
+        f"<script nonce=\"{nonce}\">document.documentElement.dataset.static = 'true'</script>"
+    )
+    template = template.replace("{% block preamble %}", "{% block preamble %}" + head)
     document = Document()
     for root in board.roots().values():
         document.add_root(root)

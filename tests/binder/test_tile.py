@@ -82,7 +82,8 @@ def test_the_page_is_asked_for_under_its_own_path_and_gets_time_to_start() -> No
 def test_the_demo_takes_the_proxy_for_its_own_page_and_nobody_else() -> None:
     headers = demo_tile()["request_headers_override"]
     assert {name: value.format(**FILLED_IN) for name, value in headers.items()} == {
-        "Origin": "http://127.0.0.1:5123"
+        "Host": "127.0.0.1:5123",
+        "Origin": "http://127.0.0.1:5123",
     }
     assert not any("origin" in part for part in command())
 

@@ -80,14 +80,18 @@ def test_a_run_further_down_is_opened_by_its_name(
     page.wait_for_text("event_note", "the newest 100 that fit")
 
 
-@pytest.mark.parametrize("name", ["../private", "/etc", "first/../../private", "nothing", "\x00"])
+@pytest.mark.parametrize(
+    "name",
+    ["../private", "/etc", "first/../../private", "nothing", "\x00", "first\x00", "x" * 5_000, ""],
+)
 def test_nothing_outside_of_the_folder_can_be_opened(library: DashboardServer, name: str) -> None:
     from urllib.parse import quote
 
-    status, _, body = answer(f"{library.url}?run={quote(name)}")
-    assert status == 200
-    assert b"made-up" not in body
-    assert b'id=\\"facts' not in body
+    for path in (f"?run={quote(name)}", f"?run=first&compare={quote(name)}"):
+        status, _, body = answer(f"{library.url}{path}")
+        assert status == 404
+        assert b"made-up" not in body
+        assert b"not one of them" in body
     status, _, _ = answer(f"{library.url}export/run.html?run={quote(name)}")
     assert status == 404
 

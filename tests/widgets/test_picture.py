@@ -17,6 +17,7 @@ from distlab.widgets._picture import picture
 from distlab.widgets._png import encode, enlarge
 from distlab.widgets._summary import summarize
 from tests.synthetic import START_NS, beginning, digit, there, whole_run
+from tests.wicked import wicked_run
 
 # What JupyterLab's sanitizer lets pass in a notebook that is not trusted, as far as needed.
 ALLOWED = {"p", "strong", "small", "span", "table", "tr", "th", "td", "img"}
@@ -51,6 +52,17 @@ def folds_of(count: int) -> Folds:
     folds = Folds()
     folds.add(whole_run(count))
     return folds
+
+
+def test_no_text_of_a_run_is_markup() -> None:
+    folds = Folds()
+    folds.add(wicked_run(30))
+    html = drawn(folds)
+    tags = tags_of(html)
+    assert {name for name, _ in tags} <= ALLOWED
+    assert not any(key.startswith("on") for _, given in tags for key in given)
+    assert all((given["src"] or "").startswith("data:") for name, given in tags if name == "img")
+    assert "onerror" in html  # it is there, as text
 
 
 def test_png_files_hold_the_pixels_they_were_given() -> None:

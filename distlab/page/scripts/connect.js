@@ -46,7 +46,8 @@ function lost() {
     if (!away) return
     try {
       const answer = await fetch("health", {cache: "no-store"})
-      if (answer.ok) location.reload()
+      // A server that was started again asks for the token, which the address may have.
+      if (answer.ok || answer.status === 401) location.reload()
     } catch { /* not there yet */ }
     setTimeout(again, 2000)
   }

@@ -1,0 +1,194 @@
+"""The gate of the server: what each request must be, before anything of a run answers it.
+
+It stands before Bokeh's web application, so that it holds for every address of it: pages,
+web sockets, files and errors alike.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+from urllib.parse import urlsplit
+
+from bokeh.server.tornado import BokehTornado
+from tornado.httputil import HTTPMessageDelegate, HTTPServerRequest
+from tornado.routing import Router
+
+from distlab.errors import NotARunError
+from distlab_dashboard.access import ARGUMENT, Access
+from distlab_dashboard.arguments import argument, take_argument
+from distlab_dashboard.hosts import Hosts
+from distlab_dashboard.library import Library
+from distlab_dashboard.page_handler import Page
+from distlab_dashboard.refusal import Reason, Refusal
+
+_METHODS: Final = ("GET", "HEAD")
+_OWN_REQUESTS: Final = ("same-origin", "none")
+"""Requests of the page itself, and addresses that somebody typed or opened from a bookmark."""
+
+_PAGE: Final = ("", "/")
+_WEB_SOCKET: Final = "/ws"
+_FILES: Final = ("/static/", "/export/", "/health")
+_ICON: Final = "/favicon.ico"
+
+
+class Gate(Router):
+    """Passes on what may be answered, and refuses everything else in words."""
+
+    def __init__(
+        self, application: BokehTornado, hosts: Hosts, access: Access, library: Library
+    ) -> None:
+        """Stands before an application.
+
+        Args:
+          application: Bokeh's web application.
+          hosts: The names under which the server answers.
+          access: Who may see the page.
+          library: The runs that pages can show.
+        """
+        self._application = application
+        self._prefix = application.prefix
+        self._hosts = hosts
+        self._access = access
+        self._library = library
+
+    def find_handler(
+        self,
+        request: HTTPServerRequest,
+        **kwargs: object,  # noqa: ARG002 - none are given
+    ) -> HTTPMessageDelegate | None:
+        """Returns what answers a request; tornado calls it when its headers have come."""
+        path = self._path(request)
+        return (
+            self._check_host(request)
+            or self._check_sender(request, path)
+            or self._check_token(request, path)
+            or self._check_path(request, path)
+            or self._answer(request, path)
+        )
+
+    def _path(self, request: HTTPServerRequest) -> str | None:
+        """Returns the path below the page's, None for others."""
+        path = request.path
+        if path == _ICON:
+            return path
+        return path[len(self._prefix) :] if path.startswith(self._prefix) else None
+
+    def _check_host(self, request: HTTPServerRequest) -> HTTPMessageDelegate | None:
+        header = request.headers.get("Host")
+        if self._hosts.answers(header):
+            return None
+        text = (
+            f"This server does not answer as {header or '(no host)':.200}. Open the address that "
+            "it printed, or name the host of your proxy when you start it: --origin HOST."
+        )
+        return self._refuse(request, Reason(403, "Unknown host", text))
+
+    def _check_sender(
+        self, request: HTTPServerRequest, path: str | None
+    ) -> HTTPMessageDelegate | None:
+        """Refuses requests that pages of other sites make."""
+        headers = request.headers
+        origin, host = headers.get("Origin"), headers.get("Host")
+        if origin is not None and not self._hosts.admits(origin, host):
+            return self._refuse_page_of(request, origin)
+        site = headers.get("Sec-Fetch-Site")
+        if site in _OWN_REQUESTS or (origin is not None and self._hosts.are_named(origin)):
+            return None
+        if site is not None:
+            if path in _PAGE and self._is_visit(request):
+                return None
+            return self._refuse_page_of(request, "another site")
+        # Browsers leave both headers out where they take the connection for unsafe.
+        referer = headers.get("Referer")
+        if path in _PAGE or origin is not None or not referer:
+            return None
+        return None if self._hosts.admits(referer, host) else self._refuse_page_of(request, referer)
+
+    def _is_visit(self, request: HTTPServerRequest) -> bool:
+        """Returns whether somebody followed a link of another page; frames only of named hosts."""
+        shown = request.headers.get("Sec-Fetch-Dest")
+        wanted = {"document", "iframe"} if self._hosts.origins else {"document"}
+        return request.headers.get("Sec-Fetch-Mode") == "navigate" and shown in wanted
+
+    def _check_token(
+        self, request: HTTPServerRequest, path: str | None
+    ) -> HTTPMessageDelegate | None:
+        """Refuses requests without token and cookie; takes the token out of all others."""
+        access = self._access
+        given = take_argument(request, ARGUMENT)
+        if access.admits(request):
+            return None
+        if not given:
+            return self._ask(request, path, "Open the whole address that the server printed.")
+        wait = access.wait_seconds(request)
+        if wait:
+            text = f"This address presented many wrong tokens. Try again in {wait} s."
+            return self._refuse(request, Reason(429, "Too many wrong tokens", text, wait))
+        if not access.is_token(request, given):
+            return self._ask(request, path, "That is not this server's token.")
+        return None
+
+    def _check_path(
+        self, request: HTTPServerRequest, path: str | None
+    ) -> HTTPMessageDelegate | None:
+        """Refuses what the page does not need of Bokeh's application, and unknown runs."""
+        if request.method not in _METHODS:
+            return self._refuse(
+                request, Reason(405, "Not possible", "This server is only read from.")
+            )
+        if path is None or not (
+            path in _PAGE or path in {_ICON, _WEB_SOCKET} or path.startswith(_FILES)
+        ):
+            return self._refuse(
+                request, Reason(404, "Nothing here", "This server has no such page.")
+            )
+        if path not in _PAGE:
+            return None
+        for name in ("run", "compare"):
+            run = argument(request.query_arguments, name)
+            if run is None:
+                continue
+            try:
+                self._library.release(self._library.hold(run))
+            except NotARunError as error:
+                return self._refuse(request, Reason(404, "No such run", str(error)))
+        return None
+
+    def _answer(self, request: HTTPServerRequest, path: str | None) -> HTTPMessageDelegate | None:
+        if path not in _PAGE:
+            return self._application.find_handler(request)
+        return self._application.get_handler_delegate(
+            request,
+            Page,
+            {
+                "application_context": self._application.applications["/"],
+                "bokeh_websocket_path": f"{self._prefix}{_WEB_SOCKET}",
+                "origins": self._hosts.origins,
+                "access": self._access,
+            },
+        )
+
+    def _ask(self, request: HTTPServerRequest, path: str | None, text: str) -> HTTPMessageDelegate:
+        asks = path in _PAGE
+        text += " Or enter the token:" if asks else ""
+        reason = Reason(401, "This dashboard needs its token", text, asks=asks)
+        return self._refuse(request, reason)
+
+    def _refuse_page_of(self, request: HTTPServerRequest, sender: str) -> HTTPMessageDelegate:
+        text = (
+            f"Pages of {_site(sender):.200} can't use this server. If a proxy serves the page "
+            "there, name its host when you start the server: --origin HOST."
+        )
+        return self._refuse(request, Reason(403, "Not from there", text))
+
+    def _refuse(self, request: HTTPServerRequest, reason: Reason) -> HTTPMessageDelegate:
+        said = {"reason": reason, "origins": self._hosts.origins}
+        return self._application.get_handler_delegate(request, Refusal, said)
+
+
+def _site(address: str) -> str:
+    """Returns an origin, or that of a whole address."""
+    try:
+        return urlsplit(address).netloc or address
+    except ValueError:
+        return address

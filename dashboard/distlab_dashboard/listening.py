@@ -1,0 +1,109 @@
+"""The sockets of the server: opened here, closed in forked children, ended when they stall."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Sequence
+from typing import Any, Final
+
+from tornado.httpserver import HTTPServer
+from tornado.httputil import HTTPServerConnectionDelegate
+from tornado.iostream import IOStream
+from tornado.netutil import bind_sockets
+
+IDLE_SECONDS: Final = 30.0
+"""How long a connection may take to send a request, and wait between two of them."""
+
+STALL_SECONDS: Final = 60.0
+"""How long a reader may take nothing of what is sent to it."""
+
+_MOST_HEADER: Final = 32 << 10
+_MOST_BODY: Final = 64 << 10
+
+
+class WebServer(HTTPServer):
+    """An HTTP server that gives up on idle and stalled connections, and on forks of its process."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        """Takes what tornado's server takes."""
+        super().__init__(*args, **options)
+        self._listening: list[socket.socket] = []
+        self._streams: set[IOStream] = set()
+
+    def listen_on(self, sockets: Sequence[socket.socket]) -> None:
+        """Begins to accept connections.
+
+        Args:
+          sockets: Those of `open_sockets`.
+        """
+        self._listening.extend(sockets)
+        _running.add(self)
+        self.add_sockets(sockets)
+
+    def handle_stream(self, stream: IOStream, address: Any) -> None:
+        """Answers a connection; tornado calls it."""
+        self._streams = {one for one in self._streams if not one.closed()}
+        self._streams.add(stream)
+        super().handle_stream(stream, address)
+
+    def stop(self) -> None:
+        """Stops accepting connections."""
+        _running.discard(self)
+        super().stop()
+
+    def hang_up(self) -> None:
+        """Closes all connections, web sockets included."""
+        for stream in self._streams:
+            stream.close()
+        self._streams.clear()
+
+    def let_go(self) -> None:
+        """Closes this process's copies of all sockets, in a child that forked.
+
+        The loop that watches them is the parent's as well, and must not learn of it.
+        """
+        for own in (*self._listening, *(stream.socket for stream in self._streams)):
+            if own is not None:  # a stream that was closed
+                own.close()
+
+
+def web_server(delegate: HTTPServerConnectionDelegate) -> WebServer:
+    """Returns a server with limits.
+
+    Args:
+      delegate: What answers requests.
+    """
+    return WebServer(
+        delegate,
+        idle_connection_timeout=IDLE_SECONDS,
+        body_timeout=IDLE_SECONDS,
+        max_header_size=_MOST_HEADER,
+        max_body_size=_MOST_BODY,
+    )
+
+
+_running: Final[set[WebServer]] = set()
+
+
+def open_sockets(address: str, port: int) -> list[socket.socket]:
+    """Returns sockets that listen on an address of this machine.
+
+    Raises:
+      OSError: The port is taken, or the address is not one of this machine.
+    """
+    sockets = bind_sockets(port, address=address)
+    for one in sockets:
+        if hasattr(socket, "TCP_USER_TIMEOUT"):  # connections inherit it; Linux only
+            stall_ms = round(1_000 * STALL_SECONDS)
+            one.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, stall_ms)
+    return sockets
+
+
+def _let_go() -> None:
+    for server in tuple(_running):
+        server.let_go()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_let_go)

