@@ -132,7 +132,7 @@ def test_a_page_returns_to_a_server_that_was_started_again(browser: Browser) -> 
     page.wait_for_selector("html[data-ready=true]")
     page.evaluate("window.before = true")
     first.stop()
-    page.get_by_text("No connection").wait_for()
+    page.get_by_text("No connection", exact=True).wait_for()
     second = serve(source(), token=TOKEN, port=first.port)
     try:
         page.wait_for_function("window.before === undefined")
