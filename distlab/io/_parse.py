@@ -187,7 +187,7 @@ class _Key(NamedTuple):
         """Returns all values in order."""
         size = sum(map(len, rows))
         values = np.empty(size, DTYPES[self.kind])
-        if self.kind == "bytes_list":
+        if self.kind == "bytes_list" or size < _LONG:
             values[:] = list(itertools.chain.from_iterable(rows))
         elif size >= _LONG * len(rows):
             start = 0
