@@ -11,12 +11,11 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import jax
-import numpy as np
 
 from distlab.devices.jax_internals import is_ready
-from distlab.errors import ValueShapeError
 from distlab.events import Event, Lost, Metric
 from distlab.profiling.helper_thread import HelperThread
+from distlab.recording.logged import checked_name, checked_number, checked_step, whole_step
 
 _POLL_SECONDS: Final = 0.01
 _IDLE_SECONDS: Final = 60.0
@@ -27,19 +26,16 @@ _CAPACITY: Final = 16_384
 @dataclass(frozen=True, slots=True)
 class _Pending:
     time_ns: int
-    step: int
+    step: Any
     values: dict[str, Any]
 
     def known(self) -> bool:
         """Returns whether no value is JAX's."""
-        return not any(isinstance(value, jax.Array) for value in self.values.values())
+        return not any(isinstance(value, jax.Array) for value in (self.step, *self.values.values()))
 
     def ready(self) -> bool:
-        """Returns whether the values can be read without waiting."""
-        return all(
-            not isinstance(value, jax.Array) or value.is_deleted() or is_ready(value)
-            for value in self.values.values()
-        )
+        """Returns whether the step and the values can be read without waiting."""
+        return all(map(_readable, (self.step, *self.values.values())))
 
 
 class Metrics:
@@ -59,18 +55,23 @@ class Metrics:
         self._lock = threading.Lock()
         self._thread = HelperThread("distlab metrics", self._resolve_on)
 
-    def log(self, step: int, values: Mapping[str, Any]) -> None:
+    def log(self, step: Any, values: Mapping[str, Any]) -> None:
         """Accepts numbers. Never waits for one, and never makes JAX wait.
 
         Args:
-          step: The step they belong to.
+          step: The step they belong to: a whole number, or an array that holds one.
           values: Name to Python number, NumPy scalar or array of shape ().
 
         Raises:
           ValueShapeError: A value is not one real number.
+          ArgumentTypeError: `step` is not a whole number.
+          ArgumentValueError: `step` or a name can't be stored.
         """
-        numbers = {name: _scalar(name, value) for name, value in values.items()}
-        pending = _Pending(time.monotonic_ns(), step, numbers)
+        number = checked_step(step)
+        numbers = {
+            checked_name(name): checked_number(name, value) for name, value in values.items()
+        }
+        pending = _Pending(time.monotonic_ns(), number, numbers)
         with self._lock:
             if not self._pending and pending.known():
                 self._resolve(pending)
@@ -129,40 +130,32 @@ class Metrics:
 
     def _resolve(self, pending: _Pending) -> None:
         """Emits values that are ready; reports those that can't be read any more."""
+        try:
+            step = whole_step(pending.step)
+        except Exception as error:  # noqa: BLE001 - a failed computation raises anything here
+            self._report(f"The step of logged values could not be read: {error}")
+            return
         values: dict[str, float] = {}
         for name, value in pending.values.items():
             try:
                 values[name] = float(value)
-            except Exception as error:  # noqa: BLE001 - a failed computation raises anything here
-                reason = f"The value logged as {name!r} could not be read: {error}"[:2_000]
-                self._emit(Lost(time_ns=time.monotonic_ns(), count=1, reason=reason))
+            except Exception as error:  # noqa: BLE001 - as above
+                self._report(f"The value logged as {name!r} could not be read: {error}")
             else:
                 if not math.isfinite(values[name]):
-                    self._not_finite.setdefault(name, (pending.step, values[name]))
+                    self._not_finite.setdefault(name, (step, values[name]))
         if values:
-            self._emit(Metric(time_ns=pending.time_ns, step=pending.step, values=values))
+            self._emit(Metric(time_ns=pending.time_ns, step=step, values=values))
+
+    def _report(self, reason: str) -> None:
+        self._emit(Lost(time_ns=time.monotonic_ns(), count=1, reason=reason[:2_000]))
 
 
-def _scalar(name: str, value: Any) -> Any:
-    """Returns the one real number in a value, computed or not."""
-    if isinstance(value, int | float | np.number | np.bool_) and not isinstance(
-        value, np.complexfloating
-    ):
-        return float(value)
-    leaves = jax.tree.leaves(value)
-    leaf = leaves[0] if len(leaves) == 1 else value
-    if isinstance(leaf, jax.core.Tracer):
-        raise ValueShapeError(
-            f"log accepts numbers, but {name!r} is being traced by JAX. "
-            "Return it from the function and log the result."
-        )
-    if isinstance(leaf, int | float):
-        return float(leaf)
-    shape, dtype = getattr(leaf, "shape", None), getattr(leaf, "dtype", None)
-    if shape == () and dtype is not None and np.dtype(dtype).kind not in "cOSUM":
-        return leaf
-    found = f"shape {tuple(shape)} and dtype {dtype}" if shape is not None else repr(value)[:80]
-    raise ValueShapeError(
-        f"log accepts one real number for each name, got {name!r} with {found}. "
-        'Reduce it first, for example with strategy.reduce("MEAN", value, axis=None).'
-    )
+def _readable(value: Any) -> bool:
+    """Returns whether a value can be read without waiting, or can't be read at all."""
+    if not isinstance(value, jax.Array) or value.is_deleted():
+        return True
+    try:
+        return is_ready(value)
+    except RuntimeError:  # it was deleted meanwhile
+        return True

@@ -9,14 +9,18 @@ import warnings
 from concurrent.futures import Future
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, TypeAlias, get_args
 
 from distlab.errors import ArgumentTypeError, ArgumentValueError, NotFiniteWarning, RecordError
 from distlab.events import Capture, RunEnd, sink
+from distlab.recording.logged import LARGEST, checked_name
 from distlab.recording.recorder import Announcement, RingRecorder
 from distlab.recording.writer import Writer
 from distlab.runs.run_file import RunFile
 from distlab.text.counts import is_count
+from distlab.text.shown import shown, shown_text
+
+_Status: TypeAlias = Literal["finished", "failed", "interrupted"]
 
 
 class Recording:
@@ -50,18 +54,22 @@ class Recording:
         self._process = os.getpid()
         atexit.register(self._close_at_exit)
 
-    def log(self, step: int | None = None, **values: Any) -> None:
+    def log(self, step: Any = None, **values: Any) -> None:
         """Logs numbers, such as a loss.
 
         Never waits: a value that JAX is still computing is stored when it is
         ready, with the time and the step of this call.
 
         Args:
-          step: The step they belong to, by default the last one that `run` dispatched.
+          step: The step they belong to, by default the last one that `run` dispatched:
+            a whole number, or an array or variable that holds one.
           **values: Name to Python number, NumPy scalar or JAX array of shape ().
 
         Raises:
           ValueShapeError: A value is not one real number.
+          ArgumentTypeError: `step` is not a whole number.
+          ArgumentValueError: `step` is negative or above 2**63 - 1, or a name is empty, longer
+            than 500 characters or not encodable in UTF-8.
           RecordError: The recording is closed.
 
         Warns:
@@ -140,7 +148,7 @@ class Recording:
 
     def close(
         self,
-        status: Literal["finished", "failed", "interrupted"] = "finished",
+        status: _Status = "finished",
         message: str = "",
     ) -> None:
         """Stores the last events and ends the recording. Closing twice does nothing.
@@ -148,6 +156,9 @@ class Recording:
         Args:
           status: How the run ended.
           message: The error's text, empty when there was none.
+
+        Raises:
+          ArgumentValueError: `status` is none of these, or `message` is not a string.
 
         Example:
           >>> import distlab as dl
@@ -157,6 +168,12 @@ class Recording:
           >>> summary["status"], summary["message"]
           ('failed', 'loss is nan')
         """
+        given: tuple[Any, Any] = status, message
+        if not all(isinstance(text, str) for text in given) or status not in get_args(_Status):
+            raise ArgumentValueError(
+                f"A recording ends as {', '.join(get_args(_Status))} with a message, got "
+                f"{shown(status)} and {shown(message)}. Leave them out for a run that went well."
+            )
         atexit.unregister(self._close_at_exit)
         opened, self._opened = self._opened, None
         if opened is None or self._recorder is None or os.getpid() != self._process:
@@ -179,7 +196,7 @@ class Recording:
         elif isinstance(error, KeyboardInterrupt | GeneratorExit):
             self.close("interrupted", type(error).__name__)
         else:
-            self.close("failed", f"{type(error).__name__}: {error}")
+            self.close("failed", f"{type(error).__name__}: {shown_text(error)}")
 
     def _warn_of_not_finite(self, recorder: RingRecorder) -> None:
         """Warns, once for each metric; in the line that called `log` or `close`."""
@@ -232,8 +249,13 @@ def record(
 
     Raises:
       RecordError: The folder can't be created or written, or already holds a run.
-      ArgumentTypeError: `path` is not a path.
-      ArgumentValueError: `total_steps` is not a number of steps.
+      ArgumentTypeError: `path` is not a path, or `name` is not a string.
+      ArgumentValueError: `path` is empty or not encodable in UTF-8, `name` can't be stored, or
+        `total_steps` is not a number of steps.
+
+    Warns:
+      RuntimeWarning: Events can't be stored, as when the disk is full, or the folder was deleted
+        meanwhile. They are counted as lost, and storing is tried again.
 
     Example:
       >>> import distlab as dl
@@ -248,12 +270,15 @@ def record(
     """
     recorder = sink.recorder()
     folder = None if path is None else _checked_folder(path)
-    if total_steps is not None and not is_count(total_steps):
+    if total_steps is not None and not is_count(total_steps, LARGEST):
         raise ArgumentValueError(
-            f"total_steps must be a whole number of steps, at least 0, got {total_steps!r}. Leave "
-            "it out when it is not known."
+            "total_steps must be a whole number of steps, from 0 to 2**63 - 1, got "
+            f"{shown(total_steps)}. Leave it out when it is not known."
         )
-    called = name or (folder.resolve().name if folder else "in memory")
+    if name is not None:
+        called = checked_name(name, "A recording")
+    else:
+        called = _name_of(folder) if folder else "in memory"
     if not recorder.enabled:
         return Recording(None, None, called, None)
     if not isinstance(recorder, RingRecorder):
@@ -271,9 +296,40 @@ def record(
 
 
 def _checked_folder(path: Any) -> Path:
-    if not isinstance(path, str | os.PathLike):
+    """Returns the folder to write to.
+
+    Raises:
+      ArgumentTypeError: It is not a path.
+      ArgumentValueError: It is empty, or contains what no path contains.
+    """
+    named = path
+    if isinstance(path, os.PathLike):
+        named = os.fspath(path)
+    if not isinstance(named, str):
         raise ArgumentTypeError(
-            f"record needs the folder to write to, got a {type(path).__name__}: {path!r:.80}. "
+            f"record needs the folder to write to, got a {type(path).__name__}: {shown(path)}. "
             'Write record("runs/first"), or None to keep events in memory only.'
         )
-    return Path(path)
+    if not named or "\0" in named:
+        raise ArgumentValueError(
+            f"record needs the folder to write to, got {shown(named)}. Write "
+            'record("runs/first"), record(".") for the present folder, or None to keep events in '
+            "memory only."
+        )
+    try:
+        named.encode()
+    except UnicodeEncodeError:
+        raise ArgumentValueError(
+            f"A run's folder has a name in UTF-8, got {shown(named)}. Rename it, or record to "
+            "another one."
+        ) from None
+    return Path(named)
+
+
+def _name_of(folder: Path) -> str:
+    """Returns a folder's own name, also of "." and of links."""
+    try:
+        name = folder.resolve().name
+    except (OSError, RuntimeError):  # links that lead to one another: the file can't be made
+        name = folder.name
+    return os.fsencode(name).decode("utf-8", "replace")

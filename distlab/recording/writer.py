@@ -15,9 +15,10 @@ import warnings
 from collections.abc import Callable
 from typing import Final
 
-from distlab.events import Event, Lost, Run, RunEnd, Unknown
+from distlab.events import Chunk, Event, Lost, Run, RunEnd, Unknown
 from distlab.recording.ring import Ring
 from distlab.runs.run_file import RunFile
+from distlab.text.shown import shown_text
 
 COMMIT_SECONDS: Final = 0.05
 """The approximate time that an event waits in memory before it is stored."""
@@ -50,7 +51,7 @@ class Writer:
         self._ring = ring
         self._standing, self._pin = ring.pin()
         self._own: list[Event] = []
-        self._notes: list[Event] = []
+        self._notes: dict[int, Event] = {}
         self._started = False
         self._failed = False
         self._begun = threading.Event()
@@ -84,7 +85,7 @@ class Writer:
         try:
             if not self._failed:
                 self.file.write([end])
-        except sqlite3.Error as error:
+        except (sqlite3.Error, OSError) as error:
             self._note_failure(str(error))
         if self._failed:
             self._note_lost(
@@ -108,7 +109,10 @@ class Writer:
         target = self._ring.end
         while self._pin.cursor < target and self._store_some():
             pass
-        self._stored(waiting=self._ring.end - self._pin.cursor, lost=self._lost)
+        try:
+            self._stored(waiting=self._ring.end - self._pin.cursor, lost=self._lost)
+        except Exception as error:  # noqa: BLE001 - the thread goes on, whatever its listener does
+            self._note_lost(1, f"The cost of recording can't be told: {shown_text(error)}.")
 
     def _store_some(self) -> bool:
         chunk = self._ring.since(self._pin.cursor, _AT_ONCE)
@@ -120,20 +124,34 @@ class Writer:
             standing = [event for event in self._standing if not isinstance(event, Run)]
             events = [self._own[0], *standing, *events]
         try:
-            self.file.write(events)
-        except sqlite3.Error as error:
+            replaced = self.file.write(events)
+        except (sqlite3.Error, OSError) as error:
             self._note_failure(str(error))
             return False
+        except Exception as error:  # noqa: BLE001 - no event may end the thread
+            self._skip(chunk, shown_text(error))
+            return True
         self._started = True
         self._failed = False
         self._pin.cursor = chunk.cursor
         self._lost += chunk.lost
+        for lost in replaced:
+            self._lost += lost.count
+            self._announce_lost(lost)
         return True
+
+    def _skip(self, chunk: Chunk, why: str) -> None:
+        """Goes on after events that can't be stored, for a reason that nobody foresaw."""
+        self._pin.cursor = chunk.cursor
+        count = len(chunk.events) + chunk.lost
+        self._lost += count
+        reason = f"{count} events can't be stored: {why}."
+        self._announce_lost(Lost(time_ns=time.monotonic_ns(), count=count, reason=reason), own=True)
 
     def _belongs(self, event: Event | Unknown) -> bool:
         if isinstance(event, Run):
             return any(event is own for own in self._own[1:])
-        return not isinstance(event, RunEnd) and not any(event is note for note in self._notes)
+        return not isinstance(event, RunEnd) and id(event) not in self._notes
 
     def _note_failure(self, why: str) -> None:
         """Reports, once, that storing begins to fail."""
@@ -144,9 +162,18 @@ class Writer:
         self._note_lost(waiting, f"The run file can't be written: {why}. Writing is retried.")
 
     def _note_lost(self, count: int, reason: str) -> None:
-        note = Lost(time_ns=time.monotonic_ns(), count=count, reason=reason)
-        self._notes.append(note)
-        self._ring.append(note)
+        self._announce_lost(Lost(time_ns=time.monotonic_ns(), count=count, reason=reason))
+
+    def _announce_lost(self, lost: Lost, *, own: bool = False) -> None:
+        """Tells readers of the ring, and the user, that events were lost.
+
+        Args:
+          lost: What to tell.
+          own: Whether the file is to hold it, too.
+        """
+        if not own:
+            self._notes[id(lost)] = lost
+        self._ring.append(lost)
         # Where warnings are errors, one raised here would only end this thread.
         with contextlib.suppress(RuntimeWarning):
-            warnings.warn(f"{self.file.path}: {reason}", RuntimeWarning, stacklevel=2)
+            warnings.warn(f"{self.file.path}: {lost.reason}", RuntimeWarning, stacklevel=2)

@@ -31,6 +31,7 @@ import numpy as np
 from distlab.errors import RecordError
 from distlab.events import SCHEMA, AnyEvent, Event, Lost, Unknown, kind_of
 from distlab.runs.totals import Totals
+from distlab.text.shown import shown, shown_text
 
 PATTERN: Final = "process-*.sqlite"
 """The names of the run files in a run folder."""
@@ -45,6 +46,7 @@ CREATE INDEX events_by_kind ON events (kind, seq);
 CREATE TABLE spans (first INTEGER PRIMARY KEY, last INTEGER, low_ns INTEGER, high_ns INTEGER);
 CREATE TABLE totals (key TEXT PRIMARY KEY, value) WITHOUT ROWID;
 """
+_LARGEST: Final = (1 << 63) - 1
 _ROW: Final = "(?,?,?,?)"
 _INSERTS: Final = [
     (rows, f"INSERT INTO events VALUES {','.join([_ROW] * rows)}")  # noqa: S608 - no data in it
@@ -52,6 +54,10 @@ _INSERTS: Final = [
 ]
 """Rows, and the statement for so many. A thread releases Python's lock at every
 statement, and may wait 5 ms to acquire it again, so there must be few of them."""
+
+
+_FOLD_SECONDS: Final = 5.0
+"""How long replacing a run waits for readers of the old one."""
 
 
 def _plain(value: Any) -> Any:
@@ -97,42 +103,54 @@ class RunFile:
         clock_offset_ns: int = 0,
     ) -> None:
         self.path = folder / f"process-{process}.sqlite"
-        _create_folder(folder)
-        held = sorted(folder.glob(PATTERN)) if process == 0 else [self.path]
-        _refuse_existing(folder, [path for path in held if path.exists()], overwrite)
-        self._lock = _acquire_lock(self.path)
         self._end = 0
         self._totals = Totals()
         meta = _meta(name, process, clock_offset_ns)
+        _create_folder(folder)
         try:
-            for old in (file for path in held for file in _files_of(path)):
-                old.unlink(missing_ok=True)
+            held = sorted(folder.glob(PATTERN)) if process == 0 else [self.path]
+            _refuse_existing(folder, [path for path in held if path.exists()], overwrite)
+            self._lock = _acquire_lock(self.path)
+        except RecordError:
+            raise
+        except OSError as error:
+            raise _can_not_write(folder, error) from error
+        try:
+            _begin(self.path, meta, held)
             self._database = sqlite3.connect(
                 self.path, isolation_level=None, check_same_thread=False
             )
             self._database.execute("PRAGMA journal_mode=WAL")
             self._database.execute("PRAGMA synchronous=NORMAL")
-            self._database.executescript(f"BEGIN; {_TABLES} COMMIT;")
-            self._database.executemany("INSERT INTO meta VALUES (?, ?)", meta.items())
+            self._place = _place(self.path)
         except (OSError, sqlite3.Error) as error:
             self._release_lock()
-            raise RecordError(
-                f"The run folder {folder} can't be written: {error}. "
-                "Free space there, or record to another folder."
-            ) from error
+            raise _can_not_write(folder, error) from error
 
-    def write(self, events: Sequence[Event | Unknown]) -> None:
+    def write(self, events: Sequence[Event | Unknown]) -> list[Lost]:
         """Stores events after those already stored, all or none.
+
+        Returns:
+          What was stored in place of events that can't be encoded.
 
         Raises:
           sqlite3.Error: The events could not be stored.
+          RecordError: The file is not at its path any more.
         """
         if not events:
-            return
-        rows = [row(event, self._end + place) for place, event in enumerate(events)]
+            return []
+        if _place(self.path) != self._place:
+            raise RecordError(
+                f"{self.path.parent} was deleted, moved or replaced while a run was recorded to it"
+            )
+        stored = [_encoded(event) for event in events]
+        rows: list[Row] = [
+            (number, event.time_ns, kind_of(event), body)
+            for number, (event, body) in enumerate(stored, self._end)
+        ]
         times = [time_ns for _, time_ns, _, _ in rows]
         totals = copy.deepcopy(self._totals)
-        totals.add(events, [kind for _, _, kind, _ in rows])
+        totals.add([event for event, _ in stored], [kind for _, _, kind, _ in rows])
         self._database.execute("BEGIN")
         try:
             _insert(self._database, rows)
@@ -140,17 +158,23 @@ class RunFile:
             self._database.execute("INSERT INTO spans VALUES (?, ?, ?, ?)", span)
             self._database.executemany("INSERT OR REPLACE INTO totals VALUES (?, ?)", totals.rows())
             self._database.execute("COMMIT")
-        except sqlite3.Error:
+        except BaseException:
             if self._database.in_transaction:
                 self._database.execute("ROLLBACK")
             raise
         self._end += len(rows)
         self._totals = totals
+        return [
+            new
+            for (new, _), old in zip(stored, events, strict=True)
+            if new is not old and isinstance(new, Lost)
+        ]
 
     def close(self) -> None:
         """Turns it into a single finished file and releases it. Never raises."""
         try:
-            self._database.execute("PRAGMA journal_mode=DELETE")
+            if _place(self.path) == self._place:
+                self._database.execute("PRAGMA journal_mode=DELETE")
         except sqlite3.Error:
             pass  # a reader holds it; whoever opens it next still finds everything
         finally:
@@ -162,17 +186,41 @@ class RunFile:
         os.close(self._lock)
 
     def _release_lock(self) -> None:
-        lock_path(self.path).unlink(missing_ok=True)
+        lock = lock_path(self.path)
+        held = os.fstat(self._lock)
+        # Where the folder was replaced meanwhile, the lock there is that of another run.
+        if _place(lock) == (held.st_dev, held.st_ino):
+            lock.unlink(missing_ok=True)
         os.close(self._lock)
 
 
-def row(event: Event | Unknown, sequence: int) -> Row:
-    """Returns an event as a row of the file; as `Lost` when it can't be encoded."""
+def _encoded(event: Event | Unknown) -> tuple[Event | Unknown, bytes]:
+    """Returns an event as it is stored, and its body; `Lost` when it can't be encoded."""
     try:
-        return sequence, event.time_ns, kind_of(event), _encode(event)
-    except (TypeError, ValueError, OverflowError) as error:
-        reason = f"An event of kind {kind_of(event)!r} could not be encoded: {error}."
-        return row(Lost(time_ns=time.monotonic_ns(), count=1, reason=reason), sequence)
+        given: Any = event.time_ns
+        if not isinstance(given, int) or abs(given) > _LARGEST:
+            raise ValueError(f"its time is {shown(given)}")
+        return event, _encode(event)
+    except UnicodeEncodeError:
+        # A text that is not UTF-8, such as the name of a file in an error's message.
+        fields = msgspec.to_builtins(event, builtin_types=(bytes,), enc_hook=_plain)
+        body = _encode(_in_utf8(fields))
+        return event_of(kind_of(event), body), body
+    except Exception as error:  # noqa: BLE001 - one event must not keep the others out of the file
+        reason = f"An event of kind {kind_of(event)!r} could not be encoded: {shown_text(error)}."
+        lost = Lost(time_ns=time.monotonic_ns(), count=1, reason=reason)
+        return lost, _encode(lost)
+
+
+def _in_utf8(value: Any) -> Any:
+    """Returns a structure with the surrogates of its texts as escapes."""
+    if isinstance(value, str):
+        return value.encode("utf-8", "backslashreplace").decode()
+    if isinstance(value, dict):
+        return {_in_utf8(key): _in_utf8(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_in_utf8(one) for one in value]
+    return value
 
 
 def event_of(kind: str, body: bytes) -> Event | Unknown:
@@ -234,17 +282,82 @@ def _insert(database: sqlite3.Connection, rows: list[Row]) -> None:
             start += size
 
 
-def _create_folder(folder: Path) -> None:
-    if folder.exists() and not folder.is_dir():
-        raise RecordError(
-            f"A run is recorded to a folder, but {folder} is a file. Name another path."
-        )
+def _begin(path: Path, meta: dict[str, str | int], held: Sequence[Path]) -> None:
+    """Puts a new run file in the place of those that the folder holds.
+
+    Whenever the process is killed, the folder holds the old run or the new one: the new
+    file is made beside the old one and takes its place in one operation.
+    """
+    unfinished = path.with_name(f"{path.name}.new")
+    for leftover in (unfinished, *_beside(unfinished)):
+        leftover.unlink(missing_ok=True)
+    database = sqlite3.connect(unfinished, isolation_level=None)
     try:
+        database.executescript(f"BEGIN; {_TABLES} COMMIT;")
+        database.executemany("INSERT INTO meta VALUES (?, ?)", meta.items())
+    finally:
+        database.close()
+    for old in {path, *held}:
+        _fold_logs(old)
+    unfinished.replace(path)
+    for old in held:
+        if old != path:
+            old.unlink(missing_ok=True)
+
+
+def _fold_logs(path: Path) -> None:
+    """Moves into a run file what SQLite keeps beside it, and removes those files.
+
+    SQLite would take them for those of the next file of this name.
+    """
+    beside = _beside(path)
+    if path.exists() and any(one.exists() for one in beside):
+        database = sqlite3.connect(path, timeout=_FOLD_SECONDS, isolation_level=None)
+        try:
+            database.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        except sqlite3.DatabaseError:
+            pass  # a damaged file, which nobody can read
+        finally:
+            database.close()
+    for one in beside:
+        one.unlink(missing_ok=True)
+
+
+def _beside(path: Path) -> list[Path]:
+    """Returns the paths of the files that SQLite keeps next to a database."""
+    return [path.with_name(path.name + suffix) for suffix in ("-wal", "-shm", "-journal")]
+
+
+def _place(path: Path) -> tuple[int, int] | None:
+    """Returns what identifies the file at a path, None when there is none."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def _can_not_write(folder: Path, error: Exception) -> RecordError:
+    why = (error.strerror if isinstance(error, OSError) else None) or error
+    return RecordError(
+        f"The run folder {folder} can't be written: {why}. "
+        "Free space there, or record to a folder that you may write."
+    )
+
+
+def _create_folder(folder: Path) -> None:
+    try:
+        if folder.exists() and not folder.is_dir():
+            raise RecordError(
+                f"A run is recorded to a folder, but {folder} is a file. Name another path."
+            )
         folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
+    except RecordError:
+        raise
+    except (OSError, RuntimeError) as error:
+        why = (error.strerror if isinstance(error, OSError) else None) or error
         raise RecordError(
-            f"The run folder {folder} can't be created: {error.strerror or error}. "
-            "Name a folder that you may write."
+            f"The run folder {folder} can't be created: {why}. Name a folder that you may write."
         ) from error
 
 
@@ -262,13 +375,7 @@ def _refuse_existing(folder: Path, held: Sequence[Path], overwrite: bool) -> Non
 
 
 def _acquire_lock(path: Path) -> int:
-    try:
-        lock = os.open(lock_path(path), os.O_RDWR | os.O_CREAT, 0o644)
-    except OSError as error:
-        raise RecordError(
-            f"The run folder {path.parent} can't be written: {error.strerror or error}. "
-            "Name a folder that you may write."
-        ) from error
+    lock = os.open(lock_path(path), os.O_RDWR | os.O_CREAT, 0o644)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
@@ -278,8 +385,3 @@ def _acquire_lock(path: Path) -> int:
             "Name another folder, or end that recording first."
         ) from error
     return lock
-
-
-def _files_of(path: Path) -> list[Path]:
-    """Returns a run file and those that SQLite keeps next to it."""
-    return [path, *(path.with_name(path.name + suffix) for suffix in ("-wal", "-shm"))]

@@ -9,6 +9,7 @@ from typing import Any, Final
 import msgspec
 
 from distlab.events import Event, Lost, Metric, Step, Unknown, kind_of
+from distlab.text.counts import is_count
 
 _NUMBERS: Final = ("steps", "examples", "lost")
 
@@ -57,7 +58,7 @@ class Totals:
     def rows(self) -> list[tuple[str, int | bytes]]:
         """Returns the numbers as rows of the run file: names and values."""
         return [
-            *((name, getattr(self, name)) for name in _NUMBERS),
+            *((name, int(getattr(self, name))) for name in _NUMBERS),
             ("events", msgspec.msgpack.encode(self.events)),
             ("metrics", msgspec.msgpack.encode({k: float(v) for k, v in self.metrics.items()})),
         ]
@@ -73,7 +74,9 @@ class Totals:
         totals = cls()
         try:
             for name in _NUMBERS:
-                setattr(totals, name, int(found[name]))
+                if not is_count(found[name]):
+                    raise ValueError(f"the total of {name} is not a count")
+                setattr(totals, name, found[name])
             totals.events = Counter(msgspec.msgpack.decode(found["events"], type=dict[str, int]))
             totals.metrics = msgspec.msgpack.decode(found["metrics"], type=dict[str, float])
         except (KeyError, TypeError, msgspec.DecodeError) as error:

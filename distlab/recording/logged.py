@@ -1,0 +1,143 @@
+"""Checks of what is logged: names, steps and numbers."""
+
+from __future__ import annotations
+
+import operator
+from typing import Any, Final
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from distlab.errors import ArgumentTypeError, ArgumentValueError, ValueShapeError
+from distlab.text.shown import shown
+
+LARGEST: Final = (1 << 63) - 1
+"""The largest whole number of a run file."""
+
+MOST_LETTERS: Final = 500
+"""The length of the longest name."""
+
+
+def checked_name(name: Any, what: str = "A logged value") -> str:
+    """Returns a name that can be stored, as a plain string.
+
+    Args:
+      name: The name.
+      what: What has it, to begin a sentence with.
+
+    Raises:
+      ArgumentTypeError: It is not a string.
+      ArgumentValueError: It is empty or too long, or not encodable in UTF-8.
+    """
+    if not isinstance(name, str):
+        raise ArgumentTypeError(
+            f"{what} has a string as its name, got a {type(name).__name__}: {shown(name)}. "
+            'Use a name such as "loss".'
+        )
+    plain = str.__str__(name)
+    if not 0 < len(plain) <= MOST_LETTERS:
+        raise ArgumentValueError(
+            f"{what} has a name of 1 to {MOST_LETTERS} characters, got {len(plain):,}: "
+            f'{shown(plain)}. Use a short one, such as "loss".'
+        )
+    try:
+        plain.encode()
+    except UnicodeEncodeError:
+        raise ArgumentValueError(
+            f"{what} has a name that can be written in UTF-8, got {shown(plain)}. Remove its "
+            'surrogates, for example with name.encode("utf-8", "replace").decode().'
+        ) from None
+    return plain
+
+
+def checked_step(step: Any) -> Any:
+    """Returns a step as an `int`, or as an array that JAX may still be computing.
+
+    Raises:
+      ArgumentTypeError: It is not a whole number.
+      ArgumentValueError: It is negative or too large.
+    """
+    leaf = _only_leaf(step)
+    if isinstance(leaf, jax.Array) and not isinstance(leaf, jax.core.Tracer):
+        if leaf.shape == () and jnp.issubdtype(leaf.dtype, np.integer):
+            return leaf
+    elif not isinstance(leaf, bool | jax.core.Tracer):
+        try:
+            number = operator.index(leaf)
+        except Exception:  # noqa: BLE001 - any code of the user's
+            number = None
+        if number is not None:
+            return whole_step(number)
+    raise ArgumentTypeError(
+        f"step is a whole number, got a {type(step).__name__}: {shown(step)}. Pass the number of "
+        "the step, or leave it out to use that of the last step."
+    )
+
+
+def whole_step(step: Any) -> int:
+    """Returns a step as an `int`; reads an array.
+
+    Raises:
+      ArgumentValueError: It is negative or too large.
+    """
+    number = int(step)
+    if not -1 <= number <= LARGEST:  # -1 stands for the time before the first step
+        raise ArgumentValueError(
+            f"step is a whole number from 0 to 2**63 - 1, got {shown(step)}. Pass the number of "
+            "the step, or leave it out to use that of the last step."
+        )
+    return number
+
+
+def checked_number(name: str, value: Any) -> Any:
+    """Returns the one real number in a value: as a `float`, or as an array of JAX.
+
+    Raises:
+      ValueShapeError: It is not one real number.
+    """
+    leaf = _only_leaf(value)
+    if isinstance(leaf, jax.core.Tracer):
+        raise ValueShapeError(
+            f"log accepts numbers, but {name!r} is being traced by JAX. "
+            "Return it from the function and log the result."
+        )
+    if not _is_real(leaf):
+        found = f"shape {leaf.shape} and dtype {leaf.dtype}" if _is_array(leaf) else shown(value)
+        raise ValueShapeError(
+            f"log accepts one real number for each name, got {name!r} with {found}. "
+            'Reduce it first, for example with strategy.reduce("MEAN", value, axis=None).'
+        )
+    if isinstance(leaf, jax.Array):
+        return leaf
+    try:
+        return float(leaf)
+    except Exception as error:
+        raise ValueShapeError(
+            f"log accepts numbers that a float can hold, got {name!r} with {shown(value)} "
+            f"({error}). Log its logarithm, or leave it out."
+        ) from error
+
+
+def _only_leaf(value: Any) -> Any:
+    """Returns the only leaf of a structure, such as a variable; other values unchanged."""
+    try:
+        leaves = jax.tree.leaves(value)
+    except Exception:  # noqa: BLE001 - such as a dictionary whose keys can't be sorted
+        return value
+    return leaves[0] if len(leaves) == 1 else value
+
+
+def _is_array(value: Any) -> bool:
+    return isinstance(value, jax.Array | np.ndarray | np.generic)
+
+
+def _is_real(value: Any) -> bool:
+    if _is_array(value):
+        dtype = value.dtype
+        real = jnp.issubdtype(dtype, np.number) or dtype == np.bool_
+        return bool(value.shape == () and real and not jnp.issubdtype(dtype, np.complexfloating))
+    if isinstance(value, int | float):
+        return True
+    # A number of another library, such as a tensor of PyTorch.
+    return hasattr(value, "__float__") and getattr(value, "shape", None) == ()

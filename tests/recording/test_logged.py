@@ -1,0 +1,265 @@
+"""Whatever is logged is refused at the call or stored, and never keeps later numbers out."""
+
+from __future__ import annotations
+
+import datetime as dt
+import decimal
+import fractions
+import math
+import threading
+import warnings
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as some
+
+import distlab as dl
+from distlab.errors import ArgumentTypeError, ArgumentValueError, DistlabError, ValueShapeError
+from distlab.events import Lost, Metric
+from distlab.recording import RingRecorder, Run, record
+from tests.recording import samples
+
+
+class Hostile:
+    """An object that fails wherever it is used."""
+
+    def __float__(self) -> float:
+        raise RuntimeError("no number")
+
+    def __index__(self) -> int:
+        raise ValueError("no index")
+
+    shape = ()
+
+
+ODD: list[Any] = [
+    Hostile(),
+    10**400,
+    -(10**400),
+    2**70,
+    -1,
+    2**63 - 1,
+    2**63,
+    1.5,
+    math.nan,
+    math.inf,
+    1e308,
+    "epoch 1",
+    "\ud800",
+    "",
+    "x" * 501,
+    "a\0b",
+    b"\xff",
+    None,
+    True,
+    1j,
+    decimal.Decimal("1e400"),
+    fractions.Fraction(1, 3),
+    dt.timedelta(1),
+    np.datetime64("2020-01-01"),
+    np.float64(3),
+    np.uint64(2**64 - 1),
+    np.array(7),
+    np.zeros((), [("a", int)]),
+    np.str_("loss"),
+    np.longdouble("1e4000"),
+    object,
+    {"b": 1, 2: 3},
+    jnp.int32(4),
+    jnp.float32(math.nan),
+    jnp.zeros(3),
+    jax.random.key(0),
+    jax.ShapeDtypeStruct((), jnp.float32),
+]
+
+anything = some.one_of(
+    some.sampled_from(ODD),
+    some.integers(),
+    some.floats(),
+    some.text(),
+    some.text(alphabet=some.characters(categories=["Cs", "Lu"])),
+    some.binary(),
+    some.complex_numbers(),
+    some.fractions(),
+    some.decimals(),
+    some.datetimes(),
+    some.recursive(some.integers(), some.lists),
+    some.dictionaries(some.one_of(some.text(), some.integers()), some.floats()),
+)
+
+
+@pytest.fixture(scope="module")
+def open_recording(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """One recording for all examples of a property."""
+    folder = tmp_path_factory.mktemp("logged") / "run"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        with record(folder) as recording:
+            yield recording, folder
+
+
+def stored_after(recording: Any, folder: Path, number: float) -> list[Metric]:
+    """Logs one more number, and returns the metrics of the run up to that one."""
+    recording.log(7, last=number)
+    found: list[Metric] = []
+    with Run.open(folder) as run:
+        for event in run.follow("metric", idle_seconds=20):
+            assert isinstance(event, Metric)
+            found.append(event)
+            if event.values == {"last": number}:
+                return found
+    raise AssertionError("a number that was logged later did not arrive")
+
+
+_numbers = iter(range(1_000_000))
+
+
+@settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
+@given(some.lists(some.tuples(anything, some.text(), anything), min_size=1, max_size=12))
+def test_anything_is_refused_at_the_call_or_stored(
+    open_recording: Any, calls: list[tuple[Any, str, Any]]
+) -> None:
+    recording, folder = open_recording
+    accepted = []
+    for step, name, value in calls:
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                recording.log(step, **({name: value} if name != "step" else {"x": value}))
+        except DistlabError:
+            continue
+        accepted.append((name if name != "step" else "x", float(jax.tree.leaves(value)[0])))
+    found = stored_after(recording, folder, float(next(_numbers)))[-len(accepted) - 1 :]
+    got = [next(iter(event.values.items())) for event in found[:-1]]
+    assert repr(got) == repr(accepted)
+
+
+@settings(max_examples=25, deadline=None)
+@given(some.one_of(anything, some.text(alphabet=some.characters(categories=["Cs", "Lu"]))))
+def test_any_name_total_and_message_is_refused_or_stored(
+    tmp_path_factory: pytest.TempPathFactory, value: Any
+) -> None:
+    folder = tmp_path_factory.mktemp("named") / "run"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("distlab.events.sink._recorder", RingRecorder())
+        for chosen in ({"name": value}, {"total_steps": value}):
+            try:
+                with record(folder, overwrite=True, **chosen):
+                    pass
+            except DistlabError:
+                continue
+            with Run.open(folder) as run:
+                summary = run.summary()
+            assert summary["status"] == "finished"
+            if value is not None:
+                kept = summary["name"] if "name" in chosen else summary["total_steps"]
+                assert kept == value
+        recording = record(folder, overwrite=True)
+        try:
+            recording.close("failed", value)
+        except DistlabError:
+            recording.close("failed", "other")
+        with Run.open(folder) as run:
+            assert run.summary()["status"] == "failed"
+
+
+@pytest.mark.parametrize(
+    ("step", "error"),
+    [
+        ("epoch 1", ArgumentTypeError),
+        (1.5, ArgumentTypeError),
+        (True, ArgumentTypeError),
+        (jnp.float32(1), ArgumentTypeError),
+        (2**70, ArgumentValueError),
+        (-2, ArgumentValueError),
+    ],
+    ids=repr,
+)
+def test_a_step_is_a_whole_number(
+    step: Any, error: type[DistlabError], recorder: RingRecorder
+) -> None:
+    with record(None) as recording, pytest.raises(error, match=r"^step is a whole number.*, got "):
+        recording.log(step, loss=1.0)
+    assert not [event for event in recorder.ring.since(0).events if isinstance(event, Metric)]
+
+
+def test_a_step_may_be_a_number_that_jax_counts(recorder: RingRecorder) -> None:
+    strategy = dl.MirroredStrategy(["CPU:0", "CPU:1"])
+    with strategy.scope():
+        counter = dl.Variable(5, dtype=jnp.int32)
+    with record(None) as recording:
+        for step in (counter, jnp.int32(6), np.int64(7), np.array(8)):
+            recording.log(step, loss=1.0)
+    metrics = [event for event in recorder.ring.since(0).events if isinstance(event, Metric)]
+    assert [event.step for event in metrics] == [5, 6, 7, 8]
+
+
+def test_what_has_no_text_is_refused_like_anything_else(recorder: RingRecorder) -> None:
+    class Silent:
+        def __repr__(self) -> str:
+            raise RuntimeError("no text")
+
+    with record(None) as recording:
+        with pytest.raises(ValueShapeError, match="'loss' with <Silent>"):
+            recording.log(0, loss=Silent())
+        with pytest.raises(ArgumentTypeError, match="got a Silent: <Silent>"):
+            recording.log(Silent(), loss=1.0)
+
+
+@pytest.mark.parametrize("total", [2**70, -1, 1.5, "10", True], ids=repr)
+def test_total_steps_is_a_count(total: Any, recorder: RingRecorder) -> None:
+    with pytest.raises(ArgumentValueError, match=r"total_steps must be a whole number"):
+        record(None, total_steps=total)
+
+
+@pytest.mark.parametrize("name", ["\ud800", "", "x" * 501], ids=ascii)
+def test_a_name_is_short_and_in_utf_8(name: str, recorder: RingRecorder) -> None:
+    with record(None) as recording, pytest.raises(ArgumentValueError, match="has a name"):
+        recording.log(0, **{name: 1.0})
+    with pytest.raises(ArgumentValueError, match="A recording has a name"):
+        record(None, name=name)
+
+
+def test_a_number_beyond_floats_is_refused(recorder: RingRecorder) -> None:
+    with record(None) as recording, pytest.raises(ValueShapeError, match="that a float can hold"):
+        recording.log(0, loss=10**400)
+
+
+def test_an_event_that_no_file_can_hold_is_counted_said_and_passed_over(
+    recorder: RingRecorder, tmp_path: Path
+) -> None:
+    odd: Any = object()
+    threads = threading.active_count()
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        with record(tmp_path) as recording:
+            recorder.emit(samples.step(0))
+            recorder.emit(Metric(time_ns=1, step=0, values={"loss": odd}))
+            recorder.emit(Metric(time_ns=2**70, step=0, values={"loss": 1.0}))
+            recorder.emit(Metric(time_ns=3, step=2**70, values={"loss": 1.0}))
+            recording.log(1, loss=0.5)
+            recorder.emit(samples.step(1))
+    assert [one.category for one in told] == [RuntimeWarning] * 3
+    assert all("'metric' could not be encoded" in str(one.message) for one in told)
+    with Run.open(tmp_path) as run:
+        summary = run.summary()
+        assert [event.step for event in run.events("step")] == [0, 1]  # type: ignore[union-attr]
+    assert (summary["metrics"], summary["lost"], summary["steps"]) == ({"loss": 0.5}, 3, 2)
+    assert summary["status"] == "finished"
+    assert sum(isinstance(event, Lost) for event in recorder.ring.since(0).events) == 3
+    assert threading.active_count() <= threads + 1
+
+
+def test_texts_that_are_not_utf_8_are_stored_as_escapes(
+    recorder: RingRecorder, tmp_path: Path
+) -> None:
+    with pytest.raises(FileNotFoundError), record(tmp_path):
+        raise FileNotFoundError("no file \udcff")
+    with Run.open(tmp_path) as run:
+        assert run.summary()["message"] == "FileNotFoundError: no file \\udcff"
+        assert run.summary()["status"] == "failed"
