@@ -19,6 +19,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from distlab.context import scopes
+from distlab.devices import thread_pool
 from distlab.events import sink
 
 if TYPE_CHECKING:
@@ -39,6 +40,8 @@ def _default_recorder() -> sink.Recorder:
     return make_default()
 
 
+# XLA reads the size of its thread pool when JAX is first used, which may be in the next line.
+thread_pool.enlarge_at_import()
 scopes.set_default(_default_replica)
 sink.set_default(_default_recorder)
 

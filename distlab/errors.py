@@ -144,6 +144,10 @@ class NotFiniteWarning(UserWarning):
     """A logged metric is nan or infinite."""
 
 
+class NewerRunWarning(UserWarning):
+    """A run was recorded by a newer version of distlab than the one that reads it."""
+
+
 class RecompilationWarning(UserWarning):
     """A function is made anew at each call and refers to something else each time.
 

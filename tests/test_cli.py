@@ -245,11 +245,13 @@ def test_runs_lists_the_newest_first_and_says_what_can_not_be_read(
     (tmp_path / "broken").mkdir()
     (tmp_path / "broken" / "process-1.sqlite").write_text("no database")
     assert cli.main(["runs", str(tmp_path)]) == 0
-    complaint, head, *rows = capsys.readouterr().out.splitlines()
-    assert "broken can't be read" in complaint
+    head, *rows, last = capsys.readouterr().out.splitlines()
     assert head.split()[:3] == ["run", "started", "status"]
     assert [row.split()[0] for row in rows] == ["deeper/second", "first"]
     assert all("finished" in row and row.endswith("loss 0.5") for row in rows)
+    assert last.split(maxsplit=1)[0] == "broken"
+    assert "  can't be read  " in last
+    assert "file is not a database" in last
 
 
 def test_runs_says_when_there_are_none_and_when_there_is_no_folder(

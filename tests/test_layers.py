@@ -42,7 +42,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         *("collectives", "step", "data", "input"),
     ),
     "coordinator": ("errors", "context", "strategies"),
-    "control": ("text", "errors", "events", "context"),
+    "control": ("text", "errors", "events", "devices", "context"),
     "nn": ("errors", "context"),
     # What shows it: events to columns, columns to charts, advice and a page.
     "folds": ("errors", "events"),

@@ -13,9 +13,9 @@ from typing import Final, Protocol
 
 from distlab.errors import InvalidArgumentError, NotARunError
 from distlab.events import Source
-from distlab.page.runs_table import RunSummary
+from distlab.page.runs_table import RunSummary, unreadable
 from distlab.recording import Run
-from distlab.runs.listing import run_folders
+from distlab.runs.listing import run_folders, summary_of
 from distlab_dashboard.served_run import ServedRun
 
 _MOST_UNUSED: Final = 3
@@ -171,8 +171,6 @@ class Folder:
             state = _state(path)
             if listed is None or listed.state != state or listed.summary["status"] == "running":
                 summary = _summary(path, str(path.relative_to(self._root)))
-                if summary is None:
-                    continue
                 listed = _Listed(state, summary)
             found[path] = listed
             if len(found) == _MOST_RUNS:
@@ -191,29 +189,36 @@ def _unknown(name: str) -> NotARunError:
 
 def _state(path: Path) -> tuple[tuple[int, int], ...]:
     """Returns the times and sizes of a run's files, which change when the run does."""
-    stats = [file.stat() for file in sorted(path.glob("process-*")) if file.is_file()]
-    return tuple((stat.st_mtime_ns, stat.st_size) for stat in stats)
+    return tuple((stat.st_mtime_ns, stat.st_size) for stat in _stats(path, "process-*"))
 
 
-def _summary(path: Path, key: str) -> RunSummary | None:
-    """Returns a run's summary, None for a run that was deleted or is damaged."""
+def _stats(path: Path, pattern: str) -> list[os.stat_result]:
+    """Returns the facts of a folder's files; of a folder that was deleted none."""
     try:
-        with Run.open(path) as run:
-            known = run.summary()
-            return {
-                "key": key,
-                "name": known["name"],
-                "status": known["status"],
-                "started": known["started"],
-                "seconds": known["seconds"],
-                "steps": known["steps"],
-                "total_steps": known["total_steps"],
-                "replicas": known["replicas"],
-                "metrics": known["metrics"],
-                "bytes": sum(file.stat().st_size for file in path.iterdir() if file.is_file()),
-            }
-    except (NotARunError, OSError):
-        return None
+        return [file.stat() for file in sorted(path.glob(pattern)) if file.is_file()]
+    except OSError:
+        return []
+
+
+def _summary(path: Path, key: str) -> RunSummary:
+    """Returns a run's row, which states why where the run can't be read."""
+    known = summary_of(path)
+    size = sum(stat.st_size for stat in _stats(path, "*"))
+    if not isinstance(known, dict):
+        return unreadable(key.encode("utf-8", "backslashreplace").decode(), known.why, size)
+    return {
+        "key": key,
+        "name": known["name"],
+        "status": known["status"],
+        "started": known["started"],
+        "seconds": known["seconds"],
+        "steps": known["steps"],
+        "total_steps": known["total_steps"],
+        "replicas": known["replicas"],
+        "metrics": known["metrics"],
+        "bytes": size,
+        "fault": "",
+    }
 
 
 def library_of(source: object) -> Library:

@@ -14,14 +14,19 @@ Example:
 from __future__ import annotations
 
 import argparse
+import math
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from distlab._cli.options import HelpFormatter, folder
 from distlab.errors import NotARunError
 from distlab.runs.summary import Summary
+from distlab.text.units import plain
+
+if TYPE_CHECKING:
+    from distlab.runs.listing import Unreadable
 
 COLUMNS = ("run", "started", "status", "steps", "steps/s", "replicas", "size", "last metrics")
 
@@ -53,12 +58,13 @@ def run(args: argparse.Namespace) -> int:
             f"distlab runs lists a folder of runs, and {args.folder} is not a folder. Name the one "
             "in which distlab.record created its folders."
         )
-    found = sorted(_summaries(args.folder), key=lambda s: -s["started"])
+    found = list(_listed(args.folder))
     if not found:
         example = args.folder / "first"
         print(f"No runs in {args.folder}. Record one: distlab demo --record {example}")
         return 0
-    rows = [COLUMNS, *(_row(summary, args.folder) for summary in found)]
+    found.sort(key=lambda one: -one["started"] if isinstance(one, dict) else math.inf)
+    rows = [COLUMNS, *(_row(one, args.folder) for one in found)]
     widths = [max(len(row[i]) for row in rows) for i in range(len(COLUMNS))]
     for row in rows:
         print(
@@ -67,31 +73,33 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _summaries(root: Path) -> Iterator[Summary]:
-    from distlab import Run
-    from distlab.runs.listing import run_folders
+def _listed(root: Path) -> Iterator[Summary | Unreadable]:
+    from distlab.runs.listing import run_folders, summary_of
 
     for path in run_folders(root):
-        try:
-            with Run.open(path) as recorded:
-                yield recorded.summary()
-        except NotARunError as error:
-            print(f"distlab: {error}")
+        yield summary_of(path)
 
 
-def _row(summary: Summary, root: Path) -> tuple[str, ...]:
+def _name(path: Path, root: Path) -> str:
+    name = str(path.relative_to(root)) if path != root else path.name
+    return name.encode("utf-8", "backslashreplace").decode()
+
+
+def _row(summary: Summary | Unreadable, root: Path) -> tuple[str, ...]:
+    if not isinstance(summary, dict):
+        return _name(summary.path, root), "", "can't be read", "", "", "", "", summary.why
     path = Path(summary["path"])
     rate = summary["steps"] / summary["seconds"] if summary["seconds"] else 0.0
     size = sum(file.stat().st_size for file in path.iterdir() if file.is_file())
     metrics = [f"{name} {value:.4g}" for name, value in list(summary["metrics"].items())[:3]]
     lost = [f"{summary['lost']} events lost"] if summary["lost"] else []
     return (
-        str(path.relative_to(root)) if path != root else path.name,
+        _name(path, root),
         f"{datetime.fromtimestamp(summary['started'], UTC).astimezone():%Y-%m-%d %H:%M:%S}",
         summary["status"],
         f"{summary['steps']:,}".replace(",", " "),
         f"{rate:.1f}",
         str(max(summary["replicas"], default=0)),
         f"{size / 1e6:.1f} MB",
-        ", ".join([*metrics, *lost]),
+        plain(", ".join([*metrics, *lost]), 200),
     )

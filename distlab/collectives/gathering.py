@@ -13,7 +13,7 @@ from distlab.collectives.reducing import calls, report
 from distlab.collectives.shapes import gather_axis, require_joinable
 from distlab.collectives.traced import TracedPerReplica
 from distlab.context import scopes
-from distlab.devices import jax_internals
+from distlab.devices import in_flight, jax_internals
 from distlab.errors import ValueShapeError
 from distlab.values.distributed import DistributedValues, PerReplica, replica_shapes
 
@@ -21,6 +21,7 @@ from distlab.values.distributed import DistributedValues, PerReplica, replica_sh
 def gather(strategy: CollectiveHost, value: Any, axis: int) -> Any:
     """Concatenates the components of per-replica values. See `Strategy.gather`."""
     scopes.require_cross_replica("gather", strategy)
+    in_flight.require_open()
     return jax.tree.map(
         lambda leaf: _gather_leaf(strategy, leaf, axis),
         value,

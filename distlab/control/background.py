@@ -14,6 +14,7 @@ from typing import Final, Generic, Literal, ParamSpec, TypeAlias, TypeVar
 
 from distlab.context import scopes
 from distlab.control.loops import LoopControl, loops
+from distlab.devices import in_flight
 from distlab.errors import ArgumentTypeError, ContextError
 from distlab.text.html import card
 
@@ -132,10 +133,11 @@ class Background(Generic[T]):
             self._value.append(self._work())
         except BaseException as error:  # noqa: BLE001 - result() raises it in the thread that waits
             self._error = error
-            _log.error(
-                "%s failed in the background: %s: %s. Its result() raises this.",
-                self.name, type(error).__name__, error,
-            )  # fmt: skip
+            if not isinstance(error, SystemExit) or error.code:
+                _log.error(
+                    "%s failed in the background: %s: %s. Its result() raises this.",
+                    self.name, type(error).__name__, error,
+                )  # fmt: skip
         finally:
             atexit.unregister(self._stop_at_exit)
             self._seconds = time.monotonic() - self._began
@@ -144,6 +146,7 @@ class Background(Generic[T]):
 
     def _stop_at_exit(self) -> None:
         """Lets the present step end before the interpreter does."""
+        in_flight.end_threads()  # also ends loops that nobody can stop, at their next step
         self.stop()
         self._ended.wait(_EXIT_SECONDS)
 

@@ -3,24 +3,50 @@
 CPU devices deadlock permanently when many steps with collectives are queued:
 each step needs a thread on every device, and steps that wait for one another
 can occupy all threads. A limit of 16 costs no throughput.
+
+Steps end before the interpreter does: a thread that is inside of JAX by then would
+abort the process. And a forked child has no steps: the devices' threads do not exist there.
 """
 
 from __future__ import annotations
 
+import atexit
+import os
+import queue
+import sys
 import threading
+import time
 from collections import deque
-from typing import Final
+from contextlib import AbstractContextManager
+from types import FrameType
+from typing import Final, TypeAlias
 
 import jax
+
+from distlab.devices import jax_internals
+from distlab.errors import ContextError
 
 LIMIT: Final = 16
 """The maximum number of steps in flight in this process."""
 
-dispatching = threading.RLock()
-"""Held while a step is dispatched: two threads that dispatch steps with collectives
-to the same devices in different orders would deadlock."""
+SHORT_POOL_LIMIT: Final = 2
+"""The same where XLA's thread pool is smaller than distlab would have made it."""
 
+_EXIT_SECONDS: Final = 5.0
+_POLL_SECONDS: Final = 0.005
+_WAITING_IN: Final = {threading.__file__, queue.__file__}
+
+
+_Lock: TypeAlias = AbstractContextManager[object, None]
+
+dispatching: _Lock = threading.RLock()
+"""Held while a step is dispatched: two threads that dispatch steps with collectives
+to the same devices in different orders would deadlock. Where no step may be dispatched
+any more, another object takes its place, so that steps pay nothing for it."""
+
+limit = LIMIT
 _waiting: deque[jax.Array] = deque()
+_threads: set[int] = set()
 
 
 def admit(result: jax.Array) -> None:
@@ -30,11 +56,12 @@ def admit(result: jax.Array) -> None:
       result: An output of the step, preferably the smallest: it stays in memory until
         the step leaves the queue.
     """
+    _threads.add(threading.get_ident())
     _waiting.append(result)
-    if len(_waiting) <= LIMIT:
+    if len(_waiting) <= limit:
         return
     # Waiting for the newest first wakes this thread once instead of eight times.
-    for older in reversed([_waiting.popleft() for _ in range(LIMIT // 2)]):
+    for older in reversed([_waiting.popleft() for _ in range(limit // 2)]):
         # A donated result is deleted; the step that reuses its memory is later in the queue.
         if not older.is_deleted():
             older.block_until_ready()
@@ -43,3 +70,96 @@ def admit(result: jax.Array) -> None:
 def waiting() -> list[jax.Array]:
     """Returns the results of the steps in flight, the oldest first."""
     return list(_waiting)
+
+
+def require_open() -> None:
+    """Notes that the calling thread computes, in a way that dispatches nothing by itself.
+
+    Raises:
+      ContextError: This is a forked child.
+      SystemExit: The interpreter ends, and this is not its main thread.
+    """
+    _threads.add(threading.get_ident())
+    if isinstance(dispatching, _Forked | _Ending):
+        with dispatching:
+            pass
+
+
+class _Forked(AbstractContextManager[object, None]):
+    """In the place of `dispatching` in a forked child."""
+
+    def __enter__(self) -> None:
+        raise ContextError(
+            f"Process {os.getpid()} was forked after JAX had started its devices, whose threads do "
+            "not exist in the child: a step would wait for ever. Start processes anew: "
+            'multiprocessing.get_context("spawn"), or mp_context= of ProcessPoolExecutor.'
+        )
+
+    def __exit__(self, *raised: object) -> None:
+        """Is never called."""
+
+
+class _Ending(AbstractContextManager[object, None]):
+    """In the place of `dispatching` while the interpreter ends."""
+
+    def __init__(self, before: _Lock) -> None:
+        self._before = before
+
+    def __enter__(self) -> None:
+        if threading.current_thread() is not threading.main_thread():
+            raise SystemExit  # which ends a thread without a message
+        self._before.__enter__()
+
+    def __exit__(self, *raised: object) -> None:
+        self._before.__exit__(None, None, None)
+
+
+def end_threads() -> None:
+    """Ends all threads that run steps, each at its next step. Returns at once."""
+    global dispatching
+    if not isinstance(dispatching, _Forked | _Ending):
+        dispatching = _Ending(dispatching)
+
+
+def _before_the_end() -> None:
+    """Waits, within a limit, until threads have left JAX and the devices have done all steps."""
+    end_threads()
+    until = time.monotonic() + _EXIT_SECONDS
+    for thread in threading.enumerate():
+        if thread.ident in _threads and thread is not threading.current_thread():
+            while thread.is_alive() and time.monotonic() < until and not _rests(thread):
+                thread.join(_POLL_SECONDS)
+    while any(not _is_done(result) for result in waiting()) and time.monotonic() < until:
+        time.sleep(_POLL_SECONDS)
+
+
+def _rests(thread: threading.Thread) -> bool:
+    """Returns whether a thread waits in Python, outside of a step, as for its next task."""
+    frame: FrameType | None = sys._current_frames().get(thread.ident or 0)
+    if frame is None or frame.f_code.co_filename not in _WAITING_IN:
+        return False
+    while frame is not None:
+        module = frame.f_globals.get("__name__", "")
+        if module.startswith(("jax.", "distlab.step.")):
+            return False
+        frame = frame.f_back
+    return True
+
+
+def _is_done(result: jax.Array) -> bool:
+    try:
+        return result.is_deleted() or jax_internals.is_ready(result)
+    except RuntimeError:  # it was deleted meanwhile
+        return True
+
+
+def _after_fork() -> None:
+    """Gives a forked child a lock that nobody holds, or none if its devices are dead."""
+    global dispatching
+    _waiting.clear()
+    _threads.clear()
+    dispatching = _Forked() if jax_internals.backend_started() else threading.RLock()
+
+
+os.register_at_fork(after_in_child=_after_fork)
+atexit.register(_before_the_end)

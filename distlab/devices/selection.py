@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 import os
 import re
+import warnings
 from collections.abc import Callable, Iterable
 from typing import TypeAlias
 
 import jax
 
 from distlab import events
-from distlab.devices import jax_internals
+from distlab.devices import in_flight, jax_internals, thread_pool
 from distlab.errors import BackendStartedError, DeviceError
 
 DeviceLike: TypeAlias = str | jax.Device
@@ -65,17 +67,37 @@ def use_cpu_devices(count: int) -> None:
 def prepare_cpu_backend() -> None:
     """Configures XLA and glibc for several CPU devices, unless JAX has started them.
 
-    `PJRT_NPROC` sets the size of XLA's thread pool. Collectives of several steps
-    deadlock with fewer than two threads for each device, so that is the minimum.
+    Collectives of several steps, and host callbacks, deadlock where XLA's thread pool is
+    too small; see `distlab.devices.thread_pool`.
+
+    Warns:
+      RuntimeWarning: JAX has started the devices with a pool that is too small.
     """
-    count = int(getattr(jax.config, "jax_num_cpu_devices", 1))
-    if jax_internals.backend_started() or count < 2:
+    if jax_internals.backend_started():
+        _check_thread_pool()
+    elif thread_pool.enlarge():
+        _keep_large_buffers()
+
+
+@functools.cache
+def _check_thread_pool() -> None:
+    """Lets fewer steps wait for one another where XLA has too few threads, and says so."""
+    devices = jax.local_devices()
+    count = len(devices)
+    threads = thread_pool.size(count)
+    if devices[0].platform != "cpu" or count < 2 or threads >= thread_pool.needed(count):
         return
-    threads = max(2 * count, os.cpu_count() or 1)
-    set_by_user = os.environ.get("PJRT_NPROC", "")
-    if not set_by_user.isdigit() or int(set_by_user) < threads:
-        os.environ["PJRT_NPROC"] = str(threads)
-    _keep_large_buffers()
+    in_flight.limit = in_flight.SHORT_POOL_LIMIT
+    warnings.warn(
+        f"JAX had started {count} CPU devices with {threads} threads before distlab could ask for "
+        f"{thread_pool.needed(count)}. Steps that call the host with large arrays "
+        "(jax.pure_callback, io_callback) can wait for ever, and only "
+        f"{in_flight.SHORT_POOL_LIMIT} steps are in flight at a time. Import distlab, or call "
+        "distlab.use_cpu_devices, before JAX is first used; or set PJRT_NPROC="
+        f"{thread_pool.needed(count)} in the environment.",
+        RuntimeWarning,
+        stacklevel=2,
+    )
 
 
 def give_back_memory() -> None:

@@ -29,6 +29,7 @@ class RunSummary(TypedDict):
       replicas: How many replicas each of its strategies had.
       metrics: The last value of each metric.
       bytes: Bytes of its files.
+      fault: Why it can't be read, empty for one that can.
     """
 
     key: str
@@ -41,6 +42,30 @@ class RunSummary(TypedDict):
     replicas: list[int]
     metrics: dict[str, float]
     bytes: int
+    fault: str
+
+
+def unreadable(key: str, fault: str, size: int) -> RunSummary:
+    """Returns the summary of a run that can't be read.
+
+    Args:
+      key: Its path in the folder.
+      fault: Why it can't be read.
+      size: Bytes of its files.
+    """
+    return {
+        "key": key,
+        "name": key,
+        "status": "can't be read",
+        "started": 0.0,
+        "seconds": 0.0,
+        "steps": 0,
+        "total_steps": None,
+        "replicas": [],
+        "metrics": {},
+        "bytes": size,
+        "fault": fault,
+    }
 
 
 def run_rows(summaries: Iterable[RunSummary]) -> dict[str, list[str]]:
@@ -54,6 +79,15 @@ def run_rows(summaries: Iterable[RunSummary]) -> dict[str, list[str]]:
 
 
 def _row(summary: RunSummary) -> dict[str, str]:
+    if summary["fault"]:
+        return {
+            **dict.fromkeys(NAMES, "\u2013"),
+            "run": plain(summary["key"] if summary["key"] != "." else summary["name"], 80),
+            "status": summary["status"],
+            "size": bytes_text(summary["bytes"]),
+            "metrics": plain(summary["fault"], 300),
+            "key": summary["key"],
+        }
     steps, seconds = summary["steps"], summary["seconds"]
     total = summary["total_steps"]
     metrics = list(summary["metrics"].items())[:_MOST_METRICS]

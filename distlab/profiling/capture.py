@@ -29,6 +29,9 @@ SPANS_KEPT: Final = 4_096
 """Spans kept for each device."""
 
 _PAUSE_SECONDS: Final = 0.001
+_PROBE_SECONDS: Final = 10.0
+"""How long a user's capture waits for the end of the recorder's."""
+
 _SHORTEST_PROBE_NS: Final = 40_000_000
 """CPU devices take turns on the machine's cores: a few milliseconds would show one turn."""
 
@@ -63,15 +66,28 @@ class Capturer:
           A future of the event.
 
         Raises:
-          CaptureError: Another profile is being taken in this process.
+          CaptureError: Another profile is being taken in this process. A user's capture
+            ends one of the recorder's, and waits for its end within a limit.
         """
-        with self._lock:
-            if self.running is not None:
+        limit = time.monotonic() + _PROBE_SECONDS
+        while True:
+            with self._lock:
+                before = self.running
+                if before is None:
+                    running = self.running = _Running(steps, seconds, asked_by, most_bytes)
+                    break
+            if asked_by == "recorder" or before.asked_by == "user":
                 raise CaptureError(
                     "Only one capture can run at a time, and one is running. Wait for its "
                     "result() first."
                 )
-            running = self.running = _Running(steps, seconds, asked_by, most_bytes)
+            before.enough.set()
+            if not before.over.wait(max(0.0, limit - time.monotonic())):
+                raise CaptureError(
+                    "Only one capture can run at a time. This one waited "
+                    f"{_PROBE_SECONDS:g} s for the recorder's own, whose profile is still being "
+                    "read. Capture later, or record with probe=False."
+                )
         thread = HelperThread("distlab capture", self._follow)
         thread.wake()
         return running.future  # `self.running` may be None by now: the capture may be done

@@ -96,11 +96,13 @@ class Recording:
         self._warn_of_not_finite(self._recorder)
 
     def capture(self, steps: int = 5, *, seconds: float = 10.0) -> Future[Capture]:
-        """Takes a short profile of the next steps, and returns at once.
+        """Takes a short profile of the next steps, and returns without waiting for them.
 
         The activity of each device (computing, waiting for others in a collective,
         copying, idle) becomes one `capture` event of the run. Steps go on
-        meanwhile; those that are captured take somewhat longer.
+        meanwhile; those that are captured take somewhat longer. When the recorder is
+        taking a profile of its own, that one is ended first, which takes some
+        milliseconds.
 
         Args:
           steps: Number of steps to capture.
@@ -111,7 +113,8 @@ class Recording:
           `CaptureError` when no step was run or the profile can't be read.
 
         Raises:
-          CaptureError: jax.profiler or another capture is taking a profile.
+          CaptureError: jax.profiler or another capture is taking a profile, or the
+            recorder's own did not end within 10 s.
           ArgumentValueError: `steps` or `seconds` is not a positive number.
           RecordError: The recording is closed, or recording is off.
 

@@ -1,12 +1,17 @@
-"""The runs in a folder and in the folders within it."""
+"""The runs in a folder and in the folders within it, and what each of them is."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
+from distlab.errors import NotARunError
+from distlab.runs.run import Run
 from distlab.runs.run_file import PATTERN
+from distlab.runs.summary import Summary
+from distlab.text.shown import shown_text
 
 DEEPEST: Final = 3
 
@@ -29,13 +34,53 @@ def run_folders(root: Path, depth: int = DEEPEST) -> Iterator[Path]:
       >>> [folder.name for folder in run_folders(Path("runs"))]
       ['first', 'second']
     """
-    if any(root.glob(PATTERN)):
+    try:
+        children = sorted(root.iterdir())
+    except OSError:  # it was deleted, or may not be read
+        return
+    if any(child.match(PATTERN) for child in children):
         yield root
     if depth:
-        try:
-            children = sorted(root.iterdir())
-        except OSError:  # it was deleted, or may not be read
-            return
         for child in children:
-            if child.is_dir() and not child.is_symlink():
+            if not child.is_symlink() and os.path.isdir(child):  # noqa: PTH112 - it never raises
                 yield from run_folders(child, depth - 1)
+
+
+class Unreadable(NamedTuple):
+    """A folder whose run can't be read.
+
+    Attributes:
+      path: The folder.
+      why: The reason, as a sentence.
+    """
+
+    path: Path
+    why: str
+
+
+def summary_of(folder: Path) -> Summary | Unreadable:
+    """Returns what a table of runs says of one: its summary, or why it has none.
+
+    Args:
+      folder: The run's folder.
+
+    Example:
+      >>> from pathlib import Path
+      >>> import distlab as dl
+      >>> from distlab.runs.listing import summary_of
+      >>> Path("runs").mkdir()
+      >>> _ = Path("runs/process-0.sqlite").write_text("not a run")
+      >>> print(summary_of(Path("runs")).why)
+      The run in runs can't be read: file is not a database. Its file is damaged, ...
+    """
+    try:
+        str(folder).encode()
+    except UnicodeEncodeError:
+        return Unreadable(folder, "The folder's name is not UTF-8. Rename it.")
+    try:
+        with Run.open(folder) as run:
+            return run.summary()
+    except NotARunError as error:
+        return Unreadable(folder, shown_text(error))
+    except Exception as error:  # noqa: BLE001 - one damaged run must not hide the others
+        return Unreadable(folder, f"{type(error).__name__}: {shown_text(error)}")

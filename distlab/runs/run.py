@@ -5,14 +5,15 @@ from __future__ import annotations
 import os
 import sqlite3
 import time
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self, get_args
 
 from distlab.advice import advise
-from distlab.errors import ArgumentValueError, NotARunError
-from distlab.events import Advice, AnyEvent, Chunk, Event, Unknown, kind_of
+from distlab.errors import ArgumentValueError, NewerRunWarning, NotARunError
+from distlab.events import SCHEMA, Advice, AnyEvent, Chunk, Event, Unknown, kind_of
 from distlab.runs.exports import export
 from distlab.runs.exports.frame import to_pandas
 from distlab.runs.programs import Programs, read_programs
@@ -21,8 +22,10 @@ from distlab.runs.run_files import RunReader, open_run_files, run_files
 from distlab.runs.summary import Summary, summarize
 from distlab.text.counts import is_count, is_number
 from distlab.text.html import card
+from distlab.text.shown import shown, shown_text
 
 _FAR_NS: Final = 1 << 62
+_CENTURY: Final = 3.2e9
 _FOLLOW_SECONDS: Final = 0.05
 _STANDING: Final = tuple(
     str(kind.__struct_config__.tag) for kind in get_args(AnyEvent) if kind.STANDING
@@ -69,6 +72,10 @@ class Run:
         Raises:
           NotARunError: The folder does not hold a run, or one that can't be read.
 
+        Warns:
+          NewerRunWarning: A newer version of distlab recorded it.
+          RuntimeWarning: What a killed process stored last can't be read, so it may be missing.
+
         Example:
           >>> import distlab as dl
           >>> dl.record("runs/first").close()
@@ -76,27 +83,37 @@ class Run:
           ...     run.meta["name"], run.live
           ('first', False)
         """
-        if not isinstance(path, str | os.PathLike):
+        named = os.fspath(path) if isinstance(path, os.PathLike) else path
+        if not isinstance(named, str):
             raise NotARunError(
-                f"A run is opened by its folder, got a {type(path).__name__}: {path!r:.80}. Name "
+                f"A run is opened by its folder, got a {type(path).__name__}: {shown(path)}. Name "
                 "the folder that was passed to record."
             )
-        folder = Path(path)
-        files = run_files(folder) if folder.is_dir() else []
-        if not files:
-            fault = "holds no run file" if folder.is_dir() else "is a file"
-            fault = fault if folder.exists() else "does not exist"
-            raise NotARunError(
-                f"A run is a folder that distlab.record wrote, and {folder} {fault}. "
-                "Name the folder that was passed to record."
-            )
+        folder = Path(named)
         try:
-            return cls(folder, open_run_files(files))
-        except (sqlite3.Error, OSError, UnicodeDecodeError) as error:
+            files = run_files(folder) if folder.is_dir() else []
+            if not files:
+                raise NotARunError(
+                    f"A run is a folder that distlab.record wrote, and {folder} "
+                    f"{_fault_of(folder)}. Name the folder that was passed to record."
+                )
+            run = cls(folder, open_run_files(files))
+        except NotARunError:
+            raise
+        except (sqlite3.Error, OSError, ValueError) as error:
             raise NotARunError(
-                f"The run in {folder} can't be read: {error}. "
+                f"The run in {folder} can't be read: {shown_text(error)}. "
                 "Its file is damaged, or was not written by distlab."
             ) from error
+        if run.meta.get("schema", SCHEMA) > SCHEMA:
+            warnings.warn(
+                f"The run in {folder} was recorded by a newer distlab (schema "
+                f"{run.meta['schema']}; this one knows {SCHEMA}), so parts of it may be missing "
+                "or wrong. Update distlab.",
+                NewerRunWarning,
+                stacklevel=2,
+            )
+        return run
 
     @property
     def live(self) -> bool:
@@ -257,8 +274,8 @@ class Run:
         first_ns = next((e.time_ns for e in self.events("run")), None)
         if first_ns is None:
             first_ns = next((e.time_ns for e in self.events()), 0)
-        low_ns = first_ns + round(start * 1e9) if start is not None else -_FAR_NS
-        return low_ns, first_ns + round(end * 1e9) if end is not None else _FAR_NS
+        low_ns = first_ns + _nanoseconds(start) if start is not None else -_FAR_NS
+        return low_ns, first_ns + _nanoseconds(end) if end is not None else _FAR_NS
 
     def summary(self) -> Summary:
         """Returns the run's main facts, for a table of runs.
@@ -365,6 +382,7 @@ class Run:
           MissingExtraError: pyarrow, or the dashboard, is needed and not installed.
           ArgumentTypeError: `path` is not a path.
           RecordError: The file exists or can't be written, or the run was closed.
+          NotARunError: The run is damaged in a way that the format can't pass over.
 
         Example:
           >>> import json
@@ -411,3 +429,14 @@ class Run:
         traceback: TracebackType | None,
     ) -> None:
         self.close()
+
+
+def _nanoseconds(seconds: float) -> int:
+    """Returns a time in nanoseconds; one that no run reaches as a century."""
+    return round(max(-_CENTURY, min(seconds, _CENTURY)) * 1e9)
+
+
+def _fault_of(folder: Path) -> str:
+    if folder.is_dir():
+        return "holds no run file"
+    return "is a file" if folder.exists() else "does not exist"

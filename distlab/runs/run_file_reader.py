@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import sqlite3
 import threading
+import warnings
+import weakref
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, Final
+from tempfile import mkdtemp
+from typing import Final
 from urllib.parse import quote
 
 import msgspec
 
 from distlab.errors import RecordError
 from distlab.events import Chunk, Event, Lost, Unknown
+from distlab.runs.meta import checked_meta
 from distlab.runs.run_file import being_written, decode, event_of
 from distlab.runs.totals import Totals
 
@@ -26,6 +32,7 @@ _DECODED: Final = 256
 """Events decoded at once: Python's garbage collector visits all that are alive."""
 
 _FAR: Final = 1 << 40
+_LARGEST: Final = (1 << 63) - 1
 _BUSY_SECONDS: Final = 5.0
 
 
@@ -43,15 +50,23 @@ class RunFileReader:
 
     Raises:
       sqlite3.Error: The file is no run file, or can't be read.
-      UnicodeDecodeError: The same, where the damage is in SQLite's message.
+      ValueError: The same, where the damage is in what it states, or in SQLite's message.
+
+    Warns:
+      RuntimeWarning: The file's log can't be read, so the last events may be missing.
     """
 
     def __init__(self, file: Path) -> None:
         self.path = file
-        self._database = _connect(file)
-        self.meta: dict[str, Any] = dict(self._database.execute("SELECT key, value FROM meta"))
-        self.process = _whole(self.meta.get("process_index"))
-        self.clock_offset_ns = _whole(self.meta.get("clock_offset_ns"))
+        self._database, copy = _connect(file)
+        self._remove_copy = copy and weakref.finalize(self, shutil.rmtree, copy, ignore_errors=True)
+        try:
+            self.meta = checked_meta(self._database.execute("SELECT key, value FROM meta"))
+        except BaseException:
+            self._database.close()
+            raise
+        self.process: int = self.meta.get("process_index", 0)
+        self.clock_offset_ns: int = self.meta.get("clock_offset_ns", 0)
         self._processes = (self.process,)
         self._lock = threading.Lock()
         self._last_time_ns = 0
@@ -156,29 +171,34 @@ class RunFileReader:
             raise self._closed() from error
         except DAMAGED:
             return None
-        return None if low is None else (low, high)
+        if not isinstance(low, int) or not isinstance(high, int):
+            return None  # nothing is stored yet, or the spans are damaged
+        return low, high
 
     def close(self) -> None:
         """Closes the file."""
         with self._lock:
             self._database.close()
+            if self._remove_copy:
+                self._remove_copy()
 
     def _batches(self, low_ns: int, high_ns: int) -> list[tuple[int, int]]:
         """Returns the first and last numbers of the batches that overlap a time."""
         try:
             with self._lock:
                 found = self._database.execute(
-                    "SELECT first, last FROM spans WHERE low_ns < ? AND high_ns >= ?"
-                    " ORDER BY first",
-                    (high_ns, low_ns),
+                    "SELECT first, last, low_ns, high_ns FROM spans"
+                    " WHERE low_ns < ? AND high_ns >= ? OR typeof(low_ns) <> 'integer'"
+                    " OR typeof(high_ns) <> 'integer' ORDER BY first",
+                    (_in_range(high_ns), _in_range(low_ns)),
                 ).fetchall()
         except sqlite3.ProgrammingError as error:
             raise self._closed() from error
         except DAMAGED:
             return [(0, _FAR)]  # of schema 1, or damaged: all events are searched
         joined: list[tuple[int, int]] = []
-        for first, last in found:
-            if not isinstance(first, int) or not isinstance(last, int):
+        for first, last, *times in found:
+            if not all(isinstance(number, int) for number in (first, last, *times)):
                 return [(0, _FAR)]
             if joined and first <= joined[-1][1] + 1:
                 joined[-1] = (joined[-1][0], max(joined[-1][1], last))
@@ -250,6 +270,8 @@ class RunFileReader:
         """Decodes rows: all at once, or one by one where that fails."""
         try:
             events: list[Event | Unknown] = [decode(body) for _, _, body in rows]
+            if any(event.time_ns > _LARGEST for event in events):
+                raise TypeError("a time is beyond those of SQLite")
         except (msgspec.DecodeError, UnicodeDecodeError, TypeError):
             return [self._event(kind, body) for _, kind, body in rows]
         if events:
@@ -259,6 +281,8 @@ class RunFileReader:
     def _event(self, kind: str, body: bytes) -> Event | Unknown:
         try:
             event = event_of(kind, body)
+            if event.time_ns > _LARGEST:
+                raise TypeError("a time is beyond those of SQLite")
         except (msgspec.DecodeError, UnicodeDecodeError, TypeError):
             # A file that was cut off has events without a body, too.
             reason = f"An event of kind {kind!r} in the run file is damaged."
@@ -277,8 +301,8 @@ class _Connection(sqlite3.Connection):
         self.close()
 
 
-def _whole(value: object) -> int:
-    return value if isinstance(value, int) else 0
+def _in_range(time_ns: int) -> int:
+    return max(-_LARGEST, min(time_ns, _LARGEST))
 
 
 def _ascending(rows: list[tuple[int, str, bytes]], cursor: int) -> list[tuple[int, str, bytes]]:
@@ -291,28 +315,63 @@ def _ascending(rows: list[tuple[int, str, bytes]], cursor: int) -> list[tuple[in
     return rows
 
 
-def _connect(file: Path) -> sqlite3.Connection:
-    """Opens a run file for reading, also one that was cut off or can't be locked."""
-    place = f"file:{quote(str(file.absolute()))}?mode=ro"
-    ways = ((place, "OFF"), (f"{place}&immutable=1", "OFF"), (place, "ON"))
-    for last, (uri, cut_off) in enumerate(ways, 1 - len(ways)):
-        database = sqlite3.connect(
-            uri,
-            uri=True,
-            isolation_level=None,
-            check_same_thread=False,
-            timeout=_BUSY_SECONDS,
-            factory=_Connection,
-        )
-        try:
-            # SQLite refuses a file shorter than its header states, unless this is set.
-            database.execute(f"PRAGMA writable_schema={cut_off}")
-            database.execute("SELECT count(*) FROM meta").fetchone()
-            database.execute("SELECT 1 FROM events LIMIT 0").fetchone()
-        except DAMAGED:
-            database.close()
-            if last == 0:
-                raise
-        else:
-            return database
-    raise AssertionError("the last way raises or returns")
+def _connect(file: Path) -> tuple[sqlite3.Connection, str | None]:
+    """Opens a run file for reading, also one that was cut off or can't be locked.
+
+    Returns:
+      The database, and the folder that holds a copy of the file, where one is needed.
+    """
+    place = _uri(file, "mode=ro")
+    try:
+        return _opened(place), None
+    except DAMAGED:
+        log = file.with_name(f"{file.name}-wal")
+        if log.exists() and log.stat().st_size:
+            try:
+                return _opened_copy(file, log)
+            except (*DAMAGED, OSError) as error:
+                reason = f"{file}: its log can't be read ({error}): its last events may be missing."
+                warnings.warn(reason, RuntimeWarning, stacklevel=2)
+    try:
+        return _opened(f"{place}&immutable=1"), None
+    except DAMAGED:
+        # SQLite refuses a file shorter than its header states, unless this is set.
+        return _opened(place, "PRAGMA writable_schema=ON"), None
+
+
+def _opened_copy(file: Path, log: Path) -> tuple[sqlite3.Connection, str]:
+    """Opens a copy of a run file and of its log.
+
+    A killed process leaves a log. SQLite reads it only where it may write beside it.
+    """
+    folder = mkdtemp(prefix="distlab-run-")
+    try:
+        copied = Path(shutil.copy(file, folder))
+        shutil.copy(log, folder)
+        return _opened(_uri(copied, "mode=rw")), folder
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+
+
+def _uri(file: Path, options: str) -> str:
+    return f"file:{quote(os.fsencode(file.absolute()))}?{options}"
+
+
+def _opened(uri: str, first: str = "PRAGMA writable_schema=OFF") -> sqlite3.Connection:
+    database = sqlite3.connect(
+        uri,
+        uri=True,
+        isolation_level=None,
+        check_same_thread=False,
+        timeout=_BUSY_SECONDS,
+        factory=_Connection,
+    )
+    try:
+        database.execute(first)
+        database.execute("SELECT count(*) FROM meta").fetchone()
+        database.execute("SELECT 1 FROM events LIMIT 0").fetchone()
+    except BaseException:
+        database.close()
+        raise
+    return database

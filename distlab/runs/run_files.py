@@ -64,7 +64,7 @@ def open_run_files(files: Sequence[Path]) -> RunReader:
 
     Raises:
       sqlite3.Error: One of them is no run file, or can't be read.
-      UnicodeDecodeError: The same, where the damage is in SQLite's message.
+      ValueError: The same, where the damage is in what it states, or in SQLite's message.
     """
     readers: list[RunFileReader] = []
     try:

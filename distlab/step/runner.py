@@ -17,7 +17,7 @@ from distlab.context import modes, scopes
 from distlab.context.collectives import MergingCollectives
 from distlab.context.modes import RunOptions
 from distlab.context.replica_context import ReplicaContext
-from distlab.devices import jax_internals
+from distlab.devices import in_flight, jax_internals
 from distlab.devices.jax_internals import ConcreteArray
 from distlab.errors import ContextError
 from distlab.events import sink
@@ -99,6 +99,7 @@ def _run_eagerly(
             "meaning inside a JAX transformation such as jit, grad, vmap or scan. Call run "
             "outside of it, or call run_functions_eagerly(False)."
         )
+    in_flight.require_open()
     return eager.run(host, fn, args, kwargs)
 
 

@@ -14,6 +14,7 @@ from distlab.collectives.cross_device_ops import CrossDeviceOps, as_cross_device
 from distlab.context import scopes
 from distlab.context.modes import RunOptions
 from distlab.data import Dataset
+from distlab.devices import in_flight
 from distlab.devices.layouts import Layout, OnePerReplica, Replicated
 from distlab.devices.mesh import ReplicaMesh
 from distlab.errors import ArgumentTypeError, ContextError
@@ -300,6 +301,7 @@ class Strategy(ABC):  # noqa: B024 - abstract because a subclass chooses the dev
         """
         scopes.require_cross_replica("experimental_distribute_values_from_function", self)
         checked_call("experimental_distribute_values_from_function", value_fn, (), None)
+        in_flight.require_open()
         replicas = self.num_replicas_in_sync
         return regroup([value_fn(ValueContext(i, replicas)) for i in range(replicas)], self.mesh)
 

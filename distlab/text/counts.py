@@ -18,4 +18,9 @@ def is_count(value: Any, most: int | None = None) -> bool:
 
 def is_number(value: Any) -> bool:
     """Returns whether a value is a finite real number; True and False are not."""
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    try:
+        return math.isfinite(value)
+    except OverflowError:  # a whole number that no float can hold
+        return False

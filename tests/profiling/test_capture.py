@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import statistics
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -20,6 +21,7 @@ from distlab.errors import ArgumentValueError, CaptureError, RecordError
 from distlab.profiling import capture
 from distlab.profiling.capture import Capturer
 from distlab.profiling.helper_thread import HelperThread
+from distlab.profiling.spans import read_spans
 from distlab.recording import RingRecorder
 from tests.recording import processes
 
@@ -266,6 +268,43 @@ def test_a_recording_to_a_file_takes_a_glance_by_itself(
                 break
     assert [capture.asked_by for capture in found] == ["recorder"]
     assert np.argmin(found[0].waiting_ns) == slow
+
+
+def test_a_users_capture_ends_the_recorders_and_takes_its_place(recorder: RingRecorder) -> None:
+    loop = Loop(two_speeds(0, together=True))
+    with dl.record(None) as run:
+        for _ in range(3):
+            own = recorder.capturer.start(3, SECONDS, "recorder")
+            asked = run.capture(steps=2)
+            with pytest.raises(CaptureError, match="needs steps"):
+                own.result(SECONDS)
+            loop.run(2)
+            assert asked.result(SECONDS).asked_by == "user"
+
+
+def test_a_wait_for_the_recorders_capture_has_a_limit(
+    recorder: RingRecorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = threading.Event()
+    spans = read_spans
+
+    def slowly(*profile: Any) -> Any:
+        read.wait(SECONDS)
+        return spans(*profile)
+
+    monkeypatch.setattr(capture, "read_spans", slowly)
+    monkeypatch.setattr(capture, "_PROBE_SECONDS", 0.05)
+    loop = Loop(two_speeds(0, together=True))
+    with dl.record(None) as run:
+        own = recorder.capturer.start(1, SECONDS, "recorder")
+        loop.run(1)
+        with pytest.raises(CaptureError, match=r"waited 0\.05 s for the recorder's own"):
+            run.capture(steps=2)
+        read.set()
+        own.exception(SECONDS)
+        asked = run.capture(steps=2)
+        loop.run(2)
+        assert asked.result(SECONDS).asked_by == "user"
 
 
 def test_a_child_process_can_profile_although_its_parent_was() -> None:

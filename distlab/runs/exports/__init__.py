@@ -7,9 +7,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from distlab.errors import ArgumentTypeError, ArgumentValueError, RecordError
+from distlab.errors import (
+    ArgumentTypeError,
+    ArgumentValueError,
+    DistlabError,
+    NotARunError,
+    RecordError,
+)
 from distlab.runs.exports import lines, page, parquet, trace
 from distlab.runs.exports.recorded import Recorded
+from distlab.text.shown import shown_text
 
 
 class Format(NamedTuple):
@@ -65,12 +72,19 @@ def export(run: Recorded, path: str | os.PathLike[str], *, overwrite: bool = Fal
     try:
         write(run, unfinished)
         unfinished.replace(target)
-    except RecordError:
+    except DistlabError:
         raise
     except OSError as error:
         raise RecordError(
             f"{target} can't be written: {error.strerror}. Name a file in a folder that you may "
             "write."
+        ) from error
+    except Exception as error:
+        # Damage that looks like an event may be anything, to any of the formats.
+        raise NotARunError(
+            f"The run in {run.path} can't be written as {target.suffix}, because it holds what no "
+            f"recording does ({type(error).__name__}: {shown_text(error)}). Its file is damaged: "
+            "another format may hold more of it."
         ) from error
     finally:
         unfinished.unlink(missing_ok=True)

@@ -1,0 +1,39 @@
+"""What a run file states before its first event, checked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+_KINDS: Final[dict[str, type]] = {
+    "schema": int,
+    "name": str,
+    "process": int,
+    "process_index": int,
+    "clock_offset_ns": int,
+    "host": str,
+    "unix_ns": int,
+}
+_LARGEST: Final = 1 << 61
+"""Clocks are added to times, and the sum has to be a whole number of SQLite's."""
+
+
+def checked_meta(rows: Iterable[tuple[Any, Any]]) -> dict[str, Any]:
+    """Returns the facts in the rows of the table `meta`.
+
+    Args:
+      rows: Names and values. Those that this version does not know are kept when they
+        are texts or whole numbers.
+
+    Raises:
+      ValueError: A known one is not of its kind.
+    """
+    meta: dict[str, Any] = {}
+    for name, value in rows:
+        kind = _KINDS.get(name, int | str)
+        if isinstance(value, kind) and not (isinstance(value, int) and abs(value) > _LARGEST):
+            meta[str(name)] = value
+        elif name in _KINDS:
+            expected = "a text" if kind is str else "a whole number of usual size"
+            raise ValueError(f"it states {name} as {value!r:.80}, which is not {expected}")
+    return meta

@@ -1,0 +1,165 @@
+"""Processes end as they should while threads run steps; forked children are told what to do."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.devices.programs import finish
+
+BEGIN = """
+import itertools, sys, threading, time
+import jax, jax.numpy as jnp, numpy as np
+import distlab as dl
+dl.use_cpu_devices(4)
+strategy = dl.MirroredStrategy()
+batch = np.ones((100, 100), np.float32)
+steps = itertools.count()
+eagerly = dl.RunOptions(run_eagerly=True)
+def step(x):
+    return dl.get_replica_context().all_reduce("SUM", x @ x)
+def train(options=None):
+    while True:
+        strategy.run(step, args=(batch,), options=options)
+        next(steps)
+def train_and_tidy():
+    try:
+        train()
+    finally:
+        print("tidied", flush=True)
+def evaluate():
+    while True:
+        value = strategy.run(step, args=(batch,))
+        strategy.reduce("MEAN", value, axis=None)
+        next(steps)
+def wait_for_steps():
+    end = time.monotonic() + 60
+    while next(steps) < 20:
+        assert time.monotonic() < end
+        time.sleep(0.01)
+"""
+
+
+LOOPS = [
+    "dl.background(train)",
+    "dl.background(train, eagerly)",
+    "dl.background(evaluate)",
+    "threading.Thread(target=train, daemon=True).start()",
+    "[threading.Thread(target=train, daemon=True).start() for _ in range(3)]",
+]
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+def test_a_program_ends_while_threads_run_steps(loop: str) -> None:
+    program = f"{BEGIN}{loop}\nwait_for_steps()\nprint('main ends', flush=True)\n"
+    assert finish(program, "-W", "error") == (0, "main ends\n")
+
+
+@pytest.mark.parametrize(("end", "code"), [("sys.exit(3)", 3), ("raise ValueError('no')", 1)])
+def test_its_exit_code_is_its_own(end: str, code: int) -> None:
+    status, out = finish(f"{BEGIN}dl.background(train)\nwait_for_steps()\n{end}\n")
+    assert status == code
+    assert "terminate" not in out
+
+
+def test_a_thread_that_is_ended_tidies_up() -> None:
+    status, out = finish(f"{BEGIN}dl.background(train_and_tidy)\nwait_for_steps()\n")
+    assert (status, out) == (0, "tidied\n")
+
+
+def test_other_threads_finish_their_steps_first() -> None:
+    """Python waits for them before anything is torn down."""
+    program = """
+def some_steps():
+    for number in range(30):
+        result = strategy.run(step, args=(batch,))
+        time.sleep(0.01)
+    print("done", float(strategy.experimental_local_results(result)[0][0, 0]))
+threading.Thread(target=some_steps).start()
+"""
+    assert finish(BEGIN + program) == (0, "done 400.0\n")
+
+
+def test_the_main_thread_may_run_steps_to_the_end() -> None:
+    program = """
+import atexit
+def last_step():
+    result = strategy.run(step, args=(batch,))
+    print("last", float(strategy.experimental_local_results(result)[0][0, 0]))
+strategy.run(step, args=(batch,))
+atexit.register(last_step)
+"""
+    assert finish(BEGIN + program) == (0, "last 400.0\n")
+
+
+FORKED = """
+import os, warnings
+warnings.simplefilter("ignore")  # JAX warns of every fork
+with strategy.scope():
+    variable = dl.Variable(jnp.ones(3))
+value = strategy.run(step, args=(batch,))
+dataset = strategy.experimental_distribute_dataset(dl.data.Dataset.range(64).batch(8))
+def feed():
+    for numbers in dataset:
+        strategy.run(lambda n: n + 1, args=(numbers,))
+verbs = {
+    "run": lambda: strategy.run(step, args=(batch,)),
+    "run another": lambda: strategy.run(lambda x: x + 1, args=(batch,)),
+    "run eagerly": lambda: strategy.run(step, args=(batch,), options=eagerly),
+    "another strategy": lambda: dl.MirroredStrategy(["CPU:1", "CPU:2"]).run(step, args=(batch,)),
+    "reduce": lambda: strategy.reduce("MEAN", value, axis=None),
+    "gather": lambda: strategy.gather(value, axis=0),
+    "assign": lambda: variable.assign(jnp.zeros(3)),
+    "values": lambda: strategy.experimental_distribute_values_from_function(lambda _: batch),
+    "dataset": feed,
+}
+for name, verb in verbs.items():
+    child = os.fork()
+    if child == 0:
+        try:
+            verb()
+        except dl.errors.ContextError as error:
+            assert "forked after JAX had started" in str(error) and '"spawn"' in str(error)
+            os._exit(7)
+        os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7, name
+print(float(strategy.reduce("MEAN", strategy.run(step, args=(batch,)), axis=None)[0, 0]))
+"""
+
+
+def test_steps_in_a_forked_child_are_refused_with_the_remedy() -> None:
+    assert finish(BEGIN + FORKED) == (0, "400.0\n")
+
+
+def test_a_child_forked_while_a_thread_dispatches_is_told_too() -> None:
+    program = """
+import os, warnings
+warnings.simplefilter("ignore")
+dl.background(train)
+wait_for_steps()
+for _ in range(5):
+    child = os.fork()
+    if child == 0:
+        try:
+            strategy.run(step, args=(batch,))
+        except dl.errors.ContextError:
+            os._exit(7)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+"""
+    assert finish(BEGIN + program) == (0, "")
+
+
+def test_a_child_forked_before_jax_starts_runs_steps() -> None:
+    program = """
+import os
+import distlab as dl
+import jax
+dl.use_cpu_devices(2)
+child = os.fork()
+strategy = dl.MirroredStrategy()
+value = strategy.run(lambda: dl.get_replica_context().all_reduce("SUM", 1.0))
+total = float(strategy.experimental_local_results(value)[0])
+if child == 0:
+    os._exit(int(total))
+print(total, os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+    assert finish(program) == (0, "2.0 2\n")

@@ -1,0 +1,112 @@
+"""XLA's thread pool is large enough for all devices, whichever way they were asked for."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from distlab.devices import thread_pool
+from tests.devices.programs import finish
+
+# A step whose callback gets 1 MB waited for ever, with one thread for each device.
+STEPS = """
+import jax, numpy as np
+import distlab as dl
+strategy = dl.MirroredStrategy()
+def step(x):
+    kind = jax.ShapeDtypeStruct(x.shape, x.dtype)
+    y = jax.pure_callback(lambda a: np.asarray(a) * 2, kind, x)
+    return dl.get_replica_context().all_reduce("SUM", y.sum())
+batch = np.ones(1 << 18, np.float32)
+for _ in range(20):
+    result = strategy.run(step, args=(batch,))
+first = strategy.experimental_local_results(result)[0]
+print(strategy.num_replicas_in_sync, float(first) / (1 << 19))
+"""
+FLAG = "--xla_force_host_platform_device_count="
+
+
+@pytest.mark.parametrize("replicas", [2, 4, 16])
+def test_devices_asked_for_by_xlas_flags_do_not_deadlock(replicas: int) -> None:
+    status, out = finish(STEPS, "-W", "error", XLA_FLAGS=f"{FLAG}{replicas}")
+    assert (status, out) == (0, f"{replicas} {replicas:.1f}\n")
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        "import distlab, jax; jax.devices()",
+        "import jax, distlab; jax.devices()",
+    ],
+)
+def test_it_is_sized_before_jax_is_first_used(before: str) -> None:
+    status, out = finish(f"{before}\n{STEPS}", "-W", "error", XLA_FLAGS=f"{FLAG}4")
+    assert (status, out) == (0, "4 4.0\n")
+
+
+def test_devices_asked_for_by_jaxs_own_settings_do_not_deadlock() -> None:
+    status, out = finish(STEPS, "-W", "error", JAX_NUM_CPU_DEVICES="4")
+    assert (status, out) == (0, "4 4.0\n")
+    setting = 'import jax; jax.config.update("jax_num_cpu_devices", 4)'
+    status, out = finish(f"{setting}\n{STEPS}", "-W", "error")
+    assert (status, out) == (0, "4 4.0\n")
+
+
+def test_where_jax_started_first_fewer_steps_are_in_flight_and_it_is_said() -> None:
+    program = """
+import jax
+jax.devices()
+import distlab as dl
+import warnings
+with warnings.catch_warnings(record=True) as told:
+    warnings.simplefilter("always")
+    strategy = dl.MirroredStrategy()
+    dl.MirroredStrategy()
+from distlab.devices import in_flight
+result = [strategy.run(lambda: dl.get_replica_context().all_reduce("SUM", 1.0)) for _ in range(50)]
+print(len(told), in_flight.limit, len(in_flight.waiting()) <= 2, told[0].message)
+"""
+    status, out = finish(program, XLA_FLAGS=f"{FLAG}8", NPROC="2")
+    assert status == 0, out
+    assert out.startswith("1 2 True JAX had started 8 CPU devices with 8 threads before distlab")
+    assert "PJRT_NPROC=16" in out
+
+
+@pytest.mark.parametrize(
+    ("environ", "devices"),
+    [
+        ({}, 1),
+        ({"XLA_FLAGS": f"{FLAG}3"}, 3),
+        ({"XLA_FLAGS": f"--xla_dump_to=x {FLAG}3 {FLAG}5"}, 5),
+        ({"XLA_FLAGS": "no-such-file"}, 1),
+        ({"JAX_NUM_CPU_DEVICES": "6"}, 6),
+    ],
+    ids=str,
+)
+def test_the_devices_to_come_are_counted(
+    environ: dict[str, str], devices: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("distlab.devices.thread_pool.sys.modules", {})
+    for name in ("XLA_FLAGS", "JAX_NUM_CPU_DEVICES"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in environ.items():
+        monkeypatch.setenv(name, value)
+    assert thread_pool.devices_to_come() == devices
+
+
+def test_flags_may_stand_in_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "flags").write_text(f"--xla_dump_to=x\n{FLAG}12\n")
+    monkeypatch.setenv("XLA_FLAGS", str(tmp_path / "flags"))
+    assert thread_pool.devices_to_come() >= 12
+
+
+def test_a_larger_pool_that_the_user_set_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XLA_FLAGS", f"{FLAG}8")
+    monkeypatch.setenv("PJRT_NPROC", "100")
+    assert thread_pool.enlarge()
+    assert os.environ["PJRT_NPROC"] == "100"
+    monkeypatch.setenv("PJRT_NPROC", "3")
+    thread_pool.enlarge()
+    assert int(os.environ["PJRT_NPROC"]) >= 16

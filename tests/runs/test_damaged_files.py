@@ -1,0 +1,232 @@
+"""Odd and damaged run files: each is named with its fault, and hides no other."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import sqlite3
+import warnings
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from distlab.cli import main
+from distlab.errors import DistlabError, NewerRunWarning, NotARunError
+from distlab.events import SCHEMA, Event, Lost, Preview, Sharding
+from distlab.runs.exports import FORMATS
+from distlab.runs.listing import run_folders, summary_of
+from distlab.runs.run import Run
+from distlab.runs.run_file import RunFile
+from tests.recording import samples
+
+
+def recorded(folder: Path, steps: int = 5) -> Path:
+    """Writes a run, and returns its file."""
+    file = RunFile(folder, "a run")
+    # The samples' batch lacks indices that its preview has.
+    apart = (Preview, Sharding)
+    shown = [event for event in samples.one_of_each() if not isinstance(event, apart)]
+    events: list[Event] = [samples.run(), samples.sharding(0, bytes(32)), *shown]
+    file.write([*events, *map(samples.step, range(1, steps)), samples.end()])
+    file.close()
+    return file.path
+
+
+def change(path: Path, statement: str, *values: Any) -> None:
+    with closing(sqlite3.connect(path)) as database, database:
+        assert database.execute(statement, values).rowcount
+
+
+ODD_META = [
+    ("unix_ns", None),
+    ("unix_ns", "yesterday"),
+    ("unix_ns", 1e300),
+    ("unix_ns", 2**63 - 1),
+    ("name", None),
+    ("name", 7),
+    ("name", b"\xff"),
+    ("host", None),
+    ("schema", "new"),
+    ("process", 1.5),
+    ("process_index", None),
+    ("clock_offset_ns", 2**63 - 1),
+]
+
+
+@pytest.mark.parametrize(("key", "value"), ODD_META, ids=repr)
+def test_odd_facts_are_named(key: str, value: Any, tmp_path: Path) -> None:
+    change(recorded(tmp_path), "UPDATE meta SET value = ? WHERE key = ?", value, key)
+    with pytest.raises(NotARunError, match=rf"can't be read: it states {key} as "):
+        Run.open(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE spans SET high_ns = 1e300",
+        "UPDATE spans SET low_ns = 'then', first = 0",
+        "UPDATE spans SET last = NULL",
+        "UPDATE totals SET value = 1e300 WHERE key = 'steps'",
+        "UPDATE totals SET value = -5 WHERE key = 'lost'",
+        "UPDATE totals SET value = 'x' WHERE key = 'metrics'",
+        "UPDATE totals SET value = NULL",
+        "UPDATE events SET time_ns = 1e300",
+        "UPDATE events SET kind = NULL",
+        "INSERT INTO meta VALUES ('more', x'ff')",
+    ],
+)
+def test_other_odd_numbers_are_counted_again(statement: str, tmp_path: Path) -> None:
+    change(recorded(tmp_path), statement)
+    with Run.open(tmp_path) as run:
+        summary = run.summary()
+        assert (summary["steps"], summary["lost"]) == (5, 2)
+        assert 0 < summary["seconds"] < 2_000
+        assert len(list(run.events(start=0, end=1e305))) >= 20
+        for suffix in ("json", "jsonl", "parquet"):
+            run.export(tmp_path / f"run.{suffix}")
+
+
+@pytest.mark.parametrize(
+    ("body", "why"),
+    [
+        (
+            b"\x83\xa4kind\xa4step\xa7time_ns\xcb\x7e\x37\xe4\x3c\x88\x00\x75\x9c\xa4step\x01",
+            "'step'",
+        ),
+        (
+            b"\x84\xa4kind\xa4lost\xa7time_ns\xcf" + b"\xff" * 8 + b"\xa5count\x01\xa6reason\xa0",
+            "'lost'",
+        ),
+    ],
+    ids=["1e300", "2**64 - 1"],
+)
+def test_an_event_with_an_impossible_time_is_lost(body: bytes, why: str, tmp_path: Path) -> None:
+    path = recorded(tmp_path)
+    change(path, "UPDATE events SET body = ? WHERE kind = ?", body, why.strip("'"))
+    with Run.open(tmp_path) as run:
+        lost = [event.reason for event in run.events() if isinstance(event, Lost)]
+    assert f"An event of kind {why} in the run file is damaged." in lost
+
+
+def test_one_odd_run_hides_no_other(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    recorded(tmp_path / "good")
+    for number, (key, value) in enumerate(ODD_META):
+        path = recorded(tmp_path / f"odd-{number:02}")
+        change(path, "UPDATE meta SET value = ? WHERE key = ?", value, key)
+    (tmp_path / "folder" / "process-0.sqlite").mkdir(parents=True)
+    assert main(["runs", str(tmp_path)]) == 0
+    _head, good, *odd = capsys.readouterr().out.splitlines()
+    assert good.startswith("good ")
+    assert [line.split()[0] for line in odd] == [
+        "folder",
+        *(f"odd-{number:02}" for number in range(len(ODD_META))),
+    ]
+    assert all("  can't be read  " in line for line in odd)
+
+
+def test_a_folder_whose_name_is_not_utf_8_is_told_of(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    recorded(tmp_path / "good").parent.rename(tmp_path / "bad \udcff")
+    (found,) = run_folders(tmp_path)
+    summary = summary_of(found)
+    assert not isinstance(summary, dict)
+    assert summary.why == "The folder's name is not UTF-8. Rename it."
+    assert main(["runs", str(tmp_path)]) == 0
+    assert "bad \\udcff" in capsys.readouterr().out
+    with Run.open(found) as run:
+        assert run.summary()["name"] == "a run"
+
+
+@pytest.mark.parametrize("path", ["", "a\0b", "x" * 5_000, b"runs", 3, None], ids=ascii)
+def test_what_names_no_run_is_refused(
+    path: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(NotARunError):
+        Run.open(path)
+
+
+def test_a_newer_schema_is_told_of(tmp_path: Path) -> None:
+    path = recorded(tmp_path)
+    change(path, "UPDATE meta SET value = ? WHERE key = 'schema'", SCHEMA + 1)
+    with pytest.warns(NewerRunWarning, match=f"schema {SCHEMA + 1}; this one knows {SCHEMA}"):
+        run = Run.open(tmp_path)
+    with run:
+        assert run.summary()["steps"] == 5
+
+
+def left_by_a_killed_process(folder: Path) -> Path:
+    """Copies a run that is being written, and returns its file; it has a log."""
+    file = RunFile(folder / "running", "a run")
+    file.write([samples.step(number) for number in range(100)])
+    (folder / "killed").mkdir()
+    for name in ("process-0.sqlite", "process-0.sqlite-wal"):
+        shutil.copy(folder / "running" / name, folder / "killed" / name)
+    file.close()
+    # Nobody can make SQLite's shared memory there, as in a place that is only read.
+    (folder / "killed" / "process-0.sqlite-shm").mkdir()
+    return folder / "killed" / "process-0.sqlite"
+
+
+def test_a_log_is_read_where_nothing_can_be_written(tmp_path: Path) -> None:
+    path = left_by_a_killed_process(tmp_path)
+    before = {one.name: one.stat().st_mtime_ns for one in path.parent.iterdir()}
+    with Run.open(path.parent) as run:
+        assert run.summary()["steps"] == 100
+        assert len(list(run.events("step"))) == 100
+        assert run.summary()["status"] == "killed"
+    assert {one.name: one.stat().st_mtime_ns for one in path.parent.iterdir()} == before
+
+
+def test_a_log_that_is_damaged_is_told_of(tmp_path: Path) -> None:
+    path = recorded(tmp_path)
+    path.with_name(f"{path.name}-wal").mkdir()
+    with pytest.warns(RuntimeWarning, match="its last events may be missing"):
+        run = Run.open(tmp_path)
+    with run:
+        assert run.summary()["steps"] == 5
+
+
+def damaged(whole: bytes, chance: random.Random) -> bytes:
+    """Returns a file with some bytes changed, or cut off."""
+    data = bytearray(whole)
+    how = chance.randrange(4)
+    if how == 0:
+        return bytes(data[: chance.randrange(len(data))])
+    for _ in range(chance.choice([1, 4, 30, 300])):
+        place = chance.randrange(len(data))
+        data[place] = (
+            data[place] ^ (1 << chance.randrange(8)) if how == 1 else chance.randrange(256)
+        )
+    if how == 3:
+        start = chance.randrange(len(data))
+        data[start : start + 512] = bytes(min(512, len(data) - start))
+    return bytes(data)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_damaged_file_is_exported_or_refused(seed: int, tmp_path: Path) -> None:
+    path = recorded(tmp_path / "run", steps=200)
+    whole = path.read_bytes()
+    chance = random.Random(seed)
+    for _ in range(3):
+        path.write_bytes(damaged(whole, chance))
+        summary_of(path.parent)
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", NewerRunWarning)
+                run = Run.open(path.parent)
+        except NotARunError:
+            continue
+        with run:
+            for known in FORMATS:
+                target = tmp_path / f"run{known.suffix}"
+                try:
+                    run.export(target, overwrite=True)
+                except DistlabError as error:
+                    assert "can't be" in str(error)  # noqa: PT017 - both endings are right
+                else:
+                    assert target.stat().st_size
