@@ -22,7 +22,7 @@ from distlab.context.host import Host
 from distlab.context.replica_context import ReplicaContext
 from distlab.errors import ContextError, StructureError, ValueShapeError
 from distlab.step.regroup import regroup, select, to_device
-from distlab.step.rendezvous import Rendezvous, ReplicaThread, run_in_turn
+from distlab.step.rendezvous import Rendezvous, ReplicaThread, run_in_turn, unwind
 from distlab.values.checks import require_components, require_plain
 from distlab.values.distributed import PerReplica, stack
 from distlab.values.reduce_op import ReduceOp
@@ -63,8 +63,7 @@ def run(host: CollectiveHost, fn: Callable[..., Any], args: Any, kwargs: Any) ->
         return regroup([replica.result for replica in replicas], mesh)
     except BaseException:
         try:
-            for replica in replicas:
-                replica.unwind()  # after an interrupt one may still run, and assign
+            unwind(replicas)  # after an interrupt one may still run, and assign
         finally:
             for variable, array in list(before.items()):
                 variable.storage.array = array

@@ -92,18 +92,21 @@ class ReplicaThread:
             raise _UnwindError
         return self.outcome
 
-    def unwind(self) -> None:
-        """Ends the thread of a replica that waits at a rendezvous."""
-        if self._thread.ident is None or self._ended:
-            return
+    def _leave(self) -> None:
+        """Tells the thread to end at its next rendezvous, or before it begins."""
         self._unwinding = True
         self._go.release()
-        self._thread.join()
+
+    def _join(self) -> None:
+        # An interrupt may have left it between being started and running. It ends by itself then.
+        if self._thread.is_alive():
+            self._thread.join()
 
     def _run(self) -> None:
         self._go.acquire()
         try:
-            self.result = self._body(self)
+            if not self._unwinding:
+                self.result = self._body(self)
         except _UnwindError:
             pass
         except BaseException as error:  # noqa: BLE001 - advance raises it where run was called
@@ -111,6 +114,17 @@ class ReplicaThread:
         finally:
             self._ended = True
             self._paused.release()
+
+
+def unwind(replicas: Sequence[ReplicaThread]) -> None:
+    """Ends the replicas' threads, and waits for those that run.
+
+    Another interrupt ends the wait. All threads were told by then, so none is left over.
+    """
+    for replica in replicas:
+        replica._leave()
+    for replica in replicas:
+        replica._join()
 
 
 def run_in_turn(replicas: Sequence[ReplicaThread]) -> None:

@@ -169,13 +169,13 @@ def test_an_interrupt_restores_what_a_running_replica_assigns_afterwards(
         v = dl.Variable(jnp.zeros(2))
     unwinding = threading.Event()
     main = threading.get_ident()
-    unwind = ReplicaThread.unwind
+    leave = ReplicaThread._leave
 
-    def unwind_and_tell(replica: ReplicaThread) -> None:
+    def leave_and_tell(replica: ReplicaThread) -> None:
         unwinding.set()
-        unwind(replica)
+        leave(replica)
 
-    monkeypatch.setattr(ReplicaThread, "unwind", unwind_and_tell)
+    monkeypatch.setattr(ReplicaThread, "_leave", leave_and_tell)
 
     def step() -> None:
         v.assign_add(jnp.ones(2))
