@@ -9,6 +9,7 @@ import threading
 import warnings
 import weakref
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import Final
@@ -298,7 +299,8 @@ class _Connection(sqlite3.Connection):
     """
 
     def __del__(self) -> None:
-        self.close()
+        with suppress(sqlite3.ProgrammingError):  # it could not be opened
+            self.close()
 
 
 def _in_range(time_ns: int) -> int:
