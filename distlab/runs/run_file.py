@@ -293,6 +293,9 @@ def _begin(path: Path, meta: dict[str, str | int], held: Sequence[Path]) -> None
         leftover.unlink(missing_ok=True)
     database = sqlite3.connect(unfinished, isolation_level=None)
     try:
+        # Half a file is dropped by the next run, so nothing has to survive until it is whole.
+        database.execute("PRAGMA journal_mode=OFF")
+        database.execute("PRAGMA synchronous=OFF")
         database.executescript(f"BEGIN; {_TABLES} COMMIT;")
         database.executemany("INSERT INTO meta VALUES (?, ?)", meta.items())
     finally:
