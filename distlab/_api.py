@@ -38,6 +38,7 @@ from distlab.input.dataset import DistributedDataset
 from distlab.input.iterator import DistributedIterator
 from distlab.input.options import InputOptions, InputReplicationMode
 from distlab.recording import Run, record
+from distlab.step.scan import scan
 from distlab.strategies.abstract import Strategy
 from distlab.strategies.current import experimental_set_strategy, get_strategy
 from distlab.strategies.extended import StrategyExtended
@@ -103,6 +104,7 @@ __all__ = [
     "nn",
     "record",
     "run_functions_eagerly",
+    "scan",
     "tpu",
     "use_cpu_devices",
     "watch",

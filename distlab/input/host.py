@@ -6,7 +6,7 @@ from typing import Protocol
 
 from distlab.context.host import Host
 from distlab.input.context import InputContext
-from distlab.values.last_batch import LastBatch
+from distlab.values.last_batches import LastBatches
 
 
 class InputHost(Host, Protocol):
@@ -25,5 +25,5 @@ class InputHost(Host, Protocol):
         """The argument of a dataset function on this worker."""
 
     @property
-    def batch(self) -> LastBatch:
-        """The last batch of a distributed dataset."""
+    def batch(self) -> LastBatches:
+        """The last batches of distributed datasets."""

@@ -14,7 +14,7 @@ from distlab.devices.mesh import ReplicaMesh, replica_mesh
 from distlab.devices.selection import DeviceLike
 from distlab.events import sink
 from distlab.step.program_cache import ProgramCache
-from distlab.values.last_batch import LastBatch
+from distlab.values.last_batches import LastBatches
 
 _numbers = itertools.count()
 
@@ -32,13 +32,13 @@ class Place:
 
     Attributes:
       number: The place's number in this process.
-      batch: The last batch of a distributed dataset here.
+      batch: The last batches of distributed datasets here.
       programs: The compiled programs of the functions that ran here.
     """
 
     def __init__(self, number: int, find_mesh: Callable[[], ReplicaMesh]) -> None:
         self.number = number
-        self.batch = LastBatch()
+        self.batch = LastBatches()
         self.programs = ProgramCache()
         self._find_mesh = find_mesh
 

@@ -117,8 +117,8 @@ def trace(
     except jax.errors.UnexpectedTracerError as error:
         raise ContextError(
             f"A value traced inside {function_name(fn)} escaped from its trace. Most often a "
-            "variable was assigned inside jax.lax.scan, cond or jit: return the value from there "
-            f"and assign it after. JAX reports: {error}"
+            "variable was assigned inside jax.lax.scan, cond or jit: use dl.scan in place of "
+            f"jax.lax.scan, or return the value and assign it after. JAX reports: {error}"
         ) from error
     leaked = [const for const in jaxpr.consts if isinstance(const, jax.core.Tracer)]
     if leaked and not jax_internals.being_transformed():

@@ -27,7 +27,7 @@ from distlab.step.regroup import regroup
 from distlab.strategies.extended import StrategyExtended
 from distlab.values.checks import checked_call
 from distlab.values.distributed import DistributedValues, PerReplica, stack
-from distlab.values.last_batch import LastBatch
+from distlab.values.last_batches import LastBatches
 from distlab.values.reduce_op import ReduceOp
 from distlab.values.value_context import ValueContext
 from distlab.variables.variable import Variable
@@ -85,8 +85,8 @@ class Strategy(ABC):  # noqa: B024 - abstract because a subclass chooses the dev
         return self.place.number
 
     @property
-    def batch(self) -> LastBatch:
-        """The last batch of a distributed dataset."""
+    def batch(self) -> LastBatches:
+        """The last batches of distributed datasets."""
         return self.place.batch
 
     @property

@@ -65,12 +65,44 @@ class TracedFrame:
           ContextError: The call is inside a transformation in the function (scan, cond,
             jit, grad), whose traced values can't leave it.
         """
-        if jax_internals.current_trace() is not self._trace:
-            raise ContextError(
-                f"{variable.name} was assigned inside jax.lax.scan, cond, jit or grad, within the "
-                "function that run traces. Return the value from there and assign it afterwards."
-            )
+        _require_trace(self._trace, variable)
         self.written[variable] = value
+
+
+@final
+class LoopFrame:
+    """The variables in one iteration of a loop that carries those that it assigns.
+
+    Args:
+      outer: The variables around the loop.
+      carried: The traced values that the iteration receives.
+
+    Attributes:
+      written: The variables that are carried or assigned, with their last value.
+    """
+
+    def __init__(self, outer: Frame, carried: dict[StoredVariable, jax.Array]) -> None:
+        self.written = carried
+        self._outer = outer
+        self._trace = jax_internals.current_trace()
+
+    def get(self, variable: StoredVariable) -> jax.Array:
+        """Returns the carried value of a variable, or that from outside of the loop."""
+        return self.written[variable] if variable in self.written else self._outer.get(variable)
+
+    def set(self, variable: StoredVariable, value: jax.Array) -> None:
+        """Assigns a variable; raises what `TracedFrame.set` raises."""
+        _require_trace(self._trace, variable)
+        self.written[variable] = value
+
+
+def _require_trace(trace: object, variable: StoredVariable) -> None:
+    if jax_internals.current_trace() is not trace:
+        raise ContextError(
+            f"{variable.name} was assigned inside jax.lax.scan, cond, jit or grad, within the "
+            "function that run traces. Use dl.scan, which may assign variables, in place of "
+            "jax.lax.scan; elsewhere return the value and assign it afterwards."
+        )
 
 
 @final

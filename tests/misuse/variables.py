@@ -73,7 +73,7 @@ def an_assignment_of_a_per_replica_value(w: World) -> None:
     w.weights.assign(w.x)
 
 
-@misuse(errors.ContextError, "assigned inside jax.lax.scan", "weights", "Return the value")
+@misuse(errors.ContextError, "assigned inside jax.lax.scan", "weights", "Use dl.scan")
 def an_assignment_inside_of_scan(w: World) -> None:
     def step(a: jax.Array) -> None:
         def body(carry: int, _: None) -> tuple[int, None]:

@@ -1,0 +1,143 @@
+"""Several steps in one: `jax.lax.scan` whose body may assign variables."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from distlab.collectives.traced import TracedCollectives
+from distlab.context import scopes
+from distlab.errors import ContextError, StructureError, ValueShapeError
+from distlab.text.counts import is_count
+from distlab.values.checks import is_array_like
+from distlab.variables import frames
+from distlab.variables.protocol import StoredVariable
+
+Body = Callable[[Any, Any], tuple[Any, Any]]
+
+
+def scan(f: Body, init: Any, xs: Any = None, length: int | None = None) -> tuple[Any, Any]:
+    """Runs `f` for each row of `xs`, in a replica function: several steps in one dispatch.
+
+    That is `jax.lax.scan`, but `f` may also read and assign variables, and call collectives.
+    The program holds `f` once, however many rows there are. It is what a loop
+    `for _ in tf.range(n): strategy.run(step)` in a `tf.function` is in TensorFlow. When
+    functions run eagerly it is a Python loop.
+
+    Args:
+      f: A function of the carry and one row that returns the next carry and one result.
+      init: The first carry: an array or a nest of arrays; None for none.
+      xs: An array or a nest of arrays whose first axis is the steps; None where `f` needs
+        no rows.
+      length: The number of steps; needed when `xs` has no arrays.
+
+    Returns:
+      The last carry, and the results of all steps, stacked along a new first axis.
+
+    Raises:
+      ContextError: The call is outside of a replica function.
+      StructureError: `f` does not return a pair.
+      ValueShapeError: The number of steps is not known, is 0, or differs between the arrays.
+
+    Example:
+      >>> import jax.numpy as jnp
+      >>> import distlab as dl
+      >>> strategy = dl.MirroredStrategy(["CPU:0", "CPU:1"])
+      >>> with strategy.scope():
+      ...     total = dl.Variable(0.0)
+      >>> def step(x):
+      ...     total.assign_add(dl.get_replica_context().all_reduce("SUM", x))
+      ...     return total.value()
+      >>> def three_steps(rows):
+      ...     _, totals = dl.scan(lambda _, x: (None, step(x)), None, rows)
+      ...     return totals
+      >>> totals = strategy.run(three_steps, args=(jnp.array([1.0, 2.0, 3.0]),))
+      >>> totals.values[0].tolist(), float(total)
+      ([2.0, 6.0, 12.0], 12.0)
+    """
+    outer = frames.current()
+    if outer is None:
+        raise ContextError(
+            "dl.scan takes steps of a replica function, and was called outside of one. Call it in "
+            "the function that run calls, or use jax.lax.scan."
+        )
+    steps = _length(xs, length)
+    if frames.is_eager():
+        return _in_python(f, init, xs, steps)
+    written = _written(f, init, xs, outer)
+
+    def body(carry: tuple[Any, list[jax.Array]], row: Any) -> tuple[Any, Any]:
+        inner = frames.LoopFrame(outer, dict(zip(written, carry[1], strict=True)))
+        with frames.use(inner):
+            state, result = _pair(f(carry[0], row))
+        return (state, [inner.written[variable] for variable in written]), result
+
+    start = [outer.get(variable) for variable in written]
+    (state, values), results = jax.lax.scan(body, (init, start), xs, steps)
+    for variable, value in zip(written, values, strict=True):
+        outer.set(variable, value)
+    return state, results
+
+
+def _written(f: Body, init: Any, xs: Any, outer: frames.Frame) -> list[StoredVariable]:
+    """Returns the variables that `f` assigns, found by tracing it once."""
+    probe: list[frames.LoopFrame] = []
+    context = scopes.current_replica()
+    collectives = getattr(context, "collectives", None)
+    before = len(collectives.gathered) if isinstance(collectives, TracedCollectives) else 0
+
+    def call(state: Any, row: Any) -> None:
+        probe.append(frames.LoopFrame(outer, {}))
+        with frames.use(probe[-1]):
+            _pair(f(state, row))
+
+    rows = jax.tree.map(lambda x: jax.ShapeDtypeStruct(np.shape(x)[1:], jnp.result_type(x)), xs)
+    jax.eval_shape(call, init, rows)
+    if isinstance(collectives, TracedCollectives):
+        del collectives.gathered[before:]  # they happen in the scan
+    return list(probe[-1].written)
+
+
+def _in_python(f: Body, init: Any, xs: Any, steps: int) -> tuple[Any, Any]:
+    state, results = init, []
+    for step in range(steps):
+        state, result = _pair(f(state, jax.tree.map(operator.itemgetter(step), xs)))
+        results.append(result)
+    return state, jax.tree.map(lambda *rows: jnp.stack(rows), *results)
+
+
+def _pair(returned: Any) -> tuple[Any, Any]:
+    if not isinstance(returned, tuple) or len(returned) != 2:
+        raise StructureError(
+            f"dl.scan needs a function that returns (carry, result), got {returned!r:.80}. Return "
+            "None for what there is not: (None, loss)."
+        )
+    return returned
+
+
+def _length(xs: Any, length: Any) -> int:
+    """Returns the number of steps."""
+    if length is not None and not is_count(length):
+        raise ValueShapeError(
+            f"length must be a whole number of steps, got {length!r:.80}. Leave it out to take one "
+            "step for each row of xs."
+        )
+    leaves = jax.tree.leaves(xs)
+    for leaf in leaves:
+        if not is_array_like(leaf) or not np.shape(leaf):
+            raise ValueShapeError(
+                f"dl.scan goes over the rows of arrays, got {leaf!r:.80} in xs. Pass values that "
+                "all steps share through the function's closure."
+            )
+    lengths = {np.shape(leaf)[0] for leaf in leaves} | ({length} if length is not None else set())
+    if len(lengths) != 1 or 0 in lengths:
+        raise ValueShapeError(
+            f"dl.scan needs one number of steps, at least 1, got {sorted(lengths) or 'none'}. Give "
+            "all arrays in xs as many rows, or pass length=."
+        )
+    return int(lengths.pop())
