@@ -33,7 +33,7 @@ _SEND_SECONDS: Final = 60.0
 
 
 class BusyError(DistlabError, RuntimeError):
-    """Too many files are asked for at once."""
+    """A file can't be made now."""
 
 
 class Exports:
@@ -70,7 +70,7 @@ class Exports:
           path: The file; its suffix names the format.
 
         Raises:
-          BusyError: Too many wait already.
+          BusyError: Too many wait already, or the server is stopping.
           DistlabError: The run has no such file.
         """
         if self._asked > MOST_WAITING:
@@ -81,6 +81,8 @@ class Exports:
         self._asked += 1
         try:
             await asyncio.get_running_loop().run_in_executor(self._worker, _write, run, path)
+        except asyncio.CancelledError:
+            raise BusyError("The server was stopped before the file was made.") from None
         finally:
             self._asked -= 1
 

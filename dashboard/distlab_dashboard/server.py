@@ -38,6 +38,7 @@ from distlab_dashboard.session import show
 _LAST_PORT: Final = 65_535
 _START_SECONDS: Final = 30.0
 _STOP_SECONDS: Final = 5.0
+_HANG_UP_SECONDS: Final = 0.1
 _END_SECONDS: Final = 2.0
 _PING_SECONDS: Final = 30
 
@@ -137,13 +138,19 @@ class DashboardServer:
             self._server = None
         if self._http is not None:
             self._http.hang_up()
-        others = asyncio.all_tasks() - {asyncio.current_task()}
-        for task in others:
-            task.cancel()
-        if others:
-            await asyncio.wait(others, timeout=_END_SECONDS)
+        await self._end_tasks(_HANG_UP_SECONDS, cancel=False)  # most end with their connection
+        await self._end_tasks(_END_SECONDS, cancel=True)
         if self._loop is not None:
             self._loop.stop()
+
+    @staticmethod
+    async def _end_tasks(seconds: float, *, cancel: bool) -> None:
+        others = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in others:
+            if cancel:
+                task.cancel()
+        if others:
+            await asyncio.wait(others, timeout=seconds)
 
     def _bind(self, port: int | None) -> BaseServer:
         for number in candidates(self._address, port):

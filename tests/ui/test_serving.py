@@ -10,6 +10,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from http.client import HTTPException
 from pathlib import Path
 
 import pytest
@@ -117,6 +118,21 @@ def test_the_page_says_in_words_that_there_is_no_file(
         slow.go_on.set()
         page.close()
         made.stop()
+
+
+def test_a_server_stops_quietly_while_files_are_made(
+    recorded: Path, slow: SlowExports, caplog: pytest.LogCaptureFixture
+) -> None:
+    made = serve(recorded)
+    with ThreadPoolExecutor(3) as pool:
+        asked = [pool.submit(ask, made, "export/trace.json") for _ in range(3)]
+        wait_until(lambda: slow.busy, "an export")
+        made.stop()
+        slow.go_on.set()
+        for one in asked:
+            failed = one.exception(30)
+            assert isinstance(failed, OSError | HTTPException) or one.result().status == 503
+    assert [record for record in caplog.records if record.exc_info] == []
 
 
 def is_ended(connection: socket.socket) -> bool:
