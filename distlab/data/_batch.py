@@ -81,7 +81,7 @@ def _stack_values(*values: Any) -> np.ndarray[Any, Any]:
     if len({np.shape(value) for value in values}) > 1:
         raise InvalidArgumentError(
             "Elements of a batch must have one shape, got "
-            f"{sorted({np.shape(value) for value in values})}. Pad them in map, or use batch(1)."
+            f"{sorted({np.shape(value) for value in values})}. Pad them by padded_batch."
         )
     if len({value.dtype for value in values}) > 1:
         return np.stack(values)

@@ -27,6 +27,7 @@ class _FileDataset(Dataset):
         compression_type: str | None = None,
         buffer_size: int | None = None,
         num_parallel_reads: int | None = None,
+        name: str | None = None,
     ) -> None:
         """Opens no file yet.
 
@@ -36,12 +37,13 @@ class _FileDataset(Dataset):
           buffer_size: Ignored; accepted for compatibility with tf.data.
           num_parallel_reads: The number of files to read in turns. None reads one
             after the other.
+          name: Ignored; accepted for compatibility with tf.data.
 
         Raises:
           InvalidArgumentError: An argument has another form.
           DataLossError: During iteration, a file is damaged or cut off.
         """
-        del buffer_size
+        del buffer_size, name
         names = filenames if isinstance(filenames, Dataset) else Dataset(named_files(filenames))
         count = 1
         if num_parallel_reads not in {None, -1}:

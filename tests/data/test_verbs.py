@@ -22,6 +22,7 @@ from distlab.errors import (
     CardinalityError,
     InvalidArgumentError,
     NotBatchedError,
+    OptionError,
     StructureError,
     ValueShapeError,
 )
@@ -205,7 +206,6 @@ def test_rebatch_takes_batches_of_any_sizes() -> None:
         lambda d: d.rebatch([2, -1]),
         lambda d: d.enumerate("a"),
         lambda d: d.with_options("AUTO"),
-        lambda _: setattr(Options().experimental_distribute, "auto_shard_policy", "DATA"),
     ],
 )
 def test_bad_arguments_are_refused_before_anything_runs(misuse: Callable[[Dataset], Any]) -> None:
@@ -267,7 +267,8 @@ def test_later_options_win_where_they_say_something() -> None:
     off.experimental_distribute.auto_shard_policy = AutoShardPolicy.OFF
     zipped = Dataset.zip(dataset, Dataset.range(2).with_options(off))
     assert zipped.options().experimental_distribute.auto_shard_policy is AutoShardPolicy.OFF
-    dataset.options().experimental_distribute.auto_shard_policy = AutoShardPolicy.FILE
+    with pytest.raises(OptionError, match="no effect"):
+        dataset.options().experimental_distribute.auto_shard_policy = AutoShardPolicy.FILE
     assert dataset.options().experimental_distribute.auto_shard_policy is AutoShardPolicy.DATA
 
 

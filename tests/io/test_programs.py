@@ -13,7 +13,7 @@ import pytest
 from PIL import Image
 
 import distlab as dl
-from distlab.errors import DataLossError
+from distlab.errors import DataLossError, InvalidArgumentError
 
 WRITTEN = Path(__file__).parent / "records" / "examples.tfrecord"
 
@@ -135,6 +135,20 @@ def test_rows_of_different_lengths_are_parsed_in_batches_and_divided(
         sum(range(1, i % 5 + 1)) * (0.5 * i if i % 3 else 1.25) for i in range(12)
     )  # as they were written
     assert total == pytest.approx(expected)
+
+
+def test_single_rows_of_different_lengths_are_padded_to_the_same_batches() -> None:
+    features = {"tokens": dl.io.VarLenFeature(jnp.int64), "parts": dl.io.VarLenFeature(bytes)}
+    records = dl.data.TFRecordDataset(WRITTEN, name="records")
+    alone = records.map(lambda record: dl.io.parse_single_example(record, features))
+    together = records.batch(5).map(lambda batch: dl.io.parse_example(batch, features))
+    for padded, parsed in zip(alone.padded_batch(5), together, strict=True):
+        for key in features:
+            np.testing.assert_array_equal(padded[key].dense, parsed[key].dense)
+            np.testing.assert_array_equal(padded[key].lengths, parsed[key].lengths)
+            assert padded[key].to_list() == parsed[key].to_list()
+    with pytest.raises(InvalidArgumentError, match=r"one shape.*padded_batch"):
+        list(alone.batch(5))
 
 
 def test_pictures_in_several_record_files_are_read_in_turns(
