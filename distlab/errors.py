@@ -133,7 +133,7 @@ class DuplicateTaskError(DistlabError, KeyError):
 
 
 class UnsupportedError(DistlabError, NotImplementedError):
-    """TensorFlow has this name, and neither TensorFlow nor distlab implements it."""
+    """TensorFlow has this name, or this argument, and distlab does not implement it."""
 
 
 class NoEffectWarning(UserWarning):

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from distlab.data._cache import FileCache
 from distlab.data._dataset import Dataset
 from distlab.data._engine import Element, Reader, State, Stream
 from distlab.data._files import Files
@@ -18,6 +19,7 @@ from distlab.data._shard import Shard, ShardHint
 from distlab.data._shuffle import Shuffle
 from distlab.errors import InvalidArgumentError
 
+_WHOLE = "0-of-1"
 _log = logging.getLogger("distlab")
 
 
@@ -61,7 +63,8 @@ def auto_shard(
     plan = dataset.plan
     policy = effective_policy(dataset)
     if policy is AutoShardPolicy.FILE:
-        return dataset.with_plan(_rewrite(plan, _is_reader, _shard_files(num_workers, index)))
+        change = _shard_files(num_workers, index)
+        return dataset.with_plan(_rewrite(plan, _is_reader, change, f"{index}-of-{num_workers}"))
     if policy is AutoShardPolicy.DATA:
         if num_workers == 1:
             return dataset
@@ -75,7 +78,8 @@ def auto_shard(
             )
         return dataset.shard(num_workers, index)
     if policy is AutoShardPolicy.HINT:
-        return dataset.with_plan(_rewrite(plan, _is_hint, _fill_hint(num_workers, index)))
+        change = _fill_hint(num_workers, index)
+        return dataset.with_plan(_rewrite(plan, _is_hint, change, f"{index}-of-{num_workers}"))
     return dataset
 
 
@@ -117,13 +121,19 @@ def _is_hint(node: Node) -> bool:
     return isinstance(node, ShardHint)
 
 
-def _rewrite(node: Node, chosen: Callable[[Node], bool], change: Callable[[Node], Node]) -> Node:
-    """Returns the plan with the chosen nodes changed, and their inputs kept."""
+def _rewrite(
+    node: Node, chosen: Callable[[Node], bool], change: Callable[[Node], Node], part: str
+) -> Node:
+    """Returns the plan with the chosen nodes changed, and their inputs kept.
+
+    Files in which the plan keeps elements get the name of the worker's part.
+    """
     if chosen(node):
         return change(node)
-    if not node.inputs:
-        return node
-    return node.with_inputs(*(_rewrite(part, chosen, change) for part in node.inputs))
+    inputs = [_rewrite(each, chosen, change, part) for each in node.inputs]
+    if isinstance(node, FileCache) and part != _WHOLE and any(map(chosen, walk(node.input))):
+        node = node.for_part(part)
+    return node.with_inputs(*inputs) if inputs else node
 
 
 def _shard_files(num_workers: int, index: int) -> Callable[[Node], Node]:

@@ -56,7 +56,7 @@ def stack(elements: Sequence[Element]) -> Element:
     Raises:
       InvalidArgumentError: The shapes of a component differ.
     """
-    value = map_nest(_stack_leaf, *(element.value for element in elements))
+    value = map_nest(stack_leaf, *(element.value for element in elements))
     return Element(value, joined_indices(elements))
 
 
@@ -66,7 +66,12 @@ def joined_indices(elements: Sequence[Element]) -> Any:
     return np.concatenate(parts) if len(parts) == len(elements) else None
 
 
-def _stack_leaf(*values: Any) -> Any:
+def stack_leaf(*values: Any) -> Any:
+    """Stacks the values of one component.
+
+    Raises:
+      InvalidArgumentError: Their shapes differ.
+    """
     stacked = _stack_values(*values)
     stacked.flags.writeable = False
     return stacked

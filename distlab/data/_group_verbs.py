@@ -11,8 +11,9 @@ from distlab.data._group_by_window import GroupByWindow
 from distlab.data._interleave import plan_maker
 from distlab.data._padded_batch import PaddedBatch
 from distlab.data._planned import DatasetT, Planned
+from distlab.data._ragged_batch import RaggedBatch
 from distlab.data._window import Window
-from distlab.errors import InvalidArgumentError
+from distlab.errors import InvalidArgumentError, UnsupportedError
 
 
 class GroupVerbs(Planned[DatasetT]):
@@ -109,6 +110,66 @@ class GroupVerbs(Planned[DatasetT]):
         size = integer("padded_batch", "batch_size", batch_size, at_least=1)
         return self.with_plan(
             PaddedBatch(self.plan, size, bool(drop_remainder), padded_shapes, padding_values)
+        )
+
+    def ragged_batch(
+        self,
+        batch_size: int,
+        drop_remainder: bool = False,
+        row_splits_dtype: Any = None,
+        name: str | None = None,
+    ) -> DatasetT:
+        """Stacks elements of different lengths into batches that remember the lengths.
+
+        TensorFlow has a RaggedTensor where this has a `distlab.io.Ragged`: the rows,
+        padded, and their lengths. Both are arrays, so that it can be divided over
+        replicas and used in a compiled step.
+
+        Args:
+          batch_size: The number of examples in a batch.
+          drop_remainder: Whether to drop a last batch with fewer examples.
+          row_splits_dtype: Ignored; accepted for compatibility with tf.data. Lengths are
+            int64.
+          name: Ignored; accepted for compatibility with tf.data.
+
+        Returns:
+          A dataset with a `Ragged` for each component whose first dimension may differ,
+          and a new first dimension for the others.
+
+        Raises:
+          InvalidArgumentError: `batch_size` is less than 1. During iteration, elements
+            differ in another dimension than the first.
+
+        Example:
+          >>> import distlab as dl
+          >>> import numpy as np
+          >>> rows = dl.data.Dataset.range(1, 4).map(np.arange)
+          >>> for batch in rows.ragged_batch(3):
+          ...     print(batch.lengths, batch.to_list())
+          [1 2 3] [[0], [0, 1], [0, 1, 2]]
+        """
+        del row_splits_dtype, name
+        size = integer("ragged_batch", "batch_size", batch_size, at_least=1)
+        return self.with_plan(RaggedBatch(self.plan, size, bool(drop_remainder)))
+
+    def sparse_batch(self, batch_size: int, row_shape: Any, name: str | None = None) -> DatasetT:
+        """Raises an error: there are no sparse arrays here.
+
+        Raises:
+          UnsupportedError: Always; it names what to use instead.
+
+        Example:
+          >>> import distlab as dl
+          >>> try:
+          ...     dl.data.Dataset.range(4).sparse_batch(2, [3])
+          ... except dl.errors.UnsupportedError as error:
+          ...     print(error)
+          JAX has no sparse tensors, so there is no sparse_batch. Use padded_batch or ragged_batch.
+        """
+        del batch_size, row_shape, name
+        raise UnsupportedError(
+            "JAX has no sparse tensors, so there is no sparse_batch. Use padded_batch or "
+            "ragged_batch."
         )
 
     def group_by_window(

@@ -161,7 +161,21 @@ def _check_shape(target: Shape, shape: Shape) -> None:
 
 
 def _stack_padded(shapes: Iterator[Shape | None], values: Iterator[Any], *parts: Any) -> Any:
-    target, value = next(shapes), next(values)
+    return pad_leaf(*parts, target=next(shapes), value=next(values))
+
+
+def pad_leaf(*parts: Any, target: Shape | None = None, value: Any = None) -> Any:
+    """Pads the values of one component to one shape, and stacks them.
+
+    Args:
+      *parts: The values.
+      target: The shape, None for the longest in each dimension.
+      value: The padding value; None is 0.
+
+    Raises:
+      InvalidArgumentError: A value does not fit, or the padding value.
+      ValueShapeError: The dtypes differ.
+    """
     refuse_dataset("padded_batch", parts[0])
     if isinstance(parts[0], bytes):
         parts = tuple(_scalar_string(part) for part in parts)

@@ -179,8 +179,8 @@ class StateVerbs(Planned[DatasetT]):
             element's class.
           target_dist: The share that each class is to have.
           initial_dist: The share that each class has. None counts them during iteration.
-          seed: The same seed makes the same choices in every process. None chooses a
-            random seed.
+          seed: The same seed makes the same choices in every iteration and process.
+            None makes others in each iteration.
           name: A name of the operation, for errors of its function.
 
         Returns:
@@ -206,4 +206,8 @@ class StateVerbs(Planned[DatasetT]):
                 f"{len(target)} classes in target_dist, got {len(initial)}."
             )
         number = seed_of("rejection_resample", seed)
-        return self.with_plan(RejectionResample(self.plan, class_of, target, initial, seed=number))
+        return self.with_plan(
+            RejectionResample(
+                self.plan, class_of, target, initial, seed=number, reshuffle=seed is None
+            )
+        )

@@ -8,14 +8,18 @@ from typing import Any
 
 from distlab.data._auto_shard import auto_shard, effective_policy
 from distlab.data._batch import Batch
+from distlab.data._cache import FileCache
 from distlab.data._concatenate import Concatenate
 from distlab.data._dataset import Dataset
+from distlab.data._directed import Directed
 from distlab.data._engine import Element, Reader, State, Stream
 from distlab.data._filter import Filter
 from distlab.data._map import Map
 from distlab.data._nest import leaves
 from distlab.data._options import AutoShardPolicy
+from distlab.data._padded_batch import PaddedBatch
 from distlab.data._plan import Node, Opener, Order, Reading, Unary
+from distlab.data._ragged_batch import RaggedBatch
 from distlab.data._rebatch import Rebatch
 from distlab.data._rows import row_count, rows
 from distlab.data._spec import batch_spec, row_spec
@@ -124,13 +128,14 @@ def global_batch_size(plan: Node) -> int | None:
     """
     node = plan
     while True:
-        if isinstance(node, Batch):
+        if isinstance(node, Batch | PaddedBatch | RaggedBatch):
             return node.size
         if isinstance(node, Rebatch):
             return node.sizes[0] if len(set(node.sizes)) == 1 else None
-        if isinstance(node, Concatenate):
-            first, second = map(global_batch_size, node.inputs)
-            return first if first == second else None
+        if isinstance(node, Concatenate | Directed):
+            parts = node.parts if isinstance(node, Directed) else node.inputs
+            found = {global_batch_size(part) for part in parts}
+            return found.pop() if len(found) == 1 else None
         if not isinstance(node, Unary) or not _keeps_rows(node):
             break
         node = node.input
@@ -140,7 +145,7 @@ def global_batch_size(plan: Node) -> int | None:
 
 def _keeps_rows(node: Unary) -> bool:
     """Returns whether elements keep their first dimension, as far as is known."""
-    return type(node).spec is Unary.spec or isinstance(node, Map | Filter)
+    return type(node).spec is Unary.spec or isinstance(node, Map | Filter | FileCache)
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,7 +12,9 @@ import numpy as np
 from distlab.data import Dataset
 from distlab.data._batch import Batch
 from distlab.data._engine import State
+from distlab.data._padded_batch import PaddedBatch
 from distlab.data._plan import walk
+from distlab.data._ragged_batch import RaggedBatch
 from distlab.data._rebatch import Rebatch
 from distlab.data._spec import refuse_dataset
 from distlab.data._worker_batches import global_batch_size
@@ -127,7 +129,8 @@ def full_batch(dataset: Dataset) -> int | None:
     """Returns the size of full batches from the dataset's plan, without reading the data."""
     if isinstance(dataset.plan, Rebatch):
         return max(dataset.plan.sizes)
-    if not any(isinstance(node, Batch | Rebatch) for node in walk(dataset.plan)):
+    batches = (Batch, PaddedBatch, RaggedBatch, Rebatch)
+    if not any(isinstance(node, batches) for node in walk(dataset.plan)):
         return None
     return global_batch_size(dataset.plan)
 

@@ -1,0 +1,200 @@
+"""Programs as in TensorFlow's guide to tf.data, ported by changing the prefix."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import distlab as dl
+
+tf_data = dl.data
+
+
+def test_time_series_are_cut_into_windows_of_features_and_labels() -> None:
+    range_ds = tf_data.Dataset.range(100)
+
+    def dense_1_step(batch: Any) -> Any:
+        return batch[:-1], batch[1:]
+
+    batches = range_ds.batch(10, drop_remainder=True)
+    features, labels = next(iter(batches.map(dense_1_step)))
+    assert features.tolist() == list(range(9))
+    assert labels.tolist() == list(range(1, 10))
+
+    predict = tf_data.Dataset.zip((range_ds.batch(10), range_ds.batch(5).skip(1)))
+    assert [label[0] for _, label in predict.take(2)] == [5, 10]
+
+    def make_window_dataset(
+        ds: tf_data.Dataset, window_size: int = 5, shift: int = 1, stride: int = 1
+    ) -> tf_data.Dataset:
+        windows = ds.window(window_size, shift=shift, stride=stride)
+
+        def sub_to_batch(sub: tf_data.Dataset) -> tf_data.Dataset:
+            return sub.batch(window_size, drop_remainder=True)
+
+        return windows.flat_map(sub_to_batch)
+
+    ds = make_window_dataset(range_ds, window_size=10, shift=5, stride=3)
+    assert [example.tolist() for example in ds.take(3)] == [
+        [0, 3, 6, 9, 12, 15, 18, 21, 24, 27],
+        [5, 8, 11, 14, 17, 20, 23, 26, 29, 32],
+        [10, 13, 16, 19, 22, 25, 28, 31, 34, 37],
+    ]
+    pairs = ds.map(lambda window: (window[:-1], window[-1])).shuffle(4, seed=1).batch(4).prefetch(1)
+    strategy = dl.MirroredStrategy(["CPU:0", "CPU:1"])
+
+    def step(window: Any, label: Any) -> Any:
+        return jnp.sum(label - window.mean(axis=1))
+
+    gaps = 0.0
+    for window, label in strategy.experimental_distribute_dataset(pairs):
+        gaps += float(strategy.reduce("SUM", strategy.run(step, args=(window, label)), axis=None))
+    # Each label is 15 after the mean of its window.
+    assert gaps == 15.0 * len(list(ds))
+
+
+def test_sequences_are_padded_and_a_mask_ignores_the_padding() -> None:
+    dataset = tf_data.Dataset.range(1, 14, output_type=np.int32)
+    dataset = dataset.map(lambda x: np.full([x], x), num_parallel_calls=tf_data.AUTOTUNE)
+    dataset = dataset.map(lambda x: {"tokens": x, "length": np.int32(len(x))})
+    dataset = dataset.padded_batch(
+        4,
+        padded_shapes={"tokens": (None,), "length": ()},
+        padding_values={"tokens": -1, "length": 0},
+    )
+    shapes = [batch["tokens"].shape for batch in dataset]
+    assert shapes == [(4, 4), (4, 8), (4, 12), (1, 13)]
+    strategy = dl.MirroredStrategy(["CPU:0", "CPU:1", "CPU:2"])
+
+    def step(features: Any) -> Any:
+        mask = features["tokens"] >= 0
+        return jnp.where(mask, features["tokens"], 0).sum(), features["length"].sum(), mask.sum()
+
+    total = lengths = masked = 0
+    for features in strategy.experimental_distribute_dataset(dataset):
+        results = strategy.run(step, args=(features,))
+        added = [int(strategy.reduce("SUM", result, axis=None)) for result in results]
+        total, lengths, masked = total + added[0], lengths + added[1], masked + added[2]
+    assert total == sum(n * n for n in range(1, 14))
+    assert lengths == masked == sum(range(1, 14))
+
+
+def test_texts_of_similar_lengths_are_batched_together(tmp_path: Path) -> None:
+    words = ["a", "quick", "brown", "fox", "jumps", "over", "the", "lazy", "dog"]
+    lines = [" ".join(words[: 1 + n % 9]) for n in range(40)]
+    (tmp_path / "reviews.txt").write_text("".join(f"{line}\n" for line in lines))
+    vocabulary = {word.encode(): number for number, word in enumerate(words, start=1)}
+
+    def encode(line: Any) -> Any:
+        return np.array([vocabulary[word] for word in line.split()], np.int32), len(line.split())
+
+    dataset = (
+        tf_data.TextLineDataset(str(tmp_path / "reviews.txt"))
+        .map(encode)
+        .shuffle(40, seed=3)
+        .bucket_by_sequence_length(
+            element_length_func=lambda tokens, _: len(tokens),
+            bucket_boundaries=[4, 7],
+            bucket_batch_sizes=[8, 6, 4],
+        )
+        .prefetch(tf_data.AUTOTUNE)
+    )
+    seen = 0
+    for tokens, label in dataset:
+        assert max(label) == tokens.shape[1]
+        assert len({(n >= 4) + (n >= 7) for n in label.tolist()}) == 1
+        assert ((tokens > 0).sum(axis=1) == label).all()
+        seen += len(label)
+    assert seen == 40
+    strategy = dl.MirroredStrategy(["CPU:0", "CPU:1"])
+    counted = 0
+    for tokens, _ in strategy.experimental_distribute_dataset(dataset):
+        counts = strategy.run(lambda ids: (ids > 0).sum(), args=(tokens,))
+        counted += int(strategy.reduce("SUM", counts, axis=None))
+    assert counted == sum(len(line.split()) for line in lines)
+
+
+def test_classes_are_balanced_by_sampling() -> None:
+    random = np.random.default_rng(0)
+    labels = (random.random(4000) < 0.02).astype(np.int32)
+    features = random.standard_normal((4000, 3)).astype(np.float32)
+    creditcard_ds = tf_data.Dataset.from_tensor_slices((features, labels))
+
+    def count(counts: Any, batch: Any) -> Any:
+        _, labels = batch
+        class_1, class_0 = labels == 1, labels == 0
+        counts["class_0"] += np.sum(class_0, dtype=np.int32)
+        counts["class_1"] += np.sum(class_1, dtype=np.int32)
+        return counts
+
+    counts = creditcard_ds.batch(100).reduce(
+        initial_state={"class_0": np.int32(0), "class_1": np.int32(0)}, reduce_func=count
+    )
+    assert counts["class_1"] == labels.sum()
+    assert counts["class_0"] == 4000 - labels.sum()
+
+    negative_ds = creditcard_ds.filter(lambda _, label: label == 0).repeat()
+    positive_ds = creditcard_ds.filter(lambda _, label: label == 1).repeat()
+    balanced_ds = tf_data.Dataset.sample_from_datasets(
+        [negative_ds, positive_ds], [0.5, 0.5], seed=2
+    ).batch(10)
+    strategy = dl.MirroredStrategy(["CPU:0", "CPU:1"])
+    positives = 0
+    for _, label in strategy.experimental_distribute_dataset(balanced_ds.take(50)):
+        found = strategy.run(lambda label: label.sum(), args=(label,))
+        positives += int(strategy.reduce("SUM", found, axis=None))
+    assert 200 < positives < 300
+
+    resample_ds = creditcard_ds.rejection_resample(
+        lambda _, label: label, target_dist=[0.5, 0.5], initial_dist=[0.98, 0.02], seed=1
+    )
+    resampled = [label for _, (_, label) in resample_ds.repeat(3)]
+    assert 0.35 < np.mean(resampled) < 0.65
+
+
+def test_a_cached_dataset_is_shuffled_and_trained_on_for_some_epochs(tmp_path: Path) -> None:
+    random = np.random.default_rng(1)
+    weights = np.array([1.0, -2.0, 0.5], np.float32)
+    xs = random.standard_normal((96, 3)).astype(np.float32)
+    calls = 0
+
+    def expensive(x: Any, y: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        return {"x": x}, y
+
+    train_ds = (
+        tf_data.Dataset.from_tensor_slices((xs, xs @ weights))
+        .map(expensive)
+        .cache(str(tmp_path / "train"))
+        .shuffle(96, seed=0)
+        .batch(32)
+        .repeat(10)
+        .prefetch(tf_data.AUTOTUNE)
+    )
+    strategy = dl.MirroredStrategy(["CPU:0", "CPU:1"])
+    with strategy.scope():
+        model = dl.Variable(np.zeros(3, np.float32))
+
+    def train_step(inputs: Any) -> Any:
+        features, targets = inputs
+
+        def loss_of(w: Any) -> Any:
+            return jnp.sum((features["x"] @ w - targets) ** 2) / 32
+
+        loss, gradient = jax.value_and_grad(loss_of)(jnp.asarray(model))
+        model.assign_sub(0.1 * dl.get_replica_context().all_reduce("SUM", gradient))
+        return loss
+
+    losses = [
+        float(strategy.reduce("SUM", strategy.run(train_step, args=(batch,)), axis=None))
+        for batch in strategy.experimental_distribute_dataset(train_ds)
+    ]
+    assert len(losses) == 30
+    assert losses[-1] < 0.01 * losses[0]
+    np.testing.assert_allclose(np.asarray(model), weights, atol=0.1)
+    assert calls <= 96 + 1  # one more to learn the specs

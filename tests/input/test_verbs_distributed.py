@@ -1,0 +1,161 @@
+"""Datasets of every verb, divided over replicas and workers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+import distlab as dl
+from distlab.data import AutoShardPolicy, Dataset, Options, TextLineDataset, worker_batches
+from distlab.errors import InvalidArgumentError, NotBatchedError, StructureError
+from distlab.io import Ragged
+
+
+def _rows(n: Any) -> Any:
+    return np.full(n, n, np.int32)
+
+
+_PIPELINES: dict[str, Callable[[Path], Dataset]] = {
+    "cache": lambda _: Dataset.range(11).map(lambda x: x * 2).cache().batch(4),
+    "cache in a file": lambda p: Dataset.range(11).batch(4).map(lambda x: x * 2).cache(p / "kept"),
+    "padded": lambda _: Dataset.range(11).map(_rows).padded_batch(4),
+    "padded to a shape": lambda _: Dataset.range(11).map(_rows).padded_batch(4, [12], -1),
+    "windows": lambda _: (
+        Dataset.range(11).window(3, 1, 1, True).flat_map(lambda w: w.batch(3)).batch(4)
+    ),
+    "scan": lambda _: Dataset.range(11).scan(0, lambda s, x: (s + x, {"sum": s, "x": x})).batch(4),
+    "take while": lambda _: Dataset.range(11).take_while(lambda x: x < 7).batch(4),
+    "unique": lambda _: Dataset.range(11).map(lambda x: x // 2).unique().batch(4),
+    "sampled": lambda _: Dataset.sample_from_datasets(
+        [Dataset.range(5), Dataset.range(10, 16)], seed=1
+    ).batch(4),
+    "sampled batches": lambda _: Dataset.sample_from_datasets(
+        [Dataset.range(5).batch(4), Dataset.range(10, 16).batch(4)], seed=1
+    ),
+    "chosen": lambda _: Dataset.choose_from_datasets(
+        [Dataset.range(5), Dataset.range(10, 16)], Dataset.range(2).repeat(5)
+    ).batch(4),
+    "groups": lambda _: Dataset.range(11).group_by_window(
+        lambda x: x % 2, lambda _, w: w.batch(4), window_size=4
+    ),
+    "buckets": lambda _: (
+        Dataset.range(11).map(_rows).bucket_by_sequence_length(len, [3, 6], [4, 3, 2])
+    ),
+    "resampled": lambda _: (
+        Dataset.range(40)
+        .rejection_resample(lambda x: x % 4 == 0, [0.5, 0.5], seed=1)
+        .map(lambda number, x: {"class": number, "x": x})
+        .batch(4)
+    ),
+    "random": lambda _: Dataset.random(seed=1).map(lambda x: x % 1000).take(11).batch(4),
+    "counter": lambda _: Dataset.counter(dtype=np.int32).batch(4).take(3),
+    "parallel": lambda _: Dataset.range(11).map(lambda x: x * 2, num_parallel_calls=2).batch(4),
+    "rebatched": lambda _: Dataset.range(11).batch(3).rebatch(4),
+}
+
+
+def _arrays(nest: Any) -> list[Any]:
+    return [np.asarray(leaf).tolist() for leaf in jax.tree.leaves(nest)]
+
+
+@pytest.mark.parametrize("replicas", [1, 2, 3])
+@pytest.mark.parametrize("make", _PIPELINES.values(), ids=_PIPELINES.keys())
+def test_replicas_have_the_rows_of_each_batch(
+    make: Callable[[Path], Dataset], replicas: int, tmp_path: Path
+) -> None:
+    strategy = dl.MirroredStrategy([f"CPU:{i}" for i in range(replicas)])
+    dataset = make(tmp_path)
+    expected = [_arrays(batch) for batch in dataset]
+    assert expected
+    distributed = strategy.experimental_distribute_dataset(dataset)
+    for _ in range(2):
+        found = [_arrays(strategy.gather(batch, axis=0)) for batch in distributed]
+        assert found == expected
+
+
+def test_ragged_and_padded_batches_go_through_a_step() -> None:
+    strategy = dl.MirroredStrategy(["CPU:0", "CPU:1"])
+
+    def mean_of_rows(batch: Any) -> Any:
+        values = jax.numpy.where(batch.mask, batch.dense, 0)
+        return values.sum() / batch.lengths.sum().clip(1)
+
+    rows = Dataset.range(1, 8).map(_rows)
+    for batch in strategy.experimental_distribute_dataset(rows.ragged_batch(4)):
+        assert isinstance(batch, Ragged)
+        parts = strategy.experimental_local_results(strategy.run(mean_of_rows, args=(batch,)))
+        parts_of_batch = strategy.experimental_local_results(batch)
+        for part, mean in zip(parts_of_batch, parts, strict=True):
+            numbers = [n for row in part.to_list() for n in row]
+            np.testing.assert_allclose(mean, np.mean(numbers), rtol=1e-6)
+
+    def total(batch: Any) -> Any:
+        return batch.sum()
+
+    padded = strategy.experimental_distribute_dataset(rows.padded_batch(4))
+    totals = [int(strategy.reduce("SUM", strategy.run(total, args=(b,)), None)) for b in padded]
+    assert totals == [1 + 4 + 9 + 16, 25 + 36 + 49]
+
+
+def test_ragged_batches_have_lengths_where_they_may_differ() -> None:
+    def features(n: Any) -> Any:
+        return {"ids": _rows(n), "n": n, "word": "w"}
+
+    batches = Dataset.range(1, 4).map(features).ragged_batch(2)
+    first = next(iter(batches))
+    assert first["ids"].to_list() == [[1], [2, 2]]
+    assert first["n"].tolist() == [1, 2]
+    assert first["word"].tolist() == [b"w", b"w"]
+    assert batches.element_spec["ids"].dense.shape == (None, None)
+    fixed = Dataset.from_tensor_slices(np.zeros((3, 2))).ragged_batch(2)
+    assert fixed.element_spec.shape == (None, 2)
+    assert [batch.shape for batch in fixed] == [(2, 2), (1, 2)]
+    with pytest.raises(InvalidArgumentError, match="Only the first dimension"):
+        list(Dataset.range(1, 3).map(lambda n: np.zeros((n, n))).ragged_batch(2))
+
+
+def _lines(folder: Path) -> TextLineDataset:
+    for name in "abcd":
+        (folder / f"{name}.txt").write_text("".join(f"{name * n}\n" for n in range(1, 6)))
+    names = Dataset.list_files(str(folder / "*.txt"), shuffle=False)
+    return TextLineDataset(names)
+
+
+def _codes(line: Any) -> Any:
+    return np.frombuffer(line, np.uint8)
+
+
+@pytest.mark.parametrize("policy", [AutoShardPolicy.AUTO, AutoShardPolicy.DATA])
+def test_workers_have_all_examples_of_padded_batches(
+    policy: AutoShardPolicy, tmp_path: Path
+) -> None:
+    options = Options()
+    options.experimental_distribute.auto_shard_policy = policy
+    padded = _lines(tmp_path).map(_codes).padded_batch(4, [8]).with_options(options)
+    rows = []
+    for worker in range(2):
+        for step in worker_batches(padded, 2, worker, replicas_per_worker=2):
+            assert len(step) == 2
+            rows += [row.tolist() for part in step for row in part]
+    assert sorted(rows) == sorted(row.tolist() for batch in padded for row in batch)
+
+
+def test_batches_of_different_widths_are_not_joined(tmp_path: Path) -> None:
+    padded = _lines(tmp_path).map(_codes).padded_batch(3).repeat(2)
+    with pytest.raises(InvalidArgumentError, match="Pad all batches to one shape"):
+        list(worker_batches(padded, 2, 0, replicas_per_worker=1))
+
+
+def test_datasets_of_datasets_are_not_distributed() -> None:
+    windows = Dataset.range(8).window(4)
+    two = dl.MirroredStrategy(["CPU:0", "CPU:1"])
+    with pytest.raises(NotBatchedError, match="batch dimension"):
+        two.experimental_distribute_dataset(windows)
+    one = dl.MirroredStrategy(["CPU:0"])
+    with pytest.raises(StructureError, match="one is a Dataset"):
+        next(iter(one.experimental_distribute_dataset(windows)))
