@@ -105,8 +105,8 @@ class OptionFields:
         """
         if self._frozen:
             raise OptionError(
-                "The options that dataset.options() returns can't be changed, which would have no "
-                f"effect, got {type(self).__name__}.{name} = {value!r}. Set it in a "
+                "A change of what dataset.options() returned has no effect on the dataset, and is "
+                f"refused, got {type(self).__name__}.{name} = {value!r}. Set it in a "
                 "distlab.data.Options() and pass that to dataset.with_options."
             )
         if not hasattr(type(self), name):

@@ -121,3 +121,45 @@ def a_file_of_another_kind(w: World) -> None:
     path = w.folder / "a.tfrecord"
     path.write_bytes(b"hello, these are no records at all")
     list(dl.data.TFRecordDataset(str(path)))
+
+
+@misuse(errors.DataLossError, "checksum of the 5 bytes of data", "number 1, from 0", "again")
+def a_record_that_was_damaged(w: World) -> None:
+    path = w.folder / "a.tfrecord"
+    with dl.io.TFRecordWriter(path) as writer:
+        writer.write(b"first")
+        writer.write(b"other")
+    path.write_bytes(path.read_bytes().replace(b"other", b"Other"))
+    list(w.strategy.experimental_distribute_dataset(dl.data.TFRecordDataset(path).batch(2)))
+
+
+@misuse(errors.InvalidArgumentError, "'label' of example 1", "is missing", "default_value")
+def a_feature_that_an_example_lacks(w: World) -> None:
+    del w
+    records = [dl.io.serialize_example(values) for values in ({"label": 1}, {"lable": 2})]
+    dl.io.parse_example(records, {"label": dl.io.FixedLenFeature([], "int64")})
+
+
+@misuse(errors.InvalidArgumentError, "must hold int64", "got float32", "that dtype")
+def a_feature_of_another_dtype(w: World) -> None:
+    del w
+    record = dl.io.serialize_example({"label": 1.0})
+    dl.io.parse_single_example(record, {"label": dl.io.FixedLenFeature([], "int64")})
+
+
+@misuse(errors.InvalidArgumentError, "must be an image of format", "b'<html>'", "bytes of the file")
+def a_page_in_place_of_an_image(w: World) -> None:
+    path = w.folder / "a.jpg"
+    path.write_bytes(b"<html>")
+    list(Dataset.from_tensors(str(path)).map(dl.io.read_file).map(dl.io.decode_jpeg))
+
+
+@misuse(errors.ArgumentTypeError, "must be of type AutoShardPolicy", "got 'DATA'", "default")
+def a_policy_by_name(w: World) -> None:
+    del w
+    dl.data.Options().experimental_distribute.auto_shard_policy = "DATA"  # type: ignore[assignment]
+
+
+@misuse(errors.OptionError, "has no effect", "deterministic = True", "dataset.with_options")
+def the_options_of_a_dataset_changed_in_place(w: World) -> None:
+    w.dataset.options().deterministic = True
