@@ -15,10 +15,12 @@ import pytest
 from distlab.cli import main
 from distlab.errors import DistlabError, NewerRunWarning, NotARunError
 from distlab.events import SCHEMA, Event, Lost, Preview, Sharding
+from distlab.page.runs_table import run_rows
 from distlab.runs.exports import FORMATS
 from distlab.runs.listing import run_folders, summary_of
 from distlab.runs.run import Run
 from distlab.runs.run_file import RunFile
+from distlab_dashboard.library import Folder
 from tests.recording import samples
 
 
@@ -124,6 +126,19 @@ def test_one_odd_run_hides_no_other(tmp_path: Path, capsys: pytest.CaptureFixtur
         *(f"odd-{number:02}" for number in range(len(ODD_META))),
     ]
     assert all("  can't be read  " in line for line in odd)
+
+
+def test_the_page_of_runs_has_a_row_for_one_that_can_not_be_read(tmp_path: Path) -> None:
+    recorded(tmp_path / "good")
+    path = recorded(tmp_path / "odd")
+    change(path, "UPDATE meta SET value = 1e300 WHERE key = 'unix_ns'")
+    recorded(tmp_path / "cut").write_bytes(path.read_bytes()[:1_000])
+    rows = run_rows(Folder(tmp_path).summaries())
+    assert rows["key"][0] == "good"
+    assert rows["status"] == ["finished", "can't be read", "can't be read"]
+    faults = dict(zip(rows["key"], rows["metrics"], strict=True))
+    assert "it states unix_ns as 1e+300" in faults["odd"]
+    assert "can't be read" in faults["cut"]
 
 
 def test_a_folder_whose_name_is_not_utf_8_is_told_of(
