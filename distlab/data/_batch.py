@@ -33,10 +33,7 @@ class Batch(Order):
     @property
     def cardinality(self) -> int:
         """The number of batches."""
-        size = self.input.cardinality
-        if size < 0:
-            return size
-        return size // self.size if self.drop_remainder else -(-size // self.size)
+        return batch_count(self.input.cardinality, self.size, drop_remainder=self.drop_remainder)
 
     def rank(self, rank: int) -> int:
         """One more."""
@@ -48,6 +45,13 @@ class Batch(Order):
         if isinstance(stream, PositionStream):
             return stream.batched(self.size, drop_remainder=self.drop_remainder)
         return stacked(stream, self.size, stack, drop_remainder=self.drop_remainder)
+
+
+def batch_count(elements: int, size: int, *, drop_remainder: bool) -> int:
+    """Returns the number of batches of `size` elements, a cardinality as theirs."""
+    if elements < 0:
+        return elements
+    return elements // size if drop_remainder else -(-elements // size)
 
 
 def stack(elements: Sequence[Element]) -> Element:

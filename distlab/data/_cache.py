@@ -7,11 +7,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, Protocol
 
-import numpy as np
-
 from distlab.data._cache_file import CacheFile, Recording
 from distlab.data._engine import Element, Reader, State, Stream
-from distlab.data._memory import aligned_empty
+from distlab.data._memory import own
 from distlab.data._nest import map_nest
 from distlab.data._plan import Node, Opener, PlainOrder, Reading, Unary, is_plain, source_of, walk
 from distlab.data._positions import Positions
@@ -256,7 +254,7 @@ class _CacheReader(Reader):
                 recorder, self._recorder = self._recorder, None
                 recorder.finish()
             raise
-        element = element._replace(value=map_nest(_own, element.value))
+        element = element._replace(value=map_nest(own, element.value))
         if self._recorder is not None:
             self._recorder.add(element)
         return element
@@ -269,13 +267,3 @@ class _CacheReader(Reader):
             if callable(close):  # an iterator over a list has none
                 close()
         self._kept = self._source = self._recorder = self._seeds = None
-
-
-def _own(leaf: Any) -> Any:
-    """Returns a read-only array that nobody else can write into."""
-    if not isinstance(leaf, np.ndarray) or not leaf.flags.writeable:
-        return leaf
-    copy = leaf.copy() if leaf.dtype.kind == "O" else aligned_empty(leaf.shape, leaf.dtype)
-    copy[...] = leaf
-    copy.flags.writeable = False
-    return copy

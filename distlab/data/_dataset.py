@@ -34,9 +34,9 @@ class Dataset(
     """A sequence of elements, each a nest of NumPy values.
 
     Methods return a new dataset and leave the old one unchanged. An iteration
-    reads the elements; it can be repeated. Rows and batches that distlab makes
-    are read-only, as in tf.data; the values of functions and iterables are
-    passed on as they are.
+    reads the elements; it can be repeated. Rows and batches that distlab makes,
+    and the values of generators, are read-only, as in tf.data; the results of
+    functions and the elements of other iterables are passed on as they are.
 
     Example:
       >>> import distlab as dl

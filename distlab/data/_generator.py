@@ -11,6 +11,7 @@ import numpy as np
 
 from distlab.data._convert import leaf_to_numpy, to_numpy
 from distlab.data._engine import Stream
+from distlab.data._memory import own
 from distlab.data._nest import describe, is_namedtuple, leaves, map_nest
 from distlab.data._plan import UNKNOWN_CARDINALITY, Node, Opener, Reading
 from distlab.data._replay import ReplayStream
@@ -80,7 +81,9 @@ class Generator(Node):
 
     def _elements(self) -> Iterator[Any]:
         for value in self.function(*self.args):
-            yield to_numpy(value) if self.signature is None else self._converted(value)
+            converted = to_numpy(value) if self.signature is None else self._converted(value)
+            # A generator may fill the same array again for its next value.
+            yield map_nest(own, converted)
 
     def _converted(self, value: Any) -> Any:
         return map_nest(_component, self.signature, _like(self.signature, value))

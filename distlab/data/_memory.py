@@ -34,3 +34,13 @@ def aligned_empty(shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray[An
     memory = np.empty(size + _ALIGNMENT, np.uint8)
     offset = -memory.__array_interface__["data"][0] % _ALIGNMENT
     return np.ndarray(shape, dtype, memory, offset)
+
+
+def own(leaf: Any) -> Any:
+    """Returns a read-only array that nobody else can write into."""
+    if not isinstance(leaf, np.ndarray) or not leaf.flags.writeable:
+        return leaf
+    copy = leaf.copy() if leaf.dtype.kind == "O" else aligned_empty(leaf.shape, leaf.dtype)
+    copy[...] = leaf
+    copy.flags.writeable = False
+    return copy

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from distlab.data._batch import joined_indices
+from distlab.data._batch import batch_count, joined_indices
 from distlab.data._convert import leaf_to_numpy
 from distlab.data._engine import Element, Stream, stacked
 from distlab.data._memory import aligned_empty
@@ -60,10 +60,7 @@ class PaddedBatch(Unary):
     @property
     def cardinality(self) -> int:
         """The number of batches."""
-        size = self.input.cardinality
-        if size < 0:
-            return size
-        return size // self.size if self.drop_remainder else -(-size // self.size)
+        return batch_count(self.input.cardinality, self.size, drop_remainder=self.drop_remainder)
 
     def read(self, reading: Reading, open_input: Opener) -> Stream:
         """Opens the batches."""

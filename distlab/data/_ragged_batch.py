@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from distlab.data._batch import joined_indices, stack_leaf
+from distlab.data._batch import batch_count, joined_indices, stack_leaf
 from distlab.data._engine import Element, Stream, stacked
 from distlab.data._nest import leaves, map_nest
 from distlab.data._padded_batch import pad_leaf
@@ -47,10 +47,7 @@ class RaggedBatch(Unary):
     @property
     def cardinality(self) -> int:
         """The number of batches."""
-        size = self.input.cardinality
-        if size < 0:
-            return size
-        return size // self.size if self.drop_remainder else -(-size // self.size)
+        return batch_count(self.input.cardinality, self.size, drop_remainder=self.drop_remainder)
 
     def read(self, reading: Reading, open_input: Opener) -> Stream:
         """Opens the batches."""

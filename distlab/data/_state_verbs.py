@@ -14,7 +14,7 @@ from distlab.data._resample import RejectionResample, shares
 from distlab.data._scan import Scan, fold
 from distlab.data._take_while import TakeWhile
 from distlab.data._unique import Unique
-from distlab.errors import InvalidArgumentError
+from distlab.errors import InvalidArgumentError, UnsupportedError
 
 
 class StateVerbs(Planned[DatasetT]):
@@ -163,6 +163,25 @@ class StateVerbs(Planned[DatasetT]):
                 f"{'more' if found else 'none'}. Use take(1), or batch(n) with n elements."
             )
         return found[0]
+
+    def fingerprint(self) -> Any:
+        """Raises an error: a dataset with Python functions has no fingerprint.
+
+        Raises:
+          UnsupportedError: Always; it names what to use instead.
+
+        Example:
+          >>> import distlab as dl
+          >>> try:
+          ...     dl.data.Dataset.range(4).fingerprint()
+          ... except dl.errors.UnsupportedError as error:
+          ...     print(error)
+          Python functions can't be compared by a fingerprint. Compare the code, or saved elements.
+        """
+        raise UnsupportedError(
+            "Python functions can't be compared by a fingerprint. Compare the code, or saved "
+            "elements."
+        )
 
     def rejection_resample(
         self,

@@ -116,3 +116,21 @@ def test_it_is_closed_when_the_iteration_is_left() -> None:
     next(iterator)
     iterator.close()
     assert closed == [True]
+
+
+def test_an_array_that_the_generator_fills_again_is_not_shared() -> None:
+    def refill() -> Any:
+        buffer = np.zeros(2, np.float32)
+        for number in range(4):
+            buffer[:] = number
+            yield {"x": buffer}, (buffer[:1],)
+
+    signature = (
+        {"x": TensorSpec((2,), np.dtype(np.float32))},
+        (TensorSpec((1,), np.dtype(np.float32)),),
+    )
+    for promised in (None, signature):
+        dataset = Dataset.from_generator(refill, output_signature=promised)
+        assert [element[0]["x"].tolist() for element in list(dataset)] == [[n, n] for n in range(4)]
+        (batch,) = dataset.shuffle(1).batch(4)
+        assert batch[1][0].tolist() == [[0], [1], [2], [3]]
