@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, cast
 
@@ -111,6 +111,24 @@ def devices_of(array: jax.Array) -> list[jax.Device]:
     """Returns the devices of an array, even a deleted one, in the order of its pieces."""
     sharding: Any = array.sharding
     return list(sharding._device_assignment)
+
+
+def assembler(shape: jax.ShapeDtypeStruct) -> Callable[[list[jax.Array]], jax.Array]:
+    """Returns a function that makes a global array of arrays on single devices.
+
+    `make_array_from_single_device_arrays` checks each of them, which takes 20 times as long.
+
+    Args:
+      shape: The shape, dtype and sharding of the global array.
+    """
+    aval = _core.ShapedArray(shape.shape, shape.dtype)
+
+    def assembled(pieces: list[jax.Array]) -> jax.Array:
+        held: Any = pieces
+        array = ArrayImpl(aval, shape.sharding, held, committed=True, _skip_checks=True)
+        return cast(jax.Array, array)
+
+    return assembled
 
 
 def put_rows(

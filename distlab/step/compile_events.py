@@ -46,7 +46,7 @@ def emit(
             **contents,
         )
 
-    recorder.compiled(compiled_event, program.compiled)
+    recorder.compiled(compiled_event, program.executable)
 
 
 def _names_by_shape(program: Program) -> dict[str, str]:

@@ -75,8 +75,8 @@ def _of_branches(branches: Sequence[Any], operands: list[bool]) -> list[bool]:
     index, *rest = operands
     if index:
         for branch in branches:
-            _require_no_collective(branch, "jax.lax.cond or switch")
-    columns = zip(*(_analyse(branch, rest) for branch in branches), strict=True)
+            _require_no_collective(branch.jaxpr, "jax.lax.cond or switch")
+    columns = zip(*(_analyse(branch.jaxpr, rest) for branch in branches), strict=True)
     return [index or any(column) for column in columns]
 
 
@@ -85,12 +85,12 @@ def _of_while(loop: jaxprs.While, operands: list[bool]) -> list[bool]:
     for_body = operands[loop.condition_consts :][: loop.body_consts]
     carry = operands[loop.condition_consts + loop.body_consts :]
     while True:
-        (diverges,) = _analyse(loop.condition, [*for_condition, *carry])
+        (diverges,) = _analyse(loop.condition.jaxpr, [*for_condition, *carry])
         if diverges:
-            _require_no_collective(loop.condition, "jax.lax.while_loop")
-            _require_no_collective(loop.body, "jax.lax.while_loop")
+            _require_no_collective(loop.condition.jaxpr, "jax.lax.while_loop")
+            _require_no_collective(loop.body.jaxpr, "jax.lax.while_loop")
             return [True] * len(carry)
-        after = _either(carry, _analyse(loop.body, [*for_body, *carry]))
+        after = _either(carry, _analyse(loop.body.jaxpr, [*for_body, *carry]))
         if after == carry:
             return carry
         carry = after

@@ -6,8 +6,10 @@ distlab reads them.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Final, NamedTuple
 
+import numpy as np
 from jax.extend import core
 
 from distlab.devices.mesh import AXIS
@@ -32,7 +34,7 @@ _SAME_ON_ALL: Final = frozenset(
 
 
 class Inner(NamedTuple):
-    """The jaxpr that an operation runs once.
+    """A jaxpr that an operation runs.
 
     Attributes:
       jaxpr: The open jaxpr.
@@ -52,6 +54,7 @@ class Scan(NamedTuple):
       carry: Number of operands that one iteration passes to the next.
       length: Number of iterations.
       reverse: Whether the iterations start at the last row.
+      unroll: Number of iterations that one pass of the compiled loop computes.
     """
 
     body: core.ClosedJaxpr
@@ -59,20 +62,21 @@ class Scan(NamedTuple):
     carry: int
     length: int
     reverse: bool
+    unroll: int
 
 
 class While(NamedTuple):
     """The parts of `jax.lax.while_loop`.
 
     Attributes:
-      condition: The open jaxpr that decides whether to continue.
-      body: The open jaxpr of one iteration.
+      condition: The jaxpr that decides whether to continue.
+      body: The jaxpr of one iteration.
       condition_consts: Number of operands of the condition only.
       body_consts: Number of operands of the body only.
     """
 
-    condition: Any
-    body: Any
+    condition: Inner
+    body: Inner
     condition_consts: int
     body_consts: int
 
@@ -116,17 +120,19 @@ def permutation(equation: Any) -> list[tuple[int, int]] | None:
 def called(equation: Any) -> Inner | None:
     """Returns the jaxpr that an equation runs exactly once; None when it runs no such jaxpr."""
     parameter = _CALLS.get(name(equation))
-    if parameter is None:
-        return None
-    inner = equation.params[parameter]
-    return Inner(getattr(inner, "jaxpr", inner), tuple(getattr(inner, "consts", ())))
+    return None if parameter is None else _inner(equation.params[parameter])
 
 
-def branches(equation: Any) -> list[Any] | None:
-    """Returns the open jaxprs of a cond or switch; None for other operations."""
+def has_derivative_rule(equation: Any) -> bool:
+    """Returns whether an equation calls a function with a derivative of its own."""
+    return name(equation).startswith("custom_")
+
+
+def branches(equation: Any) -> list[Inner] | None:
+    """Returns the jaxprs of a cond or switch; None for other operations."""
     if name(equation) != "cond":
         return None
-    return [branch.jaxpr for branch in equation.params["branches"]]
+    return [_inner(branch) for branch in equation.params["branches"]]
 
 
 def scan(equation: Any) -> Scan | None:
@@ -138,7 +144,8 @@ def scan(equation: Any) -> Scan | None:
         consts, carry, _ = map(len, params["ft_in"].unpack())
     else:
         consts, carry = params["num_consts"], params["num_carry"]
-    return Scan(params["jaxpr"], consts, carry, params["length"], params["reverse"])
+    body, length, reverse = params["jaxpr"], params["length"], params["reverse"]
+    return Scan(body, consts, carry, length, reverse, params["unroll"])
 
 
 def while_loop(equation: Any) -> While | None:
@@ -147,8 +154,8 @@ def while_loop(equation: Any) -> While | None:
         return None
     params = equation.params
     return While(
-        params["cond_jaxpr"].jaxpr,
-        params["body_jaxpr"].jaxpr,
+        _inner(params["cond_jaxpr"]),
+        _inner(params["body_jaxpr"]),
         params["cond_nconsts"],
         params["body_nconsts"],
     )
@@ -171,11 +178,88 @@ def calls_python(jaxpr: Any) -> bool:
 
 def collective_in(jaxpr: Any) -> str | None:
     """Returns the name of the first collective in a jaxpr, at any depth; None without one."""
+    found = _first(jaxpr, is_collective)
+    return None if found is None else name(found)
+
+
+def calls_collective(equation: Any) -> bool:
+    """Returns whether an equation runs a jaxpr with a collective in it."""
+    return any(_first(inner, is_collective) is not None for inner in inner_jaxprs(equation))
+
+
+def calls_replica_id(equation: Any) -> bool:
+    """Returns whether an equation runs a jaxpr that reads the replica's own number."""
+    return any(_first(inner, is_replica_id) is not None for inner in inner_jaxprs(equation))
+
+
+def has_effect(equation: Any) -> bool:
+    """Returns whether an equation does more than compute its outputs, as printing does."""
+    return any(type(effect).__name__ != "NamedAxisEffect" for effect in equation.effects)
+
+
+def literal_key(literal: Any) -> Hashable:
+    """Returns what two literals of equal value and type have in common."""
+    return literal.aval, np.asarray(literal.val).tobytes()
+
+
+def key(equation: Any, operands: Sequence[Hashable]) -> Hashable:
+    """Returns what two equations that compute the same have in common.
+
+    Args:
+      equation: The equation.
+      operands: A key for each of its operands.
+
+    Returns:
+      A key that is equal for equations with equal operations, parameters and operands.
+      Functions among the parameters are equal when they are the same object.
+    """
+    if has_effect(equation):
+        return object()
+    params = tuple((name, _parameter_key(value)) for name, value in sorted(equation.params.items()))
+    return equation.primitive, params, equation.ctx, tuple(operands)
+
+
+def _inner(jaxpr: Any) -> Inner:
+    return Inner(getattr(jaxpr, "jaxpr", jaxpr), tuple(getattr(jaxpr, "consts", ())))
+
+
+def _first(jaxpr: Any, matches: Callable[[Any], bool]) -> Any:
+    """Returns the first equation that matches, at any depth; None without one."""
     for equation in jaxpr.eqns:
-        if is_collective(equation):
-            return name(equation)
+        if matches(equation):
+            return equation
         for inner in inner_jaxprs(equation):
-            found = collective_in(inner)
+            found = _first(inner, matches)
             if found is not None:
                 return found
     return None
+
+
+def _parameter_key(value: Any) -> Hashable:
+    if isinstance(value, core.Jaxpr | core.ClosedJaxpr):
+        return _jaxpr_key(_inner(value))
+    if isinstance(value, tuple | list):
+        return type(value), tuple(map(_parameter_key, value))
+    try:
+        hash(value)
+    except TypeError:
+        return object()
+    return type(value), value
+
+
+def _jaxpr_key(inner: Inner) -> Hashable:
+    """Returns a key that is equal for jaxprs with equal equations and the same constants."""
+    jaxpr, consts = inner
+    keys: dict[Any, Hashable] = {
+        var: ("input", number, var.aval) for number, var in enumerate(jaxpr.invars)
+    }
+    keys |= {var: ("const", id(c)) for var, c in zip(jaxpr.constvars, consts, strict=False)}
+
+    def of(atom: Any) -> Hashable:
+        return literal_key(atom) if isinstance(atom, core.Literal) else keys[atom]
+
+    equations = []
+    for number, equation in enumerate(jaxpr.eqns):
+        equations.append(key(equation, [of(atom) for atom in equation.invars]))
+        keys |= {var: ("output", number, i) for i, var in enumerate(equation.outvars)}
+    return tuple(equations), tuple(of(atom) for atom in jaxpr.outvars), len(jaxpr.invars)

@@ -17,6 +17,7 @@ from distlab.devices.jax_internals import plain
 from distlab.errors import ContextError
 from distlab.step.arguments import Arguments
 from distlab.step.program_inputs import ProgramInputs
+from distlab.step.ragged_programs import RaggedPrograms
 from distlab.step.spmd import SpmdFunction
 from distlab.values.checks import function_name, function_source, require_plain
 from distlab.variables import storage
@@ -37,7 +38,7 @@ class Program:
       arguments: The function's arguments, leaf by leaf.
       spmd: The function over all replicas.
       inputs: Places the inputs on the mesh.
-      compiled: The executable; None until the first call.
+      compiled: The executable, or the programs of a ragged step; None until the first call.
       trace_ns: Nanoseconds that tracing and lowering took.
       compile_ns: Nanoseconds that XLA took; 0 until the first call.
     """
@@ -64,8 +65,13 @@ class Program:
         self._mesh = host.mesh
         self._call: Callable[..., list[jax.Array]] | None = None
         self._marker: int | None = None  # the output that is awaited as the step's end
-        # An output that marks the step's end is needed where all others may be given away.
-        self._marks = self.inputs.donates or (self.inputs.gives and not self.spmd.computed)
+        # An output that marks the step's end is needed where all others may be given away, and
+        # where several programs make them.
+        self._marks = (
+            self.inputs.donates
+            or (self.inputs.gives and not self.spmd.computed)
+            or self.spmd.parted
+        )
         self._reading = storage.giving if self.inputs.gives else contextlib.nullcontext()
 
     def __call__(self, leaves: list[Any]) -> tuple[Any, jax.Array | None]:
@@ -113,6 +119,12 @@ class Program:
             )
         return self.spmd.result(self.spmd([], self.inputs.dynamic(leaves)))
 
+    @property
+    def executable(self) -> Any:
+        """The `jax.stages.Compiled`, or a list of them for a ragged step; None before the first."""
+        compiled = self.compiled
+        return compiled.programs if isinstance(compiled, RaggedPrograms) else compiled
+
     def _compile(self, arrays: list[Any]) -> None:
         inputs = self.inputs
 
@@ -130,17 +142,23 @@ class Program:
 
         step.__name__ = self.function.rsplit(".", 1)[-1].strip("<>")
         started = time.monotonic_ns()
-        jitted = jax.jit(step, donate_argnums=(1, 3))
-        lowered = jitted.lower(*inputs.examples(), *inputs.by_donation(arrays))
+        lowered: Any
+        if self.spmd.parted:
+            values, _ = inputs.examples()
+            lowered = self.spmd.programs(step.__name__, values, arrays, inputs.donated)
+        else:
+            jitted = jax.jit(step, donate_argnums=(1, 3))
+            lowered = jitted.lower(*inputs.examples(), *inputs.by_donation(arrays))
         compiling = time.monotonic_ns()
         self.compiled = lowered.compile()
         self.trace_ns += compiling - started
         self.compile_ns = time.monotonic_ns() - compiling
         selection.give_back_memory()
-        sizes = [out.size * out.dtype.itemsize for out in jax.tree.leaves(lowered.out_info)]
         if self._marks:
-            self._marker = len(sizes) - 1
-        elif sizes:
+            self._marker = -1
+            return
+        sizes = [out.size * out.dtype.itemsize for out in jax.tree.leaves(lowered.out_info)]
+        if sizes:
             # Results rather than variables, whose memory the next step may take over.
             sizes = sizes[: self.spmd.computed] or sizes
             self._marker = sizes.index(min(sizes))

@@ -12,10 +12,14 @@ import numpy as np
 from distlab.collectives.host import CollectiveHost
 from distlab.collectives.traced import TracedCollectives
 from distlab.devices.layouts import ROWS, WHOLE, Partition
-from distlab.devices.mesh import ReplicaMesh
 from distlab.errors import StructureError
-from distlab.step import divergence, jaxprs, ragged, segments
+from distlab.step import divergence, jaxprs, ragged
 from distlab.step.arguments import Arguments, Leaf
+from distlab.step.flat_jaxprs import flattened
+from distlab.step.ragged_parts import Boundary, can_be_parted
+from distlab.step.ragged_programs import RaggedPrograms
+from distlab.step.schedule import divide
+from distlab.step.stages import Group, InputSlice, Stages
 from distlab.step.trace import LocalTrace, trace
 from distlab.values.distributed import PerReplica, Shape
 from distlab.variables.variable import Variable
@@ -29,6 +33,7 @@ class SpmdFunction:
       read: The variables whose values are inputs.
       written: The variables whose new values are the last outputs.
       ragged: Whether the replicas compute different shapes.
+      parted: Whether `programs` can compute the step, which is ragged then.
       overwritten: The variables in `read` and `written` whose old value nothing else can need.
     """
 
@@ -40,21 +45,28 @@ class SpmdFunction:
         self._leaves = arguments.dynamic()
         self._group_of = group_of
         self.ragged = len(firsts) > 1
+        self._mesh = mesh
         self._alone = mesh.replicas == 1
         self.written = self._traces[0].written
         self.read = tuple(dict.fromkeys(v for t in self._traces for v in t.read if v is not None))
-        self.overwritten = self._overwritten()
-        self._groups: list[ragged.Group] = []
+        self._stages: Stages | None = None
         if self.ragged:
-            self._groups = [
-                _group(local, self.read, self._leaves, replica, mesh)
-                for local, replica in zip(self._traces, firsts, strict=True)
+            members = [
+                tuple(replica for replica, own in enumerate(group_of) if own == group)
+                for group in range(len(firsts))
             ]
-            ragged.require_same_collectives(self._groups)
+            self._stages = divide(
+                [
+                    _group(local, self.read, self._leaves, of_group, mesh.replicas)
+                    for local, of_group in zip(self._traces, members, strict=True)
+                ]
+            )
         elif not self._alone:
             differ = [v is not None and _partition(v) is ROWS for v in self._traces[0].read]
             differ += [leaf.partition is ROWS for leaf in self._leaves]
             divergence.require_uniform_collectives(self._traces[0].jaxpr, differ)
+        self.parted = self._stages is not None and can_be_parted(self._stages)
+        self.overwritten = self._overwritten()
         self._out = [
             _padded_shape(column) for column in zip(*map(_out_shapes, self._traces), strict=True)
         ]
@@ -87,6 +99,23 @@ class SpmdFunction:
         """The number of outputs that are results; those of `written` follow them."""
         return self._traces[0].computed
 
+    def programs(
+        self, name: str, values: list[jax.Array], arrays: list[jax.Array], donated: list[bool]
+    ) -> RaggedPrograms:
+        """Returns the step as a program for each group of replicas, and programs for all.
+
+        Args:
+          name: The function's name, for profiles.
+          values: The global arrays of the variables in `read`.
+          arrays: The dynamic arguments on the mesh.
+          donated: For each of them, whether results may use its memory.
+        """
+        assert self._stages is not None
+        inputs = [*map(_partition, self.read), *(leaf.partition for leaf in self._leaves)]
+        outputs, shapes = self._out_partitions(), self._out_shapes()
+        boundary = Boundary(inputs, outputs, shapes, [*[False] * len(values), *donated])
+        return RaggedPrograms(name, self._stages, boundary, self._mesh, [*values, *arrays])
+
     def result(self, outputs: list[jax.Array]) -> Any:
         """Returns the result of `fn`, with per-replica values at the computed leaves.
 
@@ -107,9 +136,9 @@ class SpmdFunction:
         own = [leaf.partition.local(b) for leaf, b in zip(self._leaves, arrays, strict=True)]
         by_variable = dict(zip(self.read, own_values, strict=True))
         first = self._traces[0]
-        if self.ragged:
-            shapes = [largest for largest, _ in self._out]
-            outputs = ragged.evaluate(self._groups, self._group_of, [*own_values, *own], shapes)
+        if self._stages is not None:
+            inputs = [*own_values, *own]
+            outputs = ragged.evaluate(self._stages, self._group_of, inputs, self._out_shapes())
         else:
             inputs = [*(None if v is None else by_variable[v] for v in first.read), *own]
             outputs = jax.core.eval_jaxpr(first.jaxpr.jaxpr, first.jaxpr.consts, *inputs)
@@ -122,13 +151,19 @@ class SpmdFunction:
         """Returns no variable when the step may fail or stop between two of them.
 
         Python functions that the devices call might read a variable, and random keys pass
-        through Python code of JAX, where an interrupt would lose them.
+        through Python code of JAX, where an interrupt would lose them. So it would between
+        the programs of a ragged step.
         """
+        if self.parted:
+            return frozenset()
         for local in self._traces:
             keys = any(jnp.issubdtype(a.dtype, jax.dtypes.extended) for a in local.jaxpr.out_avals)
             if keys or jaxprs.calls_python(local.jaxpr.jaxpr):
                 return frozenset()
         return frozenset(self.read) & frozenset(self.written)
+
+    def _out_shapes(self) -> list[Shape]:
+        return [largest for largest, _ in self._out]
 
     def _out_partitions(self) -> list[Partition]:
         results = WHOLE if self._alone else ROWS
@@ -233,20 +268,28 @@ def _group(
     local: LocalTrace,
     read: tuple[Variable, ...],
     leaves: list[Leaf],
-    replica: int,
-    mesh: ReplicaMesh,
-) -> ragged.Group:
-    """Returns a group's segmented jaxpr, with the sources of its inputs."""
+    members: tuple[int, ...],
+    replicas: int,
+) -> Group:
+    """Returns a group of replicas, with the sources of its jaxpr's inputs.
+
+    Args:
+      local: The trace of one of them.
+      read: The variables whose values are the step's first inputs.
+      leaves: The dynamic arguments, the step's other inputs.
+      members: The numbers of the group's replicas.
+      replicas: The number of all replicas.
+    """
     positions = {variable: position for position, variable in enumerate(read)}
-    inputs: list[ragged.InputSlice | None] = [
-        None if variable is None else ragged.InputSlice(positions[variable], variable.shape)
+    inputs: list[InputSlice | None] = [
+        None if variable is None else InputSlice(positions[variable], variable.shape)
         for variable in local.read
     ]
     inputs += [
-        ragged.InputSlice(position, leaf.shapes[replica])
+        InputSlice(position, leaf.shapes[members[0]])
         for position, leaf in enumerate(leaves, start=len(read))
     ]
-    return ragged.Group(segments.cut(local.jaxpr, mesh.replicas), inputs)
+    return Group(flattened(local.jaxpr, replicas), inputs, members)
 
 
 def _out_shapes(local: LocalTrace) -> list[Shape]:
