@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import jax
 
 from distlab.events import Event, sink
-from distlab.profiling.compiled import read_program
+from distlab.profiling.compiled import read_program, read_programs
 
 EventT = TypeVar("EventT", bound=Event)
 
@@ -34,7 +34,8 @@ class Listener:
 
     def compiled(self, event: Callable[..., Event], program: Any) -> None:
         """Keeps the compile event with its contents."""
-        self.emit(event(**read_program(program)._asdict()))
+        read = read_programs if isinstance(program, list) else read_program
+        self.emit(event(**read(program)._asdict()))
 
     def of(self, kind: type[EventT]) -> list[EventT]:
         """Returns the events of one kind, in order."""

@@ -106,10 +106,15 @@ class Part(NamedTuple):
 def can_be_parted(stages: Stages) -> bool:
     """Returns whether the groups of a step can run as programs of their own.
 
-    A program of some replicas knows its replicas' numbers only where they are read at top level.
+    That is so unless an equation holds a function, which can't be changed, that reads the
+    replica's number: a program of some replicas counts only those.
     """
-    own = (e for stage in stages.own for group in stage.equations for e in group)
-    return not any(map(jaxprs.calls_replica_id, own))
+    return not any(
+        jaxprs.calls_replica_id(equation)
+        for stage in stages.own
+        for equations in stage.equations
+        for equation in equations
+    )
 
 
 def parts_of(

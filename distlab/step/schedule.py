@@ -78,8 +78,8 @@ class _Schedule:
         self._of_own: list[dict[Any, int]] = [{} for _ in groups]
         # One group may have a value later than the others, and the collective then moves up
         # for all. It depends on earlier collectives only, so this ends.
-        before = -1
-        while before != (before := sum(self._of_common.values())):
+        before: list[int] | None = None
+        while before != (before := [sum(of.values()) for of in (self._of_common, *self._of_own)]):
             for group in range(len(groups)):
                 self._advance(group)
 

@@ -92,6 +92,18 @@ def test_an_array_says_whether_it_is_computed() -> None:
     assert jax_internals.is_ready(array) is True
 
 
+def test_pieces_are_assembled_where_they_lie() -> None:
+    values = [np.full((1, 2), n) for n in range(3)]
+    rows = list(map(jax.device_put, values, jax.devices()))
+    shape = jax.ShapeDtypeStruct((3, 2), rows[0].dtype, sharding=_rows())
+    array = jax_internals.assembler(shape)(rows)
+    assert (array.shape, array.dtype, array.sharding) == (shape.shape, shape.dtype, _rows())
+    assert array.tolist() == [[0, 0], [1, 1], [2, 2]]
+    assert jax.jit(lambda v: v + 1)(array).tolist() == [[1, 1], [2, 2], [3, 3]]
+    held = [piece.unsafe_buffer_pointer() for piece in jax_internals.pieces(array)]
+    assert held == [row.unsafe_buffer_pointer() for row in rows]
+
+
 def test_rows_are_put_one_on_each_device() -> None:
     rows = [np.full(2, n, np.float64) for n in range(3)]
     array = jax_internals.put_rows(rows, _rows(), jax.devices()[:3])

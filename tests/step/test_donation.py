@@ -132,6 +132,26 @@ def test_ragged_components_can_be_given_away() -> None:
     assert state.stacked.is_deleted()
 
 
+def test_state_given_away_is_updated_in_a_ragged_step_as_in_others() -> None:
+    strategy = _strategy(3)
+    x = strategy.experimental_distribute_values_from_function(
+        lambda c: jnp.ones((3 - c.replica_id_in_sync_group, 4))
+    )
+
+    def step(state: dict[str, jax.Array], v: jax.Array) -> dict[str, jax.Array]:
+        gradients = jax.grad(lambda w: jnp.sum(v @ w))(state["w"])
+        total = dl.get_replica_context().all_reduce("SUM", gradients)
+        return {"w": state["w"] - total, "count": state["count"] + 1, "unused": state["unused"]}
+
+    state = strategy.replicate({"w": jnp.ones(4), "count": 0, "unused": jnp.zeros(3)})
+    for _ in range(3):
+        before, state = state, strategy.run(step, args=(state, x), options=FIRST)
+        assert all(one.stacked.is_deleted() for one in before.values())
+    for copy in state["w"].values:
+        np.testing.assert_array_equal(copy, np.full(4, 1.0 - 3 * 6))
+    assert [int(count) for count in state["count"].values] == [3, 3, 3]
+
+
 def test_functions_that_run_eagerly_take_nothing_over() -> None:
     strategy = _strategy(2)
     state = _per_replica(strategy)

@@ -10,6 +10,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 
 from distlab.devices.mesh import AXIS
@@ -86,7 +87,7 @@ def test_the_branches_of_a_cond_are_found() -> None:
     equation = _one("cond", lambda x: jax.lax.cond(x > 0, jnp.sin, jnp.cos, x), 1.0)
     branches = jaxprs.branches(equation)
     assert branches is not None
-    assert [jaxprs.name(branch.eqns[0]) for branch in branches] == ["cos", "sin"]
+    assert [jaxprs.name(branch.jaxpr.eqns[0]) for branch in branches] == ["cos", "sin"]
 
 
 @pytest.mark.parametrize("reverse", [False, True])
@@ -95,11 +96,12 @@ def test_the_parts_of_a_scan_are_found(reverse: bool) -> None:
         def body(carry: Any, x: Any) -> Any:
             return (carry[0] + a * x, carry[1] * b * x), carry[0] + c
 
-        return jax.lax.scan(body, (0.0, 1.0), xs, reverse=reverse)
+        return jax.lax.scan(body, (0.0, 1.0), xs, reverse=reverse, unroll=5)
 
     found = jaxprs.scan(_one("scan", fn, 2.0, 3.0, 4.0, jnp.ones(5)))
     assert found is not None
-    assert (found.consts, found.carry, found.length, found.reverse) == (3, 2, 5, reverse)
+    assert (found.consts, found.carry, found.length) == (3, 2, 5)
+    assert (found.reverse, found.unroll) == (reverse, 5)
     assert len(found.body.jaxpr.invars) == 3 + 2 + 1
     assert len(found.body.jaxpr.outvars) == 2 + 1
 
@@ -111,8 +113,8 @@ def test_the_parts_of_a_while_loop_are_found() -> None:
     found = jaxprs.while_loop(_one("while", fn, 2.0, 10.0, 1.0))
     assert found is not None
     assert (found.condition_consts, found.body_consts) == (1, 2)
-    assert jaxprs.name(found.condition.eqns[0]) == "lt"
-    assert [jaxprs.name(e) for e in found.body.eqns] == ["mul", "add"]
+    assert jaxprs.name(found.condition.jaxpr.eqns[0]) == "lt"
+    assert [jaxprs.name(e) for e in found.body.jaxpr.eqns] == ["mul", "add"]
 
 
 def test_other_operations_have_no_parts() -> None:
@@ -121,3 +123,63 @@ def test_other_operations_have_no_parts() -> None:
     assert jaxprs.inner_jaxprs(equation) == []
     for read in (jaxprs.called, jaxprs.branches, jaxprs.scan, jaxprs.while_loop):
         assert read(equation) is None
+
+
+def test_functions_with_derivatives_of_their_own_are_known() -> None:
+    for fn, expected in ((_with_jvp, True), (_with_vjp, True), (jax.jit(_squared), False)):
+        (equation,) = _equations(fn, 2.0)
+        assert jaxprs.has_derivative_rule(equation) is expected
+
+
+def test_what_is_inside_of_an_equation_is_found_at_any_depth() -> None:
+    def fn(x: Any) -> Any:
+        number = jax.jit(lambda: jax.lax.axis_index(AXIS))
+        return jax.lax.cond(x > 0, lambda: number() * 1, lambda: jnp.int32(1))
+
+    equation = _one("cond", fn, 1.0)
+    assert jaxprs.calls_replica_id(equation)
+    assert not jaxprs.calls_collective(equation)
+    (call,) = _equations(jax.jit(jax.jit(_squared)), 2.0)
+    assert jaxprs.calls_collective(call)
+    assert not jaxprs.calls_replica_id(call)
+
+
+def test_effects_are_known_and_collectives_have_none() -> None:
+    assert jaxprs.has_effect(_equations(lambda x: jax.debug.print("{}", x), 1.0)[0])
+    assert not any(map(jaxprs.has_effect, _equations(_squared, 1.0)))
+    assert not jaxprs.has_effect(_equations(jax.jit(_squared), 1.0)[0])
+
+
+def _keys(fn: Callable[..., Any], *args: Any) -> list[Any]:
+    return [jaxprs.key(e, range(len(e.invars))) for e in _equations(fn, *args)]
+
+
+SAME: dict[str, Callable[[], Callable[..., Any]]] = {
+    "parameters": lambda: lambda x: jnp.sum(x, axis=0),
+    "calls of functions made anew": lambda: jax.jit(lambda x: jnp.sin(x) * 2),
+    "loops": lambda: lambda x: jax.lax.scan(lambda c, r: (c + r, r * 2), x[0], x)[0],
+    "branches": lambda: lambda x: jax.lax.cond(x[0] > 0, jnp.sin, jnp.cos, x),
+}
+
+
+@pytest.mark.parametrize("what", SAME)
+def test_equal_equations_of_two_traces_have_equal_keys(what: str) -> None:
+    first, second = (_keys(SAME[what](), jnp.ones(3)) for _ in range(2))
+    assert first == second
+    assert list(map(hash, first)) == list(map(hash, second))
+
+
+DIFFERENT: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
+    "parameters": (lambda x: jnp.sum(x, axis=0), lambda x: jnp.sum(x, axis=1)),
+    "literals": (jax.jit(lambda x: x * 2), jax.jit(lambda x: x * 3)),
+    "bodies": (jax.jit(jnp.sin), jax.jit(jnp.cos)),
+    "wiring": (jax.jit(lambda x: x - x.T), jax.jit(lambda x: x.T - x)),
+    "constants": (jax.jit(lambda x: x + np.arange(2)), jax.jit(lambda x: x + np.arange(1, 3))),
+    "effects": (lambda x: jax.debug.print("{}", x), lambda x: jax.debug.print("{}", x)),
+}
+
+
+@pytest.mark.parametrize("what", DIFFERENT)
+def test_different_equations_have_different_keys(what: str) -> None:
+    first, second = (_keys(fn, jnp.ones((2, 2))) for fn in DIFFERENT[what])
+    assert first != second

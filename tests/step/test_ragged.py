@@ -178,5 +178,96 @@ def test_a_collective_in_a_loop_of_unknown_length_is_refused_with_a_remedy() -> 
         s.run(fn, args=(x,))
 
 
+def _normalised(v: jax.Array) -> jax.Array:
+    context = dl.get_replica_context()
+    count = context.all_reduce("SUM", jnp.float32(v.shape[0]))
+    centred = v - context.all_reduce("SUM", v.sum(0)) / count
+    variance = context.all_reduce("SUM", (centred**2).sum(0)) / count
+    normal: jax.Array = centred / jnp.sqrt(variance)
+    return normal
+
+
+def test_statistics_over_all_replicas_are_those_of_the_whole_batch() -> None:
+    s = _strategy()
+    x, parts = _rows(s, [3, 1, 0])
+    whole = np.concatenate(parts)
+    expected = (whole - whole.mean(0)) / whole.std(0)
+    for run in (s.run, jax.jit(lambda fn, args: s.run(fn, args=args), static_argnums=0)):
+        result = run(_normalised, args=(x,))
+        np.testing.assert_allclose(np.concatenate(_local(s, result)), expected, rtol=1e-4)
+
+
+def test_gradients_are_taken_through_a_ragged_run() -> None:
+    s = _strategy()
+    x, parts = _rows(s, [3, 2, 0])
+
+    def loss(w: jax.Array) -> jax.Array:
+        def fn(v: jax.Array, w: jax.Array) -> jax.Array:
+            return jnp.sum(jnp.tanh(v @ w))
+
+        total: jax.Array = s.run(fn, args=(x, w)).stacked.sum()
+        return total
+
+    w = jnp.array([0.05, -0.1])
+    whole = jax.grad(lambda w: jnp.sum(jnp.tanh(np.concatenate(parts) @ w)))(w)
+    np.testing.assert_allclose(jax.grad(loss)(w), whole, rtol=1e-5)
+    np.testing.assert_allclose(jax.jit(jax.grad(loss))(w), whole, rtol=1e-5)
+
+
+@jax.custom_vjp
+def _plus_id(v: jax.Array) -> jax.Array:
+    return v + dl.get_replica_context().replica_id_in_sync_group
+
+
+_plus_id.defvjp(lambda v: (_plus_id(v), None), lambda _, g: (g,))
+
+
+@pytest.mark.parametrize("where", ["scan", "cond", "while", "jit", "a function with a gradient"])
+def test_replicas_know_their_numbers_inside_of_other_functions(where: str) -> None:
+    s = _strategy()
+    x, parts = _rows(s, [2, 1, 2])
+
+    def number() -> jax.Array:
+        found: jax.Array = dl.get_replica_context().replica_id_in_sync_group
+        return found
+
+    def fn(v: jax.Array) -> jax.Array:
+        match where:
+            case "scan":
+                return jax.lax.scan(lambda c, _: (c + number(), None), v, length=1)[0]
+            case "cond":
+                return jax.lax.cond(v.shape[0] > 0, lambda u: u + number(), lambda u: u, v)
+            case "while":
+                start = (v, jnp.int32(0))
+                step = (lambda c: c[1] < 1, lambda c: (c[0] + number(), c[1] + 1))
+                return jax.lax.while_loop(*step, start)[0]
+            case "jit":
+                return jax.jit(lambda u: u + number())(v)
+        return _plus_id(v)
+
+    for replica, value in enumerate(_local(s, s.run(fn, args=(x,)))):
+        np.testing.assert_array_equal(value, parts[replica] + replica)
+
+
+def test_many_steps_in_flight_with_several_collectives_each_come_to_an_end() -> None:
+    s = dl.MirroredStrategy([f"CPU:{i}" for i in range(8)])
+    x = stack([np.ones((n % 3, 2), np.float32) for n in range(8)], s.mesh)
+    same = stack([np.ones((2, 2), np.float32)] * 8, s.mesh)
+    for _ in range(60):
+        ragged, equal = s.run(_normalised, args=(x,)), s.run(_normalised, args=(same,))
+    jax.block_until_ready((ragged, equal))
+
+
+def test_arrays_of_other_devices_are_moved() -> None:
+    s = _strategy()
+    x, parts = _rows(s, [2, 1, 0])
+    with s.scope():
+        total = dl.Variable(1.0, aggregation=dl.VariableAggregation.SUM)
+    other = jax.device_put(jnp.float32(2), jax.devices()[5])
+    for factor in (2.0, other, other + 1):
+        s.run(lambda v, f: total.assign_add(v.sum() * f), args=(x, factor))
+    assert float(total) == pytest.approx(1 + 7 * sum(float(p.sum()) for p in parts))
+
+
 def _triples(strategy: dl.Strategy, result: tuple[PerReplica, ...]) -> list[tuple[np.ndarray, ...]]:
     return list(zip(*(_local(strategy, part) for part in result), strict=True))
