@@ -169,8 +169,12 @@ def test_any_function_leaves_variables_as_eager_mode_does(
     found = []
     for eagerly in (True, False):
         with s.scope():
-            mirrored = dl.Variable(np.ones(2, np.float32), aggregation="mean")
-            own = dl.Variable(np.zeros(2, np.float32), synchronization="on_read", aggregation="sum")
+            mirrored = dl.Variable(np.ones(2, np.float32), aggregation=dl.VariableAggregation.MEAN)
+            own = dl.Variable(
+                np.zeros(2, np.float32),
+                synchronization=dl.VariableSynchronization.ON_READ,
+                aggregation=dl.VariableAggregation.SUM,
+            )
 
         def fn(rows: jax.Array, key: jax.Array, mirrored: Any = mirrored, own: Any = own) -> State:
             state = _start(rows, key)

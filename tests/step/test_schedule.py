@@ -23,7 +23,7 @@ def _stages(fn: Callable[..., Any], *counts: int) -> Stages:
     for replica, count in enumerate(counts):
         rows = jax.ShapeDtypeStruct((count, 2), jnp.float32)
         traced = jax.make_jaxpr(fn, axis_env=[(AXIS, len(counts))])(WEIGHTS, rows)
-        inputs = [InputSlice(0, (2,)), InputSlice(1, (count, 2))]
+        inputs: list[InputSlice | None] = [InputSlice(0, (2,)), InputSlice(1, (count, 2))]
         groups.append(Group(flattened(traced, len(counts)), inputs, (replica,)))
     return divide(groups)
 
