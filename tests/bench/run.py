@@ -17,6 +17,8 @@ import statistics
 import subprocess
 import sys
 
+from tests.bench import ragged
+
 PEERS = {
     "raw": ("raw_jax", "RawJax"),
     "raw_tuned": ("raw_jax", "RawJax"),
@@ -32,6 +34,7 @@ WORK = {
     "feed": ("an epoch of 59,904 images onto the devices", "ms", 1e3),
     "end_to_end": ("two epochs of the perceptron, from arrays", "ms", 1e3),
     "partial": ("an epoch of the perceptron, the last batch 133 of 512", "ms", 1e3),
+    "ragged": ("a step whose parts differ in size, at 1, 3 and 8 replicas", "ms", 1e3),
     "reduce_1kb": ("reduce(SUM), 1 KB a replica", "us", 1e6),
     "reduce_1mb": ("reduce(SUM), 1 MB a replica", "us", 1e6),
     "reduce_64mb": ("reduce(SUM), 64 MB a replica", "ms", 1e3),
@@ -66,7 +69,10 @@ def main() -> int:
     print(f"{args.replicas} replicas on {os.cpu_count()} cores, {args.rounds} rounds, medians;")
     print("in brackets the speed as a multiple of raw JAX's, and its range over the rounds")
     for task in args.tasks:
-        compare(task, args, pythons)
+        if task == "ragged":
+            ragged.report(args.rounds)
+        else:
+            compare(task, args, pythons)
     return 0
 
 

@@ -32,7 +32,8 @@ class WithDistlab:
         with self.recording():
             return work.seconds_per_call(calls, seconds, **options)
 
-    def _batches(self, arrays: Any, size: int, *, shuffle: bool = False) -> Any:
+    def batches(self, arrays: Any, size: int, *, shuffle: bool = False) -> Any:
+        """Returns batches of a dataset of arrays, divided over the replicas."""
         dataset = dl.data.Dataset.from_tensor_slices(arrays)
         if shuffle:
             dataset = dataset.shuffle(len(arrays[1]), seed=0)
@@ -41,7 +42,7 @@ class WithDistlab:
     def dispatch(self, seconds: float) -> float:
         """Returns seconds per trivial step; none is awaited but the last."""
         size = 8 * self.replicas
-        x = next(iter(self._batches(np.zeros((size, 128), np.float32), size)))
+        x = next(iter(self.batches(np.zeros((size, 128), np.float32), size)))
 
         def add_one(v: jax.Array) -> jax.Array:
             return v + 1
@@ -53,7 +54,8 @@ class WithDistlab:
 
         return self._timed(calls, seconds)
 
-    def _step(self, model: models.Model, start: Any, batch: int) -> tuple[Any, list[dl.Variable]]:
+    def step(self, model: models.Model, start: Any, batch: int) -> tuple[Any, list[dl.Variable]]:
+        """Returns a training step of batches of this size, and its parameters."""
         with self.strategy.scope():
             params = [dl.Variable(value) for value in start]
 
@@ -84,9 +86,9 @@ class WithDistlab:
 
     def _train(self, model: models.Model, start: Any, arrays: Any, seconds: float) -> float:
         size = len(arrays[0][1])
-        step, params = self._step(model, start, size)
+        step, params = self.step(model, start, size)
         columns = tuple(np.concatenate(column) for column in zip(*arrays, strict=True))
-        batches = list(self._batches(columns, size))
+        batches = list(self.batches(columns, size))
 
         def calls(count: int) -> None:
             for i in range(count):
@@ -97,7 +99,7 @@ class WithDistlab:
 
     def feed(self, seconds: float) -> float:
         """Returns seconds per epoch of shuffled batches put on the devices."""
-        batches = self._batches(work.data(), work.BATCH, shuffle=True)
+        batches = self.batches(work.data(), work.BATCH, shuffle=True)
 
         def calls(count: int) -> None:
             for _ in range(count):
@@ -108,8 +110,8 @@ class WithDistlab:
 
     def end_to_end(self, seconds: float) -> float:
         """Returns seconds for two epochs of the perceptron from arrays in memory, warm."""
-        step, params = self._step(models.mlp, work.initial_mlp(), work.BATCH)
-        batches = self._batches(work.data(), work.BATCH, shuffle=True)
+        step, params = self.step(models.mlp, work.initial_mlp(), work.BATCH)
+        batches = self.batches(work.data(), work.BATCH, shuffle=True)
 
         def calls(count: int) -> None:
             for _ in range(count):
@@ -123,8 +125,8 @@ class WithDistlab:
 
     def partial(self, seconds: float) -> float:
         """Returns seconds for an epoch whose last batch does not divide, warm."""
-        step, params = self._step(models.mlp, work.initial_mlp(), work.BATCH)
-        batches = self._batches(work.data(work.PARTIAL_ROWS), work.BATCH, shuffle=True)
+        step, params = self.step(models.mlp, work.initial_mlp(), work.BATCH)
+        batches = self.batches(work.data(work.PARTIAL_ROWS), work.BATCH, shuffle=True)
 
         def calls(count: int) -> None:
             for _ in range(count):
@@ -148,7 +150,7 @@ class WithDistlab:
 
     def _reduce(self, size: int, seconds: float) -> float:
         rows = np.ones((self.replicas, size // 4), np.float32)
-        x = next(iter(self._batches(rows, self.replicas)))
+        x = next(iter(self.batches(rows, self.replicas)))
 
         def calls(count: int) -> None:
             for _ in range(count):
