@@ -48,7 +48,9 @@ from distlab.strategies.one_device import OneDeviceStrategy
 from distlab.strategies.parameter_server import ParameterServerStrategy
 from distlab.strategies.tpu import TPUStrategy
 from distlab.values.distributed import DistributedValues, Mirrored, PerReplica
+from distlab.values.indexed_slices import IndexedSlices
 from distlab.values.reduce_op import ReduceOp
+from distlab.variables.creators import variable_creator_scope
 from distlab.variables.kinds import VariableAggregation, VariableSynchronization
 from distlab.variables.variable import Variable
 
@@ -63,6 +65,7 @@ __all__ = [
     "DistributedIterator",
     "DistributedValues",
     "HierarchicalCopyAllReduce",
+    "IndexedSlices",
     "InputContext",
     "InputOptions",
     "InputReplicationMode",
@@ -107,6 +110,7 @@ __all__ = [
     "scan",
     "tpu",
     "use_cpu_devices",
+    "variable_creator_scope",
     "watch",
     "widgets",
 ]

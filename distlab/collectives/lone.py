@@ -36,6 +36,11 @@ class LoneCollectives:
         """Returns the value."""
         return value
 
+    def is_same(self, value: Any) -> bool:
+        """Returns False: there is no other replica."""
+        del value
+        return False
+
     def merge(
         self, host: Host, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:

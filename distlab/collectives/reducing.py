@@ -29,6 +29,7 @@ from distlab.values.distributed import (
     Shape,
     replica_shapes,
 )
+from distlab.values.indexed_slices import IndexedSlices
 from distlab.values.reduce_op import ReduceOp
 from distlab.variables.variable import Variable
 
@@ -44,7 +45,7 @@ def reduce(strategy: CollectiveHost, reduce_op: ReduceOp | str, value: Any, axis
     op = ReduceOp.of(reduce_op)
     axes = None if axis is None else tuple(axis) if isinstance(axis, tuple | list) else (axis,)
     leaves, structure = jax.tree.flatten(
-        value, is_leaf=lambda v: isinstance(v, DistributedValues | Variable)
+        value, is_leaf=lambda v: isinstance(v, DistributedValues | Variable | IndexedSlices)
     )
     leaves = [_as_per_replica(leaf) for leaf in leaves]
     replicas = strategy.num_replicas_in_sync
@@ -58,6 +59,8 @@ def reduce(strategy: CollectiveHost, reduce_op: ReduceOp | str, value: Any, axis
         [
             next(reduced)
             if isinstance(leaf, PerReplica)
+            else _reduce_slices(strategy, op, leaf, axes)
+            if isinstance(leaf, IndexedSlices)
             else _reduce_other(op, leaf, axes, replicas)
             for leaf in leaves
         ],
@@ -145,6 +148,31 @@ def _axes_within(axes: Axes | None, shapes: tuple[Shape, ...]) -> Axes | None:
             f"shapes differ: {_listed(shapes)}. Use axis=0 to reduce over the batch as well."
         )
     return None
+
+
+def _reduce_slices(
+    strategy: CollectiveHost, op: ReduceOp, slices: IndexedSlices, axes: Axes | None
+) -> IndexedSlices:
+    """Returns the rows of all replicas together, which is their sum, as in TensorFlow."""
+    parts = (slices.values, slices.indices)
+    if axes is not None or not all(isinstance(part, DistributedValues) for part in parts):
+        raise ValueShapeError(
+            "reduce of IndexedSlices needs axis=None and a component for each replica, got "
+            f"axis={axes} and {slices!r:.100}. Return the slices from the function that run runs."
+        )
+    values, indices = (_joined(strategy, part) for part in parts)
+    if op is ReduceOp.MEAN:
+        values = _divide(values, strategy.num_replicas_in_sync)
+    return IndexedSlices(values, indices, slices.dense_shape)
+
+
+def _joined(strategy: CollectiveHost, value: DistributedValues) -> jax.Array:
+    """Returns the replicas' rows, one after another."""
+    if isinstance(value, TracedPerReplica):
+        return value.collectives.all_gather([value.local], 0)[0]
+    parts = jax.device_put(value.values, strategy.mesh.local_devices[0])
+    joined: jax.Array = jax_internals.uncommitted(jnp.concatenate(parts))
+    return joined
 
 
 def _reduce_traced(op: ReduceOp, value: TracedPerReplica, axes: Axes | None) -> jax.Array:

@@ -12,11 +12,15 @@ from distlab.collectives.cross_device_ops import CrossDeviceOps
 from distlab.collectives.shapes import gather_axis, require_joinable
 from distlab.context import scopes
 from distlab.context.host import Host
+from distlab.devices import jax_internals
 from distlab.devices.mesh import AXIS
-from distlab.errors import ContextError
+from distlab.errors import ContextError, StructureError
+from distlab.values.checks import as_array
 from distlab.values.distributed import DistributedValues, Shape
 from distlab.values.operators import ArrayOperators
 from distlab.values.reduce_op import ReduceOp
+from distlab.variables import frames
+from distlab.variables.variable import Variable, live
 
 
 @final
@@ -43,6 +47,15 @@ class TracedPerReplica(DistributedValues):
         rows = self.collectives.all_gather([self.local[None]], 0)[0]
         return tuple(rows[replica] for replica in range(rows.shape[0]))
 
+    def component(self, replica: Any) -> Any:
+        """Returns the component of the traced replica.
+
+        Args:
+          replica: The number of the traced replica.
+        """
+        del replica
+        return self.local
+
     def __repr__(self) -> str:
         """Shows the traced component."""
         return f"TracedPerReplica({self.local!r})"
@@ -63,12 +76,18 @@ class TracedCollectives:
 
     Attributes:
       gathered: The shape on the traced replica of each array all-gathered so far.
+      common: The traced arguments that all replicas receive whole.
+      made: The variables that the function made while it was traced.
+      may_make: Whether it may make variables: in its first trace, as in a `tf.function`.
     """
 
     def __init__(
         self, replicas: int, ops: CrossDeviceOps, plan: Sequence[Sequence[Shape]] = ()
     ) -> None:
         self.gathered: list[Shape] = []
+        self.common: list[Any] = []
+        self.made: list[Variable] = []
+        self.may_make = True
         self._replicas = replicas
         self._ops = ops
         self._plan = plan
@@ -128,18 +147,68 @@ class TracedCollectives:
             is_leaf=_keep,
         )
 
-    def create(self, make: Callable[[], Any], name: str) -> Any:
-        """Refuses, because a trace would make the object once for each compilation.
+    def distributed(self, nests: list[Any]) -> Any:
+        """Returns a nest of per-replica values, from the components of every replica.
+
+        Args:
+          nests: The components of each replica, in replica order.
 
         Raises:
-          ContextError: Always.
+          StructureError: The structures differ, or components have different shapes.
         """
-        del make
-        raise ContextError(
-            f"{name} would be made while its function is being traced, once for each compilation. "
-            "Make variables in strategy.scope() before the step, or call "
-            "distlab.run_functions_eagerly(True)."
-        )
+        structures: list[Any] = [jax.tree.structure(nest, is_leaf=_keep) for nest in nests]
+        if any(structure != structures[0] for structure in structures):
+            raise StructureError(
+                "All replicas' values must have the same structure, got "
+                f"{' and '.join(map(str, dict.fromkeys(structures)))}. Return the same components "
+                "for each."
+            )
+        columns = zip(*(jax.tree.leaves(nest, is_leaf=_keep) for nest in nests), strict=True)
+        return jax.tree.unflatten(structures[0], [self._chosen(column) for column in columns])
+
+    def _chosen(self, column: tuple[Any, ...]) -> Any:
+        """Returns the per-replica value whose components are these."""
+        if all(leaf is column[0] for leaf in column):
+            return column[0]
+        arrays = [as_array(leaf, "experimental_distribute_values_from_function") for leaf in column]
+        kinds = list(dict.fromkeys(f"{a.dtype}{list(a.shape)}" for a in arrays))
+        if len(kinds) > 1:
+            raise StructureError(
+                "In a merge_call that is being traced, the components of a per-replica value must "
+                f"have one shape and dtype, got {' and '.join(kinds)}. Pad or convert them, or "
+                "call distlab.run_functions_eagerly(True)."
+            )
+        return TracedPerReplica(jnp.stack(arrays)[self.replica_id()], self)
+
+    def is_same(self, value: Any) -> bool:
+        """Returns whether all replicas pass one object: a whole argument, or a captured array."""
+        captured = isinstance(value, jax.Array) and not isinstance(value, jax.core.Tracer)
+        return captured or any(value is argument for argument in self.common)
+
+    def create(self, make: Callable[[], Any], name: str) -> Any:
+        """Makes one object for all replicas, in the function's first trace.
+
+        Raises:
+          ContextError: The function was traced before, so it makes the object at every call.
+        """
+        if not self.may_make:
+            raise ContextError(
+                f"{name} would be made at every call. Like a tf.function, a compiled function may "
+                "make variables, metrics and generators in its first call alone. Move the making "
+                "out of the function:\n"
+                "    with strategy.scope():\n"
+                "        v = distlab.Variable(...)  # before the step\n"
+                "    strategy.run(step)             # step uses v\n"
+                "or keep what the first call made (`if self.v is None: self.v = "
+                "distlab.Variable(...)`), or call distlab.run_functions_eagerly(True)."
+            )
+        host, frame, before = scopes.current_strategy(), frames.current(), set(live())
+        with jax_internals.outside_of_traces(), frames.use(None), scopes.cross_replica(host):
+            made = make()
+        self.made += [variable for variable in live() if variable not in before]
+        if isinstance(frame, frames.TracedFrame):
+            frame.made = self.made
+        return made
 
 
 def local_part(nest: Any) -> Any:

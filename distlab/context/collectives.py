@@ -26,6 +26,9 @@ class Collectives(Protocol):
     def first(self, value: jax.Array) -> jax.Array:
         """Returns replica 0's value, on each replica."""
 
+    def is_same(self, value: Any) -> bool:
+        """Returns whether all replicas pass one and the same object, which none of them made."""
+
     def merge(
         self, host: Host, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
@@ -40,3 +43,6 @@ class MergingCollectives(Collectives, Protocol):
 
     def merged(self, nest: Any) -> Any:
         """Returns a nest with a per-replica value in place of each traced leaf."""
+
+    def distributed(self, nests: list[Any]) -> Any:
+        """Returns a nest of per-replica values, from the components of every replica."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Callable
+from typing import Any, Protocol
 
 from distlab.devices.layouts import Layout
 from distlab.devices.mesh import ReplicaMesh
@@ -37,3 +38,6 @@ class Host(Protocol):
         Args:
           per_replica: Whether each replica has a value of its own (ON_READ).
         """
+
+    def make_on_workers(self, make: Callable[[], Any]) -> Any:
+        """Returns a variable on each worker; without workers, the one that `make` makes."""

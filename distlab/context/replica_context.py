@@ -12,6 +12,7 @@ from distlab.context.collectives import Collectives
 from distlab.context.host import Host
 from distlab.errors import ContextError
 from distlab.values.checks import as_array, checked_call
+from distlab.values.indexed_slices import IndexedSlices, is_slices
 from distlab.values.reduce_op import ReduceOp
 
 
@@ -82,6 +83,7 @@ class ReplicaContext:
         Args:
           reduce_op: `ReduceOp.SUM`, `ReduceOp.MEAN`, or their name.
           value: An array, or a nest of arrays, of the same shape on each replica.
+            Of `IndexedSlices` the rows of all replicas are joined.
           options: `CommunicationOptions`, hints that do not change results.
 
         Returns:
@@ -104,9 +106,22 @@ class ReplicaContext:
         del options
         op = ReduceOp.of(reduce_op)
         self._require_current("all_reduce")
-        leaves, structure = jax.tree.flatten(value)
-        arrays = [as_array(leaf, "all_reduce") for leaf in leaves]
-        return jax.tree.unflatten(structure, self.collectives.all_reduce(op, arrays))
+        leaves, structure = jax.tree.flatten(value, is_leaf=is_slices)
+        arrays = [as_array(leaf, "all_reduce") for leaf in leaves if not is_slices(leaf)]
+        reduced = iter(self.collectives.all_reduce(op, arrays) if arrays or not leaves else [])
+        results = [
+            self._all_reduce_slices(op, leaf) if is_slices(leaf) else next(reduced)
+            for leaf in leaves
+        ]
+        return jax.tree.unflatten(structure, results)
+
+    def _all_reduce_slices(self, op: ReduceOp, slices: IndexedSlices) -> IndexedSlices:
+        """Returns the rows of all replicas together, which is their sum, as in TensorFlow."""
+        parts = [as_array(part, "all_reduce") for part in (slices.values, slices.indices)]
+        values, indices = self.collectives.all_gather(parts, 0)
+        if op is ReduceOp.MEAN:
+            values = (values / self.num_replicas_in_sync).astype(values.dtype)
+        return IndexedSlices(values, indices, slices.dense_shape)
 
     def all_gather(self, value: Any, axis: int, options: Any = None) -> Any:
         """Concatenates the replicas' values and returns the result on every replica.

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, TypeVar
 
 from distlab.errors import ContextError
 
@@ -34,15 +34,16 @@ class _Mode(NamedTuple):
     strategy: Host
     replica: Replica | None
     merging: MergingCollectives | None = None
+    updating: bool = False
 
 
 class _Thread(threading.local):
     def __init__(self) -> None:
         self.modes: list[_Mode] = []
+        self.base: Host | None = None
 
 
 _thread = _Thread()
-_base: Host | None = None
 _make_default: Callable[[], Replica] | None = None
 _default: _Mode | None = None
 _making = threading.RLock()
@@ -96,7 +97,7 @@ def in_cross_replica_context() -> bool:
 
 
 def set_base(strategy: Host | None) -> None:
-    """Makes a strategy current outside of all scopes, in all threads.
+    """Makes a strategy current outside of all scopes, in this thread.
 
     Args:
       strategy: The strategy; None restores the default strategy.
@@ -104,18 +105,22 @@ def set_base(strategy: Host | None) -> None:
     Raises:
       ContextError: This thread is in a strategy's scope or replica function.
     """
-    global _base
     if _thread.modes:
         raise ContextError(
             "experimental_set_strategy must not be called inside a scope, but "
             f"{current_strategy()!r} is in scope. Leave its `with` block first."
         )
-    _base = strategy
+    _thread.base = strategy
 
 
 def merging() -> MergingCollectives | None:
     """Returns the collectives of the traced `merge_call` that runs here; None elsewhere."""
     return _mode().merging
+
+
+def updating() -> bool:
+    """Returns whether this thread runs a function of `extended.update`, for one copy."""
+    return _mode().updating
 
 
 def require_cross_replica(verb: str, strategy: Host) -> None:
@@ -139,14 +144,17 @@ def require_cross_replica(verb: str, strategy: Host) -> None:
 
 
 @contextlib.contextmanager
-def cross_replica(strategy: Host, merging: MergingCollectives | None = None) -> Iterator[None]:
+def cross_replica(
+    strategy: Host, merging: MergingCollectives | None = None, *, updating: bool = False
+) -> Iterator[None]:
     """Puts this thread in the cross-replica context of a strategy.
 
     Args:
       strategy: The strategy.
       merging: The collectives of the `merge_call` that is being traced, if any.
+      updating: Whether the code is a function of `extended.update`, which runs for one copy.
     """
-    _thread.modes.append(_Mode(strategy, None, merging))
+    _thread.modes.append(_Mode(strategy, None, merging, updating))
     try:
         yield
     finally:
@@ -163,32 +171,58 @@ def replica(context: Replica) -> Iterator[None]:
         _thread.modes.pop()
 
 
-@contextlib.contextmanager
-def scope(strategy: _H) -> Iterator[_H]:
-    """Makes a strategy current for a block of code, in cross-replica context.
+class Scope(contextlib.ContextDecorator, Generic[_H]):
+    """A `with` block in which a strategy is current. One object may be entered many times.
 
-    Raises:
-      ContextError: Another strategy is in scope, or this is a replica function.
+    Args:
+      strategy: The strategy.
     """
-    require_cross_replica("scope()", strategy)
-    if strategy is _default_mode().strategy:
-        if has_strategy():
+
+    def __init__(self, strategy: _H) -> None:
+        self._strategy = strategy
+
+    def __enter__(self) -> _H:
+        """Makes the strategy current, in cross-replica context.
+
+        Raises:
+          ContextError: Another strategy is in scope, or this is a replica function.
+        """
+        strategy = self._strategy
+        require_cross_replica("scope()", strategy)
+        if strategy is not _default_mode().strategy:
+            present = _mode()  # within merge_call or update, its own scope changes nothing
+            inside = present.strategy is strategy
+            _thread.modes.append(present if inside else _Mode(strategy, None))
+        elif has_strategy():
             raise ContextError(
                 "The default strategy's scope can't be entered inside another's, but "
                 f"{current_strategy()!r} is in scope. Leave its `with` block first."
             )
-        yield strategy
-        return
-    with cross_replica(strategy):
-        yield strategy
+        return strategy
+
+    def __exit__(self, *_: object) -> None:
+        """Makes the strategy current that was so before.
+
+        Raises:
+          ContextError: This thread has not entered the scope last.
+        """
+        strategy, modes = self._strategy, _thread.modes
+        if strategy is _default_mode().strategy:
+            return
+        if not modes or modes[-1].strategy is not strategy:
+            raise ContextError(
+                f"The scope of {strategy!r} was left, but this thread did not enter it last. Leave "
+                "scopes in the reverse order, in the thread that entered them."
+            )
+        modes.pop()
 
 
 def _mode() -> _Mode:
     modes = _thread.modes
     if modes:
         return modes[-1]
-    if _base is not None:
-        return _Mode(_base, None)
+    if _thread.base is not None:
+        return _Mode(_thread.base, None)
     return _default_mode()
 
 

@@ -226,7 +226,7 @@ def background(function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -
     context = contextvars.copy_context()
 
     def work() -> T:
-        with scopes.scope(strategy) if strategy is not None else nullcontext():
+        with scopes.Scope(strategy) if strategy is not None else nullcontext():
             return function(*args, **kwargs)
 
     name = getattr(function, "__name__", type(function).__name__)

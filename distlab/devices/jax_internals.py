@@ -11,6 +11,7 @@ from typing import Any, cast
 import jax
 import numpy as np
 from jax._src import core as _core
+from jax._src import dtypes as _dtypes
 from jax._src import profiler as _profiler
 from jax._src import xla_bridge as _xla_bridge
 from jax._src.api_util import InternalFloatingPointError
@@ -41,6 +42,20 @@ def uncommitted(array: Any) -> Any:
     if type(array) is not ArrayImpl or len(array.sharding.device_set) > 1:
         return array
     return ArrayImpl(array.aval, array.sharding, [array], committed=False)
+
+
+def register_array_like(kind: type, read: Callable[[Any], jax.Array]) -> None:
+    """Makes JAX accept the objects of a class wherever it accepts arrays.
+
+    JAX's own protocol, `__jax_array__`, is for `jnp` functions alone, and pytree nodes have
+    another structure than arrays.
+
+    Args:
+      kind: The class.
+      read: Returns an object's value, whenever JAX uses the object.
+    """
+    _core.pytype_aval_mappings[kind] = lambda held: jax.typeof(read(held))
+    _dtypes.register_canonicalize_value_handler(kind, read)
 
 
 def key_impl(dtype: Any) -> str:
@@ -77,6 +92,13 @@ def current_trace() -> object:
 def being_staged() -> bool:
     """Returns whether this thread stages its operations into a program, as under `jit`."""
     return isinstance(_core.trace_ctx.trace, _DynamicJaxprTrace)
+
+
+@contextmanager
+def outside_of_traces() -> Iterator[None]:
+    """Computes at once in a block of code, within a function that JAX traces."""
+    with _core.eval_context():
+        yield
 
 
 def being_transformed() -> bool:

@@ -13,6 +13,7 @@ from typing import Any, final
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from distlab.collectives.host import CollectiveHost
 from distlab.collectives.reducing import calls, report
@@ -24,7 +25,7 @@ from distlab.errors import ContextError, StructureError, ValueShapeError
 from distlab.step.regroup import regroup, select, to_device
 from distlab.step.rendezvous import Rendezvous, ReplicaThread, run_in_turn, unwind
 from distlab.values.checks import require_components, require_plain
-from distlab.values.distributed import PerReplica, stack
+from distlab.values.distributed import DistributedValues, PerReplica, stack
 from distlab.values.reduce_op import ReduceOp
 from distlab.variables import frames
 from distlab.variables.protocol import StoredVariable
@@ -48,13 +49,13 @@ def run(host: CollectiveHost, fn: Callable[..., Any], args: Any, kwargs: Any) ->
 
     def body(replica: ReplicaThread) -> Any:
         device = mesh.devices[replica.number]
-        context = ReplicaContext(host, EagerCollectives(host, replica, before))
+        collectives = EagerCollectives(host, replica, before)
+        own_args, own_kwargs = _own((args, kwargs), replica.number, device, collectives.common)
         with (
             jax.default_device(device),
             frames.use(frames.EagerFrame(replica.number, device, before)),
-            scopes.replica(context),
+            scopes.replica(ReplicaContext(host, collectives)),
         ):
-            own_args, own_kwargs = _to_device(select((args, kwargs), replica.number), device)
             return fn(*own_args, **own_kwargs)
 
     replicas = [ReplicaThread(number, body) for number in mesh.local_replicas]
@@ -78,6 +79,9 @@ class EagerCollectives:
       host: The strategy.
       replica: The replica's thread.
       before: The arrays of variables before their first assignment, for all replicas.
+
+    Attributes:
+      common: The arguments that all replicas receive whole.
     """
 
     def __init__(
@@ -86,6 +90,7 @@ class EagerCollectives:
         replica: ReplicaThread,
         before: dict[StoredVariable, jax.Array],
     ) -> None:
+        self.common: list[Any] = []
         self._host = host
         self._mesh = host.mesh
         self._replica = replica
@@ -116,6 +121,18 @@ class EagerCollectives:
         """Returns replica 0's value."""
         chosen: jax.Array = self._on_all("first", value, lambda values: values[0])
         return chosen
+
+    def is_same(self, value: Any) -> bool:
+        """Returns whether all replicas pass one object: a whole argument, or a captured array."""
+        if any(value is argument for argument in self.common):
+            return True
+        number = id(value) if isinstance(value, jax.Array) else None
+
+        def compare(numbers: list[Any]) -> Sequence[Any]:
+            return [number is not None and len(set(numbers)) == 1] * len(numbers)
+
+        same: bool = self._replica.wait_at(Rendezvous("assign with SUM", number, compare))
+        return same
 
     def merge(
         self,
@@ -265,6 +282,27 @@ def _require_equal_shapes(arrays: Sequence[jax.Array]) -> None:
             f"all_reduce needs the same shapes on all replicas, got {shapes}. Reduce over the "
             "batch first."
         )
+
+
+def _own(nest: Any, replica: int, device: jax.Device, common: list[Any]) -> Any:
+    """Returns one replica's arguments.
+
+    Args:
+      nest: The arguments of all replicas.
+      replica: The replica's number.
+      device: Its device, which receives arrays that are committed to another one.
+      common: Collects the arguments that all replicas receive whole.
+    """
+    leaves, structure = jax.tree.flatten(nest, is_leaf=lambda v: isinstance(v, DistributedValues))
+    own = []
+    for leaf in leaves:
+        if isinstance(leaf, DistributedValues):
+            own.append(_to_device(leaf.values[replica], device))
+            continue
+        # A replica may write to its NumPy array, and must not change that of the others.
+        own.append(leaf.copy() if isinstance(leaf, np.ndarray) else _to_device(leaf, device))
+        common.append(own[-1])
+    return jax.tree.unflatten(structure, own)
 
 
 def _to_device(nest: Any, device: jax.Device) -> Any:

@@ -26,7 +26,6 @@ from distlab.step.arguments import donated_arguments
 from distlab.step.place import Place
 from distlab.step.program import Program
 from distlab.values.checks import checked_call
-from distlab.variables.variable import is_variable
 
 _steps = itertools.count()
 
@@ -127,7 +126,7 @@ def _run_traced(
     program: Program | None = None
     leaves: list[Any] = []
     try:
-        leaves, structure = jax.tree.flatten((args, kwargs), is_leaf=is_variable)
+        leaves, structure = jax.tree.flatten((args, kwargs))
         key, traced = _key(leaves)
         programs = place.programs.of(fn)
         program = programs.get((structure, key, donated))

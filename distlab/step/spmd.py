@@ -194,16 +194,20 @@ def _trace_groups(
 
     The trace of one group depends on the others: on the shapes that they pass
     to an all-gather, and on whether they return another Python number. Each
-    round uses the results of the round before it.
+    round uses the results of the round before it. What `fn` makes in the first
+    round, such as variables, it finds in the second.
     """
     gathered: list[list[Shape]] = []
     as_arrays: frozenset[int] = frozenset()
+    may_make = True
     while True:
         traces: list[LocalTrace] = []
         shapes_by_group: list[list[Shape]] = []
         failure: Exception | None = None
+        made = False
         for replica in firsts:
             collectives = TracedCollectives(host.mesh.replicas, host.cross_device_ops, gathered)
+            collectives.may_make = may_make
             try:
                 traces.append(
                     trace(
@@ -213,12 +217,14 @@ def _trace_groups(
             except Exception as error:  # noqa: BLE001 - raised below, unless shapes explain it
                 failure = failure or error
             shapes_by_group.append(collectives.gathered)
+            made = made or bool(collectives.made)
         found = [[shapes[g] for g in group_of] for shapes in zip(*shapes_by_group, strict=False)]
         settled = len(firsts) == 1 or found == gathered
+        may_make = False
         if failure is not None and settled:
             raise failure
         differing = _differing_numbers(traces)
-        if failure is None and settled and differing <= as_arrays:
+        if failure is None and settled and differing <= as_arrays and not made:
             return traces
         gathered, as_arrays = found, as_arrays | differing
 

@@ -19,7 +19,7 @@ from distlab.errors import ContextError, NeedsPythonError
 from distlab.step.arguments import Arguments
 from distlab.values.checks import function_name, is_array_like
 from distlab.variables import frames
-from distlab.variables.variable import Variable, is_variable, live
+from distlab.variables.variable import Variable, live
 
 _NEEDS_PYTHON = (
     jax.errors.ConcretizationTypeError,
@@ -86,10 +86,12 @@ def trace(
     def local(values: list[jax.Array], arrays: list[jax.Array]) -> list[Any]:
         frame = frames.TracedFrame(dict(zip(candidates, values, strict=True)))
         args, kwargs = arguments.build(arrays)
+        leaves_of = zip(arrays, arguments.dynamic(), strict=True)
+        collectives.common = [array for array, leaf in leaves_of if leaf.role == "whole"]
         context = ReplicaContext(host, collectives)
         with frames.use(frame), scopes.replica(context):
             result = fn(*args, **kwargs)
-        leaves, found["results"] = jax.tree.flatten(result, is_leaf=is_variable)
+        leaves, found["results"] = jax.tree.flatten(result)
         found["static"] = tuple(
             None if _is_computed(leaf) or position in as_arrays else (leaf,)
             for position, leaf in enumerate(leaves)

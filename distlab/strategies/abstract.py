@@ -162,7 +162,7 @@ class Strategy(ABC):  # noqa: B024 - abstract because a subclass chooses the dev
           >>> len(counter.values)
           2
         """
-        return scopes.scope(self)
+        return scopes.Scope(self)
 
     def run(
         self,
@@ -274,6 +274,10 @@ class Strategy(ABC):  # noqa: B024 - abstract because a subclass chooses the dev
         """
         return gathering.gather(self, value, axis)
 
+    def make_on_workers(self, make: Callable[[], Any]) -> Any:
+        """Returns the variable that `make` makes: the strategy has no workers with their own."""
+        return make()
+
     def experimental_distribute_values_from_function(
         self, value_fn: Callable[[ValueContext], Any]
     ) -> Any:
@@ -302,8 +306,9 @@ class Strategy(ABC):  # noqa: B024 - abstract because a subclass chooses the dev
         scopes.require_cross_replica("experimental_distribute_values_from_function", self)
         checked_call("experimental_distribute_values_from_function", value_fn, (), None)
         in_flight.require_open()
-        replicas = self.num_replicas_in_sync
-        return regroup([value_fn(ValueContext(i, replicas)) for i in range(replicas)], self.mesh)
+        replicas, merging = self.num_replicas_in_sync, scopes.merging()
+        nests = [value_fn(ValueContext(i, replicas)) for i in range(replicas)]
+        return regroup(nests, self.mesh) if merging is None else merging.distributed(nests)
 
     def experimental_distribute_dataset(
         self, dataset: Any, options: InputOptions | None = None
@@ -493,8 +498,8 @@ class Strategy(ABC):  # noqa: B024 - abstract because a subclass chooses the dev
         """Returns the components of a per-replica value, in replica order.
 
         Args:
-          value: A distributed value, or a nest of them. Any other value is returned
-            in a tuple of one.
+          value: A distributed value, or a nest: it is returned once for each replica, with
+            the replica's components. Any other value is returned in a tuple of one.
 
         Example:
           >>> import distlab as dl
@@ -503,14 +508,24 @@ class Strategy(ABC):  # noqa: B024 - abstract because a subclass chooses the dev
           >>> strategy.experimental_local_results(result)[0]
           {'double': Array(6, dtype=int32, weak_type=True)}
         """
+        if _has_components(value):
+            components: tuple[Any, ...] = value.values
+            return components
+        structure: Any
         leaves, structure = jax.tree.flatten(value, is_leaf=_has_components)
-        if not any(map(_has_components, leaves)):
+        if value is None or structure == jax.tree.structure(0):
             return (value,)
-        columns = [
-            leaf.values if _has_components(leaf) else (leaf,) * self.num_replicas_in_sync
-            for leaf in leaves
-        ]
-        return tuple(jax.tree.unflatten(structure, row) for row in zip(*columns, strict=True))
+        columns = [leaf.values if _has_components(leaf) else None for leaf in leaves]
+        return tuple(
+            jax.tree.unflatten(
+                structure,
+                [
+                    leaf if column is None else column[replica]
+                    for leaf, column in zip(leaves, columns, strict=True)
+                ],
+            )
+            for replica in range(self.num_replicas_in_sync)
+        )
 
     def replicate(self, tree: Any) -> Any:
         """Copies a state to every replica, for programs without variables.
@@ -545,8 +560,7 @@ class Strategy(ABC):  # noqa: B024 - abstract because a subclass chooses the dev
         """Returns `experimental_local_results` as a list, as in TensorFlow 1.
 
         Args:
-          value: A distributed value, or a nest of them. Any other value is returned
-            in a list of one.
+          value: A distributed value, or a nest of them.
 
         Example:
           >>> import distlab as dl
@@ -635,4 +649,6 @@ class Strategy(ABC):  # noqa: B024 - abstract because a subclass chooses the dev
 
 
 def _has_components(value: Any) -> bool:
-    return isinstance(value, DistributedValues | Variable)
+    if isinstance(value, Variable):
+        return not value.storage.layout.one_copy
+    return isinstance(value, DistributedValues)

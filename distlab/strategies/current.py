@@ -24,7 +24,10 @@ def get_strategy() -> Strategy:
 
 
 def experimental_set_strategy(strategy: Strategy | None) -> None:
-    """Makes a strategy current without a `with` block, in all threads.
+    """Makes a strategy current without a `with` block, in the calling thread.
+
+    Other threads keep theirs, as with `tf.distribute.experimental_set_strategy`.
+    `distlab.background` hands the caller's strategy on.
 
     Args:
       strategy: The strategy; None restores the default one.

@@ -7,19 +7,30 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol, final
 
 import jax
+import numpy as np
 
 from distlab.collectives import reducing
 from distlab.collectives.host import CollectiveHost
 from distlab.collectives.traced import TracedPerReplica, local_part
 from distlab.context import scopes
+from distlab.context.collectives import MergingCollectives
+from distlab.context.replica_context import get_replica_context
 from distlab.data import Dataset
 from distlab.devices import selection
-from distlab.errors import ContextError, InvalidArgumentError, ValueShapeError
+from distlab.errors import (
+    ContextError,
+    InvalidArgumentError,
+    UnsupportedError,
+    ValueShapeError,
+)
 from distlab.step.regroup import regroup, select, to_device
 from distlab.values.checks import checked_call
-from distlab.values.distributed import Mirrored, PerReplica
+from distlab.values.distributed import DistributedValues, Mirrored, PerReplica
 from distlab.values.reduce_op import ReduceOp
-from distlab.variables.variable import Variable, as_value
+from distlab.variables import frames
+from distlab.variables.conversion import as_value
+from distlab.variables.protocol import StoredVariable
+from distlab.variables.variable import Variable
 from distlab.variables.variable_copy import VariableCopy
 
 
@@ -136,6 +147,10 @@ class StrategyExtended:
     ) -> Any:
         """Calls `fn(copy, *args, **kwargs)` for every copy of a variable.
 
+        The function runs in cross-replica context, as an update of one copy: a variable that it
+        reads or assigns, this one or another, is that copy's. In a replica function the call is
+        a `merge_call`. A compiled `merge_call` calls the function once for all copies.
+
         Args:
           var: The variable.
           fn: The function. Its first argument is a copy, which it may read and
@@ -146,10 +161,11 @@ class StrategyExtended:
 
         Returns:
           The merged results; with `group=False` their structure, with a tuple of
-          one result for each copy at each leaf.
+          one result for each copy at each leaf; as in TensorFlow, an object that is the
+          result for every copy is there once.
 
         Raises:
-          ContextError: The call is in a replica function.
+          ContextError: The call is in a replica function of another strategy.
           ValueShapeError: `var` is not a variable.
 
         Example:
@@ -161,27 +177,22 @@ class StrategyExtended:
           >>> float(weight.value())
           5.0
         """
-        scopes.require_cross_replica("update", self._strategy)
         if not isinstance(var, Variable):
             raise ValueShapeError(
                 f"update needs a distlab.Variable, got {var!r:.80}. Pass the variable itself."
             )
         args, kwargs = checked_call("update", fn, args, kwargs)
+        replica = scopes.current_replica()
+        if self._strategy.distributed and replica and replica.strategy is self._strategy:
+            return get_replica_context().merge_call(
+                lambda _, *merged, **named: self.update(var, fn, merged, named, group), args, kwargs
+            )
+        scopes.require_cross_replica("update", self._strategy)
         merging = scopes.merging()
         if merging is not None:
-            own_args, own_kwargs = local_part((args, kwargs))
-            merged = merging.merged(_values_of_copies(fn(var.values[0], *own_args, **own_kwargs)))
-            return merged if group else _in_tuples([merged])
-        before = var.storage.array
-        results = []
-        try:
-            for copy in var.values:
-                own_args, own_kwargs = _beside(copy, select((args, kwargs), copy.number))
-                results.append(fn(copy, *own_args, **own_kwargs))
-        except BaseException:
-            var.storage.array = before
-            raise
-        return regroup(results, self._strategy.mesh) if group else _in_tuples(results)
+            return self._update_traced(merging, var.values, fn, args, kwargs, group=group)
+        devices = [next(iter(piece.devices())) for piece in var.storage.copies().values()]
+        return self._update_each(devices, var.values, fn, args, kwargs, group=group)
 
     def update_non_slot(
         self,
@@ -202,7 +213,8 @@ class StrategyExtended:
 
         Returns:
           The merged results; with `group=False` their structure, with a tuple of
-          one result for each device at each leaf.
+          one result for each device at each leaf; as in TensorFlow, an object that is the
+          result for every device is there once.
 
         Raises:
           ContextError: The call is in a replica function.
@@ -219,11 +231,78 @@ class StrategyExtended:
         scopes.require_cross_replica("update_non_slot", self._strategy)
         args, kwargs = checked_call("update_non_slot", fn, args, kwargs)
         devices = selection.find(colocate_with)
+        copies = (None,) * len(devices)
+        merging = scopes.merging()
+        if merging is not None:
+            self._require_traceable(devices)
+            return self._update_traced(merging, copies, fn, args, kwargs, group=group)
+        return self._update_each(devices, copies, fn, args, kwargs, group=group)
+
+    def _update_each(
+        self,
+        devices: Sequence[jax.Device],
+        copies: Sequence[VariableCopy | None],
+        fn: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        *,
+        group: bool,
+    ) -> Any:
+        """Calls a function for each copy, or each device; restores variables if it raises."""
+        before: dict[StoredVariable, jax.Array] = {}
         results = []
-        for number in range(len(devices)):
-            own_args, own_kwargs = select((args, kwargs), number)
-            results.append(fn(*own_args, **own_kwargs))
+        try:
+            for number, (device, copy) in enumerate(zip(devices, copies, strict=True)):
+                own_args, own_kwargs = _beside(device, select((args, kwargs), number))
+                own_args = own_args if copy is None else (copy, *own_args)
+                with (
+                    jax.default_device(device),
+                    frames.use(frames.EagerFrame(number, device, before)),
+                    scopes.cross_replica(self._strategy, updating=True),
+                ):
+                    results.append(fn(*own_args, **own_kwargs))
+        except BaseException:
+            for variable, array in before.items():
+                variable.storage.array = array
+            raise
         return regroup(results, self._strategy.mesh) if group else _in_tuples(results)
+
+    def _update_traced(
+        self,
+        merging: MergingCollectives,
+        copies: Sequence[VariableCopy | None],
+        fn: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        *,
+        group: bool,
+    ) -> Any:
+        """Calls a function once in a `merge_call` that is being traced, for all copies."""
+        own_args, own_kwargs = local_part((args, kwargs))
+        if len(copies) == 1 < self._strategy.num_replicas_in_sync:
+            own_args, own_kwargs = jax.tree.map(
+                lambda whole, own: merging.first(own) if whole is not own else own,
+                (args, kwargs),
+                (own_args, own_kwargs),
+                is_leaf=lambda v: isinstance(v, DistributedValues),
+            )
+        if copies[0] is not None:
+            own_args = (VariableCopy(copies[0].variable, None), *own_args)
+        with scopes.cross_replica(self._strategy, merging, updating=True):
+            result = fn(*own_args, **own_kwargs)
+        if len(copies) > 1:
+            result = merging.merged(_without_copies(result, group=group))
+        return result if group else jax.tree.map(_components, result, is_leaf=_is_leaf)
+
+    def _require_traceable(self, devices: Sequence[jax.Device]) -> None:
+        """Checks that a traced `merge_call` can call a function for each of these devices."""
+        every = [selection.name(device) for device in devices]
+        if len(devices) > 1 and every != list(self._strategy.device_names):
+            raise UnsupportedError(
+                "In a merge_call that is being traced, update_non_slot calls its function for all "
+                f"replicas' devices or for one device, got {every}. Pass non_slot_devices([]), or "
+                "call distlab.run_functions_eagerly(True)."
+            )
 
     def non_slot_devices(self, var_list: Sequence[Any]) -> tuple[str, ...]:
         """Returns the devices of values that belong to no single variable.
@@ -247,8 +326,9 @@ class StrategyExtended:
         Args:
           reduce_op: `ReduceOp.SUM`, `ReduceOp.MEAN`, or the name of one.
           value: A per-replica value.
-          destinations: A device, for the result there; a variable or a
-            distributed value, for a copy of the result on each of its devices.
+          destinations: A device, an array or variable of one device, for the result
+            there; a variable or distributed value on several devices, for a copy of the
+            result on each of them.
           options: `CommunicationOptions`, hints that change no value.
 
         Returns:
@@ -276,7 +356,7 @@ class StrategyExtended:
             (result,) = reducing.reduce_per_replica(self._strategy, op, [value], None)
         else:
             result = reducing.reduce(self._strategy, op, value, axis=None)
-        return self._placed(result, destinations)
+        return jax.tree.map(lambda leaf: self._placed(leaf, destinations), result)
 
     def batch_reduce_to(
         self,
@@ -421,17 +501,31 @@ class StrategyExtended:
     def _placed(self, value: jax.Array, destinations: Any) -> Any:
         if isinstance(value, jax.core.Tracer):
             return value
-        if isinstance(destinations, str | jax.Device):
-            return jax.device_put(value, selection.find([destinations])[0])
-        single = isinstance(destinations, Variable) and destinations.storage.layout.one_copy
-        if self._strategy.num_replicas_in_sync == 1 or single:
+        device = _only_device(destinations)
+        if device is not None:
+            return jax.device_put(value, device)
+        if self._strategy.num_replicas_in_sync == 1 or isinstance(destinations, np.ndarray):
             return value
         return Mirrored(jax.device_put(value, self._strategy.mesh.whole))
 
 
+def _only_device(destinations: Any) -> jax.Device | None:
+    """Returns the device of a destination that has one; None for several, or none."""
+    if isinstance(destinations, str | jax.Device):
+        return selection.find([destinations])[0]
+    if isinstance(destinations, Variable):
+        destinations = destinations.storage.array
+    elif isinstance(destinations, VariableCopy):
+        destinations = destinations.value()
+    if not isinstance(destinations, jax.Array) or isinstance(destinations, jax.core.Tracer):
+        return None
+    devices = destinations.devices()
+    return next(iter(devices)) if len(devices) == 1 else None
+
+
 def _require_destination(destinations: Any) -> None:
     known = str | jax.Device | Variable | VariableCopy | PerReplica | Mirrored | TracedPerReplica
-    if isinstance(destinations, known | jax.Array):
+    if isinstance(destinations, known | jax.Array | np.ndarray):
         return
     raise InvalidArgumentError(
         "destinations must be a device such as 'CPU:0', a variable, or a distributed value, got "
@@ -439,23 +533,41 @@ def _require_destination(destinations: Any) -> None:
     )
 
 
-def _beside(copy: VariableCopy, nest: Any) -> Any:
-    """Moves arrays that are committed to other devices to the copy's device."""
-    home = next(iter(copy.value().devices()))
-    return to_device(nest, home, is_leaf=lambda v: isinstance(v, Variable | VariableCopy))
+def _beside(device: jax.Device, nest: Any) -> Any:
+    """Moves arrays that are committed to other devices to a device."""
+    return to_device(nest, device, is_leaf=_is_leaf)
 
 
-def _values_of_copies(nest: Any) -> Any:
-    """Returns a nest with the traced value of each copy of a variable."""
-    return jax.tree.map(
-        lambda leaf: leaf.value() if isinstance(leaf, VariableCopy) else leaf,
-        nest,
-        is_leaf=lambda v: isinstance(v, VariableCopy),
-    )
+def _is_leaf(value: Any) -> bool:
+    return isinstance(value, DistributedValues)
+
+
+def _without_copies(nest: Any, *, group: bool) -> Any:
+    """Returns a nest with the traced value, or the variable, in place of each copy of one."""
+
+    def replaced(leaf: Any) -> Any:
+        if not isinstance(leaf, VariableCopy):
+            return leaf
+        return leaf.value() if group else leaf.variable
+
+    return jax.tree.map(replaced, nest)
+
+
+def _components(leaf: Any) -> tuple[Any, ...]:
+    """Returns the components of a distributed value, and any other value in a tuple of one."""
+    if isinstance(leaf, DistributedValues):
+        return leaf.values
+    shared = not isinstance(leaf, Variable) or leaf.storage.layout.one_copy
+    return (leaf,) if shared else leaf.values
 
 
 def _in_tuples(results: list[Any]) -> Any:
-    """Returns the structure of the results with a tuple of them at each leaf."""
+    """Returns the structure of the results with a tuple of each copy's result at each leaf.
+
+    As in TensorFlow, an object that is the result for every copy is there once.
+    """
     return jax.tree.map(
-        lambda *leaves: tuple(leaves), *results, is_leaf=lambda v: isinstance(v, VariableCopy)
+        lambda *leaves: _components(leaves[0]) if len(set(map(id, leaves))) == 1 else leaves,
+        *results,
+        is_leaf=_is_leaf,
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 from collections.abc import Callable, Iterator
+from contextvars import ContextVar
 from typing import Any, Final, final
 
 import jax
@@ -24,9 +25,12 @@ from distlab.errors import (
 )
 from distlab.step.place import Place
 from distlab.strategies.abstract import Strategy
-from distlab.strategies.workers import ThreadWorkers, Workers
+from distlab.strategies.workers import ThreadWorkers, Workers, current_worker
+from distlab.variables.per_worker import PerWorkerVariable
 
 _JOBS: Final = ("chief", "worker", "ps", "evaluator")
+_own_home: ContextVar[jax.Device | None] = ContextVar("distlab_own_home", default=None)
+"""The worker's device on which `make_on_workers` makes a variable."""
 
 
 @final
@@ -95,6 +99,7 @@ class ParameterServerStrategy(Strategy):
             for n in range(workers)
         ]
         super().__init__(places[0])
+        self._places = places
         self._workers: Workers = ThreadWorkers(places)
 
     @property
@@ -135,7 +140,21 @@ class ParameterServerStrategy(Strategy):
     def variable_layout(self, *, per_replica: bool) -> Layout:
         """Returns one copy on the next parameter server's device."""
         del per_replica  # there is one replica in sync, so one copy
-        return OnOneDevice(next(self._next_home))
+        return OnOneDevice(_own_home.get() or next(self._next_home))
+
+    def make_on_workers(self, make: Callable[[], Any]) -> PerWorkerVariable:
+        """Returns a variable on each worker's device, and one for the coordinator."""
+
+        def made_on(home: jax.Device) -> Any:
+            token = _own_home.set(home)
+            try:
+                return make()
+            finally:
+                _own_home.reset(token)
+
+        homes = [place.mesh.local_devices[0] for place in self._places]
+        workers = [made_on(home) for home in homes]
+        return PerWorkerVariable(made_on(homes[0]), workers, current_worker)
 
     def _run(
         self, fn: Callable[..., Any], args: Any, kwargs: Any, options: RunOptions | None

@@ -44,6 +44,14 @@ class DistributedValues(NotAnArray):
     def values(self) -> tuple[Any, ...]:
         """The components in replica order, each on its replica's device."""
 
+    @abstractmethod
+    def component(self, replica: Any) -> Any:
+        """Returns one replica's component.
+
+        Args:
+          replica: The replica's number: an int, or a tracer in a program over the replicas.
+        """
+
 
 @final
 @jax.tree_util.register_pytree_node_class
@@ -84,6 +92,25 @@ class PerReplica(DistributedValues):
             uncommitted(row[0] if shapes is None else row[(0, *map(slice, shapes[replica]))])
             for replica, row in _rows(self.stacked)
         )
+
+    def component(self, replica: Any) -> Any:
+        """Returns one replica's component; a program that uses it holds the numbers of all.
+
+        Args:
+          replica: The replica's number.
+
+        Raises:
+          StructureError: A program over the replicas uses it, and the shapes differ.
+        """
+        if isinstance(replica, int):
+            return self.values[replica]
+        if self.shapes is not None:
+            raise StructureError(
+                f"{self!r} has components of different shapes, and a replica function uses it "
+                "without receiving it. Pass it as an argument of run."
+            )
+        traced = isinstance(self.stacked, jax.core.Tracer)
+        return jnp.asarray(self.stacked if traced else np.asarray(self.stacked))[replica]
 
     def tree_flatten(self) -> tuple[tuple[Any], tuple[Shape, ...] | None]:
         """Returns the array as the child; the shapes are part of the structure."""
@@ -137,6 +164,17 @@ class Mirrored(DistributedValues):
     def values(self) -> tuple[Any, ...]:
         """The copies in replica order, each on its replica's device."""
         return tuple(uncommitted(copy) for _, copy in pieces(self.array))
+
+    def component(self, replica: Any) -> Any:
+        """Returns one replica's copy.
+
+        Args:
+          replica: The replica's number.
+        """
+        if isinstance(replica, int):
+            return self.values[replica]
+        traced = isinstance(self.array, jax.core.Tracer)
+        return jnp.asarray(self.array if traced else np.asarray(self.array))
 
     def tree_flatten(self) -> tuple[tuple[Any], None]:
         """Returns the array as the child."""

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from typing import Any, NoReturn
 
+import jax
+import numpy as np
+
 from distlab.errors import StructureError
+
+_COMPARABLE = bool | int | float | complex | np.ndarray | np.generic | jax.Array
 
 
 class NotAnArray:
@@ -27,6 +32,14 @@ class NotAnArray:
     __truediv__ = __rtruediv__ = __floordiv__ = __rfloordiv__ = __mod__ = __rmod__ = _refuse
     __pow__ = __rpow__ = __matmul__ = __rmatmul__ = _refuse
     __lt__ = __le__ = __gt__ = __ge__ = _refuse
+
+    def __eq__(self, other: object) -> bool:
+        """Refuses arrays, numbers and other values of this kind; else it is identity."""
+        if isinstance(other, _COMPARABLE | NotAnArray) and other is not self:
+            self._refuse()
+        return self is other
+
+    __hash__ = object.__hash__
 
     def __bool__(self) -> bool:
         """Returns true, so that `value or default` works as with tf.distribute's values."""

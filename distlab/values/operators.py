@@ -2,17 +2,36 @@
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
-from typing import Any
+from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol
 
 import jax
 import numpy as np
+
+from distlab.errors import UnsupportedError
+
+# fmt: off
+_OF_THE_VALUE: Final = frozenset({
+    "T", "all", "any", "argmax", "argmin", "astype", "at", "clip", "conj", "dot", "flatten",
+    "imag", "item", "itemsize", "max", "mean", "min", "mT", "nbytes", "prod", "ravel", "real",
+    "reshape", "round", "squeeze", "std", "sum", "tolist", "transpose", "var",
+})
+# fmt: on
+"""The attributes of arrays that a variable has, too."""
+
+
+class _Shaped(Protocol):
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of the value."""
 
 
 class ArrayOperators:
     """Applies operators, `jnp` functions and NumPy functions to `value()`.
 
-    Equality stays identity, so that variables can be dictionary keys.
+    `==` compares with numbers and arrays element by element, as other operators do. With another
+    object of this kind it is identity, so that variables can be found in lists and dictionaries.
     """
 
     __slots__ = ()
@@ -28,6 +47,29 @@ class ArrayOperators:
     @abstractmethod
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         """Converts this object for NumPy functions."""
+
+    @property
+    def ndim(self: _Shaped) -> int:
+        """The number of dimensions."""
+        return len(self.shape)
+
+    @property
+    def size(self: _Shaped) -> int:
+        """The number of elements."""
+        return math.prod(self.shape)
+
+    def block_until_ready(self) -> Any:
+        """Waits for the value, and returns this object; `jax.block_until_ready` calls it."""
+        jax.block_until_ready(self.value())
+        return self
+
+    if not TYPE_CHECKING:  # else type checkers accept every name
+
+        def __getattr__(self, name: str) -> Any:
+            """Returns an attribute of the value that libraries use, such as `real` or `astype`."""
+            if name in _OF_THE_VALUE:
+                return getattr(self.value(), name)
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def __getitem__(self, index: Any) -> jax.Array:
         return self.value()[index]
@@ -109,6 +151,33 @@ class ArrayOperators:
 
     def __ge__(self, other: Any) -> jax.Array:
         return self.value() >= _operand(other)
+
+    def __eq__(self, other: object) -> Any:
+        """Compares with a number or array element by element, with other objects by identity."""
+        return self.value() == other if isinstance(other, _COMPARABLE) else self is other
+
+    def __ne__(self, other: object) -> Any:
+        """Compares with a number or array element by element, with other objects by identity."""
+        return self.value() != other if isinstance(other, _COMPARABLE) else self is not other
+
+    __hash__ = object.__hash__
+
+    def _refuse_in_place(self, _: Any) -> NoReturn:
+        """Refuses `v += x`, which would make `v` another name for a new array.
+
+        Raises:
+          UnsupportedError: Always, as in TensorFlow.
+        """
+        raise UnsupportedError(
+            f"{self!r} can't be changed by an operator such as +=. Write v.assign_add(x), "
+            "v.assign_sub(x) or v.assign(v * x); for a new array write w = v + x."
+        )
+
+    __iadd__ = __isub__ = __imul__ = __itruediv__ = __ifloordiv__ = _refuse_in_place
+    __imod__ = __ipow__ = __imatmul__ = _refuse_in_place
+
+
+_COMPARABLE = bool | int | float | complex | np.ndarray | np.generic | jax.Array
 
 
 def _operand(value: Any) -> Any:

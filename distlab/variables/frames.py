@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Iterator
-from typing import Protocol, final
+from collections.abc import Iterator, Sequence
+from typing import Any, Protocol, final
 
 import jax
+import jax.numpy as jnp
 
 from distlab.devices import jax_internals
+from distlab.devices.mesh import AXIS
 from distlab.errors import ContextError
+from distlab.values.distributed import DistributedValues
 from distlab.variables.protocol import StoredVariable
 
 
@@ -23,6 +26,15 @@ class Frame(Protocol):
     def set(self, variable: StoredVariable, value: jax.Array) -> None:
         """Assigns this replica's value of a variable."""
 
+    def get_copy(self, variable: StoredVariable, number: int | None) -> jax.Array:
+        """Returns the present value of one copy of a variable; None is this replica's."""
+
+    def set_copy(self, variable: StoredVariable, number: int | None, value: jax.Array) -> None:
+        """Assigns one copy of a variable; None is this replica's."""
+
+    def own(self, value: DistributedValues) -> Any:
+        """Returns this replica's component of a distributed value."""
+
 
 @final
 class TracedFrame:
@@ -32,11 +44,13 @@ class TracedFrame:
       values: The traced value of each variable before the step.
 
     Attributes:
+      made: The variables that the function made.
       read: The variables whose value before the step the function reads.
       written: The variables that the function assigns, with their last value.
     """
 
     def __init__(self, values: dict[StoredVariable, jax.Array]) -> None:
+        self.made: Sequence[StoredVariable] = ()
         self.read: set[StoredVariable] = set()
         self.written: dict[StoredVariable, jax.Array] = {}
         self._values = values
@@ -50,6 +64,8 @@ class TracedFrame:
         """
         if variable in self.written:
             return self.written[variable]
+        if variable in self.made:
+            return variable.storage.first()  # the function is traced again, with its value
         if variable not in self._values:
             raise ContextError(
                 f"{variable.name} was made while `run` traced the function that uses it. Make "
@@ -67,6 +83,18 @@ class TracedFrame:
         """
         _require_trace(self._trace, variable)
         self.written[variable] = value
+
+    def get_copy(self, variable: StoredVariable, number: int | None) -> jax.Array:
+        """Returns the traced value of one copy."""
+        return _traced_copy(self, variable, number)
+
+    def set_copy(self, variable: StoredVariable, number: int | None, value: jax.Array) -> None:
+        """Assigns the traced value of one copy."""
+        self.set(variable, _with_traced_copy(self, variable, number, value))
+
+    def own(self, value: DistributedValues) -> Any:
+        """Returns the traced replica's component."""
+        return value.component(jax.lax.axis_index(AXIS))
 
 
 @final
@@ -95,6 +123,35 @@ class LoopFrame:
         _require_trace(self._trace, variable)
         self.written[variable] = value
 
+    def get_copy(self, variable: StoredVariable, number: int | None) -> jax.Array:
+        """Returns the traced value of one copy."""
+        return _traced_copy(self, variable, number)
+
+    def set_copy(self, variable: StoredVariable, number: int | None, value: jax.Array) -> None:
+        """Assigns the traced value of one copy."""
+        self.set(variable, _with_traced_copy(self, variable, number, value))
+
+    def own(self, value: DistributedValues) -> Any:
+        """Returns the traced replica's component."""
+        return value.component(jax.lax.axis_index(AXIS))
+
+
+def _traced_copy(frame: Frame, variable: StoredVariable, number: int | None) -> jax.Array:
+    own = frame.get(variable)
+    if number is None or variable.storage.layout.one_copy:
+        return own
+    copies: jax.Array = jax.lax.all_gather(own, AXIS)
+    return copies[number]
+
+
+def _with_traced_copy(
+    frame: Frame, variable: StoredVariable, number: int | None, value: jax.Array
+) -> jax.Array:
+    """Returns the value of the traced replica's copy after an assignment to one copy."""
+    if number is None or variable.storage.layout.one_copy:
+        return value
+    return jnp.where(jax.lax.axis_index(AXIS) == number, value, frame.get(variable))
+
 
 def _require_trace(trace: object, variable: StoredVariable) -> None:
     if jax_internals.current_trace() is not trace:
@@ -107,7 +164,7 @@ def _require_trace(trace: object, variable: StoredVariable) -> None:
 
 @final
 class EagerFrame:
-    """The variables of an eager replica function, which reads and writes its copies directly.
+    """The variables of an eager function, which reads and writes one replica's copies directly.
 
     Args:
       replica: The replica's number.
@@ -124,12 +181,21 @@ class EagerFrame:
 
     def get(self, variable: StoredVariable) -> jax.Array:
         """Returns the replica's copy, moved to the replica's device if it is elsewhere."""
-        copies = variable.storage.copies()
-        own = copies[self._replica] if self._replica in copies else variable.storage.first()
-        return own if own.devices() == {self._device} else jax.device_put(own, self._device)
+        return self.get_copy(variable, self._replica)
 
     def set(self, variable: StoredVariable, value: jax.Array) -> None:
-        """Writes the replica's copy.
+        """Writes the replica's copy."""
+        self.set_copy(variable, self._replica, value)
+
+    def get_copy(self, variable: StoredVariable, number: int | None) -> jax.Array:
+        """Returns a copy, moved to the replica's device if it is elsewhere."""
+        copies = variable.storage.copies()
+        number = self._replica if number is None else number
+        copy = copies[number] if number in copies else variable.storage.first()
+        return copy if copy.devices() == {self._device} else jax.device_put(copy, self._device)
+
+    def set_copy(self, variable: StoredVariable, number: int | None, value: jax.Array) -> None:
+        """Writes a copy.
 
         Raises:
           ContextError: The value is being traced.
@@ -141,7 +207,11 @@ class EagerFrame:
                 "it afterwards."
             )
         self._before.setdefault(variable, variable.storage.array)
-        variable.storage.set_copy(self._replica, value)
+        variable.storage.set_copy(self._replica if number is None else number, value)
+
+    def own(self, value: DistributedValues) -> Any:
+        """Returns the replica's component."""
+        return value.component(self._replica)
 
 
 class _Thread(threading.local):

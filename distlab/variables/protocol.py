@@ -7,6 +7,7 @@ from typing import Any, Protocol
 import jax
 
 from distlab.context.host import Host
+from distlab.variables.kinds import VariableAggregation
 from distlab.variables.storage import Storage
 
 
@@ -17,6 +18,8 @@ class StoredVariable(Protocol):
     shape: tuple[int, ...]
     dtype: Any
     trainable: bool
+    aggregation: VariableAggregation
+    on_read: bool
     storage: Storage
     strategy: Host
 

@@ -57,6 +57,18 @@ class Storage:
             self._own = False
             self._array = array
 
+    def duplicate(self) -> Storage:
+        """Returns another storage with the same value and layout."""
+        new = object.__new__(Storage)
+        new.layout, new._array = self.layout, self.array
+        new._own, new._coming = False, None
+        return new
+
+    def same_layout(self, other: Storage) -> bool:
+        """Returns whether both have a copy of one value on each of the same devices."""
+        equal = not (self.layout.copies_differ or self.layout.one_copy)
+        return equal and self.array.sharding == other.array.sharding
+
     def copies(self) -> dict[int, jax.Array]:
         """Returns the copies in this process by replica, each on its own device."""
         return self.layout.copies(self.array)

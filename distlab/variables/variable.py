@@ -9,35 +9,42 @@ variables.
 from __future__ import annotations
 
 import functools
+import inspect
 import itertools
 import weakref
 from collections.abc import Callable
-from typing import Any, final
+from typing import Any, TypeAlias, cast, final
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from distlab.context import scopes
-from distlab.context.collectives import Collectives
-from distlab.context.replica_context import ReplicaContext, get_replica_context
+from distlab.context.host import Host
+from distlab.context.replica_context import get_replica_context
 from distlab.devices import in_flight, jax_internals
-from distlab.errors import ArgumentTypeError, ContextError, ValueShapeError
+from distlab.errors import ArgumentTypeError, ContextError, UnsupportedError, ValueShapeError
 from distlab.values import copy_events
+from distlab.values.distributed import DistributedValues, Mirrored, PerReplica
+from distlab.values.indexed_slices import IndexedSlices
 from distlab.values.operators import ArrayOperators
-from distlab.values.reduce_op import ReduceOp
-from distlab.variables import frames
+from distlab.variables import frames, replicas, scattering
+from distlab.variables.conversion import as_value, checked_value
+from distlab.variables.creators import chained
 from distlab.variables.kinds import VariableAggregation, VariableSynchronization, check_kinds
 from distlab.variables.placement_events import announce
 from distlab.variables.storage import Storage
 from distlab.variables.variable_copy import VariableCopy
+
+Combine: TypeAlias = Callable[[Any, Any], Any]
+"""Returns the new value from the present one and the operand."""
 
 _live: weakref.WeakSet[Variable] = weakref.WeakSet()
 _numbers = itertools.count()
 
 
 @final
-class Variable(ArrayOperators):
+class Variable(ArrayOperators, scattering.Scatters):
     """An array that can be assigned (`tf.Variable` under a strategy).
 
     In a strategy's scope every replica has a copy. In a replica function,
@@ -55,6 +62,8 @@ class Variable(ArrayOperators):
       dtype: The dtype; by default that of `initial_value`.
       synchronization: AUTO (the same as ON_WRITE), ON_WRITE or ON_READ.
       aggregation: How replicas' assignments, or ON_READ copies, are aggregated.
+      per_worker_variable: True makes a variable on each worker of a `ParameterServerStrategy`, a
+        `PerWorkerVariable`; other strategies ignore it, as in TensorFlow.
 
     Attributes:
       name: The name that pages and messages show.
@@ -64,6 +73,7 @@ class Variable(ArrayOperators):
       trainable: Whether an optimizer should update the variable.
       synchronization: ON_WRITE or ON_READ.
       aggregation: How replicas' assignments, or ON_READ copies, are aggregated.
+      on_read: Whether each replica always writes its own copy.
       storage: The storage of the copies.
 
     Raises:
@@ -84,12 +94,19 @@ class Variable(ArrayOperators):
       (<Variable total: float32[], replicated>, 13.0)
     """
 
-    def __new__(cls, *args: Any, **kwargs: Any) -> Variable:
-        """Makes one variable for all replicas when a replica function makes it."""
-        if scopes.in_cross_replica_context() or not scopes.current_strategy().distributed:
-            return super().__new__(cls)
-        label = str(kwargs.get("name") or "A variable")
-        return get_replica_context().collectives.create(lambda: cls(*args, **kwargs), label)
+    def __new__(
+        cls, *args: Any, per_worker_variable: bool | None = None, **kwargs: Any
+    ) -> Variable:
+        """Makes one variable for all replicas, through the creators that are in scope."""
+        given = inspect.signature(cls.__init__).bind(None, *args, **kwargs)
+        given.apply_defaults()
+        arguments = {name: value for name, value in given.arguments.items() if name != "self"}
+        if per_worker_variable is not None:
+            arguments["per_worker_variable"] = per_worker_variable
+        make = chained(functools.partial(_made, cls))
+        label = str(arguments["name"] or "A variable")
+        made: Variable = replicas.made_once(lambda: make(**arguments), label)
+        return made
 
     def __init__(
         self,
@@ -100,9 +117,11 @@ class Variable(ArrayOperators):
         dtype: Any = None,
         synchronization: VariableSynchronization = VariableSynchronization.AUTO,
         aggregation: VariableAggregation = VariableAggregation.NONE,
+        per_worker_variable: bool | None = None,
     ) -> None:
+        del per_worker_variable  # `__new__` has seen to it
         if hasattr(self, "storage"):
-            return  # initialized in __new__, for all replicas
+            return  # initialized in `__new__`
         if name is not None and not isinstance(name, str):
             raise ArgumentTypeError(
                 f"A variable's name must be a string, got {name!r:.80}. Leave it out for a default "
@@ -127,6 +146,12 @@ class Variable(ArrayOperators):
             )
         check_kinds(self.name, synchronization, aggregation)
         value = initial_value() if callable(initial_value) else initial_value
+        if isinstance(value, jax.core.Tracer):
+            raise ContextError(
+                f"{self.name} would be made from a value that is being traced, which has no "
+                "numbers. Pass a function that makes the initial value: "
+                "distlab.Variable(lambda: jnp.zeros(3))."
+            )
         array = as_value(value, dtype, self.name)
         if aggregation is VariableAggregation.MEAN and not jnp.issubdtype(array.dtype, jnp.inexact):
             raise ValueShapeError(
@@ -138,13 +163,12 @@ class Variable(ArrayOperators):
         self.trainable = not on_read if trainable is None else bool(trainable)
         self.aggregation = aggregation
         self.synchronization = synchronization if on_read else VariableSynchronization.ON_WRITE
-        self._on_read = on_read and self.strategy.num_replicas_in_sync > 1
+        self.on_read = on_read and self.strategy.num_replicas_in_sync > 1
         self.shape: tuple[int, ...] = array.shape
         self.dtype = array.dtype
-        layout = self.strategy.variable_layout(per_replica=self._on_read)
+        layout = self.strategy.variable_layout(per_replica=self.on_read)
         self.storage = Storage(array, layout)
-        _live.add(self)
-        announce(self, number)
+        _keep(self, number)
 
     # ---- reading
 
@@ -168,16 +192,16 @@ class Variable(ArrayOperators):
         frame = frames.current()
         if frame is not None:
             merging = scopes.merging()
-            if merging is None or not self._on_read:
+            if merging is None or not self.on_read or scopes.updating():
                 return frame.get(self)
-            return self._aggregate(frame.get(self), merging, "read_value")
+            return replicas.aggregate(self, frame.get(self), merging, "read_value")
         if jax_internals.being_staged():
             raise ContextError(
                 f"{self.name} was read inside jax.jit, which would compile its present value in. "
                 "Pass variable.value() to the function as an argument, or use strategy.run."
             )
         if self.storage.layout.copies_differ:
-            return self._aggregated_copies()
+            return replicas.aggregated_copies(self)
         return self.storage.first()
 
     def read_value(self) -> jax.Array:
@@ -201,15 +225,21 @@ class Variable(ArrayOperators):
 
     # ---- assigning
 
-    def assign(self, value: Any) -> Variable:
+    def assign(
+        self, value: Any, use_locking: bool = False, name: Any = None, read_value: bool = True
+    ) -> Variable:
         """Assigns a new value and returns this variable.
 
         Args:
-          value: An array-like of this variable's shape and dtype.
+          value: An array-like of this variable's shape and dtype. Of a per-replica value each
+            copy is assigned its component.
+          use_locking: Ignored: an assignment is never half done.
+          name: Ignored; accepted for compatibility with TensorFlow.
+          read_value: False returns None, as in TensorFlow.
 
         Raises:
           ValueShapeError: The shape or dtype differs, or replicas assign values that the
-            variable's aggregation can't reduce.
+            variable's aggregation can't reduce, such as the SUM of one number for all.
           ContextError: The call is inside another strategy's scope or `run`, or inside a
             user's own `jax.jit`.
 
@@ -219,120 +249,134 @@ class Variable(ArrayOperators):
           >>> v.assign([5.0, 6.0]).numpy().tolist()
           [5.0, 6.0]
         """
-        return self._update(value, "assign", lambda _, new: new)
+        del use_locking, name
+        return self._returned(self._update(value, "assign", lambda _, new: new), read_value)
 
-    def assign_add(self, delta: Any) -> Variable:
-        """Adds to the value and returns this variable; raises what `assign` raises.
+    def assign_add(
+        self, value: Any, use_locking: bool = False, name: Any = None, read_value: bool = True
+    ) -> Variable:
+        """Adds to the value and returns this variable; takes and raises what `assign` does.
 
         Example:
           >>> import distlab as dl
           >>> float(dl.Variable(1.0).assign_add(2.0))
           3.0
         """
-        return self._update(delta, "assign_add", jnp.add)
+        del use_locking, name
+        return self._returned(self._update(value, "assign_add", jnp.add), read_value)
 
-    def assign_sub(self, delta: Any) -> Variable:
-        """Subtracts from the value and returns this variable; raises what `assign` raises.
+    def assign_sub(
+        self, value: Any, use_locking: bool = False, name: Any = None, read_value: bool = True
+    ) -> Variable:
+        """Subtracts from the value and returns this variable; takes and raises what `assign` does.
 
         Example:
           >>> import distlab as dl
           >>> float(dl.Variable(1.0).assign_sub(0.25))
           0.75
         """
-        return self._update(delta, "assign_sub", jnp.subtract)
+        del use_locking, name
+        return self._returned(self._update(value, "assign_sub", jnp.subtract), read_value)
 
-    def _update(self, operand: Any, verb: str, combine: Callable[[Any, Any], Any]) -> Variable:
+    def _returned(self, updated: Variable, read_value: bool) -> Variable:
+        return updated if read_value else cast(Variable, None)
+
+    def _update(self, operand: Any, verb: str, combine: Combine) -> Variable:
         self._require_own_strategy(verb)
-        array = self.checked(operand, verb)
         frame = frames.current()
+        if isinstance(operand, DistributedValues):
+            if frame is None or (scopes.in_cross_replica_context() and not scopes.updating()):
+                replicas.require_own_copies(self, operand, verb)
+            if frame is None and not isinstance(operand, Mirrored):
+                return self._update_copies(operand, verb, combine)
+            operand = operand.component(0) if frame is None else frame.own(operand)
+        array = self.checked(operand, verb)
         if frame is None:
-            if isinstance(array, jax.core.Tracer):
-                raise ContextError(
-                    f"{self.name}.{verb} was called inside jax.jit outside of strategy.run. Return "
-                    "the new value from the function and assign it outside."
-                )
-            self._update_all(array, verb, combine)
+            self._require_no_trace(array, verb)
+            if isinstance(operand, Variable) and operand.storage.same_layout(self.storage):
+                self._update_all(operand.storage.array.astype(self.dtype), verb, combine)
+            else:
+                each = replicas.value_of_each_copy(self, array, verb)
+                self._update_all(self.storage.layout.place(each), verb, combine)
             return self
         # Read before the replicas synchronize: the first to continue changes a shared copy.
         old = None if verb == "assign" else frame.get(self)
         if scopes.in_cross_replica_context():
-            array = self._value_of_each_copy(array, verb)
-        elif not self._on_read:
-            array = self._assigned_by_replicas(operand, array, verb, get_replica_context())
+            if not scopes.updating():
+                array = replicas.value_of_each_copy(self, array, verb)
+        elif not self.on_read:
+            array = replicas.assigned(self, operand, array, verb, get_replica_context())
         frame.set(self, combine(old, array))
         return self
 
-    def _assigned_by_replicas(
-        self, operand: Any, array: jax.Array, verb: str, context: ReplicaContext
-    ) -> jax.Array:
-        """Returns the value for this replica's copy when every replica assigns one."""
-        if context.num_replicas_in_sync == 1:
-            return array
-        if not self.strategy.distributed:
-            return self._assigned_in_turn(array, verb, context)
-        if self.aggregation is VariableAggregation.NONE:
-            if self.storage.layout.one_copy:
-                raise ValueShapeError(
-                    f"{self.name} has one copy for {context.num_replicas_in_sync} replicas and no "
-                    f"aggregation, so {verb} in a replica function has no meaning. Make it with an "
-                    "aggregation."
-                )
-            return array
-        if isinstance(operand, bool | int | float):
-            if self.aggregation is VariableAggregation.SUM:
-                raise ValueShapeError(
-                    f"{self.name}.{verb}({operand!r}): a Python number is the same on all "
-                    "replicas, so its SUM is ambiguous. Pass an array, or use aggregation MEAN."
-                )
-            first = context.collectives.first
-            return first(array) if self.storage.layout.one_copy else array
-        return self._aggregate(array, context.collectives, verb)
+    def _update_copies(self, value: DistributedValues, verb: str, combine: Combine) -> Variable:
+        """Assigns to each copy its component."""
+        arrays = [self.checked(component, verb) for component in value.values]
+        with in_flight.dispatching:
+            for copy, array in zip(self.values, arrays, strict=True):
+                copy.update(array, verb, combine)
+        return self
 
-    def _assigned_in_turn(self, array: jax.Array, verb: str, context: ReplicaContext) -> jax.Array:
-        """Returns the value after each replica has assigned this variable of no strategy."""
-        if frames.is_eager():
-            return array  # eager replicas assign it one after another
-        if verb == "assign":
-            last = context.replica_id_in_sync_group == context.num_replicas_in_sync - 1
-            array = jnp.where(last, array, jnp.zeros_like(array))
-        total: jax.Array = context.all_reduce(ReduceOp.SUM, array)
-        return total.astype(self.dtype)
-
-    def _aggregate(self, array: jax.Array, collectives: Collectives, verb: str) -> jax.Array:
-        """Returns the replicas' values as one, by this variable's aggregation."""
-        if self.aggregation is VariableAggregation.NONE:
-            raise ValueShapeError(_no_common_value(self.name, verb))
-        if self.aggregation is VariableAggregation.ONLY_FIRST_REPLICA:
-            return collectives.first(array)
-        (reduced,) = collectives.all_reduce(ReduceOp[self.aggregation.name], [array])
-        return reduced.astype(self.dtype)
-
-    def _update_all(self, array: jax.Array, verb: str, combine: Callable[[Any, Any], Any]) -> None:
+    def _update_all(self, placed: jax.Array, verb: str, combine: Combine) -> None:
         """Assigns every copy from cross-replica context."""
-        placed = self.storage.layout.place(self._value_of_each_copy(array, verb))
         with in_flight.dispatching:  # no step or thread may assign between the read and the write
             self.storage.array = placed if verb == "assign" else combine(self.storage.array, placed)
 
-    def _value_of_each_copy(self, array: jax.Array, verb: str) -> jax.Array:
-        """Returns the value of each copy for a value assigned in cross-replica context."""
-        if not self._on_read or self.aggregation is not VariableAggregation.SUM:
-            return array
-        if verb != "assign":
-            raise ValueShapeError(
-                f"{self.name}.{verb} outside of a replica function is not defined for ON_READ "
-                "with SUM: it does not name a copy. Use assign, which divides the value."
-            )
-        return (array / self.strategy.num_replicas_in_sync).astype(self.dtype)
+    def _scatter(self, kind: str, slices: Any) -> Variable:
+        verb, combine = f"scatter_{kind}", scattering.COMBINE[kind]
+        self._require_own_strategy(verb)
+        slices = scattering.require_slices(self.name, kind, slices)
+        scattering.require_kind(
+            self.name,
+            kind,
+            self.aggregation,
+            on_read=self.on_read,
+            mirrored=not self.storage.layout.one_copy,
+        )
+        parts = (slices.values, slices.indices)
+        frame = frames.current()
+        if frame is None:
+            if any(isinstance(part, PerReplica) for part in parts):
+                columns = [
+                    part.values if isinstance(part, PerReplica) else [part] * len(self.values)
+                    for part in parts
+                ]
+                for copy, *own in zip(self.values, *columns, strict=True):
+                    copy._scatter(kind, IndexedSlices(*own))
+                return self
+            rows = self._rows(kind, slices)
+            self._require_no_trace(rows[0], verb)
+            values, indices = (self.storage.layout.place(part) for part in rows)
+            with in_flight.dispatching:
+                self.storage.array = combine(self.storage.array, indices, values)
+            return self
+        own = [frame.own(part) if isinstance(part, DistributedValues) else part for part in parts]
+        values, indices = self._rows(kind, IndexedSlices(*own))
+        if not scopes.in_cross_replica_context():
+            context = get_replica_context()
+            values, indices = replicas.assigned_rows(self, (values, indices), context)
+        frame.set(self, combine(frame.get(self), indices, values))
+        return self
 
-    def _aggregated_copies(self) -> jax.Array:
-        """Returns the copies of an ON_READ variable as one value, on the first local device."""
-        if self.aggregation is VariableAggregation.NONE:
-            raise ValueShapeError(_no_common_value(self.name, "read_value"))
-        rows = jax.device_put(self.storage.array, self.strategy.mesh.first)
-        if self.aggregation is VariableAggregation.ONLY_FIRST_REPLICA:
-            return rows[0]
-        combine = jnp.sum if self.aggregation is VariableAggregation.SUM else jnp.mean
-        return combine(rows, axis=0).astype(self.dtype)
+    def _rows(self, kind: str, slices: IndexedSlices) -> scattering.Rows:
+        return scattering.checked_rows(self.name, kind, slices, self.shape, self.dtype)
+
+    def _scatter_nd(self, kind: str, indices: Any, updates: Any) -> Variable:
+        if self.strategy.num_replicas_in_sync > 1:
+            raise UnsupportedError(
+                f"{self.name}.scatter_nd_{kind}: a variable with copies on several replicas can't "
+                "be assigned element by element, as in TensorFlow. Use scatter_add and its like "
+                "for rows, or assign the whole value."
+            )
+        new = scattering.scattered_nd(self.name, kind, self.value(), indices, updates)
+        return self.assign(new)
+
+    def _require_no_trace(self, array: jax.Array, verb: str) -> None:
+        if isinstance(array, jax.core.Tracer):
+            raise ContextError(
+                f"{self.name}.{verb} was called inside jax.jit outside of strategy.run. Return "
+                "the new value from the function and assign it outside."
+            )
 
     def checked(self, value: Any, verb: str) -> jax.Array:
         """Returns a value as an array that can be assigned.
@@ -340,15 +384,7 @@ class Variable(ArrayOperators):
         Raises:
           ValueShapeError: The shape or dtype is not this variable's.
         """
-        array = as_value(value, None, f"{self.name}.{verb}")
-        weak = array.aval.weak_type or not hasattr(value, "dtype")
-        if array.shape != self.shape or (array.dtype != self.dtype and not weak):
-            raise ValueShapeError(
-                f"{self.name} is {self.dtype}{list(self.shape)}, and {verb} got "
-                f"{array.dtype}{list(array.shape)}. Pass a value of that shape and dtype "
-                "(array.astype changes the dtype)."
-            )
-        return array.astype(self.dtype)
+        return checked_value(self, value, verb)
 
     def _require_own_strategy(self, verb: str) -> None:
         current = scopes.current_strategy()
@@ -357,6 +393,49 @@ class Variable(ArrayOperators):
                 f"{self.name} belongs to {self.strategy!r} and {verb} was called under "
                 f"{current!r}. Assign a variable under the strategy that made it."
             )
+
+    @property
+    def distribute_strategy(self) -> Host | None:
+        """The strategy in whose scope the variable was made; None for the default strategy.
+
+        Example:
+          >>> import distlab as dl
+          >>> strategy = dl.MirroredStrategy(["CPU:0", "CPU:1"])
+          >>> with strategy.scope():
+          ...     weight = dl.Variable(2.0)
+          >>> weight.distribute_strategy is strategy
+          True
+        """
+        return self.strategy if self.strategy.distributed else None
+
+    def __copy__(self) -> Variable:
+        """Refuses, because the copy would be another name for the same storage.
+
+        Raises:
+          ArgumentTypeError: Always.
+        """
+        raise ArgumentTypeError(
+            f"copy.copy of {self!r} would share its storage, so that an assignment to one changed "
+            "both. Use copy.deepcopy for a new variable, or the variable itself."
+        )
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Variable:
+        """Returns a new variable of the same strategy with the same value, as TensorFlow does.
+
+        Raises:
+          ContextError: Another strategy is in scope, or this is a replica function.
+        """
+        self._require_own_strategy("copy.deepcopy")
+        if frames.current() is not None:
+            raise ContextError(
+                f"{self.name} was copied inside a replica function. Copy it before the step."
+            )
+        new = object.__new__(Variable)
+        new.__dict__.update({k: v for k, v in self.__dict__.items() if k != "values"})
+        new.storage = self.storage.duplicate()
+        memo[id(self)] = new
+        _keep(new, next(_numbers))
+        return new
 
     def _repr_html_(self) -> str:
         """Returns HTML for notebooks: the device of each copy and its first numbers."""
@@ -369,65 +448,32 @@ class Variable(ArrayOperators):
         return f"<Variable {self.name}: {self.dtype}{list(self.shape)}, {self.storage.layout.name}>"
 
 
-@final
-class VariableValue(ArrayOperators):
-    """The value of a variable that JAX flattened, as in `jax.tree.map` or `jnp.sin(variable)`."""
-
-    __slots__ = ("_array",)
-
-    def __init__(self, array: Any) -> None:
-        self._array = array
-
-    def value(self) -> Any:
-        """Returns the value."""
-        return self._array
-
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-        """Converts the value for NumPy functions."""
-        return np.asarray(self._array, dtype=dtype)
+# A variable is a leaf of a nest, as its value is, so that nests of both have one structure.
+for _class in (Variable, VariableCopy):
+    jax_internals.register_array_like(_class, _class.value)
 
 
-# jnp functions accept only objects that are pytrees: a variable is a pytree of its value.
-for _class in (Variable, VariableCopy, VariableValue):
-    jax.tree_util.register_pytree_node(
-        _class, lambda held: ((held.value(),), None), lambda _, held: VariableValue(held[0])
-    )
+def _made(cls: type[Variable], *, per_worker_variable: bool | None = None, **kwargs: Any) -> Any:
+    """Makes a variable, without the creators that are in scope."""
+
+    def make() -> Variable:
+        variable: Variable = object.__new__(cls)
+        variable.__init__(**kwargs)  # `cls()` would ask the creators again
+        return variable
+
+    return scopes.current_strategy().make_on_workers(make) if per_worker_variable else make()
+
+
+def _keep(variable: Variable, number: int) -> None:
+    _live.add(variable)
+    announce(variable, number)
 
 
 def is_variable(value: Any) -> bool:
-    """Returns whether a value is a variable or a copy of one, which verbs do not flatten."""
+    """Returns whether a value is a variable or a copy of one."""
     return type(value) is Variable or type(value) is VariableCopy
 
 
 def live() -> list[Variable]:
     """Returns all existing variables."""
     return list(_live)
-
-
-def as_value(value: Any, dtype: Any, what: str) -> jax.Array:
-    """Returns an array-like or a variable as an array.
-
-    Args:
-      value: The array-like or variable.
-      dtype: The dtype of the result; None keeps that of the value.
-      what: The name of the variable or verb, for the message.
-
-    Raises:
-      ValueShapeError: The value is neither an array nor numbers.
-    """
-    if isinstance(value, ArrayOperators):
-        value = value.value()
-    try:
-        return jnp.asarray(value, dtype=dtype)
-    except (TypeError, ValueError, OverflowError) as error:
-        raise ValueShapeError(
-            f"{what} needs an array or numbers, got a {type(value).__name__}: {value!r:.80}. "
-            f"JAX says: {error}"
-        ) from error
-
-
-def _no_common_value(name: str, verb: str) -> str:
-    return (
-        f"{name} has a copy of its own on each replica and aggregation NONE, so {verb} has no "
-        "common value. Read it in a replica function, or give it an aggregation."
-    )

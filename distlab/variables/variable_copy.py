@@ -3,32 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, final
+from typing import Any, cast, final
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from distlab.context import scopes
+from distlab.context.replica_context import get_replica_context
 from distlab.values import copy_events
 from distlab.values.operators import ArrayOperators
-from distlab.variables import frames
+from distlab.variables import frames, replicas, scattering
 from distlab.variables.protocol import StoredVariable
 
 
 @final
-class VariableCopy(ArrayOperators):
+class VariableCopy(ArrayOperators, scattering.Scatters):
     """A copy of a variable, as `Variable.values` and `extended.update` provide it.
 
     An assignment changes this copy only.
 
     Attributes:
       variable: The variable.
-      number: The replica's number.
+      number: The replica's number; None for the copy of each replica, in a program.
     """
 
     __slots__ = ("number", "variable")
 
-    def __init__(self, variable: StoredVariable, number: int) -> None:
+    def __init__(self, variable: StoredVariable, number: int | None) -> None:
         self.variable = variable
         self.number = number
 
@@ -53,11 +55,11 @@ class VariableCopy(ArrayOperators):
         return self.variable.trainable
 
     def value(self) -> jax.Array:
-        """Returns the copy's value, on its own device."""
+        """Returns the copy's value, on its own device; in a step, on the replica's."""
         frame = frames.current()
         if frame is not None:
-            return frame.get(self.variable)
-        return self.variable.storage.copies()[self.number]
+            return frame.get_copy(self.variable, self.number)
+        return self.variable.storage.copies()[self.number or 0]
 
     def read_value(self) -> jax.Array:
         """Returns `value()` (TensorFlow's other name for it)."""
@@ -72,28 +74,71 @@ class VariableCopy(ArrayOperators):
         strategy = self.variable.strategy.number
         return copy_events.to_host(self.value(), dtype, strategy=strategy, what=self.name)
 
-    def assign(self, value: Any) -> VariableCopy:
-        """Assigns this copy and returns it; raises what `Variable.assign` raises."""
-        return self._update(value, "assign", lambda _, new: new)
+    def assign(
+        self, value: Any, use_locking: bool = False, name: Any = None, read_value: bool = True
+    ) -> VariableCopy:
+        """Assigns this copy and returns it; takes and raises what `Variable.assign` does."""
+        del use_locking, name
+        return self._returned(self.update(value, "assign", lambda _, new: new), read_value)
 
-    def assign_add(self, delta: Any) -> VariableCopy:
+    def assign_add(
+        self, value: Any, use_locking: bool = False, name: Any = None, read_value: bool = True
+    ) -> VariableCopy:
         """Adds to this copy's value and returns the copy."""
-        return self._update(delta, "assign_add", jnp.add)
+        del use_locking, name
+        return self._returned(self.update(value, "assign_add", jnp.add), read_value)
 
-    def assign_sub(self, delta: Any) -> VariableCopy:
+    def assign_sub(
+        self, value: Any, use_locking: bool = False, name: Any = None, read_value: bool = True
+    ) -> VariableCopy:
         """Subtracts from this copy's value and returns the copy."""
-        return self._update(delta, "assign_sub", jnp.subtract)
+        del use_locking, name
+        return self._returned(self.update(value, "assign_sub", jnp.subtract), read_value)
 
-    def _update(self, operand: Any, verb: str, combine: Callable[[Any, Any], Any]) -> VariableCopy:
-        array = self.variable.checked(operand, verb)
-        frame = frames.current()
-        old = self.value()
-        if frame is not None:
-            frame.set(self.variable, combine(old, array))
-        else:
-            own = jax.device_put(array, next(iter(old.devices()))) if old.committed else array
-            self.variable.storage.set_copy(self.number, combine(old, own))
+    def _returned(self, updated: VariableCopy, read_value: bool) -> VariableCopy:
+        return updated if read_value else cast(VariableCopy, None)
+
+    def update(self, operand: Any, verb: str, combine: Callable[[Any, Any], Any]) -> VariableCopy:
+        """Assigns this copy a combination of its value and an operand, and returns it.
+
+        Args:
+          operand: The operand.
+          verb: The name of the verb, for messages.
+          combine: Returns the new value from the present one and the operand.
+        """
+        variable = self.variable
+        array = variable.checked(operand, verb)
+        context = scopes.current_replica()
+        if context is not None and context.strategy is variable.strategy:
+            array = replicas.in_turn(variable, array, verb, get_replica_context())
+        self._write(combine(self.value(), self._beside(array)))
         return self
+
+    def _scatter(self, kind: str, slices: Any) -> VariableCopy:
+        slices = scattering.require_slices(self.name, kind, slices)
+        rows = scattering.checked_rows(self.name, kind, slices, self.shape, self.dtype)
+        values, indices = map(self._beside, rows)
+        self._write(scattering.COMBINE[kind](self.value(), indices, values))
+        return self
+
+    def _scatter_nd(self, kind: str, indices: Any, updates: Any) -> VariableCopy:
+        parts = (self._beside(jnp.asarray(part)) for part in (indices, updates))
+        self._write(scattering.scattered_nd(self.name, kind, self.value(), *parts))
+        return self
+
+    def _beside(self, array: jax.Array) -> jax.Array:
+        """Moves an array to the copy's device."""
+        if frames.current() is not None:
+            return array
+        old = self.value()
+        return jax.device_put(array, next(iter(old.devices()))) if old.committed else array
+
+    def _write(self, new: jax.Array) -> None:
+        frame = frames.current()
+        if frame is not None:
+            frame.set_copy(self.variable, self.number, new)
+        else:
+            self.variable.storage.set_copy(self.number or 0, new)
 
     def __repr__(self) -> str:
         """Shows the number of the copy and the variable."""

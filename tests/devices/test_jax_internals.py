@@ -135,3 +135,30 @@ def test_the_type_of_statistics_is_kept() -> None:
     kept = jax_internals.keep_profile_types()
     assert kept is jax_internals.keep_profile_types()
     assert list(kept) == []
+
+
+def test_a_registered_class_is_an_array_wherever_jax_takes_arrays() -> None:
+    class Held:
+        def __init__(self, value: list[float]) -> None:
+            self.array = jnp.asarray(value)
+
+    jax_internals.register_array_like(Held, lambda held: held.array)
+    held: Any = Held([3.0, 4.0])
+    assert jax.jit(lambda nest: nest["x"] * 2)({"x": held}).tolist() == [6.0, 8.0]
+    assert jax.grad(lambda x: (x**2).sum())(held).tolist() == [6.0, 8.0]
+    assert jax.lax.add(held, held).tolist() == [6.0, 8.0]
+    held.array = jnp.ones(2)  # it is read at each use
+    assert jax.jit(lambda nest: nest["x"] * 2)({"x": held}).tolist() == [2.0, 2.0]
+
+
+def test_outside_of_traces_numbers_are_known() -> None:
+    seen: list[Any] = []
+
+    def traced(x: Any) -> Any:
+        with jax_internals.outside_of_traces():
+            assert not jax_internals.being_staged()
+            seen.append(float(jnp.sin(1.0)))
+        return x
+
+    jax.make_jaxpr(traced)(1.0)
+    assert seen == [float(jnp.sin(1.0))]

@@ -48,7 +48,7 @@ def a_mean_of_integers(w: World) -> None:
         dl.Variable(1, aggregation=dl.VariableAggregation.MEAN)
 
 
-@misuse(errors.ContextError, "once for each compilation", "late", "before the step")
+@misuse(errors.ContextError, "at every call", "late", "before the step")
 def a_variable_made_in_a_step(w: World) -> None:
     w.strategy.run(lambda: dl.Variable(1.0, name="late").value())
 

@@ -81,7 +81,7 @@ READS: dict[str, Callable[[dl.Variable], Any]] = {
     "a part of it": lambda v: np.asarray(v.value())[:5],
     "a copy's value": lambda v: v.values[0].value(),
     "the last copy's value": lambda v: v.values[-1].numpy(),
-    "a pytree": lambda v: jax.tree.leaves([v])[0],
+    "a nest": lambda v: jax.tree.map(jnp.asarray, [v])[0],
     "the stored array": lambda v: v.storage.array,
 }
 

@@ -25,6 +25,7 @@ from distlab.errors import (
     OutOfRangeError,
     UnsupportedError,
 )
+from distlab.variables.per_worker import PerWorkerVariable
 
 WORKERS, SERVERS, LIMIT_SECONDS = 3, 2, 60
 SPEC = dl.ClusterSpec(
@@ -74,6 +75,33 @@ def test_variables_are_dealt_out_to_the_parameter_servers(
     variables[1].assign_add(2.0)
     assert device_of(variables[1].value()) == "CPU:4"
     assert float(variables[1].value()) == 3.0
+
+
+def test_each_worker_has_its_own_per_worker_variable(
+    strategy: dl.ParameterServerStrategy, coordinator: ClusterCoordinator
+) -> None:
+    with strategy.scope():
+        steps: Any = dl.Variable(5, name="steps", per_worker_variable=True)
+    assert isinstance(steps, PerWorkerVariable)
+    assert (steps.shape, steps.dtype, steps.trainable) == ((), jnp.int32, False)
+
+    def step() -> int:
+        strategy.run(lambda: steps.assign_add(1, read_value=False))
+        strategy.run(
+            lambda: steps.assign_add(jnp.int32(10), read_value=False),
+            options=dl.RunOptions(run_eagerly=True),
+        )
+        return int(steps)
+
+    results = [coordinator.schedule(step) for _ in range(12)]
+    coordinator.join()
+    assert sum(int(count) - 5 for count in steps.read_all()) == 12 * 11
+    assert all((count - 5) % 11 == 0 for count in coordinator.fetch(results))
+    assert [device_of(count) for count in steps.read_all()] == ["CPU:0", "CPU:1", "CPU:2"]
+    assert int(steps) == 5  # the coordinator's own
+    steps.assign(7)
+    assert int(steps + 1) == 8
+    assert float(jnp.sqrt(steps + 2.0)) == 3.0
 
 
 def test_workers_train_on_devices_of_their_own_and_lose_no_update(

@@ -193,8 +193,8 @@ def test_a_python_number_has_no_sum_over_replicas() -> None:
         s.run(lambda: v.assign_add(2.0))
 
 
-def test_making_one_while_tracing_is_refused() -> None:
-    with pytest.raises(ContextError, match="before the step"):
+def test_making_one_at_every_call_is_refused() -> None:
+    with pytest.raises(ContextError, match="first call alone"):
         _strategy().run(lambda: dl.Variable(1.0))
 
 

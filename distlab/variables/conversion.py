@@ -1,0 +1,56 @@
+"""Values given to variables, as arrays of the variable's shape and dtype."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from distlab.errors import ValueShapeError
+from distlab.values.operators import ArrayOperators
+from distlab.variables.protocol import StoredVariable
+
+
+def as_value(value: Any, dtype: Any, what: str) -> jax.Array:
+    """Returns an array-like or a variable as an array.
+
+    Args:
+      value: The array-like or variable.
+      dtype: The dtype of the result; None keeps that of the value.
+      what: The name of the variable or verb, for the message.
+
+    Raises:
+      ValueShapeError: The value is neither an array nor numbers.
+    """
+    if isinstance(value, ArrayOperators):
+        value = value.value()
+    try:
+        return jnp.asarray(value, dtype=dtype)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise ValueShapeError(
+            f"{what} needs an array or numbers, got a {type(value).__name__}: {value!r:.80}. "
+            f"JAX says: {error}"
+        ) from error
+
+
+def checked_value(variable: StoredVariable, value: Any, verb: str) -> jax.Array:
+    """Returns a value as an array that can be assigned to a variable.
+
+    Args:
+      variable: The variable.
+      value: The value.
+      verb: The name of the verb, for the message.
+
+    Raises:
+      ValueShapeError: The shape or dtype is not the variable's.
+    """
+    array = as_value(value, None, f"{variable.name}.{verb}")
+    weak = array.aval.weak_type or not hasattr(value, "dtype")
+    if array.shape != variable.shape or (array.dtype != variable.dtype and not weak):
+        raise ValueShapeError(
+            f"{variable.name} is {variable.dtype}{list(variable.shape)}, and {verb} got "
+            f"{array.dtype}{list(array.shape)}. Pass a value of that shape and dtype "
+            "(array.astype changes the dtype)."
+        )
+    return array.astype(variable.dtype)

@@ -1,0 +1,221 @@
+"""What the replicas' values become in one variable, by its kind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from distlab.context import scopes
+from distlab.context.collectives import Collectives
+from distlab.context.replica_context import ReplicaContext, get_replica_context
+from distlab.errors import ValueShapeError
+from distlab.values.distributed import DistributedValues, Mirrored
+from distlab.values.operators import ArrayOperators
+from distlab.values.reduce_op import ReduceOp
+from distlab.variables import frames, scattering
+from distlab.variables.kinds import VariableAggregation
+from distlab.variables.protocol import StoredVariable
+from distlab.variables.scattering import Rows
+
+
+def made_once(make: Callable[[], Any], name: str) -> Any:
+    """Makes one object for all replicas when a replica function makes it.
+
+    Args:
+      make: Makes the object, in cross-replica context.
+      name: The name of the object, for messages.
+    """
+    merging = scopes.merging()
+    if merging is not None:
+        return merging.create(make, name)
+    if scopes.in_cross_replica_context() or not scopes.current_strategy().distributed:
+        return make()
+    return get_replica_context().collectives.create(make, name)
+
+
+def assigned(
+    variable: StoredVariable, operand: Any, array: jax.Array, verb: str, context: ReplicaContext
+) -> jax.Array:
+    """Returns the value for this replica's copy when every replica assigns one.
+
+    Args:
+      variable: The variable.
+      operand: What this replica passes.
+      array: The same as an array.
+      verb: The name of the verb.
+      context: The replica's context.
+
+    Raises:
+      ValueShapeError: The variable's aggregation can't reduce the values.
+    """
+    if context.num_replicas_in_sync == 1:
+        return array
+    if not variable.strategy.distributed:
+        return in_turn(variable, array, verb, context)
+    if variable.aggregation is VariableAggregation.NONE:
+        _require_copies(variable, verb, context)
+        return array
+    number = isinstance(operand, bool | int | float | complex)
+    if variable.aggregation is VariableAggregation.SUM and (
+        number or _is_mirrored(operand) or context.collectives.is_same(operand)
+    ):
+        what = "a Python number" if number else "a value from outside of the replica function"
+        raise ValueShapeError(
+            f"{variable.name}.{verb}({operand!r:.80}): {what} is the same on all "
+            "replicas, so its SUM is ambiguous. Pass a value that each replica computes, or use "
+            "aggregation MEAN."
+        )
+    if number:
+        first = context.collectives.first
+        return first(array) if variable.storage.layout.one_copy else array
+    return aggregate(variable, array, context.collectives, verb)
+
+
+def assigned_rows(variable: StoredVariable, rows: Rows, context: ReplicaContext) -> Rows:
+    """Returns the rows for this replica's copy when every replica assigns some.
+
+    Args:
+      variable: The variable.
+      rows: What this replica passes.
+      context: The replica's context.
+
+    Raises:
+      ValueShapeError: The variable has one copy and no aggregation.
+    """
+    replicas = context.num_replicas_in_sync
+    if replicas == 1:
+        return rows
+    if not variable.strategy.distributed:
+        if frames.is_eager():
+            return rows  # eager replicas assign it one after another
+        return scattering.aggregated(rows, VariableAggregation.SUM, context.collectives, replicas)
+    if variable.aggregation is VariableAggregation.NONE:
+        _require_copies(variable, "scatter", context)
+        return rows
+    return scattering.aggregated(rows, variable.aggregation, context.collectives, replicas)
+
+
+def in_turn(
+    variable: StoredVariable, array: jax.Array, verb: str, context: ReplicaContext
+) -> jax.Array:
+    """Returns what to assign after each replica has assigned one copy, one after another.
+
+    Args:
+      variable: The variable.
+      array: What this replica passes.
+      verb: The name of the verb.
+      context: The replica's context.
+    """
+    if frames.is_eager():
+        return array  # eager replicas assign it one after another
+    if verb == "assign":
+        last = context.replica_id_in_sync_group == context.num_replicas_in_sync - 1
+        array = jnp.where(last, array, jnp.zeros_like(array))
+    total: jax.Array = context.all_reduce(ReduceOp.SUM, array)
+    return total.astype(variable.dtype)
+
+
+def aggregate(
+    variable: StoredVariable, array: jax.Array, collectives: Collectives, verb: str
+) -> jax.Array:
+    """Returns the replicas' values as one, by the variable's aggregation.
+
+    Args:
+      variable: The variable.
+      array: This replica's value.
+      collectives: The replicas' collectives.
+      verb: The name of the verb.
+
+    Raises:
+      ValueShapeError: The aggregation is NONE.
+    """
+    if variable.aggregation is VariableAggregation.NONE:
+        raise ValueShapeError(_no_common_value(variable.name, verb))
+    if variable.aggregation is VariableAggregation.ONLY_FIRST_REPLICA:
+        return collectives.first(array)
+    (reduced,) = collectives.all_reduce(ReduceOp[variable.aggregation.name], [array])
+    return reduced.astype(variable.dtype)
+
+
+def value_of_each_copy(variable: StoredVariable, array: jax.Array, verb: str) -> jax.Array:
+    """Returns the value of each copy for a value assigned in cross-replica context.
+
+    Args:
+      variable: The variable.
+      array: The value.
+      verb: The name of the verb.
+
+    Raises:
+      ValueShapeError: The copies are ON_READ with SUM, and the verb is not `assign`.
+    """
+    if not variable.on_read or variable.aggregation is not VariableAggregation.SUM:
+        return array
+    if verb != "assign":
+        raise ValueShapeError(
+            f"{variable.name}.{verb} outside of a replica function is not defined for ON_READ "
+            "with SUM: it does not name a copy. Use assign, which divides the value."
+        )
+    return (array / variable.strategy.num_replicas_in_sync).astype(variable.dtype)
+
+
+def aggregated_copies(variable: StoredVariable) -> jax.Array:
+    """Returns the copies of an ON_READ variable as one value, on the first local device.
+
+    Args:
+      variable: The variable.
+
+    Raises:
+      ValueShapeError: The aggregation is NONE.
+    """
+    if variable.aggregation is VariableAggregation.NONE:
+        raise ValueShapeError(_no_common_value(variable.name, "read_value"))
+    rows = jax.device_put(variable.storage.array, variable.strategy.mesh.first)
+    if variable.aggregation is VariableAggregation.ONLY_FIRST_REPLICA:
+        return rows[0]
+    combine = jnp.sum if variable.aggregation is VariableAggregation.SUM else jnp.mean
+    return combine(rows, axis=0).astype(variable.dtype)
+
+
+def require_own_copies(variable: StoredVariable, value: DistributedValues, verb: str) -> None:
+    """Checks that a distributed value has a component for each copy of a variable.
+
+    Args:
+      variable: The variable.
+      value: The value.
+      verb: The name of the verb.
+
+    Raises:
+      ValueShapeError: The variable's copies are not the replicas', or are ON_READ.
+    """
+    if isinstance(value, Mirrored):
+        return
+    if variable.on_read or variable.storage.layout.one_copy:
+        kind = "is ON_READ" if variable.on_read else "has one copy for all replicas"
+        raise ValueShapeError(
+            f"{variable.name} {kind}, so {verb} of {value!r:.80} in cross-replica context does not "
+            "say which value to take. Reduce it first, or assign it in a replica function."
+        )
+
+
+def _require_copies(variable: StoredVariable, verb: str, context: ReplicaContext) -> None:
+    if variable.storage.layout.one_copy:
+        raise ValueShapeError(
+            f"{variable.name} has one copy for {context.num_replicas_in_sync} replicas and no "
+            f"aggregation, so {verb} in a replica function has no meaning. Make it with an "
+            "aggregation."
+        )
+
+
+def _is_mirrored(operand: Any) -> bool:
+    layout = getattr(getattr(operand, "storage", None), "layout", None)
+    return isinstance(operand, ArrayOperators) and layout is not None and not layout.copies_differ
+
+
+def _no_common_value(name: str, verb: str) -> str:
+    return (
+        f"{name} has a copy of its own on each replica and aggregation NONE, so {verb} has no "
+        "common value. Read it in a replica function, or give it an aggregation."
+    )

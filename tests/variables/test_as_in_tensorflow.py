@@ -1,0 +1,595 @@
+"""Variables and updates behave as in TensorFlow's own unit tests of tf.distribute.
+
+Each test checks what tests of the same name in vars_test, values_test, mirrored_variable_test,
+strategy_common_test and distribute_lib_test check, in both modes.
+"""
+
+from __future__ import annotations
+
+import copy
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import distlab as dl
+from distlab import VariableAggregation as Aggregation
+from distlab.errors import ContextError, UnsupportedError, ValueShapeError
+
+ON_READ = dl.VariableSynchronization.ON_READ
+COMMON = [Aggregation.NONE, Aggregation.MEAN, Aggregation.ONLY_FIRST_REPLICA]
+
+
+@pytest.fixture(params=["eager", "traced"], autouse=True)
+def mode(request: pytest.FixtureRequest) -> Iterator[str]:
+    dl.run_functions_eagerly(request.param == "eager")
+    yield request.param
+    dl.run_functions_eagerly(False)
+
+
+@pytest.fixture
+def s() -> dl.MirroredStrategy:
+    return dl.MirroredStrategy(["CPU:0", "CPU:1"])
+
+
+def _variable(s: dl.Strategy, value: Any, **kinds: Any) -> dl.Variable:
+    with s.scope():
+        return dl.Variable(value, **kinds)
+
+
+def _copies(v: dl.Variable) -> list[Any]:
+    return [np.asarray(component).tolist() for component in v.values]
+
+
+def _local(s: dl.Strategy, value: Any) -> list[Any]:
+    return [np.asarray(part).tolist() for part in s.experimental_local_results(value)]
+
+
+def _per_replica(s: dl.Strategy, *values: float) -> Any:
+    return s.experimental_distribute_values_from_function(
+        lambda context: jnp.asarray(values[context.replica_id_in_sync_group])
+    )
+
+
+def _replica() -> Any:
+    return dl.get_replica_context().replica_id_in_sync_group
+
+
+# ---- vars_test: variables that are synchronized when written
+
+
+@pytest.mark.parametrize("aggregation", COMMON)
+def test_assign(s: dl.Strategy, aggregation: Aggregation) -> None:
+    for verb, number in (("assign", 1.0), ("assign_add", 1.0), ("assign_sub", -1.0)):
+        v = _variable(s, 0.0, aggregation=aggregation)
+        s.run(getattr(v, verb), args=(number,))
+        assert _copies(v) == [1.0, 1.0]
+        w = _variable(s, 0.0, aggregation=aggregation)
+        getattr(w, verb)(number)
+        assert _copies(w) == [1.0, 1.0]
+
+
+@pytest.mark.parametrize("aggregation", COMMON)
+def test_assign_on_write_var(s: dl.Strategy, aggregation: Aggregation) -> None:
+    two = _variable(s, 2.0, aggregation=Aggregation.MEAN)
+    for verb in ("assign", "assign_add"):
+        v = _variable(s, 0.0, aggregation=aggregation)
+        s.run(lambda v=v, verb=verb: getattr(v, verb)(two))
+        assert _copies(v) == [2.0, 2.0]
+        getattr(v.assign(0.0), verb)(two)
+        assert _copies(v) == [2.0, 2.0]
+
+
+@pytest.mark.parametrize(
+    ("aggregation", "expected"),
+    [
+        (Aggregation.SUM, [8.0, 8.0]),
+        (Aggregation.MEAN, [4.0, 4.0]),
+        (Aggregation.ONLY_FIRST_REPLICA, [3.0, 3.0]),
+        (Aggregation.NONE, [3.0, 5.0]),
+    ],
+)
+def test_assign_per_replica_val(
+    s: dl.Strategy, aggregation: Aggregation, expected: list[float]
+) -> None:
+    captured = _per_replica(s, 3.0, 5.0)
+    v = _variable(s, 0.0, aggregation=aggregation)
+    s.run(lambda: v.assign(captured))
+    assert _copies(v) == expected
+    w = _variable(s, 0.0, aggregation=aggregation)
+    s.run(w.assign, args=(captured,))
+    assert _copies(w) == expected
+
+
+def test_assign_per_replica_val_in_cross_replica_context(s: dl.Strategy) -> None:
+    v = _variable(s, 1.0)
+    v.assign(_per_replica(s, 3.0, 5.0))
+    assert _copies(v) == [3.0, 5.0]
+    v.assign_add(_per_replica(s, 1.0, 2.0))
+    assert _copies(v) == [4.0, 7.0]
+    on_read = _variable(s, 1.0, synchronization=ON_READ, aggregation=Aggregation.SUM)
+    with pytest.raises(ValueShapeError, match="ON_READ"):
+        on_read.assign(_per_replica(s, 3.0, 5.0))
+    assert _copies(on_read) == [1.0, 1.0]
+
+
+def test_sum_of_one_value_for_all_replicas_is_ambiguous(s: dl.Strategy) -> None:
+    v = _variable(s, 1.0, aggregation=Aggregation.SUM)
+    captured = jnp.asarray(2.0)
+    for verb in ("assign", "assign_add", "assign_sub"):
+        with pytest.raises(ValueError, match="SUM is ambiguous"):
+            s.run(lambda verb=verb: getattr(v, verb)(2.0))
+        with pytest.raises(ValueError, match="SUM is ambiguous"):
+            s.run(getattr(v, verb), args=(2.0,))
+        with pytest.raises(ValueError, match="SUM is ambiguous"):
+            s.run(lambda verb=verb: getattr(v, verb)(captured))
+    assert _copies(v) == [1.0, 1.0]
+
+
+def test_value_in_replica_context(s: dl.Strategy) -> None:
+    v = _variable(s, 1.0, aggregation=Aggregation.MEAN)
+
+    def step() -> jax.Array:
+        v.assign_add(1.0)
+        return v.value()
+
+    assert _local(s, s.run(step)) == [2.0, 2.0]
+
+
+def test_read_value_in_both_contexts(s: dl.Strategy) -> None:
+    for aggregation in Aggregation:
+        v = _variable(s, 2.0, aggregation=aggregation)
+        assert _local(s, s.run(v.read_value)) == [2.0, 2.0]
+        assert float(v.read_value()) == 2.0
+
+
+def test_assign_out_of_scope(s: dl.Strategy) -> None:
+    v = _variable(s, 1.0)
+    v.assign(3.0)
+    assert float(v.read_value()) == 3.0
+    assert _copies(v) == [3.0, 3.0]
+
+
+def test_initialized_to_same_value_inside_run(s: dl.Strategy) -> None:
+    made: list[Any] = [None]
+
+    def step() -> None:
+        if made[0] is None:
+            made[0] = dl.Variable(lambda: np.random.default_rng().normal())
+
+    s.run(step)
+    first, second = _copies(made[0])
+    assert first == second
+
+
+def test_variables_made_in_the_first_call_are_kept(s: dl.Strategy) -> None:
+    class Model:
+        w: Any = None
+        v: Any = None
+
+        def step(self) -> Any:
+            if self.w is None:
+                self.w = dl.Variable(0.0, aggregation=Aggregation.MEAN)
+                self.v = dl.Variable(self.w.read_value(), aggregation=Aggregation.MEAN)
+            return self.v.assign_add(2.0)
+
+    model = Model()
+    assert _local(s, s.run(model.step)) == [2.0, 2.0]
+    assert _local(s, s.run(model.step)) == [4.0, 4.0]
+
+
+def test_aggregation_only_first_replica(s: dl.Strategy) -> None:
+    v = _variable(s, 15.0, aggregation=Aggregation.ONLY_FIRST_REPLICA)
+    assert _local(s, s.run(lambda: v.assign(_replica() * 1.0 + jnp.zeros(())))) == [0.0, 0.0]
+
+
+def test_operator_override(s: dl.Strategy) -> None:
+    v = _variable(s, 1, aggregation=Aggregation.SUM)
+    assert int(v + 1) == 2
+    assert _local(s, s.run(lambda: v + 1)) == [2, 2]
+
+
+# ---- vars_test: assignments of rows
+
+
+def _slices(values: Any, indices: Any) -> dl.IndexedSlices:
+    return dl.IndexedSlices(jnp.stack(values), jnp.stack(indices), dense_shape=(3,))
+
+
+def test_scatter_sub(s: dl.Strategy) -> None:
+    v = _variable(s, [0.0, 0.0, 0.0], aggregation=Aggregation.MEAN)
+
+    def step() -> Any:
+        n = jnp.asarray(_replica())
+        return v.scatter_sub(_slices([n * 1.0, n + 1.0], [n, n + 1]))
+
+    assert _local(s, s.run(step)) == [[0.0, -1.0, -1.0]] * 2
+
+
+def test_scatter_add(s: dl.Strategy) -> None:
+    v = _variable(s, [0, 0, 0], aggregation=Aggregation.SUM)
+
+    def step() -> Any:
+        n = jnp.asarray(_replica())
+        return v.scatter_add(_slices([n, n + 1], [n, n + 1]))
+
+    assert _local(s, s.run(step)) == [[0, 2, 2]] * 2
+
+
+def test_scatter_div(s: dl.Strategy) -> None:
+    v = _variable(s, [1, 6, 1], aggregation=Aggregation.SUM)
+
+    def step() -> Any:
+        n = jnp.asarray(_replica())
+        return v.scatter_div(_slices([n + 2], [n]))
+
+    assert _local(s, s.run(step)) == [[0, 2, 1]] * 2
+    assert v.dtype == jnp.int32
+
+
+def test_scatter_mul(s: dl.Strategy) -> None:
+    v = _variable(s, [2.0, 1.0, 1.0], aggregation=Aggregation.MEAN)
+
+    def step() -> Any:
+        n = jnp.asarray(_replica())
+        return v.scatter_mul(_slices([n + 2.0], [n]))
+
+    assert _local(s, s.run(step)) == [[2.0, 1.5, 1.0]] * 2
+
+
+@pytest.mark.parametrize(
+    ("verb", "row", "expected"),
+    [
+        ("scatter_min", 1, [0, 1, 0]),
+        ("scatter_max", 3, [0, 3, 0]),
+        ("scatter_update", 3, [0, 3, 0]),
+    ],
+)
+def test_scatter_of_one_row(s: dl.Strategy, verb: str, row: int, expected: list[int]) -> None:
+    summed = _variable(s, [0, 2, 0], aggregation=Aggregation.SUM)
+    first = _variable(s, [0, 2, 0], aggregation=Aggregation.ONLY_FIRST_REPLICA)
+
+    def step(v: Any) -> Any:
+        return getattr(v, verb)(dl.IndexedSlices(jnp.array([row]), jnp.array([1]), (3,)))
+
+    with pytest.raises(NotImplementedError, match=verb):
+        s.run(step, args=(summed,))
+    assert _copies(summed) == [[0, 2, 0]] * 2
+    assert _local(s, s.run(step, args=(first,))) == [expected] * 2
+
+
+def test_scatter_ops_with_none_aggregation(s: dl.Strategy) -> None:
+    v = _variable(s, [4.0])
+    delta = dl.IndexedSlices(jnp.array([2.0]), jnp.array([0]), (1,))
+    for verb, expected in [
+        ("scatter_sub", 2.0),
+        ("scatter_add", 4.0),
+        ("scatter_max", 4.0),
+        ("scatter_min", 2.0),
+        ("scatter_mul", 4.0),
+        ("scatter_div", 2.0),
+        ("scatter_update", 2.0),
+    ]:
+        results = s.run(lambda verb=verb: getattr(v, verb)(delta))
+        assert _local(s, results) == [[expected]] * 2
+
+
+def test_scatter_ops_in_cross_replica_context(s: dl.Strategy) -> None:
+    v, w = _variable(s, [1, 1, 1], aggregation=Aggregation.SUM), _variable(s, [1, 1, 1])
+    two = dl.IndexedSlices(jnp.array([2]), jnp.array([0]))
+    with s.scope():
+        assert v.scatter_add(two).numpy().tolist() == [3, 1, 1]
+        assert w.scatter_min(two).numpy().tolist() == [1, 1, 1]
+
+
+def test_scatter_of_on_read_variables_is_not_implemented(s: dl.Strategy) -> None:
+    v = _variable(s, [1.0], synchronization=ON_READ, aggregation=Aggregation.SUM)
+    one = dl.IndexedSlices([1.0], [0])
+    for verb in ["sub", "add", "mul", "div", "min", "max", "update"]:
+        with pytest.raises(NotImplementedError, match="ON_READ"):
+            getattr(v, f"scatter_{verb}")(one)
+        with pytest.raises(NotImplementedError, match="ON_READ"):
+            s.run(getattr(v, f"scatter_{verb}"), args=(one,))
+
+
+# ---- vars_test: variables that are synchronized when read
+
+
+@pytest.mark.parametrize("aggregation", list(Aggregation))
+def test_assign_on_read_in_replica_context(s: dl.Strategy, aggregation: Aggregation) -> None:
+    for verb, number in (("assign", 1.0), ("assign_add", 1.0), ("assign_sub", -1.0)):
+        v = _variable(s, 0.0, synchronization=ON_READ, aggregation=aggregation)
+        s.run(getattr(v, verb), args=(number,))
+        assert _copies(v) == [1.0, 1.0]
+
+
+def test_assign_with_aggregation_sum_on_read(s: dl.Strategy) -> None:
+    v = _variable(s, 0.0, synchronization=ON_READ, aggregation=Aggregation.SUM)
+    v.assign(2.0)
+    assert _copies(v) == [1.0, 1.0]
+    for verb in ("assign_add", "assign_sub"):
+        with pytest.raises(ValueError, match="SUM"):
+            getattr(v, verb)(1.0)
+
+
+# ---- values_test
+
+
+def test_deepcopy_is_a_new_variable_of_the_same_strategy(s: dl.Strategy) -> None:
+    v = _variable(s, 1.0, aggregation=Aggregation.MEAN)
+    with s.scope():
+        new = copy.deepcopy(v)
+    new.assign(5.0)
+    assert (_copies(v), _copies(new)) == ([1.0, 1.0], [5.0, 5.0])
+    assert (new.name, new.aggregation, new.distribute_strategy) == (v.name, Aggregation.MEAN, s)
+    other = dl.MirroredStrategy(["CPU:2", "CPU:3"])
+    with other.scope(), pytest.raises(RuntimeError, match="belongs to"):
+        copy.deepcopy(v)
+    with pytest.raises(TypeError, match="deepcopy"):
+        copy.copy(v)
+
+
+def test_in_place_operators_are_refused(s: dl.Strategy) -> None:
+    v = _variable(s, 1.0)
+    with pytest.raises(RuntimeError, match="assign_add"):
+        v += 1.0
+    for operator in ("sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul"):
+        with pytest.raises(UnsupportedError, match="operator"):
+            getattr(v, f"__i{operator}__")(2.0)
+    assert _copies(v) == [1.0, 1.0]
+
+
+def test_assignments_return_nothing_when_the_value_is_not_read(s: dl.Strategy) -> None:
+    v = _variable(s, 1.0)
+    assert v.assign(2.0, use_locking=True, name="set", read_value=False) is None
+    assert v.assign_add(1.0, False, None, False) is None
+    assert v.values[0].assign_sub(1.0, read_value=False) is None
+    assert s.run(lambda: v.assign_add(1.0, read_value=False)) is None
+    assert _copies(v) == [3.0, 4.0]
+
+
+def test_a_copy_of_another_replica_is_read_and_assigned_as_such(s: dl.Strategy) -> None:
+    v = _variable(s, 1.0)
+    v.values[1].assign(7.0)
+    assert _local(s, s.run(lambda: v.values[1].read_value() + 0)) == [7.0, 7.0]
+    s.run(lambda: v.values[1].assign(_replica() + 50.0, read_value=False))
+    assert _copies(v) == [1.0, 51.0]
+
+
+# ---- mirrored_variable_test, strategy_common_test
+
+
+def test_creators_are_called_from_the_innermost_scope_outwards(s: dl.Strategy) -> None:
+    calls = []
+
+    def creator(name: str) -> Any:
+        def make(next_creator: Any, **kwargs: Any) -> Any:
+            calls.append((name, kwargs["initial_value"]))
+            return next_creator(**{**kwargs, "initial_value": kwargs["initial_value"] + 1.0})
+
+        return make
+
+    with dl.variable_creator_scope(creator("outer")), s.scope():
+        with dl.variable_creator_scope(creator("inner")):
+            v = dl.Variable(1.0)
+        dl.Variable(7.0)
+    assert calls == [("inner", 1.0), ("outer", 2.0), ("outer", 7.0)]
+    assert _copies(v) == [3.0, 3.0]
+    assert s.extended.variable_created_in_scope(v)
+    dl.Variable(1.0)
+    assert len(calls) == 3
+
+
+def test_creators_are_called_once_for_all_replicas(s: dl.Strategy) -> None:
+    calls: list[str] = []
+    made: list[dl.Variable] = []
+
+    def creator(next_creator: Any, **kwargs: Any) -> Any:
+        calls.append(kwargs["name"])
+        return next_creator(**kwargs)
+
+    def step() -> None:
+        if not made:
+            made.append(dl.Variable(2.0, name="inside"))
+
+    with dl.variable_creator_scope(creator):
+        s.run(step)
+    assert calls == ["inside"]
+    assert _copies(made[0]) == [2.0, 2.0]
+
+
+def test_per_worker_variable_is_an_ordinary_one_under_other_strategies(s: dl.Strategy) -> None:
+    v = _variable(s, 1.0, per_worker_variable=True)
+    assert isinstance(v, dl.Variable)
+    assert _copies(v) == [1.0, 1.0]
+
+
+def test_update_runs_in_cross_replica_context(s: dl.Strategy) -> None:
+    v, other = _variable(s, 1.0), _variable(s, 0.0)
+    seen: list[Any] = []
+
+    def update(c: Any) -> Any:
+        seen.append((dl.in_cross_replica_context(), dl.get_replica_context()))
+        other.assign(float(c.number) + 1.0)
+        return c.assign(other + 10.0)
+
+    s.extended.update(v, update)
+    assert seen == [(True, None), (True, None)]
+    assert _copies(other) == [1.0, 2.0]
+    assert _copies(v) == [11.0, 12.0]
+    devices = s.extended.non_slot_devices([v])
+    s.extended.update_non_slot(
+        devices, lambda: seen.append((dl.in_cross_replica_context(), dl.get_replica_context()))
+    )
+    assert seen == [(True, None)] * 4
+
+
+def test_update_in_merge_call_runs_in_cross_replica_context(s: dl.Strategy) -> None:
+    v = _variable(s, 1.0)
+    seen: set[Any] = set()
+
+    def merge(strategy: dl.Strategy, x: Any) -> Any:
+        def update(c: Any, own: Any) -> Any:
+            seen.add((dl.in_cross_replica_context(), dl.get_replica_context()))
+            return c.assign_add(own)
+
+        return strategy.extended.update(v, update, args=(x,))
+
+    s.run(lambda: dl.get_replica_context().merge_call(merge, args=(_replica() * 2.0,)))
+    assert seen == {(True, None)}
+    assert _copies(v) == [1.0, 3.0]
+
+
+def test_update_can_be_called_in_a_replica_function(s: dl.Strategy) -> None:
+    v = _variable(s, 5.0)
+    s.run(lambda: s.extended.update(v, lambda c, x: c.assign(x), args=(_replica() * 1.0,)))
+    assert _copies(v) == [0.0, 1.0]
+
+
+def test_a_failed_update_leaves_all_variables_as_they_were(s: dl.Strategy) -> None:
+    v, other = _variable(s, 1.0), _variable(s, 2.0)
+
+    def update(c: Any) -> None:
+        other.assign(9.0)
+        c.assign(9.0)
+        if c.number == 1:
+            raise ValueError("no")
+
+    with pytest.raises(ValueError, match="no"):
+        s.extended.update(v, update)
+    assert (_copies(v), _copies(other)) == ([1.0, 1.0], [2.0, 2.0])
+
+
+def test_ungrouped_results_are_tuples_of_each_copys_result(s: dl.Strategy) -> None:
+    v = _variable(s, 3.0)
+    assert s.extended.update(v, lambda _: 2, group=False) == (2,)
+    assert [float(x) for x in s.extended.update(v, lambda c: c * 2, group=False)] == [6.0, 6.0]
+    devices = s.extended.non_slot_devices([v])
+    pair = s.extended.update_non_slot(devices, lambda: (True, "a"), group=False)
+    assert pair == ((True,), ("a",))
+
+
+def test_values_rotate_among_replicas_in_merge_call(s: dl.Strategy) -> None:
+    def merge(strategy: dl.Strategy, x: Any) -> Any:
+        parts = strategy.experimental_local_results(x)
+        return strategy.experimental_distribute_values_from_function(
+            lambda c: {"x": parts[(c.replica_id_in_sync_group + 1) % 2], "same": 7}
+        )
+
+    def step() -> Any:
+        return dl.get_replica_context().merge_call(merge, args=(_replica() * 10.0,))
+
+    result = s.run(step)
+    assert _local(s, result["x"]) == [10.0, 0.0]
+    assert result["same"] == 7
+
+
+@pytest.mark.parametrize("group", [True, False])
+def test_momentum_by_hand_in_merge_call(s: dl.Strategy, group: bool) -> None:
+    v, momentum = _variable(s, 1.0), _variable(s, 4.0)
+
+    def merge(strategy: dl.Strategy, gradient: Any) -> None:
+        total = strategy.extended.reduce_to("SUM", gradient, v)
+        new = strategy.extended.update(
+            momentum, lambda c, g: 0.5 * c + g, args=(total,), group=group
+        )
+        momentum.assign(new if group else new[0])
+        strategy.extended.update(v, lambda c, m: c.assign_sub(0.1 * m), args=(momentum,))
+
+    for expected in (3.0, 2.5):
+        s.run(lambda: dl.get_replica_context().merge_call(merge, args=(_replica() * 1.0,)))
+        assert _copies(momentum) == [expected, expected]
+    np.testing.assert_allclose(_copies(v), [1.0 - 0.3 - 0.25] * 2, rtol=1e-6)
+
+
+def test_a_step_assigns_non_slot_variables_once(s: dl.Strategy) -> None:
+    v = _variable(s, 1.0)
+
+    def merge(strategy: dl.Strategy, x: Any) -> None:
+        devices = strategy.extended.non_slot_devices([v])
+        strategy.extended.update_non_slot(devices, v.assign_add, args=(x,))
+
+    s.run(lambda: dl.get_replica_context().merge_call(merge, args=(_replica() * 10.0,)))
+    assert _copies(v) == [1.0, 11.0]
+
+
+def test_sparse_values_are_reduced_by_joining_them(s: dl.Strategy) -> None:
+    def step() -> Any:
+        n = jnp.asarray(_replica())
+        slices = dl.IndexedSlices(jnp.stack([n + 1.0]), jnp.stack([n * 2]), (3,))
+        return slices, dl.get_replica_context().all_reduce("MEAN", {"g": slices, "x": n * 4.0})
+
+    apart, reduced = s.run(step)
+    together = s.reduce("SUM", apart, axis=None)
+    assert (together.values.tolist(), together.indices.tolist()) == ([1.0, 2.0], [0, 2])
+    assert _local(s, reduced["g"].values) == [[0.5, 1.0]] * 2
+    assert _local(s, reduced["x"]) == [2.0, 2.0]
+
+
+# ---- distribute_lib_test
+
+
+def test_same_scope_nesting(s: dl.Strategy) -> None:
+    scope, another = s.scope(), s.scope()
+    with scope:
+        with another, scope:
+            assert dl.get_strategy() is s
+        assert dl.get_strategy() is s
+        with pytest.raises(RuntimeError, match="scope"), dl.OneDeviceStrategy("CPU:0").scope():
+            pass
+    assert not dl.has_strategy()
+    with another:
+        assert dl.get_strategy() is s
+    assert not dl.has_strategy()
+    with pytest.raises(ContextError, match="reverse order"):
+        scope.__exit__(None, None, None)
+
+
+def test_set_strategy_holds_for_the_calling_thread(s: dl.Strategy) -> None:
+    dl.experimental_set_strategy(s)
+    try:
+        assert dl.in_cross_replica_context()
+        assert dl.get_replica_context() is None
+        others: list[bool] = []
+        thread = threading.Thread(target=lambda: others.append(dl.has_strategy()))
+        thread.start()
+        thread.join(30)
+        assert others == [False]
+        assert dl.background(dl.get_strategy).result(30) is s
+    finally:
+        dl.experimental_set_strategy(None)
+    assert not dl.has_strategy()
+
+
+def test_reduce_to_one_device_gives_one_value_there(s: dl.Strategy) -> None:
+    x = _per_replica(s, 3.0, 5.0)
+    plain, there = dl.Variable(0.0), jax.device_put(1.0, jax.devices()[3])
+    v = _variable(s, 0.0)
+    for to, device in (("CPU:2", 2), (there, 3), (plain, 0), (v.values[1], 1)):
+        for total in (
+            s.extended.reduce_to("SUM", x, to),
+            *s.extended.batch_reduce_to("SUM", [(x, to)]),
+        ):
+            assert isinstance(total, jax.Array)
+            assert (float(total), [d.id for d in total.devices()]) == (8.0, [device])
+    assert isinstance(s.extended.reduce_to("SUM", x, v), dl.Mirrored)
+    assert isinstance(s.extended.reduce_to("SUM", x, x), dl.Mirrored)
+
+
+def test_local_results_of_a_nest_are_one_for_each_replica(s: dl.Strategy) -> None:
+    local = s.experimental_local_results
+    assert local({"a": 1.0}) == ({"a": 1.0}, {"a": 1.0})
+    assert local([1, 2]) == ([1, 2], [1, 2])
+    assert (local([]), local({})) == (([], []), ({}, {}))
+    assert (local(3), local(None), local("a")) == ((3,), (None,), ("a",))
+    plain, v = dl.Variable(2.0), _variable(s, 1.0)
+    assert local(plain) == (plain,)
+    assert local([v, plain]) == ([v.values[0], plain], [v.values[1], plain])
+    mixed = local([_per_replica(s, 3.0, 5.0), 1])
+    assert [[float(x) for x in row] for row in mixed] == [[3.0, 1.0], [5.0, 1.0]]
+    one = dl.OneDeviceStrategy("CPU:0")
+    assert one.experimental_local_results({"a": 1}) == ({"a": 1},)
