@@ -167,7 +167,7 @@ class Program:
         """Runs the program, and stores the new values of variables."""
         inputs = self.inputs
         try:
-            return self._run(inputs.by_donation(arrays))
+            return self._run(inputs.by_donation(arrays) if inputs.donates else (arrays, []))
         except ValueError:  # an array is not where the program was compiled for
             return self._run(inputs.by_donation(inputs.on_mesh(arrays)))
         except jax_internals.FoundNotFinite as error:
@@ -191,8 +191,9 @@ class Program:
         # One call of Python's C code, so that no interrupt comes between step and list.
         ran.extend(itertools.starmap(call, ((*values, *arrays),)))
         (outputs,) = ran
-        for variable, new in zip(written, outputs[first : first + len(written)], strict=True):
-            variable.storage.adopt(new)
+        if written:
+            for variable, new in zip(written, outputs[first : first + len(written)], strict=True):
+                variable.storage.adopt(new)
         if self._call is None:
             self._call = jax_internals.compiled_call(self.compiled)
         return outputs

@@ -71,9 +71,11 @@ class ProgramInputs:
         Returns:
           The values that are kept, and the given ones.
         """
-        started = time.monotonic_ns() if self._storages else 0
         kept: list[jax.Array] = []
         given: list[jax.Array] = []
+        if not self._storages:
+            return kept, given
+        started = time.monotonic_ns()
         moved: list[int] = []
         for storage, is_given in self._storages:
             if is_given:

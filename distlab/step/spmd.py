@@ -32,6 +32,7 @@ class SpmdFunction:
     Attributes:
       read: The variables whose values are inputs.
       written: The variables whose new values are the last outputs.
+      computed: The number of outputs before them, which are results.
       ragged: Whether the replicas compute different shapes.
       parted: Whether `programs` can compute the step, which is ragged then.
       overwritten: The variables in `read` and `written` whose old value nothing else can need.
@@ -48,6 +49,7 @@ class SpmdFunction:
         self._mesh = mesh
         self._alone = mesh.replicas == 1
         self.written = self._traces[0].written
+        self.computed = self._traces[0].computed
         self.read = tuple(dict.fromkeys(v for t in self._traces for v in t.read if v is not None))
         self._stages: Stages | None = None
         if self.ragged:
@@ -94,11 +96,6 @@ class SpmdFunction:
         """
         return self._mapped(values, arrays)
 
-    @property
-    def computed(self) -> int:
-        """The number of outputs that are results; those of `written` follow them."""
-        return self._traces[0].computed
-
     def programs(
         self, name: str, values: list[jax.Array], arrays: list[jax.Array], donated: list[bool]
     ) -> RaggedPrograms:
@@ -122,10 +119,10 @@ class SpmdFunction:
         With one replica they are plain arrays, as in TensorFlow.
         """
         first = self._traces[0]
-        computed: list[Any] = outputs[: first.computed]
+        computed: list[Any] = outputs[: self.computed]
         if not self._alone:
             computed = list(map(PerReplica, computed, self._shapes))
-        if first.computed < len(first.static):
+        if self.computed < len(first.static):
             rest = iter(computed)
             computed = [next(rest) if fixed is None else fixed[0] for fixed in first.static]
         return jax.tree.unflatten(first.results, computed)

@@ -55,6 +55,22 @@ class RawJax:
 
         return work.seconds_per_call(calls, seconds)
 
+    def dispatch_10(self, seconds: float) -> float:
+        """Returns seconds per trivial step, ten of them in one dispatch."""
+
+        def add_ten(v: jax.Array) -> jax.Array:
+            return jax.lax.scan(lambda v, _: (v + 1, None), v, length=work.STEPS)[0]
+
+        mapped = self._mapped(add_ten, P("replica"), P("replica"))
+        x = jax.device_put(np.zeros((8 * self.replicas, 128), np.float32), self.split)
+
+        def calls(count: int) -> None:
+            for _ in range(count):
+                y = mapped(x)
+            jax.block_until_ready(y)
+
+        return work.seconds_per_call(calls, seconds) / work.STEPS
+
     def _step(self, model: models.Model) -> Any:
         def one(params: models.Arrays, images: jax.Array, labels: jax.Array) -> Any:
             def mean(params: models.Arrays) -> jax.Array:
@@ -66,6 +82,21 @@ class RawJax:
 
         inputs = (P(), P("replica"), P("replica"))
         return self._mapped(one, inputs, (P(), P()), donate_argnums=0)
+
+    def _ten_steps(self, model: models.Model) -> Any:
+        def one(params: models.Arrays, batch: Any) -> Any:
+            def mean(params: models.Arrays) -> jax.Array:
+                return models.losses(model, params, *batch).mean()
+
+            loss, gradients = jax.value_and_grad(mean)(params)
+            loss, gradients = jax.lax.pmean((loss, gradients), "replica")
+            return models.descend(params, gradients), loss
+
+        def ten(params: models.Arrays, batches: Any) -> Any:
+            rows = jax.tree.map(lambda *parts: jnp.stack(parts), *batches)
+            return jax.lax.scan(one, params, rows)
+
+        return self._mapped(ten, (P(), P("replica")), (P(), P()), donate_argnums=0)
 
     def _masked_step(self) -> Any:
         """Returns a step that takes a mask: what is needed for a batch that does not divide."""
@@ -98,6 +129,19 @@ class RawJax:
         """Returns seconds per training step of the perceptron."""
         batches = work.float_batches(work.BATCH, square=False)
         return self._train(models.mlp, work.initial_mlp(), batches, seconds)
+
+    def train_mlp_10(self, seconds: float) -> float:
+        """Returns seconds per training step of the perceptron, ten of them in one dispatch."""
+        arrays = work.float_batches(work.BATCH, square=False)
+        step = self._ten_steps(models.mlp)
+        batches = jax.device_put(arrays, self.split)
+        several = [batches[i % len(batches)] for i in range(work.STEPS)]
+        state = [jax.device_put(work.initial_mlp(), self.whole)]
+
+        def calls(count: int) -> None:
+            state[0], _ = self._trained(step, state[0], ((several,) for _ in range(count)))
+
+        return work.seconds_per_call(calls, seconds) / work.STEPS
 
     def train_cnn(self, seconds: float) -> float:
         """Returns seconds per training step of the convolutional network."""

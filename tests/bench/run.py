@@ -29,7 +29,9 @@ PEERS = {
 }
 WORK = {
     "dispatch": ("a trivial step", "us", 1e6),
+    "dispatch_10": ("a trivial step, ten in one dispatch", "us", 1e6),
     "train_mlp": ("a training step, perceptron, batch 512", "ms", 1e3),
+    "train_mlp_10": ("the same, ten in one dispatch", "ms", 1e3),
     "train_cnn": ("a training step, convolutions, batch 256", "ms", 1e3),
     "feed": ("an epoch of 59,904 images onto the devices", "ms", 1e3),
     "end_to_end": ("two epochs of the perceptron, from arrays", "ms", 1e3),

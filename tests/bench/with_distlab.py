@@ -54,6 +54,21 @@ class WithDistlab:
 
         return self._timed(calls, seconds)
 
+    def dispatch_10(self, seconds: float) -> float:
+        """Returns seconds per trivial step, ten of them in one dispatch."""
+        size = 8 * self.replicas
+        x = next(iter(self._batches(np.zeros((size, 128), np.float32), size)))
+
+        def add_ten(v: jax.Array) -> Any:
+            return dl.scan(lambda v, _: (v + 1, None), v, length=work.STEPS)[0]
+
+        def calls(count: int) -> None:
+            for _ in range(count):
+                y = self.strategy.run(add_ten, args=(x,))
+            jax.block_until_ready(y)
+
+        return self._timed(calls, seconds) / work.STEPS
+
     def step(self, model: models.Model, start: Any, batch: int) -> tuple[Any, list[dl.Variable]]:
         """Returns a training step of batches of this size, and its parameters."""
         with self.strategy.scope():
@@ -78,6 +93,25 @@ class WithDistlab:
         """Returns seconds per training step of the perceptron."""
         batches = work.float_batches(work.BATCH, square=False)
         return self._train(models.mlp, work.initial_mlp(), batches, seconds)
+
+    def train_mlp_10(self, seconds: float) -> float:
+        """Returns seconds per training step of the perceptron, ten of them in one dispatch."""
+        arrays = work.float_batches(work.BATCH, square=False)
+        step, params = self.step(models.mlp, work.initial_mlp(), work.BATCH)
+        columns = tuple(np.concatenate(column) for column in zip(*arrays, strict=True))
+        batches = list(self._batches(columns, work.BATCH))
+        several = [batches[i % len(batches)] for i in range(work.STEPS)]
+
+        def ten(batches: Any) -> Any:
+            rows = jax.tree.map(lambda *parts: jnp.stack(parts), *batches)
+            return dl.scan(lambda _, batch: (None, step(*batch)), None, rows)[1]
+
+        def calls(count: int) -> None:
+            for _ in range(count):
+                losses = self.strategy.run(ten, args=(several,))
+            jax.block_until_ready((losses, [jnp.asarray(v.read_value()) for v in params]))
+
+        return self._timed(calls, seconds) / work.STEPS
 
     def train_cnn(self, seconds: float) -> float:
         """Returns seconds per training step of the convolutional network."""

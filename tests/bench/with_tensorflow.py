@@ -58,6 +58,23 @@ class WithTensorFlow:
 
         return work.seconds_per_call(calls, seconds)
 
+    def dispatch_10(self, seconds: float) -> float:
+        """Returns seconds per trivial step, ten of them in one call of a function."""
+        x = self._placed(np.zeros((8 * self.replicas, 128), np.float32))
+
+        @tf.function
+        def add_ten(v: Any) -> Any:
+            for _ in tf.range(work.STEPS):
+                v = self.strategy.run(lambda one: one + 1, args=(v,))
+            return v
+
+        def calls(count: int) -> None:
+            for _ in range(count):
+                y = add_ten(x)
+            self._await(y)
+
+        return work.seconds_per_call(calls, seconds) / work.STEPS
+
     def _step(self, model: Callable[..., Any], start: Any, batch: int) -> tuple[Any, list[Any]]:
         with self.strategy.scope():
             params = [tf.Variable(value) for value in start]
@@ -90,6 +107,26 @@ class WithTensorFlow:
         """Returns seconds per training step of the perceptron."""
         batches = work.float_batches(work.BATCH, square=False)
         return self._train(_mlp, work.initial_mlp(), batches, seconds)
+
+    def train_mlp_10(self, seconds: float) -> float:
+        """Returns seconds per training step of the perceptron, ten in one call of a function."""
+        images, labels = work.float_batches(work.BATCH, square=False)[0]
+        step, _ = self._step(_mlp, work.initial_mlp(), work.BATCH)
+        batch = (self._placed(images), self._placed(labels))
+
+        @tf.function
+        def ten(images: Any, labels: Any) -> Any:
+            loss = tf.constant(0.0)
+            for _ in tf.range(work.STEPS):
+                loss = step(images, labels)
+            return loss
+
+        def calls(count: int) -> None:
+            for _ in range(count):
+                loss = ten(*batch)
+            loss.numpy()
+
+        return work.seconds_per_call(calls, seconds) / work.STEPS
 
     def train_cnn(self, seconds: float) -> float:
         """Returns seconds per training step of the convolutional network."""

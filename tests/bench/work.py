@@ -16,6 +16,8 @@ BATCHES = 117
 PARTIAL_ROWS = 60_037
 """117 whole batches, and a last one of 133 examples."""
 EPOCHS = 2
+STEPS = 10
+"""The steps of a dispatch that takes several."""
 LEARNING_RATE = 0.1
 PIXELS = 784
 SIDE = 28
