@@ -226,7 +226,7 @@ class StrategyExtended:
           >>> extended.update_non_slot(
           ...     extended.non_slot_devices([]), lambda x: x + 1, (1,), group=False
           ... )
-          (2, 2)
+          (2,)
         """
         scopes.require_cross_replica("update_non_slot", self._strategy)
         args, kwargs = checked_call("update_non_slot", fn, args, kwargs)
