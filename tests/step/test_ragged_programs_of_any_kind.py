@@ -140,7 +140,7 @@ def _assert_equal(ours: list[list[np.ndarray]], expected: list[list[np.ndarray]]
             np.testing.assert_allclose(one, other, rtol=2e-4, atol=1e-5)
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=6, deadline=None)
 @given(counts=sizes, steps=st.lists(st.sampled_from(PLAIN), max_size=5))
 def test_any_function_computes_what_eager_mode_does_alone_and_inside_of_jit(
     counts: list[int], steps: list[Operation]
