@@ -16,6 +16,7 @@ from distlab import (
     events,
     experimental,
     io,
+    nest,
     nn,
     tpu,
 )
@@ -104,6 +105,7 @@ __all__ = [
     "has_strategy",
     "in_cross_replica_context",
     "io",
+    "nest",
     "nn",
     "record",
     "run_functions_eagerly",

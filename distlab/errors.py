@@ -45,6 +45,10 @@ class ValueShapeError(DistlabError, ValueError):
     """A value has a shape or dtype that the verb does not accept."""
 
 
+class ShardingError(DistlabError, ValueError):
+    """An array is divided over devices in a way that has no meaning for replicas."""
+
+
 class OptionError(DistlabError, ValueError):
     """An option has an invalid value."""
 
@@ -149,7 +153,13 @@ class NewerRunWarning(UserWarning):
 
 
 class RecompilationWarning(UserWarning):
-    """A function is made anew at each call and refers to something else each time.
+    """A function is compiled again and again, because what it is compiled for changes.
 
-    So it is compiled at each call. `Strategy.run` warns at the third one.
+    `Strategy.run` warns at the third compilation of a function that is made anew at each call
+    and refers to something else each time, at the fifth for other values of static arguments,
+    and at the third for other arrays in a Flax NNX object from outside of the function.
     """
+
+
+class GatheredWarning(UserWarning):
+    """An array that was divided over devices is copied to each of them as a whole."""

@@ -29,6 +29,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "values": ("text", "errors", "events", "devices"),
     "context": ("text", "errors", "devices", "values"),
     "variables": ("errors", "events", "devices", "values", "context"),
+    "nest": ("errors", "values", "variables"),
     "collectives": ("errors", "events", "devices", "values", "context", "variables"),
     "step": (
         *("text", "errors", "events", "devices", "values", "context", "variables"),
@@ -64,7 +65,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "public": (
         *("errors", "events", "cluster", "devices", "values", "context", "variables"),
         *("collectives", "step", "io", "data", "input", "strategies", "coordinator", "control"),
-        *("nn", "advice", "runs", "recording", "widgets", *_FACES),
+        *("nest", "nn", "advice", "runs", "recording", "widgets", *_FACES),
     ),
     "demo": ("public", "errors", "data", "input"),
     "dashboard": (

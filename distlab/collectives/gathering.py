@@ -16,6 +16,7 @@ from distlab.context import scopes
 from distlab.devices import in_flight, jax_internals
 from distlab.errors import ValueShapeError
 from distlab.values.distributed import DistributedValues, PerReplica, replica_shapes
+from distlab.values.sharded import as_per_replica
 
 
 def gather(strategy: CollectiveHost, value: Any, axis: int) -> Any:
@@ -33,6 +34,7 @@ def _gather_leaf(strategy: CollectiveHost, value: Any, axis: int) -> jax.Array:
     started = time.monotonic_ns()
     if isinstance(value, TracedPerReplica):
         return value.collectives.all_gather([value.local], axis)[0]
+    value = as_per_replica(value, strategy.mesh, "The value to gather")
     if not isinstance(value, PerReplica):
         if strategy.num_replicas_in_sync > 1:
             raise ValueShapeError(

@@ -31,6 +31,7 @@ from distlab.values.distributed import (
 )
 from distlab.values.indexed_slices import IndexedSlices
 from distlab.values.reduce_op import ReduceOp
+from distlab.values.sharded import as_per_replica
 from distlab.variables.variable import Variable
 
 Axes = tuple[int, ...]
@@ -47,8 +48,8 @@ def reduce(strategy: CollectiveHost, reduce_op: ReduceOp | str, value: Any, axis
     leaves, structure = jax.tree.flatten(
         value, is_leaf=lambda v: isinstance(v, DistributedValues | Variable | IndexedSlices)
     )
-    leaves = [_as_per_replica(leaf) for leaf in leaves]
     replicas = strategy.num_replicas_in_sync
+    leaves = [_as_per_replica(leaf, strategy, replicas) for leaf in leaves]
     for leaf in leaves:
         if isinstance(leaf, PerReplica):
             require_components(leaf, "The value to reduce", replicas)
@@ -126,10 +127,15 @@ def _report_nest(
         )
 
 
-def _as_per_replica(value: Any) -> Any:
-    """Returns the copies of a variable whose copies may differ; anything else unchanged."""
+def _as_per_replica(value: Any, strategy: Host, replicas: int) -> Any:
+    """Returns what has a component for each replica as a `PerReplica`.
+
+    That is a variable whose copies may differ, and an array that the user divided.
+    """
     if isinstance(value, Variable) and value.storage.layout.copies_differ:
         return PerReplica(value.storage.array)
+    if replicas > 1:
+        return as_per_replica(value, strategy.mesh, "The value to reduce")
     return value
 
 

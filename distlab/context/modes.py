@@ -23,6 +23,10 @@ class RunOptions(msgspec.Struct, frozen=True):
         results may reuse their memory, and the arrays can't be used afterwards.
         Arrays that are not on the replicas' devices are copied there, and only the
         copies are donated. Functions that run eagerly donate nothing.
+      static_argnums: Positions of static arguments, as in `jax.jit`: the function receives
+        them as they are, numbers too, and is compiled once for each value. They need a hash.
+        Python bools, strings and None are static by themselves.
+      static_argnames: Names of static arguments, as in `jax.jit`.
 
     Example:
       >>> import distlab as dl
@@ -32,6 +36,11 @@ class RunOptions(msgspec.Struct, frozen=True):
       >>> strategy.run(step, args=(3,), options=dl.RunOptions(run_eagerly=True))
       replica 0 has 3
       replica 1 has 3
+      >>> def repeated(x, times):
+      ...     return [x] * times
+      >>> options = dl.RunOptions(static_argnames="times")
+      >>> len(strategy.run(repeated, args=(1.0, 3), options=options))
+      3
     """
 
     experimental_enable_dynamic_batch_size: bool = True
@@ -39,6 +48,8 @@ class RunOptions(msgspec.Struct, frozen=True):
     experimental_xla_options: Any = None
     run_eagerly: bool | None = None
     donate_argnums: int | tuple[int, ...] = ()
+    static_argnums: int | tuple[int, ...] = ()
+    static_argnames: str | tuple[str, ...] = ()
 
 
 _eagerly = False

@@ -45,6 +45,18 @@ class _Rows:
         return local[None]
 
 
+class _Parts:
+    """The array is divided along its first axis; the block is the replica's value."""
+
+    spec = PartitionSpec(AXIS)
+
+    def local(self, block: Any) -> Any:
+        return block
+
+    def block(self, local: Any) -> Any:
+        return local
+
+
 class _Whole:
     """Every replica has the whole array."""
 
@@ -59,6 +71,9 @@ class _Whole:
 
 ROWS: Final[Partition] = _Rows()
 """One row for each replica."""
+
+PARTS: Final[Partition] = _Parts()
+"""One of the equal parts along the first axis for each replica."""
 
 WHOLE: Final[Partition] = _Whole()
 """The whole array for each replica."""

@@ -39,3 +39,11 @@ def pieces(array: Any) -> list[tuple[int, Any]]:
 def first_piece(array: Any) -> Any:
     """Returns the first addressable piece of an array; raises what `pieces` raises."""
     return pieces(array)[0][1]
+
+
+def is_divided(value: Any) -> bool:
+    """Returns whether a value is a concrete array with different parts on different devices."""
+    if not isinstance(value, jax.Array) or isinstance(value, jax.core.Tracer):
+        return False
+    sharding = value.sharding
+    return len(sharding.device_set) > 1 and not sharding.is_fully_replicated

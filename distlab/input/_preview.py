@@ -125,7 +125,7 @@ def _labels(columns: Sequence[Parts], rows: np.ndarray) -> list[str]:
 def _rows_of(parts: Parts, rows: np.ndarray) -> np.ndarray | None:
     """Returns rows of the parts' concatenation; None when the rows have different shapes."""
     if isinstance(parts, np.ndarray):
-        return parts.reshape(-1, *parts.shape[2:])[rows]
+        return parts.reshape(parts.shape[0] * parts.shape[1], *parts.shape[2:])[rows]
     arrays = [np.asarray(part) for part in parts]
     if not arrays[0].ndim or len({array.shape[1:] for array in arrays}) > 1:
         return None

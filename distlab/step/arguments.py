@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from typing import Any, Literal, NamedTuple, TypeAlias, final
+from typing import Any, Final, Literal, NamedTuple, TypeAlias, final
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from distlab.context.modes import RunOptions
-from distlab.devices.layouts import ROWS, WHOLE, Partition
+from distlab.devices.layouts import PARTS, ROWS, WHOLE, Partition
 from distlab.devices.mesh import ReplicaMesh
-from distlab.errors import OptionError
-from distlab.text.counts import is_count
-from distlab.values.checks import is_array_like, require_components
+from distlab.step.static_values import Static, is_static
+from distlab.values.checks import require_components
 from distlab.values.distributed import (
     DistributedValues,
     Mirrored,
@@ -23,10 +21,14 @@ from distlab.values.distributed import (
     Shape,
     replica_shapes,
 )
+from distlab.values.sharded import Sharded
 from distlab.variables.variable import Variable
 
-Role: TypeAlias = Literal["split", "whole", "static"]
-"""A leaf has a component for each replica, is the same array on all, or is not an array."""
+Role: TypeAlias = Literal["split", "parts", "whole", "static"]
+"""A leaf has a component for each replica, is an array divided over the replicas, is the same
+array on all, or is no array."""
+
+_PARTITIONS: Final = {"split": ROWS, "parts": PARTS}
 
 
 class Leaf(NamedTuple):
@@ -53,7 +55,7 @@ class Leaf(NamedTuple):
     @property
     def partition(self) -> Partition:
         """How its global array is partitioned into the replicas' blocks."""
-        return ROWS if self.role == "split" else WHOLE
+        return _PARTITIONS.get(self.role, WHOLE)
 
     def local(self, replica: int) -> jax.ShapeDtypeStruct:
         """Returns its shape and dtype on one replica."""
@@ -82,9 +84,9 @@ class Arguments:
         paths, self._structure = jax.tree_util.tree_flatten_with_path(
             (args, kwargs), is_leaf=lambda v: isinstance(v, DistributedValues | Variable)
         )
-        names = _parameter_names(fn, len(args))
+        names = parameter_names(fn, len(args))
         self.leaves = [
-            _leaf(value, _label(path, names), mesh)._replace(
+            _leaf(value, argument_label(path, names), mesh)._replace(
                 donated=_positional_index(path) in donated
             )
             for path, value in paths
@@ -99,6 +101,20 @@ class Arguments:
         """Returns the leaves that are arrays."""
         return [leaf for leaf in self.leaves if leaf.role != "static"]
 
+    def static(self) -> list[tuple[str, Any]]:
+        """Returns the labels and values of the leaves that are no arrays."""
+        return [(leaf.label, leaf.value) for leaf in self.leaves if leaf.role == "static"]
+
+    def explain_parts(self, error: Exception) -> None:
+        """Adds to an error which arrays reached the function in parts, as the user divided them."""
+        parts = [str(leaf) for leaf in self.leaves if leaf.role == "parts"]
+        if parts:
+            error.add_note(
+                f"Divided over the replicas by their sharding, of which each replica has one "
+                f"part: {', '.join(parts)}. For the whole array on each replica pass "
+                "jax.device_put(array, strategy.mesh.whole)."
+            )
+
     def build(self, arrays: list[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Returns `(args, kwargs)` with these arrays as the dynamic leaves."""
         rest = iter(arrays)
@@ -107,26 +123,31 @@ class Arguments:
         return args, kwargs
 
 
-def donated_arguments(options: RunOptions | None, count: int) -> tuple[int, ...]:
-    """Returns the positions of the donated arguments.
+def parameter_names(fn: Callable[..., Any], count: int) -> list[str]:
+    """Returns the names of the first parameters, and `args[i]` for those without one.
 
     Args:
-      options: The options of the call.
-      count: The number of positional arguments.
-
-    Raises:
-      OptionError: `donate_argnums` names an argument that the call does not have.
+      fn: A function.
+      count: The number of names.
     """
-    if options is None:
-        return ()
-    donated: Any = options.donate_argnums
-    positions = (donated,) if isinstance(donated, int) else donated
-    if not isinstance(positions, tuple) or not all(is_count(n, count - 1) for n in positions):
-        raise OptionError(
-            f"donate_argnums must be positions of arguments in args, which has {count} here, got "
-            f"{donated!r}. For the first argument write donate_argnums=0."
-        )
-    return positions
+    try:
+        parameters = inspect.signature(fn).parameters.values()
+    except (TypeError, ValueError):
+        parameters = {}.values()
+    names = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    return [names[i] if i < len(names) else f"args[{i}]" for i in range(count)]
+
+
+def argument_label(path: tuple[Any, ...], names: list[str]) -> str:
+    """Returns the name of a leaf of `(args, kwargs)`, such as `x` or `state['w']`.
+
+    Args:
+      path: The leaf's path in the pair.
+      names: The names of the positional arguments.
+    """
+    kind, first, *rest = path
+    name = names[first.idx] if kind.idx == 0 else str(first.key)
+    return name + jax.tree_util.keystr(tuple(rest))
 
 
 def _leaf(value: Any, label: str, mesh: ReplicaMesh) -> Leaf:
@@ -134,9 +155,15 @@ def _leaf(value: Any, label: str, mesh: ReplicaMesh) -> Leaf:
         stacked = value.stacked
         require_components(value, label, mesh.replicas)
         return Leaf("split", label, None, replica_shapes(value), stacked.dtype)
+    if isinstance(value, Sharded):
+        array = value.array
+        part = array.sharding.shard_shape(array.shape)
+        return Leaf("parts", label, None, (part,) * mesh.replicas, array.dtype)
     if isinstance(value, Mirrored):
         value = value.array
-    if not is_array_like(value):
+    if isinstance(value, Static):
+        return Leaf("static", label, value.value)
+    if is_static(value):
         return Leaf("static", label, value)
     shape = np.shape(value)
     if isinstance(value, jax.Array):
@@ -147,22 +174,7 @@ def _leaf(value: Any, label: str, mesh: ReplicaMesh) -> Leaf:
     return Leaf("whole", label, None, (shape,) * mesh.replicas, dtype, weak)
 
 
-def _parameter_names(fn: Callable[..., Any], count: int) -> list[str]:
-    try:
-        parameters = inspect.signature(fn).parameters.values()
-    except (TypeError, ValueError):
-        parameters = {}.values()
-    names = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
-    return [names[i] if i < len(names) else f"args[{i}]" for i in range(count)]
-
-
 def _positional_index(path: tuple[Any, ...]) -> int | None:
     """Returns the index of a leaf's positional argument; None for a named one."""
     kind, first, *_ = path
     return first.idx if kind.idx == 0 else None
-
-
-def _label(path: tuple[Any, ...], names: list[str]) -> str:
-    kind, first, *rest = path
-    name = names[first.idx] if kind.idx == 0 else str(first.key)
-    return name + jax.tree_util.keystr(tuple(rest))

@@ -22,6 +22,7 @@ from distlab.context import scopes
 from distlab.context.host import Host
 from distlab.context.replica_context import ReplicaContext
 from distlab.errors import ContextError, StructureError, ValueShapeError
+from distlab.step.captured_state import captured_state
 from distlab.step.regroup import regroup, select, to_device
 from distlab.step.rendezvous import Rendezvous, ReplicaThread, run_in_turn, unwind
 from distlab.values.checks import require_components, require_plain
@@ -39,6 +40,7 @@ def run(host: CollectiveHost, fn: Callable[..., Any], args: Any, kwargs: Any) ->
 
     Raises:
       ContextError: The replicas do not all reach the same collectives.
+      ArgumentTypeError: The function changes an NNX object that it uses from outside.
     """
     require_plain(fn)
     mesh = host.mesh
@@ -46,6 +48,7 @@ def run(host: CollectiveHost, fn: Callable[..., Any], args: Any, kwargs: Any) ->
         if isinstance(leaf, PerReplica):
             require_components(leaf, "A per-replica argument", mesh.replicas)
     before: dict[StoredVariable, jax.Array] = {}
+    captured = captured_state(fn)
 
     def body(replica: ReplicaThread) -> Any:
         device = mesh.devices[replica.number]
@@ -61,6 +64,8 @@ def run(host: CollectiveHost, fn: Callable[..., Any], args: Any, kwargs: Any) ->
     replicas = [ReplicaThread(number, body) for number in mesh.local_replicas]
     try:
         run_in_turn(replicas)
+        if captured is not None:
+            captured.require_unchanged()
         return regroup([replica.result for replica in replicas], mesh)
     except BaseException:
         try:

@@ -72,10 +72,10 @@ def references(fn: Callable[..., Any]) -> dict[str, Key]:
     kept: list[Any] = []
     if isinstance(fn, functools.partial):
         named = [*((f"argument {n}", value) for n, value in enumerate(fn.args))]
-        named += [*fn.keywords.items(), *_references(fn.func)]
+        named += [*fn.keywords.items(), *referenced(fn.func)]
         names = _names(fn.func)
     else:
-        named, names = list(_references(fn)), _names(fn)
+        named, names = list(referenced(fn)), _names(fn)
     return {name: _key(value, kept, (fn,), names) for name, value in named}
 
 
@@ -143,7 +143,7 @@ def _of_function(fn: Any, kept: list[Any], inside: tuple[Any, ...], names: tuple
     if fn in inside or len(inside) >= _DEEPEST:
         return code
     inside, names = (*inside, fn), _names(fn)
-    return (code, *(_key(value, kept, inside, names) for _, value in _references(fn)))
+    return (code, *(_key(value, kept, inside, names) for _, value in referenced(fn)))
 
 
 def _of_bound(bound: Any, kept: list[Any], inside: tuple[Any, ...], names: tuple[str, ...]) -> Key:
@@ -217,7 +217,7 @@ def _id(value: Any, kept: list[Any]) -> _Id:
     return _Id(id(value))
 
 
-def _references(fn: Any) -> Iterator[tuple[str, Any]]:
+def referenced(fn: Any) -> Iterator[tuple[str, Any]]:
     """Yields what a function refers to: defaults, closure, and the globals that it names."""
     if isinstance(fn, MethodType):
         yield "self", fn.__self__

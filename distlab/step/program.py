@@ -16,9 +16,11 @@ from distlab.devices import in_flight, jax_internals, selection
 from distlab.devices.jax_internals import plain
 from distlab.errors import ContextError
 from distlab.step.arguments import Arguments
+from distlab.step.captured_state import captured_state
 from distlab.step.program_inputs import ProgramInputs
 from distlab.step.ragged_programs import RaggedPrograms
 from distlab.step.spmd import SpmdFunction
+from distlab.step.static_values import GuardedArguments
 from distlab.values.checks import function_name, function_source, require_plain
 from distlab.variables import storage
 
@@ -37,6 +39,7 @@ class Program:
       source: File and line of the function's definition.
       arguments: The function's arguments, leaf by leaf.
       spmd: The function over all replicas.
+      captured: The NNX objects that the function uses from outside; None if it uses none.
       inputs: Places the inputs on the mesh.
       compiled: The executable, or the programs of a ragged step; None until the first call.
       trace_ns: Nanoseconds that tracing and lowering took.
@@ -57,7 +60,17 @@ class Program:
         self.function = function_name(fn)
         self.source = function_source(fn)
         self.arguments = Arguments(fn, args, kwargs, host.mesh, donated)
-        self.spmd = SpmdFunction(fn, self.arguments, host)
+        self.captured = captured_state(fn)
+        guarded = GuardedArguments(self.arguments.static())
+        try:
+            self.spmd = SpmdFunction(fn, self.arguments, host)
+        except Exception as error:
+            guarded.restore()
+            self.arguments.explain_parts(error)
+            if self.captured is not None:
+                self.captured.explain(error)
+            raise
+        guarded.require_unchanged()
         self.inputs = ProgramInputs(self.function, self.arguments, self.spmd, host)
         self.compiled: Any = None
         self.trace_ns = time.monotonic_ns() - started

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import itertools
-import sys
 import threading
-import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from types import FunctionType
@@ -14,10 +12,14 @@ from typing import Any, Final, final
 from distlab.errors import RecompilationWarning
 from distlab.step.function_identity import Identity, Key, changed_values, identity_of, references
 from distlab.step.program import Program
+from distlab.step.static_values import StaticKey, changed_parts
 from distlab.values.checks import function_name, function_source
+from distlab.values.warning import warn
 
 _FUNCTIONS_KEPT: Final = 256
 _COMPILED_TOO_OFTEN: Final = 3
+_VALUES_TOO_MANY: Final = 5
+_PROGRAMS_KEPT: Final = 256
 
 
 @final
@@ -80,7 +82,7 @@ class ProgramCache:
             entry.uses += 1
             entry.last_use = next(self._uses)
         if warning is not None:
-            warnings.warn(warning, RecompilationWarning, stacklevel=_level_of_caller())
+            warn(warning, RecompilationWarning)
         return entry.programs
 
     def _find(self, fn: Callable[..., Any]) -> tuple[_Entry, str | None]:
@@ -123,9 +125,54 @@ class ProgramCache:
         )
 
 
-def _level_of_caller() -> int:
-    """Returns the `stacklevel` of the user's line that called distlab."""
-    level, frame = 1, sys._getframe(1)
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("distlab."):
-        level, frame = level + 1, frame.f_back
-    return level
+def keep(programs: dict[Any, Program], key: tuple[Any, ...], program: Program) -> None:
+    """Adds a program to those of its function, of which the last 256 are kept.
+
+    Args:
+      programs: The function's programs.
+      key: The structure of the program's arguments, the keys of their leaves, and the positions
+        of donated ones.
+      program: The program.
+
+    Warns:
+      RecompilationWarning: It is the fifth one that differs from others only in the values of
+        arguments that are no arrays, strings, bools and None left out.
+    """
+    known = key in programs
+    if not known and len(programs) >= _PROGRAMS_KEPT:
+        del programs[next(iter(programs))]
+    programs[key] = program
+    if known:
+        return
+    structure, leaves, donated = key
+    if not any(isinstance(leaf, StaticKey) for leaf in leaves):
+        return
+    arrays = _dynamic(leaves)
+    alike = [
+        other
+        for its_structure, other, its_donated in programs
+        if its_structure == structure and its_donated == donated and _dynamic(other) == arrays
+    ]
+    if len(alike) != _VALUES_TOO_MANY:
+        return
+    changed = [
+        f"{argument.label}{change}"
+        for argument, before, after in zip(
+            program.arguments.leaves, alike[-2], alike[-1], strict=True
+        )
+        if before != after
+        for change in changed_parts(before, after, modes=False)
+    ]
+    if not changed:
+        return
+    warn(
+        f"{program.function} was compiled for {_VALUES_TOO_MANY} values of arguments that are no "
+        f"arrays ({'; '.join(changed)[:400]}). Each new value compiles it again: pass numbers that "
+        "change as they are, without static_argnums and static_argnames, and hold what an object "
+        "counts in an argument of its own.",
+        RecompilationWarning,
+    )
+
+
+def _dynamic(leaves: tuple[Any, ...]) -> list[Any]:
+    return [None if isinstance(leaf, StaticKey) else leaf for leaf in leaves]

@@ -16,15 +16,21 @@ from jax.sharding import NamedSharding
 from distlab.context.host import Host
 from distlab.devices.jax_internals import ConcreteArray
 from distlab.devices.mesh import ReplicaMesh
+from distlab.devices.pieces import is_divided
 from distlab.errors import DonatedError
 from distlab.step.arguments import Arguments, Leaf
 from distlab.step.spmd import SpmdFunction
 from distlab.values import copy_events
 from distlab.values.copy_events import Direction
+from distlab.values.stacks import is_stack
 from distlab.variables.variable import Variable
 
 _LEAST_GIVEN_BYTES: Final = 1 << 16
 """Smaller variables keep their memory: to copy them where somebody reads them costs more."""
+
+
+class NotWholeError(Exception):
+    """An array needs another program, one that takes the parts that the replicas have of it."""
 
 
 @final
@@ -99,11 +105,15 @@ class ProgramInputs:
 
         Args:
           leaves: The flat arguments.
+
+        Raises:
+          NotWholeError: An array that the program takes whole is divided over devices, or
+            is the array inside a per-replica value.
         """
         if self._all_split:
             return leaves
         return [
-            value if leaf.role == "split" else self._whole(position, leaf, value)
+            self._whole(position, leaf, value) if leaf.role == "whole" else value
             for position, (leaf, value) in enumerate(zip(self._leaves, leaves, strict=True))
             if leaf.role != "static"
         ]
@@ -121,7 +131,7 @@ class ProgramInputs:
           arrays: The dynamic arguments.
         """
         return [
-            _put(array, self._mesh.split if leaf.role == "split" else self._mesh.whole, leaf)
+            _put(array, self._mesh.whole if leaf.role == "whole" else self._mesh.split, leaf)
             for array, leaf in zip(arrays, self._dynamic, strict=True)
         ]
 
@@ -169,6 +179,8 @@ class ProgramInputs:
         if isinstance(value, jax.Array) and value.sharding == self._mesh.whole:
             return value
         started = time.monotonic_ns()
+        if self._mesh.replicas > 1 and (is_stack(value) or is_divided(value)):
+            raise NotWholeError
         from_host = isinstance(value, np.ndarray)
         if from_host:
             value = value.copy()  # JAX may share the buffer, and the user may write to it

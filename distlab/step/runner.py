@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -22,10 +22,14 @@ from distlab.devices.jax_internals import ConcreteArray
 from distlab.errors import ContextError
 from distlab.events import sink
 from distlab.step import compile_events, eager
-from distlab.step.arguments import donated_arguments
+from distlab.step.chosen_arguments import Chosen, chosen_arguments
 from distlab.step.place import Place
 from distlab.step.program import Program
-from distlab.values.checks import checked_call
+from distlab.step.program_cache import keep
+from distlab.step.program_inputs import NotWholeError
+from distlab.step.received import accepted
+from distlab.step.static_values import Static, is_static, static_key
+from distlab.values.checks import checked_call, is_array_like
 
 _steps = itertools.count()
 
@@ -61,7 +65,7 @@ def run(
         scopes.require_cross_replica("run", host)
         args, kwargs = checked_call("run", fn, args, kwargs)
         eagerly = modes.eager_asked_for(options)
-        donated = donated_arguments(options, len(args))
+        chosen = chosen_arguments(options, fn, args, kwargs)
     except Exception as error:
         _report(error)
         raise
@@ -70,7 +74,7 @@ def run(
         return _run_merging(host, merging, fn, args, kwargs)
     if eagerly:
         return _run_eagerly(host, fn, args, kwargs)
-    return _run_traced(host, place, fn, args, kwargs, donated=donated, called=called)
+    return _run_traced(host, place, fn, chosen, called=called)
 
 
 def _run_merging(
@@ -90,6 +94,7 @@ def _run_eagerly(
     host: CollectiveHost, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
     """Runs as ordinary Python, once for each replica."""
+    args, kwargs = accepted(fn, args, kwargs, host.mesh, compiled=False)
     if jax_internals.being_staged() or any(
         isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves((args, kwargs))
     ):
@@ -106,10 +111,8 @@ def _run_traced(
     host: CollectiveHost,
     place: Place,
     fn: Callable[..., Any],
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
+    chosen: Chosen,
     *,
-    donated: tuple[int, ...],
     called: int,
 ) -> Any:
     """Runs as one compiled program.
@@ -118,34 +121,37 @@ def _run_traced(
       host: The strategy.
       place: Where its replicas run.
       fn: The replica function.
-      args: Its arguments.
-      kwargs: Its named arguments.
-      donated: Positions of the arguments whose memory results may use.
+      chosen: Its arguments.
       called: Monotonic time in nanoseconds at which the step was called.
     """
     program: Program | None = None
-    leaves: list[Any] = []
+    call = _Call((), [], traced=False)
     try:
-        leaves, structure = jax.tree.flatten((args, kwargs))
-        key, traced = _key(leaves)
-        programs = place.programs.of(fn)
-        program = programs.get((structure, key, donated))
-        if program is None:
-            program = Program(fn, args, kwargs, host, donated)
-        if traced and not jax_internals.being_transformed():
+        call = _call(chosen)
+        if call.traced and not jax_internals.being_transformed():
             raise ContextError(
                 "An argument of run was kept from inside a function that JAX transformed, "
                 "where it had no numbers. Return values from that function instead of "
                 "storing them."
             )
-        if traced or jax_internals.being_staged():
-            programs[structure, key, donated] = program
-            return program.inline(leaves)
+        programs = place.programs.of(fn)
+        if call.traced or jax_internals.being_staged():
+            call, program = _program(host, programs, fn, chosen)
+            keep(programs, call.key, program)
+            return program.inline(call.leaves)
+        program = programs.get(call.key)
+        if program is None or program.captured is not None:
+            call, program = _program(host, programs, fn, chosen)
         fresh = program.compiled is None
-        result, watched = program(leaves)
+        try:
+            result, watched = program(call.leaves)
+        except NotWholeError:
+            call, program = _program(host, programs, fn, chosen)
+            fresh = program.compiled is None
+            result, watched = program(call.leaves)
     except Exception as error:
         _report(error)
-        _require_alive(error, program, leaves)
+        _require_alive(error, program, call.leaves)
         raise
     recorder = sink.recorder()
     if recorder.enabled:
@@ -159,14 +165,52 @@ def _run_traced(
                 program=program.number,
                 strategy=place.number,
                 dispatched_ns=time.monotonic_ns(),
-                examples=place.batch.examples_among(leaves),
+                examples=place.batch.examples_among(call.leaves),
             )
         )
         if watched is not None:
             recorder.watch(place.number, step, called, watched)
     if fresh:
-        programs[structure, key, donated] = program
+        keep(programs, call.key, program)
     return result
+
+
+class _Call(NamedTuple):
+    """The arguments of one call.
+
+    Attributes:
+      key: The key of their program.
+      leaves: The flat arguments.
+      traced: Whether JAX is tracing a leaf.
+    """
+
+    key: tuple[Any, ...]
+    leaves: list[Any]
+    traced: bool
+
+
+def _call(chosen: Chosen) -> _Call:
+    leaves, structure = jax.tree.flatten((chosen.args, chosen.kwargs))
+    key, traced = _key(leaves)
+    return _Call((structure, key, chosen.donated), leaves, traced)
+
+
+def _program(
+    host: CollectiveHost, programs: dict[Any, Program], fn: Callable[..., Any], chosen: Chosen
+) -> tuple[_Call, Program]:
+    """Returns the program for arguments that were not seen before, or need another look."""
+    args, kwargs = accepted(fn, chosen.args, chosen.kwargs, host.mesh)
+    chosen = Chosen(args, kwargs, chosen.donated)
+    call = _call(chosen)
+    program = programs.get(call.key)
+    outdated = None
+    if program is not None and program.captured is not None and program.captured.changed():
+        outdated, program = programs.pop(call.key).captured, None
+    if program is None:
+        program = Program(fn, args, kwargs, host, chosen.donated)
+        if outdated is not None and program.captured is not None:
+            program.captured.follow(outdated)
+    return call, program
 
 
 def _key(leaves: list[Any]) -> tuple[tuple[Any, ...], bool]:
@@ -176,34 +220,20 @@ def _key(leaves: list[Any]) -> tuple[tuple[Any, ...], bool]:
     for leaf in leaves:
         if type(leaf) is ConcreteArray:
             key.append(leaf.aval)
-        elif isinstance(leaf, np.ndarray):
+        elif isinstance(leaf, np.ndarray) and is_array_like(leaf):
             key.append((leaf.shape, leaf.dtype))
         elif isinstance(leaf, jax.core.Tracer):
             traced = True
             key.append((leaf.shape, leaf.dtype, getattr(leaf.aval, "weak_type", False)))
-        elif isinstance(leaf, np.generic | bool | int | float | complex):
-            key.append(type(leaf))
+        elif isinstance(leaf, jax.Array):  # random keys
+            key.append(leaf.aval)
+        elif type(leaf) is Static:
+            key.append(static_key(leaf.value))
+        elif is_static(leaf):
+            key.append(static_key(leaf))
         else:
-            key.append(_SameObject(leaf))
+            key.append(type(leaf))
     return tuple(key), traced
-
-
-class _SameObject:
-    """A key that equals only the key of the same object, or of an equal string."""
-
-    __slots__ = ("object",)
-
-    def __init__(self, object_: Any) -> None:
-        self.object = object_
-
-    def __hash__(self) -> int:
-        return hash(self.object) if isinstance(self.object, str) else id(self.object)
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, _SameObject):
-            return False
-        mine, theirs = self.object, other.object
-        return mine is theirs or (isinstance(mine, str) and mine == theirs)
 
 
 def _require_alive(error: Exception, program: Program | None, leaves: list[Any]) -> None:

@@ -22,6 +22,7 @@ from distlab.step.schedule import divide
 from distlab.step.stages import Group, InputSlice, Stages
 from distlab.step.trace import LocalTrace, trace
 from distlab.values.distributed import PerReplica, Shape
+from distlab.values.stacks import remember
 from distlab.variables.variable import Variable
 
 
@@ -65,7 +66,7 @@ class SpmdFunction:
             )
         elif not self._alone:
             differ = [v is not None and _partition(v) is ROWS for v in self._traces[0].read]
-            differ += [leaf.partition is ROWS for leaf in self._leaves]
+            differ += [leaf.partition is not WHOLE for leaf in self._leaves]
             divergence.require_uniform_collectives(self._traces[0].jaxpr, differ)
         self.parted = self._stages is not None and can_be_parted(self._stages)
         self.overwritten = self._overwritten()
@@ -73,6 +74,8 @@ class SpmdFunction:
             _padded_shape(column) for column in zip(*map(_out_shapes, self._traces), strict=True)
         ]
         self._shapes = [self._ragged_shapes(n) for n in range(self._traces[0].computed)]
+        # XLA does not divide arrays without elements, so their layout would not tell what they are.
+        self._empty = [n for n, _ in enumerate(self._shapes) if 0 in self._out[n][0]]
         self._mapped = jax.shard_map(
             self._on_replica,
             mesh=mesh.mesh,
@@ -121,6 +124,8 @@ class SpmdFunction:
         first = self._traces[0]
         computed: list[Any] = outputs[: self.computed]
         if not self._alone:
+            for position in self._empty:
+                remember(computed[position])
             computed = list(map(PerReplica, computed, self._shapes))
         if self.computed < len(first.static):
             rest = iter(computed)

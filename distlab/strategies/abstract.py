@@ -24,13 +24,17 @@ from distlab.input.options import InputOptions, InputReplicationMode
 from distlab.step import runner
 from distlab.step.place import Place
 from distlab.step.regroup import regroup
+from distlab.step.state_holders import is_equinox_module, require_no_state_holder
+from distlab.step.static_values import is_static
 from distlab.strategies.extended import StrategyExtended
 from distlab.values.checks import checked_call
-from distlab.values.distributed import DistributedValues, PerReplica, stack
+from distlab.values.distributed import DistributedValues, stack
 from distlab.values.last_batches import LastBatches
 from distlab.values.reduce_op import ReduceOp
+from distlab.values.sharded import as_distributed
+from distlab.values.stacks import require_no_stack
 from distlab.values.value_context import ValueContext
-from distlab.variables.variable import Variable
+from distlab.variables.variable import Variable, is_variable
 
 
 class Strategy(ABC):  # noqa: B024 - abstract because a subclass chooses the devices
@@ -501,6 +505,10 @@ class Strategy(ABC):  # noqa: B024 - abstract because a subclass chooses the dev
           value: A distributed value, or a nest: it is returned once for each replica, with
             the replica's components. Any other value is returned in a tuple of one.
 
+        Raises:
+          ShardingError: An array is divided otherwise than into one part for each replica.
+          ValueShapeError: An array is that of all components of a per-replica value.
+
         Example:
           >>> import distlab as dl
           >>> strategy = dl.MirroredStrategy(["CPU:0", "CPU:1"])
@@ -513,7 +521,9 @@ class Strategy(ABC):  # noqa: B024 - abstract because a subclass chooses the dev
             return components
         structure: Any
         leaves, structure = jax.tree.flatten(value, is_leaf=_has_components)
-        if value is None or structure == jax.tree.structure(0):
+        if self.num_replicas_in_sync > 1:
+            leaves = [as_distributed(leaf, self.mesh, "The value") for leaf in leaves]
+        if value is None or (structure == jax.tree.structure(0) and leaves[0] is value):
             return (value,)
         columns = [leaf.values if _has_components(leaf) else None for leaf in leaves]
         return tuple(
@@ -534,11 +544,19 @@ class Strategy(ABC):  # noqa: B024 - abstract because a subclass chooses the dev
         parameters and optimizer state are a pytree starts with this.
 
         Args:
-          tree: A nest of array-likes.
+          tree: A nest of array-likes. Other leaves, such as the activation functions of an
+            Equinox module, stay as they are.
 
         Returns:
           The structure of `tree` with a `PerReplica` of equal components at
-          each leaf (with one replica, a plain array on its device).
+          each array (with one replica, a plain array on its device).
+
+        Raises:
+          ArgumentTypeError: An object in `tree` is changed in place, such as a Flax NNX model.
+          ValueShapeError: A leaf is in a per-replica value already.
+
+        Warns:
+          GatheredWarning: An array is divided over several devices.
 
         Example:
           >>> import distlab as dl
@@ -549,9 +567,19 @@ class Strategy(ABC):  # noqa: B024 - abstract because a subclass chooses the dev
           >>> state["w"].values[1]
           Array([1., 1., 1.], dtype=float32)
         """
-        return jax.tree.map(self._copies, tree)
+        require_no_state_holder(tree, "The value to replicate")
+        return jax.tree.map(self._copies, tree, is_leaf=is_equinox_module)
 
-    def _copies(self, leaf: Any) -> PerReplica | jax.Array:
+    def _copies(self, leaf: Any) -> Any:
+        if is_equinox_module(leaf):
+            return jax.tree.map(
+                lambda part: self._copies(part) if hasattr(part, "dtype") else part, leaf
+            )
+        if is_variable(leaf):
+            leaf = leaf.value()
+        elif is_static(leaf):
+            return leaf
+        require_no_stack(leaf, "The value to replicate")
         if self.mesh.replicas == 1:
             return jax.device_put(leaf, self.mesh.whole)
         return stack([leaf] * self.num_replicas_in_sync, self.mesh)

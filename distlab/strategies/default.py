@@ -19,6 +19,7 @@ from distlab.input.context import InputContext
 from distlab.input.distribute import call_for_input
 from distlab.input.options import InputOptions
 from distlab.step.place import Place
+from distlab.step.state_holders import is_state_holder
 from distlab.strategies.abstract import Strategy
 from distlab.values.checks import checked_call, require_plain
 from distlab.values.distributed import DistributedValues
@@ -74,7 +75,7 @@ class DefaultStrategy(Strategy):
         args, kwargs = jax.tree.map(
             lambda v: v.values[0] if isinstance(v, DistributedValues) else v,
             (args, kwargs),
-            is_leaf=lambda v: isinstance(v, DistributedValues | Variable),
+            is_leaf=lambda v: isinstance(v, DistributedValues | Variable) or is_state_holder(v),
         )
         with scopes.replica(self._context):
             return fn(*args, **kwargs)

@@ -30,8 +30,8 @@ def require_components(value: PerReplica, label: str, replicas: int) -> None:
     """
     if np.shape(value.stacked)[:1] != (replicas,):
         raise StructureError(
-            f"{label} must have a component for each of {replicas} replicas, got {value!r}. It "
-            "belongs to another strategy: make it with the strategy that runs the function."
+            f"{label} must have a component for each of {replicas} replicas, got {value.brief()}. "
+            "It belongs to another strategy: make it with the strategy that runs the function."
         )
     if isinstance(value.stacked, np.ndarray) and value.stacked.dtype.kind == "O":
         raise StructureError(

@@ -14,12 +14,16 @@ from typing import Any, TypeAlias, final
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import NamedSharding
 
-from distlab.devices.jax_internals import uncommitted
-from distlab.devices.mesh import ReplicaMesh
-from distlab.devices.pieces import pieces
-from distlab.errors import StructureError
+from distlab.devices.jax_internals import ConcreteArray, uncommitted
+from distlab.devices.mesh import ReplicaMesh, replica_mesh
+from distlab.devices.pieces import is_divided, pieces
+from distlab.errors import GatheredWarning, StructureError
+from distlab.values.components_text import components_text
 from distlab.values.not_an_array import NotAnArray
+from distlab.values.stacks import remember
+from distlab.values.warning import warn
 
 Shape: TypeAlias = tuple[int, ...]
 
@@ -73,7 +77,10 @@ class PerReplica(DistributedValues):
       >>> dataset = dl.data.Dataset.range(3).batch(3)
       >>> batch = next(iter(strategy.experimental_distribute_dataset(dataset)))
       >>> batch
-      PerReplica(int32, [2], [1])
+      PerReplica:{
+        0: Array([0, 1], dtype=int32),
+        1: Array([2], dtype=int32)
+      }
       >>> [component.tolist() for component in batch.values]
       [[0, 1], [2]]
     """
@@ -81,6 +88,8 @@ class PerReplica(DistributedValues):
     __slots__ = ("__weakref__", "shapes", "stacked")
 
     def __init__(self, stacked: Any, shapes: tuple[Shape, ...] | None = None) -> None:
+        if type(stacked) is not ConcreteArray:  # else its layout tells what it is
+            remember(stacked)
         self.stacked = stacked
         self.shapes = shapes
 
@@ -119,6 +128,7 @@ class PerReplica(DistributedValues):
     @classmethod
     def tree_unflatten(cls, shapes: tuple[Shape, ...] | None, children: tuple[Any]) -> PerReplica:
         """Returns the value with another array and the same shapes."""
+        remember(children[0])
         return cls(children[0], shapes)
 
     def _repr_html_(self) -> str:
@@ -128,7 +138,20 @@ class PerReplica(DistributedValues):
         return per_replica_html(self)
 
     def __repr__(self) -> str:
-        """Shows dtype and shapes; numbers would have to be copied from the devices."""
+        """Shows the numbers of each component, or the first ones of a large one."""
+        stacked = self.stacked
+        if not _is_concrete(stacked) or not stacked.shape:
+            return self.brief()
+        try:
+            rows = _rows(stacked)
+        except RuntimeError:
+            return f"{self.brief()[:-1]}, deleted)"
+        shapes = replica_shapes(self)
+        components = ((n, row, (0, *map(slice, shapes[n]))) for n, row in rows)
+        return components_text("PerReplica", components, len(rows))
+
+    def brief(self) -> str:
+        """Returns dtype and shapes without numbers, for messages."""
         dtype = getattr(self.stacked, "dtype", "?")
         shape = tuple(getattr(self.stacked, "shape", ()))
         if self.shapes is None:
@@ -150,7 +173,10 @@ class Mirrored(DistributedValues):
       >>> strategy = dl.MirroredStrategy(["CPU:0", "CPU:1"])
       >>> rate = dl.Mirrored(jax.device_put(0.5, strategy.mesh.whole))
       >>> rate
-      Mirrored(float32[])
+      Mirrored:{
+        0: Array(0.5, dtype=float32),
+        1: Array(0.5, dtype=float32)
+      }
       >>> [float(copy) for copy in rate.values]
       [0.5, 0.5]
     """
@@ -192,7 +218,19 @@ class Mirrored(DistributedValues):
         return mirrored_html(self)
 
     def __repr__(self) -> str:
-        """Shows dtype and shape; numbers would have to be copied from the devices."""
+        """Shows the numbers of each copy, or the first ones of a large one."""
+        array = self.array
+        if not _is_concrete(array):
+            return self.brief()
+        try:
+            copies = pieces(array)
+        except RuntimeError:
+            return f"{self.brief()[:-1]}, deleted)"
+        place = tuple(map(slice, array.shape))
+        return components_text("Mirrored", ((n, copy, place) for n, copy in copies), len(copies))
+
+    def brief(self) -> str:
+        """Returns dtype and shapes without numbers, for messages."""
         array = self.array
         return f"Mirrored({getattr(array, 'dtype', '?')}{list(getattr(array, 'shape', ()))})"
 
@@ -206,7 +244,12 @@ def stack(components: Sequence[Any], mesh: ReplicaMesh) -> PerReplica:
 
     Raises:
       StructureError: The components differ in dtype or in rank.
+
+    Warns:
+      GatheredWarning: A component is divided over several devices.
     """
+    for component in {id(c): c for c in components if is_divided(c)}.values():
+        warn_of_gathering("A component of a per-replica value", component)
     arrays = [jnp.asarray(component) for component in components]
     dtypes, ranks = {a.dtype for a in arrays}, {a.ndim for a in arrays}
     if len(dtypes) > 1 or len(ranks) > 1:
@@ -225,6 +268,30 @@ def stack(components: Sequence[Any], mesh: ReplicaMesh) -> PerReplica:
     return PerReplica(stacked, None if len(set(shapes)) == 1 else shapes)
 
 
+def rebuilt(value: PerReplica | Mirrored, components: Sequence[Any]) -> PerReplica | Mirrored:
+    """Returns a distributed value of the same class and place with other components.
+
+    Args:
+      value: The value.
+      components: Array-likes of one dtype and one rank, one for each replica, in order.
+
+    Raises:
+      StructureError: The components differ in dtype or in rank.
+    """
+    array = value.stacked if isinstance(value, PerReplica) else value.array
+    sharding = getattr(array, "sharding", None)
+    if not isinstance(sharding, NamedSharding):  # being traced, or on the host
+        return PerReplica(jnp.stack([jnp.asarray(component) for component in components]))
+    mesh = replica_mesh(tuple(sharding.mesh.devices.flat))
+    if isinstance(value, PerReplica):
+        return stack(components, mesh)
+    copies = [
+        jax.device_put(jnp.asarray(component), device)
+        for component, device in zip(components, mesh.local_devices, strict=True)
+    ]
+    return Mirrored(jax.make_array_from_single_device_arrays(copies[0].shape, mesh.whole, copies))
+
+
 def replica_shapes(value: PerReplica) -> tuple[Shape, ...]:
     """Returns each component's shape."""
     if value.shapes is not None:
@@ -233,10 +300,30 @@ def replica_shapes(value: PerReplica) -> tuple[Shape, ...]:
     return (tuple(shape),) * replicas
 
 
+def warn_of_gathering(what: str, array: jax.Array) -> None:
+    """Warns that a divided array is copied whole to each replica's device.
+
+    Args:
+      what: What the array is to the verb.
+      array: The divided array.
+    """
+    warn(
+        f"{what} is divided over {len(array.sharding.device_set)} devices "
+        f"({array.dtype}{list(array.shape)}), and is copied whole to each replica. Where that is "
+        "meant, make it whole first, with jax.device_put(array, strategy.mesh.whole); a batch "
+        "that is divided over the replicas is an argument of run as it is.",
+        GatheredWarning,
+    )
+
+
 def _pad(array: jax.Array, shape: Shape) -> jax.Array:
     if array.shape == shape:
         return array
     return jnp.pad(array, [(0, to - n) for n, to in zip(array.shape, shape, strict=True)])
+
+
+def _is_concrete(array: Any) -> bool:
+    return isinstance(array, jax.Array | np.ndarray) and not isinstance(array, jax.core.Tracer)
 
 
 def _rows(stacked: Any) -> list[tuple[int, Any]]:

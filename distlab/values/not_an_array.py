@@ -17,10 +17,14 @@ class NotAnArray:
 
     __slots__ = ()
 
+    def brief(self) -> str:
+        """Returns a text without numbers, for messages."""
+        return repr(self)
+
     def _refuse(self, *_: Any, **__: Any) -> NoReturn:
         raise StructureError(
-            f"{self!r} has a value for each replica, so it can't be used as one array or number. "
-            "Use it in a function that strategy.run runs, combine the values with "
+            f"{self.brief()} has a value for each replica, so it can't be used as one array or "
+            "number. Use it in a function that strategy.run runs, combine the values with "
             "strategy.reduce or gather, or read each one with "
             "strategy.experimental_local_results."
         )
@@ -47,3 +51,8 @@ class NotAnArray:
 
     def __format__(self, spec: str) -> str:
         return self._refuse() if spec else str(self)
+
+
+def brief(value: Any) -> str:
+    """Returns the text of any value for a message: no numbers of distributed values."""
+    return value.brief() if isinstance(value, NotAnArray) else repr(value)

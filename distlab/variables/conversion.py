@@ -9,6 +9,7 @@ import jax.numpy as jnp
 
 from distlab.errors import ValueShapeError
 from distlab.values.operators import ArrayOperators
+from distlab.values.stacks import require_no_stack
 from distlab.variables.protocol import StoredVariable
 
 
@@ -21,10 +22,12 @@ def as_value(value: Any, dtype: Any, what: str) -> jax.Array:
       what: The name of the variable or verb, for the message.
 
     Raises:
-      ValueShapeError: The value is neither an array nor numbers.
+      ValueShapeError: The value is neither an array nor numbers, or is the array of all
+        components of a per-replica value.
     """
     if isinstance(value, ArrayOperators):
         value = value.value()
+    require_no_stack(value, what)
     try:
         return jnp.asarray(value, dtype=dtype)
     except (TypeError, ValueError, OverflowError) as error:

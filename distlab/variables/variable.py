@@ -23,9 +23,11 @@ from distlab.context import scopes
 from distlab.context.host import Host
 from distlab.context.replica_context import get_replica_context
 from distlab.devices import in_flight, jax_internals
+from distlab.devices.layouts import Layout
+from distlab.devices.pieces import is_divided
 from distlab.errors import ArgumentTypeError, ContextError, UnsupportedError, ValueShapeError
 from distlab.values import copy_events
-from distlab.values.distributed import DistributedValues, Mirrored, PerReplica
+from distlab.values.distributed import DistributedValues, Mirrored, PerReplica, warn_of_gathering
 from distlab.values.indexed_slices import IndexedSlices
 from distlab.values.operators import ArrayOperators
 from distlab.variables import frames, replicas, scattering
@@ -167,8 +169,13 @@ class Variable(ArrayOperators, scattering.Scatters):
         self.shape: tuple[int, ...] = array.shape
         self.dtype = array.dtype
         layout = self.strategy.variable_layout(per_replica=self.on_read)
+        self._warn_if_gathered(array, layout)
         self.storage = Storage(array, layout)
         _keep(self, number)
+
+    def _warn_if_gathered(self, array: Any, layout: Layout) -> None:
+        if self.strategy.num_replicas_in_sync > 1 and not layout.one_copy and is_divided(array):
+            warn_of_gathering(f"The value of {self.name}", array)
 
     # ---- reading
 

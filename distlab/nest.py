@@ -1,0 +1,361 @@
+"""Nests of values, with the names and meaning of `tf.nest`.
+
+A nest is a list, tuple, named tuple, dict or other mapping, or any class that is registered with
+JAX as a pytree, of nests. Everything else is a leaf: arrays, numbers, strings and None, and, other
+than for `jax.tree`, distributed values and variables. So a function that is mapped over the result
+of `Strategy.run` receives each `PerReplica`, not the array inside it.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+import jax
+
+from distlab.errors import StructureError, ValueShapeError
+from distlab.values.distributed import DistributedValues, Mirrored, PerReplica, rebuilt
+from distlab.variables.variable import is_variable
+
+__all__ = [
+    "assert_same_structure",
+    "flatten",
+    "flatten_up_to",
+    "is_nested",
+    "map_structure",
+    "map_structure_up_to",
+    "pack_sequence_as",
+]
+
+
+def is_nested(structure: Any) -> bool:
+    """Returns whether a value is a nest, and not a leaf (`tf.nest.is_nested`).
+
+    Args:
+      structure: Any value.
+
+    Example:
+      >>> import distlab as dl
+      >>> dl.nest.is_nested([1, 2]), dl.nest.is_nested("ab"), dl.nest.is_nested(None)
+      (True, False, False)
+    """
+    return _node(structure, composites=False) is not None
+
+
+def flatten(structure: Any, expand_composites: bool = False) -> list[Any]:
+    """Returns the leaves of a nest, those of a mapping in the order of its sorted keys.
+
+    Args:
+      structure: A nest, or a leaf.
+      expand_composites: Whether the components of distributed values are leaves.
+
+    Raises:
+      StructureError: The keys of a mapping can't be sorted.
+
+    Example:
+      >>> import distlab as dl
+      >>> strategy = dl.MirroredStrategy(["CPU:0", "CPU:1"])
+      >>> results = strategy.run(lambda x: {"loss": x, "count": (1, None)}, args=(2.0,))
+      >>> [type(leaf).__name__ for leaf in dl.nest.flatten(results)]
+      ['int', 'NoneType', 'PerReplica']
+    """
+    return list(_leaves(structure, composites=expand_composites))
+
+
+def map_structure(
+    func: Callable[..., Any],
+    *structures: Any,
+    check_types: bool = True,
+    expand_composites: bool = False,
+) -> Any:
+    """Returns the first nest with `func` of the leaves of all nests in place of its leaves.
+
+    Args:
+      func: A function of one leaf of each nest.
+      *structures: Nests of the same structure.
+      check_types: Whether the types must be the same, too: a list is no tuple.
+      expand_composites: Whether the components of distributed values are leaves.
+
+    Raises:
+      ValueShapeError: The structures differ, or there is none.
+      StructureError: The types differ, or `func` is not a function.
+
+    Example:
+      >>> import distlab as dl
+      >>> strategy = dl.MirroredStrategy(["CPU:0", "CPU:1"])
+      >>> results = strategy.run(lambda x: {"loss": x, "error": x / 2}, args=(2.0,))
+      >>> means = dl.nest.map_structure(
+      ...     lambda value: float(strategy.reduce("MEAN", value, axis=None)), results
+      ... )
+      >>> means
+      {'error': 1.0, 'loss': 2.0}
+    """
+    if not callable(func):
+        raise StructureError(
+            f"map_structure needs a function first, got {func!r:.80}. Write "
+            "map_structure(func, structure)."
+        )
+    if not structures:
+        raise ValueShapeError("map_structure needs a structure. Write map_structure(func, nest).")
+    first, *others = structures
+    for other in others:
+        _require_same(first, other, "", types=check_types, composites=expand_composites)
+    columns = zip(*(_leaves(s, composites=expand_composites) for s in structures), strict=True)
+    results = [func(*column) for column in columns]
+    return _packed(first, iter(results), composites=expand_composites)
+
+
+def pack_sequence_as(
+    structure: Any, flat_sequence: Sequence[Any], expand_composites: bool = False
+) -> Any:
+    """Returns a nest with the leaves of a list, in the order of `flatten`.
+
+    Args:
+      structure: The nest whose structure the result has.
+      flat_sequence: The leaves.
+      expand_composites: Whether the components of distributed values are leaves.
+
+    Raises:
+      StructureError: `flat_sequence` is neither a list nor a tuple.
+      ValueShapeError: The structure has another number of leaves.
+
+    Example:
+      >>> import distlab as dl
+      >>> dl.nest.pack_sequence_as({"a": 0, "b": (0, 0)}, [1, 2, 3])
+      {'a': 1, 'b': (2, 3)}
+    """
+    if not isinstance(flat_sequence, list | tuple):
+        raise StructureError(
+            f"flat_sequence must be a list of leaves, got a {type(flat_sequence).__name__}. Use "
+            "nest.flatten to make one."
+        )
+    count = sum(1 for _ in _leaves(structure, composites=expand_composites))
+    if count != len(flat_sequence):
+        raise ValueShapeError(
+            f"The structure has {count} leaves and flat_sequence {len(flat_sequence)}. Pass one "
+            f"leaf for each; the structure is {structure!r:.200}."
+        )
+    return _packed(structure, iter(flat_sequence), composites=expand_composites)
+
+
+def assert_same_structure(
+    nest1: Any, nest2: Any, check_types: bool = True, expand_composites: bool = False
+) -> None:
+    """Checks that two nests have the same structure (`tf.nest.assert_same_structure`).
+
+    Args:
+      nest1: A nest.
+      nest2: Another one.
+      check_types: Whether the types must be the same, too: a list is no tuple.
+      expand_composites: Whether the components of distributed values are leaves.
+
+    Raises:
+      ValueShapeError: The structures differ.
+      StructureError: The types differ.
+
+    Example:
+      >>> import distlab as dl
+      >>> dl.nest.assert_same_structure({"a": 1}, {"a": "x"})
+      >>> dl.nest.assert_same_structure([1, 2], (1, 2), check_types=False)
+    """
+    _require_same(nest1, nest2, "", types=check_types, composites=expand_composites)
+
+
+def flatten_up_to(shallow_tree: Any, input_tree: Any, check_types: bool = True) -> list[Any]:
+    """Returns the parts of a nest that stand where another one has leaves.
+
+    Args:
+      shallow_tree: A nest.
+      input_tree: A nest that has at least its structure.
+      check_types: Whether the types must be the same, too.
+
+    Raises:
+      ValueShapeError: `input_tree` lacks a part of the structure.
+      StructureError: The types differ.
+
+    Example:
+      >>> import distlab as dl
+      >>> dl.nest.flatten_up_to([0, 0], [(1, 2), {"a": 3}])
+      [(1, 2), {'a': 3}]
+    """
+    return list(_up_to(shallow_tree, input_tree, "", types=check_types))
+
+
+def map_structure_up_to(
+    shallow_tree: Any, func: Callable[..., Any], *inputs: Any, check_types: bool = True
+) -> Any:
+    """Returns a nest with `func` of the parts of other nests that stand where it has leaves.
+
+    Args:
+      shallow_tree: The nest whose structure the result has.
+      func: A function of one part of each nest.
+      *inputs: Nests that have at least its structure.
+      check_types: Whether the types must be the same, too.
+
+    Raises:
+      ValueShapeError: A nest lacks a part of the structure, or there is none.
+      StructureError: The types differ.
+
+    Example:
+      >>> import distlab as dl
+      >>> dl.nest.map_structure_up_to([0, 0], len, [(1, 2), {"a": 3}])
+      [2, 1]
+    """
+    if not inputs:
+        raise ValueShapeError(
+            "map_structure_up_to needs a nest. Write map_structure_up_to(shallow_tree, func, nest)."
+        )
+    columns = zip(*(flatten_up_to(shallow_tree, i, check_types) for i in inputs), strict=True)
+    return pack_sequence_as(shallow_tree, [func(*column) for column in columns])
+
+
+class _Node(NamedTuple):
+    """One level of a nest.
+
+    Attributes:
+      keys: What distinguishes the children: keys, names of fields, or numbers.
+      children: The children in this order.
+      build: Makes the same level of other children.
+    """
+
+    keys: list[Any]
+    children: list[Any]
+    build: Callable[[list[Any]], Any]
+
+
+_ATOMS: Final = (str, bytes, type(None), int, float, complex)
+
+
+def _node(value: Any, *, composites: bool) -> _Node | None:
+    """Returns the outermost level of a nest; None for a leaf."""
+    if isinstance(value, DistributedValues):
+        return _components(value) if composites else None
+    if isinstance(value, Mapping):
+        return _mapping(value)
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return _Node(list(value._fields), list(value), lambda parts: type(value)(*parts))
+    if isinstance(value, list | tuple):
+        return _numbered(value, type(value))
+    if isinstance(value, _ATOMS) or is_variable(value):
+        return None
+    return _registered(value)
+
+
+def _components(value: DistributedValues) -> _Node | None:
+    if not isinstance(value, PerReplica | Mirrored):
+        return None
+    return _numbered(value.values, functools.partial(rebuilt, value))
+
+
+def _numbered(children: Sequence[Any], build: Callable[[list[Any]], Any]) -> _Node:
+    return _Node(list(range(len(children))), list(children), build)
+
+
+def _registered(value: Any) -> _Node | None:
+    """Returns one level of a pytree of a class that JAX knows; None if it is none."""
+    children, structure = jax.tree.flatten(
+        value, is_leaf=lambda part: part is None or part is not value
+    )
+    if jax.tree_util.treedef_is_leaf(structure):
+        return None
+    return _numbered(children, lambda parts: jax.tree.unflatten(structure, parts))
+
+
+def _mapping(value: Mapping[Any, Any]) -> _Node:
+    try:
+        keys = sorted(value)
+    except TypeError as error:
+        raise StructureError(
+            f"The keys of a mapping in a nest must be sortable, got {list(value)!r:.200}. Use keys "
+            "of one type."
+        ) from error
+
+    def build(parts: list[Any]) -> Any:
+        by_key = dict(zip(keys, parts, strict=True))
+        items = [(key, by_key[key]) for key in value]
+        if isinstance(value, defaultdict):
+            return type(value)(value.default_factory, items)
+        return type(value)(items)  # type: ignore[call-arg]
+
+    return _Node(keys, [value[key] for key in keys], build)
+
+
+def _leaves(value: Any, *, composites: bool) -> Iterator[Any]:
+    node = _node(value, composites=composites)
+    if node is None:
+        yield value
+        return
+    for child in node.children:
+        yield from _leaves(child, composites=composites)
+
+
+def _packed(value: Any, leaves: Iterator[Any], *, composites: bool) -> Any:
+    node = _node(value, composites=composites)
+    if node is None:
+        return next(leaves)
+    return node.build([_packed(child, leaves, composites=composites) for child in node.children])
+
+
+def _require_same(one: Any, other: Any, path: str, *, types: bool, composites: bool) -> None:
+    first, second = (_node(value, composites=composites) for value in (one, other))
+    if first is None and second is None:
+        return
+    if first is None or second is None:
+        leaf, nest = (one, other) if first is None else (other, one)
+        raise ValueShapeError(
+            f"The structures differ{_at(path)}: one has a {type(nest).__name__}, the other the "
+            f"leaf {leaf!r:.80}. Pass nests of one structure."
+        )
+    _require_same_level((one, first), (other, second), path, types=types)
+    for key, a, b in zip(first.keys, first.children, second.children, strict=True):
+        _require_same(a, b, f"{path}[{key!r}]", types=types, composites=composites)
+
+
+def _require_same_level(
+    one: tuple[Any, _Node], other: tuple[Any, _Node], path: str, *, types: bool
+) -> None:
+    """Checks the types and keys of two levels; equal named tuples and any mappings are alike."""
+    kinds = type(one[0]), type(other[0])
+    mappings = isinstance(one[0], Mapping) and isinstance(other[0], Mapping)
+    if types and kinds[0] is not kinds[1] and not mappings and not _equal_tuples(*kinds):
+        raise StructureError(
+            f"The types differ{_at(path)}: {kinds[0].__name__} and {kinds[1].__name__}. Pass nests "
+            "of the same types, or check_types=False."
+        )
+    first, second = one[1].keys, other[1].keys
+    if first != second if mappings else len(first) != len(second):
+        raise ValueShapeError(
+            f"The structures differ{_at(path)}: one has {first!r:.100}, the other {second!r:.100}. "
+            "Pass nests of one structure."
+        )
+
+
+def _equal_tuples(one: type, other: type) -> bool:
+    fields = getattr(one, "_fields", None)
+    return (
+        fields is not None
+        and fields == getattr(other, "_fields", None)
+        and one.__name__ == other.__name__
+    )
+
+
+def _up_to(shallow: Any, deep: Any, path: str, *, types: bool) -> Iterator[Any]:
+    first = _node(shallow, composites=False)
+    if first is None:
+        yield deep
+        return
+    second = _node(deep, composites=False)
+    if second is None:
+        raise ValueShapeError(
+            f"The structures differ{_at(path)}: shallow_tree has a {type(shallow).__name__}, the "
+            f"other the leaf {deep!r:.80}. Pass a nest that has at least its structure."
+        )
+    _require_same_level((shallow, first), (deep, second), path, types=types)
+    for key, a, b in zip(first.keys, first.children, second.children, strict=True):
+        yield from _up_to(a, b, f"{path}[{key!r}]", types=types)
+
+
+def _at(path: str) -> str:
+    return f" at {path}" if path else ""

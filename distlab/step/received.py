@@ -1,0 +1,117 @@
+"""The arguments of `run` as the user gave them: checked, and divided arrays recognized.
+
+This runs when no program is known for the arguments, so it may take its time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeAlias, final
+
+import jax
+import numpy as np
+
+from distlab.devices.mesh import ReplicaMesh
+from distlab.devices.pieces import is_divided
+from distlab.errors import ArgumentTypeError
+from distlab.step.arguments import argument_label, parameter_names
+from distlab.step.state_holders import (
+    is_equinox_module,
+    is_nnx_state,
+    is_state_holder,
+    refusal,
+)
+from distlab.step.static_values import Static, is_static
+from distlab.values.distributed import DistributedValues
+from distlab.values.sharded import as_distributed
+from distlab.values.stacks import is_stack
+from distlab.variables.variable import is_variable
+
+Path: TypeAlias = tuple[Any, ...]
+"""The keys that lead from `(args, kwargs)` to a part of it."""
+
+
+def accepted(
+    fn: Any,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    mesh: ReplicaMesh,
+    *,
+    compiled: bool = True,
+) -> Any:
+    """Returns `(args, kwargs)` as a program takes them.
+
+    Each array that the user divided becomes a distributed value. Python numbers in Equinox
+    modules become static, as in `equinox.filter_jit`.
+
+    Args:
+      fn: The replica function, for the names of its parameters.
+      args: The arguments.
+      kwargs: The named arguments.
+      mesh: The replicas' devices.
+      compiled: Whether the function is compiled, so that static arguments must be marked.
+
+    Raises:
+      ArgumentTypeError: An argument is an object that is changed in place, such as a model.
+      ShardingError: An array is divided otherwise than into one part for each replica.
+      ValueShapeError: An array is that of all components of a per-replica value.
+    """
+    received = _Received(fn, len(args), mesh, compiled=compiled)
+    return _mapped(received.leaf, (), (args, kwargs), _ends)
+
+
+@final
+class _Received:
+    """Checks and converts the leaves of one call's arguments."""
+
+    def __init__(self, fn: Any, count: int, mesh: ReplicaMesh, *, compiled: bool) -> None:
+        self._fn = fn
+        self._count = count
+        self._mesh = mesh
+        self._compiled = compiled
+
+    def leaf(self, path: Path, value: Any) -> Any:
+        """Returns a part of the arguments as a program takes it."""
+        if isinstance(value, jax.Array | np.ndarray):
+            if is_divided(value) or is_stack(value):
+                return as_distributed(value, self._mesh, f"Argument {self._label(path)}")
+        elif is_state_holder(value):
+            raise ArgumentTypeError(refusal(value, self._label(path)))
+        elif is_nnx_state(value):
+            return _mapped(self.leaf, path, value, lambda part: isinstance(part, jax.Array))
+        elif is_equinox_module(value):
+            return self._module(path, value)
+        return value
+
+    def _module(self, path: Path, module: Any) -> Any:
+        def inside(path: Path, value: Any) -> Any:
+            number = isinstance(value, int | float | complex) and not is_static(value)
+            return Static(value) if number and self._compiled else self.leaf(path, value)
+
+        return _mapped(inside, path, module, lambda part: part is not module and _ends(part))
+
+    def _label(self, path: Path) -> str:
+        return argument_label(path, parameter_names(self._fn, self._count))
+
+
+def _mapped(
+    function: Callable[[Path, Any], Any],
+    path: Path,
+    nest: Any,
+    is_leaf: Callable[[Any], bool],
+) -> Any:
+    """Maps a function of the path and value of each leaf over a part of the arguments."""
+    return jax.tree_util.tree_map_with_path(
+        lambda inner, value: function((*path, *inner), value), nest, is_leaf=is_leaf
+    )
+
+
+def _ends(value: Any) -> bool:
+    """Returns whether a part of the arguments is looked at as a whole."""
+    return (
+        isinstance(value, DistributedValues)
+        or is_variable(value)
+        or is_nnx_state(value)
+        or is_state_holder(value)
+        or is_equinox_module(value)
+    )

@@ -1,0 +1,329 @@
+"""The identity of arguments that are no arrays: what must be the same for one program to serve.
+
+A program is compiled for the strings, booleans, functions and other objects that it was
+traced with. This module says when two of them are the same, and what a trace has changed.
+"""
+
+from __future__ import annotations
+
+import copy
+import enum
+import sys
+import weakref
+import zlib
+from collections import deque
+from collections.abc import Callable, Hashable, Iterator, Mapping
+from functools import partial
+from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType, SimpleNamespace
+from typing import Any, Final, TypeAlias, final
+
+import jax
+import numpy as np
+
+from distlab.errors import ArgumentTypeError
+from distlab.step.function_identity import identity_of
+from distlab.values.checks import is_array_like
+
+Part: TypeAlias = tuple[str, Hashable]
+"""The path of a part of an object, such as `.layers[0].rate`, and what the part is."""
+
+_MOST_PARTS: Final = 1000
+_MOST_BYTES: Final = 1 << 16
+_OPAQUE_PACKAGES: Final = sys.stdlib_module_names | {"distlab", "jax", "jaxlib", "numpy"}
+_CONSTANTS: Final = frozenset({bool, int, float, complex, str, bytes, type(None)})
+_CONTAINERS: Final = (list, tuple, dict, set, frozenset, deque, Mapping)
+_VISIBLE: Final = frozenset({object, list, dict, set, deque, SimpleNamespace})
+_MADE_BY_PYTHON: Final = 1 << 9  # Py_TPFLAGS_HEAPTYPE
+_FUNCTIONS: Final = (FunctionType, MethodType, partial)
+_OBJECTS: Final = (type, ModuleType, BuiltinFunctionType, enum.Enum)
+
+
+@final
+class Static:
+    """An argument that `static_argnums` or `static_argnames` names."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+
+@final
+class Same:
+    """A key that equals that of the same object alone, which it keeps alive."""
+
+    __slots__ = ("object",)
+
+    def __init__(self, object_: Any) -> None:
+        self.object = object_
+
+    def __hash__(self) -> int:
+        return id(self.object)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Same) and self.object is other.object
+
+
+class StaticKey(tuple[Part, ...]):
+    """What distinguishes a static argument from others: what it is, and what it consists of."""
+
+    __slots__ = ()
+
+
+def static_key(value: Any) -> StaticKey:
+    """Returns what distinguishes a static argument from others.
+
+    By value are compared constants, dtypes, members of enumerations, and objects whose class
+    defines equality and a hash (frozen dataclasses, Flax's Linen modules). Functions are
+    compared by their code and what it refers to. Any other object is compared by identity and
+    by the values of its attributes, so that a change of one is noticed; where its class defines
+    equality (a dataclass), by these values alone.
+
+    Args:
+      value: An argument that is no array.
+    """
+    if type(value) in _CONSTANTS:  # nearly always
+        return StaticKey((("", _constant(value)),))
+    return StaticKey(_parts(value, "", set(), [_MOST_PARTS]))
+
+
+def is_static(value: Any) -> bool:
+    """Returns whether an argument is part of the program: no array, and no number but a bool."""
+    return isinstance(value, bool | enum.Enum) or not is_array_like(value)
+
+
+def changed_parts(before: StaticKey, after: StaticKey, *, modes: bool = True) -> list[str]:
+    """Returns what differs between two keys, such as `".rate: 0.1 -> 0.2"`.
+
+    Args:
+      before: A key.
+      after: Another one.
+      modes: Whether to name strings, bools and None, which choose what the function does.
+    """
+    old, new = dict(before), dict(after)
+    changed = [path for path in {**old, **new} if old.get(path) != new.get(path)]
+    return [
+        f"{path}: {_text(old.get(path))} -> {_text(new.get(path))}"
+        for path in changed
+        if modes or not _is_mode(new.get(path))
+    ]
+
+
+def _is_mode(key: Any) -> bool:
+    return isinstance(key, tuple) and key[0] in (str, bytes, bool, type(None))
+
+
+@final
+class GuardedArguments:
+    """Static arguments that a trace must not change.
+
+    Args:
+      values: Pairs of a static argument's label and the argument.
+    """
+
+    def __init__(self, values: list[tuple[str, Any]]) -> None:
+        self._before = []
+        self._contents: list[tuple[Any, Any]] = []
+        for label, value in values:
+            entered: list[Any] = []
+            key = StaticKey(_parts(value, "", set(), [_MOST_PARTS], entered))
+            self._before.append((label, value, key))
+            for thing in entered:
+                self._contents += [(c, copy.copy(c)) for c in _writable(thing)]
+
+    def restore(self) -> None:
+        """Gives the arguments the attributes and elements that they had."""
+        for container, contents in self._contents:
+            container.clear()
+            (container.extend if isinstance(container, list | deque) else container.update)(
+                contents
+            )
+
+    def require_unchanged(self) -> None:
+        """Checks that the arguments are what they were, and restores them if not.
+
+        Raises:
+          ArgumentTypeError: The function assigned an attribute or an element of one.
+        """
+        for label, value, before in self._before:
+            after = static_key(value)
+            if after != before:
+                self.restore()
+                raise ArgumentTypeError(
+                    f"The function changes {label}, a {type(value).__name__} "
+                    f"({'; '.join(changed_parts(before, after))[:300]}). Its Python runs when it "
+                    "is compiled, not at each step, so no such change would be kept. Hold what "
+                    "changes in a distlab.Variable, or pass it as an argument of its own and "
+                    "return it."
+                )
+
+
+def _writable(thing: Any) -> list[Any]:
+    """Returns the attributes of an object, and the object itself if it is a container."""
+    found = [thing] if isinstance(thing, list | dict | set | deque) else []
+    attributes = getattr(thing, "__dict__", None)
+    return [*found, attributes] if type(attributes) is dict else found
+
+
+def _parts(
+    value: Any,
+    path: str,
+    inside: set[int],
+    budget: list[int],
+    entered: list[Any] | None = None,
+) -> Iterator[Part]:
+    """Yields what a value is and, under their paths, what it consists of.
+
+    Args:
+      value: The value.
+      path: Its path in the argument.
+      inside: The ids of the objects that were entered.
+      budget: How many parts may still be entered; beyond that objects are compared by identity.
+      entered: Collects the objects that were entered.
+    """
+    key = _as_one(value)
+    if key is None and (id(value) in inside or budget[0] <= 0):
+        key = Same(value)
+    if key is not None:
+        yield path, key
+        return
+    inside.add(id(value))
+    if entered is not None:
+        entered.append(value)
+    contents = list(_contents(value))
+    kind: Any = type(value)
+    seen = contents or isinstance(value, _CONTAINERS)
+    yield path, kind if seen and _compared_by_value(kind) else (kind, Same(value))
+    for name, part in contents:
+        budget[0] -= 1
+        yield from _parts(part, path + name, inside, budget, entered)
+
+
+def _as_one(value: Any) -> Hashable | None:
+    """Returns the key of a thing that is compared as one; None if its contents are compared."""
+    kind: Any = type(value)
+    key: Hashable | None = None
+    if kind in _CONSTANTS:
+        key = _constant(value)
+    elif isinstance(value, np.generic):
+        key = (kind, value.tobytes())
+    elif isinstance(value, np.ndarray | jax.Array):
+        key = _array(value)
+    elif isinstance(value, _FUNCTIONS):
+        key = _function(value)
+    elif isinstance(value, _OBJECTS):
+        key = Same(value)
+    elif _hashed_by_value(value):
+        key = (kind, value)
+    elif kind.__hash__ is not None and _package(kind) in _OPAQUE_PACKAGES:
+        key = None if isinstance(value, _CONTAINERS) else Same(value)
+    return key
+
+
+def _contents(value: Any) -> Iterator[tuple[str, Any]]:
+    """Yields the attributes and elements of an object, with their names."""
+    if isinstance(value, set | frozenset):
+        yield "{}", Same(value) if len(value) > _MOST_PARTS else frozenset(map(_element, value))
+        return
+    if isinstance(value, Mapping):
+        yield from ((f"[{key!r:.40}]", part) for key, part in list(value.items()))
+    elif isinstance(value, list | tuple | deque):
+        yield from ((f"[{n}]", part) for n, part in enumerate(list(value)))
+    for name, part in list(getattr(value, "__dict__", {}).items()):
+        yield f".{name}", part
+    for base in type(value).__mro__:
+        slots = base.__dict__.get("__slots__", ())
+        for name in (slots,) if isinstance(slots, str) else slots:
+            if name not in ("__dict__", "__weakref__") and hasattr(value, name):
+                yield f".{name}", getattr(value, name)
+
+
+def _element(value: Any) -> Hashable:
+    return _constant(value) if type(value) in _CONSTANTS else Same(value)
+
+
+def _constant(value: Any) -> Hashable:
+    if isinstance(value, float | complex):
+        return type(value), str(value)  # NaN equals nothing, and 0.0 equals -0.0
+    return type(value), value
+
+
+def _array(value: Any) -> Hashable:
+    if isinstance(value, np.ndarray) and value.dtype.kind in "SU" and value.nbytes <= _MOST_BYTES:
+        return value.dtype, value.shape, value.tobytes()
+    if not isinstance(value, np.ndarray) or value.nbytes > _MOST_BYTES or value.dtype == object:
+        return Same(value)
+    return Same(value), zlib.crc32(value.tobytes())  # somebody may have written to it
+
+
+def _compared_by_value(kind: Any) -> bool:
+    """Returns whether a class defines equality and no hash, and Python sees all its instances hold.
+
+    That is not so for a class derived from one that is written in C.
+    """
+    return issubclass(kind, tuple) or (
+        kind.__hash__ is None
+        and all(base in _VISIBLE or base.__flags__ & _MADE_BY_PYTHON for base in kind.__mro__)
+    )
+
+
+def _hashed_by_value(value: Any) -> bool:
+    """Returns whether an object's class defines a hash, and all that it holds has one."""
+    kind: Any = type(value)
+    if kind.__hash__ is None or kind.__hash__ is object.__hash__:
+        return False
+    try:
+        hash(value)
+    except TypeError:
+        return False
+    return True
+
+
+def _package(kind: type) -> str:
+    return kind.__module__.partition(".")[0]
+
+
+_functions: weakref.WeakKeyDictionary[FunctionType, Hashable] = weakref.WeakKeyDictionary()
+
+
+def _function(fn: Callable[..., Any]) -> Hashable:
+    known = _functions.get(fn) if isinstance(fn, FunctionType) else None
+    if known is None:
+        identity = identity_of(fn)
+        known = _FunctionKey(identity.key, identity.kept)
+        if isinstance(fn, FunctionType):
+            _functions[fn] = known
+    return known
+
+
+@final
+class _FunctionKey:
+    """The identity of a function, with the objects that stand in it by their `id`."""
+
+    __slots__ = ("_kept", "_key")
+
+    def __init__(self, key: Hashable, kept: list[Any]) -> None:
+        self._key = key
+        self._kept = kept
+
+    def __hash__(self) -> int:
+        return hash(self._key)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _FunctionKey) and self._key == other._key
+
+
+def _text(key: Any) -> str:
+    match key:
+        case None:
+            return "nothing"
+        case (type(), Same() as same):
+            return f"a {type(same.object).__name__}"
+        case (type() as kind, value):
+            return f"{value if kind in (float, complex) else repr(value)!s:.40}"
+        case Same() as same:
+            return f"a {type(same.object).__name__}"
+        case (Same() as same, int()):
+            return f"a {type(same.object).__name__}"
+        case _:
+            return "other contents"

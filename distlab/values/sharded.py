@@ -1,0 +1,117 @@
+"""Arrays that the user divided over the replicas' devices, with `jax.device_put` for example.
+
+Where each replica's device holds one part, and the parts follow one another along the first
+axis, such an array is a per-replica value. Any other division has no meaning for replicas.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, final
+
+import jax
+import numpy as np
+
+from distlab.devices.jax_internals import uncommitted
+from distlab.devices.mesh import ReplicaMesh
+from distlab.devices.pieces import is_divided
+from distlab.errors import ShardingError
+from distlab.values.distributed import DistributedValues, Shape, stack
+from distlab.values.stacks import require_no_stack
+
+
+@final
+@jax.tree_util.register_pytree_node_class
+class Sharded(DistributedValues):
+    """An array of which each replica has a part, as the user divided it.
+
+    Attributes:
+      array: The array, divided along its first axis over the replicas' devices.
+    """
+
+    __slots__ = ("array",)
+
+    def __init__(self, array: Any) -> None:
+        self.array = array
+
+    @property
+    def values(self) -> tuple[Any, ...]:
+        """The parts in replica order, each on its replica's device."""
+        shards = sorted(self.array.addressable_shards, key=lambda s: s.index[0].start or 0)
+        return tuple(uncommitted(shard.data) for shard in shards)
+
+    def tree_flatten(self) -> tuple[tuple[Any], None]:
+        """Returns the array as the child."""
+        return (self.array,), None
+
+    @classmethod
+    def tree_unflatten(cls, _: None, children: tuple[Any]) -> Sharded:
+        """Returns the value with another array."""
+        return cls(children[0])
+
+    def __repr__(self) -> str:
+        """Shows dtype and shape."""
+        return f"Sharded({getattr(self.array, 'dtype', '?')}{list(self.array.shape)})"
+
+
+def as_distributed(value: Any, mesh: ReplicaMesh, what: str) -> Any:
+    """Returns an array that the user divided over the replicas as a distributed value.
+
+    Args:
+      value: A leaf of what a verb received. All but divided arrays are returned unchanged.
+      mesh: The replicas' devices.
+      what: What it is to the verb, such as `"The value to reduce"`.
+
+    Raises:
+      ShardingError: The array is divided otherwise than into one part for each replica.
+      ValueShapeError: The array is that of all components of a per-replica value.
+    """
+    if mesh.replicas == 1 or not isinstance(value, jax.Array | np.ndarray):
+        return value
+    require_no_stack(value, what)
+    if not isinstance(value, jax.Array) or not is_divided(value):
+        return value
+    fault = _fault(value.sharding, value.shape, mesh)
+    if fault:
+        raise ShardingError(
+            f"{what}, {value.dtype}{list(value.shape)} on {_on(value.sharding)}, {fault}. "
+            "A divided array must have one part for each replica, along its first axis; an array "
+            "that every replica needs must be whole. Divide it with jax.device_put(array, "
+            "strategy.mesh.split), or copy it to each device with jax.device_put(array, "
+            "strategy.mesh.whole)."
+        )
+    return Sharded(value)
+
+
+def as_per_replica(value: Any, mesh: ReplicaMesh, what: str) -> Any:
+    """Returns `as_distributed(...)` with a `PerReplica` where the user divided an array."""
+    value = as_distributed(value, mesh, what)
+    return stack(value.values, mesh) if isinstance(value, Sharded) else value
+
+
+@functools.lru_cache(maxsize=512)
+def _fault(sharding: Any, shape: Shape, mesh: ReplicaMesh) -> str:
+    """Returns why a division does not give each replica a part; empty when it does."""
+    indices = sharding.devices_indices_map(shape)
+    if set(indices) != set(mesh.devices):
+        return f"lies on {len(indices)} devices that are not those of the {mesh.replicas} replicas"
+    ranges = {
+        device: tuple(s.indices(n)[:2] for s, n in zip(index, shape, strict=True))
+        for device, index in indices.items()
+    }
+    if len(set(ranges.values())) < mesh.replicas:
+        return "has the same part on several devices"
+    divided = [
+        axis for axis, n in enumerate(shape) if any(r[axis] != (0, n) for r in ranges.values())
+    ]
+    if divided != [0]:
+        return f"is divided along axis {', '.join(map(str, divided))}"
+    if sorted(mesh.devices, key=lambda d: ranges[d][0]) != list(mesh.devices):
+        return "has its parts on the replicas' devices in another order"
+    return ""
+
+
+def _on(sharding: Any) -> str:
+    spec = getattr(sharding, "spec", None)
+    count = f"{len(sharding.device_set)} devices"
+    return count if spec is None else f"{count} as {spec}"

@@ -1,0 +1,143 @@
+"""The text of distributed values: their numbers, bounded."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import distlab as dl
+
+
+def _strategy(replicas: int = 3) -> dl.MirroredStrategy:
+    return dl.MirroredStrategy([f"CPU:{n % 8}" for n in range(replicas)])
+
+
+def _text(make: Any) -> list[str]:
+    """Returns the text of each component of a value."""
+    value = _strategy().experimental_distribute_values_from_function(
+        lambda context: make(context.replica_id_in_sync_group)
+    )
+    assert str(value) == repr(value) == f"{value}"
+    first, *lines, last = str(value).splitlines()
+    assert (first, last) == ("PerReplica:{", "}")
+    return [line.split(": ", 1)[1].removesuffix(",") for line in lines]
+
+
+def test_each_component_is_shown_in_tensorflows_form(capsys: pytest.CaptureFixture[str]) -> None:
+    s = _strategy()
+    print(s.run(lambda x: x + dl.get_replica_context().replica_id_in_sync_group, args=(0.5,)))
+    assert capsys.readouterr().out == (
+        "PerReplica:{\n"
+        "  0: Array(0.5, dtype=float32),\n"
+        "  1: Array(1.5, dtype=float32),\n"
+        "  2: Array(2.5, dtype=float32)\n"
+        "}\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("make", "last"),
+    [
+        (lambda n: np.arange(4).reshape(2, 2) * n, "Array([[0, 2], [4, 6]], dtype=int32)"),
+        (jnp.arange, "Array([0, 1], dtype=int32)"),
+        (lambda n: jnp.ones((0, n)), "Array([], shape=(0, 2), dtype=float32)"),
+        (jnp.bfloat16, "Array(2, dtype=bfloat16)"),
+        (jnp.bool_, "Array(True, dtype=bool)"),
+        (lambda n: f"part {n}", "'part 2'"),
+        (lambda n: jax.random.split(jax.random.key(n)), "key<fry>[2]"),
+        (
+            lambda n: jnp.full((100, 50), float(n)),
+            (
+                "Array([[2., 2., 2., 2., 2., 2., ...], [2., 2., 2., 2., 2., 2., ...], ...], "
+                "shape=(100, 50), dtype=float32)"
+            ),
+        ),
+        (
+            lambda _: jnp.ones((2,) * 6),
+            (
+                "Array([[[[[[1., 1.], [1., 1.]], ...], ...], ...], ...], "
+                "shape=(2, 2, 2, 2, 2, 2), dtype=float32)"
+            ),
+        ),
+    ],
+)
+def test_values_of_every_kind(make: Any, last: str) -> None:
+    assert _text(make)[2] == last
+
+
+def test_only_what_is_shown_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[int] = []
+    asarray = np.asarray
+
+    def noting(value: Any, *args: Any, **kwargs: Any) -> Any:
+        if isinstance(value, jax.Array):
+            read.append(value.nbytes)
+        return asarray(value, *args, **kwargs)
+
+    value = _strategy().replicate(np.ones((1000, 1000), np.float32))
+    monkeypatch.setattr(np, "asarray", noting)
+    assert "shape=(1000, 1000)" in str(value)
+    assert len(read) == 3
+    assert max(read) <= 64
+
+
+@given(shape=st.lists(st.integers(0, 40), max_size=5).filter(lambda s: np.prod(s) < 50_000))
+@settings(max_examples=30, deadline=None)
+def test_the_text_is_bounded_whatever_the_shape(shape: list[int]) -> None:
+    value = _strategy().replicate(np.ones(shape, np.float32))
+    lines = str(value).splitlines()
+    assert len(lines) == 5
+    assert all(len(line) < 420 for line in lines)
+
+
+def test_many_replicas_are_shown_in_part() -> None:
+    lines = str(dl.PerReplica(np.arange(64))).splitlines()
+    assert lines[16:] == ["  15: Array(15, dtype=int64),", "  ...: 48 more", "}"]
+
+
+def test_traced_deleted_and_odd_values_have_a_text() -> None:
+    s = _strategy()
+    value = s.run(lambda: jnp.ones(2))
+    seen: list[str] = []
+
+    @jax.jit
+    def look(given: Any) -> Any:
+        seen.append(str(given))
+        return given
+
+    look(value)
+    assert seen == ["PerReplica(3 x float32[2])"]
+    value.stacked.delete()
+    assert str(value) == "PerReplica(3 x float32[2], deleted)"
+    assert [str(dl.PerReplica(v)) for v in (None, 3.0, jnp.float32(1))] == [
+        "PerReplica(? x ?[])",
+        "PerReplica(? x ?[])",
+        "PerReplica(? x float32[])",
+    ]
+    assert str(jax.tree.structure(value)).startswith("PyTreeDef")
+
+
+def test_mirrored_values_show_their_copies() -> None:
+    s = _strategy()
+    rate = dl.Mirrored(jax.device_put(jnp.float32(0.5), s.mesh.whole))
+    assert str(rate).splitlines()[1:3] == [
+        "  0: Array(0.5, dtype=float32),",
+        "  1: Array(0.5, dtype=float32),",
+    ]
+    rate.array.delete()
+    assert str(rate) == "Mirrored(float32[], deleted)"
+    assert str(dl.Mirrored(3.0)) == "Mirrored(?[])"
+
+
+def test_messages_have_no_numbers() -> None:
+    value = _strategy().replicate(1.0)
+    with pytest.raises(
+        dl.errors.StructureError, match=r"^PerReplica\(3 x float32\[\]\) has a value"
+    ):
+        value + 1

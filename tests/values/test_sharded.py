@@ -1,0 +1,226 @@
+"""Arrays that the user divided over the replicas' devices."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+import distlab as dl
+from distlab.errors import DonatedError, GatheredWarning, ShardingError
+
+REPLICAS = 8
+P = PartitionSpec
+
+
+def _strategy(replicas: int = REPLICAS) -> dl.MirroredStrategy:
+    return dl.MirroredStrategy([f"CPU:{i}" for i in range(replicas)])
+
+
+def _mesh(*axes: tuple[str, int], reverse: bool = False) -> Mesh:
+    count = int(np.prod([n for _, n in axes]))
+    devices = jax.devices()[:count][:: -1 if reverse else 1]
+    return Mesh(np.array(devices).reshape([n for _, n in axes]), [name for name, _ in axes])
+
+
+def _put(array: Any, mesh: Mesh, *spec: Any) -> jax.Array:
+    return jax.device_put(array, NamedSharding(mesh, P(*spec)))
+
+
+PLAIN: dict[str, Callable[[Any], jax.Array]] = {
+    "one axis": lambda x: _put(x, _mesh(("data", 8)), "data"),
+    "two axes": lambda x: _put(x, _mesh(("data", 4), ("model", 2)), ("data", "model")),
+    "an axis of one": lambda x: _put(x, _mesh(("data", 8), ("model", 1)), "data", "model"),
+    "the strategy's own": lambda x: jax.device_put(x, _strategy().mesh.split),
+    "local data": lambda x: jax.make_array_from_process_local_data(
+        NamedSharding(_mesh(("batch", 8)), P("batch")), x
+    ),
+}
+OTHERWISE: dict[str, tuple[Callable[[Any], jax.Array], str]] = {
+    "another axis": (lambda x: _put(x, _mesh(("d", 8)), None, "d"), "along axis 1"),
+    "several axes": (
+        lambda x: _put(x, _mesh(("d", 4), ("m", 2)), "d", "m"),
+        "along axis 0, 1",
+    ),
+    "partly replicated": (
+        lambda x: _put(x, _mesh(("d", 4), ("m", 2)), "d"),
+        "same part on several devices",
+    ),
+    "half of the devices": (lambda x: _put(x, _mesh(("d", 4)), "d"), "not those of the 8"),
+    "another order": (lambda x: _put(x, _mesh(("d", 8), reverse=True), "d"), "another order"),
+}
+
+
+@pytest.fixture(params=[False, True], ids=["traced", "eager"])
+def _mode(request: pytest.FixtureRequest) -> Iterator[None]:
+    dl.run_functions_eagerly(request.param)
+    yield
+    dl.run_functions_eagerly(False)
+
+
+@pytest.mark.usefixtures("_mode")
+@pytest.mark.parametrize("how", PLAIN)
+def test_a_batch_divided_over_the_replicas_is_their_parts(how: str) -> None:
+    s = _strategy()
+    x = np.arange(48, dtype=np.float32).reshape(16, 3)
+    divided = PLAIN[how](x)
+    sums = s.run(lambda part, scale: (part * scale).sum(), args=(divided, 2.0))
+    assert float(s.reduce("SUM", sums, axis=None)) == 2 * x.sum()
+    parts = s.run(lambda batch: batch["x"], args=({"x": divided},))
+    assert [part.tolist() for part in parts.values] == x.reshape(8, 2, 3).tolist()
+    assert [part.device for part in parts.values] == jax.devices()
+
+
+@pytest.mark.parametrize("how", PLAIN)
+def test_verbs_take_it_as_a_per_replica_value(how: str) -> None:
+    s = _strategy()
+    x = np.arange(48, dtype=np.float32).reshape(16, 3)
+    divided = PLAIN[how](x)
+    np.testing.assert_array_equal(s.gather(divided, axis=0), x)
+    np.testing.assert_allclose(s.reduce("MEAN", divided, axis=0), x.mean(0))
+    np.testing.assert_allclose(s.reduce("SUM", divided, axis=None), x.reshape(8, 2, 3).sum(0))
+    local = s.experimental_local_results({"x": divided})
+    assert [part["x"].tolist() for part in local] == x.reshape(8, 2, 3).tolist()
+    total = s.extended.reduce_to("SUM", divided, "CPU:3")
+    np.testing.assert_allclose(total, x.reshape(8, 2, 3).sum(0))
+
+
+@given(rows=st.integers(1, 4), columns=st.integers(0, 3), replicas=st.sampled_from([2, 4, 8]))
+@settings(max_examples=15, deadline=None)
+def test_parts_are_those_of_a_distributed_dataset(rows: int, columns: int, replicas: int) -> None:
+    s = _strategy(replicas)
+    x = np.random.default_rng(0).normal(size=(rows * replicas, columns)).astype(np.float32)
+    divided = _put(x, _mesh(("data", replicas)), "data")
+    dataset = dl.data.Dataset.from_tensor_slices(x).batch(rows * replicas)
+    (batch,) = s.experimental_distribute_dataset(dataset)
+
+    def fn(part: jax.Array) -> Any:
+        return dl.get_replica_context().all_reduce("SUM", part.sum()), part * 2
+
+    for ours, theirs in zip(*(s.run(fn, args=(v,)) for v in (divided, batch)), strict=True):
+        for a, b in zip(ours.values, theirs.values, strict=True):
+            np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.usefixtures("_mode")
+@pytest.mark.parametrize("how", OTHERWISE)
+def test_any_other_division_is_refused_with_the_remedy(how: str) -> None:
+    s = _strategy()
+    make, why = OTHERWISE[how]
+    divided = make(np.ones((16, 8), np.float32))
+    with pytest.raises(ShardingError, match=rf"Argument params\['w'\].*{why}.*mesh\.whole"):
+        s.run(lambda params: params["w"].sum(), args=({"w": divided},))
+    with pytest.raises(ShardingError, match=why):
+        s.reduce("MEAN", divided, axis=None)
+    with pytest.raises(ShardingError, match=why):
+        s.gather(divided, axis=0)
+    with pytest.raises(ShardingError, match=why):
+        s.experimental_local_results([divided])
+    whole = jax.device_put(divided, s.mesh.whole)
+    sums = s.run(lambda params: params["w"].sum(), args=({"w": whole},))
+    assert {float(v) for v in sums.values} == {128.0}
+
+
+def test_a_program_for_whole_arrays_does_not_serve_divided_ones() -> None:
+    s = _strategy()
+    x = np.arange(16, dtype=np.float32)
+
+    def fn(v: jax.Array) -> jax.Array:
+        return v.sum()
+
+    for value, total in ((x, 8 * 120), (_put(x, _mesh(("d", 8)), "d"), 120), (jnp.asarray(x), 960)):
+        for _ in range(2):
+            assert float(s.reduce("SUM", s.run(fn, args=(value,)), axis=None)) == total
+    with pytest.raises(ShardingError, match="another order"):
+        s.run(fn, args=(_put(x, _mesh(("d", 8), reverse=True), "d"),))
+    assert float(s.run(fn, args=(jax.device_put(x, s.mesh.whole),)).values[0]) == 120
+
+
+def test_parts_mix_with_uneven_batches_and_collectives() -> None:
+    s = _strategy(4)
+    divided = _put(np.arange(8.0, dtype=np.float32), _mesh(("d", 4)), "d")
+    dataset = dl.data.Dataset.range(7).batch(7)
+    (batch,) = s.experimental_distribute_dataset(dataset)
+
+    def fn(part: jax.Array, rows: jax.Array) -> Any:
+        return dl.get_replica_context().all_reduce("SUM", part.sum() + rows.sum())
+
+    results = s.run(fn, args=(divided, batch))
+    assert {float(v) for v in results.values} == {28.0 + 21.0}
+
+
+def test_random_keys_can_be_divided() -> None:
+    s = _strategy()
+    keys = jax.random.split(jax.random.key(0), 8)
+    divided = _put(keys, _mesh(("d", 8)), "d")
+    drawn = s.run(lambda key: jax.random.uniform(key[0]), args=(divided,))
+    assert [float(v) for v in drawn.values] == [float(jax.random.uniform(key)) for key in keys]
+
+
+def test_an_array_that_does_not_fit_its_part_says_that_it_was_divided() -> None:
+    s = _strategy()
+    weights = _put(np.ones((16, 4), np.float32), _mesh(("fsdp", 8)), "fsdp")
+    with pytest.raises(TypeError) as caught:
+        s.run(lambda x, w: x @ w, args=(np.ones((2, 16), np.float32), weights))
+    assert any("w: float32[2, 4]" in note for note in caught.value.__notes__)
+
+
+def test_under_a_users_jit_parts_stay_parts() -> None:
+    s = _strategy()
+    divided = _put(np.arange(16.0, dtype=np.float32), _mesh(("d", 8)), "d")
+
+    @jax.jit
+    def twice(scale: jax.Array) -> Any:
+        return s.run(lambda part, k: part.sum() * k, args=(divided, scale))
+
+    assert [float(v) for v in twice(2.0).values] == [2.0 * (4 * n + 1) for n in range(8)]
+
+
+def test_donated_parts_are_used_once() -> None:
+    s = _strategy()
+    divided = jax.device_put(np.ones((16, 3), np.float32), s.mesh.split)
+    options = dl.RunOptions(donate_argnums=0)
+    result = s.run(lambda part: part + 1, args=(divided,), options=options)
+    assert {v.sum().item() for v in result.values} == {12.0}
+    assert divided.is_deleted()
+    with pytest.raises(DonatedError):
+        s.run(lambda part: part + 1, args=(divided,), options=options)
+
+
+@pytest.mark.parametrize("how", ["one axis", "half of the devices"])
+def test_copying_a_divided_array_whole_warns(how: str) -> None:
+    s = _strategy()
+    x = np.arange(16, dtype=np.float32).reshape(8, 2)
+    divided = PLAIN[how](x) if how in PLAIN else OTHERWISE[how][0](x)
+    with pytest.warns(GatheredWarning, match=r"float32\[8, 2\].*mesh\.whole") as caught:
+        copies = s.replicate({"w": divided})
+    assert caught[0].filename == __file__
+    assert len(caught) == 1
+    assert [v.tolist() for v in copies["w"].values] == [x.tolist()] * 8
+    with s.scope(), pytest.warns(GatheredWarning, match="The value of weights"):
+        weights = dl.Variable(divided, name="weights")
+    np.testing.assert_array_equal(weights.value(), x)
+
+
+def test_replicated_arrays_and_one_replica_are_as_before() -> None:
+    x = np.arange(16, dtype=np.float32)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        s = _strategy()
+        whole = _put(x, _mesh(("d", 8)))
+        assert {float(v) for v in s.run(lambda v: v.sum(), args=(whole,)).values} == {120.0}
+        with s.scope():
+            assert float(dl.Variable(whole).value().sum()) == 120.0
+        one = dl.OneDeviceStrategy("CPU:2")
+        divided = _put(x, _mesh(("d", 8)), "d")
+        assert float(one.run(lambda v: v.sum(), args=(divided,))) == 120.0
+        assert float(one.reduce("SUM", divided, axis=0)) == 120.0
+        assert float(dl.get_strategy().run(lambda v: v.sum(), args=(divided,))) == 120.0
