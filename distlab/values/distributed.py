@@ -115,8 +115,8 @@ class PerReplica(DistributedValues):
             return self.values[replica]
         if self.shapes is not None:
             raise StructureError(
-                f"{self!r} has components of different shapes, and a replica function uses it "
-                "without receiving it. Pass it as an argument of run."
+                f"{self.brief()} has components of different shapes, and a replica function uses "
+                "it without receiving it. Pass it as an argument of run."
             )
         traced = isinstance(self.stacked, jax.core.Tracer)
         return jnp.asarray(self.stacked if traced else np.asarray(self.stacked))[replica]

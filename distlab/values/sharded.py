@@ -40,6 +40,14 @@ class Sharded(DistributedValues):
         shards = sorted(self.array.addressable_shards, key=lambda s: s.index[0].start or 0)
         return tuple(uncommitted(shard.data) for shard in shards)
 
+    def component(self, replica: Any) -> Any:
+        """Returns one replica's part.
+
+        Args:
+          replica: The replica's number, an int: functions receive their parts as arrays.
+        """
+        return self.values[replica]
+
     def tree_flatten(self) -> tuple[tuple[Any], None]:
         """Returns the array as the child."""
         return (self.array,), None
