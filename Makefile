@@ -38,7 +38,7 @@ test: lint browser  ## Run ruff, mypy and all tests, browser tests included
 lint: $(DEV)  ## Run ruff and mypy
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
-	@$(BIN)/mypy distlab dashboard tests
+	@$(BIN)/mypy distlab dashboard examples tests
 
 browser: $(DEV)
 	@.ci/browser $(BIN)

@@ -57,7 +57,7 @@ class WithDistlab:
     def dispatch_10(self, seconds: float) -> float:
         """Returns seconds per trivial step, ten of them in one dispatch."""
         size = 8 * self.replicas
-        x = next(iter(self._batches(np.zeros((size, 128), np.float32), size)))
+        x = next(iter(self.batches(np.zeros((size, 128), np.float32), size)))
 
         def add_ten(v: jax.Array) -> Any:
             return dl.scan(lambda v, _: (v + 1, None), v, length=work.STEPS)[0]
@@ -99,7 +99,7 @@ class WithDistlab:
         arrays = work.float_batches(work.BATCH, square=False)
         step, params = self.step(models.mlp, work.initial_mlp(), work.BATCH)
         columns = tuple(np.concatenate(column) for column in zip(*arrays, strict=True))
-        batches = list(self._batches(columns, work.BATCH))
+        batches = list(self.batches(columns, work.BATCH))
         several = [batches[i % len(batches)] for i in range(work.STEPS)]
 
         def ten(batches: Any) -> Any:

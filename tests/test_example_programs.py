@@ -1,0 +1,60 @@
+"""The programs in examples/ run without a warning and learn."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
+
+
+def _printed(name: str, *options: str) -> str:
+    program = ROOT / "examples" / f"{name}.py"
+    command = [sys.executable, "-W", "error", str(program), *options]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout
+
+
+def _numbers(after: str, printed: str) -> list[float]:
+    return [float(number) for number in re.findall(rf"{after} ([\d.]+)", printed)]
+
+
+def test_the_custom_training_loop_learns_digits() -> None:
+    printed = _printed("custom_training_loop", "--epochs", "4")
+    losses = _numbers("loss", printed)
+    assert len(losses) == 4
+    assert losses == sorted(losses, reverse=True)
+    assert _numbers("accuracy", printed)[-1] > 80
+
+
+def test_the_host_training_loop_goes_on_where_it_was() -> None:
+    printed = _printed("host_training_loop", "--loops", "4", "--steps-per-loop", "20")
+    assert _numbers("step", printed) == [20, 40, 60, 80]
+    losses = _numbers("loss", printed)
+    assert losses[-1] < losses[0] / 3
+
+
+def test_the_optimizer_through_merge_call_fits_a_regression() -> None:
+    losses = _numbers("loss", _printed("optimizer_through_merge_call", "--epochs", "4"))
+    assert losses[-1] < 0.52  # least squares leave 0.48
+
+
+def test_every_program_is_tested_and_named_in_the_readme() -> None:
+    readme = (ROOT / "README.md").read_text()
+    tests = Path(__file__).read_text()
+    for path in EXAMPLES:
+        assert f"examples/{path.name}" in readme
+        assert f'"{path.stem}"' in tests
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_every_program_has_help(path: Path) -> None:
+    command = [sys.executable, str(path), "--help"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+    assert done.stdout.count("\n") > 5
