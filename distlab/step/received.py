@@ -78,7 +78,7 @@ class _Received:
         elif is_state_holder(value):
             raise ArgumentTypeError(refusal(value, self._label(path)))
         elif is_nnx_state(value):
-            return _mapped(self.leaf, path, value, lambda part: isinstance(part, jax.Array))
+            return _mapped(self.leaf, path, value, _is_distributed)
         elif is_equinox_module(value):
             return self._module(path, value)
         return value
@@ -106,11 +106,14 @@ def _mapped(
     )
 
 
+def _is_distributed(value: Any) -> bool:
+    return isinstance(value, DistributedValues) or is_variable(value)
+
+
 def _ends(value: Any) -> bool:
     """Returns whether a part of the arguments is looked at as a whole."""
     return (
-        isinstance(value, DistributedValues)
-        or is_variable(value)
+        _is_distributed(value)
         or is_nnx_state(value)
         or is_state_holder(value)
         or is_equinox_module(value)

@@ -69,7 +69,7 @@ def test_batches_are_divided_as_the_tutorial_says(executed: Any) -> None:
         [[0, 1], [2, 3]],
     ]
     assert lines_of(executed, "one-device")[-1] == "ndarray (4, 1) each [0.7]"
-    assert "2 x float32[8, 1]" in text_of(executed, "whole-batches")
+    assert text_of(executed, "whole-batches").count(": Array([[1.], ") == 4
 
 
 def test_workers_get_the_shards_of_the_tutorial(executed: Any) -> None:
@@ -111,7 +111,7 @@ def test_a_functions_batches_are_taken_as_they_are(executed: Any) -> None:
 
 
 def test_iterators_give_the_batches_in_every_way(executed: Any) -> None:
-    losses = lines_of(executed, "for-loop", "Loss is")
+    losses = lines_of(executed, "for-loop", "on replica 0: ")
     assert [lists(line)[-1] for line in losses] == [[0.7]] * 5
     assert lists(text_of(executed, "explicit-iterator")) == [[0.7]]
     assert "50 steps" in text_of(executed, "explicit-iterator")
@@ -130,7 +130,7 @@ def test_specs_tell_what_a_step_gets_and_returns(executed: Any) -> None:
     assert unknown.endswith("(None, 1)")
     assert known.endswith("(8, 1)")
     assert returned.count("shape=(8, 1), dtype=float32") == 2
-    assert text_of(executed, "spec-loop").count("2 x float32[8, 1]") == 2
+    assert text_of(executed, "spec-loop").count(": Array([[2.], ") == 4
 
 
 def test_preprocessing_gives_numbers_that_can_be_checked(executed: Any) -> None:
@@ -166,7 +166,7 @@ def test_caveats_are_shown_as_they_are(executed: Any) -> None:
 
 
 def test_values_and_generators_need_no_dataset(executed: Any) -> None:
-    assert [line.split()[-2:] for line in lines_of(executed, "values")] == [["0", "1"]] * 4
+    assert [line.split()[-2:] for line in lines_of(executed, "values", "holds")] == [["0", "1"]] * 4
     random = np.random.default_rng(0)
     *given, on_tpu_strategy = lines_of(executed, "generator")
     for line in given:

@@ -235,3 +235,31 @@ def test_optax_with_a_schedule_and_static_options(strategy: dl.Strategy) -> None
     assert losses[2] < losses[1] < losses[0]
     counts = optax.tree.get_all_with_path(strategy.experimental_local_results(state)[0], "count")
     assert {int(count) for _, count in counts} == {3}
+
+
+def test_nnx_state_in_a_functional_loop(strategy: dl.Strategy) -> None:
+    """`nnx.split` once; the state, with Optax's moments around it, goes in and out of the step."""
+    graph, weights = nnx.split(nnx.Linear(6, 2, rngs=nnx.Rngs(0)), nnx.Param)
+    tx = optax.adam(1e-2)
+
+    def loss(weights: Any, x: Any, y: Any) -> jax.Array:
+        return _cross_entropy(nnx.merge(graph, weights)(x), y)
+
+    def step(state: Any, x: Any, y: Any) -> Any:
+        weights, moments = state
+        value, grads = jax.value_and_grad(loss)(weights, x, y)
+        grads = dl.get_replica_context().all_reduce("MEAN", grads)
+        updates, moments = tx.update(grads, moments, weights)
+        return (optax.apply_updates(weights, updates), moments), value
+
+    state = strategy.replicate((weights, tx.init(weights)))
+    alone = weights, tx.init(weights)
+    for x, y in _batches(strategy):
+        state, _ = strategy.run(step, args=(state, x, y))
+        grads = jax.grad(loss)(alone[0], DATA, LABELS)
+        updates, moments = tx.update(grads, alone[1], alone[0])
+        alone = optax.apply_updates(alone[0], updates), moments
+    trained, _ = strategy.experimental_local_results(state)[0]
+    assert isinstance(trained, nnx.State)
+    for mine, theirs in zip(jax.tree.leaves(trained), jax.tree.leaves(alone[0]), strict=True):
+        np.testing.assert_allclose(mine, theirs, rtol=1e-4, atol=1e-6)
