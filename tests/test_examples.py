@@ -66,7 +66,8 @@ _NEED_NONE = ("distlab.charts.", "distlab.errors.", "distlab.events.", "distlab.
 """What other examples raise, record and draw."""
 
 _INNER = {
-    *("Strategy.variable_layout", "Dataset.with_plan"),
+    *("Strategy.make_on_workers", "Strategy.variable_layout"),
+    *("Dataset.from_plan", "Dataset.with_plan"),
     *("distlab.widgets.Explorer", "distlab.widgets.View", "distlab.widgets.Watch"),
 }
 """What distlab's own packages call; `explorer` and `watch` have the examples of the widgets."""

@@ -120,12 +120,18 @@ def checked_number(name: str, value: Any) -> Any:
 
 
 def _only_leaf(value: Any) -> Any:
-    """Returns the only leaf of a structure, such as a variable; other values unchanged."""
+    """Returns the only leaf of a structure, of a variable its value; other values unchanged."""
     try:
         leaves = jax.tree.leaves(value)
     except Exception:  # noqa: BLE001 - such as a dictionary whose keys can't be sorted
         return value
-    return leaves[0] if len(leaves) == 1 else value
+    if len(leaves) != 1:
+        return value
+    (leaf,) = leaves
+    try:
+        return leaf.__jax_array__() if hasattr(leaf, "__jax_array__") else leaf
+    except Exception:  # noqa: BLE001 - any code of the user's
+        return leaf
 
 
 def _is_array(value: Any) -> bool:

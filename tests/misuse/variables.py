@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import copy
-
 import jax
 import jax.numpy as jnp
 
@@ -68,11 +66,6 @@ def an_addition_of_another_shape_in_a_step(w: World) -> None:
     w.strategy.run(lambda a: w.weights.assign_add(jnp.ones((2, 2)) + a.sum()), args=(w.x,))
 
 
-@misuse(errors.ValueShapeError, "needs an array or numbers", "PerReplica(4", "strategy.reduce")
-def an_assignment_of_a_per_replica_value(w: World) -> None:
-    w.weights.assign(w.x)
-
-
 @misuse(errors.ContextError, "assigned inside jax.lax.scan", "weights", "Use dl.scan")
 def an_assignment_inside_of_scan(w: World) -> None:
     def step(a: jax.Array) -> None:
@@ -116,8 +109,3 @@ def the_value_of_copies_without_aggregation(w: World) -> None:
 @misuse(errors.ContextError, "Assign a variable under", "(CPU:0, CPU:1)", "that made it")
 def an_assignment_under_another_strategy(w: World) -> None:
     w.other().run(lambda: w.weights.assign(jnp.zeros(2)))
-
-
-@misuse(errors.ContextError, "can't be copied", "MirroredStrategy(CPU:0", "make another strategy")
-def a_copy_of_a_variable(w: World) -> None:
-    copy.deepcopy(w.weights)
