@@ -16,6 +16,7 @@ from typing import Any, Final, NamedTuple
 import jax
 
 from distlab.errors import StructureError, ValueShapeError
+from distlab.text.shown import shown
 from distlab.values.distributed import DistributedValues, Mirrored, PerReplica, rebuilt
 from distlab.variables.variable import is_variable
 
@@ -94,7 +95,7 @@ def map_structure(
     """
     if not callable(func):
         raise StructureError(
-            f"map_structure needs a function first, got {func!r:.80}. Write "
+            f"map_structure needs a function first, got {shown(func)}. Write "
             "map_structure(func, structure)."
         )
     if not structures:
@@ -135,7 +136,7 @@ def pack_sequence_as(
     if count != len(flat_sequence):
         raise ValueShapeError(
             f"The structure has {count} leaves and flat_sequence {len(flat_sequence)}. Pass one "
-            f"leaf for each; the structure is {structure!r:.200}."
+            f"leaf for each; the structure is {shown(structure, 200)}."
         )
     return _packed(structure, iter(flat_sequence), composites=expand_composites)
 
@@ -268,8 +269,8 @@ def _mapping(value: Mapping[Any, Any]) -> _Node:
         keys = sorted(value)
     except TypeError as error:
         raise StructureError(
-            f"The keys of a mapping in a nest must be sortable, got {list(value)!r:.200}. Use keys "
-            "of one type."
+            f"The keys of a mapping in a nest must be sortable, got {shown(list(value), 200)}. Use "
+            "keys of one type."
         ) from error
 
     def build(parts: list[Any]) -> Any:
@@ -306,7 +307,7 @@ def _require_same(one: Any, other: Any, path: str, *, types: bool, composites: b
         leaf, nest = (one, other) if first is None else (other, one)
         raise ValueShapeError(
             f"The structures differ{_at(path)}: one has a {type(nest).__name__}, the other the "
-            f"leaf {leaf!r:.80}. Pass nests of one structure."
+            f"leaf {shown(leaf)}. Pass nests of one structure."
         )
     _require_same_level((one, first), (other, second), path, types=types)
     for key, a, b in zip(first.keys, first.children, second.children, strict=True):
@@ -327,8 +328,8 @@ def _require_same_level(
     first, second = one[1].keys, other[1].keys
     if first != second if mappings else len(first) != len(second):
         raise ValueShapeError(
-            f"The structures differ{_at(path)}: one has {first!r:.100}, the other {second!r:.100}. "
-            "Pass nests of one structure."
+            f"The structures differ{_at(path)}: one has {shown(first, 100)}, the other "
+            f"{shown(second, 100)}. Pass nests of one structure."
         )
 
 
@@ -350,7 +351,7 @@ def _up_to(shallow: Any, deep: Any, path: str, *, types: bool) -> Iterator[Any]:
     if second is None:
         raise ValueShapeError(
             f"The structures differ{_at(path)}: shallow_tree has a {type(shallow).__name__}, the "
-            f"other the leaf {deep!r:.80}. Pass a nest that has at least its structure."
+            f"other the leaf {shown(deep)}. Pass a nest that has at least its structure."
         )
     _require_same_level((shallow, first), (deep, second), path, types=types)
     for key, a, b in zip(first.keys, first.children, second.children, strict=True):

@@ -28,6 +28,8 @@ import numpy as np
 
 from distlab.context import scopes
 from distlab.errors import ArgumentTypeError, ArgumentValueError, ContextError, ValueShapeError
+from distlab.text.shown import shown
+from distlab.values.checks import require_alive
 
 __all__ = ["compute_average_loss", "scale_regularization_loss"]
 
@@ -118,7 +120,9 @@ def _numbers(name: str, value: Any) -> jax.Array:
 
     Raises:
       ArgumentTypeError: It can't be one.
+      DonatedError: It is an array that was deleted.
     """
+    require_alive(value, name)
     try:
         array = jnp.asarray(value)
     except (TypeError, ValueError, OverflowError, RuntimeError) as error:
@@ -156,12 +160,12 @@ def _checked_size(size: Any) -> Any:
         is_integer = isinstance(size, int) and not isinstance(size, bool)
     if not is_integer:
         raise ArgumentTypeError(
-            f"global_batch_size must be one whole number of examples, got {size!r:.80}. Pass the "
+            f"global_batch_size must be one whole number of examples, got {shown(size)}. Pass the "
             "number that the dataset's batch(...) was given."
         )
     if not isinstance(size, jax.core.Tracer) and not 0 <= size < 1 << 63:
         raise ArgumentValueError(
-            f"global_batch_size must be at least 0 and less than 2^63, got {size!r:.80}. Pass the "
+            f"global_batch_size must be at least 0 and less than 2^63, got {shown(size)}. Pass the "
             "number that the dataset's batch(...) was given."
         )
     return size

@@ -15,6 +15,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from distlab.errors import ArgumentTypeError, ArgumentValueError
+from distlab.text.shown import shown
 
 EVERYWHERE: Final = ("", "0.0.0.0", "::")  # noqa: S104 - compared, not listened on
 """Addresses that stand for all addresses of this machine."""
@@ -152,7 +153,7 @@ def checked_origins(origins: object) -> tuple[Host, ...]:
     """
     if not isinstance(origins, tuple | list) or not all(isinstance(one, str) for one in origins):
         raise ArgumentTypeError(
-            f"origins is a sequence of host or host:port, got {origins!r:.80}. Pass a tuple, such "
+            f"origins is a sequence of host or host:port, got {shown(origins)}. Pass a tuple, such "
             "as origins=('hub.example.org',)."
         )
     return tuple(_checked(one) for one in origins)
@@ -163,7 +164,7 @@ def _checked(text: str) -> Host:
     if host is None or (host.port or 1) > _LAST_PORT:
         raise ArgumentValueError(
             "An origin is the host at which browsers open the page, with its port unless that is "
-            f"80 or 443, got {text!r:.80}. Write hub.example.org or hub.example.org:8000, without "
+            f"80 or 443, got {shown(text)}. Write hub.example.org or hub.example.org:8000, without "
             "https:// and path; patterns such as *.example.org can't be told from other sites."
         )
     return host

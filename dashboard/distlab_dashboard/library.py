@@ -16,6 +16,7 @@ from distlab.events import Source
 from distlab.page.runs_table import RunSummary, unreadable
 from distlab.recording import Run
 from distlab.runs.listing import run_folders, summary_of
+from distlab.text.shown import shown
 from distlab_dashboard.served_run import ServedRun
 
 _MOST_UNUSED: Final = 3
@@ -182,7 +183,7 @@ class Folder:
 
 def _unknown(name: str) -> NotARunError:
     return NotARunError(
-        f"The dashboard shows the runs in its folder, and {name!r:.80} is not one of them. "
+        f"The dashboard shows the runs in its folder, and {shown(name)} is not one of them. "
         "Choose one on the page Runs."
     )
 

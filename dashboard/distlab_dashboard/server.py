@@ -24,6 +24,7 @@ from distlab.errors import (
     PortInUseError,
 )
 from distlab.text.counts import is_count
+from distlab.text.shown import shown
 from distlab_dashboard.access import ARGUMENT, Access, checked_token
 from distlab_dashboard.exports import FILES, Export, Exports
 from distlab_dashboard.gate import Gate
@@ -265,7 +266,7 @@ def serve(
     if port is not None and not is_count(port, _LAST_PORT):
         raise ArgumentValueError(
             f"port must be a whole number from 0 to {_LAST_PORT}, or None for the first free one, "
-            f"got {port!r}."
+            f"got {shown(port)}."
         )
     if not isinstance(address, str):
         raise ArgumentTypeError(

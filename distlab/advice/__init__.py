@@ -26,6 +26,7 @@ from distlab.advice._texts import evidence_text
 from distlab.errors import ArgumentTypeError
 from distlab.events import Advice, Chunk, Event, Source, Unknown
 from distlab.folds import Evidence, EvidenceColumns
+from distlab.text.shown import shown
 
 __all__ = ["CAUSES", "Advice", "advise", "advise_on", "evidence_text"]
 
@@ -112,7 +113,7 @@ def _chunks(
     if since is None:
         if not isinstance(source, Iterable):
             raise ArgumentTypeError(
-                f"Advice needs a run or its events, got {type(source).__name__}: {source!r:.80}. "
+                f"Advice needs a run or its events, got {type(source).__name__}: {shown(source)}. "
                 "Pass what distlab.Run.open(folder) returned."
             )
         yield list(source)

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from distlab.cluster.hostlist import expand_hostlist, expand_tasks_per_node, in_slurms_order
 from distlab.errors import ArgumentTypeError, ClusterError, ClusterSpecError
+from distlab.text.shown import shown
 
 
 def own_rank() -> int:
@@ -86,7 +87,7 @@ def require_count(what: str, value: object) -> None:
       ClusterSpecError: The value is negative.
     """
     if isinstance(value, bool) or not isinstance(value, int):
-        raise ArgumentTypeError(f"{what} must be a whole number, got {value!r}.")
+        raise ArgumentTypeError(f"{what} must be a whole number, got {shown(value)}.")
     if value < 0:
         raise ClusterSpecError(f"{what} must be 0 or more, got {value}.")
 

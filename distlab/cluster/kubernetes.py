@@ -10,6 +10,7 @@ from typing import Any, final
 from distlab.cluster.resolver import ClusterResolver, address_of_task
 from distlab.cluster.spec import ClusterSpec
 from distlab.errors import ClusterError, ClusterSpecError, MissingExtraError
+from distlab.text.shown import shown
 
 _DEFAULT_JOBS = {"worker": ["job-name=tensorflow"]}
 _CONNECT_AND_READ_SECONDS = (5, 10)  # retried up to three times
@@ -151,7 +152,8 @@ class _Api:
             ) from error
         if not isinstance(location, KubernetesExecutableLocation):
             raise ClusterSpecError(
-                f"executable_location must be a KubernetesExecutableLocation, got {location!r}."
+                "executable_location must be a KubernetesExecutableLocation, got "
+                f"{shown(location)}."
             )
         within = location is KubernetesExecutableLocation.WITHIN_CLUSTER
         try:

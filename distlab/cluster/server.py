@@ -9,6 +9,7 @@ from typing import Any, Final, final
 
 from distlab.cluster.spec import ClusterSpec
 from distlab.errors import ClusterError, ClusterSpecError, UnsupportedError
+from distlab.text.shown import shown
 
 _LOCAL_JOB: Final = "local"
 _local_numbers = itertools.count()
@@ -137,5 +138,5 @@ def _only(what: str, given: Any, known: list[Any]) -> Any:
             f"{what} must be passed, unless there is only one: it is one of {known}."
         )
     if given not in known:
-        raise ClusterSpecError(f"{what} must be one of {known}, got {given!r}.")
+        raise ClusterSpecError(f"{what} must be one of {known}, got {shown(given)}.")
     return given

@@ -8,6 +8,7 @@ from typing import final
 from distlab.cluster.resolver import ClusterResolver, format_master
 from distlab.cluster.spec import ClusterSpec
 from distlab.errors import ArgumentTypeError
+from distlab.text.shown import shown
 
 
 @final
@@ -53,7 +54,7 @@ class SimpleClusterResolver(ClusterResolver):
                 "Wrap it in ClusterSpec(...)."
             )
         if not isinstance(master, str):
-            raise ArgumentTypeError(f"master must be a string, got {master!r}.")
+            raise ArgumentTypeError(f"master must be a string, got {shown(master)}.")
         self._cluster_spec = cluster_spec
         self._master = master
         self._task_type = task_type

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, TypeAlias
 
 from distlab.errors import ArgumentTypeError, ClusterSpecError
+from distlab.text.shown import shown
 
 Tasks: TypeAlias = list[str] | dict[int, str]
 """The addresses of a job's tasks: a list, or a dict when indices are missing."""
@@ -80,7 +81,8 @@ class ClusterSpec:
         tasks = self._tasks_of(job_name)
         if task_index not in tasks:
             raise ClusterSpecError(
-                f"Job {job_name!r} has no task {task_index!r}; its tasks are {sorted(tasks)}."
+                f"Job {shown(job_name)} has no task {shown(task_index)}; its tasks are "
+                f"{sorted(tasks)}."
             )
         return tasks[task_index]
 
@@ -103,7 +105,7 @@ class ClusterSpec:
     def _tasks_of(self, job_name: str) -> dict[int, str]:
         if job_name not in self._jobs:
             raise ClusterSpecError(
-                f"The cluster has no job {job_name!r}; its jobs are {sorted(self._jobs)}."
+                f"The cluster has no job {shown(job_name)}; its jobs are {sorted(self._jobs)}."
             )
         return self._jobs[job_name]
 
@@ -141,7 +143,7 @@ def _index(job: str, index: object) -> int:
         number = -1
     if number < 0:
         raise ClusterSpecError(
-            f"The task indices of job {job!r} must be whole numbers from 0, got {index!r}."
+            f"The task indices of job {job!r} must be whole numbers from 0, got {shown(index)}."
         )
     return int(number)
 
@@ -161,4 +163,4 @@ def _plain(tasks: dict[int, str]) -> Tasks:
 
 
 def _shown(value: object) -> str:
-    return f"{value!r} of type {type(value).__name__}"
+    return f"{shown(value)} of type {type(value).__name__}"

@@ -9,6 +9,7 @@ from typing import Any, final
 from distlab.cluster.resolver import ClusterResolver, format_master
 from distlab.cluster.spec import ClusterSpec
 from distlab.errors import ClusterSpecError
+from distlab.text.shown import shown
 
 _EXAMPLE = (
     '{"cluster": {"worker": ["host:port", ...]}, "task": {"type": "worker", "index": 0}}, or unset'
@@ -142,7 +143,7 @@ class TFConfigClusterResolver(ClusterResolver):
             return None if index is None else int(index)
         except (TypeError, ValueError) as error:
             raise ClusterSpecError(
-                f"The task index in TF_CONFIG must be a whole number, got {index!r}."
+                f"The task index in TF_CONFIG must be a whole number, got {shown(index)}."
             ) from error
 
     @task_id.setter

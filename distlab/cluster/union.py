@@ -8,6 +8,7 @@ from typing import Any, final
 from distlab.cluster.resolver import ClusterResolver, format_master
 from distlab.cluster.spec import ClusterSpec, Tasks
 from distlab.errors import ArgumentTypeError, ClusterSpecError, DuplicateTaskError
+from distlab.text.shown import shown
 
 _OVERRIDES = ("rpc_layer", "task_id", "task_type")
 
@@ -46,7 +47,7 @@ class UnionResolver(ClusterResolver):
         for resolver in args:
             if not isinstance(resolver, ClusterResolver):
                 raise ArgumentTypeError(
-                    f"UnionResolver joins ClusterResolvers, got {resolver!r}. "
+                    f"UnionResolver joins ClusterResolvers, got {shown(resolver)}. "
                     "SimpleClusterResolver makes one from a ClusterSpec."
                 )
         self._resolvers = args

@@ -22,6 +22,7 @@ from distlab.devices.mesh import AXIS, ReplicaMesh
 from distlab.devices.pieces import pieces
 from distlab.devices.selection import DeviceLike
 from distlab.errors import OptionError, ValueShapeError
+from distlab.text.shown import shown
 from distlab.values.checks import as_array
 
 _SMALL_BYTES: Final = 1 << 16
@@ -101,8 +102,8 @@ class ReductionToOneDevice(CrossDeviceOps):
     ) -> None:
         if accumulation_fn is not None and not callable(accumulation_fn):
             raise OptionError(
-                f"accumulation_fn must be a function of a list of arrays, got {accumulation_fn!r}. "
-                "Leave it out to add the values in replica order."
+                "accumulation_fn must be a function of a list of arrays, got "
+                f"{shown(accumulation_fn)}. Leave it out to add the values in replica order."
             )
         self._device = None if reduce_to_device is None else selection.find([reduce_to_device])[0]
         self._accumulate = accumulation_fn
@@ -289,8 +290,8 @@ class ChosenBySize(CrossDeviceOps):
 def _checked_packs(num_packs: int) -> int:
     if type(num_packs) is not int or num_packs < 0:
         raise OptionError(
-            f"num_packs must be a whole number, 0 or more, got {num_packs!r}. Use 1 to send each "
-            "value whole."
+            f"num_packs must be a whole number, 0 or more, got {shown(num_packs)}. Use 1 to send "
+            "each value whole."
         )
     return num_packs
 
@@ -377,7 +378,7 @@ def as_cross_device_ops(ops: Any) -> CrossDeviceOps:
         return ChosenBySize()
     if not isinstance(ops, CrossDeviceOps):
         raise OptionError(
-            f"cross_device_ops must be a CrossDeviceOps such as NcclAllReduce(), got {ops!r:.80}. "
+            f"cross_device_ops must be a CrossDeviceOps such as NcclAllReduce(), got {shown(ops)}. "
             "Leave it out for the default."
         )
     return ops

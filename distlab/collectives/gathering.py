@@ -15,6 +15,7 @@ from distlab.collectives.traced import TracedPerReplica
 from distlab.context import scopes
 from distlab.devices import in_flight, jax_internals
 from distlab.errors import ValueShapeError
+from distlab.values.checks import as_array, require_alive, require_components
 from distlab.values.distributed import DistributedValues, PerReplica, replica_shapes
 from distlab.values.sharded import as_per_replica
 
@@ -41,9 +42,11 @@ def _gather_leaf(strategy: CollectiveHost, value: Any, axis: int) -> jax.Array:
                 f"gather needs a per-replica value, got a plain {type(value).__name__}: it is the "
                 f"same on all {strategy.num_replicas_in_sync} replicas. Pass what run returned."
             )
-        array = jnp.asarray(value)
+        array = as_array(value, "gather")
         gather_axis(array.shape, axis, "gather")
         return array
+    require_alive(value.stacked, "The value to gather")
+    require_components(value, "The value to gather", strategy.num_replicas_in_sync)
     shapes = replica_shapes(value)
     along = gather_axis(shapes[0], axis, "gather")
     require_joinable(shapes, along, "gather")

@@ -6,6 +6,7 @@ import enum
 from typing import Any
 
 from distlab.errors import OptionError
+from distlab.text.shown import shown
 
 
 class CommunicationImplementation(enum.Enum):
@@ -89,13 +90,13 @@ def _check_numbers(bytes_per_pack: Any, timeout_seconds: Any) -> None:
     if not isinstance(bytes_per_pack, int) or bytes_per_pack < 0:
         raise OptionError(
             "bytes_per_pack must be a whole number of bytes, 0 or more, got "
-            f"{bytes_per_pack!r}. Use 0 to let XLA choose."
+            f"{shown(bytes_per_pack)}. Use 0 to let XLA choose."
         )
     if timeout_seconds is not None and not (
         isinstance(timeout_seconds, int | float) and timeout_seconds > 0
     ):
         raise OptionError(
-            f"timeout_seconds must be more than 0 or None, got {timeout_seconds!r}. Use None "
+            f"timeout_seconds must be more than 0 or None, got {shown(timeout_seconds)}. Use None "
             "to wait indefinitely."
         )
 
@@ -107,5 +108,5 @@ def _implementation(value: Any) -> CommunicationImplementation:
         return CommunicationImplementation[value.upper()]
     raise OptionError(
         f"implementation must be one of {list(CommunicationImplementation.__members__)}, got "
-        f"{value!r}. Use AUTO to let XLA choose."
+        f"{shown(value)}. Use AUTO to let XLA choose."
     )

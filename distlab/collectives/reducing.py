@@ -20,8 +20,9 @@ from distlab.devices import in_flight, jax_internals
 from distlab.devices.pieces import first_piece
 from distlab.errors import ValueShapeError
 from distlab.events import sink
+from distlab.text.shown import shown
 from distlab.values.array_numbers import number_of
-from distlab.values.checks import as_array, require_components
+from distlab.values.checks import as_numbers, require_alive, require_components, require_numbers
 from distlab.values.distributed import (
     DistributedValues,
     Mirrored,
@@ -52,7 +53,9 @@ def reduce(strategy: CollectiveHost, reduce_op: ReduceOp | str, value: Any, axis
     leaves = [_as_per_replica(leaf, strategy, replicas) for leaf in leaves]
     for leaf in leaves:
         if isinstance(leaf, PerReplica):
+            require_alive(leaf.stacked, "The value to reduce")
             require_components(leaf, "The value to reduce", replicas)
+            require_numbers(leaf.stacked, "reduce")
     per_replica = [leaf for leaf in leaves if isinstance(leaf, PerReplica)]
     reduced = iter(reduce_per_replica(strategy, op, per_replica, axes))
     return jax.tree.unflatten(
@@ -164,7 +167,8 @@ def _reduce_slices(
     if axes is not None or not all(isinstance(part, DistributedValues) for part in parts):
         raise ValueShapeError(
             "reduce of IndexedSlices needs axis=None and a component for each replica, got "
-            f"axis={axes} and {slices!r:.100}. Return the slices from the function that run runs."
+            f"axis={axes} and {shown(slices, 100)}. Return the slices from the function that run "
+            "runs."
         )
     values, indices = (_joined(strategy, part) for part in parts)
     if op is ReduceOp.MEAN:
@@ -200,7 +204,7 @@ def _reduce_plain(op: ReduceOp, value: Any, axes: Axes | None, replicas: int) ->
     copies = isinstance(value, Mirrored | Variable)
     if isinstance(value, Mirrored):
         value = first_piece(value.array)
-    array = as_array(value, "reduce")
+    array = as_numbers(value, "reduce")
     if op is ReduceOp.SUM and replicas > 1 and not copies:
         raise ValueShapeError(
             f"reduce(SUM) needs a per-replica value, got a plain {type(value).__name__}: it is the "
@@ -260,8 +264,8 @@ def _checked_axes(axes: Axes, shapes: tuple[Shape, ...]) -> Axes:
     for axis in axes:
         if isinstance(axis, bool) or not isinstance(axis, int | np.integer):
             raise ValueShapeError(
-                f"axis must be None, a whole number or a tuple of them, got {axis!r}. Use axis=0 "
-                "to reduce over the batch."
+                f"axis must be None, a whole number or a tuple of them, got {shown(axis)}. Use "
+                "axis=0 to reduce over the batch."
             )
         if not -rank <= axis < rank:
             raise ValueShapeError(

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from distlab.errors import ValueShapeError
+from distlab.text.shown import shown
 
 
 def gather_axis(shape: tuple[int, ...], axis: Any, verb: str) -> int:
@@ -23,7 +24,7 @@ def gather_axis(shape: tuple[int, ...], axis: Any, verb: str) -> int:
     if type(axis) is not int or not -rank <= axis < rank:
         raise ValueShapeError(
             f"{verb} concatenates arrays along an axis, but a component of shape {list(shape)} has "
-            f"no axis {axis!r}. Reshape scalars to [1] first."
+            f"no axis {shown(axis)}. Reshape scalars to [1] first."
         )
     return axis % rank
 

@@ -7,6 +7,8 @@ from typing import Any
 import msgspec
 
 from distlab.errors import OptionError
+from distlab.text.counts import is_count
+from distlab.text.shown import shown
 
 
 class RunOptions(msgspec.Struct, frozen=True):
@@ -51,6 +53,32 @@ class RunOptions(msgspec.Struct, frozen=True):
     static_argnums: int | tuple[int, ...] = ()
     static_argnames: str | tuple[str, ...] = ()
 
+    def __post_init__(self) -> None:
+        """Checks the types, so that the line that made the options is the one that fails.
+
+        Raises:
+          OptionError: A field has another type.
+        """
+        for name in (
+            "experimental_enable_dynamic_batch_size",
+            "experimental_bucketizing_dynamic_shape",
+        ):
+            if not isinstance(getattr(self, name), bool):
+                raise OptionError(
+                    f"{name} must be True or False, got {shown(getattr(self, name))}. Leave it "
+                    "out: it changes nothing."
+                )
+        if self.run_eagerly is not None:
+            _checked(self.run_eagerly)
+        donated: Any = self.donate_argnums
+        if not is_count(donated) and not (
+            isinstance(donated, tuple) and all(is_count(position) for position in donated)
+        ):
+            raise OptionError(
+                "donate_argnums must be positions of arguments in args, a number or a tuple of "
+                f"numbers, got {shown(donated)}. For the first argument write donate_argnums=0."
+            )
+
 
 _eagerly = False
 """Whether calls without `run_eagerly` run eagerly."""
@@ -85,8 +113,8 @@ def run_functions_eagerly(run_eagerly: bool) -> None:
 def _checked(run_eagerly: Any) -> bool:
     if not isinstance(run_eagerly, bool):
         raise OptionError(
-            f"run_eagerly must be True (ordinary Python) or False (compiled), got {run_eagerly!r}. "
-            "Use True to debug, else False."
+            "run_eagerly must be True (ordinary Python) or False (compiled), got "
+            f"{shown(run_eagerly)}. Use True to debug, else False."
         )
     return run_eagerly
 

@@ -11,7 +11,8 @@ from distlab.context import scopes
 from distlab.context.collectives import Collectives
 from distlab.context.host import Host
 from distlab.errors import ContextError
-from distlab.values.checks import as_array, checked_call
+from distlab.values.checks import as_numbers, checked_call
+from distlab.values.distributed import DistributedValues
 from distlab.values.indexed_slices import IndexedSlices, is_slices
 from distlab.values.reduce_op import ReduceOp
 
@@ -106,8 +107,8 @@ class ReplicaContext:
         del options
         op = ReduceOp.of(reduce_op)
         self._require_current("all_reduce")
-        leaves, structure = jax.tree.flatten(value, is_leaf=is_slices)
-        arrays = [as_array(leaf, "all_reduce") for leaf in leaves if not is_slices(leaf)]
+        leaves, structure = jax.tree.flatten(value, is_leaf=_is_whole)
+        arrays = [as_numbers(leaf, "all_reduce") for leaf in leaves if not is_slices(leaf)]
         reduced = iter(self.collectives.all_reduce(op, arrays) if arrays or not leaves else [])
         results = [
             self._all_reduce_slices(op, leaf) if is_slices(leaf) else next(reduced)
@@ -117,7 +118,7 @@ class ReplicaContext:
 
     def _all_reduce_slices(self, op: ReduceOp, slices: IndexedSlices) -> IndexedSlices:
         """Returns the rows of all replicas together, which is their sum, as in TensorFlow."""
-        parts = [as_array(part, "all_reduce") for part in (slices.values, slices.indices)]
+        parts = [as_numbers(part, "all_reduce") for part in (slices.values, slices.indices)]
         values, indices = self.collectives.all_gather(parts, 0)
         if op is ReduceOp.MEAN:
             values = (values / self.num_replicas_in_sync).astype(values.dtype)
@@ -156,8 +157,8 @@ class ReplicaContext:
         """
         del options
         self._require_current("all_gather")
-        leaves, structure = jax.tree.flatten(value)
-        arrays = [as_array(leaf, "all_gather") for leaf in leaves]
+        leaves, structure = jax.tree.flatten(value, is_leaf=_is_distributed)
+        arrays = [as_numbers(leaf, "all_gather") for leaf in leaves]
         return jax.tree.unflatten(structure, self.collectives.all_gather(arrays, axis))
 
     def merge_call(
@@ -208,6 +209,14 @@ class ReplicaContext:
     def __repr__(self) -> str:
         """Shows the strategy."""
         return f"ReplicaContext({self.strategy!r})"
+
+
+def _is_distributed(value: Any) -> bool:
+    return isinstance(value, DistributedValues)
+
+
+def _is_whole(value: Any) -> bool:
+    return _is_distributed(value) or is_slices(value)
 
 
 def get_replica_context() -> ReplicaContext:

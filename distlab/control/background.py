@@ -17,6 +17,7 @@ from distlab.control.loops import LoopControl, loops
 from distlab.devices import in_flight
 from distlab.errors import ArgumentTypeError, ContextError
 from distlab.text.html import card
+from distlab.text.shown import shown
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -214,7 +215,7 @@ def background(function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -
     """
     if not callable(function):
         raise ArgumentTypeError(
-            f"background runs a function, got a {type(function).__name__}: {function!r:.80}. "
+            f"background runs a function, got a {type(function).__name__}: {shown(function)}. "
             "Write background(train, ...), not background(train(...))."
         )
     strategy = scopes.current_strategy() if scopes.has_strategy() else None

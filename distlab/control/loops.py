@@ -16,6 +16,7 @@ from typing import Final, Generic, Literal, TypeAlias, TypeVar
 from distlab.errors import ArgumentTypeError, ArgumentValueError
 from distlab.events import Loop, sink
 from distlab.text.counts import is_number
+from distlab.text.shown import shown
 
 T = TypeVar("T")
 State: TypeAlias = Literal["running", "pausing", "paused", "stopping", "stopped", "done"]
@@ -192,17 +193,17 @@ def controlled(
       1
       5
     """
-    if getattr(elements, "__iter__", None) is None:
+    if getattr(elements, "__iter__", None) is None or getattr(elements, "shape", None) == ():
         raise ArgumentTypeError(
             f"controlled accepts an iterable, got a {type(elements).__name__}: "
-            f"{elements!r:.80}. Pass the iterable of the loop, such as a distributed dataset."
+            f"{shown(elements)}. Pass the iterable of the loop, such as a distributed dataset."
         )
     if not isinstance(name, str):
-        raise ArgumentTypeError(f"name must be a string, got {name!r:.80}.")
+        raise ArgumentTypeError(f"name must be a string, got {shown(name)}.")
     if not is_number(pause_seconds) or not pause_seconds > 0:
         raise ArgumentValueError(
-            f"pause_seconds must be a number above 0, got {pause_seconds!r:.80}. It is the longest "
-            "pause, after which the loop resumes by itself."
+            f"pause_seconds must be a number above 0, got {shown(pause_seconds)}. It is the "
+            "longest pause, after which the loop resumes by itself."
         )
     return Controlled(elements, name, float(pause_seconds))
 

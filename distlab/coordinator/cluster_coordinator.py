@@ -15,6 +15,7 @@ from distlab.coordinator.per_worker import PerWorkerDataset, part_of
 from distlab.coordinator.remote_value import RemoteValue
 from distlab.errors import ArgumentTypeError, ArgumentValueError, OutOfRangeError
 from distlab.strategies.parameter_server import ParameterServerStrategy
+from distlab.text.shown import shown
 
 _STALL_SECONDS: Final = 600.0
 _END_SECONDS: Final = 10.0
@@ -66,7 +67,7 @@ class ClusterCoordinator:
             )
         if not stall_seconds > 0:
             raise ArgumentValueError(
-                f"stall_seconds must be more than 0, got {stall_seconds!r}. Leave it out for "
+                f"stall_seconds must be more than 0, got {shown(stall_seconds)}. Leave it out for "
                 f"{_STALL_SECONDS:g}."
             )
         known = _made.get(strategy)
@@ -131,7 +132,7 @@ class ClusterCoordinator:
         """
         if not callable(fn):
             raise ArgumentTypeError(
-                f"schedule needs a function, got {fn!r:.80}. Pass the function itself, and its "
+                f"schedule needs a function, got {shown(fn)}. Pass the function itself, and its "
                 "arguments as args=(...)."
             )
         closure = Closure(fn, tuple(args or ()), dict(kwargs or {}), RemoteValue(self._queue.wait))

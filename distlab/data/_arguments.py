@@ -5,24 +5,73 @@ from __future__ import annotations
 import operator
 import secrets
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 from distlab.errors import InvalidArgumentError
+from distlab.text.shown import shown
+
+_LEAST: Final = -(1 << 63)
+_MOST: Final = (1 << 63) - 1
 
 
 def integer(verb: str, name: str, value: Any, at_least: int | None = None) -> int:
     """Returns an integer argument.
 
     Raises:
-      InvalidArgumentError: `value` is not an integer, or is less than `at_least`.
+      InvalidArgumentError: `value` is not an integer, does not fit int64, or is less than
+        `at_least`.
     """
     try:
-        number = operator.index(value.item() if hasattr(value, "item") else value)
-    except (TypeError, ValueError):
-        raise InvalidArgumentError(f"{name} of {verb} must be an integer, got {value!r}") from None
+        number = operator.index(_plain(value))
+    except Exception:  # noqa: BLE001 - deleted arrays and random keys have errors of their own
+        raise InvalidArgumentError(
+            f"{name} of {verb} must be an integer, got {shown(value)}. Pass a "
+            "whole number, such as int(x)."
+        ) from None
+    if not _LEAST <= number <= _MOST:
+        raise InvalidArgumentError(
+            f"{name} of {verb} must fit int64, got {shown(number)}. Use a number below 2^63."
+        )
     if at_least is not None and number < at_least:
-        raise InvalidArgumentError(f"{name} of {verb} must be at least {at_least}, got {number}")
+        raise InvalidArgumentError(
+            f"{name} of {verb} must be at least {at_least}, got {number}. Pass {at_least} or more."
+        )
     return number
+
+
+def truth(verb: str, name: str, value: Any) -> bool:
+    """Returns an argument that is True or False.
+
+    Raises:
+      InvalidArgumentError: It is another value.
+    """
+    try:
+        found = value.item() if hasattr(value, "item") else value
+    except Exception:  # noqa: BLE001 - deleted arrays and random keys have errors of their own
+        found = None
+    if not isinstance(found, bool):
+        raise InvalidArgumentError(
+            f"{name} of {verb} must be True or False, got {shown(value)}. Write {name}=True, or "
+            "leave it out."
+        )
+    return found
+
+
+def optional_truth(verb: str, name: str, value: Any) -> bool | None:
+    """Returns an argument that is True, False or None.
+
+    Raises:
+      InvalidArgumentError: It is another value.
+    """
+    return None if value is None else truth(verb, name, value)
+
+
+def _plain(value: Any) -> Any:
+    """Returns the Python number of an array with one; True and False are no numbers."""
+    found = value.item() if hasattr(value, "item") else value
+    if isinstance(found, bool):
+        raise TypeError("a truth value")
+    return found
 
 
 def seed_of(verb: str, seed: Any) -> int:
@@ -41,7 +90,8 @@ def parallel_calls(verb: str, value: Any) -> int | None:
     number = integer(verb, "num_parallel_calls", value, at_least=-1)
     if number == 0:
         raise InvalidArgumentError(
-            f"num_parallel_calls of {verb} must be positive, AUTOTUNE or None, got 0"
+            f"num_parallel_calls of {verb} must be positive, AUTOTUNE or None, got 0. Leave it out "
+            "to call the function in the thread that reads."
         )
     return number
 
@@ -59,7 +109,8 @@ def function(verb: str, value: Any, name: str | None = None) -> Callable[..., An
     """
     if not callable(value):
         raise InvalidArgumentError(
-            f"The argument of {verb} must be a function of an element, got {type(value).__name__}"
+            f"The argument of {verb} must be a function of an element, got a "
+            f"{type(value).__name__}: {shown(value)}. Write for example lambda x: x."
         )
     if name is None:
         checked: Callable[..., Any] = value

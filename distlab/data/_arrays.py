@@ -17,6 +17,7 @@ from distlab.data._plan import INFINITE_CARDINALITY, Source
 from distlab.data._planned import Planned
 from distlab.data._spec import TensorSpec, row_spec, spec_of
 from distlab.errors import InvalidArgumentError, StructureError, ValueShapeError
+from distlab.text.shown import shown
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,11 +122,11 @@ def numbers(args: Sequence[Any], output_type: Any = None) -> RangeSource:
         `output_type` is not a numeric dtype, or too small.
     """
     try:
-        span = range(*(int(arg.__index__()) for arg in args))
-    except (AttributeError, TypeError, ValueError) as error:
+        span = range(*(integer("range", "An argument", arg) for arg in args))
+    except (TypeError, ValueError) as error:
         raise InvalidArgumentError(
             f"Dataset.range needs (stop), (start, stop) or (start, stop, step), integers with a "
-            f"step other than 0; got {tuple(args)}"
+            f"step other than 0; got {shown(tuple(args))}. Write Dataset.range(10)."
         ) from error
     dtype = number_dtype("range", "output_type", output_type)
     for number in span[:1], span[-1:]:
@@ -153,11 +154,12 @@ def number_dtype(verb: str, name: str, dtype: Any) -> np.dtype[Any]:
     """
     try:
         found = np.dtype(np.int64 if dtype is None else getattr(dtype, "as_numpy_dtype", dtype))
-    except TypeError:
+    except Exception:  # noqa: BLE001 - whatever the object does with it
         found = np.dtype(object)
-    if not (np.issubdtype(found, np.number) or found.kind == "V"):
+    if not (np.issubdtype(found, np.number) or (found.kind == "V" and found.names is None)):
         raise InvalidArgumentError(
-            f"{name} of {verb} must be a numeric dtype such as np.int32, got {dtype!r}"
+            f"{name} of {verb} must be a numeric dtype such as np.int32, got {shown(dtype)}. "
+            "Leave it out for int64."
         )
     return found
 

@@ -14,6 +14,7 @@ from distlab.data._nest import leaves, map_nest
 from distlab.data._padded_batch import PaddedBatch, shapes_like
 from distlab.data._plan import Node
 from distlab.errors import InvalidArgumentError, StructureError
+from distlab.text.shown import shown
 
 _VERB = "bucket_by_sequence_length"
 
@@ -37,17 +38,25 @@ class Buckets:
         no_padding: bool,
         drop_remainder: bool,
     ) -> None:
+        for name, given in ("bucket_boundaries", boundaries), ("bucket_batch_sizes", batch_sizes):
+            if not isinstance(given, list | tuple | np.ndarray):
+                raise InvalidArgumentError(
+                    f"{name} of {_VERB} must be a list of integers, got a "
+                    f"{type(given).__name__}: {shown(given)}. Write for example [10, 20]."
+                )
         self._length_of = length_of
         self._boundaries = [integer(_VERB, "a boundary", each) for each in boundaries]
         self._sizes = [integer(_VERB, "a batch size", each, at_least=1) for each in batch_sizes]
         if sorted(set(self._boundaries)) != self._boundaries:
             raise InvalidArgumentError(
-                f"bucket_boundaries of {_VERB} must ascend, got {self._boundaries}"
+                f"bucket_boundaries of {_VERB} must ascend, got {self._boundaries}. "
+                "Use sorted(set(...))."
             )
         if len(self._sizes) != len(self._boundaries) + 1:
             raise InvalidArgumentError(
                 f"bucket_batch_sizes of {_VERB} must have one size more than there are boundaries "
-                f"({len(self._boundaries)}), got {len(self._sizes)}"
+                f"({len(self._boundaries)}), got {shown(batch_sizes)}. Give a size "
+                "for each bucket."
             )
         self._padded_shapes, self._padding_values = padded_shapes, padding_values
         self._to_boundary, self._no_padding = to_boundary, no_padding
@@ -58,7 +67,7 @@ class Buckets:
         length = np.asarray(self._length_of(*parts))
         if length.size != 1 or length.dtype.kind not in "iu":
             raise StructureError(
-                f"element_length_func of {_VERB} must return one integer, got {length!r:.80}"
+                f"element_length_func of {_VERB} must return one integer, got {shown(length)}"
             )
         return bisect.bisect_right(self._boundaries, int(length.item()))
 

@@ -13,6 +13,7 @@ import numpy as np
 from distlab.data._nest import map_nest
 from distlab.data._planned import Planned
 from distlab.errors import StructureError, ValueShapeError
+from distlab.text.shown import shown
 
 _PYTHON_DTYPES = {bool: np.bool_, int: np.int32, float: np.float32, complex: np.complex128}
 
@@ -100,8 +101,8 @@ def _python_number(array: np.ndarray[Any, Any], dtype: Any) -> Any:
         low, high = array.min(), array.max()
         if low < -(2**31) or high >= 2**31:
             raise ValueShapeError(
-                f"Python integers become int32 as in TensorFlow, got {low} to {high}. "
-                "Convert them to np.int64."
+                f"Python integers become int32 as in TensorFlow, got {shown(low)} to "
+                f"{shown(high)}. Convert them to np.int64."
             )
     return array.astype(dtype)[()]
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from distlab.data._adapt import adapted
+from distlab.data._arguments import function
 from distlab.data._element_verbs import ElementVerbs
 from distlab.data._group_verbs import GroupVerbs
 from distlab.data._iterator import Elements, Values
@@ -164,6 +165,9 @@ class Dataset(
         Returns:
           The function's dataset.
 
+        Raises:
+          InvalidArgumentError: `transformation_func` is not callable.
+
         Example:
           >>> import distlab as dl
           >>> def pairs(dataset):
@@ -171,6 +175,7 @@ class Dataset(
           >>> print(*dl.data.Dataset.range(5).apply(pairs))
           [0 1] [2 3]
         """
+        function("apply", transformation_func)
         return transformation_func(self)
 
     def __len__(self) -> int:

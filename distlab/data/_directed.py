@@ -20,6 +20,7 @@ from distlab.data._plan import (
 from distlab.data._seeded import Draws, Seeded
 from distlab.data._spec import common_spec
 from distlab.errors import InvalidArgumentError
+from distlab.text.shown import shown
 
 
 @dataclass(frozen=True, eq=False)
@@ -168,7 +169,7 @@ class Chosen(Directed):
         if array.ndim or array.dtype.kind not in "iu" or not 0 <= array < len(self.parts):
             raise InvalidArgumentError(
                 "Elements of choice_dataset must be integers from 0 to "
-                f"{len(self.parts) - 1}, the numbers of the datasets, got {value!r:.80}"
+                f"{len(self.parts) - 1}, the numbers of the datasets, got {shown(value)}"
             )
         return int(array)
 
@@ -187,7 +188,7 @@ def checked_weights(weights: Any, count: int) -> np.ndarray[Any, np.dtype[np.flo
     if array.shape != (count,) or not np.isfinite(array).all() or (array < 0).any():
         raise InvalidArgumentError(
             f"weights of sample_from_datasets must be {count} numbers, one for each dataset and "
-            f"none negative, got {weights!r:.80}"
+            f"none negative, got {shown(weights)}"
         )
     if not array.any():
         raise InvalidArgumentError(

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from distlab.data._arguments import function, integer, parallel_calls
+from distlab.data._arguments import function, integer, optional_truth, parallel_calls, truth
 from distlab.data._batch import Batch
 from distlab.data._enumerate import Enumerate
 from distlab.data._filter import Filter
@@ -16,6 +16,7 @@ from distlab.data._planned import DatasetT, Planned
 from distlab.data._rebatch import Rebatch
 from distlab.data._unbatch import Unbatch
 from distlab.errors import InvalidArgumentError
+from distlab.text.shown import shown
 
 
 class ElementVerbs(Planned[DatasetT]):
@@ -52,7 +53,9 @@ class ElementVerbs(Planned[DatasetT]):
         """
         del num_parallel_calls, deterministic, name
         size = integer("batch", "batch_size", batch_size, at_least=1)
-        return self.with_plan(Batch(self.plan, size, bool(drop_remainder)))
+        return self.with_plan(
+            Batch(self.plan, size, truth("batch", "drop_remainder", drop_remainder))
+        )
 
     def unbatch(self, name: str | None = None) -> DatasetT:
         """Splits each element into its rows.
@@ -101,13 +104,18 @@ class ElementVerbs(Planned[DatasetT]):
           [0 1] [2] [3 4] [5] [6]
         """
         del name
-        given = list(batch_size) if isinstance(batch_size, Sequence) else [batch_size]
+        given: Any = batch_size
+        several = isinstance(given, Sequence) and not isinstance(given, str | bytes)
+        given = list(given) if several else [given]
         sizes = tuple(integer("rebatch", "batch_size", size, at_least=0) for size in given)
         if not any(sizes):
             raise InvalidArgumentError(
-                f"batch_size of rebatch must have a positive size, got {batch_size!r}"
+                f"batch_size of rebatch must have a positive size, got {shown(batch_size)}. Pass "
+                "2, or [2, 1] for sizes in turn."
             )
-        return self.with_plan(Rebatch(self.plan, sizes, bool(drop_remainder)))
+        return self.with_plan(
+            Rebatch(self.plan, sizes, truth("rebatch", "drop_remainder", drop_remainder))
+        )
 
     def map(  # noqa: PLR0917 - tf.data's signature
         self,
@@ -148,6 +156,7 @@ class ElementVerbs(Planned[DatasetT]):
           11 22
         """
         del deterministic, use_unbounded_threadpool
+        synchronous = optional_truth("map", "synchronous", synchronous)
         threads = parallel_calls("map", None if synchronous else num_parallel_calls)
         return self.with_plan(Map(self.plan, function("map", map_func, name), threads))
 
@@ -256,7 +265,7 @@ class ElementVerbs(Planned[DatasetT]):
         del deterministic
         make = plan_maker("interleave", function("interleave", map_func, name))
         cycle = os.cpu_count() or 1
-        if cycle_length not in {None, -1}:
+        if cycle_length is not None and integer("interleave", "cycle_length", cycle_length) != -1:
             cycle = integer("interleave", "cycle_length", cycle_length, at_least=1)
         block = 1
         if block_length is not None:

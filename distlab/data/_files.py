@@ -19,6 +19,7 @@ from distlab.data._replay import ReplayStream
 from distlab.data._spec import TensorSpec
 from distlab.errors import DataLossError, InvalidArgumentError
 from distlab.io._files import COMPRESSION_ERRORS, open_file, path_of
+from distlab.text.shown import shown
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,7 +101,10 @@ def matching_files(file_pattern: Any) -> _arrays.ArraySource:
     Raises:
       InvalidArgumentError: No file matches.
     """
-    patterns = np.asarray(file_pattern, dtype=object).ravel().tolist()
+    try:
+        patterns = np.asarray(file_pattern, dtype=object).ravel().tolist()
+    except Exception:  # noqa: BLE001 - deleted arrays and random keys have errors of their own
+        patterns = [file_pattern]
     # Not Path.glob, which takes no absolute patterns.
     found = {
         name
@@ -108,5 +112,7 @@ def matching_files(file_pattern: Any) -> _arrays.ArraySource:
         for name in glob.glob(path_of(pattern))  # noqa: PTH207
     }
     if not found:
-        raise InvalidArgumentError(f"No file matches {file_pattern!r}.")
+        raise InvalidArgumentError(
+            f"No file matches {shown(file_pattern)}. Write a pattern such as data/*.tfrecord."
+        )
     return _arrays.rows_of(np.array(sorted(found), dtype=np.str_))

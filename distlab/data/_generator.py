@@ -17,6 +17,7 @@ from distlab.data._plan import UNKNOWN_CARDINALITY, Node, Opener, Reading
 from distlab.data._replay import ReplayStream
 from distlab.data._spec import TensorSpec, spec_of
 from distlab.errors import InvalidArgumentError, StructureError, ValueShapeError
+from distlab.text.shown import shown
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,7 +136,7 @@ def _shapes_like(types: Any, shapes: Any) -> Any:
     if isinstance(types, dict | tuple):
         raise StructureError(
             "output_shapes of from_generator must have the structure of output_types, "
-            f"{describe(types)}, got {shapes!r}"
+            f"{describe(types)}, got {shown(shapes)}"
         )
     return _Leaf(shapes)
 
@@ -177,7 +178,7 @@ def _component(promised: Component, value: Any) -> Any:
             array = _checked_range(value, array)[()]
     except (TypeError, ValueError, OverflowError) as error:
         raise ValueShapeError(
-            f"The generator must yield {promised.dtype} here, got {value!r}: {error}"
+            f"The generator must yield {promised.dtype} here, got {shown(value)}: {error}"
         ) from error
     shape = np.shape(array)
     if promised.shape is not None and not _fits(shape, promised.shape):

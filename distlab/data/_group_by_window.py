@@ -16,6 +16,7 @@ from distlab.data._plan import UNKNOWN_CARDINALITY, Node, Opener, Reading, Unary
 from distlab.data._replay import ReplayedElements, reading_of
 from distlab.data._spec import zeros
 from distlab.errors import InvalidArgumentError, StructureError
+from distlab.text.shown import shown
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,7 +106,7 @@ def _integer(name: str, value: Any) -> np.int64:
     array = np.asarray(value)
     if array.size != 1 or array.dtype.kind not in "iub":
         raise StructureError(
-            f"{name} of group_by_window must return one integer, got {value!r:.80}. Convert it "
+            f"{name} of group_by_window must return one integer, got {shown(value)}. Convert it "
             "with np.int64."
         )
     return np.int64(array.item())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from distlab.data._arguments import function, integer
+from distlab.data._arguments import function, integer, truth
 from distlab.data._bucket import Buckets
 from distlab.data._group_by_window import GroupByWindow
 from distlab.data._interleave import plan_maker
@@ -58,9 +58,8 @@ class GroupVerbs(Planned[DatasetT]):
         count = integer("window", "size", size, at_least=1)
         each = count if shift is None else integer("window", "shift", shift, at_least=1)
         step = integer("window", "stride", stride, at_least=1)
-        return self.with_plan(
-            Window(self.plan, count, each, step, bool(drop_remainder), self.from_plan)
-        )
+        drop = truth("window", "drop_remainder", drop_remainder)
+        return self.with_plan(Window(self.plan, count, each, step, drop, self.from_plan))
 
     def padded_batch(
         self,
@@ -108,9 +107,8 @@ class GroupVerbs(Planned[DatasetT]):
         """
         del name
         size = integer("padded_batch", "batch_size", batch_size, at_least=1)
-        return self.with_plan(
-            PaddedBatch(self.plan, size, bool(drop_remainder), padded_shapes, padding_values)
-        )
+        drop = truth("padded_batch", "drop_remainder", drop_remainder)
+        return self.with_plan(PaddedBatch(self.plan, size, drop, padded_shapes, padding_values))
 
     def ragged_batch(
         self,
@@ -150,7 +148,8 @@ class GroupVerbs(Planned[DatasetT]):
         """
         del row_splits_dtype, name
         size = integer("ragged_batch", "batch_size", batch_size, at_least=1)
-        return self.with_plan(RaggedBatch(self.plan, size, bool(drop_remainder)))
+        drop = truth("ragged_batch", "drop_remainder", drop_remainder)
+        return self.with_plan(RaggedBatch(self.plan, size, drop))
 
     def sparse_batch(self, batch_size: int, row_shape: Any, name: str | None = None) -> DatasetT:
         """Raises an error: there are no sparse arrays here.
@@ -269,15 +268,16 @@ class GroupVerbs(Planned[DatasetT]):
           (2, 6)
           (3, 2)
         """
+        verb = "bucket_by_sequence_length"
         buckets = Buckets(
-            function("bucket_by_sequence_length", element_length_func, name),
+            function(verb, element_length_func, name),
             bucket_boundaries,
             bucket_batch_sizes,
             padded_shapes,
             padding_values,
-            to_boundary=bool(pad_to_bucket_boundary),
-            no_padding=bool(no_padding),
-            drop_remainder=bool(drop_remainder),
+            to_boundary=truth(verb, "pad_to_bucket_boundary", pad_to_bucket_boundary),
+            no_padding=truth(verb, "no_padding", no_padding),
+            drop_remainder=truth(verb, "drop_remainder", drop_remainder),
         )
         return self.with_plan(
             GroupByWindow(

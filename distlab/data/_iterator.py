@@ -10,6 +10,7 @@ from distlab.data._optional import Optional
 from distlab.data._plan import Node, Reading, open_plan, walk
 from distlab.data._seeded import Seeded
 from distlab.errors import InvalidArgumentError, OutOfRangeError
+from distlab.text.shown import shown
 
 
 class Elements(Iterator[Element]):
@@ -55,7 +56,7 @@ class Elements(Iterator[Element]):
         given: Any = state
         if not isinstance(given, dict) or set(given) != {"shuffles", "reader"}:
             raise InvalidArgumentError(
-                f"A position must be the result of an iterator's state(), got {given!r:.80}. "
+                f"A position must be the result of an iterator's state(), got {shown(given)}. "
                 "Restore one that an iterator of the same pipeline returned."
             )
         if len(state["shuffles"]) != len(self._shuffles):

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from distlab.data._arguments import seed_of
+from distlab.data._arguments import optional_truth, seed_of, truth
 from distlab.data._directed import Chosen, Sampled, SampledBy, checked_weights
 from distlab.data._nest import leaves, map_nest
 from distlab.data._options import Options
@@ -99,10 +99,12 @@ class MixVerbs(Planned[DatasetT]):
         """
         del name
         parts = _datasets("sample_from_datasets", datasets)
-        stop, options = bool(stop_on_empty_dataset), _merged_options(parts)
+        verb = "sample_from_datasets"
+        stop = truth(verb, "stop_on_empty_dataset", stop_on_empty_dataset)
+        options = _merged_options(parts)
         plans = tuple(part.plan for part in parts)
-        again = bool(rerandomize_each_iteration)
-        number = seed_of("sample_from_datasets", seed)
+        again = bool(optional_truth(verb, "rerandomize_each_iteration", rerandomize_each_iteration))
+        number = seed_of(verb, seed)
         if isinstance(weights, Planned):
             varying = SampledBy(plans, stop, weights.plan, seed=number, reshuffle=again)
             return cls.from_plan(varying, options)
@@ -151,7 +153,8 @@ class MixVerbs(Planned[DatasetT]):
         parts = _datasets("choose_from_datasets", datasets)
         (choice,) = _datasets("choose_from_datasets", [choice_dataset])
         plans = tuple(part.plan for part in parts)
-        plan = Chosen(plans, bool(stop_on_empty_dataset), choice.plan)
+        stop = truth("choose_from_datasets", "stop_on_empty_dataset", stop_on_empty_dataset)
+        plan = Chosen(plans, stop, choice.plan)
         return cls.from_plan(plan, _merged_options(parts))
 
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, ClassVar, Final, Generic, Self, TypeVar, cast, overload
 
 from distlab.errors import ArgumentTypeError, NoEffectWarning, OptionError
+from distlab.text.shown import shown
 
 T = TypeVar("T")
 
@@ -68,7 +69,7 @@ class Field(Generic[T]):
         if not isinstance(value, self._kind):
             raise ArgumentTypeError(
                 f"{self._owner}.{self.name} must be of type {self._kind.__name__}, as in tf.data, "
-                f"got {value!r} of type {type(value).__name__}. Leave the field as it is for "
+                f"got {shown(value)} of type {type(value).__name__}. Leave the field as it is for "
                 "the default."
             )
         options._values[self.name] = value
@@ -106,7 +107,7 @@ class OptionFields:
         if self._frozen:
             raise OptionError(
                 "A change of what dataset.options() returned has no effect on the dataset, and is "
-                f"refused, got {type(self).__name__}.{name} = {value!r}. Set it in a "
+                f"refused, got {type(self).__name__}.{name} = {shown(value)}. Set it in a "
                 "distlab.data.Options() and pass that to dataset.with_options."
             )
         if not hasattr(type(self), name):
@@ -124,8 +125,8 @@ class OptionFields:
 
     def __repr__(self) -> str:
         """Shows the fields that are set."""
-        shown = (f"{name}={value!r}" for name, value in sorted(self._set_values()))
-        return f"{type(self).__name__}({', '.join(shown)})"
+        fields = (f"{name}={shown(value)}" for name, value in sorted(self._set_values()))
+        return f"{type(self).__name__}({', '.join(fields)})"
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Describes a copy, which can be changed."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from distlab.data._arguments import integer, seed_of
+from distlab.data._arguments import integer, optional_truth, seed_of
 from distlab.data._concatenate import Concatenate
 from distlab.data._options import SHARD_HINT
 from distlab.data._plan import is_plain
@@ -55,7 +55,8 @@ class OrderVerbs(Planned[DatasetT]):
         """
         del name
         size = integer("shuffle", "buffer_size", buffer_size, at_least=1)
-        reshuffle = True if reshuffle_each_iteration is None else bool(reshuffle_each_iteration)
+        asked = optional_truth("shuffle", "reshuffle_each_iteration", reshuffle_each_iteration)
+        reshuffle = True if asked is None else asked
         number = seed_of("shuffle", seed)
         return self.with_plan(Shuffle(self.plan, size, seed=number, reshuffle=reshuffle))
 
@@ -146,13 +147,18 @@ class OrderVerbs(Planned[DatasetT]):
           1 4
         """
         del name
-        if (num_shards, index) == (SHARD_HINT, SHARD_HINT):
+        shards, number = (
+            integer("shard", "num_shards", num_shards),
+            integer("shard", "index", index),
+        )
+        if (shards, number) == (SHARD_HINT, SHARD_HINT):
             return self.with_plan(ShardHint(self.plan))
-        shards = integer("shard", "num_shards", num_shards, at_least=1)
-        number = integer("shard", "index", index, at_least=0)
+        integer("shard", "num_shards", shards, at_least=1)
+        integer("shard", "index", number, at_least=0)
         if number >= shards:
             raise InvalidArgumentError(
-                f"index of shard must be less than num_shards ({shards}), got {number}"
+                f"index of shard must be less than num_shards ({shards}), got {number}. "
+                "Number the shards from 0."
             )
         return self.with_plan(Shard(self.plan, shards, number))
 

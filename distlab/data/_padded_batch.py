@@ -17,6 +17,7 @@ from distlab.data._nest import describe, is_leaf, leaves, map_nest
 from distlab.data._plan import Opener, Reading, Unary
 from distlab.data._spec import TensorSpec, refuse_dataset, refuse_datasets
 from distlab.errors import InvalidArgumentError, StructureError, ValueShapeError
+from distlab.text.shown import shown
 
 Shape = tuple[int | None, ...]
 
@@ -113,7 +114,7 @@ def _up_to(name: str, like: Any, given: Any) -> Iterator[Any]:
     if not same:
         raise StructureError(
             f"{name} of padded_batch must have the structure of an element, {describe(like)}, "
-            f"got {given!r:.80}. Give one entry for each component."
+            f"got {shown(given)}. Give one entry for each component."
         )
     for pair in pairs:
         yield from _up_to(name, *pair)
@@ -130,10 +131,10 @@ def _shape(given: Any) -> Shape:
         shape = tuple(None if size is None or size == -1 else int(size) for size in sizes)
         if any(size is not None and size < 0 for size in shape):
             raise ValueError
-    except (TypeError, ValueError):
+    except Exception:  # noqa: BLE001 - deleted arrays and random keys have errors of their own
         raise InvalidArgumentError(
             "A shape in padded_shapes of padded_batch must be a sequence of sizes, with None for "
-            f"the longest of a batch, got {given!r}"
+            f"the longest of a batch, got {shown(given)}. Write for example [None, 3]."
         ) from None
     return shape
 
@@ -234,7 +235,7 @@ def padding(value: Any, dtype: np.dtype[Any]) -> Any:
             return converted
     raise InvalidArgumentError(
         f"A padding value of padded_batch must be a scalar of the component's dtype, {dtype}, got "
-        f"{value!r}. Give one value for each component, in the structure of an element."
+        f"{shown(value)}. Give one value for each component, in the structure of an element."
     )
 
 

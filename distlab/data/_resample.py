@@ -16,6 +16,7 @@ from distlab.data._replay import ReplayedElements, reading_of
 from distlab.data._seeded import Draws, Seeded
 from distlab.data._spec import TensorSpec
 from distlab.errors import InvalidArgumentError
+from distlab.text.shown import shown
 
 _SMOOTHING = 10
 _Shares = np.ndarray[Any, np.dtype[np.float64]]
@@ -71,7 +72,7 @@ class RejectionResample(Unary, Seeded):
         answer = np.asarray(call_with(self.class_of, element.value))
         if answer.size != 1 or answer.dtype.kind not in "iub":
             raise InvalidArgumentError(
-                f"class_func of rejection_resample must return one integer, got {answer!r:.80}"
+                f"class_func of rejection_resample must return one integer, got {shown(answer)}"
             )
         if not 0 <= answer.item() < len(self.target):
             raise InvalidArgumentError(
@@ -89,12 +90,12 @@ def shares(name: str, values: Any) -> _Shares:
     """
     try:
         array = np.asarray(values, np.float64)
-    except (TypeError, ValueError):
+    except Exception:  # noqa: BLE001 - deleted arrays and random keys have errors of their own
         array = np.empty(0)
     if array.ndim != 1 or (array < 0).any() or not np.isclose(array.sum(), 1, atol=1e-3):
         raise InvalidArgumentError(
             f"{name} of rejection_resample must be the shares of the classes, with the sum 1, got "
-            f"{values!r:.80}"
+            f"{shown(values)}. Write for example [0.5, 0.5]."
         )
     return array
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from distlab.data import _arrays
-from distlab.data._arguments import seed_of
+from distlab.data._arguments import optional_truth, seed_of
 from distlab.data._convert import to_numpy
 from distlab.data._files import matching_files
 from distlab.data._generator import Generator, signature_of
@@ -178,7 +178,7 @@ class SourceVerbs(Planned[DatasetT]):
         """
         del name
         names = matching_files(file_pattern)
-        if shuffle is False:
+        if optional_truth("list_files", "shuffle", shuffle) is False:
             return cls.from_plan(names)
         return cls.from_plan(Shuffle(names, names.size, seed=seed_of("list_files", seed)))
 
@@ -237,5 +237,7 @@ class SourceVerbs(Planned[DatasetT]):
           True
         """
         del name
-        again = bool(rerandomize_each_iteration)
+        again = bool(
+            optional_truth("random", "rerandomize_each_iteration", rerandomize_each_iteration)
+        )
         return cls.from_plan(RandomNumbers(seed=seed_of("random", seed), reshuffle=again))

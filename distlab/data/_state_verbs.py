@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Callable
 from typing import Any
 
-from distlab.data._arguments import function, seed_of
+from distlab.data._arguments import function, seed_of, truth
 from distlab.data._ignore_errors import IgnoreErrors
 from distlab.data._iterator import Elements
 from distlab.data._planned import DatasetT, Planned
@@ -138,7 +138,9 @@ class StateVerbs(Planned[DatasetT]):
           1 3
         """
         del name
-        return self.with_plan(IgnoreErrors(self.plan, bool(log_warning)))
+        return self.with_plan(
+            IgnoreErrors(self.plan, truth("ignore_errors", "log_warning", log_warning))
+        )
 
     def get_single_element(self, name: str | None = None) -> Any:
         """Returns the only element.

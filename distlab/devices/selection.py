@@ -15,6 +15,7 @@ import jax
 from distlab import events
 from distlab.devices import in_flight, jax_internals, thread_pool
 from distlab.errors import BackendStartedError, DeviceError
+from distlab.text.shown import shown
 
 DeviceLike: TypeAlias = str | jax.Device
 """A `jax.Device`, or a name such as `"CPU:0"`, `"gpu:1"` or `"/device:CPU:0"`."""
@@ -48,7 +49,7 @@ def use_cpu_devices(count: int) -> None:
     """
     if type(count) is not int or count < 1:
         raise DeviceError(
-            f"use_cpu_devices needs a whole number of devices, at least 1, got {count!r}. "
+            f"use_cpu_devices needs a whole number of devices, at least 1, got {shown(count)}. "
             "Use 8 to follow the guides."
         )
     if jax_internals.backend_started():
@@ -128,7 +129,7 @@ def find(devices: Iterable[DeviceLike]) -> tuple[jax.Device, ...]:
     """
     if isinstance(devices, str):
         devices = [devices]
-    if not isinstance(devices, Iterable):
+    if isinstance(devices, jax.Array) or not isinstance(devices, Iterable):
         raise DeviceError(
             "devices must be a list of names or jax.Device objects, got a "
             f"{type(devices).__name__}. For two CPU devices write ['CPU:0', 'CPU:1']; for those of "
@@ -171,7 +172,7 @@ def _find_one(device: DeviceLike) -> jax.Device:
     match = _NAME.match(device) if isinstance(device, str) else None
     if match is None:
         raise DeviceError(
-            f"A device must be a name such as 'CPU:0' or a jax.Device, got {device!r}. "
+            f"A device must be a name such as 'CPU:0' or a jax.Device, got {shown(device)}. "
             "jax.devices() lists all devices."
         )
     platform, number = match[1].lower(), int(match[2])

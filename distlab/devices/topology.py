@@ -12,6 +12,7 @@ from distlab.devices import selection
 from distlab.devices.selection import DeviceLike
 from distlab.errors import ArgumentTypeError, DeviceError, OptionError
 from distlab.text.counts import is_count
+from distlab.text.shown import shown
 
 _RANK = 4
 """A core's coordinates: x, y, z of the chip, and the core's number on it."""
@@ -126,7 +127,7 @@ class DeviceAssignment:
         """
         if not isinstance(topology, Topology):
             raise ArgumentTypeError(
-                f"topology must be a distlab.tpu.Topology, got {topology!r:.80}. Topology() "
+                f"topology must be a distlab.tpu.Topology, got {shown(topology)}. Topology() "
                 "has all local devices."
             )
         if not is_count(num_replicas) or not 1 <= num_replicas <= len(topology.devices):

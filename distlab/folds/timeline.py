@@ -13,6 +13,7 @@ from distlab.events import DeviceSample, Event, Run, Sharding, Step, StepReady, 
 from distlab.folds._cells import Cells
 from distlab.folds._rows import Rows
 from distlab.folds.arrays import Floats, Ints
+from distlab.text.shown import shown
 
 _MOST_CELLS = 512
 _FIRST_WIDTH_S = 1 / 512
@@ -307,11 +308,11 @@ def window(
     """
     if not start_s < end_s:
         raise ArgumentValueError(
-            f"end_s must be after start_s, got {start_s!r} to {end_s!r}. Pass seconds since the "
-            "run began."
+            f"end_s must be after start_s, got {shown(start_s)} to {shown(end_s)}. Pass seconds "
+            "since the run began."
         )
     if cells < 2 or cells % 2:
-        raise ArgumentValueError(f"cells must be an even number of at least 2, got {cells!r}.")
+        raise ArgumentValueError(f"cells must be an even number of at least 2, got {shown(cells)}.")
     fold = Timeline()
     fold._begin(zero_ns, Cells(start_s, (end_s - start_s) / cells, cells, widen=False))
     end_ns = zero_ns + round(end_s * 1e9)

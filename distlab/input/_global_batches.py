@@ -13,6 +13,7 @@ from distlab.input import split
 from distlab.input._assemble import frozen
 from distlab.input._steps import Parts, Reader, Step, Steps, flattened, full_batch
 from distlab.input.spec import divided_spec
+from distlab.text.shown import shown
 
 
 @final
@@ -84,7 +85,7 @@ class _GlobalBatchReader(Reader):
         if "shuffles" not in state:
             raise InvalidArgumentError(
                 "The position must be of an iterator that divides global batches, got "
-                f"{state!r:.80}. Restore it into an iterator made in the same way."
+                f"{shown(state)}. Restore it into an iterator made in the same way."
             )
         self._elements.restore(state)
 

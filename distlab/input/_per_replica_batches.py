@@ -13,6 +13,7 @@ from distlab.errors import InvalidArgumentError, StructureError
 from distlab.input._assemble import frozen
 from distlab.input._steps import Reader, Step, Steps, flattened, full_batch
 from distlab.input.spec import is_static
+from distlab.text.shown import shown
 
 
 @final
@@ -116,7 +117,7 @@ class _PerReplicaBatchReader(Reader):
         if "sources" not in state or len(state["sources"]) != len(self._sources):
             raise InvalidArgumentError(
                 f"The position must be of an iterator over {len(self._sources)} dataset(s) of "
-                f"per-replica batches, got {state!r:.80}. Restore it into an iterator made in the "
+                f"per-replica batches, got {shown(state)}. Restore it into an iterator made in the "
                 "same way."
             )
         for source, position in zip(self._sources, state["sources"], strict=True):

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import operator
+
 import msgspec
 
-from distlab.errors import ArgumentValueError
+from distlab.errors import ArgumentTypeError, ArgumentValueError
+from distlab.text.shown import shown
 
 
 class InputContext(msgspec.Struct, frozen=True):
@@ -36,6 +39,7 @@ class InputContext(msgspec.Struct, frozen=True):
           global_batch_size: The number of examples in a global batch.
 
         Raises:
+          ArgumentTypeError: The size is not a whole number.
           ArgumentValueError: The size is not a multiple of `num_replicas_in_sync`.
 
         Example:
@@ -44,14 +48,22 @@ class InputContext(msgspec.Struct, frozen=True):
           >>> context.get_per_replica_batch_size(64)
           8
         """
+        try:
+            size = operator.index(global_batch_size)
+        except Exception:  # noqa: BLE001 - deleted arrays and random keys have errors of their own
+            raise ArgumentTypeError(
+                f"global_batch_size must be a whole number, got a "
+                f"{type(global_batch_size).__name__}: {shown(global_batch_size)}. Pass the number "
+                "of examples in the batch of all replicas."
+            ) from None
         replicas = self.num_replicas_in_sync
-        each, rest = divmod(global_batch_size, replicas)
+        each, rest = divmod(size, replicas)
         if rest:
-            below, above = global_batch_size - rest, global_batch_size - rest + replicas
+            below, above = size - rest, size - rest + replicas
             nearest = f"{below} or {above}" if below > 0 else str(above)
             raise ArgumentValueError(
                 f"global_batch_size must be a multiple of num_replicas_in_sync ({replicas}), got "
-                f"{global_batch_size}. Use {nearest}; or pass the global batches to "
+                f"{shown(size)}. Use {nearest}; or pass the global batches to "
                 "experimental_distribute_dataset, which divides batches of any size."
             )
         return each

@@ -14,6 +14,7 @@ from distlab.input._steps import Steps
 from distlab.input.host import InputHost
 from distlab.input.iterator import DistributedIterator
 from distlab.input.options import InputOptions
+from distlab.text.shown import shown
 
 _numbers = itertools.count()
 
@@ -93,7 +94,7 @@ class DistributedDataset:
         if not callable(reduce_func):
             raise ArgumentTypeError(
                 "reduce_func must be a function of the value so far and an element, got "
-                f"{reduce_func!r:.80}. Write for example lambda count, element: count + 1."
+                f"{shown(reduce_func)}. Write for example lambda count, element: count + 1."
             )
         return functools.reduce(reduce_func, self, initial_state)
 

@@ -18,6 +18,7 @@ from distlab.input._distribution import Distribution
 from distlab.input._feed import DirectFeed, Feed, PlacedStep
 from distlab.input._prefetch import PrefetchFeed
 from distlab.input.host import InputHost
+from distlab.text.shown import shown
 from distlab.values.distributed import PerReplica
 
 _MOST_INDICES: Final = 65_536
@@ -150,7 +151,7 @@ class DistributedIterator:
         if not isinstance(position, dict) or set(position) != {"batch", "ended", "reader"}:
             raise InvalidArgumentError(
                 "The position of a distributed iterator must be what its state() returned, got "
-                f"{state!r:.80}. Save state() before the step at which to resume."
+                f"{shown(state)}. Save state() before the step at which to resume."
             )
         self._feed.set_state(state["reader"])
         self._batch, self._ended = state["batch"], state["ended"]

@@ -18,6 +18,7 @@ from distlab.input.distribute import (
 from distlab.input.host import InputHost
 from distlab.input.iterator import DistributedIterator
 from distlab.input.options import InputOptions, InputReplicationMode
+from distlab.text.shown import shown
 
 
 @final
@@ -87,7 +88,8 @@ def input_fn_iterator(
     if replication_mode is not InputReplicationMode.PER_WORKER:
         raise ArgumentValueError(
             "make_input_fn_iterator supports InputReplicationMode.PER_WORKER only, got "
-            f"{replication_mode!r}. distribute_datasets_from_function supports PER_REPLICA."
+            f"{shown(replication_mode)}. Leave it out, or use distribute_datasets_from_function, "
+            "which supports PER_REPLICA."
         )
     dataset = call_for_input("input_fn", input_fn, strategy.input_context)
     steps = replica_steps([made_by("input_fn", dataset)], strategy.mesh.replicas, fills=False)

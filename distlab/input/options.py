@@ -9,6 +9,7 @@ import msgspec
 
 from distlab.errors import ArgumentTypeError, ArgumentValueError
 from distlab.text.counts import is_count
+from distlab.text.shown import shown
 
 
 class InputReplicationMode(enum.Enum):
@@ -65,7 +66,13 @@ class InputOptions(msgspec.Struct, frozen=True):
     experimental_per_replica_buffer_size: int = 1
 
     def __post_init__(self) -> None:
-        """Puts the default in place of None, so that equal options are equal."""
+        """Checks the types, and puts the default in place of None, so that equal options are equal.
+
+        Raises:
+          ArgumentTypeError: A field has another type.
+          ArgumentValueError: The buffer size is not a count.
+        """
+        _check_types(self)
         if self.experimental_fetch_to_device is None:
             msgspec.structs.force_setattr(self, "experimental_fetch_to_device", True)
 
@@ -74,10 +81,8 @@ def checked_options(options: InputOptions | None) -> InputOptions:
     """Returns the options; the default ones for None.
 
     Raises:
-      ArgumentTypeError: The options are not `InputOptions`, or the mode is not an
-        `InputReplicationMode`.
-      ArgumentValueError: The buffer size is not a count, or options contradict each
-        other.
+      ArgumentTypeError: The options are not `InputOptions`.
+      ArgumentValueError: Options contradict each other.
     """
     if options is None:
         return InputOptions()
@@ -86,21 +91,30 @@ def checked_options(options: InputOptions | None) -> InputOptions:
             f"options must be distlab.InputOptions or None, got {type(options).__name__}. Write "
             "options=distlab.InputOptions(...)."
         )
+    if options.experimental_place_dataset_on_device:
+        _check_placement(options)
+    return options
+
+
+def _check_types(options: InputOptions) -> None:
+    for name in "experimental_fetch_to_device", "experimental_place_dataset_on_device":
+        if not isinstance(getattr(options, name), bool | None):
+            raise ArgumentTypeError(
+                f"{name} must be True, False or None, got {shown(getattr(options, name))}. Leave "
+                "it out for the default."
+            )
     mode: Any = options.experimental_replication_mode
     if not isinstance(mode, InputReplicationMode):
         raise ArgumentTypeError(
             "experimental_replication_mode must be InputReplicationMode.PER_WORKER or PER_REPLICA, "
-            f"got {mode!r}. Write distlab.InputReplicationMode.PER_WORKER, or leave it out."
+            f"got {shown(mode)}. Write distlab.InputReplicationMode.PER_WORKER, or leave it out."
         )
     size = options.experimental_per_replica_buffer_size
     if not is_count(size):
         raise ArgumentValueError(
             "experimental_per_replica_buffer_size must be a whole number of batches, at least 0, "
-            f"got {size!r}. Leave it out to read each batch on demand."
+            f"got {shown(size)}. Leave it out to read each batch on demand."
         )
-    if options.experimental_place_dataset_on_device:
-        _check_placement(options)
-    return options
 
 
 def _check_placement(options: InputOptions) -> None:

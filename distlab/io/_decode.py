@@ -9,6 +9,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from distlab.errors import InvalidArgumentError
+from distlab.text.shown import shown
 
 _PYTHON_DTYPES: Final = {int: np.int32, float: np.float32}
 _CSV_DTYPES: Final = ("float32", "float64", "int32", "int64", "object")
@@ -121,7 +122,7 @@ def decode_csv(  # noqa: PLR0917 - TensorFlow's parameters
             row = _split(text, field_delim, quotes=use_quote_delim)
         except (csv.Error, ValueError, TypeError) as error:
             raise InvalidArgumentError(
-                f"Record {number} of decode_csv, {line!r:.80}, can't be read: {error}. Quote "
+                f"Record {number} of decode_csv, {shown(line)}, can't be read: {error}. Quote "
                 "fields that hold quotes or line ends."
             ) from error
         if select_cols is not None and row and len(row) > max(select_cols):
@@ -129,7 +130,7 @@ def decode_csv(  # noqa: PLR0917 - TensorFlow's parameters
         if len(row) != len(fields):
             raise InvalidArgumentError(
                 f"Record {number} of decode_csv must have {len(fields)} fields, as "
-                f"record_defaults, got {len(row)}: {line!r:.80}. Give a default for each field."
+                f"record_defaults, got {len(row)}: {shown(line)}. Give a default for each field."
             )
         for column, field, value in zip(columns, fields, row, strict=True):
             column.append(field.read(number, "" if value == na_value else value))
@@ -177,7 +178,7 @@ class _Field(NamedTuple):
         except (ValueError, OverflowError):
             raise InvalidArgumentError(
                 f"Field {self.number} of record {record} must be a valid {self.dtype}, got "
-                f"{text!r:.80}. Give it a default value of another dtype."
+                f"{shown(text)}. Give it a default value of another dtype."
             ) from None
         return value
 
@@ -194,8 +195,8 @@ def _field(number: int, default: Any) -> _Field:
     if dtype.name not in _CSV_DTYPES or len(flat) > 1 or isinstance(first, type):
         raise InvalidArgumentError(
             f"record_defaults[{number}] must be one value of float32, float64, int32, int64 or "
-            f"text, or an empty array of such a dtype, got {default!r}. Write for example 0.0, or "
-            "np.zeros(0, np.float32) for a field that is required."
+            f"text, or an empty array of such a dtype, got {shown(default)}. Write for example "
+            "0.0, or np.zeros(0, np.float32) for a field that is required."
         )
     converters: dict[str, Callable[[str], Any]] = {"O": _encoded, "f": float, "i": int}
     return _Field(number, dtype, converters[dtype.kind], flat[0] if flat else None)

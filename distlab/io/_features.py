@@ -11,6 +11,7 @@ from typing import Any, Final
 import numpy as np
 
 from distlab.errors import InvalidArgumentError, UnsupportedError
+from distlab.text.shown import shown
 
 _STRING: Final = np.dtype(object)
 
@@ -209,8 +210,8 @@ def _dtype(feature: Any, dtype: Any) -> np.dtype[Any]:
     if found not in LISTS or dtype is None:
         raise InvalidArgumentError(
             f"dtype of {type(feature).__name__} must be float32, int64 or bytes, which are all "
-            f"that a tf.train.Example holds, got {dtype!r}. Parse it as one of these, and convert "
-            "it then."
+            f"that a tf.train.Example holds, got {shown(dtype)}. Parse it as one of these, and "
+            "convert it then."
         )
     return found
 
@@ -223,8 +224,8 @@ def _shape(feature: Any, shape: Any) -> tuple[int, ...]:
         sizes = (-1,)
     if any(size < 0 for size in sizes):
         raise InvalidArgumentError(
-            f"shape of {type(feature).__name__} must be known sizes, got {shape!r}. For a size "
-            "that varies use FixedLenSequenceFeature or VarLenFeature."
+            f"shape of {type(feature).__name__} must be known sizes, got {shown(shape)}. For a "
+            "size that varies use FixedLenSequenceFeature or VarLenFeature."
         )
     return sizes
 
@@ -241,6 +242,7 @@ def _default(feature: Any, value: Any, dtype: np.dtype[Any], size: int) -> Seque
     if not fits or len(flat) != size:
         raise InvalidArgumentError(
             f"default_value of {type(feature).__name__} must be {size} values of dtype "
-            f"{'bytes' if dtype == _STRING else dtype}, got {value!r}. Give as many as shape has."
+            f"{'bytes' if dtype == _STRING else dtype}, got {shown(value)}. Give as many as shape "
+            "has."
         )
     return flat

@@ -12,6 +12,7 @@ from typing import Any, BinaryIO, Final, final
 import numpy as np
 
 from distlab.errors import InvalidArgumentError
+from distlab.text.shown import shown
 
 _COMPRESSIONS: Final = ("", "GZIP", "ZLIB")
 _CHUNK_BYTES: Final = 1 << 18
@@ -30,7 +31,8 @@ def path_of(name: Any) -> str:
         return os.fsdecode(name.item() if isinstance(name, np.ndarray | np.generic) else name)
     except (TypeError, ValueError):
         raise InvalidArgumentError(
-            f"A file name must be a string or a path, got {name!r}"
+            f"A file name must be a string or a path, got {shown(name)}. "
+            "Write for example 'data/train.tfrecord'."
         ) from None
 
 
@@ -66,7 +68,7 @@ def checked_compression(compression: str | None) -> str:
     if chosen not in _COMPRESSIONS:
         raise InvalidArgumentError(
             f"compression_type must be one of {', '.join(map(repr, _COMPRESSIONS))}, "
-            f"got {compression!r}"
+            f"got {shown(compression)}"
         )
     return chosen
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from distlab.errors import InvalidArgumentError, MissingExtraError, UnsupportedError
+from distlab.text.shown import shown
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -117,8 +118,8 @@ def decode_jpeg(  # noqa: PLR0917 - TensorFlow's parameters
     if ratio != 1 or try_recover_truncated:
         raise UnsupportedError(
             "decode_jpeg decodes whole images in their own size, so ratio must be 1 and "
-            f"try_recover_truncated False, got {ratio!r} and {try_recover_truncated!r}. Leave them "
-            "out, and use jax.image.resize."
+            f"try_recover_truncated False, got {shown(ratio)} and {shown(try_recover_truncated)}. "
+            "Leave them out, and use jax.image.resize."
         )
     return _still("decode_jpeg", contents, channels, np.uint8)
 
@@ -208,7 +209,7 @@ def _frames(
     allowed = _CHANNELS[str(image.format)]
     if channels not in allowed:
         raise InvalidArgumentError(
-            f"channels must be one of {allowed} for a {image.format} image, got {channels!r}. "
+            f"channels must be one of {allowed} for a {image.format} image, got {shown(channels)}. "
             "Convert the image, or leave channels out."
         )
     if channels == 1 and image.format == "JPEG":

@@ -22,6 +22,7 @@ from distlab.io._features import (
     VarLenFeature,
 )
 from distlab.io._ragged import Ragged
+from distlab.text.shown import shown
 
 _FEATURES: Final = (FixedLenFeature, FixedLenSequenceFeature, VarLenFeature, RaggedFeature)
 _LONG: Final = 64
@@ -223,7 +224,7 @@ def _columns(serialized: Sequence[Any], features: Any, names: Any) -> dict[str, 
     if not isinstance(features, Mapping) or not features:
         raise InvalidArgumentError(
             "features must be a dict with a feature for each key that is wanted, got "
-            f"{features!r}. Write for example {{'label': FixedLenFeature([], 'int64')}}."
+            f"{shown(features)}. Write for example {{'label': FixedLenFeature([], 'int64')}}."
         )
     examples = [_features_of(number, record) for number, record in enumerate(serialized)]
     return {key: _column(key, feature, examples, names) for key, feature in features.items()}
@@ -243,8 +244,9 @@ def _features_of(number: int, record: Any) -> Any:
 def _column(key: str, feature: KeyFeature, examples: Sequence[Any], names: Any) -> Any:
     if not isinstance(feature, _FEATURES):
         raise InvalidArgumentError(
-            f"features[{key!r}] must be one of {', '.join(kind.__name__ for kind in _FEATURES)}, "
-            f"got {feature!r}. Use those of distlab.io."
+            f"features[{shown(key)}] must be one of "
+            f"{', '.join(kind.__name__ for kind in _FEATURES)}, got {shown(feature)}. Use those of "
+            "distlab.io."
         )
     name = key
     if isinstance(feature, RaggedFeature) and feature.value_key is not None:

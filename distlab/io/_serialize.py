@@ -9,6 +9,7 @@ import numpy as np
 
 from distlab.errors import InvalidArgumentError
 from distlab.io._example_proto import Example
+from distlab.text.shown import shown
 
 
 def serialize_example(features: Mapping[str, Any]) -> bytes:
@@ -38,7 +39,7 @@ def serialize_example(features: Mapping[str, Any]) -> bytes:
     given: Any = features
     if not isinstance(given, Mapping) or not all(isinstance(key, str) for key in given):
         raise InvalidArgumentError(
-            f"features must be a dict whose keys are text, got {features!r:.80}. Write for "
+            f"features must be a dict whose keys are text, got {shown(features)}. Write for "
             "example {'label': 3}."
         )
     example = Example()
@@ -69,9 +70,9 @@ def _fill(feature: Any, key: str, value: Any) -> None:
             raise ValueError("neither numbers nor text")
     except ValueError as error:
         raise InvalidArgumentError(
-            f"Feature {key!r} must be numbers of float32 or int64, text or bytes, or a list or "
-            f"array of one of them, got {value!r:.80}: {error}. Convert it; a list without values "
-            "needs a dtype, as in np.zeros(0, np.int64)."
+            f"Feature {shown(key)} must be numbers of float32 or int64, text or bytes, or a list "
+            f"or array of one of them, got {shown(value)}: {error}. Convert it; a list without "
+            "values needs a dtype, as in np.zeros(0, np.int64)."
         ) from error
 
 

@@ -12,6 +12,7 @@ from typing import Any, BinaryIO, Final, Protocol, final
 from distlab.errors import ArgumentTypeError, ContextError, InvalidArgumentError
 from distlab.io._files import checked_compression, path_of
 from distlab.io._records import record_of
+from distlab.text.shown import shown
 
 _LEVEL: Final = 6
 
@@ -45,7 +46,7 @@ class TFRecordOptions:
         if self.compression_level not in {None, *range(10)}:
             raise InvalidArgumentError(
                 "compression_level must be a whole number from 0 to 9, got "
-                f"{self.compression_level!r}. Leave it out for {_LEVEL}."
+                f"{shown(self.compression_level)}. Leave it out for {_LEVEL}."
             )
 
 

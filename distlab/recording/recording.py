@@ -132,11 +132,11 @@ class Recording:
         """
         if not is_count(steps) or steps == 0:
             raise ArgumentValueError(
-                f"steps must be a whole number of steps, at least 1, got {steps!r:.80}."
+                f"steps must be a whole number of steps, at least 1, got {shown(steps)}."
             )
         given: Any = seconds
         if isinstance(given, bool) or not isinstance(given, int | float) or not given > 0:
-            raise ArgumentValueError(f"seconds must be a positive number, got {seconds!r:.80}.")
+            raise ArgumentValueError(f"seconds must be a positive number, got {shown(seconds)}.")
         if self._recorder is None:
             raise RecordError(
                 "A capture is part of a recording, and recording is off (DISTLAB_RECORD=off). "

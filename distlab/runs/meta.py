@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final
 
+from distlab.text.shown import shown
+
 _KINDS: Final[dict[str, type]] = {
     "schema": int,
     "name": str,
@@ -35,5 +37,5 @@ def checked_meta(rows: Iterable[tuple[Any, Any]]) -> dict[str, Any]:
             meta[str(name)] = value
         elif name in _KINDS:
             expected = "a text" if kind is str else "a whole number of usual size"
-            raise ValueError(f"it states {name} as {value!r:.80}, which is not {expected}")
+            raise ValueError(f"it states {name} as {shown(value)}, which is not {expected}")
     return meta

@@ -162,7 +162,7 @@ class Run:
         """
         if not is_count(cursor):
             raise ArgumentValueError(
-                f"cursor must be a sequence number, from 0, got {cursor!r:.80}. Pass 0 for the "
+                f"cursor must be a sequence number, from 0, got {shown(cursor)}. Pass 0 for the "
                 "first event, or the `cursor` of the chunk before."
             )
         return self._reader.since(cursor, limit)
@@ -264,12 +264,12 @@ class Run:
         for name, value in (("start", start), ("end", end)):
             if value is not None and not is_number(value):
                 raise ArgumentValueError(
-                    f"{name} must be a number of seconds since the run began, got {value!r:.80}."
+                    f"{name} must be a number of seconds since the run began, got {shown(value)}."
                 )
         if start is not None and end is not None and not start < end:
             raise ArgumentValueError(
-                f"end must be after start, got {start!r} to {end!r}. Pass seconds since the run's "
-                "first event."
+                f"end must be after start, got {shown(start)} to {shown(end)}. Pass seconds since "
+                "the run's first event."
             )
         first_ns = next((e.time_ns for e in self.events("run")), None)
         if first_ns is None:

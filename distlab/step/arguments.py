@@ -12,7 +12,9 @@ import numpy as np
 
 from distlab.devices.layouts import PARTS, ROWS, WHOLE, Partition
 from distlab.devices.mesh import ReplicaMesh
+from distlab.errors import ArgumentValueError
 from distlab.step.static_values import Static, is_static
+from distlab.text.shown import shown
 from distlab.values.checks import require_components
 from distlab.values.distributed import (
     DistributedValues,
@@ -171,7 +173,22 @@ def _leaf(value: Any, label: str, mesh: ReplicaMesh) -> Leaf:
     else:
         weak = not hasattr(value, "dtype")
         dtype = jnp.result_type(value)
+        if type(value) is int and abs(value) > np.iinfo(dtype).max + (value < 0):
+            raise does_not_fit(value, label)
     return Leaf("whole", label, None, (shape,) * mesh.replicas, dtype, weak)
+
+
+def does_not_fit(value: Any, label: str) -> ArgumentValueError:
+    """Returns the error for a whole number that is too large for JAX.
+
+    Args:
+      value: The number.
+      label: Its path in the arguments.
+    """
+    return ArgumentValueError(
+        f"{label} must fit {jnp.result_type(int)}, the dtype of JAX's whole numbers, got "
+        f"{shown(value)}. Pass a float, or keep the number out of the arguments."
+    )
 
 
 def _positional_index(path: tuple[Any, ...]) -> int | None:

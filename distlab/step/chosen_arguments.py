@@ -13,6 +13,7 @@ from distlab.context.modes import RunOptions
 from distlab.errors import OptionError
 from distlab.step.static_values import Static
 from distlab.text.counts import is_count
+from distlab.text.shown import shown
 from distlab.values.distributed import DistributedValues
 
 
@@ -108,7 +109,7 @@ def _static_names(names: Any, fn: Callable[..., Any], kwargs: dict[str, Any]) ->
     names = (names,) if isinstance(names, str) else names
     if not isinstance(names, tuple | list) or not all(isinstance(name, str) for name in names):
         raise OptionError(
-            f"static_argnames must be a name or a tuple of names, got {names!r:.80}. Write "
+            f"static_argnames must be a name or a tuple of names, got {shown(names)}. Write "
             "static_argnames='training'."
         )
     known = {*kwargs, *_parameters(fn), *_keyword_names(fn)} if names else set()
@@ -132,7 +133,7 @@ def _static(value: Any, name: str) -> Static:
     except TypeError as error:
         raise OptionError(
             f"{name} is static, so it must have a hash, got a {type(value).__name__}: "
-            f"{value!r:.80}. Pass a tuple in place of a list, a frozen dataclass in place of a "
+            f"{shown(value)}. Pass a tuple in place of a list, a frozen dataclass in place of a "
             "dict; an array is never static."
         ) from error
     return Static(value)

@@ -13,6 +13,7 @@ import numpy as np
 from distlab import events
 from distlab.events import sink
 from distlab.step.program import Program
+from distlab.text.shown import shown
 
 
 def emit(
@@ -104,7 +105,7 @@ def _cause(program: Program, before: list[Program]) -> tuple[str, str]:
     ]
     if not changed:
         changed = [
-            f"{label}: {old[label].value!r:.40} -> {leaf.value!r:.40}"
+            f"{label}: {shown(old[label].value, 40)} -> {shown(leaf.value, 40)}"
             for label, leaf in new.items()
             if leaf.role == "static" and old[label].value is not leaf.value
         ]

@@ -22,6 +22,8 @@ from typing import Any, Final, NamedTuple, TypeAlias
 import jax
 import numpy as np
 
+from distlab.text.shown import shown
+
 Key: TypeAlias = Any
 """Nested tuples with a hash."""
 
@@ -112,10 +114,10 @@ def _value_changed(before: Key, after: Key) -> bool:
 def _text(key: Key) -> str:
     match key:
         case (type() as kind, _Id(), *attributes):
-            held = ", ".join(f"{name}={value!r:.40}" for name, value in attributes)
+            held = ", ".join(f"{name}={shown(value, 40)}" for name, value in attributes)
             return f"a {kind.__name__}" + (f" with {held}" if held else "")
         case (type(), constant) if not isinstance(constant, tuple):
-            return f"{constant!r:.40}"
+            return f"{shown(constant, 40)}"
         case _:
             return "other contents"
 

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 
 from distlab.collectives.host import CollectiveHost
 from distlab.devices import in_flight, jax_internals, selection
-from distlab.devices.jax_internals import plain
+from distlab.devices.jax_internals import ConcreteArray, plain
 from distlab.errors import ContextError
 from distlab.step.arguments import Arguments
 from distlab.step.captured_state import captured_state
@@ -101,6 +101,9 @@ class Program:
         if inputs.donates:
             inputs.require_alive(leaves)
         arrays = inputs.arrays(leaves)
+        # Where a program that has run before receives a donated array, JAX ends the process.
+        if any(array.is_deleted() for array in arrays if type(array) is ConcreteArray):
+            inputs.require_alive(leaves)
         if self.compiled is None:
             arrays = inputs.on_mesh(arrays)
         with in_flight.dispatching:

@@ -18,7 +18,7 @@ from distlab.devices.jax_internals import ConcreteArray
 from distlab.devices.mesh import ReplicaMesh
 from distlab.devices.pieces import is_divided
 from distlab.errors import DonatedError
-from distlab.step.arguments import Arguments, Leaf
+from distlab.step.arguments import Arguments, Leaf, does_not_fit
 from distlab.step.spmd import SpmdFunction
 from distlab.values import copy_events
 from distlab.values.copy_events import Direction
@@ -220,4 +220,7 @@ def _put(array: Any, sharding: NamedSharding, leaf: Leaf) -> jax.Array:
     if isinstance(array, jax.Array) and array.sharding == sharding:
         return array
     # device_put may share the array's memory on the device that has it already.
-    return jax.device_put(jnp.copy(array) if leaf.donated else array, sharding)
+    try:
+        return jax.device_put(jnp.copy(array) if leaf.donated else array, sharding)
+    except OverflowError as error:
+        raise does_not_fit(array, leaf.label) from error

@@ -14,6 +14,7 @@ from distlab.collectives.traced import TracedCollectives
 from distlab.context import scopes
 from distlab.errors import ContextError, StructureError, ValueShapeError
 from distlab.text.counts import is_count
+from distlab.text.shown import shown
 from distlab.values.checks import is_array_like
 from distlab.variables import frames
 from distlab.variables.protocol import StoredVariable
@@ -41,7 +42,7 @@ def scan(f: Body, init: Any, xs: Any = None, length: int | None = None) -> tuple
 
     Raises:
       ContextError: The call is outside of a replica function.
-      StructureError: `f` does not return a pair.
+      StructureError: `f` is not a function, or does not return a pair.
       ValueShapeError: The number of steps is not known, is 0, or differs between the arrays.
 
     Example:
@@ -65,6 +66,11 @@ def scan(f: Body, init: Any, xs: Any = None, length: int | None = None) -> tuple
         raise ContextError(
             "dl.scan takes steps of a replica function, and was called outside of one. Call it in "
             "the function that run calls, or use jax.lax.scan."
+        )
+    if not callable(f):
+        raise StructureError(
+            f"dl.scan needs a function of the carry and one row, got {shown(f)}. Pass the function "
+            "itself."
         )
     steps = _length(xs, length)
     if frames.is_eager():
@@ -114,7 +120,7 @@ def _in_python(f: Body, init: Any, xs: Any, steps: int) -> tuple[Any, Any]:
 def _pair(returned: Any) -> tuple[Any, Any]:
     if not isinstance(returned, tuple) or len(returned) != 2:
         raise StructureError(
-            f"dl.scan needs a function that returns (carry, result), got {returned!r:.80}. Return "
+            f"dl.scan needs a function that returns (carry, result), got {shown(returned)}. Return "
             "None for what there is not: (None, loss)."
         )
     return returned
@@ -124,14 +130,14 @@ def _length(xs: Any, length: Any) -> int:
     """Returns the number of steps."""
     if length is not None and not is_count(length):
         raise ValueShapeError(
-            f"length must be a whole number of steps, got {length!r:.80}. Leave it out to take one "
-            "step for each row of xs."
+            f"length must be a whole number of steps, got {shown(length)}. Leave it out to take "
+            "one step for each row of xs."
         )
     leaves = jax.tree.leaves(xs)
     for leaf in leaves:
         if not is_array_like(leaf) or not np.shape(leaf):
             raise ValueShapeError(
-                f"dl.scan goes over the rows of arrays, got {leaf!r:.80} in xs. Pass values that "
+                f"dl.scan goes over the rows of arrays, got {shown(leaf)} in xs. Pass values that "
                 "all steps share through the function's closure."
             )
     lengths = {np.shape(leaf)[0] for leaf in leaves} | ({length} if length is not None else set())

@@ -22,6 +22,7 @@ import numpy as np
 
 from distlab.errors import ArgumentTypeError
 from distlab.step.function_identity import identity_of
+from distlab.text.shown import shown
 from distlab.values.checks import is_array_like
 
 Part: TypeAlias = tuple[str, Hashable]
@@ -226,7 +227,7 @@ def _contents(value: Any) -> Iterator[tuple[str, Any]]:
         yield "{}", Same(value) if len(value) > _MOST_PARTS else frozenset(map(_element, value))
         return
     if isinstance(value, Mapping):
-        yield from ((f"[{key!r:.40}]", part) for key, part in list(value.items()))
+        yield from ((f"[{shown(key, 40)}]", part) for key, part in list(value.items()))
     elif isinstance(value, list | tuple | deque):
         yield from ((f"[{n}]", part) for n, part in enumerate(list(value)))
     for name, part in list(getattr(value, "__dict__", {}).items()):

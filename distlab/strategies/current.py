@@ -7,6 +7,7 @@ from typing import cast
 from distlab.context import scopes
 from distlab.errors import ContextError
 from distlab.strategies.abstract import Strategy
+from distlab.text.shown import shown
 
 
 def get_strategy() -> Strategy:
@@ -48,6 +49,6 @@ def experimental_set_strategy(strategy: Strategy | None) -> None:
     if strategy is not None and not isinstance(strategy, Strategy):
         raise ContextError(
             "experimental_set_strategy needs a strategy that was made, such as "
-            f"distlab.MirroredStrategy(), or None, got {strategy!r:.80}."
+            f"distlab.MirroredStrategy(), or None, got {shown(strategy)}."
         )
     scopes.set_base(strategy)

@@ -20,11 +20,13 @@ from distlab.devices import selection
 from distlab.errors import (
     ContextError,
     InvalidArgumentError,
+    StructureError,
     UnsupportedError,
     ValueShapeError,
 )
 from distlab.step.regroup import regroup, select, to_device
-from distlab.values.checks import checked_call
+from distlab.text.shown import shown
+from distlab.values.checks import checked_call, require_alive, require_components, require_numbers
 from distlab.values.distributed import DistributedValues, Mirrored, PerReplica
 from distlab.values.reduce_op import ReduceOp
 from distlab.variables import frames
@@ -179,7 +181,7 @@ class StrategyExtended:
         """
         if not isinstance(var, Variable):
             raise ValueShapeError(
-                f"update needs a distlab.Variable, got {var!r:.80}. Pass the variable itself."
+                f"update needs a distlab.Variable, got {shown(var)}. Pass the variable itself."
             )
         args, kwargs = checked_call("update", fn, args, kwargs)
         replica = scopes.current_replica()
@@ -337,7 +339,7 @@ class StrategyExtended:
         Raises:
           ReduceOpError: `reduce_op` is not a reduction.
           ValueShapeError: A plain value would be summed, or the shapes differ.
-          InvalidArgumentError: `destinations` is none of these.
+          InvalidArgumentError: `destinations` is none of these, or of another strategy.
           ContextError: The call is in a replica function.
 
         Example:
@@ -351,8 +353,12 @@ class StrategyExtended:
         del options
         scopes.require_cross_replica("reduce_to", self._strategy)
         op = ReduceOp.of(reduce_op)
-        _require_destination(destinations)
+        self._require_destination(destinations)
         if isinstance(value, PerReplica) and not isinstance(value.stacked, jax.core.Tracer):
+            replicas = self._strategy.num_replicas_in_sync
+            require_alive(value.stacked, "The value to reduce")
+            require_components(value, "The value to reduce", replicas)
+            require_numbers(value.stacked, "reduce_to")
             (result,) = reducing.reduce_per_replica(self._strategy, op, [value], None)
         else:
             result = reducing.reduce(self._strategy, op, value, axis=None)
@@ -371,6 +377,9 @@ class StrategyExtended:
           value_destination_pairs: The pairs.
           options: `CommunicationOptions`, hints that change no value.
 
+        Raises:
+          StructureError: `value_destination_pairs` is no list or tuple of pairs.
+
         Example:
           >>> import distlab as dl
           >>> strategy = dl.MirroredStrategy(["CPU:0", "CPU:1"])
@@ -378,6 +387,12 @@ class StrategyExtended:
           >>> strategy.extended.batch_reduce_to("SUM", [(x, "CPU:0"), (x, "CPU:1")])
           [Array(3, dtype=int32), Array(3, dtype=int32)]
         """
+        for pair in _pairs(value_destination_pairs):
+            if not isinstance(pair, tuple | list) or len(pair) != 2:
+                raise StructureError(
+                    "batch_reduce_to needs pairs of a value and its destinations, got "
+                    f"{shown(pair)}. Write [(value, 'CPU:0')]."
+                )
         return [self.reduce_to(reduce_op, v, to, options) for v, to in value_destination_pairs]
 
     def broadcast_to(self, tensor: Any, destinations: Any) -> Any:
@@ -388,7 +403,7 @@ class StrategyExtended:
           destinations: The device, variable or distributed value.
 
         Raises:
-          InvalidArgumentError: `destinations` is none of these.
+          InvalidArgumentError: `destinations` is none of these, or of another strategy.
           ContextError: The call is in a replica function.
 
         Example:
@@ -398,7 +413,7 @@ class StrategyExtended:
           {CpuDevice(id=1)}
         """
         scopes.require_cross_replica("broadcast_to", self._strategy)
-        _require_destination(destinations)
+        self._require_destination(destinations)
         return self._placed(as_value(tensor, None, "broadcast_to"), destinations)
 
     def read_var(self, v: Any) -> jax.Array:
@@ -420,7 +435,7 @@ class StrategyExtended:
         """
         if not isinstance(v, Variable | VariableCopy):
             raise ValueShapeError(
-                f"read_var needs a distlab.Variable, got {v!r:.80}. Pass the variable itself."
+                f"read_var needs a distlab.Variable, got {shown(v)}. Pass the variable itself."
             )
         value: jax.Array = v.read_value()
         return value
@@ -486,7 +501,7 @@ class StrategyExtended:
         if not self.variable_created_in_scope(colocate_with_variable):
             raise ValueShapeError(
                 f"colocate_vars_with needs a variable made under {self._strategy!r}, got "
-                f"{colocate_with_variable!r:.80}. Make it in strategy.scope()."
+                f"{shown(colocate_with_variable)}. Make it in strategy.scope()."
             )
         yield
 
@@ -497,6 +512,30 @@ class StrategyExtended:
                 f"Enter a strategy's scope, or use its own extended.{what}."
             )
         return names
+
+    def _require_destination(self, destinations: Any) -> None:
+        known = (
+            str | jax.Device | Variable | VariableCopy | PerReplica | Mirrored | TracedPerReplica
+        )
+        if not isinstance(destinations, known | jax.Array | np.ndarray):
+            raise InvalidArgumentError(
+                "destinations must be a device such as 'CPU:0', a variable, or a distributed "
+                f"value, got {shown(destinations)}. For several devices pass a value that lies on "
+                "them."
+            )
+        if isinstance(destinations, PerReplica):
+            replicas = self._strategy.num_replicas_in_sync
+            require_components(destinations, "destinations", replicas)
+        held = destinations.stacked if isinstance(destinations, PerReplica) else destinations
+        require_alive(getattr(held, "array", held), "destinations")
+        owner = getattr(getattr(destinations, "variable", destinations), "strategy", None)
+        if owner in {None, self._strategy} or not owner.distributed:
+            return
+        if _only_device(destinations) is None:
+            raise InvalidArgumentError(
+                f"destinations must belong to {self._strategy!r}, got {shown(destinations)} of "
+                f"{owner!r}. Pass a variable that was made in this strategy's scope."
+            )
 
     def _placed(self, value: jax.Array, destinations: Any) -> Any:
         if isinstance(value, jax.core.Tracer):
@@ -523,14 +562,13 @@ def _only_device(destinations: Any) -> jax.Device | None:
     return next(iter(devices)) if len(devices) == 1 else None
 
 
-def _require_destination(destinations: Any) -> None:
-    known = str | jax.Device | Variable | VariableCopy | PerReplica | Mirrored | TracedPerReplica
-    if isinstance(destinations, known | jax.Array | np.ndarray):
-        return
-    raise InvalidArgumentError(
-        "destinations must be a device such as 'CPU:0', a variable, or a distributed value, got "
-        f"{destinations!r:.80}. For several devices pass a value that lies on them."
-    )
+def _pairs(given: Any) -> tuple[Any, ...] | list[Any]:
+    if not isinstance(given, tuple | list):
+        raise StructureError(
+            "batch_reduce_to needs a list of pairs of a value and its destinations, got a "
+            f"{type(given).__name__}: {shown(given)}. Write [(value, 'CPU:0')]."
+        )
+    return given
 
 
 def _beside(device: jax.Device, nest: Any) -> Any:

@@ -26,6 +26,7 @@ from distlab.errors import (
 from distlab.step.place import Place
 from distlab.strategies.abstract import Strategy
 from distlab.strategies.workers import ThreadWorkers, Workers, current_worker
+from distlab.text.shown import shown
 from distlab.variables.per_worker import PerWorkerVariable
 
 _JOBS: Final = ("chief", "worker", "ps", "evaluator")
@@ -85,7 +86,7 @@ class ParameterServerStrategy(Strategy):
         if variable_partitioner is not None:
             raise UnsupportedError(
                 "variable_partitioner must be None, as each variable is whole on one parameter "
-                f"server, got {variable_partitioner!r}. Leave it out."
+                f"server, got {shown(variable_partitioner)}. Leave it out."
             )
         self._resolver = cluster_resolver
         workers, servers = cluster.num_tasks("worker"), cluster.num_tasks("ps")
@@ -179,8 +180,8 @@ def _checked(cluster: ClusterSpec) -> ClusterSpec:
     if odd or not counts["worker"] or not counts["ps"] or counts["chief"] > 1:
         raise ClusterSpecError(
             "A cluster with parameter servers has at least one task in each of the jobs 'worker' "
-            f"and 'ps', at most one 'chief' and no job but {list(_JOBS)}, got {cluster!r}. Name "
-            "the missing tasks in the ClusterSpec."
+            f"and 'ps', at most one 'chief' and no job but {list(_JOBS)}, got "
+            f"{shown(cluster, 400)}. Name the missing tasks in the ClusterSpec."
         )
     for job in ("worker", "ps"):
         for index in cluster.task_indices(job):

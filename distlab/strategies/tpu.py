@@ -13,6 +13,7 @@ from distlab.devices.topology import DeviceAssignment, Topology
 from distlab.errors import ArgumentTypeError, ArgumentValueError, OptionError
 from distlab.step.place import Place
 from distlab.strategies.abstract import Strategy
+from distlab.text.shown import shown
 
 
 @final
@@ -58,7 +59,8 @@ class TPUStrategy(Strategy):
         if not isinstance(assignment, DeviceAssignment):
             raise OptionError(
                 "experimental_device_assignment must be a distlab.tpu.DeviceAssignment, got "
-                f"{assignment!r:.80}. Make one with DeviceAssignment.build(topology, num_replicas)."
+                f"{shown(assignment)}. Make one with DeviceAssignment.build(topology, "
+                "num_replicas)."
             )
         self.device_assignment = assignment
         self._resolver = tpu_cluster_resolver
@@ -82,7 +84,7 @@ class TPUStrategy(Strategy):
         if logical_device_id != 0:
             raise ArgumentValueError(
                 "logical_device_id must be 0, the one core that a replica has here, got "
-                f"{logical_device_id!r}. To split a model over devices use jax.sharding."
+                f"{shown(logical_device_id)}. To split a model over devices use jax.sharding."
             )
         return tensor
 
@@ -107,7 +109,7 @@ class TPUStrategy(Strategy):
         if dimensions != [1] * np.ndim(tensor):
             raise ArgumentValueError(
                 f"partition_dimensions must be {[1] * np.ndim(tensor)}, as a replica has one core "
-                f"here, got {dimensions!r:.80}. To split a model over devices use jax.sharding."
+                f"here, got {shown(dimensions)}. To split a model over devices use jax.sharding."
             )
         return tensor
 

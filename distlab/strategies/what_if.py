@@ -32,6 +32,7 @@ from distlab.input.context import InputContext
 from distlab.input.distribute import replica_steps, steps_of
 from distlab.step import jaxprs
 from distlab.text.counts import is_count
+from distlab.text.shown import shown
 
 MOST_REPLICAS: Final = 16
 MOST_EXAMPLES: Final = 2_000
@@ -97,7 +98,7 @@ class Choices:
             value = getattr(self, name)
             if not is_count(value, most) or value == 0:
                 raise ArgumentValueError(
-                    f"{name} must be a whole number from 1 to {most}, got {value!r:.80}."
+                    f"{name} must be a whole number from 1 to {most}, got {shown(value)}."
                 )
         for name, known in (
             ("strategy", tuple(STRATEGIES)), ("policy", POLICIES), ("dtype", _DTYPES)
@@ -105,12 +106,12 @@ class Choices:
             value = getattr(self, name)
             if value not in known:
                 raise ArgumentValueError(
-                    f"{name} must be one of {', '.join(known)}, got {value!r:.80}."
+                    f"{name} must be one of {', '.join(known)}, got {shown(value)}."
                 )
         if not all(map(is_count, self.shape)) or self.bytes > MOST_BYTES:
             raise ArgumentValueError(
                 "shape must be whole numbers, and the variable below 1 TB, got "
-                f"{self.shape!r:.80}. Write for example 784, 128."
+                f"{shown(self.shape)}. Write for example 784, 128."
             )
         if self.replicas % self.workers:
             raise ArgumentValueError(

@@ -2,24 +2,64 @@
 
 from __future__ import annotations
 
+import reprlib
 from typing import Any, Final
 
-_MOST: Final = 80
+_LENGTH: Final = 80
 
 
-def shown(value: Any) -> str:
+def shown(value: Any, length: int = _LENGTH) -> str:
     """Returns a value's `repr`, short, without surrogates, and whatever the value does.
+
+    Of JAX arrays and per-replica values, also inside of a list or a dict, only dtype and shape
+    are shown: their numbers may be deleted, or on devices that are still busy.
+
+    Args:
+      value: The value.
+      length: The most letters of its `repr`.
 
     Example:
       >>> from distlab.text.shown import shown
-      >>> shown("epoch 1"), shown(10**5000)
-      ("'epoch 1'", '<int>')
+      >>> shown("epoch 1"), shown(10**5000), shown([1, 2])
+      ("'epoch 1'", '<int>', '[1, 2]')
+      >>> import jax.numpy as jnp
+      >>> gone = jnp.ones(2)
+      >>> gone.delete()
+      >>> shown(gone), shown({"x": gone})
+      ('a deleted array float32[2]', "{'x': a deleted array float32[2]}")
     """
     try:
-        text = repr(value)
+        text = _Shortened(length).repr(value)
     except Exception:  # noqa: BLE001 - any code of the user's, and whole numbers of 4,300 digits
-        return f"<{type(value).__name__}>"
-    return text[:_MOST].encode("utf-8", "backslashreplace").decode()
+        text = f"<{type(value).__name__}>"
+    return text[:length].encode("utf-8", "backslashreplace").decode()
+
+
+class _Shortened(reprlib.Repr):
+    """Shows arrays as their dtype and shape, and everything else as Python does."""
+
+    def __init__(self, length: int) -> None:
+        super().__init__()
+        self.maxstring = self.maxother = self.maxlong = 10 * length
+        self.maxlist = self.maxtuple = self.maxdict = self.maxset = self.maxfrozenset = length
+
+    def repr1(self, x: Any, level: int) -> str:
+        """Returns the text of one object."""
+        if hasattr(type(x), "is_deleted") and hasattr(type(x), "addressable_shards"):
+            return _array_text(x)
+        if hasattr(type(x), "brief"):  # a value of each replica, without its numbers
+            return str(x.brief())
+        if type(x) in (list, tuple, dict):
+            return super().repr1(x, level)
+        return repr(x)
+
+
+def _array_text(array: Any) -> str:
+    kind = f"{array.dtype}[{', '.join(map(str, array.shape))}]"
+    try:
+        return f"a deleted array {kind}" if array.is_deleted() else f"an array {kind}"
+    except Exception:  # noqa: BLE001 - an array that is being traced has no memory
+        return f"a traced array {kind}"
 
 
 def shown_text(error: BaseException) -> str:

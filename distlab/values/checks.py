@@ -11,7 +11,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from distlab.errors import StructureError, ValueShapeError
+from distlab.devices.jax_internals import ConcreteArray
+from distlab.errors import DonatedError, StructureError, ValueShapeError
+from distlab.text.shown import shown, shown_text
 from distlab.values.distributed import PerReplica
 
 
@@ -20,6 +22,23 @@ def is_array_like(value: Any) -> bool:
     if isinstance(value, np.ndarray | np.generic):
         return value.dtype.kind in "biufcV"
     return isinstance(value, jax.Array | bool | int | float | complex)
+
+
+def require_alive(array: Any, what: str) -> None:
+    """Checks that an array still has its memory.
+
+    Args:
+      array: Any value.
+      what: What it is to the verb, such as `"The value to reduce"`.
+
+    Raises:
+      DonatedError: It is an array that was deleted, or donated to an earlier call.
+    """
+    if type(array) is ConcreteArray and array.is_deleted():
+        raise DonatedError(
+            f"{what} was deleted, or donated to an earlier call, so it can't be used again: "
+            f"{shown(array)}. Use the result of that call, or leave donate_argnums out of it."
+        )
 
 
 def require_components(value: PerReplica, label: str, replicas: int) -> None:
@@ -36,7 +55,7 @@ def require_components(value: PerReplica, label: str, replicas: int) -> None:
     if isinstance(value.stacked, np.ndarray) and value.stacked.dtype.kind == "O":
         raise StructureError(
             f"{label} must have arrays of one dtype and one number of dimensions, got "
-            f"{list(value.stacked)!r:.200}. Convert the components to the same dtype and rank."
+            f"{shown(list(value.stacked), 200)}. Convert the components to the same dtype and rank."
         )
 
 
@@ -78,8 +97,8 @@ def checked_call(
     """
     if not callable(fn):
         raise StructureError(
-            f"{verb} needs a function, got {fn!r:.80}. Pass the function itself, and its arguments "
-            "as args=(...)."
+            f"{verb} needs a function, got {shown(fn)}. Pass the function itself, and its "
+            "arguments as args=(...)."
         )
     if not isinstance(args, tuple | list):
         raise ValueShapeError(
@@ -94,16 +113,43 @@ def checked_call(
     return tuple(args), kwargs or {}
 
 
+def as_numbers(value: Any, verb: str) -> jax.Array:
+    """Returns a leaf as an array of numbers.
+
+    Raises:
+      ValueShapeError: The leaf is neither an array of numbers nor a number.
+      DonatedError: It is an array that was deleted.
+    """
+    array = as_array(value, verb)
+    require_numbers(array, verb)
+    return array
+
+
+def require_numbers(array: Any, verb: str) -> None:
+    """Checks that an array holds numbers.
+
+    Raises:
+      ValueShapeError: It holds random keys.
+    """
+    if jnp.issubdtype(array.dtype, jax.dtypes.extended):
+        raise ValueShapeError(
+            f"{verb} combines arrays of numbers, got one of {array.dtype}. Pass "
+            "jax.random.key_data(keys), and make keys of the result with wrap_key_data."
+        )
+
+
 def as_array(value: Any, verb: str) -> jax.Array:
     """Returns a leaf as an array.
 
     Raises:
       ValueShapeError: The leaf is neither an array nor a number.
+      DonatedError: It is an array that was deleted.
     """
+    require_alive(value, f"A value of {verb}")
     try:
         return jnp.asarray(value)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise ValueShapeError(
-            f"{verb} combines arrays and numbers, got a {type(value).__name__}: {value!r:.80}. "
-            "Leave it out."
+            f"{verb} combines arrays and numbers, got a {type(value).__name__}: {shown(value)}. "
+            f"JAX says: {shown_text(error):.200}. Leave it out, or convert it."
         ) from error

@@ -19,7 +19,8 @@ from jax.sharding import NamedSharding
 from distlab.devices.jax_internals import ConcreteArray, uncommitted
 from distlab.devices.mesh import ReplicaMesh, replica_mesh
 from distlab.devices.pieces import is_divided, pieces
-from distlab.errors import GatheredWarning, StructureError
+from distlab.errors import DonatedError, GatheredWarning, StructureError
+from distlab.text.shown import shown
 from distlab.values.components_text import components_text
 from distlab.values.not_an_array import NotAnArray
 from distlab.values.stacks import remember
@@ -97,9 +98,13 @@ class PerReplica(DistributedValues):
     def values(self) -> tuple[Any, ...]:
         """The components in replica order, each on its replica's device."""
         shapes = self.shapes
+        try:
+            rows = _rows(self.stacked)
+        except RuntimeError as error:
+            raise _deleted(self, self.stacked) from error
         return tuple(
             uncommitted(row[0] if shapes is None else row[(0, *map(slice, shapes[replica]))])
-            for replica, row in _rows(self.stacked)
+            for replica, row in rows
         )
 
     def component(self, replica: Any) -> Any:
@@ -189,7 +194,11 @@ class Mirrored(DistributedValues):
     @property
     def values(self) -> tuple[Any, ...]:
         """The copies in replica order, each on its replica's device."""
-        return tuple(uncommitted(copy) for _, copy in pieces(self.array))
+        try:
+            copies = pieces(self.array)
+        except RuntimeError as error:
+            raise _deleted(self, self.array) from error
+        return tuple(uncommitted(copy) for _, copy in copies)
 
     def component(self, replica: Any) -> Any:
         """Returns one replica's copy.
@@ -298,6 +307,14 @@ def replica_shapes(value: PerReplica) -> tuple[Shape, ...]:
         return value.shapes
     replicas, *shape = value.stacked.shape
     return (tuple(shape),) * replicas
+
+
+def _deleted(value: PerReplica | Mirrored, array: Any) -> DonatedError:
+    """Returns the error for a value whose array has no memory."""
+    return DonatedError(
+        f"The {type(value).__name__} was deleted, or donated to an earlier call, so it can't be "
+        f"read: {shown(array)}. Use the result of that call, or leave donate_argnums out of it."
+    )
 
 
 def warn_of_gathering(what: str, array: jax.Array) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol
 
 import jax
@@ -73,6 +74,9 @@ class ArrayOperators:
 
     def __getitem__(self, index: Any) -> jax.Array:
         return self.value()[index]
+
+    def __iter__(self) -> Iterator[jax.Array]:
+        return iter(self.value())  # JAX clamps indices, so __getitem__ alone would never end
 
     def __float__(self) -> float:
         return float(self.value())

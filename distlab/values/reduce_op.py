@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 
 from distlab.errors import ReduceOpError
-from distlab.values.not_an_array import brief
+from distlab.text.shown import shown
 
 
 class ReduceOp(enum.Enum):
@@ -43,6 +43,6 @@ class ReduceOp(enum.Enum):
         if isinstance(op, str) and op.upper() in cls.__members__:
             return cls[op.upper()]
         raise ReduceOpError(
-            f"A reduce op must be ReduceOp.SUM or ReduceOp.MEAN (or its name), got {brief(op)}. "
+            f"A reduce op must be ReduceOp.SUM or ReduceOp.MEAN (or its name), got {shown(op)}. "
             "For other reductions, combine the components that experimental_local_results returns."
         )

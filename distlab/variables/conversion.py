@@ -8,6 +8,8 @@ import jax
 import jax.numpy as jnp
 
 from distlab.errors import ValueShapeError
+from distlab.text.shown import shown, shown_text
+from distlab.values.checks import require_alive
 from distlab.values.operators import ArrayOperators
 from distlab.values.stacks import require_no_stack
 from distlab.variables.protocol import StoredVariable
@@ -24,16 +26,18 @@ def as_value(value: Any, dtype: Any, what: str) -> jax.Array:
     Raises:
       ValueShapeError: The value is neither an array nor numbers, or is the array of all
         components of a per-replica value.
+      DonatedError: It is an array that was deleted.
     """
     if isinstance(value, ArrayOperators):
         value = value.value()
+    require_alive(value, f"The value of {what}")
     require_no_stack(value, what)
     try:
         return jnp.asarray(value, dtype=dtype)
     except (TypeError, ValueError, OverflowError) as error:
         raise ValueShapeError(
-            f"{what} needs an array or numbers, got a {type(value).__name__}: {value!r:.80}. "
-            f"JAX says: {error}"
+            f"{what} needs an array or numbers, got a {type(value).__name__}: {shown(value)}. "
+            f"JAX says: {shown_text(error):.400}. Pass an array, or a list of numbers."
         ) from error
 
 

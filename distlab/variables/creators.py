@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any, TypeAlias
 
 from distlab.errors import ArgumentTypeError
+from distlab.text.shown import shown
 
 Creator: TypeAlias = Callable[..., Any]
 """Called as `creator(next_creator, **kwargs)`; returns a variable."""
@@ -43,7 +44,7 @@ def variable_creator_scope(variable_creator: Creator) -> Iterator[None]:
     if not callable(variable_creator):
         raise ArgumentTypeError(
             "variable_creator_scope needs a function creator(next_creator, **kwargs), got "
-            f"{variable_creator!r:.80}. Pass the function itself."
+            f"{shown(variable_creator)}. Pass the function itself."
         )
     token = _creators.set((*_creators.get(), variable_creator))
     try:

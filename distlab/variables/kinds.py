@@ -6,6 +6,7 @@ import enum
 from typing import Any
 
 from distlab.errors import ArgumentTypeError
+from distlab.text.shown import shown
 
 
 class VariableSynchronization(enum.Enum):
@@ -75,5 +76,5 @@ def check_kinds(name: str, synchronization: Any, aggregation: Any) -> None:
         if not isinstance(given, kinds):
             raise ArgumentTypeError(
                 f"{name}: {what} must be one of distlab.{kinds.__name__}."
-                f"{{{', '.join(kinds.__members__)}}}, got {given!r}."
+                f"{{{', '.join(kinds.__members__)}}}, got {shown(given)}."
             )

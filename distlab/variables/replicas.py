@@ -12,6 +12,7 @@ from distlab.context import scopes
 from distlab.context.collectives import Collectives
 from distlab.context.replica_context import ReplicaContext, get_replica_context
 from distlab.errors import ValueShapeError
+from distlab.text.shown import shown
 from distlab.values.distributed import DistributedValues, Mirrored
 from distlab.values.operators import ArrayOperators
 from distlab.values.reduce_op import ReduceOp
@@ -64,7 +65,7 @@ def assigned(
     ):
         what = "a Python number" if number else "a value from outside of the replica function"
         raise ValueShapeError(
-            f"{variable.name}.{verb}({operand!r:.80}): {what} is the same on all "
+            f"{variable.name}.{verb}({shown(operand)}): {what} is the same on all "
             "replicas, so its SUM is ambiguous. Pass a value that each replica computes, or use "
             "aggregation MEAN."
         )
@@ -195,8 +196,8 @@ def require_own_copies(variable: StoredVariable, value: DistributedValues, verb:
     if variable.on_read or variable.storage.layout.one_copy:
         kind = "is ON_READ" if variable.on_read else "has one copy for all replicas"
         raise ValueShapeError(
-            f"{variable.name} {kind}, so {verb} of {value!r:.80} in cross-replica context does not "
-            "say which value to take. Reduce it first, or assign it in a replica function."
+            f"{variable.name} {kind}, so {verb} of {shown(value)} in cross-replica context does "
+            "not say which value to take. Reduce it first, or assign it in a replica function."
         )
 
 

@@ -26,6 +26,7 @@ from distlab.devices import in_flight, jax_internals
 from distlab.devices.layouts import Layout
 from distlab.devices.pieces import is_divided
 from distlab.errors import ArgumentTypeError, ContextError, UnsupportedError, ValueShapeError
+from distlab.text.shown import shown
 from distlab.values import copy_events
 from distlab.values.distributed import DistributedValues, Mirrored, PerReplica, warn_of_gathering
 from distlab.values.indexed_slices import IndexedSlices
@@ -126,12 +127,12 @@ class Variable(ArrayOperators, scattering.Scatters):
             return  # initialized in `__new__`
         if name is not None and not isinstance(name, str):
             raise ArgumentTypeError(
-                f"A variable's name must be a string, got {name!r:.80}. Leave it out for a default "
-                "name."
+                f"A variable's name must be a string, got {shown(name)}. Leave it out for a "
+                "default name."
             )
         if trainable is not None and not isinstance(trainable, bool):
             raise ArgumentTypeError(
-                f"trainable must be True, False or None, got {trainable!r:.80}. Pass a name as "
+                f"trainable must be True, False or None, got {shown(trainable)}. Pass a name as "
                 "name=..."
             )
         number = next(_numbers)

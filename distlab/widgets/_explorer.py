@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, final
 
 from distlab.errors import ArgumentValueError
 from distlab.strategies.what_if import Choices
+from distlab.text.shown import shown
 from distlab.widgets._explorer_controls import CONTROLS
 from distlab.widgets._notebook import Execution
 from distlab.widgets._static_html import line
@@ -99,14 +100,14 @@ class Explorer:
 
     def _with(self, name: str, value: object) -> Choices:
         if name not in {control["name"] for control in CONTROLS}:
-            raise ArgumentValueError(f"There is no choice named {name!r:.40}.")
+            raise ArgumentValueError(f"There is no choice named {shown(name, 40)}.")
         if name != "shape":
             change: dict[str, Any] = {name: value}  # `checked` checks its type
             return replace(self.choices, **change)
         shape = _as_shape(value)
         if shape is None:
             raise ArgumentValueError(
-                f"A shape is whole numbers with commas, such as 784, 128, got {value!r:.40}."
+                f"A shape is whole numbers with commas, such as 784, 128, got {shown(value, 40)}."
             )
         return replace(self.choices, shape=shape)
 

@@ -12,6 +12,7 @@ from distlab.errors import ArgumentTypeError, MissingExtraError, RecordError
 from distlab.events import Source, sink
 from distlab.recording import RingRecorder
 from distlab.text.counts import is_count
+from distlab.text.shown import shown
 from distlab.widgets._notebook import Execution, find_notebook
 
 if TYPE_CHECKING:
@@ -58,16 +59,17 @@ class View:
         check_packages()
         from distlab.page.feed import Feed
 
-        shown = _ring() if source is None else _checked(source)
+        watched = _ring() if source is None else _checked(source)
         if batch is not None and not is_count(batch):
             raise ArgumentTypeError(
-                f"batch must be a batch's number, from 0, or None for the newest, got {batch!r}."
+                "batch must be a batch's number, from 0, or None for the newest, got "
+                f"{shown(batch)}."
             )
         self._batch = batch
         self._widget: ViewWidget | None = None
         self._views = views = find_views()
         self.execution = views.notebook.execution if views else Execution("", "")
-        self.feed = views.feed(shown) if views else Feed(shown)
+        self.feed = views.feed(watched) if views else Feed(watched)
         if views:
             from distlab.widgets._view_widget import ViewWidget
 
@@ -185,7 +187,7 @@ def find_views() -> OpenViews | None:
 def _checked(source: Source) -> Source:
     if not hasattr(source, "since"):
         raise ArgumentTypeError(
-            f"A view shows a run, got a {type(source).__name__}: {source!r:.80}. Open its folder "
+            f"A view shows a run, got a {type(source).__name__}: {shown(source)}. Open its folder "
             "with distlab.Run.open(folder); or pass nothing for this process."
         )
     return source

@@ -54,11 +54,6 @@ def test_none_means_the_default_and_equal_options_are_equal() -> None:
     ("options", "error", "message"),
     [
         (
-            dl.InputOptions(experimental_per_replica_buffer_size=-1),
-            ArgumentValueError,
-            "at least 0, got -1",
-        ),
-        (
             dl.InputOptions(experimental_place_dataset_on_device=True),
             ArgumentValueError,
             "needs a dataset for each replica",
@@ -80,6 +75,23 @@ def test_options_that_make_no_sense_are_refused(
 ) -> None:
     with pytest.raises(error, match=message):
         mirrored(2).distribute_datasets_from_function(lambda _: numbers(4, 2), options)
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "error", "message"),
+    [
+        ("per_replica_buffer_size", -1, ArgumentValueError, "at least 0, got -1"),
+        ("per_replica_buffer_size", True, ArgumentValueError, "at least 0, got True"),
+        ("replication_mode", "PER_REPLICA", ArgumentTypeError, "got 'PER_REPLICA'"),
+        ("fetch_to_device", "yes", ArgumentTypeError, "must be True, False or None, got 'yes'"),
+        ("place_dataset_on_device", 1, ArgumentTypeError, "must be True, False or None, got 1"),
+    ],
+)
+def test_options_of_other_types_are_refused_where_they_are_made(
+    field: str, value: Any, error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        dl.InputOptions(**{f"experimental_{field}": value})
 
 
 def test_datasets_for_single_replicas_come_from_a_function_only() -> None:

@@ -51,8 +51,8 @@ class World:
         """Returns another strategy, over 2 devices."""
         return dl.MirroredStrategy(["CPU:0", "CPU:1"])
 
-    def require_unharmed(self) -> None:
-        """Asserts that all values are unchanged, and that the strategy still works."""
+    def require_same_state(self) -> None:
+        """Asserts that all values are unchanged, and that no context is left over."""
         assert not dl.has_strategy()
         assert not dl.in_cross_replica_context()
         assert not [t.name for t in threading.enumerate() if t.name.startswith("distlab replica")]
@@ -60,6 +60,10 @@ class World:
             np.testing.assert_array_equal(np.asarray(copy.value()), [1.0, 2.0])
         assert float(self.total.read_value()) == 3.0 * REPLICAS
         assert [float(copy.value()) for copy in self.own.values] == [0.0] * REPLICAS
+
+    def require_unharmed(self) -> None:
+        """Asserts that all values are unchanged, and that the strategy still works."""
+        self.require_same_state()
         sums = self.strategy.run(_weighted_sum, args=(self.x, self.weights))
         np.testing.assert_array_equal(np.asarray(sums.values[REPLICAS - 1]), [6.0, 12.0])
         batches = list(self.strategy.experimental_distribute_dataset(self.dataset))

@@ -182,7 +182,7 @@ def test_one_array_given_twice_is_refused_before_anything_happens() -> None:
     assert not x.stacked.is_deleted()
 
 
-@pytest.mark.parametrize("positions", [2, (0, 2), -1, "state", [0], True, None])
+@pytest.mark.parametrize("positions", [2, (0, 2), 2**70])
 def test_positions_without_an_argument_are_refused(positions: object) -> None:
     strategy = _strategy(2)
     state, x = _per_replica(strategy), _per_replica(strategy)
@@ -191,3 +191,26 @@ def test_positions_without_an_argument_are_refused(positions: object) -> None:
         with pytest.raises(OptionError, match="positions of arguments in args, which has 2 here"):
             strategy.run(_step, args=(state, x), options=options)
     assert not state.stacked.is_deleted()
+
+
+@pytest.mark.parametrize("positions", [-1, "state", [0], True, None, (0, "x"), 1.0])
+def test_what_is_no_position_is_refused_where_the_options_are_made(positions: object) -> None:
+    with pytest.raises(OptionError, match="positions of arguments in args, a number or a tuple"):
+        dl.RunOptions(donate_argnums=positions)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("compiled", [True, False], ids=["compiled", "first"])
+def test_a_batch_that_was_given_away_is_refused_also_by_programs_that_ran_before(
+    compiled: bool,
+) -> None:
+    strategy = _strategy(2)
+
+    def double(x: jax.Array) -> jax.Array:
+        return x * 2
+
+    for _ in range(3 * compiled):
+        strategy.run(double, args=(_per_replica(strategy),))
+    x = _per_replica(strategy)
+    strategy.run(lambda x: x * 3, args=(x,), options=FIRST)
+    with pytest.raises(DonatedError, match=r"x: float32\[.*\] was deleted, or donated"):
+        strategy.run(double, args=(x,))

@@ -16,7 +16,7 @@ from distlab.errors import (
 )
 from distlab.runs.exports import lines, page, parquet, trace
 from distlab.runs.exports.recorded import Recorded
-from distlab.text.shown import shown_text
+from distlab.text.shown import shown, shown_text
 
 
 class Format(NamedTuple):
@@ -52,7 +52,7 @@ def export(run: Recorded, path: str | os.PathLike[str], *, overwrite: bool = Fal
     """Writes a run to a file. See `distlab.Run.export`."""
     if not isinstance(path, str | os.PathLike):
         raise ArgumentTypeError(
-            f"export needs the file to write, got a {type(path).__name__}: {path!r:.80}. Write "
+            f"export needs the file to write, got a {type(path).__name__}: {shown(path)}. Write "
             'run.export("trace.json").'
         )
     target = Path(path)

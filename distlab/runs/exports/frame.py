@@ -11,6 +11,7 @@ import msgspec
 from distlab.errors import ArgumentValueError, MissingExtraError
 from distlab.events import AnyEvent, Envelope, Event, Unknown, kind_of
 from distlab.runs.exports.recorded import Recorded, envelopes
+from distlab.text.shown import shown
 
 
 def to_pandas(run: Recorded, kind: str) -> Any:
@@ -36,7 +37,7 @@ def to_pandas(run: Recorded, kind: str) -> Any:
     if not rows and kind not in structs:
         raise ArgumentValueError(
             f"kind must be one of {', '.join(map(str, structs))}, or another one that the run "
-            f"has, got {kind!r:.80}."
+            f"has, got {shown(kind)}."
         )
     columns = list(structs[kind].__struct_fields__) if kind in structs else None
     if several and columns is not None:
