@@ -61,6 +61,8 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         *("text", "errors", "events", "strategies", "control", "folds", "charts", "advice"),
         *("page", "profiling", "runs", "recording"),
     ),
+    # Other libraries on what stands above, each in its own package.
+    "integrations": (),
     # The faces: modules of public names, and what uses nothing but them.
     "cluster_resolver": ("cluster",),
     "experimental": ("values", "collectives", "strategies", "coordinator"),
@@ -99,7 +101,7 @@ ALSO_USES = {
 
 USES_NO_JAX = {
     *("text", "errors", "folds", "charts", "advice", "page", "runs", "widgets", "dashboard"),
-    *("control", "public"),
+    *("control", "integrations", "public"),
 }
 
 
@@ -120,7 +122,9 @@ def package_of(module: str) -> str:
     top, _, rest = module.partition(".")
     if top == "distlab_dashboard":
         return "dashboard"
-    inner = rest.partition(".")[0]
+    inner, _, library = rest.partition(".")
+    if inner == "integrations" and library:
+        return f"integrations.{library.partition('.')[0]}"
     return {"": "public", "_api": "public", "_cli": "cli", "__main__": "cli"}.get(inner, inner)
 
 
@@ -168,7 +172,8 @@ def test_the_guide_lists_the_packages_in_this_order() -> None:
     page = (ROOT / "docs" / "architecture.md").read_text()
     table = page.partition("## Packages, lowest first")[2].partition("\n## ")[0]
     rows = [line.split("|")[1] for line in table.splitlines() if line.startswith("| `")]
-    named = [name for row in rows for name in re.findall(r"`(\w+)/?`", row)]
+    paths = [path for row in rows for path in re.findall(r"`([\w/]+?)/?`", row)]
+    named = [path.replace("/", ".") for path in paths]
     faces = {"_api": "public", "distlab_dashboard": "dashboard", "_cli": "cli"}
     assert list(dict.fromkeys(faces.get(name, name) for name in named)) == list(MAY_IMPORT)
 

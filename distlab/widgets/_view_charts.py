@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from bokeh.embed import json_item
+from bokeh import __version__ as bokeh_version
+from bokeh.document import Document
+from bokeh.embed.util import standalone_docs_json
 from bokeh.models import ColumnDataSource
+from bokeh.models.ui import UIElement
 
 from distlab.charts import Chart, DataPatch, data_patch
 from distlab.folds import Folds
@@ -64,10 +67,22 @@ class ViewCharts:
 
     def _add_item(self, name: str) -> None:
         if name not in self.items:
-            self.items = {**self.items, name: dict(json_item(self._charts[name].root))}
+            self.items = {**self.items, name: json_of(self._charts[name].root)}
 
     def _patches(self, name: str) -> dict[str, DataPatch]:
         return {source.id: data_patch(source) for source in self._sources[name]}
+
+
+def json_of(root: UIElement) -> dict[str, object]:
+    """Returns what `Bokeh.embed.embed_item` shows: `bokeh.embed.json_item` of any thread.
+
+    `json_item` reads the current document. A server's thread changes it for all threads, and
+    leaves a closed one there when a callback raises.
+    """
+    document = Document()
+    document.add_root(root)
+    [json] = standalone_docs_json([document]).values()
+    return {"target_id": None, "root_id": root.id, "doc": json, "version": bokeh_version}
 
 
 def _made(name: str) -> Chart[Any]:

@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from bokeh.document import Document
+from bokeh.io.doc import patch_curdoc
+
 from distlab.folds import Folds
 from distlab.page.charts import CHARTS
 from distlab.widgets import Watch
@@ -36,6 +39,18 @@ def test_each_chart_is_sent_as_json() -> None:
     changed = charts.update(folds)
     assert set(changed) == set(charts.items) == set(NAMES)
     json.dumps([changed, charts.items], allow_nan=False)
+
+
+def test_a_view_opens_while_a_server_closes_a_page() -> None:
+    """The current document is the same for all threads: here, one that is just going."""
+    folds = Folds()
+    folds.add(whole_run(30))
+    going = Document()
+    going.callbacks.destroy()
+    charts = ViewCharts(["batches"])
+    with patch_curdoc(going):
+        charts.update(folds)
+    assert set(charts.items) == {"batches"}
 
 
 def test_sizes_are_what_was_recorded() -> None:
