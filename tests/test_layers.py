@@ -18,7 +18,7 @@ FOLDERS = {
     "distlab_dashboard": ROOT / "dashboard" / "distlab_dashboard",
 }
 
-_FACES = ("cluster_resolver", "experimental", "tpu")
+_FACES = ("cluster_resolver", "experimental", "loggers", "tpu")
 MAY_IMPORT: dict[str, tuple[str, ...]] = {
     # The core, from bytes on a line to a strategy. Each package knows those above it alone.
     "text": (),
@@ -53,10 +53,13 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "charts": ("text", "folds"),
     "advice": ("text", "errors", "events", "folds"),
     "page": ("text", "errors", "events", "control", "folds", "charts", "advice"),
+    "tracking": ("text", "errors", "events", "io", "folds"),
     # What keeps it. A recording ends with its advice, and exports draw the page.
     "profiling": ("errors", "events", "devices", "cluster"),
-    "runs": ("text", "errors", "events", "folds", "advice", "page"),
-    "recording": ("text", "errors", "events", "devices", "advice", "profiling", "runs"),
+    "runs": ("text", "errors", "events", "folds", "advice", "page", "tracking"),
+    "recording": (
+        *("text", "errors", "events", "devices", "advice", "tracking", "profiling", "runs"),
+    ),
     "widgets": (
         *("text", "errors", "events", "strategies", "control", "folds", "charts", "advice"),
         *("page", "profiling", "runs", "recording"),
@@ -66,6 +69,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     # The faces: modules of public names, and what uses nothing but them.
     "cluster_resolver": ("cluster",),
     "experimental": ("values", "collectives", "strategies", "coordinator"),
+    "loggers": ("tracking",),
     "tpu": ("devices",),
     "public": (
         *("errors", "events", "cluster", "devices", "values", "context", "variables"),
@@ -101,7 +105,7 @@ ALSO_USES = {
 
 USES_NO_JAX = {
     *("text", "errors", "folds", "charts", "advice", "page", "runs", "widgets", "dashboard"),
-    *("control", "integrations", "public"),
+    *("control", "tracking", "integrations", "public"),
 }
 
 

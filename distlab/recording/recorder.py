@@ -8,7 +8,7 @@ import sys
 import threading
 import time
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Final
@@ -23,6 +23,7 @@ from distlab.profiling.capture import Capturer
 from distlab.profiling.compiled import read_program, read_programs
 from distlab.profiling.prober import Prober
 from distlab.profiling.watcher import Watcher
+from distlab.recording.logger_thread import LoggerThread, close_all
 from distlab.recording.metrics import Metrics
 from distlab.recording.overhead import Overhead
 from distlab.recording.ring import Ring
@@ -41,17 +42,29 @@ class Announcement:
       name: The run's name.
       total_steps: Steps that the run is meant to take, None when unknown.
       writer: The run file that begins with it, None for the ring alone.
+      loggers: The loggers that begin with it.
       cursor: The ring's end at that time.
     """
 
     def __init__(
-        self, name: str, total_steps: int | None, writer: Writer | None, cursor: int = 0
+        self,
+        name: str,
+        total_steps: int | None,
+        writer: Writer | None,
+        loggers: Sequence[LoggerThread] = (),
+        cursor: int = 0,
     ) -> None:
         self.name = name
         self.total_steps = total_steps
         self.writer = writer
+        self.loggers = loggers
         self.cursor = cursor
         self.made = False
+
+    @property
+    def readers(self) -> list[Writer | LoggerThread]:
+        """What begins with the event."""
+        return [*([] if self.writer is None else [self.writer]), *self.loggers]
 
 
 class RingRecorder:
@@ -134,7 +147,13 @@ class RingRecorder:
         self.emit(made)
 
     def open(
-        self, name: str, total_steps: int | None, writer: Writer | None, *, probe: bool
+        self,
+        name: str,
+        total_steps: int | None,
+        writer: Writer | None,
+        loggers: Sequence[LoggerThread] = (),
+        *,
+        probe: bool,
     ) -> Announcement:
         """Begins a recording, whose `Run` event is emitted before the next event.
 
@@ -142,15 +161,16 @@ class RingRecorder:
           name: The run's name.
           total_steps: Steps that the run is meant to take, None when unknown.
           writer: The run file to begin, None for the ring alone.
+          loggers: The loggers to begin.
           probe: Whether to take short captures now and then.
 
         Returns:
           The argument of `close`.
         """
-        opened = Announcement(name, total_steps, writer, self.ring.end)
+        opened = Announcement(name, total_steps, writer, loggers, self.ring.end)
         with self._lock:
             # From here on the new run takes the place of the process's own.
-            self._unannounced = [a for a in self._unannounced if a.writer is not None]
+            self._unannounced = [a for a in self._unannounced if a.readers]
             self._unannounced.append(opened)
             self._open.append(opened)
             if probe:
@@ -174,12 +194,13 @@ class RingRecorder:
         self.watcher.flush()
         self.overhead.report(self.last_step)
         self._announce()
-        if opened.writer is not None:
+        if opened.readers:
             self._advise(opened)
         with self._lock:
             self._open.remove(opened)
             if opened in self._unannounced:
                 self._unannounced.remove(opened)
+        close_all(opened.loggers, end)  # before the run file, which has what they failed to do
         if opened.writer is not None:
             opened.writer.close(end)
         self._append(end)
@@ -211,8 +232,8 @@ class RingRecorder:
                 self._unannounced = []
             for one in due:
                 run = _run_event(one.name, one.total_steps, started)
-                if one.writer is not None:
-                    one.writer.announce(run)
+                for reader in one.readers:
+                    reader.announce(run)
                 self._append(run)
 
     def _watched(self) -> None:
@@ -243,8 +264,8 @@ class RingRecorder:
         self._lock = threading.RLock()
         self.ring.after_fork()
         for opened in self._open:
-            if opened.writer is not None:
-                opened.writer.abandon()
+            for reader in opened.readers:
+                reader.abandon()
         self._open = []
         self._unannounced = []
         self.overhead = Overhead(self.emit, lambda: self.ring.end, lambda: self.watcher.callers_ns)

@@ -6,6 +6,7 @@ import atexit
 import os
 import time
 import warnings
+from collections.abc import Iterable
 from concurrent.futures import Future
 from pathlib import Path
 from types import TracebackType
@@ -14,11 +15,14 @@ from typing import Any, Literal, Self, TypeAlias, get_args
 from distlab.errors import ArgumentTypeError, ArgumentValueError, NotFiniteWarning, RecordError
 from distlab.events import Capture, RunEnd, sink
 from distlab.recording.logged import LARGEST, checked_name
+from distlab.recording.logger_thread import LoggerThread, checked_loggers
 from distlab.recording.recorder import Announcement, RingRecorder
 from distlab.recording.writer import Writer
 from distlab.runs.run_file import RunFile
 from distlab.text.counts import is_count
 from distlab.text.shown import shown, shown_text
+from distlab.tracking.logger import Logger
+from distlab.tracking.tensorboard import TensorBoard
 
 _Status: TypeAlias = Literal["finished", "failed", "interrupted"]
 
@@ -227,6 +231,8 @@ def record(
     total_steps: int | None = None,
     overwrite: bool = False,
     probe: bool = True,
+    tensorboard: str | os.PathLike[str] | None = None,
+    loggers: Iterable[Logger] = (),
 ) -> Recording:
     """Records all events from here on to a run folder, until it is closed.
 
@@ -246,19 +252,26 @@ def record(
       probe: Whether to profile three steps early on and then now and then, which
         shows the device that makes the others wait. It takes about 1 % of the time,
         happens on CPU devices only, and leaves the profiler to you while you use it.
+      tensorboard: A folder for TensorBoard's event files, written while the run goes on.
+      loggers: Loggers that are told of the run while it goes on, each in a thread of its own:
+        `distlab.loggers` has those of MLflow and Weights & Biases, and the base of your own.
+        None of them makes the training wait, or ends it; closing waits up to 30 s for them.
 
     Returns:
       The recording: `log` numbers to it, and `close` it or leave its `with`.
 
     Raises:
-      RecordError: The folder can't be created or written, or already holds a run.
-      ArgumentTypeError: `path` is not a path, or `name` is not a string.
+      RecordError: A folder can't be created or written, or already holds a run, or a logger
+        is in use by another recording.
+      ArgumentTypeError: `path` or `tensorboard` is not a path, `name` is not a string, or
+        `loggers` is not a list of loggers.
       ArgumentValueError: `path` is empty or not encodable in UTF-8, `name` can't be stored, or
         `total_steps` is not a number of steps.
 
     Warns:
       RuntimeWarning: Events can't be stored, as when the disk is full, or the folder was deleted
-        meanwhile. They are counted as lost, and storing is tried again.
+        meanwhile. They are counted as lost, and storing is tried again. Or a logger raised for
+        the first time, or missed events.
 
     Example:
       >>> import distlab as dl
@@ -272,6 +285,7 @@ def record(
       [0.5, 0.25]
     """
     recorder = sink.recorder()
+    chosen = checked_loggers(loggers)
     folder = None if path is None else _checked_folder(path)
     if total_steps is not None and not is_count(total_steps, LARGEST):
         raise ArgumentValueError(
@@ -289,12 +303,15 @@ def record(
             f"record needs distlab's own recorder, but a {type(recorder).__name__} is installed. "
             "Remove the call of distlab.events.sink.install."
         )
+    if tensorboard is not None:
+        chosen.append(TensorBoard(tensorboard))
     writer = None
     if folder is not None:
         file = RunFile(folder, called, overwrite=overwrite, process=recorder.ring.process)
         writer = Writer(recorder.ring, file, recorder.note_stored)
     probes = probe and writer is not None
-    opened = recorder.open(called, total_steps, writer, probe=probes)
+    threads = [LoggerThread(recorder.ring, logger, folder) for logger in chosen]
+    opened = recorder.open(called, total_steps, writer, threads, probe=probes)
     return Recording(recorder, folder, called, opened)
 
 

@@ -16,6 +16,7 @@ from distlab.errors import ArgumentValueError, NewerRunWarning, NotARunError
 from distlab.events import SCHEMA, Advice, AnyEvent, Chunk, Event, Unknown, kind_of
 from distlab.runs.exports import export
 from distlab.runs.exports.frame import to_pandas
+from distlab.runs.exports.tensorboard import to_tensorboard
 from distlab.runs.programs import Programs, read_programs
 from distlab.runs.run_file_reader import PAGE
 from distlab.runs.run_files import RunReader, open_run_files, run_files
@@ -395,6 +396,36 @@ class Run:
           [{'loss': 0.5}]
         """
         return export(self, path, overwrite=overwrite)
+
+    def to_tensorboard(self, logdir: str | os.PathLike[str]) -> Path:
+        """Writes the run for TensorBoard: `tensorboard --logdir logs` shows it.
+
+        Scalars are what was logged, and once a second distlab's own figures: steps and examples
+        per second, waiting for input, and each device's busy share. Advice, errors and
+        what was compiled are texts. Some batches are images, one for each replica. The same as
+        `dl.record(..., tensorboard=logdir)` writes while the run goes on.
+
+        Args:
+          logdir: The folder for the event file, created when missing. A run of several
+            processes has a folder within it for each.
+
+        Returns:
+          The folder.
+
+        Raises:
+          ArgumentTypeError: `logdir` is not a path.
+          RecordError: The folder can't be written, or the run was closed.
+
+        Example:
+          >>> import distlab as dl
+          >>> with dl.record("runs/first") as recording:
+          ...     recording.log(0, loss=0.5)
+          >>> with dl.Run.open("runs/first") as run:
+          ...     folder = run.to_tensorboard("logs/first")
+          >>> [file.name.partition(".tfevents.")[0] for file in folder.iterdir()]
+          ['events.out']
+        """
+        return to_tensorboard(self, logdir)
 
     def __repr__(self) -> str:
         """Names the run and its folder."""

@@ -14,8 +14,8 @@ from distlab.page.facts.batch import share_of
 from distlab.profiling.compiled import wire_bytes
 from distlab.strategies.what_if import Choices, Division, Movement, divide, move, place
 from distlab.text.bytes import bytes_text
+from distlab.text.png import data_uri
 from distlab.text.units import count_text
-from distlab.widgets._png import data_uri
 from distlab.widgets._static_html import NO_BREAK, image, line, table
 
 _MOST_BATCHES = 3

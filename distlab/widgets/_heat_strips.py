@@ -7,7 +7,7 @@ from functools import cache
 import numpy as np
 import numpy.typing as npt
 
-from distlab.widgets._png import data_uri, enlarge
+from distlab.text.png import data_uri, enlarge
 from distlab.widgets._static_html import image
 
 _MOST_CELLS = 80

@@ -19,9 +19,9 @@ from distlab.folds import (
 )
 from distlab.page.facts.reductions import reduction_rows
 from distlab.text.bytes import bytes_text
+from distlab.text.png import data_uri
 from distlab.text.units import plain
 from distlab.widgets._heat_strips import strips
-from distlab.widgets._png import data_uri
 from distlab.widgets._replica_table import replica_table
 from distlab.widgets._static_html import image, line, swatch, table
 from distlab.widgets._summary import Summary

@@ -12,8 +12,8 @@ from distlab.charts.devices import resample
 from distlab.charts.sheet import Grid, as_pictures, sheet
 from distlab.charts.theme import colour
 from distlab.folds import BatchDetail, DeviceColumns
+from distlab.text.png import data_uri, enlarge
 from distlab.widgets._heat_strips import strips
-from distlab.widgets._png import data_uri, enlarge
 from distlab.widgets._static_html import MOST_ROWS, image, table
 from distlab.widgets._summary import Summary
 

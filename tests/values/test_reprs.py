@@ -31,7 +31,7 @@ class Cells(HTMLParser):
         self.feed(html)
         assert self.open == []
 
-    def handle_starttag(self, tag: str, attrs: Any) -> None:  # noqa: ARG002 - the base's
+    def handle_starttag(self, tag: str, attrs: Any) -> None:
         assert tag in {"div", "b", "span", "table", "thead", "tbody", "tr", "th", "td"}
         self.open.append(tag)
         if tag == "tr":

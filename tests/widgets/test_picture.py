@@ -12,9 +12,9 @@ from PIL import Image
 
 from distlab.events import Run, Sharding
 from distlab.folds import Folds
+from distlab.text.png import encode, enlarge
 from distlab.widgets import Watch
 from distlab.widgets._picture import picture
-from distlab.widgets._png import encode, enlarge
 from distlab.widgets._summary import summarize
 from tests.synthetic import START_NS, beginning, digit, there, whole_run
 from tests.wicked import wicked_run

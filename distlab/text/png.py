@@ -1,4 +1,4 @@
-"""Small pictures as PNG, for pages without scripts."""
+"""Small pictures as PNG, for pages without scripts and for loggers."""
 
 from __future__ import annotations
 
@@ -11,19 +11,22 @@ import numpy as np
 import numpy.typing as npt
 
 _SIGNATURE = b"\x89PNG\r\n\x1a\n"
-_RGBA = 6
+_COLOUR_TYPES = {1: 0, 3: 2, 4: 6}
+"""By channels: grey, red-green-blue, and that with opacity."""
 
 
 def encode(pixels: npt.NDArray[np.uint8]) -> bytes:
     """Returns a picture as a PNG file.
 
     Args:
-      pixels: `(height, width, 4)`: red, green, blue and opacity.
+      pixels: `(height, width)` greys, or `(height, width, channels)`: one grey; red, green and
+        blue; or these and opacity.
     """
-    height, width, _ = pixels.shape
-    header = struct.pack(">IIBBBBB", width, height, 8, _RGBA, 0, 0, 0)
-    lines = np.zeros((height, 1 + 4 * width), np.uint8)  # each line: filter 0, then pixels
-    lines[:, 1:] = pixels.reshape(height, 4 * width)
+    height, width = pixels.shape[:2]
+    channels = pixels.shape[2] if pixels.ndim == 3 else 1
+    header = struct.pack(">IIBBBBB", width, height, 8, _COLOUR_TYPES[channels], 0, 0, 0)
+    lines = np.zeros((height, 1 + channels * width), np.uint8)  # each: filter 0, then pixels
+    lines[:, 1:] = pixels.reshape(height, channels * width)
     data = zlib.compress(lines.tobytes(), 9)
     return b"".join(
         (_SIGNATURE, _chunk(b"IHDR", header), _chunk(b"IDAT", data), _chunk(b"IEND", b""))

@@ -1,0 +1,11 @@
+"""What tells other tools of a run while it goes on: TensorBoard, MLflow, W&B, or your own.
+
+`dl.record(..., loggers=[...])` takes them.
+"""
+
+from __future__ import annotations
+
+from distlab.tracking.logger import Logger, RunFacts
+from distlab.tracking.tensorboard import TensorBoard
+
+__all__ = ["Logger", "RunFacts", "TensorBoard"]

@@ -1,0 +1,198 @@
+"""Calls a logger for a recording's events, in a thread of its own.
+
+It is one more reader of the ring, without a pin: the training neither waits for a logger nor
+keeps more events for it. What the ring dropped before a slow logger came to it is told as lost.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+import warnings
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, Final
+
+from distlab.errors import ArgumentTypeError, RecordError
+from distlab.events import Error, Event, Lost, Run, RunEnd, Unknown
+from distlab.recording.guarded_logger import GuardedLogger
+from distlab.recording.ring import Ring
+from distlab.text.shown import shown, shown_text
+from distlab.tracking.logger import Logger
+from distlab.tracking.relay import Relay
+
+_POLL_SECONDS: Final = 0.2
+_AT_ONCE: Final = 4_096
+_CLOSE_SECONDS: Final = 30.0
+
+_in_use: set[int] = set()
+"""Identities of the loggers of open recordings."""
+
+
+class LoggerThread:
+    """Feeds a logger from a ring until it is closed.
+
+    Like a run file, it begins with its recording's own `Run` event and the standing events that
+    were known before, and leaves out those of other recordings.
+
+    Args:
+      ring: The source of the events.
+      logger: The logger.
+      path: The run's folder; None where nothing is stored.
+    """
+
+    def __init__(self, ring: Ring, logger: Logger, path: Path | None) -> None:
+        self.name = type(logger).__name__
+        self._identity = id(logger)
+        self._ring = ring
+        self._guarded = GuardedLogger(logger, self._report)
+        self._relay = Relay(self._guarded, path)
+        standing, pin = ring.pin()
+        ring.unpin(pin)
+        self._before: list[Event] | None = [e for e in standing if not isinstance(e, Run)]
+        self._cursor = pin.cursor
+        self._own: list[Run] = []
+        self._lost = self._lost_told = 0
+        self._begun = threading.Event()
+        self._ending = threading.Event()
+        self._end: RunEnd | None = None
+        self._failure = ""
+        _in_use.add(self._identity)
+        self._thread = threading.Thread(
+            target=self._log_on, name=f"distlab logger {self.name}", daemon=True
+        )
+        self._thread.start()
+
+    def announce(self, run: Run) -> None:
+        """Adds the recording's own `Run` event. Call it before the ring receives the event."""
+        self._own.append(run)
+        self._begun.set()
+
+    def end(self, end: RunEnd) -> None:
+        """Asks the logger to end, without waiting for it. Call it before `join`."""
+        self._end = end
+        self._ending.set()
+
+    def join(self, until: float) -> None:
+        """Waits for the logger to end.
+
+        Args:
+          until: The monotonic time at which the wait ends; the logger may go on until the
+            interpreter ends.
+        """
+        self._thread.join(max(0.0, until - time.monotonic()))
+        if self._thread.is_alive():
+            waiting = self._ring.end - self._cursor
+            reason = f"it had not ended {_CLOSE_SECONDS:g} s after the recording"
+            self._tell_lost(max(1, waiting), reason)
+
+    def abandon(self) -> None:
+        """Gives the logger free in a forked child, where the thread does not exist."""
+        _in_use.discard(self._identity)
+
+    def _log_on(self) -> None:
+        try:
+            while not self._ending.wait(_POLL_SECONDS):
+                if self._begun.is_set():
+                    self._pass_on()
+            self._pass_on()
+            self._relay.finish(self._end)
+            self._tell_failures()
+            self._tell_missed()
+        finally:
+            _in_use.discard(self._identity)
+
+    def _pass_on(self) -> None:
+        """Passes on all events up to now."""
+        if self._before is not None:
+            for known in (*self._own[:1], *self._before):
+                self._relay.add(known)
+            self._before = None
+        target = self._ring.end
+        moved = self._cursor < target
+        while self._cursor < target:
+            chunk = self._ring.since(self._cursor, _AT_ONCE)
+            self._lost += chunk.lost
+            if chunk.lost and not self._lost_told:
+                self._tell_missed()
+            for event in filter(self._belongs, chunk.events):
+                self._relay.add(event)
+            self._cursor = chunk.cursor
+        if moved:
+            self._relay.flush()
+
+    def _belongs(self, event: Event | Unknown) -> bool:
+        if isinstance(event, Run):
+            return any(event is own for own in self._own[1:])
+        return not isinstance(event, RunEnd)
+
+    def _report(self, error: BaseException) -> None:
+        """Tells of the first exception at once; the others are counted."""
+        self._failure = f"{type(error).__name__}: {shown_text(error)}"
+        if self._guarded.failures == 1:
+            self._tell_error(type(error).__name__, shown_text(error))
+            self._warn(f"raised {self._failure}. The training goes on.")
+
+    def _tell_failures(self) -> None:
+        failures, calls = self._guarded.failures, self._guarded.calls
+        if failures > 1:
+            kind = self._failure.partition(":")[0]
+            self._tell_error(kind, f"{failures} of {calls} calls raised, at last {self._failure}")
+
+    def _tell_error(self, kind: str, message: str) -> None:
+        where = f"the logger {self.name}"
+        event = Error(time_ns=time.monotonic_ns(), where=where, type=kind, message=message[:2_000])
+        self._ring.append(event)
+
+    def _tell_missed(self) -> None:
+        missed, self._lost_told = self._lost - self._lost_told, self._lost
+        if missed:
+            self._tell_lost(missed, "it could not keep up with the events")
+
+    def _tell_lost(self, count: int, why: str) -> None:
+        reason = f"The logger {self.name} missed events: {why}."
+        self._ring.append(Lost(time_ns=time.monotonic_ns(), count=count, reason=reason))
+        self._warn(f"missed {count} events: {why}.")
+
+    def _warn(self, what: str) -> None:
+        # Where warnings are errors, one raised here would only end this thread.
+        with contextlib.suppress(RuntimeWarning):
+            warnings.warn(f"The logger {self.name} {what}", RuntimeWarning, stacklevel=2)
+
+
+def close_all(threads: Iterable[LoggerThread], end: RunEnd) -> None:
+    """Ends loggers side by side, and waits for them within a limit."""
+    open_threads = list(threads)
+    for thread in open_threads:
+        thread.end(end)
+    until = time.monotonic() + _CLOSE_SECONDS
+    for thread in open_threads:
+        thread.join(until)
+
+
+def checked_loggers(loggers: Any) -> list[Logger]:
+    """Returns the loggers of a recording.
+
+    Raises:
+      ArgumentTypeError: It is not a list of loggers.
+      RecordError: A logger is in use by another recording, or named twice.
+    """
+    if isinstance(loggers, str | bytes | Logger) or not isinstance(loggers, Iterable):
+        raise ArgumentTypeError(
+            f"loggers is a list of loggers, got {shown(loggers)}. Write "
+            'loggers=[dl.loggers.TensorBoard("logs")].'
+        )
+    given = list(loggers)
+    for place, logger in enumerate(given):
+        if not isinstance(logger, Logger):
+            raise ArgumentTypeError(
+                f"A logger derives from distlab.loggers.Logger, got a {type(logger).__name__}: "
+                f"{shown(logger)}. Derive your class from it."
+            )
+        if id(logger) in _in_use or any(logger is other for other in given[:place]):
+            raise RecordError(
+                f"A logger belongs to one recording at a time, and this {type(logger).__name__} "
+                "is in use. Make another one."
+            )
+    return given

@@ -1,0 +1,103 @@
+"""Pictures of some batches: for each replica its examples, side by side."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from distlab.events import Event, Preview, Sharding, Strategy
+from distlab.folds import BatchDetail, Batches
+from distlab.text.png import enlarge
+
+_EVERY_NS: Final = 10_000_000_000
+_MOST_EXAMPLES: Final = 64
+_CELL: Final = 8
+"""Pixels of a number's side."""
+
+
+class BatchImages:
+    """Chooses batches, and draws each when its previews have come.
+
+    It is the first batch of each dataset, its first one that is not full, and then one every
+    10 s.
+    """
+
+    def __init__(self) -> None:
+        self._batches = Batches()
+        self._next_ns: dict[int, int] = {}
+        self._seen_uneven: set[int] = set()
+        self._chosen: Sharding | None = None
+
+    def add(self, event: Event) -> tuple[Sharding, dict[str, npt.NDArray[np.uint8]]] | None:
+        """Adds an event; returns the batch that was complete before it, with its pictures."""
+        if isinstance(event, Preview):  # it comes right after its batch
+            self._batches.add([event])
+            return None
+        done = self.take()
+        if isinstance(event, Strategy):
+            self._batches.add([event])
+        elif isinstance(event, Sharding) and self._chooses(event):
+            self._chosen = event
+        return done
+
+    def take(self) -> tuple[Sharding, dict[str, npt.NDArray[np.uint8]]] | None:
+        """Returns the batch that waits for its previews, with the pictures that it has."""
+        chosen, self._chosen = self._chosen, None
+        if chosen is None:
+            return None
+        self._batches.add([chosen])
+        detail = self._batches.detail()
+        images = {} if detail is None else _images(detail)
+        return (chosen, images) if images else None
+
+    def _chooses(self, event: Sharding) -> bool:
+        due = event.time_ns >= self._next_ns.get(event.dataset, event.time_ns)
+        uneven = any(size != event.nominal for size in event.sizes)
+        if not due and (not uneven or event.dataset in self._seen_uneven):
+            return False
+        if due:
+            self._next_ns[event.dataset] = event.time_ns + _EVERY_NS
+        if uneven:
+            self._seen_uneven.add(event.dataset)
+        return True
+
+
+def _images(batch: BatchDetail) -> dict[str, npt.NDArray[np.uint8]]:
+    """Returns a picture for each replica with examples; none where nothing has a preview."""
+    pixels = batch["pixels"]
+    if not pixels.size or not batch["known"].any():
+        return {}
+    examples = _greys(pixels) if batch["form"] == "numbers" else pixels.astype(np.uint8)
+    stops = np.cumsum(batch["size"])
+    return {
+        f"distlab/batch/replica {replica}": _sheet(examples[stop - size : stop][:_MOST_EXAMPLES])
+        for replica, (stop, size) in enumerate(zip(stops, batch["size"], strict=True))
+        if size
+    }
+
+
+def _sheet(examples: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
+    """Returns pictures as a grid, and examples that are rows of numbers one below the other."""
+    return enlarge(examples, _CELL, _CELL) if examples.ndim == 2 else _tiled(examples)
+
+
+def _greys(numbers: npt.NDArray[Any]) -> npt.NDArray[np.uint8]:
+    """Returns numbers as brightness, black for the batch's lowest."""
+    finite = np.nan_to_num(numbers, posinf=0.0, neginf=0.0)
+    low, high = float(finite.min()), float(finite.max())
+    return ((finite - low) * (255 / ((high - low) or 1))).astype(np.uint8)
+
+
+def _tiled(pictures: npt.NDArray[Any]) -> npt.NDArray[np.uint8]:
+    """Returns pictures in rows, from left to right, with a dark line between them."""
+    across = math.ceil(math.sqrt(len(pictures)))
+    down = math.ceil(len(pictures) / across)
+    height, width = pictures.shape[1] + 1, pictures.shape[2] + 1
+    sheet = np.zeros((down * height - 1, across * width - 1, *pictures.shape[3:]), np.uint8)
+    for place, picture in enumerate(pictures):
+        top, left = place // across * height, place % across * width
+        sheet[top : top + height - 1, left : left + width - 1] = picture
+    return sheet

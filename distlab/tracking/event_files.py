@@ -1,0 +1,152 @@
+"""TensorBoard's event files: records of `tensorflow.Event` messages, without TensorFlow.
+
+A message is a sequence of fields: a number and the value's form, and the value. The numbers here
+are those of TensorFlow's event.proto, summary.proto, tensor.proto and types.proto.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import socket
+import struct
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from distlab.io._records import record_of
+
+_MOST_PENDING: Final = 1 << 20
+_STRING: Final = 7
+"""`DT_STRING`, the type of a tensor of texts."""
+
+_files = itertools.count()
+
+
+class EventFile:
+    """A new event file in a folder; what was written is there after `flush`.
+
+    Args:
+      folder: The folder, created when missing.
+      unix_ns: When the run began, in nanoseconds since 1970.
+
+    Attributes:
+      path: The file.
+    """
+
+    def __init__(self, folder: Path, unix_ns: int) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        seconds = unix_ns // 1_000_000_000
+        name = f"events.out.tfevents.{seconds}.{socket.gethostname()}.{os.getpid()}.{next(_files)}"
+        self.path = folder / name
+        self._file = self.path.open("xb", buffering=0)
+        self._pending: list[bytes] = []
+        self._pending_bytes = 0
+        self._size = 0
+        self._add(_time(unix_ns) + _text(3, "brain.Event:2"))
+        self.flush()
+
+    def scalars(self, step: int, values: Mapping[str, float], unix_ns: int) -> None:
+        """Adds numbers by their names."""
+        summary = b"".join(
+            _bytes(1, _text(1, name) + _key(2, 5) + struct.pack("<f", _single(value)))
+            for name, value in values.items()
+        )
+        self._add(_time(unix_ns) + _number(2, step) + _bytes(5, summary))
+
+    def text(self, step: int, name: str, text: str, unix_ns: int) -> None:
+        """Adds a text, which TensorBoard reads as Markdown."""
+        plugin = _bytes(9, _bytes(1, _text(1, "text")))
+        shape = _bytes(2, _bytes(2, _number(1, 1)))
+        tensor = _bytes(8, _number(1, _STRING) + shape + _text(8, text))
+        summary = _bytes(1, _text(1, name) + plugin + tensor)
+        self._add(_time(unix_ns) + _number(2, step) + _bytes(5, summary))
+
+    def image(
+        self, step: int, name: str, png: bytes, size: tuple[int, int, int], unix_ns: int
+    ) -> None:
+        """Adds a picture.
+
+        Args:
+          step: The step.
+          name: The picture's name.
+          png: The picture as a PNG file.
+          size: Its height, width and channels.
+          unix_ns: The time, in nanoseconds since 1970.
+        """
+        height, width, channels = size
+        sizes = _number(1, height) + _number(2, width) + _number(3, channels)
+        summary = _bytes(1, _text(1, name) + _bytes(4, sizes + _bytes(4, png)))
+        self._add(_time(unix_ns) + _number(2, step) + _bytes(5, summary))
+
+    def flush(self) -> None:
+        """Writes what was added.
+
+        Raises:
+          OSError: It can't be written. It is dropped, and the file ends with a whole record.
+        """
+        data = b"".join(self._pending)
+        self._pending.clear()
+        self._pending_bytes = 0
+        try:
+            written = 0
+            while written < len(data):
+                written += self._file.write(data[written:]) or 0
+        except OSError:
+            with contextlib.suppress(OSError):
+                self._file.truncate(self._size)
+                self._file.seek(self._size)
+            raise
+        self._size += len(data)
+
+    def close(self) -> None:
+        """Writes what was added, and closes the file."""
+        with self._file:
+            self.flush()
+
+    def _add(self, event: bytes) -> None:
+        record = record_of(event)
+        self._pending.append(record)
+        self._pending_bytes += len(record)
+        if self._pending_bytes > _MOST_PENDING:
+            self.flush()
+
+
+def _varint(number: int) -> bytes:
+    out = bytearray()
+    while number > 0x7F:
+        out.append(number & 0x7F | 0x80)
+        number >>= 7
+    out.append(number)
+    return bytes(out)
+
+
+def _key(field: int, form: int) -> bytes:
+    return _varint(field << 3 | form)
+
+
+def _number(field: int, number: int) -> bytes:
+    return _key(field, 0) + _varint(number)
+
+
+def _bytes(field: int, data: bytes) -> bytes:
+    return _key(field, 2) + _varint(len(data)) + data
+
+
+def _text(field: int, text: str) -> bytes:
+    return _bytes(field, text.encode("utf-8", "replace"))
+
+
+def _time(unix_ns: int) -> bytes:
+    """Returns the field of an event's time, in seconds."""
+    return _key(1, 1) + struct.pack("<d", unix_ns / 1e9)
+
+
+def _single(value: float) -> float:
+    """Returns a number that a single-precision float can hold: infinite beyond its range."""
+    try:
+        struct.pack("<f", value)
+    except OverflowError:
+        return float("inf") if value > 0 else float("-inf")
+    return value

@@ -1,0 +1,249 @@
+"""Loggers of a live recording: what they get, and what happens when they are slow or fail."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from distlab.errors import ArgumentTypeError, RecordError
+from distlab.events import Error, Lost, sink
+from distlab.loggers import Logger, RunFacts
+from distlab.recording import Ring, RingRecorder, Run, record
+from tests.recording import samples
+
+
+class Numbers(Logger):
+    """Keeps the user's numbers, and how it ended."""
+
+    def __init__(self) -> None:
+        self.started: list[RunFacts] = []
+        self.values: list[tuple[int, float]] = []
+        self.ended: list[tuple[str, str]] = []
+        self.threads: set[str] = set()
+
+    def start(self, run: RunFacts) -> None:
+        self.started.append(run)
+
+    def log_scalars(self, step: int, values: Mapping[str, float], unix_ns: int) -> None:
+        self.threads.add(threading.current_thread().name)
+        if "loss" in values:
+            self.values.append((step, values["loss"]))
+
+    def finish(self, status: str, message: str) -> None:
+        self.ended.append((status, message))
+
+
+def log(path: Path | None, loggers: list[Logger], steps: int = 1) -> None:
+    """Records as many numbers."""
+    with record(path, loggers=loggers) as run:
+        for step in range(steps):
+            run.log(step, loss=0.0)
+
+
+def errors_of(path: Path) -> list[tuple[str, str, str]]:
+    with Run.open(path) as run:
+        found = [e for e in run.events("error") if isinstance(e, Error)]
+    return [(e.where, e.type, e.message) for e in found]
+
+
+def lost_of(path: Path) -> list[tuple[int, str]]:
+    with Run.open(path) as run:
+        return [(e.count, e.reason) for e in run.events("lost") if isinstance(e, Lost)]
+
+
+def test_a_logger_gets_the_numbers_in_a_thread_of_its_own(
+    recorder: RingRecorder, tmp_path: Path
+) -> None:
+    logger = Numbers()
+    with record(tmp_path / "first", total_steps=7, loggers=[logger]) as run:
+        for step in range(3):
+            recorder.emit(samples.step(step))
+            run.log(loss=step / 2)
+    (facts,) = logger.started
+    assert (facts.name, facts.path, facts.total_steps) == ("first", tmp_path / "first", 7)
+    assert abs(facts.unix_ns - time.time_ns()) < 60e9
+    assert logger.values == [(0, 0.0), (1, 0.5), (2, 1.0)]
+    assert logger.ended == [("finished", "")]
+    assert logger.threads == {"distlab logger Numbers"}
+    assert not [t for t in threading.enumerate() if "distlab logger" in t.name]
+
+
+def test_a_logger_needs_no_run_folder(recorder: RingRecorder) -> None:
+    logger = Numbers()
+    with record(None, name="here", loggers=[logger]) as run:
+        run.log(0, loss=1.0)
+    assert (logger.started[0].name, logger.started[0].path) == ("here", None)
+    assert logger.values == [(0, 1.0)]
+
+
+def test_a_logger_is_told_while_the_run_goes_on(recorder: RingRecorder) -> None:
+    logger = Numbers()
+    with record(None, loggers=[logger]) as run:
+        run.log(0, loss=1.0)
+        limit = time.monotonic() + 20
+        while not logger.values and time.monotonic() < limit:
+            time.sleep(0.01)
+        assert logger.values == [(0, 1.0)]
+        assert logger.ended == []
+
+
+def test_an_exception_ends_the_logger_as_failed(recorder: RingRecorder) -> None:
+    logger = Numbers()
+    with pytest.raises(ValueError, match="no luck"), record(None, loggers=[logger]):
+        raise ValueError("no luck")
+    assert logger.ended == [("failed", "ValueError: no luck")]
+
+
+def test_a_logger_may_be_used_again_but_not_twice_at_a_time(recorder: RingRecorder) -> None:
+    logger = Numbers()
+    for number in range(2):
+        with record(None, loggers=[logger]) as run:
+            run.log(number, loss=0.0)
+            with pytest.raises(RecordError, match="one recording at a time"):
+                record(None, loggers=[logger])
+    assert logger.values == [(0, 0.0), (1, 0.0)]
+    with pytest.raises(RecordError, match="this Numbers is in use"):
+        record(None, loggers=[logger, logger])
+
+
+@pytest.mark.parametrize(
+    ("loggers", "said"),
+    [
+        ("logs", "loggers is a list of loggers, got 'logs'"),
+        (3, "loggers is a list of loggers, got 3"),
+        (Numbers(), "loggers is a list of loggers"),
+        ([Numbers], "derives from distlab.loggers.Logger, got a type"),
+        ([print], "got a builtin_function_or_method"),
+    ],
+)
+def test_what_is_no_logger_is_refused_before_anything_is_written(
+    loggers: Any, said: str, recorder: RingRecorder, tmp_path: Path
+) -> None:
+    with pytest.raises(ArgumentTypeError, match=said):
+        record(tmp_path / "run", loggers=loggers)
+    assert not (tmp_path / "run").exists()
+
+
+def test_what_a_logger_raises_is_said_once_and_counted(
+    recorder: RingRecorder, tmp_path: Path
+) -> None:
+    class Unlucky(Numbers):
+        def log_scalars(self, step: int, values: Mapping[str, float], unix_ns: int) -> None:
+            if step in (1, 2):
+                raise ConnectionError(f"no answer at {step}")
+            super().log_scalars(step, values, unix_ns)
+
+    logger, other = Unlucky(), Numbers()
+    with pytest.warns(RuntimeWarning, match="raised ConnectionError: no answer at 1") as said:
+        log(tmp_path, [logger, other], 4)
+    assert len(said) == 1
+    assert [step for step, _ in logger.values] == [0, 3]
+    assert [step for step, _ in other.values] == [0, 1, 2, 3]
+    assert logger.ended == [("finished", "")]
+    first, last = errors_of(tmp_path)
+    assert first == ("the logger Unlucky", "ConnectionError", "no answer at 1")
+    assert last[:2] == first[:2]
+    assert last[2].startswith("2 of ")
+    assert last[2].endswith("calls raised, at last ConnectionError: no answer at 2")
+
+
+@pytest.mark.parametrize("raised", [OSError("no server"), SystemExit(1), KeyboardInterrupt()])
+def test_a_logger_that_can_not_start_is_given_up(
+    raised: BaseException, recorder: RingRecorder, tmp_path: Path
+) -> None:
+    class Absent(Numbers):
+        def start(self, run: RunFacts) -> None:
+            raise raised
+
+    logger = Absent()
+    with pytest.warns(RuntimeWarning, match=f"Absent raised {type(raised).__name__}"):
+        log(tmp_path, [logger])
+    assert (logger.values, logger.ended) == ([], [])
+    assert [kind for _, kind, _ in errors_of(tmp_path)] == [type(raised).__name__]
+
+
+def test_where_warnings_are_errors_a_failing_logger_ends_nothing(
+    recorder: RingRecorder, tmp_path: Path
+) -> None:
+    class Broken(Numbers):
+        def log_scalars(self, step: int, values: Mapping[str, float], unix_ns: int) -> None:
+            raise ValueError("never")
+
+    logger = Broken()
+    log(tmp_path, [logger])
+    assert logger.ended == [("finished", "")]
+    assert errors_of(tmp_path) == [("the logger Broken", "ValueError", "never")]
+
+
+class Slow(Numbers):
+    """Waits in its first number until it is let go."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.entered, self.let_go = threading.Event(), threading.Event()
+
+    def log_scalars(self, step: int, values: Mapping[str, float], unix_ns: int) -> None:
+        self.entered.set()
+        assert self.let_go.wait(60)
+        super().log_scalars(step, values, unix_ns)
+
+
+def test_a_slow_logger_makes_nobody_wait_and_says_what_it_missed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recorder = RingRecorder(Ring(capacity=256))
+    monkeypatch.setattr(sink, "_recorder", recorder)
+    slow = Slow()
+    run = record(None, loggers=[slow])
+    run.log(0, loss=0.0)
+    assert slow.entered.wait(60)
+    for step in range(1, 2_001):  # while it waits, and returns at once
+        run.log(step, loss=float(step))
+    slow.let_go.set()
+    with pytest.warns(RuntimeWarning, match="The logger Slow missed"):
+        run.close()
+    steps = [step for step, _ in slow.values]
+    kept = recorder.ring.since(0).events
+    (lost,) = (e for e in kept if isinstance(e, Lost))
+    assert lost.reason == "The logger Slow missed events: it could not keep up with the events."
+    assert steps == sorted(set(steps))
+    assert steps[0] == 0
+    assert steps[-1] == 2_000
+    assert lost.count == 2_001 - len(steps) > 1_000
+
+
+def test_closing_waits_for_a_stuck_logger_within_a_limit(
+    recorder: RingRecorder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("distlab.recording.logger_thread._CLOSE_SECONDS", 0.2)
+    slow = Slow()
+    run = record(tmp_path, loggers=[slow])
+    run.log(0, loss=0.0)
+    assert slow.entered.wait(60)
+    with pytest.warns(RuntimeWarning, match=r"Slow missed .* it had not ended 0\.2 s after"):
+        run.close()
+    assert [reason for _, reason in lost_of(tmp_path)] == [
+        "The logger Slow missed events: it had not ended 0.2 s after the recording."
+    ]
+    with pytest.raises(RecordError, match="in use"):
+        record(None, loggers=[slow])
+    slow.let_go.set()
+    limit = time.monotonic() + 20
+    while not slow.ended and time.monotonic() < limit:
+        time.sleep(0.01)
+    assert slow.ended == [("finished", "")]
+
+
+def test_recording_off_tells_loggers_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sink, "_recorder", sink.NULL)
+    logger = Numbers()
+    with record(tmp_path / "run", loggers=[logger], tensorboard=tmp_path / "logs") as run:
+        run.log(0, loss=0.0)
+    assert (logger.started, list(tmp_path.iterdir())) == ([], [])
