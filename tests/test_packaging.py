@@ -15,7 +15,10 @@ from packaging.version import Version
 
 ROOT = Path(__file__).parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-EXTRAS = ("dashboard", "notebook", "demo", "export", "images")
+EXTRAS = (
+    *("dashboard", "notebook", "demo", "export", "images"),
+    *("keras", "flax", "saving", "mlflow", "wandb"),
+)
 FOLDERS = (".ci", "binder", "dashboard", "distlab", "docs", "notebooks", "tests")
 FILES = ("CHANGELOG.md", "LICENSE", "MANIFEST.in", "Makefile", "README.md", "pyproject.toml")
 NOT_OURS = shutil.ignore_patterns("__pycache__", "*.egg-info", ".ipynb_checkpoints")
@@ -25,7 +28,9 @@ def _required(*extras: str) -> list[Requirement]:
     lines = [*PROJECT["dependencies"]]
     for extra in extras:
         lines += PROJECT["optional-dependencies"][extra]
-    return [Requirement(line) for line in lines if not line.startswith("distlab[")]
+    required = [Requirement(line) for line in lines if not line.startswith("distlab[")]
+    # An extra may bound a dependency of distlab itself once more.
+    return list({one.name: one for one in reversed(required)}.values())
 
 
 def _constraints(name: str) -> dict[str, list[Requirement]]:
