@@ -26,5 +26,14 @@ def take_argument(request: HTTPServerRequest, name: str) -> str | None:
     return value
 
 
+def take_bearer(request: HTTPServerRequest) -> str | None:
+    """Returns the token of an `Authorization` header, and takes the header out of a request."""
+    scheme, _, token = request.headers.get("Authorization", "").partition(" ")
+    if scheme.lower() != "bearer":
+        return None
+    del request.headers["Authorization"]
+    return token.strip()
+
+
 def _name_of(part: str) -> str:
     return unquote_plus(part.partition("=")[0])

@@ -15,7 +15,7 @@ from tornado.routing import Router
 
 from distlab.errors import NotARunError
 from distlab_dashboard.access import ARGUMENT, Access
-from distlab_dashboard.arguments import argument, take_argument
+from distlab_dashboard.arguments import argument, take_argument, take_bearer
 from distlab_dashboard.hosts import Hosts
 from distlab_dashboard.library import Library
 from distlab_dashboard.page_handler import Page
@@ -27,7 +27,7 @@ _OWN_REQUESTS: Final = ("same-origin", "none")
 
 _PAGE: Final = ("", "/")
 _WEB_SOCKET: Final = "/ws"
-_FILES: Final = ("/static/", "/export/", "/health")
+_FILES: Final = ("/static/", "/export/", "/health", "/metrics")
 _ICON: Final = "/favicon.ico"
 
 
@@ -115,7 +115,7 @@ class Gate(Router):
     ) -> HTTPMessageDelegate | None:
         """Refuses requests without token and cookie; takes the token out of all others."""
         access = self._access
-        given = take_argument(request, ARGUMENT)
+        given = take_argument(request, ARGUMENT) or take_bearer(request)
         if access.admits(request):
             return None
         if not given:

@@ -33,6 +33,7 @@ from distlab_dashboard.health import About, Health
 from distlab_dashboard.hosts import EVERYWHERE, Host, Hosts, checked_origins
 from distlab_dashboard.library import Library, library_of
 from distlab_dashboard.listening import WebServer, open_sockets, web_server
+from distlab_dashboard.metrics import Metrics
 from distlab_dashboard.ports import PORTS, TAKEN, candidates, is_free
 from distlab_dashboard.session import show
 
@@ -191,6 +192,7 @@ class DashboardServer:
             prefix=self._prefix,
             extra_patterns=[
                 (r"/health", Health, {"library": self._library, "about": about}),
+                (r"/metrics", Metrics, {"library": self._library}),
                 (rf"/export/({exports})", Export, {"exports": self._exports}),
             ],
             # The gate knows which origins may connect, and how the page is reached.

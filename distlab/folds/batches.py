@@ -30,6 +30,8 @@ class BatchColumns(TypedDict):
       transfer_ms: Milliseconds spent on transferring the batch to the devices.
       count: How many batches there were.
       forgotten: How many of them are not kept.
+      total_bytes: Bytes of all batches, the forgotten ones included.
+      total_wait_s: Seconds spent on waiting for all of them.
     """
 
     number: Ints
@@ -41,6 +43,8 @@ class BatchColumns(TypedDict):
     transfer_ms: Floats
     count: int
     forgotten: int
+    total_bytes: int
+    total_wait_s: float
 
 
 class BatchDetail(TypedDict):
@@ -124,7 +128,7 @@ class _Table:
         self._wait_ms.append(event.wait_ns / 1e6)
         self._transfer_ms.append(event.transfer_ns / 1e6)
 
-    def columns(self, count: int) -> BatchColumns:
+    def columns(self, count: int, total_bytes: int, wait_ns: int) -> BatchColumns:
         # By way of bytes: an array that lends its buffer cannot grow meanwhile.
         return {
             "number": np.frombuffer(self._number.tobytes(), np.int64),
@@ -136,6 +140,8 @@ class _Table:
             "transfer_ms": np.frombuffer(self._transfer_ms.tobytes(), np.float64),
             "count": count,
             "forgotten": count - len(self._number),
+            "total_bytes": total_bytes,
+            "total_wait_s": wait_ns / 1e9,
         }
 
 
@@ -154,6 +160,7 @@ class Batches:
         self._most_bytes = most_bytes
         self._bytes = 0
         self._count = 0
+        self._total_bytes = self._wait_ns = 0
         self._kept: dict[int, _Batch] = {}
         self._table = _Table()
         self._previews = Previews()
@@ -178,6 +185,8 @@ class Batches:
         self._kept[self._count] = batch
         self._table.add(batch)
         self._count += 1
+        self._total_bytes += event.bytes
+        self._wait_ns += event.wait_ns
         self._bytes += batch.cost
         if self._bytes > self._most_bytes:
             self._forget()
@@ -192,7 +201,7 @@ class Batches:
 
     def columns(self) -> BatchColumns:
         """Returns the batches of all events so far."""
-        return self._table.columns(self._count)
+        return self._table.columns(self._count, self._total_bytes, self._wait_ns)
 
     def detail(self, number: int | None = None) -> BatchDetail | None:
         """Returns one batch as the replicas received it.

@@ -1,0 +1,72 @@
+"""`/metrics`: a run's figures for Prometheus, which make no session."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Final
+
+from tornado.web import RequestHandler
+
+from distlab.errors import NotARunError
+from distlab_dashboard.arguments import argument
+from distlab_dashboard.exposition import (
+    CONTENT_TYPE,
+    exposition,
+    families_of_folder,
+    families_of_run,
+)
+from distlab_dashboard.library import Library
+
+_RETRY_SECONDS: Final = 5
+_WAIT_SECONDS: Final = 5.0
+"""How long an answer waits for the run's past; Prometheus waits 10 s for it."""
+
+_LOOK_SECONDS: Final = 0.05
+
+
+class Metrics(RequestHandler):
+    """Answers with the figures of the run, or of those in the folder that go on."""
+
+    def initialize(self, library: Library) -> None:
+        """Keeps the runs; tornado calls it for each request.
+
+        Args:
+          library: The server's runs.
+        """
+        self._library = library
+
+    async def get(self) -> None:
+        """Writes the figures; 503 when the run's past takes long to read."""
+        self.set_header("Cache-Control", "no-store")
+        self.set_header("Content-Type", CONTENT_TYPE)
+        name = argument(self.request.query_arguments, "run") or ""
+        if not name and not self._library.single:
+            self.finish(exposition(families_of_folder(self._library.summaries())))
+            return
+        try:
+            run = self._library.hold(name)
+        except NotARunError as error:
+            self._refuse(404, str(error))
+            return
+        try:
+            until = time.monotonic() + _WAIT_SECONDS
+            while not run.feed.caught_up and not run.trouble and time.monotonic() < until:
+                await asyncio.sleep(_LOOK_SECONDS)
+            if run.trouble:
+                self._refuse(500, f"The run can't be read any further: {run.trouble}")
+            elif not run.feed.caught_up:
+                self.set_header("Retry-After", str(_RETRY_SECONDS))
+                self._refuse(503, "The run is being read. Try again.")
+            else:
+                folds = run.feed.folds
+                label = name or folds.columns("header")["name"] or run.name
+                found = families_of_run(folds, run.advice, name=label, live=run.feed.live)
+                self.finish(exposition(found))
+        finally:
+            self._library.release(run)
+
+    def _refuse(self, status: int, text: str) -> None:
+        self.set_status(status)
+        self.set_header("Content-Type", "text/plain; charset=utf-8")
+        self.finish(f"{text}\n")

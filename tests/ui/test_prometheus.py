@@ -1,0 +1,207 @@
+"""`/metrics`: Prometheus' own parser reads it, and its figures are those of the run."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+import distlab as dl
+from distlab.events import Error, Lost, Metric, Run, Sharding, Step
+from distlab.recording import RingRecorder
+from distlab_dashboard import DashboardServer, serve
+from distlab_dashboard.brake import MOST_GUESSES
+from tests.recording import samples
+from tests.synthetic import START_NS, STEP_NS, ListSource, beginning, compiled, steps, whole_run
+from tests.ui.asking import ask
+
+TOKEN = "a-long-token"
+
+
+class Figures:
+    """The samples of an answer, found by name and labels."""
+
+    def __init__(self, text: str) -> None:
+        self.kinds: dict[str, str] = {}
+        self._samples: dict[tuple[str, frozenset[tuple[str, str]]], float] = {}
+        for family in text_string_to_metric_families(text):
+            self.kinds[family.name] = family.type
+            for sample in family.samples:
+                key = sample.name, frozenset(sample.labels.items())
+                assert key not in self._samples
+                self._samples[key] = sample.value
+
+    def one(self, name: str, /, **labels: str) -> float:
+        wanted = set(labels.items())
+        (value,) = (v for (n, found), v in self._samples.items() if n == name and wanted <= found)
+        return value
+
+    def names(self) -> set[str]:
+        return {name for name, _ in self._samples}
+
+
+def figures(server: DashboardServer, query: str = "") -> Figures:
+    """Returns what a server answers when it has read all of the run."""
+    limit = time.monotonic() + 30
+    while True:
+        answer = ask(server, "metrics" + query)
+        if answer.status == 200:
+            assert answer.headers["Content-Type"] == "text/plain; version=0.0.4; charset=utf-8"
+            return Figures(answer.body.decode())
+        assert answer.status == 503
+        assert answer.headers["Retry-After"] == "5"
+        assert time.monotonic() < limit
+        time.sleep(0.02)
+
+
+@pytest.fixture
+def running() -> Iterator[DashboardServer]:
+    made = serve(ListSource([*beginning(total_steps=90), compiled(8), *steps(30)]))
+    yield made
+    made.stop()
+
+
+def test_the_figures_are_those_of_the_run(running: DashboardServer) -> None:
+    found = figures(running)
+    events = [*beginning(), *steps(30)]
+    batches = [event for event in events if isinstance(event, Sharding)]
+    last = max(event.time_ns for event in events if isinstance(event, Step))
+    losses = [event.values["loss"] for event in events if isinstance(event, Metric)]
+    begun = next(event for event in events if isinstance(event, Run))
+    info = {"run": "made-up", "status": "running", "host": "host", "strategy": "MirroredStrategy"}
+    assert found.one("distlab_run_info", **info) == 1
+    assert found.one("distlab_replicas") == 8
+    assert found.one("distlab_steps_total", run="made-up") == 30
+    assert found.one("distlab_steps_planned") == 90
+    assert found.one("distlab_examples_total") == sum(sum(batch.sizes) for batch in batches)
+    assert found.one("distlab_batches_total") == len(batches)
+    assert found.one("distlab_input_bytes_total") == sum(batch.bytes for batch in batches)
+    waited = sum(batch.wait_ns for batch in batches) / 1e9
+    assert found.one("distlab_input_wait_seconds_total") == pytest.approx(waited)
+    assert found.one("distlab_metric", name="loss") == losses[-1]
+    unix_s = (begun.unix_ns + last - START_NS) / 1e9
+    assert found.one("distlab_last_step_timestamp_seconds") == pytest.approx(unix_s)
+    assert found.one("distlab_steps_per_second") == pytest.approx(1e9 / STEP_NS, rel=0.2)
+    assert found.one("distlab_device_busy_ratio", device="CPU:3") == pytest.approx(
+        0.55 + 0.3 * math.sin(29 / 40 + 3), abs=1e-6
+    )
+    assert found.one("distlab_process_resident_memory_bytes") == 400_290_000
+    python = {"kind": "reduce MEAN", "called_from": "python"}
+    assert found.one("distlab_reductions_total", **python) == 30
+    assert found.one("distlab_reduced_bytes_total", **python) == 120
+    inside = sum(c.operand_bytes * (c.times_per_step or 1) for c in compiled(8).collectives)
+    reduced = found.one("distlab_reduced_bytes_total", kind="all-reduce", called_from="program")
+    assert reduced == 30 * inside
+    assert found.one("distlab_compilations_total") == 1
+    assert found.one("distlab_errors_total") == 0
+    assert found.one("distlab_dropped_events_total", by="recording") == 0
+    assert found.kinds["distlab_steps"] == "counter"  # the parser leaves _total out
+    assert found.kinds["distlab_device_busy_ratio"] == "gauge"
+
+
+def test_a_run_that_has_ended_stands_still() -> None:
+    source = ListSource(whole_run(30))
+    source.live = False
+    made = serve(source)
+    try:
+        found = figures(made)
+        assert found.one("distlab_run_info", status="finished") == 1
+        assert found.one("distlab_steps_total") == 30
+        assert found.one("distlab_steps_per_second") == 0
+        assert found.one("distlab_examples_per_second") == 0
+        assert "distlab_device_busy_ratio" not in found.names()
+    finally:
+        made.stop()
+
+
+def test_texts_of_the_run_are_escaped_and_numbers_may_be_infinite() -> None:
+    wicked = 'a "run"\\\n} 1\n# TYPE '
+    values = {'lo"ss\n\\': math.nan, "up": math.inf, "down": -math.inf}
+    lost = Lost(time_ns=START_NS, count=7, reason="The disk is full.")
+    error = Error(time_ns=START_NS, where="run", type="ValueError", message="no")
+    source = ListSource([*beginning(name=wicked), samples_of(values), lost, error])
+    made = serve(source)
+    try:
+        found = figures(made)
+        assert math.isnan(found.one("distlab_metric", run=wicked, name='lo"ss\n\\'))
+        assert found.one("distlab_metric", name="up") == math.inf
+        assert found.one("distlab_metric", name="down") == -math.inf
+        assert found.one("distlab_dropped_events_total", by="recording") == 7
+        assert found.one("distlab_errors_total") == 1
+        assert "distlab_steps_planned" not in found.names()
+    finally:
+        made.stop()
+
+
+def samples_of(values: dict[str, float]) -> Metric:
+    return Metric(time_ns=START_NS, step=0, values=values)
+
+
+def test_a_folder_has_the_runs_that_go_on(recorder: RingRecorder, tmp_path: Path) -> None:
+    with dl.record(tmp_path / "old") as old:
+        old.log(0, loss=3.0)
+    with dl.record(tmp_path / "new") as new:
+        recorder.emit(samples.step(4))
+        new.log(loss=0.5)
+        made = serve(tmp_path)
+        try:
+            found = figures(made)
+            assert found.one("distlab_runs", status="finished") == 1
+            assert found.one("distlab_runs", status="running") == 1
+            limit = time.monotonic() + 30
+            while "distlab_metric" not in found.names() and time.monotonic() < limit:
+                time.sleep(0.1)  # the folder's list is renewed every 2 s
+                found = figures(made)
+            assert found.one("distlab_metric", name="loss") == 0.5
+            assert found.one("distlab_steps_total", run="new") == 1
+            assert figures(made, "?run=old").one("distlab_metric", run="old", name="loss") == 3.0
+            assert ask(made, "metrics?run=..").status == 404
+            assert ask(made, "metrics?run=none").status == 404
+        finally:
+            made.stop()
+
+
+@pytest.fixture
+def guarded() -> Iterator[DashboardServer]:
+    made = serve(ListSource(whole_run(3)), token=TOKEN)
+    yield made
+    made.stop()
+
+
+@pytest.mark.parametrize(
+    ("query", "header", "status"),
+    [
+        (f"?token={TOKEN}", "", 200),
+        ("", f"Bearer {TOKEN}", 200),
+        ("", f"bearer  {TOKEN}", 200),
+        ("", "", 401),
+        ("", "Bearer", 401),
+        ("", "Bearer wrong-token", 401),
+        ("", f"Basic {TOKEN}", 401),
+        ("?token=wrong-token", f"Bearer {TOKEN}", 401),
+    ],
+)
+def test_the_token_may_come_in_the_address_or_in_a_header(
+    query: str, header: str, status: int, guarded: DashboardServer
+) -> None:
+    figures(guarded, f"?token={TOKEN}")  # it has read the run
+    headers = {"Authorization": header} if header else {}
+    assert ask(guarded, "metrics" + query, headers=headers).status == status
+
+
+def test_guessing_by_the_header_is_slowed_down(guarded: DashboardServer) -> None:
+    for number in range(MOST_GUESSES):
+        assert ask(guarded, "metrics", headers={"Authorization": f"Bearer {number}"}).status == 401
+    late = ask(guarded, "metrics", headers={"Authorization": f"Bearer {TOKEN}"})
+    assert late.status == 429
+
+
+def test_pages_of_other_sites_and_unknown_hosts_get_nothing(running: DashboardServer) -> None:
+    assert ask(running, "metrics", headers={"Sec-Fetch-Site": "cross-site"}).status == 403
+    assert ask(running, "metrics", headers={"Host": "evil.example"}).status == 403
+    assert ask(running, "metrics", method="POST").status == 405
+    assert ask(running, "metrics", headers={"Cookie": "a=b"}).headers["Cache-Control"] == "no-store"
