@@ -20,6 +20,7 @@ from distlab import (
     nest,
     nn,
     tpu,
+    train,
 )
 from distlab.cluster.server import Server
 from distlab.cluster.spec import ClusterSpec
@@ -113,6 +114,7 @@ __all__ = [
     "run_functions_eagerly",
     "scan",
     "tpu",
+    "train",
     "use_cpu_devices",
     "variable_creator_scope",
     "watch",

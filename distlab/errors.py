@@ -81,6 +81,21 @@ class DataLossError(InvalidArgumentError):
     """A file is damaged or cut off (TensorFlow's `DataLossError`)."""
 
 
+class NotFoundError(DistlabError, FileNotFoundError):
+    """A file does not exist (TensorFlow's `NotFoundError`)."""
+
+
+class CheckpointError(DistlabError, OSError):
+    """A checkpoint can't be written; those written before are as they were."""
+
+
+class CheckpointMismatchError(DistlabError, ValueError, AssertionError):
+    """A checkpoint does not fit what it is restored into, which keeps its values.
+
+    TensorFlow raises a `ValueError` for shapes and an `AssertionError` for names.
+    """
+
+
 class RecordError(DistlabError, OSError):
     """A run folder can't be written."""
 

@@ -18,7 +18,7 @@ FOLDERS = {
     "distlab_dashboard": ROOT / "dashboard" / "distlab_dashboard",
 }
 
-_FACES = ("cluster_resolver", "experimental", "loggers", "tpu")
+_FACES = ("cluster_resolver", "experimental", "loggers", "tpu", "train")
 MAY_IMPORT: dict[str, tuple[str, ...]] = {
     # The core, from bytes on a line to a strategy. Each package knows those above it alone.
     "text": (),
@@ -66,11 +66,15 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     ),
     # Other libraries on what stands above, each in its own package.
     "integrations": (),
+    "integrations.orbax": (
+        *("text", "errors", "devices", "values", "context", "variables", "data", "input"),
+    ),
     # The faces: modules of public names, and what uses nothing but them.
     "cluster_resolver": ("cluster",),
     "experimental": ("values", "collectives", "strategies", "coordinator"),
     "loggers": ("tracking",),
     "tpu": ("devices",),
+    "train": ("integrations.orbax",),
     "public": (
         *("errors", "events", "cluster", "devices", "values", "context", "variables"),
         *("collectives", "step", "io", "data", "input", "strategies", "coordinator", "control"),
@@ -97,6 +101,7 @@ ALSO_USES = {
     "profiling": {"pynvml"},
     "runs": {"pandas", "pyarrow"},
     "recording": set(),
+    "integrations.orbax": {"flax", "google_crc32c", "orbax"},
     "dashboard": {"bokeh", "panel", "tornado"},
     "demo": {"sklearn"},
     "cli": {"packaging"},

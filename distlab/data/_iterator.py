@@ -8,12 +8,13 @@ from typing import Any
 from distlab.data._engine import Element, State
 from distlab.data._optional import Optional
 from distlab.data._plan import Node, Reading, open_plan, walk
+from distlab.data._resumable import Resumable
 from distlab.data._seeded import Seeded
 from distlab.errors import InvalidArgumentError, OutOfRangeError
 from distlab.text.shown import shown
 
 
-class Elements(Iterator[Element]):
+class Elements(Resumable, Iterator[Element]):
     """One iteration over a dataset, with the positions of the examples."""
 
     def __init__(self, plan: Node) -> None:
@@ -54,6 +55,8 @@ class Elements(Iterator[Element]):
           InvalidArgumentError: `state` belongs to another pipeline.
         """
         given: Any = state
+        if isinstance(given, dict) and set(given) == {"batch", "ended", "reader"}:
+            given = state = given["reader"]  # of the same data, divided over replicas
         if not isinstance(given, dict) or set(given) != {"shuffles", "reader"}:
             raise InvalidArgumentError(
                 f"A position must be the result of an iterator's state(), got {shown(given)}. "
@@ -77,7 +80,7 @@ class Elements(Iterator[Element]):
         self._reader = iter(open_plan(self._plan, reading))
 
 
-class Values(Iterator[Any]):
+class Values(Resumable, Iterator[Any]):
     """One iteration over a dataset's values."""
 
     def __init__(self, elements: Elements) -> None:

@@ -12,6 +12,7 @@ from distlab import events
 from distlab.context import scopes
 from distlab.data import Optional
 from distlab.data._engine import State
+from distlab.data._resumable import Resumable
 from distlab.errors import InvalidArgumentError, IteratorContextError, OutOfRangeError
 from distlab.events import sink
 from distlab.input._distribution import Distribution
@@ -25,7 +26,7 @@ _MOST_INDICES: Final = 65_536
 
 
 @final
-class DistributedIterator:
+class DistributedIterator(Resumable):
     """One epoch of a distributed dataset (`tf.distribute.DistributedIterator`).
 
     Example:
@@ -112,8 +113,9 @@ class DistributedIterator:
     def state(self) -> State:
         """Returns the position: a dict of lists, strings and numbers.
 
-        It can be saved with a checkpoint, and restored in any process into an
-        iterator over a dataset that was made and distributed in the same way.
+        It can be saved with a checkpoint, and restored in any process into an iterator over
+        a dataset that was made and distributed in the same way, over any number of replicas
+        or, where batches are global, over none.
 
         Example:
           >>> import distlab as dl
@@ -148,13 +150,15 @@ class DistributedIterator:
           True
         """
         position: Any = state
+        if isinstance(position, dict) and set(position) == {"shuffles", "reader"}:
+            position = {"batch": 0, "ended": False, "reader": position}  # of a plain iterator
         if not isinstance(position, dict) or set(position) != {"batch", "ended", "reader"}:
             raise InvalidArgumentError(
                 "The position of a distributed iterator must be what its state() returned, got "
                 f"{shown(state)}. Save state() before the step at which to resume."
             )
-        self._feed.set_state(state["reader"])
-        self._batch, self._ended = state["batch"], state["ended"]
+        self._feed.set_state(position["reader"])
+        self._batch, self._ended = position["batch"], position["ended"]
 
     def close(self) -> None:
         """Stops reading ahead. Dropping the iterator does the same."""

@@ -1,0 +1,369 @@
+"""Checkpoints of objects: `tf.train.Checkpoint`'s names on Orbax."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final
+
+from distlab.devices import in_flight, jax_internals
+from distlab.errors import (
+    ArgumentTypeError,
+    ArgumentValueError,
+    CheckpointMismatchError,
+    ContextError,
+)
+from distlab.integrations.orbax import files
+from distlab.integrations.orbax.entry import Entry, Saved
+from distlab.integrations.orbax.jobs import Job
+from distlab.integrations.orbax.kinds import Kind, Position, Put
+from distlab.integrations.orbax.options import absolute, checked
+from distlab.integrations.orbax.status import CheckpointLoadStatus, listed
+from distlab.integrations.orbax.walk import kind_of, walk
+from distlab.text.shown import shown, shown_text
+from distlab.variables import frames
+
+_COUNTER: Final = "save_counter"
+
+
+class Checkpoint:
+    """Saves objects to a folder, and restores them under any strategy (`tf.train.Checkpoint`).
+
+    What is given by name is saved: variables, arrays, per-replica values, numbers, strings,
+    iterators, nests of these, objects with attributes that are these, Flax NNX and Keras objects.
+    A value that all replicas hold is stored once, an ON_READ variable as its total or mean, an
+    iterator as its position. So a checkpoint that was saved on 8 replicas is restored on 3, on
+    one or without a strategy.
+
+    Variables, iterators and attributes of objects are restored in place. What can't be changed,
+    such as an array or a number, is replaced: read it as an attribute of the checkpoint
+    afterwards. Numbers, strings and NumPy arrays that are attributes of an object are its
+    settings, and not saved.
+
+    Args:
+      root: An object whose parts are saved without a name in front; optional.
+      **kwargs: What to save, by name.
+
+    Attributes:
+      save_counter: The number of times that `save` was called; saved and restored, too.
+
+    Raises:
+      ArgumentValueError: A name is one of this class's own.
+
+    Example:
+      >>> import distlab as dl
+      >>> strategy = dl.MirroredStrategy(["CPU:0", "CPU:1"])
+      >>> with strategy.scope():
+      ...     weights = dl.Variable([1.0, 2.0])
+      >>> checkpoint = dl.train.Checkpoint(weights=weights, epoch=4)
+      >>> path = checkpoint.save("checkpoints/ckpt")
+      >>> _ = weights.assign([0.0, 0.0])
+      >>> checkpoint.epoch = 0
+      >>> _ = checkpoint.restore(path)
+      >>> weights.numpy().tolist(), checkpoint.epoch
+      ([1.0, 2.0], 4)
+    """
+
+    save_counter: int
+
+    def __init__(self, root: Any = None, **kwargs: Any) -> None:
+        own: dict[str, Any] = self.__dict__
+        own.update(_root=root, _parts={}, _job=None, save_counter=0)
+        for name, value in kwargs.items():
+            setattr(self, name, value)
+
+    def __getattr__(self, name: str) -> Any:
+        """Returns an object by its name."""
+        parts = self.__dict__.get("_parts", {})
+        if name not in parts:
+            raise AttributeError(f"The checkpoint has no {name}. It has {list(parts)}.")
+        return parts[name]
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Adds or replaces an object."""
+        if name == _COUNTER:
+            self.__dict__[name] = int(value)
+        elif hasattr(type(self), name) or name.startswith("_"):
+            raise ArgumentValueError(
+                f"A checkpoint has {name} itself, so no object can have that name. Choose another."
+            )
+        else:
+            self.__dict__["_parts"][name] = value
+
+    def __dir__(self) -> list[str]:
+        """Lists the objects, too."""
+        return [*super().__dir__(), *self._parts]
+
+    def save(self, file_prefix: str | os.PathLike[str], options: Any = None) -> str:
+        """Writes the objects to `<file_prefix>-<save_counter>`.
+
+        Args:
+          file_prefix: The path of the folder without the number.
+          options: A `CheckpointOptions`.
+
+        Returns:
+          The folder's path, for `restore`.
+
+        Raises:
+          CheckpointError: The disk is full, or the folder is a file. `save_counter` is as before.
+          ArgumentTypeError: An object can't be saved.
+
+        Example:
+          >>> import distlab as dl
+          >>> checkpoint = dl.train.Checkpoint(step=1)
+          >>> checkpoint.save("checkpoints/ckpt").endswith("checkpoints/ckpt-1")
+          True
+        """
+        before = self.save_counter
+        self.save_counter = before + 1
+        try:
+            return self.write(f"{os.fspath(file_prefix)}-{self.save_counter}", options)
+        except BaseException:
+            self.save_counter = before
+            raise
+
+    def write(self, file_prefix: str | os.PathLike[str], options: Any = None) -> str:
+        """Writes the objects to a folder of that name, which replaces a checkpoint that is there.
+
+        Args:
+          file_prefix: The path of the folder.
+          options: A `CheckpointOptions`.
+
+        Returns:
+          The folder's path, for `read`.
+
+        Raises:
+          CheckpointError: The disk is full, or the folder is a file.
+          ArgumentTypeError: An object can't be saved.
+
+        Example:
+          >>> import distlab as dl
+          >>> path = dl.train.Checkpoint(step=1).write("checkpoints/last")
+          >>> later = dl.train.Checkpoint(step=0)
+          >>> _ = later.read(path)
+          >>> later.step
+          1
+        """
+        return self.write_then(file_prefix, options, lambda: None)
+
+    def write_then(
+        self, file_prefix: str | os.PathLike[str], options: Any, then: Callable[[], None]
+    ) -> str:
+        """Writes as `write` does, and calls a function when the checkpoint is whole."""
+        in_background = checked(options).in_background
+        path = absolute(file_prefix)
+        files.require_orbax()
+        self.sync()
+        state = self._snapshot()
+
+        def write() -> None:
+            files.write(path, state)
+            then()
+
+        if in_background:
+            self.__dict__["_job"] = Job(write)
+        else:
+            write()
+        return str(path)
+
+    def restore(
+        self,
+        save_path: str | os.PathLike[str] | None,
+        options: Any = None,
+        *,
+        partial: bool = False,
+    ) -> CheckpointLoadStatus:
+        """Restores the objects from a checkpoint.
+
+        Either all objects are restored, or an error says why not and none is changed. Names in the
+        checkpoint that this one was not given are passed over, such as an optimizer's.
+
+        Args:
+          save_path: The result of `save` or `write`; None restores nothing.
+          options: Ignored; accepted for compatibility with TensorFlow.
+          partial: Whether to restore the names that both have, where either lacks some.
+
+        Returns:
+          A status with TensorFlow's assertions.
+
+        Raises:
+          NotFoundError: There is no such checkpoint.
+          DataLossError: It is damaged.
+          CheckpointMismatchError: It is one of other objects; the message lists the names and
+            shapes that differ.
+
+        Example:
+          >>> import distlab as dl
+          >>> path = dl.train.Checkpoint(weights=dl.Variable([1.0, 2.0])).save("checkpoints/ckpt")
+          >>> weights = dl.Variable([0.0, 0.0])
+          >>> status = dl.train.Checkpoint(weights=weights).restore(path)
+          >>> status.assert_consumed().unused, weights.numpy().tolist()
+          ((), [1.0, 2.0])
+        """
+        del options
+        if save_path is None:
+            return CheckpointLoadStatus(0, (), ())
+        _require_outside("restore")
+        self.sync()
+        path = absolute(save_path)
+        entries = files.entries(path)
+        here = self._leaves()
+        unused = sorted(set(entries) - set(here) - {_COUNTER})
+        missing = sorted(set(here) - set(entries))
+        faults = self._misfits(entries, here, [] if partial else unused, [] if partial else missing)
+        if faults:
+            raise CheckpointMismatchError(
+                f"{path} does not fit the objects: {listed(faults, '; ')}. Nothing was restored. "
+                "Make the objects as they were when it was saved; partial=True restores the names "
+                "that both have."
+            )
+        self._put(here, entries, files.arrays(path, entries, set(here) & set(entries)))
+        return CheckpointLoadStatus(len(here) - len(missing), tuple(unused), tuple(missing))
+
+    def read(
+        self, save_path: str | os.PathLike[str], options: Any = None, *, partial: bool = False
+    ) -> CheckpointLoadStatus:
+        """Restores what `write` wrote; takes, returns and raises what `restore` does."""
+        return self.restore(save_path, options, partial=partial)
+
+    def sync(self) -> None:
+        """Waits for the thread that writes a checkpoint, if there is one.
+
+        Raises:
+          CheckpointError: It could not write.
+        """
+        job, self.__dict__["_job"] = self._job, None
+        if job is not None:
+            job.wait()
+
+    def checkpoint_parts(self) -> dict[str, Any]:
+        """Returns the objects by name, for a checkpoint that this one is a part of."""
+        return dict(self._parts)
+
+    def replace_part(self, name: str, value: Any) -> None:
+        """Replaces an object."""
+        self._parts[name] = value
+
+    def _walk(self, visit: Callable[[str, Any], Any]) -> None:
+        if self._root is not None:
+            self.__dict__["_root"] = walk(self._root, "", visit)
+        walk(self, "", visit)
+
+    def _leaves(self) -> dict[str, Any]:
+        """Returns the leaves by name.
+
+        Raises:
+          ArgumentValueError: Two leaves have one name, or an object has no leaf.
+        """
+        found: dict[str, Any] = {}
+
+        def note(name: str, leaf: Any) -> Any:
+            if name in found and found[name] is not leaf:
+                raise ArgumentValueError(
+                    f"Two values of the checkpoint are called {name}. Rename the key of one."
+                )
+            found[name] = leaf
+            return leaf
+
+        self._walk(note)
+        for name, part in self._parts.items():
+            if not any(_is_below(leaf, name) for leaf in found) and not _is_empty(part):
+                raise ArgumentTypeError(
+                    f"{name} is {shown(part)}, which holds nothing that can be saved. Give its "
+                    "variables or its state: for an Optax optimizer optimizer.init(params), for a "
+                    "dataset iter(dataset)."
+                )
+        return found
+
+    def _snapshot(self) -> dict[str, Saved]:
+        """Returns copies of all values, as they are between two steps."""
+        _require_outside("save")
+        with in_flight.dispatching:
+            state = {n: _kind(leaf).saved(n, leaf) for n, leaf in self._leaves().items()}
+        return {_COUNTER: Saved(Entry("python", value=self.save_counter)), **state}
+
+    def _claims(self, name: str = "") -> Iterator[str]:
+        """Yields the names of objects that must take all that was saved below these names."""
+        if self._root is not None:
+            yield name
+        for part, value in self._parts.items():
+            full = f"{name}/{part}" if name else part
+            yield from value._claims(full) if isinstance(value, Checkpoint) else (full,)
+
+    def _misfits(
+        self,
+        entries: Mapping[str, Entry],
+        here: Mapping[str, Any],
+        unused: list[str],
+        missing: list[str],
+    ) -> list[str]:
+        claims = list(self._claims())
+        surplus = [name for name in unused if any(_is_below(name, claim) for claim in claims)]
+        wrong = {n: _kind(here[n]).fault(here[n], entries[n]) for n in here if n in entries}
+        return [
+            *(f"{name} {fault}" for name, fault in wrong.items() if fault),
+            *(f"{name} is not in the checkpoint" for name in missing),
+            *(f"{name}, {entries[name]}, is in the checkpoint alone" for name in surplus),
+        ]
+
+    def _put(
+        self, here: Mapping[str, Any], entries: Mapping[str, Entry], arrays: Mapping[str, Any]
+    ) -> None:
+        """Places all values, then moves the iterators, which may fail, then puts all in place."""
+        puts = {
+            name: _kind(leaf).placed(leaf, entries[name], arrays.get(name))
+            for name, leaf in here.items()
+            if name in entries
+        }
+        positions = {name: here[name] for name in puts if isinstance(_kind(here[name]), Position)}
+        _move(positions, {name: puts.pop(name) for name in positions})
+        with in_flight.dispatching:
+            self._walk(lambda name, leaf: puts[name]() if name in puts else leaf)
+        if _COUNTER in entries:
+            self.save_counter = entries[_COUNTER].value
+
+
+def _kind(leaf: Any) -> Kind:
+    kind = kind_of(leaf)
+    assert kind is not None  # `walk` visits leaves alone
+    return kind
+
+
+def _move(iterators: Mapping[str, Any], moves: Mapping[str, Put]) -> None:
+    """Moves all iterators, or none."""
+    before: list[tuple[Any, Any]] = []
+    for name, iterator in iterators.items():
+        before.append((iterator, iterator.get_state()))
+        try:
+            moves[name]()
+        except Exception as error:
+            for moved, state in before:
+                moved.set_state(state)
+            raise CheckpointMismatchError(
+                f"{name} can't go to the saved position: {shown_text(error):.300} Nothing was "
+                "restored. Make the dataset, and distribute it, as when the checkpoint was saved."
+            ) from error
+
+
+def _require_outside(verb: str) -> None:
+    """Checks that this is no replica function, and no other function that is being traced."""
+    if frames.current() is not None or jax_internals.being_staged():
+        raise ContextError(
+            f"Checkpoint.{verb} was called in a function that replicas run, or that JAX traces. "
+            "Call it between the steps, outside of strategy.run and jax.jit."
+        )
+
+
+def _is_below(name: str, claim: str) -> bool:
+    return not claim or name == claim or name.startswith(f"{claim}/")
+
+
+def _is_empty(part: Any) -> bool:
+    """Returns whether an object is a nest without values, in which there is nothing to miss."""
+    if part is None or isinstance(part, Checkpoint):
+        return True
+    return isinstance(part, dict | list | tuple) and all(map(_is_empty, _values(part)))
+
+
+def _values(part: Any) -> list[Any]:
+    return list(part.values()) if isinstance(part, dict) else list(part)

@@ -1,0 +1,60 @@
+"""What a checkpoint says of each leaf."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, NamedTuple
+
+import msgspec
+import numpy as np
+
+
+class Entry(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A leaf, without the numbers of its array.
+
+    Attributes:
+      kind: `value`: one array for all replicas. `rows`: an array for each replica, as one
+        `(replicas, ...)`. `python`: a number or string. `position`: of an iterator.
+        `generator`: the state of a NumPy generator.
+      shape: The shape of the array, or of all rows.
+      dtype: Its dtype.
+      key: The name of the random generator whose keys it holds; empty for other arrays.
+      shapes: The shapes of the rows, where they differ.
+      value: The number, string or state.
+    """
+
+    kind: Literal["value", "rows", "python", "position", "generator"]
+    shape: tuple[int, ...] = ()
+    dtype: str = ""
+    key: str = ""
+    shapes: tuple[tuple[int, ...], ...] | None = None
+    value: Any = None
+
+    @property
+    def has_array(self) -> bool:
+        """Whether it has an array."""
+        return self.kind in ("value", "rows")
+
+    @property
+    def stored(self) -> bool:
+        """Whether a file holds its array; Orbax writes none without elements."""
+        return self.has_array and 0 not in self.shape
+
+    def __str__(self) -> str:
+        """Says what it is, for messages."""
+        if not self.has_array:
+            return {"python": type(self.value).__name__}.get(self.kind, f"the {self.kind}")
+        if self.kind == "rows":
+            return f"{self.shape[0]} x {self.dtype}{list(self.shape[1:])}"
+        return f"{self.key and self.key + ' keys as '}{self.dtype}{list(self.shape)}"
+
+
+class Saved(NamedTuple):
+    """A leaf, as it is written.
+
+    Attributes:
+      entry: What it is.
+      array: Its array, which nobody changes; None where it has none.
+    """
+
+    entry: Entry
+    array: np.ndarray | None = None

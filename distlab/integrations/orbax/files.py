@@ -1,0 +1,279 @@
+"""Checkpoints as folders that Orbax writes and reads.
+
+A checkpoint is written beside its place and renamed, so that it is there as a whole or not at
+all. Each has two items: `arrays`, by name, and `objects`, which says what they are. Beside them
+are the checksums of all files: Orbax does not notice a changed byte of an array.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
+
+import google_crc32c
+import jax
+import msgspec
+import numpy as np
+
+from distlab.errors import (
+    CheckpointError,
+    DataLossError,
+    DistlabError,
+    MissingExtraError,
+    NotFoundError,
+)
+from distlab.integrations.orbax.entry import Entry, Saved
+from distlab.text.shown import shown_text
+
+VERSION: Final = 1
+_CHECKSUMS: Final = "distlab_checksums.json"
+_CHUNK: Final = 1 << 20
+_UNFINISHED: Final = ".orbax-checkpoint-tmp"
+_NEW: Final = ".new"
+_REPLACED: Final = ".replaced"
+
+
+def require_orbax() -> None:
+    """Imports Orbax.
+
+    Raises:
+      MissingExtraError: It is not installed.
+    """
+    _orbax()
+
+
+def write(path: Path, state: Mapping[str, Saved]) -> None:
+    """Writes a checkpoint; one of that name is replaced when the new one is whole.
+
+    Args:
+      path: The folder to make.
+      state: The leaves by name.
+
+    Raises:
+      CheckpointError: The disk is full, or something else than a checkpoint is in the way.
+    """
+    if path.exists() and not is_checkpoint(path):
+        raise CheckpointError(
+            f"{path} exists and is no checkpoint, so none is written there. Remove it, or choose "
+            "another name."
+        )
+    arrays = {n: s.array for n, s in state.items() if s.array is not None and s.entry.stored}
+    entries = {n: msgspec.to_builtins(s.entry, enc_hook=_plain) for n, s in state.items()}
+    new = path.with_name(path.name + _NEW)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        remove(new)
+        _write(new, arrays, {"version": VERSION, "entries": entries})
+        (new / _CHECKSUMS).write_text(json.dumps(_checksums(new)))
+        _put_in_place(new, path)
+    except (OSError, ValueError, RuntimeError) as error:
+        remove(new)
+        remove(new.with_name(new.name + _UNFINISHED))
+        raise CheckpointError(
+            f"{path} could not be written: {shown_text(error):.400}. Nothing was left behind, and "
+            "earlier checkpoints are as they were. Free space on the disk, or choose another "
+            "folder."
+        ) from error
+
+
+def entries(path: Path) -> dict[str, Entry]:
+    """Returns what a checkpoint holds, by name.
+
+    Args:
+      path: Its folder.
+
+    Raises:
+      NotFoundError: There is none.
+      DataLossError: It is damaged, or was not written by distlab.
+    """
+    orbax = _orbax()
+    place = _place(path)
+    with _damage_as_error(path):
+        _require_undamaged(path, place)
+        items = orbax.args.Composite(objects=orbax.args.JsonRestore())
+        found = _checkpointer().restore(place, args=items)["objects"]
+        if found["version"] > VERSION:
+            raise _damaged(path, "it was written by a newer version of distlab")
+        return msgspec.convert(found["entries"], dict[str, Entry])
+
+
+def arrays(path: Path, known: Mapping[str, Entry], names: Collection[str]) -> dict[str, np.ndarray]:
+    """Returns arrays of a checkpoint.
+
+    Args:
+      path: Its folder.
+      known: What it holds.
+      names: The names of the entries to read; those without an array are passed over.
+
+    Raises:
+      DataLossError: It is damaged.
+    """
+    orbax = _orbax()
+    read = {
+        name: np.zeros(known[name].shape, np.dtype(known[name].dtype))
+        for name in names
+        if known[name].has_array and not known[name].stored
+    }
+    wanted = {name: 0 for name in names if known[name].stored}
+    if not wanted:
+        return read
+    with _damage_as_error(path):
+        restore = orbax.args.PyTreeRestore(
+            item=wanted,
+            restore_args={name: orbax.RestoreArgs() for name in wanted},
+            partial_restore=True,
+        )
+        items = orbax.args.Composite(arrays=restore)
+        return read | _checkpointer().restore(_place(path), args=items)["arrays"]
+
+
+def is_checkpoint(path: Path) -> bool:
+    """Returns whether a path is that of a whole checkpoint."""
+    return (path / _CHECKSUMS).is_file()
+
+
+def time_of(path: Path) -> int:
+    """Returns when a checkpoint was written, in nanoseconds."""
+    try:
+        found = json.loads((path / "_CHECKPOINT_METADATA").read_bytes())
+        return int(found["commit_timestamp_nsecs"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return path.stat().st_mtime_ns if path.exists() else 0
+
+
+def remove(path: Path) -> None:
+    """Removes a checkpoint, or what is left of an unfinished one, if it is there."""
+    shutil.rmtree(path, ignore_errors=True)
+
+
+def remove_unfinished(folder: Path, is_own: Callable[[str], bool]) -> None:
+    """Removes what killed processes left behind.
+
+    Args:
+      folder: The folder of checkpoints.
+      is_own: Whether a name is one of this folder's checkpoints.
+    """
+    for path in (*folder.glob(f"*{_NEW}"), *folder.glob(f"*{_NEW}{_UNFINISHED}")):
+        if is_own(path.name.removesuffix(_UNFINISHED).removesuffix(_NEW)):
+            remove(path)
+
+
+def _write(path: Path, arrays: Mapping[str, np.ndarray], objects: Mapping[str, Any]) -> None:
+    orbax = _orbax()
+    items: dict[str, Any] = {"objects": orbax.args.JsonSave(dict(objects))}
+    if arrays:
+        items["arrays"] = orbax.args.PyTreeSave(dict(arrays))
+    _checkpointer().save(path, args=orbax.args.Composite(**items))
+
+
+def _put_in_place(new: Path, path: Path) -> None:
+    """Renames a whole checkpoint. An old one stays where `_place` finds it until that is done."""
+    aside = path.with_name(path.name + _REPLACED)
+    if path.exists():
+        remove(aside)
+        path.rename(aside)
+    new.rename(path)
+    remove(aside)
+
+
+def _place(path: Path) -> Path:
+    """Returns the folder of a checkpoint."""
+    aside = path.with_name(path.name + _REPLACED)
+    if not path.exists() and is_checkpoint(aside):
+        return aside
+    if not path.exists():
+        raise NotFoundError(
+            f"There is no checkpoint {path}. A folder's newest one is that of "
+            "dl.train.latest_checkpoint(folder)."
+        )
+    return path
+
+
+def _checksums(folder: Path) -> dict[str, list[int]]:
+    """Returns the size and checksum of each file in a folder, by its path."""
+    files = sorted(file for file in folder.rglob("*") if file.is_file())
+    return {
+        file.relative_to(folder).as_posix(): [file.stat().st_size, _crc32c(file)]
+        for file in files
+        if file.name != _CHECKSUMS
+    }
+
+
+def _crc32c(path: Path) -> int:
+    checksum: Any = google_crc32c.Checksum()  # type: ignore[no-untyped-call]
+    with path.open("rb") as file:
+        while chunk := file.read(_CHUNK):
+            checksum.update(chunk)
+    return int.from_bytes(checksum.digest())
+
+
+def _require_undamaged(path: Path, place: Path) -> None:
+    """Checks all files. Orbax prints the traces of its threads when it meets a damaged one.
+
+    Raises:
+      DataLossError: A file is damaged or missing, or there are no checksums.
+    """
+    if not is_checkpoint(place):
+        raise _damaged(path, "it was not written by distlab.train")
+    present = _checksums(place)
+    for name, (size, checksum) in json.loads((place / _CHECKSUMS).read_text()).items():
+        if name not in present:
+            raise _damaged(path, f"its file {name} is missing")
+        if present[name][0] != size:
+            raise _damaged(path, f"its file {name} has {present[name][0]} of {size} bytes")
+        if present[name][1] != checksum:
+            raise _damaged(path, f"its file {name} was changed")
+
+
+@contextmanager
+def _damage_as_error(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except DistlabError:
+        raise
+    except Exception as error:  # Orbax, TensorStore and JSON raise errors of many types
+        raise _damaged(path, f"{shown_text(error):.300}") from error
+
+
+def _damaged(path: Path, why: str) -> DataLossError:
+    return DataLossError(
+        f"{path} is no checkpoint, or it is damaged: {why}. Restore another one: "
+        "CheckpointManager.checkpoints lists them."
+    )
+
+
+def _plain(value: Any) -> Any:
+    """Returns a NumPy number in a state as JSON's."""
+    return value.tolist() if isinstance(value, np.generic | np.ndarray) else str(value)
+
+
+@cache
+def _orbax() -> Any:
+    try:
+        import orbax.checkpoint as orbax
+    except ImportError as error:
+        raise MissingExtraError(
+            "Checkpoints need Orbax, which is not installed. Run: pip install 'distlab[saving]'"
+        ) from error
+    return orbax
+
+
+@cache
+def _checkpointer() -> Any:
+    orbax = _orbax()
+    # The arrays are copies already, and no other registration of handlers must change the format.
+    registry = orbax.type_handlers.create_type_handler_registry(
+        (np.ndarray, orbax.type_handlers.NumpyHandler(deepcopy_host_arrays=False)),
+        (jax.Array, orbax.type_handlers.ArrayHandler()),  # Orbax warns where it has none
+    )
+    return orbax.Checkpointer(
+        orbax.CompositeCheckpointHandler(
+            arrays=orbax.PyTreeCheckpointHandler(type_handler_registry=registry),
+            objects=orbax.JsonCheckpointHandler(),
+        )
+    )

@@ -1,0 +1,84 @@
+"""What restoring a checkpoint did: TensorFlow's status."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, final
+
+from distlab.errors import CheckpointMismatchError
+
+_MOST_LISTED: Final = 12
+
+
+@final
+@dataclass(frozen=True)
+class CheckpointLoadStatus:
+    """What `Checkpoint.restore` did, with the assertions of TensorFlow's status.
+
+    Attributes:
+      restored: The number of values that were restored.
+      unused: Names in the checkpoint that nothing took.
+      missing: Names of objects that the checkpoint did not have; only with `partial=True`.
+
+    Example:
+      >>> import distlab as dl
+      >>> path = dl.train.Checkpoint(model=dl.Variable(1.0), step=3).save("checkpoints/ckpt")
+      >>> status = dl.train.Checkpoint(model=dl.Variable(0.0)).restore(path)
+      >>> status.expect_partial().unused
+      ('step',)
+    """
+
+    restored: int
+    unused: tuple[str, ...]
+    missing: tuple[str, ...]
+
+    def assert_consumed(self) -> CheckpointLoadStatus:
+        """Checks that all values were restored, and all that was saved was used.
+
+        Raises:
+          CheckpointMismatchError: Names are left over.
+        """
+        if self.unused:
+            raise CheckpointMismatchError(
+                f"The checkpoint has values that nothing took: {listed(self.unused)}. Give their "
+                "objects to the Checkpoint, or call expect_partial()."
+            )
+        return self.assert_existing_objects_matched()
+
+    def assert_existing_objects_matched(self) -> CheckpointLoadStatus:
+        """Checks that all values were restored.
+
+        Raises:
+          CheckpointMismatchError: The checkpoint did not have some.
+        """
+        if self.missing:
+            raise CheckpointMismatchError(
+                f"The checkpoint does not have {listed(self.missing)}. Leave their objects out of "
+                "the Checkpoint."
+            )
+        return self
+
+    def assert_nontrivial_match(self) -> CheckpointLoadStatus:
+        """Checks that a value was restored.
+
+        Raises:
+          CheckpointMismatchError: None was.
+        """
+        if not self.restored:
+            raise CheckpointMismatchError(
+                "Nothing was restored: no name of the objects is in the checkpoint. "
+                "dl.train.list_variables(path) lists its names."
+            )
+        return self
+
+    def expect_partial(self) -> CheckpointLoadStatus:
+        """Returns itself: names that nothing takes are no error."""
+        return self
+
+
+def listed(names: Sequence[str], separator: str = ", ") -> str:
+    """Returns the first names as a text, and how many there are beyond."""
+    more = len(names) - _MOST_LISTED
+    text = separator.join(names[:_MOST_LISTED])
+    return f"{text}{separator}and {more} more" if more > 0 else text

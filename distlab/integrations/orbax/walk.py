@@ -1,0 +1,177 @@
+"""The leaves of an object that are state, by name.
+
+A name is the way to the leaf: keys, indices and attributes, joined by `/`. It does not depend on
+the replicas, so that it is the same under any strategy.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any, Final, Protocol, TypeAlias, runtime_checkable
+
+import jax
+import numpy as np
+
+from distlab.integrations.orbax.array_kinds import (
+    Array,
+    KerasKind,
+    MirroredKind,
+    PerReplicaKind,
+    VariableKind,
+)
+from distlab.integrations.orbax.kinds import Generator, Kind, Position, Python, Refused
+from distlab.variables.per_worker import PerWorkerVariable
+from distlab.variables.variable_copy import VariableCopy
+
+Visit: TypeAlias = Callable[[str, Any], Any]
+"""Receives the name of a leaf and the leaf; returns the leaf that takes its place."""
+
+_KINDS: Final[tuple[Kind, ...]] = (
+    VariableKind(),
+    MirroredKind(),
+    PerReplicaKind(),
+    Refused(bytes, VariableCopy, PerWorkerVariable),
+    Python(),
+    Generator(),
+    Array(),
+    Position(),
+    KerasKind(),
+)
+_SETTINGS: Final = (bool, int, float, complex, str, bytes, np.ndarray, np.generic)
+"""Attributes of these types say how an object works; they are no state of it."""
+
+_FOREIGN: Final = {"distlab", "jax", "jaxlib", "numpy", "optax", *sys.stdlib_module_names}
+"""Packages whose objects hold nothing of the user's."""
+
+
+@runtime_checkable
+class HasParts(Protocol):
+    """An object that names its parts itself."""
+
+    def checkpoint_parts(self) -> dict[str, Any]:
+        """Returns the parts by name."""
+
+    def replace_part(self, name: str, value: Any) -> None:
+        """Replaces a part."""
+
+
+def kind_of(value: Any) -> Kind | None:
+    """Returns the kind of a leaf; None for what is no leaf."""
+    return next((kind for kind in _KINDS if kind.accepts(value)), None)
+
+
+def walk(value: Any, name: str, visit: Visit) -> Any:
+    """Visits the leaves of an object that are state.
+
+    Attributes of objects are set to what takes the place of their values. Nests are made anew
+    where a leaf changes.
+
+    Args:
+      value: A leaf, a nest of them, or an object with attributes that hold some.
+      name: The name of the object; empty for the root of a checkpoint.
+      visit: Is called with each leaf.
+
+    Returns:
+      The object that takes the place of `value`.
+    """
+    return _Walk(visit).nest(value, name, settings=False)
+
+
+class _Walk:
+    def __init__(self, visit: Visit) -> None:
+        self._visit = visit
+        self._inside: list[Any] = []
+
+    def nest(self, value: Any, name: str, *, settings: bool) -> Any:
+        """Visits a nest; where it is an attribute, numbers in it are settings."""
+        if value is None or (settings and isinstance(value, _SETTINGS)):
+            return value
+        if kind_of(value) is not None:
+            return self._visit(name, value)
+        if any(value is outer for outer in self._inside):
+            return value  # a part that knows its whole
+        self._inside.append(value)
+        try:
+            return self._parts(value, name, settings=settings)
+        finally:
+            self._inside.pop()
+
+    def _parts(self, value: Any, name: str, *, settings: bool) -> Any:
+        if isinstance(value, HasParts):
+            for part, inner in value.checkpoint_parts().items():
+                value.replace_part(part, self.nest(inner, _join(name, part), settings=False))
+        elif _is_nnx(value):
+            self._nnx(value, name)
+        elif _is_keras(value):
+            for part, inner in _keras_parts(value).items():
+                self.nest(inner, _join(name, part), settings=False)
+        elif not jax.tree_util.all_leaves([value]):
+            return self._node(value, name, settings=settings)
+        elif _has_state(value):
+            for attribute, inner in list(vars(value).items()):
+                new = self.nest(inner, _join(name, attribute), settings=True)
+                if new is not inner:
+                    setattr(value, attribute, new)
+        return value
+
+    def _node(self, value: Any, name: str, *, settings: bool) -> Any:
+        pairs, structure = jax.tree_util.tree_flatten_with_path(
+            value, is_leaf=lambda inner: inner is not value
+        )
+        parts = [part for _, part in pairs]
+        new = [
+            self.nest(part, _join(name, _key(path[0])), settings=settings) for path, part in pairs
+        ]
+        if all(a is b for a, b in zip(parts, new, strict=True)):
+            return value
+        return jax.tree_util.tree_unflatten(structure, new)
+
+    def _nnx(self, value: Any, name: str) -> None:
+        from flax import nnx
+
+        state = nnx.state(value)
+        present = nnx.to_pure_dict(state)
+        new = self.nest(present, name, settings=False)
+        if new is not present:
+            nnx.replace_by_pure_dict(state, new)
+            nnx.update(value, state)
+
+
+def _is_nnx(value: Any) -> bool:
+    nnx = sys.modules.get("flax.nnx")
+    return nnx is not None and isinstance(value, nnx.Pytree)
+
+
+def _is_keras(value: Any) -> bool:
+    keras = sys.modules.get("keras")
+    if keras is None or not hasattr(keras, "Layer"):
+        return False
+    return isinstance(value, keras.Layer | keras.optimizers.Optimizer | keras.Metric)
+
+
+def _keras_parts(value: Any) -> dict[str, Any]:
+    """Returns the variables by number: Keras' names count the objects of a process."""
+    parts = {str(number): variable for number, variable in enumerate(value.variables)}
+    optimizer = getattr(value, "optimizer", None)
+    return parts if optimizer is None else parts | {"optimizer": optimizer}
+
+
+def _has_state(value: Any) -> bool:
+    """Returns whether the attributes of an object may be a user's state."""
+    if isinstance(value, ModuleType | type) or not hasattr(value, "__dict__"):
+        return False
+    return type(value).__module__.partition(".")[0] not in _FOREIGN
+
+
+def _join(name: str, part: str) -> str:
+    return f"{name}/{part}" if name else part
+
+
+def _key(key: Any) -> str:
+    """Returns the name of a key of a pytree's path."""
+    for attribute in ("key", "idx", "name"):
+        if hasattr(key, attribute):
+            return str(getattr(key, attribute))
+    return str(key)

@@ -1,0 +1,194 @@
+"""Checkpoints of other models, damaged ones, a full disk: a typed error, and nothing is lost."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import distlab as dl
+from distlab.errors import (
+    CheckpointError,
+    CheckpointMismatchError,
+    DataLossError,
+    NotFoundError,
+)
+
+
+def model(fill: float, **shapes: tuple[int, ...]) -> dict[str, dl.Variable]:
+    return {name: dl.Variable(jnp.full(shape, fill)) for name, shape in shapes.items()}
+
+
+def test_a_checkpoint_of_another_model_lists_names_and_shapes(tmp_path: Path) -> None:
+    other = model(1.0, kernel=(2, 3), bias=(3,), gone=())
+    path = dl.train.Checkpoint(model=other, step=dl.Variable(4)).save(tmp_path / "ckpt")
+    mine = model(0.0, kernel=(2, 4), bias=(3,), new=())
+    step = dl.Variable(0)
+    with pytest.raises(CheckpointMismatchError) as caught:
+        dl.train.Checkpoint(model=mine, step=step).restore(path)
+    text = str(caught.value)
+    assert "model/kernel is float32[2, 4] here, and float32[2, 3] in the checkpoint" in text
+    assert "model/new is not in the checkpoint" in text
+    assert "model/gone, float32[], is in the checkpoint alone" in text
+    assert isinstance(caught.value, ValueError)
+    assert isinstance(caught.value, AssertionError)
+    assert [float(v.numpy().sum()) for v in mine.values()] + [int(step)] == [0, 0, 0, 0]
+
+
+def test_partial_restores_what_both_have_but_no_other_shape(tmp_path: Path) -> None:
+    path = dl.train.Checkpoint(model=model(1.0, a=(2,), b=(2,))).save(tmp_path / "ckpt")
+    mine = model(0.0, a=(2,), c=(2,))
+    status = dl.train.Checkpoint(model=mine).restore(path, partial=True)
+    assert (mine["a"].numpy().tolist(), mine["c"].numpy().tolist()) == ([1, 1], [0, 0])
+    assert (status.missing, status.unused) == (("model/c",), ("model/b",))
+    with pytest.raises(CheckpointMismatchError, match="does not have model/c"):
+        status.assert_existing_objects_matched()
+    with pytest.raises(CheckpointMismatchError, match=r"model/a is float32\[3\] here"):
+        dl.train.Checkpoint(model=model(0.0, a=(3,))).restore(path, partial=True)
+
+
+def _files(folder: Path) -> list[str]:
+    return sorted(str(p.relative_to(folder)) for p in folder.rglob("*") if p.is_file())
+
+
+@pytest.mark.parametrize("how", ["cut", "flipped", "deleted", "emptied"])
+def test_a_damaged_file_is_an_error_or_harms_nothing(how: str, tmp_path: Path) -> None:
+    rng = np.random.default_rng(0).normal(size=(100, 20)).astype("float32")
+    values = {"w": dl.Variable(rng), "b": dl.Variable([1.5, 2.5])}
+    dataset = iter(dl.data.Dataset.range(9))
+    path = Path(dl.train.Checkpoint(v=values, input=dataset).save(tmp_path / "ckpt"))
+    good, raised = tmp_path / "good", 0
+    shutil.copytree(path, good)
+    for name in _files(path):
+        whole = (path / name).read_bytes()
+        middle = len(whole) // 2
+        if how == "deleted":
+            (path / name).unlink()
+        elif how == "flipped":
+            flipped = bytes([whole[middle] ^ 0x11])
+            (path / name).write_bytes(whole[:middle] + flipped + whole[middle + 1 :])
+        else:
+            (path / name).write_bytes(whole[: middle if how == "cut" else 0])
+        mine = {"w": dl.Variable(np.zeros_like(rng)), "b": dl.Variable([0.0, 0.0])}
+        try:
+            dl.train.Checkpoint(v=mine, input=iter(dl.data.Dataset.range(9))).restore(path)
+        except DataLossError:
+            raised += 1
+            assert not mine["w"].numpy().any()
+        else:
+            assert (mine["w"].numpy() == rng).all(), name
+            assert mine["b"].numpy().tolist() == [1.5, 2.5]
+        shutil.rmtree(path)
+        shutil.copytree(good, path)
+    assert raised >= 10
+
+
+def test_what_is_no_checkpoint_is_an_error(tmp_path: Path) -> None:
+    checkpoint = dl.train.Checkpoint(x=dl.Variable(1.0))
+    with pytest.raises(NotFoundError, match="There is no checkpoint"):
+        checkpoint.restore(tmp_path / "missing")
+    (tmp_path / "file").write_text("text")
+    (tmp_path / "folder").mkdir()
+    for name in ("file", "folder"):
+        with pytest.raises(DataLossError, match="is no checkpoint, or it is damaged"):
+            checkpoint.restore(tmp_path / name)
+        with pytest.raises(CheckpointError, match="exists and is no checkpoint"):
+            checkpoint.write(tmp_path / name)
+    assert (tmp_path / "file").read_text() == "text"
+
+
+def test_a_folder_that_is_a_file_is_an_error(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.write_text("text")
+    checkpoint = dl.train.Checkpoint(x=dl.Variable(1.0))
+    for use in (
+        lambda: dl.train.CheckpointManager(checkpoint, file),
+        lambda: dl.train.latest_checkpoint(file),
+        lambda: checkpoint.save(file / "ckpt"),
+    ):
+        with pytest.raises(CheckpointError, match="file"):
+            use()
+    assert checkpoint.save_counter == 0
+    assert file.read_text() == "text"
+
+
+FULL = """
+import resource, signal, sys
+import distlab as dl
+import numpy as np
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+values = dl.Variable(np.zeros(100_000, "float32"))
+checkpoint = dl.train.Checkpoint(x=values)
+in_background = sys.argv[2] == "async"
+manager = dl.train.CheckpointManager(checkpoint, sys.argv[1], 1, enable_async=in_background)
+manager.save()
+manager.sync()
+values.assign(np.random.default_rng(0).normal(size=100_000).astype("float32"))
+resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, resource.RLIM_INFINITY))
+try:
+    manager.save()
+    manager.sync()
+except dl.errors.CheckpointError as error:
+    print("refused:", error)
+resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+print(manager.checkpoints == [sys.argv[1] + "/ckpt-1"])
+manager.save(9)
+manager.sync()
+print(manager.checkpoints == [sys.argv[1] + "/ckpt-9"])
+"""
+
+
+@pytest.mark.parametrize("when", ["at once", "async"])
+def test_a_full_disk_keeps_the_last_good_checkpoint(when: str, tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", FULL, str(tmp_path / "c"), when],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    )
+    refused, kept, later = done.stdout.splitlines()
+    assert "could not be written" in refused
+    assert (kept, later) == ("True", "True")
+    assert [p.name for p in (tmp_path / "c").iterdir()] == ["ckpt-9"]
+
+
+def test_leftovers_of_a_killed_process_are_no_checkpoints_and_are_removed(tmp_path: Path) -> None:
+    checkpoint = dl.train.Checkpoint(x=dl.Variable(1.0))
+    manager = dl.train.CheckpointManager(checkpoint, tmp_path)
+    path = Path(str(manager.save()))
+    unfinished = tmp_path / "ckpt-2.new.orbax-checkpoint-tmp"
+    shutil.copytree(path, unfinished)
+    others = tmp_path / "mine.orbax-checkpoint-tmp"
+    others.mkdir()
+    assert manager.latest_checkpoint == str(path)
+    assert unfinished.exists()  # a reader's manager must not remove what another process writes
+    manager.save()
+    assert not unfinished.exists()
+    assert others.exists()
+
+
+def test_a_replacement_that_was_interrupted_leaves_the_old_one_readable(tmp_path: Path) -> None:
+    path = tmp_path / "last"
+    dl.train.Checkpoint(x=dl.Variable(1.0)).write(path)
+    path.rename(tmp_path / "last.replaced")
+    x = dl.Variable(0.0)
+    dl.train.Checkpoint(x=x).read(path)
+    assert float(x) == 1.0
+    dl.train.Checkpoint(x=dl.Variable(2.0)).write(path)
+    dl.train.Checkpoint(x=x).read(path)
+    assert float(x) == 2.0
+
+
+def test_a_checkpoint_of_a_newer_version_is_refused(tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.setattr("distlab.integrations.orbax.files.VERSION", 2)
+    path = dl.train.Checkpoint(x=1).write(tmp_path / "new")
+    monkeypatch.undo()
+    with pytest.raises(DataLossError, match="newer version of distlab"):
+        dl.train.Checkpoint(x=0).read(path)
