@@ -28,7 +28,7 @@ import numpy as np
 
 from distlab.context import scopes
 from distlab.errors import ArgumentTypeError, ArgumentValueError, ContextError, ValueShapeError
-from distlab.text.shown import shown
+from distlab.text.shown import shown, shown_text
 from distlab.values.checks import require_alive
 
 __all__ = ["compute_average_loss", "scale_regularization_loss"]
@@ -127,8 +127,8 @@ def _numbers(name: str, value: Any) -> jax.Array:
         array = jnp.asarray(value)
     except (TypeError, ValueError, OverflowError, RuntimeError) as error:
         raise ArgumentTypeError(
-            f"{name} must be an array of numbers, got a {type(value).__name__}. Pass what a "
-            f"function of jax.numpy returns. JAX says: {str(error).splitlines()[0]:.200}"
+            f"{name} must be an array of numbers, got a {type(value).__name__}: {shown(value)}. "
+            f"JAX says: {shown_text(error):.200}. Pass what a function of jax.numpy returns."
         ) from error
     if not jnp.issubdtype(array.dtype, jnp.number) and array.dtype != bool:
         raise ArgumentTypeError(

@@ -22,10 +22,12 @@ from distlab.devices.mesh import AXIS, ReplicaMesh
 from distlab.devices.pieces import pieces
 from distlab.devices.selection import DeviceLike
 from distlab.errors import OptionError, ValueShapeError
+from distlab.text.counts import is_count
 from distlab.text.shown import shown
 from distlab.values.checks import as_array
 
 _SMALL_BYTES: Final = 1 << 16
+_MOST_PACKS: Final = (1 << 31) - 1
 
 
 class CrossDeviceOps(ABC):
@@ -288,10 +290,10 @@ class ChosenBySize(CrossDeviceOps):
 
 
 def _checked_packs(num_packs: int) -> int:
-    if type(num_packs) is not int or num_packs < 0:
+    if not is_count(num_packs, _MOST_PACKS):
         raise OptionError(
-            f"num_packs must be a whole number, 0 or more, got {shown(num_packs)}. Use 1 to send "
-            "each value whole."
+            f"num_packs must be a whole number from 0 to {_MOST_PACKS}, got {shown(num_packs)}. "
+            "Use 1 to send each value whole."
         )
     return num_packs
 

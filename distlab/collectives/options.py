@@ -6,6 +6,7 @@ import enum
 from typing import Any
 
 from distlab.errors import OptionError
+from distlab.text.counts import is_count, is_number
 from distlab.text.shown import shown
 
 
@@ -87,14 +88,12 @@ def collective_hints(
 
 
 def _check_numbers(bytes_per_pack: Any, timeout_seconds: Any) -> None:
-    if not isinstance(bytes_per_pack, int) or bytes_per_pack < 0:
+    if not is_count(bytes_per_pack):
         raise OptionError(
             "bytes_per_pack must be a whole number of bytes, 0 or more, got "
             f"{shown(bytes_per_pack)}. Use 0 to let XLA choose."
         )
-    if timeout_seconds is not None and not (
-        isinstance(timeout_seconds, int | float) and timeout_seconds > 0
-    ):
+    if timeout_seconds is not None and not (is_number(timeout_seconds) and timeout_seconds > 0):
         raise OptionError(
             f"timeout_seconds must be more than 0 or None, got {shown(timeout_seconds)}. Use None "
             "to wait indefinitely."

@@ -269,7 +269,7 @@ def _checked_axes(axes: Axes, shapes: tuple[Shape, ...]) -> Axes:
             )
         if not -rank <= axis < rank:
             raise ValueShapeError(
-                f"axis {axis} is out of range for components of {rank} dimension(s), "
+                f"axis {shown(axis)} is out of range for components of {rank} dimension(s), "
                 f"{_listed(shapes)}. Use axis=None to combine them element by element."
             )
     front = tuple(int(axis) % rank for axis in axes)

@@ -138,8 +138,8 @@ def find(devices: Iterable[DeviceLike]) -> tuple[jax.Device, ...]:
     found = tuple(_find_one(device) for device in devices)
     if not found:
         raise DeviceError(
-            "A strategy needs at least one device, got an empty list. Leave `devices` out to use "
-            "all of them."
+            f"A strategy needs at least one device, got an empty {type(devices).__name__}. Leave "
+            "`devices` out to use all of them."
         )
     for device in found:
         if found.count(device) > 1:
@@ -173,7 +173,7 @@ def _find_one(device: DeviceLike) -> jax.Device:
     if match is None:
         raise DeviceError(
             f"A device must be a name such as 'CPU:0' or a jax.Device, got {shown(device)}. "
-            "jax.devices() lists all devices."
+            "Use one of those that jax.devices() lists."
         )
     platform, number = match[1].lower(), int(match[2])
     if platform == "cpu" and known[0].platform != "cpu":

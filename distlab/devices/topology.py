@@ -63,7 +63,8 @@ class Topology:
             if tuple(place) == tuple(coordinates):
                 return device
         raise DeviceError(
-            f"No device has the coordinates {tuple(coordinates)}; the grid is {self.mesh_shape}."
+            f"No device has the coordinates {tuple(coordinates)}; the grid is {self.mesh_shape}. "
+            "Use one of device_coordinates."
         )
 
 
@@ -98,7 +99,8 @@ class DeviceAssignment:
         if places.ndim != 3 or places.shape[1:] != (1, _RANK) or not len(places):
             raise OptionError(
                 "core_assignment must have the shape [replicas, 1, 4] (one core for each replica, "
-                f"at x, y, z and its number on the chip), got {list(places.shape)}."
+                f"at x, y, z and its number on the chip), got {list(places.shape)}. "
+                "Make one with DeviceAssignment.build."
             )
         self.topology = topology
         self.core_assignment = places
@@ -127,13 +129,13 @@ class DeviceAssignment:
         """
         if not isinstance(topology, Topology):
             raise ArgumentTypeError(
-                f"topology must be a distlab.tpu.Topology, got {shown(topology)}. Topology() "
-                "has all local devices."
+                f"topology must be a distlab.tpu.Topology, got {shown(topology)}. Use "
+                "Topology(), which has all local devices."
             )
         if not is_count(num_replicas) or not 1 <= num_replicas <= len(topology.devices):
             raise DeviceError(
                 f"num_replicas must be between 1 and the number of devices, "
-                f"{len(topology.devices)}, got {num_replicas}."
+                f"{len(topology.devices)}, got {shown(num_replicas)}. Use one device for each."
             )
         return cls(topology, topology.device_coordinates[:num_replicas, None, :])
 

@@ -172,9 +172,9 @@ def _leaf(value: Any, label: str, mesh: ReplicaMesh) -> Leaf:
         weak, dtype = bool(value.aval.weak_type), value.dtype
     else:
         weak = not hasattr(value, "dtype")
-        dtype = jnp.result_type(value)
-        if type(value) is int and abs(value) > np.iinfo(dtype).max + (value < 0):
+        if type(value) is int and abs(value) > np.iinfo(jnp.result_type(int)).max + (value < 0):
             raise does_not_fit(value, label)
+        dtype = jnp.result_type(value)
     return Leaf("whole", label, None, (shape,) * mesh.replicas, dtype, weak)
 
 

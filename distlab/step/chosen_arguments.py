@@ -84,7 +84,7 @@ def _donated(positions: Any, count: int) -> tuple[int, ...]:
     if not isinstance(positions, tuple) or not all(is_count(n, count - 1) for n in positions):
         raise OptionError(
             f"donate_argnums must be positions of arguments in args, which has {count} here, got "
-            f"{positions!r}. For the first argument write donate_argnums=0."
+            f"{shown(positions)}. For the first argument write donate_argnums=0."
         )
     return positions
 
@@ -100,7 +100,7 @@ def _static_numbers(positions: Any, fn: Callable[..., Any], count: int) -> set[i
     ):
         raise OptionError(
             f"static_argnums must be positions of the function's arguments, which has {most} "
-            f"here, got {positions!r}. For the second argument write static_argnums=1."
+            f"here, got {shown(positions)}. For the second argument write static_argnums=1."
         )
     return {int(n) % most for n in positions}
 

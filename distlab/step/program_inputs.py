@@ -222,5 +222,7 @@ def _put(array: Any, sharding: NamedSharding, leaf: Leaf) -> jax.Array:
     # device_put may share the array's memory on the device that has it already.
     try:
         return jax.device_put(jnp.copy(array) if leaf.donated else array, sharding)
-    except OverflowError as error:
+    except (OverflowError, ValueError) as error:
+        if not isinstance(array, int):
+            raise
         raise does_not_fit(array, leaf.label) from error

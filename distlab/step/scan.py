@@ -15,9 +15,11 @@ from distlab.context import scopes
 from distlab.errors import ContextError, StructureError, ValueShapeError
 from distlab.text.counts import is_count
 from distlab.text.shown import shown
-from distlab.values.checks import is_array_like
+from distlab.values.checks import as_array, is_array_like
+from distlab.values.distributed import DistributedValues
 from distlab.variables import frames
 from distlab.variables.protocol import StoredVariable
+from distlab.variables.variable import is_variable
 
 Body = Callable[[Any, Any], tuple[Any, Any]]
 
@@ -43,7 +45,8 @@ def scan(f: Body, init: Any, xs: Any = None, length: int | None = None) -> tuple
     Raises:
       ContextError: The call is outside of a replica function.
       StructureError: `f` is not a function, or does not return a pair.
-      ValueShapeError: The number of steps is not known, is 0, or differs between the arrays.
+      ValueShapeError: The number of steps is not known, is 0, or differs between the arrays; or
+        a leaf of `init` or `xs` is no array.
 
     Example:
       >>> import jax.numpy as jnp
@@ -72,6 +75,7 @@ def scan(f: Body, init: Any, xs: Any = None, length: int | None = None) -> tuple
             f"dl.scan needs a function of the carry and one row, got {shown(f)}. Pass the function "
             "itself."
         )
+    _require_arrays("init", init)
     steps = _length(xs, length)
     if frames.is_eager():
         return _in_python(f, init, xs, steps)
@@ -126,6 +130,19 @@ def _pair(returned: Any) -> tuple[Any, Any]:
     return returned
 
 
+def _require_arrays(name: str, nest: Any) -> list[Any]:
+    """Returns the leaves of a nest of arrays and variables."""
+    leaves = jax.tree.leaves(nest, is_leaf=lambda value: isinstance(value, DistributedValues))
+    for leaf in leaves:
+        if isinstance(leaf, DistributedValues) or not (is_variable(leaf) or is_array_like(leaf)):
+            raise ValueShapeError(
+                f"{name} of dl.scan must be an array or a nest of arrays, got {shown(leaf)}. Pass "
+                "values of each replica as arguments of run, and others in the function's closure."
+            )
+        as_array(leaf, "dl.scan")
+    return leaves
+
+
 def _length(xs: Any, length: Any) -> int:
     """Returns the number of steps."""
     if length is not None and not is_count(length):
@@ -133,9 +150,9 @@ def _length(xs: Any, length: Any) -> int:
             f"length must be a whole number of steps, got {shown(length)}. Leave it out to take "
             "one step for each row of xs."
         )
-    leaves = jax.tree.leaves(xs)
+    leaves = _require_arrays("xs", xs)
     for leaf in leaves:
-        if not is_array_like(leaf) or not np.shape(leaf):
+        if not np.shape(leaf):
             raise ValueShapeError(
                 f"dl.scan goes over the rows of arrays, got {shown(leaf)} in xs. Pass values that "
                 "all steps share through the function's closure."
@@ -143,7 +160,7 @@ def _length(xs: Any, length: Any) -> int:
     lengths = {np.shape(leaf)[0] for leaf in leaves} | ({length} if length is not None else set())
     if len(lengths) != 1 or 0 in lengths:
         raise ValueShapeError(
-            f"dl.scan needs one number of steps, at least 1, got {sorted(lengths) or 'none'}. Give "
+            f"dl.scan needs one number of steps, at least 1, got {shown(sorted(lengths))}. Give "
             "all arrays in xs as many rows, or pass length=."
         )
     return int(lengths.pop())

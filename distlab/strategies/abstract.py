@@ -27,7 +27,7 @@ from distlab.step.regroup import regroup
 from distlab.step.state_holders import is_equinox_module, require_no_state_holder
 from distlab.step.static_values import is_static
 from distlab.strategies.extended import StrategyExtended
-from distlab.values.checks import checked_call
+from distlab.values.checks import as_array, checked_call, require_alive
 from distlab.values.distributed import DistributedValues, stack
 from distlab.values.last_batches import LastBatches
 from distlab.values.reduce_op import ReduceOp
@@ -553,7 +553,8 @@ class Strategy(ABC):  # noqa: B024 - abstract because a subclass chooses the dev
 
         Raises:
           ArgumentTypeError: An object in `tree` is changed in place, such as a Flax NNX model.
-          ValueShapeError: A leaf is in a per-replica value already.
+          ValueShapeError: A leaf is in a per-replica value already, or a number does not fit.
+          DonatedError: An array was deleted.
 
         Warns:
           GatheredWarning: An array is divided over several devices.
@@ -579,7 +580,10 @@ class Strategy(ABC):  # noqa: B024 - abstract because a subclass chooses the dev
             leaf = leaf.value()
         elif is_static(leaf):
             return leaf
+        require_alive(leaf, "The value to replicate")
         require_no_stack(leaf, "The value to replicate")
+        if type(leaf) is int:
+            as_array(leaf, "replicate")
         if self.mesh.replicas == 1:
             return jax.device_put(leaf, self.mesh.whole)
         return stack([leaf] * self.num_replicas_in_sync, self.mesh)

@@ -48,7 +48,7 @@ def experimental_set_strategy(strategy: Strategy | None) -> None:
     """
     if strategy is not None and not isinstance(strategy, Strategy):
         raise ContextError(
-            "experimental_set_strategy needs a strategy that was made, such as "
-            f"distlab.MirroredStrategy(), or None, got {shown(strategy)}."
+            "experimental_set_strategy needs a strategy that was made, or None, got "
+            f"{shown(strategy)}. Pass for example distlab.MirroredStrategy()."
         )
     scopes.set_base(strategy)

@@ -167,7 +167,8 @@ class StrategyExtended:
           result for every copy is there once.
 
         Raises:
-          ContextError: The call is in a replica function of another strategy.
+          ContextError: The call is in a replica function of another strategy, or the variable is
+            another strategy's.
           ValueShapeError: `var` is not a variable.
 
         Example:
@@ -182,6 +183,11 @@ class StrategyExtended:
         if not isinstance(var, Variable):
             raise ValueShapeError(
                 f"update needs a distlab.Variable, got {shown(var)}. Pass the variable itself."
+            )
+        if var.strategy is not self._strategy and var.strategy.distributed:
+            raise ContextError(
+                f"{var.name} belongs to {var.strategy!r}, and update is of {self._strategy!r}. "
+                "Use the update of the strategy that made the variable."
             )
         args, kwargs = checked_call("update", fn, args, kwargs)
         replica = scopes.current_replica()

@@ -11,6 +11,7 @@ from distlab.devices import selection
 from distlab.errors import ArgumentTypeError, ClusterSpecError, UnsupportedError
 from distlab.step.place import Place
 from distlab.strategies.abstract import Strategy
+from distlab.text.shown import shown
 
 
 @final
@@ -27,7 +28,8 @@ class MultiWorkerMirroredStrategy(Strategy):
       communication_options: Hints that change no value.
 
     Raises:
-      ArgumentTypeError: `cluster_resolver` is not a `ClusterResolver`.
+      ArgumentTypeError: `cluster_resolver` is not a `ClusterResolver`, or
+        `communication_options` not `CommunicationOptions`.
       ClusterSpecError: The cluster does not name this process's task.
       UnsupportedError: The cluster has more than one worker.
 
@@ -45,7 +47,11 @@ class MultiWorkerMirroredStrategy(Strategy):
         cluster_resolver: ClusterResolver | None = None,
         communication_options: CommunicationOptions | None = None,
     ) -> None:
-        del communication_options
+        if not isinstance(communication_options, CommunicationOptions | None):
+            raise ArgumentTypeError(
+                "communication_options must be CommunicationOptions or None, got "
+                f"{shown(communication_options)}. Leave it out: XLA chooses by itself."
+            )
         resolver = TFConfigClusterResolver() if cluster_resolver is None else cluster_resolver
         if not isinstance(resolver, ClusterResolver):
             raise ArgumentTypeError(

@@ -20,8 +20,8 @@ def shown(value: Any, length: int = _LENGTH) -> str:
 
     Example:
       >>> from distlab.text.shown import shown
-      >>> shown("epoch 1"), shown(10**5000), shown([1, 2])
-      ("'epoch 1'", '<int>', '[1, 2]')
+      >>> shown("epoch 1"), shown(10**5000), shown([1, 2, 10**5000])
+      ("'epoch 1'", '<int>', '[1, 2, <int>]')
       >>> import jax.numpy as jnp
       >>> gone = jnp.ones(2)
       >>> gone.delete()
@@ -30,7 +30,7 @@ def shown(value: Any, length: int = _LENGTH) -> str:
     """
     try:
         text = _Shortened(length).repr(value)
-    except Exception:  # noqa: BLE001 - any code of the user's, and whole numbers of 4,300 digits
+    except Exception:  # noqa: BLE001 - any code of the user's, such as `brief`
         text = f"<{type(value).__name__}>"
     return text[:length].encode("utf-8", "backslashreplace").decode()
 
@@ -51,7 +51,10 @@ class _Shortened(reprlib.Repr):
             return str(x.brief())
         if type(x) in (list, tuple, dict):
             return super().repr1(x, level)
-        return repr(x)
+        try:
+            return repr(x)
+        except Exception:  # noqa: BLE001 - any code of the user's, and numbers of 4,300 digits
+            return f"<{type(x).__name__}>"
 
 
 def _array_text(array: Any) -> str:

@@ -11,8 +11,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from distlab.devices.jax_internals import ConcreteArray
-from distlab.errors import DonatedError, StructureError, ValueShapeError
+from distlab.devices.jax_internals import ConcreteArray, being_transformed
+from distlab.errors import ContextError, DonatedError, StructureError, ValueShapeError
 from distlab.text.shown import shown, shown_text
 from distlab.values.distributed import PerReplica
 
@@ -25,7 +25,7 @@ def is_array_like(value: Any) -> bool:
 
 
 def require_alive(array: Any, what: str) -> None:
-    """Checks that an array still has its memory.
+    """Checks that an array has numbers, now or in the program that is being traced.
 
     Args:
       array: Any value.
@@ -33,11 +33,17 @@ def require_alive(array: Any, what: str) -> None:
 
     Raises:
       DonatedError: It is an array that was deleted, or donated to an earlier call.
+      ContextError: It was kept from a function that JAX has finished to trace.
     """
     if type(array) is ConcreteArray and array.is_deleted():
         raise DonatedError(
             f"{what} was deleted, or donated to an earlier call, so it can't be used again: "
             f"{shown(array)}. Use the result of that call, or leave donate_argnums out of it."
+        )
+    if isinstance(array, jax.core.Tracer) and not being_transformed():
+        raise ContextError(
+            f"{what} was kept from inside a function that JAX transformed, where it had no "
+            f"numbers: {shown(array)}. Return values from that function instead of storing them."
         )
 
 

@@ -32,12 +32,24 @@ def as_value(value: Any, dtype: Any, what: str) -> jax.Array:
         value = value.value()
     require_alive(value, f"The value of {what}")
     require_no_stack(value, what)
+    if dtype is not None:
+        _require_dtype(dtype, what)
     try:
         return jnp.asarray(value, dtype=dtype)
     except (TypeError, ValueError, OverflowError) as error:
         raise ValueShapeError(
             f"{what} needs an array or numbers, got a {type(value).__name__}: {shown(value)}. "
             f"JAX says: {shown_text(error):.400}. Pass an array, or a list of numbers."
+        ) from error
+
+
+def _require_dtype(dtype: Any, what: str) -> None:
+    try:
+        jnp.zeros((), dtype)
+    except Exception as error:
+        raise ValueShapeError(
+            f"The dtype of {what} must be one of JAX's, got {shown(dtype)}. Pass for example "
+            "jnp.float32, or leave it out."
         ) from error
 
 

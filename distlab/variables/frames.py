@@ -10,10 +10,12 @@ from typing import Any, Protocol, final
 import jax
 import jax.numpy as jnp
 
+from distlab.context import scopes
 from distlab.devices import jax_internals
 from distlab.devices.mesh import AXIS
 from distlab.errors import ContextError
-from distlab.values.distributed import DistributedValues
+from distlab.values.checks import require_alive, require_components
+from distlab.values.distributed import DistributedValues, PerReplica
 from distlab.variables.protocol import StoredVariable
 
 
@@ -94,6 +96,7 @@ class TracedFrame:
 
     def own(self, value: DistributedValues) -> Any:
         """Returns the traced replica's component."""
+        _require_components(value)
         return value.component(jax.lax.axis_index(AXIS))
 
 
@@ -133,6 +136,7 @@ class LoopFrame:
 
     def own(self, value: DistributedValues) -> Any:
         """Returns the traced replica's component."""
+        _require_components(value)
         return value.component(jax.lax.axis_index(AXIS))
 
 
@@ -211,7 +215,15 @@ class EagerFrame:
 
     def own(self, value: DistributedValues) -> Any:
         """Returns the replica's component."""
+        _require_components(value)
         return value.component(self._replica)
+
+
+def _require_components(value: DistributedValues) -> None:
+    if isinstance(value, PerReplica):
+        replicas = scopes.current_strategy().num_replicas_in_sync
+        require_alive(value.stacked, "The value of an assignment")
+        require_components(value, "The value of an assignment", replicas)
 
 
 class _Thread(threading.local):

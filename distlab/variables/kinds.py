@@ -69,12 +69,14 @@ def check_kinds(name: str, synchronization: Any, aggregation: Any) -> None:
     Raises:
       ArgumentTypeError: A kind is not a member of its enum.
     """
-    for what, given, kinds in (
-        ("synchronization", synchronization, VariableSynchronization),
-        ("aggregation", aggregation, VariableAggregation),
+    for what, given, default in (
+        ("synchronization", synchronization, VariableSynchronization.AUTO),
+        ("aggregation", aggregation, VariableAggregation.NONE),
     ):
+        kinds = type(default)
         if not isinstance(given, kinds):
             raise ArgumentTypeError(
                 f"{name}: {what} must be one of distlab.{kinds.__name__}."
-                f"{{{', '.join(kinds.__members__)}}}, got {shown(given)}."
+                f"{{{', '.join(kinds.__members__)}}}, got {shown(given)}. Leave it out for "
+                f"{default.name}."
             )

@@ -13,7 +13,8 @@ from distlab.context.collectives import Collectives
 from distlab.context.replica_context import ReplicaContext, get_replica_context
 from distlab.errors import ValueShapeError
 from distlab.text.shown import shown
-from distlab.values.distributed import DistributedValues, Mirrored
+from distlab.values.checks import require_components
+from distlab.values.distributed import DistributedValues, Mirrored, PerReplica
 from distlab.values.operators import ArrayOperators
 from distlab.values.reduce_op import ReduceOp
 from distlab.variables import frames, scattering
@@ -190,6 +191,7 @@ def require_own_copies(variable: StoredVariable, value: DistributedValues, verb:
 
     Raises:
       ValueShapeError: The variable's copies are not the replicas', or are ON_READ.
+      StructureError: The value has components for another number of replicas.
     """
     if isinstance(value, Mirrored):
         return
@@ -199,6 +201,9 @@ def require_own_copies(variable: StoredVariable, value: DistributedValues, verb:
             f"{variable.name} {kind}, so {verb} of {shown(value)} in cross-replica context does "
             "not say which value to take. Reduce it first, or assign it in a replica function."
         )
+    if isinstance(value, PerReplica):
+        replicas = variable.strategy.num_replicas_in_sync
+        require_components(value, f"The value of {variable.name}.{verb}", replicas)
 
 
 def _require_copies(variable: StoredVariable, verb: str, context: ReplicaContext) -> None:

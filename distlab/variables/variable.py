@@ -107,7 +107,8 @@ class Variable(ArrayOperators, scattering.Scatters):
         if per_worker_variable is not None:
             arguments["per_worker_variable"] = per_worker_variable
         make = chained(functools.partial(_made, cls))
-        label = str(arguments["name"] or "A variable")
+        _require_name(arguments["name"])
+        label = arguments["name"] or "A variable"
         made: Variable = replicas.made_once(lambda: make(**arguments), label)
         return made
 
@@ -125,11 +126,7 @@ class Variable(ArrayOperators, scattering.Scatters):
         del per_worker_variable  # `__new__` has seen to it
         if hasattr(self, "storage"):
             return  # initialized in `__new__`
-        if name is not None and not isinstance(name, str):
-            raise ArgumentTypeError(
-                f"A variable's name must be a string, got {shown(name)}. Leave it out for a "
-                "default name."
-            )
+        _require_name(name)  # a creator may have chosen another one
         if trainable is not None and not isinstance(trainable, bool):
             raise ArgumentTypeError(
                 f"trainable must be True, False or None, got {shown(trainable)}. Pass a name as "
@@ -470,6 +467,14 @@ def _made(cls: type[Variable], *, per_worker_variable: bool | None = None, **kwa
         return variable
 
     return scopes.current_strategy().make_on_workers(make) if per_worker_variable else make()
+
+
+def _require_name(name: Any) -> None:
+    if not isinstance(name, str | None):
+        raise ArgumentTypeError(
+            f"A variable's name must be a string, got {shown(name)}. Leave it out for a default "
+            "name."
+        )
 
 
 def _keep(variable: Variable, number: int) -> None:
