@@ -135,8 +135,8 @@ def _only(what: str, given: Any, known: list[Any]) -> Any:
         return known[0]
     if given is None:
         raise ClusterSpecError(
-            f"{what} must be passed, unless there is only one: it is one of {known}."
+            f"{what} must be passed, unless there is only one: it is one of {known}. Pass one."
         )
-    if given not in known:
-        raise ClusterSpecError(f"{what} must be one of {known}, got {shown(given)}.")
+    if not isinstance(given, str | int) or given not in known:
+        raise ClusterSpecError(f"{what} must be one of {known}, got {shown(given)}. Pass one.")
     return given

@@ -50,11 +50,13 @@ class SimpleClusterResolver(ClusterResolver):
         """
         if not isinstance(cluster_spec, ClusterSpec):
             raise ArgumentTypeError(
-                f"cluster_spec must be a ClusterSpec, got {type(cluster_spec).__name__}. "
-                "Wrap it in ClusterSpec(...)."
+                f"cluster_spec must be a ClusterSpec, got {shown(cluster_spec)}. Pass "
+                "ClusterSpec({'worker': ['host:2222']})."
             )
         if not isinstance(master, str):
-            raise ArgumentTypeError(f"master must be a string, got {shown(master)}.")
+            raise ArgumentTypeError(
+                f"master must be a string, got {shown(master)}. Leave it out where tasks are named."
+            )
         self._cluster_spec = cluster_spec
         self._master = master
         self._task_type = task_type

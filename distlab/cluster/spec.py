@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, TypeAlias
 
 from distlab.errors import ArgumentTypeError, ClusterSpecError
+from distlab.text.counts import is_count
 from distlab.text.shown import shown
 
 Tasks: TypeAlias = list[str] | dict[int, str]
@@ -79,10 +80,10 @@ class ClusterSpec:
           ClusterSpecError: There is no such job, or no such task in it.
         """
         tasks = self._tasks_of(job_name)
-        if task_index not in tasks:
+        if not is_count(task_index) or task_index not in tasks:
             raise ClusterSpecError(
                 f"Job {shown(job_name)} has no task {shown(task_index)}; its tasks are "
-                f"{sorted(tasks)}."
+                f"{sorted(tasks)}. Use one of them."
             )
         return tasks[task_index]
 
@@ -102,10 +103,11 @@ class ClusterSpec:
         """
         return {job: _plain(tasks) for job, tasks in self._jobs.items()}
 
-    def _tasks_of(self, job_name: str) -> dict[int, str]:
-        if job_name not in self._jobs:
+    def _tasks_of(self, job_name: Any) -> dict[int, str]:
+        if not isinstance(job_name, str) or job_name not in self._jobs:
             raise ClusterSpecError(
-                f"The cluster has no job {shown(job_name)}; its jobs are {sorted(self._jobs)}."
+                f"The cluster has no job {shown(job_name)}; its jobs are {sorted(self._jobs)}. Use "
+                "one of them."
             )
         return self._jobs[job_name]
 
@@ -128,7 +130,7 @@ def _read_tasks(job: str, tasks: object) -> dict[int, str]:
     if not isinstance(tasks, Mapping):
         raise ArgumentTypeError(
             f"The tasks of job {job!r} must be a list of addresses, or a dict from task index to "
-            f"address, got {_shown(tasks)}."
+            f"address, got {_shown(tasks)}. Write for example ['host:2222']."
         )
     return {
         _index(job, index): _text(f"An address of job {job!r}", tasks[index]) for index in tasks
@@ -139,11 +141,12 @@ def _index(job: str, index: object) -> int:
     # TF_CONFIG is JSON, whose keys are strings: TensorFlow reads "1" as 1.
     try:
         number = int(index)  # type: ignore[call-overload]
-    except (TypeError, ValueError):
+    except Exception:  # noqa: BLE001 - any code of the user's
         number = -1
     if number < 0:
         raise ClusterSpecError(
-            f"The task indices of job {job!r} must be whole numbers from 0, got {shown(index)}."
+            f"The task indices of job {job!r} must be whole numbers from 0, got {shown(index)}. "
+            "Number them from 0."
         )
     return int(number)
 
@@ -152,7 +155,9 @@ def _text(what: str, value: object) -> str:
     if isinstance(value, bytes):
         return value.decode()
     if not isinstance(value, str):
-        raise ArgumentTypeError(f"{what} must be a string, got {_shown(value)}.")
+        raise ArgumentTypeError(
+            f"{what} must be a string, got {_shown(value)}. Write for example 'host:2222'."
+        )
     return value
 
 

@@ -40,15 +40,18 @@ class UnionResolver(ClusterResolver):
         unknown = sorted(set(kwargs) - set(_OVERRIDES))
         if unknown:
             raise ClusterSpecError(
-                f"UnionResolver accepts the keywords {', '.join(_OVERRIDES)}, got {unknown}."
+                f"UnionResolver accepts the keywords {', '.join(_OVERRIDES)}, got {unknown}. Leave "
+                "others out."
             )
         if not args:
-            raise ClusterSpecError("UnionResolver needs at least one resolver, got none.")
+            raise ClusterSpecError(
+                "UnionResolver needs at least one resolver, got none. Pass the resolvers to join."
+            )
         for resolver in args:
             if not isinstance(resolver, ClusterResolver):
                 raise ArgumentTypeError(
-                    f"UnionResolver joins ClusterResolvers, got {shown(resolver)}. "
-                    "SimpleClusterResolver makes one from a ClusterSpec."
+                    f"UnionResolver joins ClusterResolvers, got {shown(resolver)}. Make one of a "
+                    "ClusterSpec with SimpleClusterResolver."
                 )
         self._resolvers = args
         self._task_type = kwargs.get("task_type")

@@ -199,11 +199,13 @@ def controlled(
             f"{shown(elements)}. Pass the iterable of the loop, such as a distributed dataset."
         )
     if not isinstance(name, str):
-        raise ArgumentTypeError(f"name must be a string, got {shown(name)}.")
+        raise ArgumentTypeError(
+            f"name must be a string, got {shown(name)}. Leave it out for 'training'."
+        )
     if not is_number(pause_seconds) or not pause_seconds > 0:
         raise ArgumentValueError(
             f"pause_seconds must be a number above 0, got {shown(pause_seconds)}. It is the "
-            "longest pause, after which the loop resumes by itself."
+            "longest pause, after which the loop resumes by itself; leave it out for an hour."
         )
     return Controlled(elements, name, float(pause_seconds))
 

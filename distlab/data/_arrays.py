@@ -85,12 +85,15 @@ def rows_of(tensors: Any) -> ArraySource:
     arrays = map_nest(_constant, to_numpy(tensors))
     shapes = [array.shape for array in leaves(arrays)]
     if not shapes:
-        raise StructureError("from_tensor_slices needs at least one array, got an empty structure")
+        raise StructureError(
+            f"from_tensor_slices needs at least one array, got {shown(tensors)}. Pass an array, or "
+            "use Dataset.range for numbers."
+        )
     for shape in shapes:
         if not shape:
             raise ValueShapeError(
                 "Arrays of from_tensor_slices must have at least one dimension, whose rows are "
-                "the elements; got a scalar. Use from_tensors for one element."
+                f"the elements; got {shown(tensors)}. Use from_tensors for one element."
             )
     lengths = [shape[0] for shape in shapes]
     if len(set(lengths)) > 1:

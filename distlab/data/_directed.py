@@ -183,12 +183,12 @@ def checked_weights(weights: Any, count: int) -> np.ndarray[Any, np.dtype[np.flo
     """
     try:
         array = np.asarray(weights, np.float64)
-    except (TypeError, ValueError):
+    except Exception:  # noqa: BLE001 - deleted arrays and random keys have errors of their own
         array = np.empty((0, 0))
     if array.shape != (count,) or not np.isfinite(array).all() or (array < 0).any():
         raise InvalidArgumentError(
             f"weights of sample_from_datasets must be {count} numbers, one for each dataset and "
-            f"none negative, got {shown(weights)}"
+            f"none negative, got {shown(weights)}. Give one for each, or leave weights out."
         )
     if not array.any():
         raise InvalidArgumentError(

@@ -46,8 +46,10 @@ class _FileDataset(Dataset):
         del buffer_size, name
         names = filenames if isinstance(filenames, Dataset) else Dataset(named_files(filenames))
         count = 1
-        if num_parallel_reads not in {None, -1}:
-            count = integer("the dataset", "num_parallel_reads", num_parallel_reads, at_least=1)
+        verb = type(self).__name__
+        reads: Any = num_parallel_reads
+        if reads is not None and integer(verb, "num_parallel_reads", reads) != -1:
+            count = integer(verb, "num_parallel_reads", reads, at_least=1)
         compression = checked_compression(compression_type)
         super().__init__(Files(names.plan, self.PARSE, compression, count), names.options())
 

@@ -91,8 +91,7 @@ def named_files(filenames: Any) -> _arrays.ArraySource:
       InvalidArgumentError: A name is not a string or a path.
     """
     names = [filenames] if isinstance(filenames, str | bytes | os.PathLike) else filenames
-    flat = np.asarray(names, dtype=object).ravel().tolist()
-    return _arrays.rows_of(np.array([path_of(name) for name in flat], dtype=np.str_))
+    return _arrays.rows_of(np.array([path_of(name) for name in _flat(names)], dtype=np.str_))
 
 
 def matching_files(file_pattern: Any) -> _arrays.ArraySource:
@@ -101,14 +100,10 @@ def matching_files(file_pattern: Any) -> _arrays.ArraySource:
     Raises:
       InvalidArgumentError: No file matches.
     """
-    try:
-        patterns = np.asarray(file_pattern, dtype=object).ravel().tolist()
-    except Exception:  # noqa: BLE001 - deleted arrays and random keys have errors of their own
-        patterns = [file_pattern]
     # Not Path.glob, which takes no absolute patterns.
     found = {
         name
-        for pattern in patterns
+        for pattern in _flat(file_pattern)
         for name in glob.glob(path_of(pattern))  # noqa: PTH207
     }
     if not found:
@@ -116,3 +111,11 @@ def matching_files(file_pattern: Any) -> _arrays.ArraySource:
             f"No file matches {shown(file_pattern)}. Write a pattern such as data/*.tfrecord."
         )
     return _arrays.rows_of(np.array(sorted(found), dtype=np.str_))
+
+
+def _flat(names: Any) -> list[Any]:
+    try:
+        found: list[Any] = np.asarray(names, dtype=object).ravel().tolist()
+    except Exception:  # noqa: BLE001 - deleted arrays and random keys have errors of their own
+        return [names]
+    return found

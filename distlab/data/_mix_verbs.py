@@ -14,6 +14,7 @@ from distlab.data._options import Options
 from distlab.data._planned import DatasetT, Planned
 from distlab.data._zip import Zip
 from distlab.errors import ArgumentTypeError, InvalidArgumentError, StructureError
+from distlab.text.shown import shown
 
 
 class MixVerbs(Planned[DatasetT]):
@@ -47,8 +48,10 @@ class MixVerbs(Planned[DatasetT]):
         nest = tuple(nest) if isinstance(nest, list) else nest
         parts = list(leaves(nest))
         if not parts or not all(isinstance(part, Planned) for part in parts):
-            names = ", ".join(type(part).__name__ for part in parts) or "nothing"
-            raise StructureError(f"Dataset.zip needs Datasets or a nest of them, got {names}.")
+            raise StructureError(
+                f"Dataset.zip needs Datasets or a nest of them, got {shown(nest)}. Make them with "
+                "Dataset.from_tensor_slices(...)."
+            )
         counter = iter(range(len(parts)))
         structure = map_nest(lambda _: next(counter), nest)
         return cls.from_plan(
@@ -160,14 +163,15 @@ class MixVerbs(Planned[DatasetT]):
 
 def _datasets(verb: str, given: Any) -> list[Planned[Any]]:
     parts = list(given) if isinstance(given, Sequence) else [given]
-    for part in parts:
-        if not isinstance(part, Planned):
-            raise ArgumentTypeError(
-                f"{verb} needs Datasets, got {type(part).__name__}. Make one with "
-                "Dataset.from_tensor_slices(...)."
-            )
+    if not all(isinstance(part, Planned) for part in parts):
+        raise ArgumentTypeError(
+            f"{verb} needs Datasets, got {shown(given)}. Make them with "
+            "Dataset.from_tensor_slices(...)."
+        )
     if not parts:
-        raise InvalidArgumentError(f"{verb} needs at least one dataset, got an empty list.")
+        raise InvalidArgumentError(
+            f"{verb} needs at least one dataset, got {shown(given)}. Pass a list of datasets."
+        )
     return parts
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from distlab.errors import InvalidArgumentError, StructureError, ValueShapeError
+from distlab.text.shown import shown
 
 _KINDS: dict[type, str] = {}
 """The role of a type in a nest; kept, because every leaf needs it."""
@@ -105,11 +106,15 @@ def truth(verb: str, predicate: Callable[..., Any], value: Any) -> bool:
     Raises:
       ValueShapeError: It returns other than one truth value.
     """
-    answer = np.asarray(call_with(predicate, value))
-    if answer.size != 1:
+    returned = call_with(predicate, value)
+    try:
+        answer = np.asarray(returned)
+    except Exception:  # noqa: BLE001 - deleted arrays and random keys have errors of their own
+        answer = np.empty(0)
+    if answer.size != 1 or answer.dtype != bool:
         raise ValueShapeError(
-            f"The predicate of {verb} must return one truth value, got an array of shape "
-            f"{answer.shape}. Use np.all or np.any, or {verb} before batch."
+            f"The predicate of {verb} must return one truth value, got {shown(returned)}. Compare, "
+            f"as in x > 0; of an array use np.all or np.any, or {verb} before batch."
         )
     return bool(answer.item())
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import operator
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -126,17 +127,24 @@ def _shape(given: Any) -> Shape:
     Raises:
       InvalidArgumentError: It is not a shape.
     """
-    sizes = [given] if isinstance(given, int | np.integer) else given
     try:
-        shape = tuple(None if size is None or size == -1 else int(size) for size in sizes)
-        if any(size is not None and size < 0 for size in shape):
-            raise ValueError
+        if isinstance(given, str | bytes | set | Mapping):
+            raise TypeError
+        sizes = [given] if not np.iterable(given) else given
+        shape = tuple(None if size is None or size == -1 else _size(size) for size in sizes)
     except Exception:  # noqa: BLE001 - deleted arrays and random keys have errors of their own
         raise InvalidArgumentError(
             "A shape in padded_shapes of padded_batch must be a sequence of sizes, with None for "
             f"the longest of a batch, got {shown(given)}. Write for example [None, 3]."
         ) from None
     return shape
+
+
+def _size(given: Any) -> int:
+    size = operator.index(given)
+    if isinstance(given, bool) or not 0 <= size < 1 << 31:
+        raise ValueError
+    return size
 
 
 def _check_shape(target: Shape, shape: Shape) -> None:
@@ -230,7 +238,8 @@ def padding(value: Any, dtype: np.dtype[Any]) -> Any:
     if dtype.kind != "O" and isinstance(found, np.ndarray | np.generic) and not found.ndim:
         python_number = type(value) in {bool, int, float, complex}
         converted = np.asarray(value).astype(dtype)
-        kept = converted == np.asarray(value) or np.isnan(value) or dtype.kind in "fcV"
+        rounds = dtype.kind in "cV" or (dtype.kind == "f" and not isinstance(value, complex))
+        kept = converted == np.asarray(value) or np.isnan(value) or rounds
         if kept if python_number else found.dtype == dtype:
             return converted
     raise InvalidArgumentError(

@@ -58,7 +58,7 @@ def use_cpu_devices(count: int) -> None:
     if "xla_force_host_platform_device_count" in os.environ.get("XLA_FLAGS", ""):
         raise BackendStartedError(
             "XLA_FLAGS sets xla_force_host_platform_device_count, which JAX does not accept "
-            f"together with use_cpu_devices({count}). Remove it from XLA_FLAGS."
+            f"together with use_cpu_devices({shown(count)}). Remove it from XLA_FLAGS."
         )
     jax.config.update("jax_platforms", "cpu")
     jax.config.update("jax_num_cpu_devices", count)
@@ -193,7 +193,7 @@ def _require_running(count: int) -> None:
     if len(running) == count and running[0].platform == "cpu":
         return
     raise BackendStartedError(
-        f"use_cpu_devices({count}) must be called before JAX starts its devices, but JAX "
+        f"use_cpu_devices({shown(count)}) must be called before JAX starts its devices, but JAX "
         f"already runs with {len(running)} {running[0].platform.upper()} device(s). Call it at "
         "the start of the program; in a notebook, restart the kernel and call it in the first "
         "cell."

@@ -49,6 +49,8 @@ class InputContext(msgspec.Struct, frozen=True):
           8
         """
         try:
+            if isinstance(global_batch_size, bool):
+                raise TypeError
             size = operator.index(global_batch_size)
         except Exception:  # noqa: BLE001 - deleted arrays and random keys have errors of their own
             raise ArgumentTypeError(

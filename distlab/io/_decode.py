@@ -9,9 +9,11 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from distlab.errors import InvalidArgumentError
+from distlab.text.counts import is_count
 from distlab.text.shown import shown
 
 _PYTHON_DTYPES: Final = {int: np.int32, float: np.float32}
+_MOST_BYTES: Final = (1 << 31) - 1
 _CSV_DTYPES: Final = ("float32", "float64", "int32", "int64", "object")
 
 
@@ -47,14 +49,13 @@ def decode_raw(
       (2, 784)
     """
     del name
-    dtype = np.dtype(getattr(out_type, "as_numpy_dtype", out_type))
-    if dtype.kind not in "biufc" and dtype.name != "bfloat16":
-        raise InvalidArgumentError(f"out_type of decode_raw must be numbers, got {dtype}")
+    dtype = _numeric_dtype(out_type)
     shape, flat = _texts("decode_raw", input_bytes)
     if fixed_length is not None:
-        if fixed_length <= 0:
+        if not is_count(fixed_length, _MOST_BYTES) or not fixed_length:
             raise InvalidArgumentError(
-                f"fixed_length of decode_raw must be at least 1, got {fixed_length}"
+                f"fixed_length of decode_raw must be a number of bytes from 1 to {_MOST_BYTES}, "
+                f"got {shown(fixed_length)}. Leave it out to read all bytes."
             )
         flat = [each[:fixed_length].ljust(fixed_length, b"\0") for each in flat]
     lengths = {len(each) for each in flat}
@@ -72,6 +73,19 @@ def decode_raw(
     stored = dtype.newbyteorder("<" if little_endian else ">")
     numbers = np.frombuffer(b"".join(flat), stored).astype(dtype)
     return numbers.reshape(*shape, length // dtype.itemsize)
+
+
+def _numeric_dtype(out_type: Any) -> np.dtype[Any]:
+    try:
+        dtype = np.dtype(getattr(out_type, "as_numpy_dtype", out_type))
+    except Exception:  # noqa: BLE001 - any code of the user's
+        dtype = np.dtype(object)
+    if out_type is None or (dtype.kind not in "biufc" and dtype.name != "bfloat16"):
+        raise InvalidArgumentError(
+            f"out_type of decode_raw must be a dtype of numbers, got {shown(out_type)}. Pass for "
+            "example 'uint8'."
+        )
+    return dtype
 
 
 def decode_csv(  # noqa: PLR0917 - TensorFlow's parameters
@@ -113,6 +127,11 @@ def decode_csv(  # noqa: PLR0917 - TensorFlow's parameters
       [array([ 1, -1], dtype=int32), array([2, 4], dtype=int32)]
     """
     del name
+    if not isinstance(record_defaults, list | tuple | np.ndarray):
+        raise InvalidArgumentError(
+            "record_defaults of decode_csv must be a list with a default value for each field, got "
+            f"{shown(record_defaults)}. Write for example [0.0, '']."
+        )
     shape, lines = _texts("decode_csv", records)
     fields = [_field(number, default) for number, default in enumerate(record_defaults)]
     columns: list[list[Any]] = [[] for _ in fields]
@@ -185,7 +204,10 @@ class _Field(NamedTuple):
 
 def _field(number: int, default: Any) -> _Field:
     values = [default] if isinstance(default, str | bytes) else default
-    array = np.asarray(values)
+    try:
+        array = np.asarray(values)
+    except Exception:  # noqa: BLE001 - any code of the user's
+        array = np.empty(0, object)
     flat = array.ravel().tolist()
     first = default[0] if isinstance(default, list | tuple) and default else default
     dtype = np.dtype(_PYTHON_DTYPES.get(type(first), array.dtype))
@@ -208,12 +230,14 @@ def _encoded(text: str) -> bytes:
 
 def _texts(verb: str, given: Any) -> tuple[tuple[int, ...], list[bytes]]:
     """Returns the shape and the items of strings."""
-    array = np.asarray(given, dtype=object)
+    try:
+        array = np.asarray(given, dtype=object)
+    except Exception:  # noqa: BLE001 - deleted arrays and random keys have errors of their own
+        array = np.array(None)
     flat = [item.encode() if isinstance(item, str) else item for item in array.ravel().tolist()]
-    odd = [type(item).__name__ for item in flat if not isinstance(item, bytes)]
-    if odd:
+    if not all(isinstance(item, bytes) for item in flat):
         raise InvalidArgumentError(
-            f"{verb} needs bytes or an array of bytes, got {odd[0]}. Pass the elements of a "
+            f"{verb} needs bytes or an array of bytes, got {shown(given)}. Pass the elements of a "
             "dataset of files or records."
         )
     return array.shape, flat

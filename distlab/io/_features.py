@@ -203,7 +203,7 @@ def _dtype(feature: Any, dtype: Any) -> np.dtype[Any]:
     given = getattr(dtype, "as_numpy_dtype", dtype)
     try:
         found = np.dtype({"string": object, float: np.float32}.get(given, given))
-    except TypeError:
+    except Exception:  # noqa: BLE001 - any code of the user's
         found = None
     if found is not None and found.kind in "OSU":
         return _STRING
@@ -217,12 +217,13 @@ def _dtype(feature: Any, dtype: Any) -> np.dtype[Any]:
 
 
 def _shape(feature: Any, shape: Any) -> tuple[int, ...]:
-    given = shape if isinstance(shape, Sequence) else (shape,)
+    several = isinstance(shape, Sequence) and not isinstance(shape, str | bytes)
+    given = shape if several else (shape,)
     try:
-        sizes = tuple(map(operator.index, given))
-    except TypeError:
+        sizes = tuple(-1 if isinstance(size, bool) else operator.index(size) for size in given)
+    except Exception:  # noqa: BLE001 - any code of the user's
         sizes = (-1,)
-    if any(size < 0 for size in sizes):
+    if any(not 0 <= size < 1 << 63 for size in sizes):
         raise InvalidArgumentError(
             f"shape of {type(feature).__name__} must be known sizes, got {shown(shape)}. For a "
             "size that varies use FixedLenSequenceFeature or VarLenFeature."

@@ -29,7 +29,7 @@ def path_of(name: Any) -> str:
     """
     try:
         return os.fsdecode(name.item() if isinstance(name, np.ndarray | np.generic) else name)
-    except (TypeError, ValueError):
+    except Exception:  # noqa: BLE001 - any code of the user's
         raise InvalidArgumentError(
             f"A file name must be a string or a path, got {shown(name)}. "
             "Write for example 'data/train.tfrecord'."
@@ -58,19 +58,20 @@ def read_file(filename: Any) -> bytes:
     return Path(path_of(filename)).read_bytes()
 
 
-def checked_compression(compression: str | None) -> str:
+def checked_compression(compression: Any) -> str:
     """Returns the name of a compression, empty for none.
 
     Raises:
       InvalidArgumentError: `compression` is another name.
     """
-    chosen = compression or ""
-    if chosen not in _COMPRESSIONS:
+    if compression is None:
+        return ""
+    if not isinstance(compression, str) or compression not in _COMPRESSIONS:
         raise InvalidArgumentError(
             f"compression_type must be one of {', '.join(map(repr, _COMPRESSIONS))}, "
-            f"got {shown(compression)}"
+            f"got {shown(compression)}. Leave it out for files that are not compressed."
         )
-    return chosen
+    return compression
 
 
 def open_file(path: str, compression: str) -> BinaryIO:

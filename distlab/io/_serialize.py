@@ -9,7 +9,7 @@ import numpy as np
 
 from distlab.errors import InvalidArgumentError
 from distlab.io._example_proto import Example
-from distlab.text.shown import shown
+from distlab.text.shown import shown, shown_text
 
 
 def serialize_example(features: Mapping[str, Any]) -> bytes:
@@ -50,14 +50,17 @@ def serialize_example(features: Mapping[str, Any]) -> bytes:
 
 
 def _fill(feature: Any, key: str, value: Any) -> None:
-    values = _flat(value)
+    try:
+        values = _flat(value)
+    except Exception as error:
+        raise _unfit(key, value, error) from error
     if values and all(isinstance(item, str | bytes) for item in values):
         feature.bytes_list.value.extend(
             item.encode() if isinstance(item, str) else item for item in values
         )
         return
-    kind = np.asarray(values).dtype.kind if values else _empty_kind(value)
     try:
+        kind = np.asarray(values).dtype.kind if values else _empty_kind(value)
         if kind == "S":
             feature.bytes_list.SetInParent()
         elif kind in {"i", "u", "b"}:
@@ -69,11 +72,15 @@ def _fill(feature: Any, key: str, value: Any) -> None:
         else:
             raise ValueError("neither numbers nor text")
     except ValueError as error:
-        raise InvalidArgumentError(
-            f"Feature {shown(key)} must be numbers of float32 or int64, text or bytes, or a list "
-            f"or array of one of them, got {shown(value)}: {error}. Convert it; a list without "
-            "values needs a dtype, as in np.zeros(0, np.int64)."
-        ) from error
+        raise _unfit(key, value, error) from error
+
+
+def _unfit(key: str, value: Any, error: Exception) -> InvalidArgumentError:
+    return InvalidArgumentError(
+        f"Feature {shown(key)} must be numbers of float32 or int64, text or bytes, or a list or "
+        f"array of one of them, got {shown(value)}: {shown_text(error):.200}. Convert it; a list "
+        "without values needs a dtype, as in np.zeros(0, np.int64)."
+    )
 
 
 def _flat(value: Any) -> list[Any]:

@@ -12,6 +12,7 @@ from typing import Any, BinaryIO, Final, Protocol, final
 from distlab.errors import ArgumentTypeError, ContextError, InvalidArgumentError
 from distlab.io._files import checked_compression, path_of
 from distlab.io._records import record_of
+from distlab.text.counts import is_count
 from distlab.text.shown import shown
 
 _LEVEL: Final = 6
@@ -43,7 +44,8 @@ class TFRecordOptions:
     def __post_init__(self) -> None:
         """Checks the options."""
         checked_compression(self.compression_type)
-        if self.compression_level not in {None, *range(10)}:
+        level: Any = self.compression_level
+        if level is not None and not is_count(level, 9):
             raise InvalidArgumentError(
                 "compression_level must be a whole number from 0 to 9, got "
                 f"{shown(self.compression_level)}. Leave it out for {_LEVEL}."

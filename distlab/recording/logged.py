@@ -68,21 +68,25 @@ def checked_step(step: Any) -> Any:
         except Exception:  # noqa: BLE001 - any code of the user's
             number = None
         if number is not None:
-            return whole_step(number)
+            return whole_step(number, least=0)
     raise ArgumentTypeError(
         f"step is a whole number, got a {type(step).__name__}: {shown(step)}. Pass the number of "
         "the step, or leave it out to use that of the last step."
     )
 
 
-def whole_step(step: Any) -> int:
+def whole_step(step: Any, least: int = -1) -> int:
     """Returns a step as an `int`; reads an array.
 
+    Args:
+      step: The step.
+      least: The first step; -1 stands for the time before it.
+
     Raises:
-      ArgumentValueError: It is negative or too large.
+      ArgumentValueError: It is less than `least`, or too large.
     """
     number = int(step)
-    if not -1 <= number <= LARGEST:  # -1 stands for the time before the first step
+    if not least <= number <= LARGEST:
         raise ArgumentValueError(
             f"step is a whole number from 0 to 2**63 - 1, got {shown(step)}. Pass the number of "
             "the step, or leave it out to use that of the last step."

@@ -15,7 +15,7 @@ import jax
 from distlab.devices.jax_internals import is_ready
 from distlab.events import Event, Lost, Metric
 from distlab.profiling.helper_thread import HelperThread
-from distlab.recording.logged import checked_name, checked_number, checked_step, whole_step
+from distlab.recording.logged import checked_name, checked_number, whole_step
 
 _POLL_SECONDS: Final = 0.01
 _IDLE_SECONDS: Final = 60.0
@@ -59,19 +59,17 @@ class Metrics:
         """Accepts numbers. Never waits for one, and never makes JAX wait.
 
         Args:
-          step: The step they belong to: a whole number, or an array that holds one.
+          step: The step they belong to, as `checked_step` returns it; -1 before the first one.
           values: Name to Python number, NumPy scalar or array of shape ().
 
         Raises:
           ValueShapeError: A value is not one real number.
-          ArgumentTypeError: `step` is not a whole number.
-          ArgumentValueError: `step` or a name can't be stored.
+          ArgumentValueError: A name can't be stored.
         """
-        number = checked_step(step)
         numbers = {
             checked_name(name): checked_number(name, value) for name, value in values.items()
         }
-        pending = _Pending(time.monotonic_ns(), number, numbers)
+        pending = _Pending(time.monotonic_ns(), step, numbers)
         with self._lock:
             if not self._pending and pending.known():
                 self._resolve(pending)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import os
+import threading
 import time
 import warnings
 from collections.abc import Iterable
@@ -14,12 +15,12 @@ from typing import Any, Literal, Self, TypeAlias, get_args
 
 from distlab.errors import ArgumentTypeError, ArgumentValueError, NotFiniteWarning, RecordError
 from distlab.events import Capture, RunEnd, sink
-from distlab.recording.logged import LARGEST, checked_name
+from distlab.recording.logged import LARGEST, checked_name, checked_step
 from distlab.recording.logger_thread import LoggerThread, checked_loggers
 from distlab.recording.recorder import Announcement, RingRecorder
 from distlab.recording.writer import Writer
 from distlab.runs.run_file import RunFile
-from distlab.text.counts import is_count
+from distlab.text.counts import is_count, is_number
 from distlab.text.shown import shown, shown_text
 from distlab.tracking.logger import Logger
 from distlab.tracking.tensorboard import TensorBoard
@@ -96,7 +97,8 @@ class Recording:
                 f"A recording accepts numbers until it is closed, and {self.name!r} is closed. "
                 "Call log inside the with block."
             )
-        self._recorder.metrics.log(self._recorder.last_step if step is None else step, values)
+        number = self._recorder.last_step if step is None else checked_step(step)
+        self._recorder.metrics.log(number, values)
         self._warn_of_not_finite(self._recorder)
 
     def capture(self, steps: int = 5, *, seconds: float = 10.0) -> Future[Capture]:
@@ -134,13 +136,16 @@ class Recording:
           >>> event.steps, event.devices
           (2, ['CPU:0', 'CPU:1'])
         """
-        if not is_count(steps) or steps == 0:
+        if not is_count(steps, LARGEST) or steps == 0:
             raise ArgumentValueError(
-                f"steps must be a whole number of steps, at least 1, got {shown(steps)}."
+                f"steps must be a whole number of steps, at least 1, got {shown(steps)}. Leave it "
+                "out for 5."
             )
-        given: Any = seconds
-        if isinstance(given, bool) or not isinstance(given, int | float) or not given > 0:
-            raise ArgumentValueError(f"seconds must be a positive number, got {shown(seconds)}.")
+        if not is_number(seconds) or not 0 < seconds <= threading.TIMEOUT_MAX:
+            raise ArgumentValueError(
+                f"seconds must be a positive number that a wait can have, got {shown(seconds)}. "
+                "Leave it out for 10."
+            )
         if self._recorder is None:
             raise RecordError(
                 "A capture is part of a recording, and recording is off (DISTLAB_RECORD=off). "

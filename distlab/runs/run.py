@@ -28,6 +28,8 @@ from distlab.text.shown import shown, shown_text
 _FAR_NS: Final = 1 << 62
 _CENTURY: Final = 3.2e9
 _FOLLOW_SECONDS: Final = 0.05
+_LARGEST: Final = (1 << 63) - 1
+_KINDS: Final = tuple(str(kind.__struct_config__.tag) for kind in get_args(AnyEvent))
 _STANDING: Final = tuple(
     str(kind.__struct_config__.tag) for kind in get_args(AnyEvent) if kind.STANDING
 )
@@ -104,7 +106,7 @@ class Run:
         except (sqlite3.Error, OSError, ValueError) as error:
             raise NotARunError(
                 f"The run in {folder} can't be read: {shown_text(error)}. "
-                "Its file is damaged, or was not written by distlab."
+                "Its file is damaged, or was not written by distlab: record it again."
             ) from error
         if run.meta.get("schema", SCHEMA) > SCHEMA:
             warnings.warn(
@@ -161,7 +163,7 @@ class Run:
           ([], True)
           >>> run.close()
         """
-        if not is_count(cursor):
+        if not is_count(cursor, _LARGEST):
             raise ArgumentValueError(
                 f"cursor must be a sequence number, from 0, got {shown(cursor)}. Pass 0 for the "
                 "first event, or the `cursor` of the chunk before."
@@ -183,8 +185,8 @@ class Run:
           end: Only events before this, in seconds since the run's first event.
 
         Raises:
-          ArgumentValueError: `start` or `end` is not a number, or `end` is not after
-            `start`.
+          ArgumentValueError: There is no such kind, `start` or `end` is not a number, or `end`
+            is not after `start`.
           RecordError: The run was closed.
 
         Example:
@@ -197,12 +199,16 @@ class Run:
           [(0, {'loss': 0.5})]
           []
         """
+        known = _is_known(kind)
         if start is None and end is None:
             pages = self._reader.pages(kind)
         else:
             pages = self._reader.between(*self._times(start, end), (kind,))
         for page in pages:
+            known = True
             yield from page
+        if not known:
+            raise _no_such_kind(kind)
 
     def between(
         self, low_ns: int, high_ns: int, *, before: int | None = None, standing: bool = False
@@ -235,6 +241,7 @@ class Run:
             the run goes on.
 
         Raises:
+          ArgumentValueError: There is no such kind, or `idle_seconds` is not a number.
           RecordError: The run was closed.
 
         Example:
@@ -246,17 +253,27 @@ class Run:
           {'loss': 0.5}
           >>> recording.close()
         """
+        known = _is_known(kind)
+        if idle_seconds is not None and not is_number(idle_seconds):
+            raise ArgumentValueError(
+                f"idle_seconds must be a number of seconds, got {shown(idle_seconds)}. Leave it "
+                "out to wait as long as the run goes on."
+            )
         cursor, newest = 0, time.monotonic()
         while True:
             live = self.live
             chunk = self.since(cursor)
             cursor = chunk.cursor
-            yield from (e for e in chunk.events if kind is None or kind_of(e) == kind)
+            of_kind = [e for e in chunk.events if kind is None or kind_of(e) == kind]
+            known = known or bool(of_kind)
+            yield from of_kind
             if chunk.events:
                 newest = time.monotonic()
             elif not live or (
                 idle_seconds is not None and time.monotonic() - newest > idle_seconds
             ):
+                if not known:
+                    raise _no_such_kind(kind)
                 return
             else:
                 time.sleep(_FOLLOW_SECONDS)
@@ -265,7 +282,8 @@ class Run:
         for name, value in (("start", start), ("end", end)):
             if value is not None and not is_number(value):
                 raise ArgumentValueError(
-                    f"{name} must be a number of seconds since the run began, got {shown(value)}."
+                    f"{name} must be a number of seconds since the run began, got {shown(value)}. "
+                    "Leave it out for all events."
                 )
         if start is not None and end is not None and not start < end:
             raise ArgumentValueError(
@@ -460,6 +478,24 @@ class Run:
         traceback: TracebackType | None,
     ) -> None:
         self.close()
+
+
+def _is_known(kind: Any) -> bool:
+    """Returns whether this version has a kind; a run of a newer one may have others.
+
+    Raises:
+      ArgumentValueError: It is no text.
+    """
+    if kind is not None and not isinstance(kind, str):
+        raise _no_such_kind(kind)
+    return kind is None or kind in _KINDS
+
+
+def _no_such_kind(kind: Any) -> ArgumentValueError:
+    return ArgumentValueError(
+        f"kind must be one of {', '.join(_KINDS)}, or another one that the run has, got "
+        f"{shown(kind)}. Leave it out for all events."
+    )
 
 
 def _nanoseconds(seconds: float) -> int:

@@ -26,7 +26,7 @@ _PIPELINES: dict[str, Callable[[Path], Dataset]] = {
     "nested": lambda _: Dataset.range(5).shuffle(5, seed=1).repeat(2).shuffle(4).repeat(2),
     "late": lambda _: Dataset.range(9).batch(2).shuffle(3, seed=1).repeat(2).take(7),
     "values": lambda _: Dataset.range(9).map(lambda x: x * 2).shuffle(4, seed=1).repeat(2).skip(3),
-    "filter": lambda _: Dataset.range(20).filter(lambda x: x % 3).shard(2, 0).batch(2),
+    "filter": lambda _: Dataset.range(20).filter(lambda x: x % 3 != 0).shard(2, 0).batch(2),
     "unbatch": lambda _: Dataset.range(9).batch(4).unbatch().batch(2).map(lambda x: x),
     "rebatch": lambda _: Dataset.range(11).map(lambda x: x).batch(4).rebatch([3, 0, 1]),
     "enumerate": lambda _: Dataset.range(6).shuffle(6, seed=1).enumerate().prefetch(2),

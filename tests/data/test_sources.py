@@ -134,7 +134,7 @@ def test_donating_what_a_device_took_over_does_not_write_to_the_dataset() -> Non
     ("tensors", "message"),
     [
         (([1, 2], [1, 2, 3]), r"one length, got \[2, 3\]"),
-        (5, "got a scalar. Use from_tensors"),
+        (5, "got 5. Use from_tensors"),
         ([[1, 2], [3]], "must be rectangular"),
         ([2**40], "np.int64"),
     ],

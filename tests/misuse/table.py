@@ -19,8 +19,8 @@ from tests.misuse.world import World
 Call: TypeAlias = Callable[[World, Any], object]
 
 _REMEDY: Final = re.compile(
-    r"\b(Add|Assign|Call|Choose|Combine|Convert|Create|Divide|End|Enter|Export|Give|Keep|Leave|Let|"
-    r"List|Make|Name|Number|Open|Pad|Pass|Read|Record|Reduce|Remove|Reshape|Restore|Return|Run|"
+    r"\b(Add|Assign|Call|Choose|Combine|Compare|Convert|Create|Divide|End|Enter|Export|Give|Keep|Leave|Let|"
+    r"List|Make|Name|Number|Open|Pad|Parse|Pass|Read|Record|Reduce|Remove|Reshape|Restore|Return|Run|"
     r"Save|Serialize|Set|Start|Take|Unset|Use|Wait|Write|call|combine|leave|make|pass|put|use|"
     r"write)\b"
 )
@@ -36,7 +36,8 @@ class Row:
       accepts: The values that give the right result.
       tells: The values of which the message tells what is wrong with them, such as their length
         or number of dimensions, and not the values.
-      users: The values, functions of another arity, whose own call raises Python's error.
+      users: The values that are called or iterated and raise an error of their own: functions of
+        another arity, and arrays without numbers.
       on_replicas: Whether the verb belongs in a replica function, compiled and eager.
     """
 
@@ -75,8 +76,8 @@ def verdict(row: Row, name: str, value: Any, error: BaseException | None) -> str
     if name in row.accepts:
         return "" if error is None else f"should be accepted: {error!r:.400}"
     if name in row.users:
-        own = isinstance(error, TypeError) and not isinstance(error, DistlabError)
-        return "" if own else f"should raise the function's own error: {error!r:.400}"
+        own = error is not None and not isinstance(error, DistlabError)
+        return "" if own else f"should raise its own error: {error!r:.400}"
     if error is None:
         return "accepted"
     if not isinstance(error, DistlabError):

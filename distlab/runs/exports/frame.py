@@ -37,7 +37,7 @@ def to_pandas(run: Recorded, kind: str) -> Any:
     if not rows and kind not in structs:
         raise ArgumentValueError(
             f"kind must be one of {', '.join(map(str, structs))}, or another one that the run "
-            f"has, got {shown(kind)}."
+            f"has, got {shown(kind)}. Pass for example 'step'."
         )
     columns = list(structs[kind].__struct_fields__) if kind in structs else None
     if several and columns is not None:

@@ -2,6 +2,38 @@
 
 from __future__ import annotations
 
-from tests.misuse.arguments import extended, losses, replicas, running, strategies, variables
+from tests.misuse.arguments import (
+    clusters,
+    dataset_functions,
+    dataset_verbs,
+    datasets,
+    decoding,
+    distributing,
+    extended,
+    files,
+    loops,
+    losses,
+    recordings,
+    replicas,
+    running,
+    strategies,
+    variables,
+)
 
-AREAS = (extended, losses, replicas, running, strategies, variables)
+AREAS = (
+    clusters,
+    dataset_functions,
+    dataset_verbs,
+    datasets,
+    decoding,
+    distributing,
+    extended,
+    files,
+    loops,
+    losses,
+    recordings,
+    replicas,
+    running,
+    strategies,
+    variables,
+)
