@@ -160,7 +160,8 @@ def _length(xs: Any, length: Any) -> int:
     lengths = {np.shape(leaf)[0] for leaf in leaves} | ({length} if length is not None else set())
     if len(lengths) != 1 or 0 in lengths:
         raise ValueShapeError(
-            f"dl.scan needs one number of steps, at least 1, got {shown(sorted(lengths))}. Give "
-            "all arrays in xs as many rows, or pass length=."
+            "dl.scan needs one number of steps, at least 1, got "
+            f"{shown(sorted(lengths)) if lengths else 'none'}. Give all arrays in xs as many rows, "
+            "or pass length=."
         )
     return int(lengths.pop())
