@@ -36,7 +36,7 @@ def test_a_named_task_and_rpc_layer_come_before_what_was_given() -> None:
 
 
 def test_wrong_types_are_refused() -> None:
-    with pytest.raises(ArgumentTypeError, match=r"must be a ClusterSpec, got dict"):
+    with pytest.raises(ArgumentTypeError, match=r"must be a ClusterSpec, got {'worker'"):
         SimpleClusterResolver({"worker": ["a:1"]})  # type: ignore[arg-type]
     with pytest.raises(ArgumentTypeError, match="master must be a string, got 3"):
         SimpleClusterResolver(CLUSTER, master=3)  # type: ignore[arg-type]
