@@ -87,7 +87,12 @@ def _(w: World, v: Any) -> object:
     return dl.scan(lambda carry, x: (carry, x), v, jnp.ones(2))
 
 
-@row("scan.xs", "variable variable_of_other", tells="none dict empty_tuple", on_replicas=True)
+@row(
+    "scan.xs",
+    "variable variable_of_other",
+    tells="none dict empty_list empty_tuple",
+    on_replicas=True,
+)
 def _(w: World, v: Any) -> object:
     return dl.scan(lambda carry, x: (carry, x), None, v)
 
