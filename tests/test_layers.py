@@ -18,7 +18,7 @@ FOLDERS = {
     "distlab_dashboard": ROOT / "dashboard" / "distlab_dashboard",
 }
 
-_FACES = ("cluster_resolver", "experimental", "loggers", "tpu", "train")
+_FACES = ("cluster_resolver", "experimental", "loggers", "metrics", "tpu", "train")
 MAY_IMPORT: dict[str, tuple[str, ...]] = {
     # The core, from bytes on a line to a strategy. Each package knows those above it alone.
     "text": (),
@@ -66,6 +66,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     ),
     # Other libraries on what stands above, each in its own package.
     "integrations": (),
+    "integrations.flax": ("text", "errors", "values", "variables", "strategies"),
     "integrations.orbax": (
         *("text", "errors", "devices", "values", "context", "variables", "data", "input"),
     ),
@@ -73,6 +74,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "cluster_resolver": ("cluster",),
     "experimental": ("values", "collectives", "strategies", "coordinator"),
     "loggers": ("tracking",),
+    "metrics": ("integrations.flax",),
     "tpu": ("devices",),
     "train": ("integrations.orbax",),
     "public": (
@@ -101,6 +103,7 @@ ALSO_USES = {
     "profiling": {"pynvml"},
     "runs": {"pandas", "pyarrow"},
     "recording": set(),
+    "integrations.flax": {"flax"},
     "integrations.orbax": {"flax", "google_crc32c", "orbax"},
     "dashboard": {"bokeh", "panel", "tornado"},
     "demo": {"sklearn"},

@@ -1,0 +1,1 @@
+"""Flax on distlab. Nothing here imports Flax before it is used."""
