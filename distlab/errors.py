@@ -37,6 +37,10 @@ class IteratorContextError(ContextError, ValueError):
     """A batch was requested where distributed data can't be read, as in a replica function."""
 
 
+class ScopeError(ContextError, ValueError):
+    """A model was made outside of the strategy's scope in which it is used."""
+
+
 class StructureError(DistlabError, TypeError):
     """Replicas or arguments have structures that do not match."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +14,7 @@ import distlab
 
 # Before any test module is imported: JAX reads the number of devices once.
 distlab.use_cpu_devices(8)
+os.environ["KERAS_BACKEND"] = "jax"  # Keras reads it when it is imported
 pytest.register_assert_rewrite("tests.misuse.world")
 
 from distlab._cli.browser import find_browser  # noqa: E402

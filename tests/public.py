@@ -10,7 +10,8 @@ import distlab
 
 MODULES = (
     *("advice", "charts", "cluster_resolver", "coordinator", "data", "errors", "events"),
-    *("experimental", "folds", "io", "loggers", "metrics", "nest", "nn", "tpu", "train", "widgets"),
+    *("experimental", "folds", "io", "keras", "loggers", "metrics", "nest", "nn", "tpu", "train"),
+    "widgets",
 )
 """The public modules of `distlab`."""
 

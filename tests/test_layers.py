@@ -18,7 +18,7 @@ FOLDERS = {
     "distlab_dashboard": ROOT / "dashboard" / "distlab_dashboard",
 }
 
-_FACES = ("cluster_resolver", "experimental", "loggers", "metrics", "tpu", "train")
+_FACES = ("cluster_resolver", "experimental", "keras", "loggers", "metrics", "tpu", "train")
 MAY_IMPORT: dict[str, tuple[str, ...]] = {
     # The core, from bytes on a line to a strategy. Each package knows those above it alone.
     "text": (),
@@ -67,12 +67,17 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     # Other libraries on what stands above, each in its own package.
     "integrations": (),
     "integrations.flax": ("text", "errors", "values", "variables", "strategies"),
+    "integrations.keras": (
+        *("text", "errors", "events", "values", "context", "variables", "data", "input"),
+        *("strategies", "control"),
+    ),
     "integrations.orbax": (
         *("text", "errors", "devices", "values", "context", "variables", "data", "input"),
     ),
     # The faces: modules of public names, and what uses nothing but them.
     "cluster_resolver": ("cluster",),
     "experimental": ("values", "collectives", "strategies", "coordinator"),
+    "keras": ("integrations.keras",),
     "loggers": ("tracking",),
     "metrics": ("integrations.flax",),
     "tpu": ("devices",),
@@ -81,6 +86,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         *("errors", "events", "cluster", "devices", "values", "context", "variables"),
         *("collectives", "step", "io", "data", "input", "strategies", "coordinator", "control"),
         *("nest", "nn", "advice", "runs", "recording", "widgets", *_FACES),
+        "integrations.keras",
     ),
     "demo": ("public", "errors", "data", "input"),
     "dashboard": (
@@ -104,6 +110,7 @@ ALSO_USES = {
     "runs": {"pandas", "pyarrow"},
     "recording": set(),
     "integrations.flax": {"flax"},
+    "integrations.keras": {"keras"},
     "integrations.orbax": {"flax", "google_crc32c", "orbax"},
     "dashboard": {"bokeh", "panel", "tornado"},
     "demo": {"sklearn"},
@@ -113,7 +120,7 @@ ALSO_USES = {
 
 USES_NO_JAX = {
     *("text", "errors", "folds", "charts", "advice", "page", "runs", "widgets", "dashboard"),
-    *("control", "tracking", "integrations", "public"),
+    *("control", "tracking", "integrations", "keras", "public"),
 }
 
 

@@ -1,0 +1,129 @@
+"""The variables of a model on the replicas' devices, beside Keras' own.
+
+While a model trains, its state is in distlab's variables. Keras passes its arrays in before the
+first step, and reads the state when it asks for it: at the end of an epoch, or for a callback.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Final, Literal, TypeAlias, final
+
+from distlab.strategies.abstract import Strategy
+from distlab.variables.kinds import VariableAggregation, VariableSynchronization
+from distlab.variables.variable import Variable
+
+Kind: TypeAlias = Literal["trainable", "non_trainable", "optimizer", "metrics"]
+
+_AGGREGATIONS: Final = {
+    "none": VariableAggregation.NONE,
+    "sum": VariableAggregation.SUM,
+    "mean": VariableAggregation.MEAN,
+    "only_first_replica": VariableAggregation.ONLY_FIRST_REPLICA,
+}
+_ATTRIBUTE: Final = "_distlab_held"
+
+
+@final
+class Held:
+    """A variable of Keras on the replicas' devices.
+
+    Args:
+      keras: Keras' variable.
+      array: Its value.
+      kind: What the variable is to its model.
+      strategy: The model's strategy.
+
+    Attributes:
+      variable: The variable of distlab.
+    """
+
+    __slots__ = ("_shown", "variable")
+
+    def __init__(self, keras: Any, array: Any, kind: Kind, strategy: Strategy) -> None:
+        aggregation, synchronization = _kind_of(keras, kind, strategy)
+        with strategy.scope():
+            self.variable = Variable(
+                array,
+                name=keras.path or keras.name,
+                trainable=bool(keras.trainable),
+                aggregation=aggregation,
+                synchronization=synchronization,
+            )
+        self._shown = array
+
+    def receive(self, array: Any) -> None:
+        """Assigns what Keras holds, unless it is what `show` returned last."""
+        if array is not self._shown:
+            self.variable.assign(array)
+            self._shown = array
+
+    def show(self) -> Any:
+        """Returns the present value for Keras: a plain array on one device."""
+        self._shown = self.variable.value()
+        return self._shown
+
+
+@final
+class Group(Sequence[Any]):
+    """The variables of one kind as Keras passes them around: a sequence of arrays, read late."""
+
+    def __init__(self, members: list[Held]) -> None:
+        self.members = members
+
+    def __len__(self) -> int:
+        """Returns the number of variables."""
+        return len(self.members)
+
+    def __iter__(self) -> Iterator[Any]:
+        """Yields their present values."""
+        return (held.show() for held in self.members)
+
+    def __getitem__(self, position: Any) -> Any:
+        """Returns one present value, or several."""
+        if isinstance(position, slice):
+            return [held.show() for held in self.members[position]]
+        return self.members[position].show()
+
+
+def group_of(kind: Kind, variables: Sequence[Any], arrays: Any, strategy: Strategy) -> Group:
+    """Returns the variables of one kind with the values that Keras holds.
+
+    Args:
+      kind: What the variables are to their model.
+      variables: Keras' variables.
+      arrays: Their values.
+      strategy: The model's strategy.
+    """
+    return Group(
+        [
+            _held(variable, array, kind, strategy)
+            for variable, array in zip(variables, arrays, strict=True)
+        ]
+    )
+
+
+def _held(keras: Any, array: Any, kind: Kind, strategy: Strategy) -> Held:
+    held: Held | None = getattr(keras, _ATTRIBUTE, None)
+    if held is None or held.variable.strategy is not strategy:
+        held = Held(keras, array, kind, strategy)
+        object.__setattr__(keras, _ATTRIBUTE, held)
+    else:
+        held.receive(array)
+    return held
+
+
+def _kind_of(
+    keras: Any, kind: Kind, strategy: Strategy
+) -> tuple[VariableAggregation, VariableSynchronization]:
+    """Returns what replicas' assignments become, as in Keras on TensorFlow."""
+    if kind == "metrics":
+        # Each replica counts by itself; a result is computed from what all of them counted.
+        return _AGGREGATIONS[keras.aggregation], VariableSynchronization.ON_READ
+    if kind == "non_trainable" and keras.aggregation != "none":
+        return _AGGREGATIONS[keras.aggregation], VariableSynchronization.AUTO
+    # Replicas compute equal values, from gradients that were added up. What they compute by
+    # themselves, such as the statistics of their part of a batch, each one keeps.
+    one_copy = strategy.variable_layout(per_replica=False).one_copy
+    one = VariableAggregation.ONLY_FIRST_REPLICA if one_copy else VariableAggregation.NONE
+    return one, VariableSynchronization.AUTO

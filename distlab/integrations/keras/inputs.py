@@ -1,0 +1,199 @@
+"""Input: Keras' batches divided over the replicas, and distlab's datasets as Keras' input."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from typing import Any, final
+
+import jax
+import numpy as np
+from keras.src.trainers.data_adapters.data_adapter import DataAdapter
+from keras.src.trainers.data_adapters.data_adapter_utils import class_weight_to_sample_weights
+
+from distlab.data import INFINITE_CARDINALITY, Dataset
+from distlab.errors import ArgumentValueError, CardinalityError, ContextError, UnsupportedError
+from distlab.input.dataset import DistributedDataset
+from distlab.strategies.abstract import Strategy
+from distlab.values.distributed import PerReplica
+
+
+@final
+class DatasetAdapter(DataAdapter):  # type: ignore[misc]
+    """A dataset of distlab as Keras takes its input.
+
+    Args:
+      dataset: The batches; for a distributed dataset, those of each replica.
+      class_weight: The weight of each class, None for equal ones.
+      steps_per_epoch: The number of batches that Keras takes for an epoch, None for all.
+
+    Raises:
+      UnsupportedError: Class weights are given for a distributed dataset.
+      ArgumentValueError: The dataset has no end, and `steps_per_epoch` is None.
+    """
+
+    def __init__(
+        self,
+        dataset: Dataset | DistributedDataset,
+        class_weight: dict[int, float] | None,
+        steps_per_epoch: int | None,
+    ) -> None:
+        if isinstance(dataset, Dataset):
+            if class_weight is not None:
+                dataset = dataset.map(_weighted(class_weight))
+            if steps_per_epoch is None and dataset.cardinality() == INFINITE_CARDINALITY:
+                raise ArgumentValueError(
+                    "The dataset has no end, so Keras has to know how many batches are an epoch: "
+                    "pass steps_per_epoch to fit (validation_steps for validation data, steps to "
+                    "evaluate and predict)."
+                )
+        elif class_weight is not None:
+            raise UnsupportedError(
+                "class_weight is for datasets that are not distributed yet: pass the dataset "
+                "itself to fit, or have it return (x, y, sample_weight)."
+            )
+        self.dataset = dataset
+
+    @property
+    def num_batches(self) -> int | None:
+        """The number of batches; None when it is unknown."""
+        try:
+            return len(self.dataset)
+        except (CardinalityError, TypeError):
+            return None
+
+    @property
+    def batch_size(self) -> None:
+        """Unknown."""
+
+    @property
+    def has_partial_batch(self) -> None:
+        """Unknown."""
+
+    @property
+    def partial_batch_size(self) -> None:
+        """Unknown."""
+
+    def get_numpy_iterator(self) -> Iterator[Any]:
+        """Returns the batches.
+
+        Raises:
+          ContextError: They are a strategy's, and the model has none.
+        """
+        if isinstance(self.dataset, DistributedDataset):
+            raise ContextError(
+                "A distributed dataset is input for a model that was made in the scope of its "
+                "strategy, and this model was made in none. Make the model in strategy.scope(), "
+                "or pass the dataset that was distributed."
+            )
+        return iter(self.dataset)
+
+    get_jax_iterator = get_numpy_iterator
+
+
+def _weighted(class_weight: dict[int, float]) -> Any:
+    def with_weights(x: Any, y: Any) -> tuple[Any, Any, Any]:
+        return x, y, class_weight_to_sample_weights(y, class_weight)
+
+    return with_weights
+
+
+@final
+class Batches:
+    """The batches of one input, divided over the replicas; each `iter` begins an epoch.
+
+    Args:
+      adapter: Keras' reader of the input.
+      strategy: The strategy of the model.
+    """
+
+    def __init__(self, adapter: Any, strategy: Strategy) -> None:
+        own = getattr(adapter, "dataset", None) if isinstance(adapter, DatasetAdapter) else None
+        self._host = None
+        if isinstance(own, Dataset):
+            own = strategy.experimental_distribute_dataset(own)
+        elif own is None:
+            self._host = _HostBatches(adapter)
+            own = strategy.experimental_distribute_dataset(self._host)
+        self._dataset = own
+
+    def __iter__(self) -> Iterator[Any]:
+        """Yields batches with a `PerReplica` at each leaf; with one replica, plain arrays."""
+        for element in self._dataset:
+            yield element if self._host is None else self._host.packed(element)
+
+
+@final
+class _HostBatches:
+    """Keras' batches as tuples of arrays, whatever nests they are.
+
+    Args:
+      adapter: Keras' reader of the input.
+    """
+
+    def __init__(self, adapter: Any) -> None:
+        self._adapter = adapter
+        self._structures: deque[Any] = deque()
+
+    def __iter__(self) -> Iterator[tuple[Any, ...]]:
+        self._structures.clear()
+        for batch in self._adapter.get_numpy_iterator():
+            leaves, structure = jax.tree.flatten(batch)
+            self._structures.append(structure)
+            yield tuple(leaves)
+
+    def packed(self, leaves: tuple[Any, ...]) -> Any:
+        """Returns the next batch as the nest that Keras made."""
+        return jax.tree.unflatten(self._structures.popleft(), leaves)
+
+
+@final
+class SingleBatches:
+    """Batches that are passed one by one, as to `train_on_batch`.
+
+    Args:
+      strategy: The strategy of the model.
+    """
+
+    def __init__(self, strategy: Strategy) -> None:
+        self._waiting: deque[tuple[Any, ...]] = deque()
+        self._divided = iter(strategy.experimental_distribute_dataset(self))
+
+    def __iter__(self) -> Iterator[tuple[Any, ...]]:
+        while True:
+            yield self._waiting.popleft()
+
+    def divided(self, batch: Any) -> Any:
+        """Returns a batch divided over the replicas."""
+        leaves, structure = jax.tree.flatten(batch)
+        self._waiting.append(tuple(np.asarray(leaf) for leaf in leaves))
+        return jax.tree.unflatten(structure, next(self._divided))
+
+
+def is_divided(batch: Any) -> bool:
+    """Returns whether a batch has been divided over replicas."""
+    leaves = jax.tree.leaves(batch, is_leaf=lambda leaf: isinstance(leaf, PerReplica))
+    return any(isinstance(leaf, PerReplica) for leaf in leaves)
+
+
+def specs_of(batch: Any) -> Any:
+    """Returns the shapes and dtypes of the first replica's part of a batch."""
+    return jax.tree.map(_spec, batch, is_leaf=lambda leaf: isinstance(leaf, PerReplica))
+
+
+def _spec(leaf: Any) -> jax.ShapeDtypeStruct:
+    if not isinstance(leaf, PerReplica):
+        return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype)
+    shape = leaf.stacked.shape[1:] if leaf.shapes is None else leaf.shapes[0]
+    return jax.ShapeDtypeStruct(shape, leaf.stacked.dtype)
+
+
+def sizes_of(batch: Any, replicas: int) -> tuple[int, ...]:
+    """Returns the number of each replica's examples in a batch."""
+    leaves = jax.tree.leaves(batch, is_leaf=lambda leaf: isinstance(leaf, PerReplica))
+    first = leaves[0]
+    if not isinstance(first, PerReplica):
+        return (first.shape[0] if first.shape else 1,) * replicas
+    if first.shapes is not None:
+        return tuple(shape[0] for shape in first.shapes)
+    return (first.stacked.shape[1],) * replicas

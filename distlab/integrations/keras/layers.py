@@ -1,0 +1,87 @@
+"""Layers that see more than their replica: batch statistics, and random numbers."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Final
+
+import jax.numpy as jnp
+from keras.src.backend.jax import nn
+from keras.src.layers.normalization.batch_normalization import BatchNormalization
+from keras.src.random.seed_generator import SeedGenerator
+
+from distlab.context import scopes
+from distlab.context.replica_context import ReplicaContext
+from distlab.integrations.keras.patching import Function, patch
+from distlab.integrations.keras.replica import replica, weighs_examples
+
+_GOLDEN: Final = 0x9E3779B9
+
+
+def patch_layers() -> None:
+    """Lets batch statistics span the replicas, and gives each replica its own random numbers."""
+    _patch_statistics()
+    _patch_random_numbers()
+
+
+def _patch_statistics() -> None:
+    @patch(nn, "moments")
+    def _(old: Function) -> Function:
+        def moments(x: Any, axes: Any, keepdims: bool = False, synchronized: bool = False) -> Any:
+            context = replica() if synchronized else None
+            if context is not None:
+                return _moments_of_all(context, x, axes, keepdims)
+            return old(x, axes, keepdims)
+
+        return moments
+
+    @patch(BatchNormalization, "__init__")
+    def _(old: Function) -> Function:
+        def __init__(self: Any, *args: Any, synchronized: bool = False, **options: Any) -> None:  # noqa: N807
+            inside = scopes.has_strategy()  # elsewhere Keras refuses synchronized=True
+            old(self, *args, synchronized=synchronized and not inside, **options)
+            self.synchronized = synchronized
+
+        return __init__
+
+    @patch(BatchNormalization, "_moments")
+    def _(old: Function) -> Function:
+        def _moments(self: Any, inputs: Any, mask: Any) -> Any:
+            if mask is None and weighs_examples() and replica() is not None:
+                return nn.moments(inputs, self._reduction_axes, synchronized=True)
+            return old(self, inputs, mask)
+
+        return _moments
+
+
+def _patch_random_numbers() -> None:
+    @patch(SeedGenerator, "next")
+    def _(old: Function) -> Function:
+        def next(self: Any, ordered: bool = True) -> Any:  # noqa: A001
+            seed, context = old(self, ordered), replica()
+            if context is None:
+                return seed
+            number = jnp.asarray(context.replica_id_in_sync_group, seed.dtype)
+            return seed.at[0].add(number * jnp.asarray(_GOLDEN, seed.dtype))
+
+        return next
+
+
+def _moments_of_all(context: ReplicaContext, x: Any, axes: Any, keepdims: bool) -> Any:
+    """Returns mean and variance over the examples of all replicas, as TensorFlow's backend does."""
+    dtype = x.dtype
+    if dtype in (jnp.float16, jnp.bfloat16):
+        x = x.astype(jnp.float32)
+    axes = tuple(axes)
+    count = jnp.asarray(math.prod(x.shape[axis] for axis in axes), x.dtype)
+    local = [x.sum(axes, keepdims=True), jnp.square(x).sum(axes, keepdims=True), count]
+    total, squares, count = context.all_reduce("SUM", local)
+    count = jnp.maximum(count, 1)
+    mean = total / count
+    variance = jnp.maximum(squares / count - jnp.square(mean), 0)
+    if not keepdims:
+        mean, variance = jnp.squeeze(mean, axes), jnp.squeeze(variance, axes)
+    if x.dtype != dtype:
+        largest = 65504.0  # of float16; Keras clips to it
+        mean, variance = (jnp.clip(value, -largest, largest) for value in (mean, variance))
+    return mean.astype(dtype), variance.astype(dtype)

@@ -1,0 +1,107 @@
+"""What a step logs: read when Keras asks for the numbers, and then recorded as metrics."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterable, Mapping
+from typing import Any, final
+
+import numpy as np
+
+from distlab.events import Metric, sink
+from distlab.values.distributed import DistributedValues
+
+
+@final
+class StepLogs:
+    """The numbers that a step logged on each replica.
+
+    Args:
+      names: Their names.
+      values: A vector of the numbers, for each replica.
+      sizes: The number of each replica's examples in the step.
+      record: Whether to record them as metrics, when they are read.
+    """
+
+    def __init__(
+        self, names: Iterable[str], values: Any, sizes: tuple[int, ...], *, record: bool
+    ) -> None:
+        self._names = list(names)
+        self._values = values
+        self._sizes = sizes
+        self._numbers: np.ndarray | None = None
+        self._lock = threading.Lock()  # Keras reads them in threads
+        recorder = sink.recorder()
+        self._step = getattr(recorder, "last_step", -1)
+        self._record = record and recorder.enabled
+
+    def items(self) -> dict[str, LoggedNumber]:
+        """Returns each number by its name."""
+        return {name: LoggedNumber(self, i) for i, name in enumerate(self._names)}
+
+    def numbers(self) -> np.ndarray:
+        """Waits for the step and returns the mean of the replicas that have examples."""
+        with self._lock:
+            if self._numbers is None:
+                self._numbers = mean_of(self._values, self._sizes)
+                self._values = None
+                if self._record:
+                    emit(self._step, dict(zip(self._names, self._numbers.tolist(), strict=True)))
+            return self._numbers
+
+
+@final
+class LoggedNumber:
+    """One number that a step logged; reading it waits for the step."""
+
+    __slots__ = ("_logs", "_position")
+
+    def __init__(self, logs: StepLogs, position: int) -> None:
+        self._logs = logs
+        self._position = position
+
+    def __float__(self) -> float:
+        """Returns the number."""
+        return float(self._logs.numbers()[self._position])
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        """Returns the number as an array of shape ()."""
+        del copy
+        return np.asarray(self._logs.numbers()[self._position], dtype)
+
+    def __repr__(self) -> str:
+        """Shows the number."""
+        return repr(float(self))
+
+
+def flattened(logs: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns logs without dicts in them, as Keras flattens them for its callbacks."""
+    flat: dict[str, Any] = {}
+    for name, value in logs.items():
+        if isinstance(value, Mapping):
+            flat.update(flattened(value))
+        else:
+            flat[name] = value
+    return flat
+
+
+def mean_of(value: Any, sizes: tuple[int, ...]) -> np.ndarray:
+    """Returns the mean of a value over the replicas that have examples, as a NumPy array.
+
+    Args:
+      value: What `run` returned.
+      sizes: The number of each replica's examples.
+    """
+    if not isinstance(value, DistributedValues):
+        return np.asarray(value)
+    rows = [np.asarray(row) for row in value.values]
+    full = [row for row, size in zip(rows, sizes, strict=True) if size] or rows
+    return np.mean(np.stack(full), axis=0)
+
+
+def emit(step: int, values: Mapping[str, float]) -> None:
+    """Records numbers as metrics of a step."""
+    recorder = sink.recorder()
+    if recorder.enabled and values:
+        recorder.emit(Metric(time_ns=time.monotonic_ns(), step=step, values=dict(values)))

@@ -1,0 +1,78 @@
+"""What Keras asks while a replica's step is traced: which replica this is, and what it weighs."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+from distlab.context import scopes
+from distlab.context.replica_context import ReplicaContext, get_replica_context
+
+
+class _Thread(threading.local):
+    def __init__(self) -> None:
+        self.share: Any = None
+        self.empty = False
+        self.added_up = False
+
+
+_thread = _Thread()
+
+
+def replica() -> ReplicaContext | None:
+    """Returns the context of one of several replicas; None outside of a replica function."""
+    if scopes.in_cross_replica_context() or not scopes.has_strategy():
+        return None
+    context = get_replica_context()
+    return context if context.num_replicas_in_sync > 1 else None
+
+
+def share(context: ReplicaContext) -> Any:
+    """Returns the weight of this replica's mean in the mean of all: 1 / replicas, as in TensorFlow.
+
+    Where a model weighs by examples, it is the replica's part of the global batch.
+    """
+    return 1.0 / context.num_replicas_in_sync if _thread.share is None else _thread.share
+
+
+def weighs_examples() -> bool:
+    """Returns whether each example of the global batch counts alike in this step."""
+    return _thread.share is not None
+
+
+def is_empty() -> bool:
+    """Returns whether this replica has no examples in this step."""
+    return _thread.empty
+
+
+def added_up() -> bool:
+    """Returns whether the gradients that the optimizer is applying are those of all replicas."""
+    return _thread.added_up
+
+
+@contextlib.contextmanager
+def step(share: Any, *, empty: bool) -> Iterator[None]:
+    """Describes the step that this thread traces or runs.
+
+    Args:
+      share: The replica's part of the global batch; None weighs all replicas alike.
+      empty: Whether the replica has no examples.
+    """
+    before = _thread.share, _thread.empty
+    _thread.share, _thread.empty = share, empty
+    try:
+        yield
+    finally:
+        _thread.share, _thread.empty = before
+
+
+@contextlib.contextmanager
+def gradients_added_up() -> Iterator[None]:
+    """Marks gradients as those of all replicas, so that they are not added up again."""
+    before, _thread.added_up = _thread.added_up, True
+    try:
+        yield
+    finally:
+        _thread.added_up = before

@@ -1,0 +1,246 @@
+"""A model's steps on the replicas: Keras' `train_step`, `test_step` and `predict_step`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final, Literal, TypeAlias, final
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from keras.src.backend import StatelessScope
+
+from distlab.context.modes import RunOptions
+from distlab.context.replica_context import ReplicaContext, get_replica_context
+from distlab.events import sink
+from distlab.integrations.keras import replica
+from distlab.integrations.keras.held import Group, Kind, group_of
+from distlab.integrations.keras.inputs import SingleBatches, is_divided, sizes_of
+from distlab.integrations.keras.logs import StepLogs, emit, flattened, mean_of
+from distlab.strategies.abstract import Strategy
+from distlab.values.distributed import DistributedValues
+
+StepName: TypeAlias = Literal["train_step", "test_step", "predict_step"]
+State: TypeAlias = tuple[Any, ...]
+
+KINDS: Final[dict[StepName, tuple[Kind, ...]]] = {
+    "train_step": ("trainable", "non_trainable", "optimizer", "metrics"),
+    "test_step": ("trainable", "non_trainable", "metrics"),
+    "predict_step": ("trainable", "non_trainable"),
+}
+"""The state of each step, in the order of Keras' JAX trainer."""
+
+
+@final
+class Steps:
+    """The steps of one model under its strategy.
+
+    Args:
+      model: The model.
+      strategy: The strategy in whose scope it was made.
+      by_examples: Whether each example counts alike, in place of each replica.
+    """
+
+    def __init__(self, model: Any, strategy: Strategy, *, by_examples: bool) -> None:
+        self.strategy = strategy
+        self._model = model
+        self._by_examples = by_examples
+        self._single: SingleBatches | None = None
+
+    def function(self, name: StepName) -> Callable[[Any, Iterator[Any]], tuple[Any, State]]:
+        """Returns what Keras calls for the next step, or the next `steps_per_execution`.
+
+        Args:
+          name: The step.
+        """
+        step = _Step(self, self._model, name, by_examples=self._by_examples)
+        executions = self._model.steps_per_execution
+
+        def run(state: Any, batches: Iterator[Any]) -> tuple[Any, State]:
+            results = [step(state, next(batches))]
+            for _ in range(executions - 1):
+                try:
+                    batch = next(batches)
+                except StopIteration:
+                    break
+                results.append(step(step.state, batch))
+            if name == "predict_step":
+                return _joined(results), step.state
+            return results[-1], step.state
+
+        return run
+
+    def record(self, logs: dict[str, Any], prefix: str) -> None:
+        """Records the results of an evaluation as metrics.
+
+        Args:
+          logs: The results by name.
+          prefix: What to put before the names.
+        """
+        numbers = {name: value for name, value in logs.items() if isinstance(value, float)}
+        step = getattr(sink.recorder(), "last_step", -1)
+        emit(step, {f"{prefix}{name}": value for name, value in numbers.items()})
+
+    def divided(self, batch: Any) -> Any:
+        """Returns a batch divided over the replicas; one that is so already is returned."""
+        if self.strategy.num_replicas_in_sync == 1 or is_divided(batch):
+            return batch
+        if self._single is None:
+            self._single = SingleBatches(self.strategy)
+        return self._single.divided(batch)
+
+
+@final
+class _Step:
+    """One kind of step of a model.
+
+    Attributes:
+      state: The state after the last step, as Keras passes it around.
+    """
+
+    def __init__(self, steps: Steps, model: Any, name: StepName, *, by_examples: bool) -> None:
+        self.state: State = ()
+        self._steps = steps
+        self._model = model
+        self._name = name
+        self._by_examples = by_examples and steps.strategy.num_replicas_in_sync > 1
+        self._replica_steps: dict[tuple[int, ...], Callable[..., Any]] = {}
+        self._replica_step: Callable[..., Any] | None = None
+
+    def __call__(self, state: Any, batch: Any) -> Any:
+        """Runs the step on one batch and returns its logs, or its outputs."""
+        if state is not self.state:
+            self._receive(state)
+        strategy, batch = self._steps.strategy, self._steps.divided(batch)
+        sizes = sizes_of(batch, strategy.num_replicas_in_sync)
+        args = (batch, sum(sizes)) if self._by_examples else (batch,)
+        eagerly = RunOptions(run_eagerly=True) if self._model.run_eagerly else None
+        assert self._replica_step is not None
+        result = strategy.run(self._replica_step, args=args, options=eagerly)
+        return self._logs(result, sizes) if self._name != "predict_step" else _rows(result)
+
+    def _receive(self, state: Any) -> None:
+        """Takes over the state that Keras passes."""
+        model, strategy = self._model, self._steps.strategy
+        groups = tuple(
+            arrays
+            if isinstance(arrays, Group)
+            else group_of(kind, _variables(model, kind), arrays, strategy)
+            for kind, arrays in zip(KINDS[self._name], state, strict=True)
+        )
+        members = tuple(id(held) for group in groups for held in group.members)
+        if members not in self._replica_steps:
+            self._replica_steps[members] = self._made(groups)
+        self._replica_step = self._replica_steps[members]
+        self.state = groups
+
+    def _made(self, groups: tuple[Group, ...]) -> Callable[..., Any]:
+        """Returns the replica function for these variables."""
+        model, name, kinds = self._model, self._name, KINDS[self._name]
+        keras_step = getattr(model, name)
+
+        def replica_step(batch: Any, total: Any = None) -> Any:
+            context = get_replica_context()
+            examples = _examples(batch)
+            share = None if total is None else examples / total
+            state = tuple([held.variable.value() for held in group.members] for group in groups)
+            with replica.step(share, empty=examples == 0):
+                result, new = keras_step(tuple(map(list, state)), batch)
+            changed = (state[0], new) if name == "predict_step" else tuple(new)
+            if not examples:
+                changed = jax.tree.map(_kept_if_nan, tuple(map(list, changed)), state)
+            for group, values, old in zip(groups, changed, state, strict=True):
+                for held, value, before in zip(group.members, values, old, strict=True):
+                    if value is not before:
+                        held.variable.assign(value)
+            if name == "predict_step":
+                return result
+            logs = flattened(result)
+            if share is not None:
+                metrics = changed[kinds.index("metrics")]
+                logs = _of_all_examples(model, logs, metrics, context, share)
+            return _packed(logs)
+
+        replica_step.__name__ = name
+        replica_step.__qualname__ = f"{type(model).__name__}.{name}"
+        return replica_step
+
+    def _logs(self, result: tuple[Any, Any], sizes: tuple[int, ...]) -> dict[str, Any]:
+        scalars, others = result
+        logs: dict[str, Any] = {name: mean_of(value, sizes) for name, value in others.items()}
+        for names, values in scalars.items():
+            record = self._name == "train_step"
+            logs.update(StepLogs(names, values, sizes, record=record).items())
+        return logs
+
+
+def _variables(model: Any, kind: Kind) -> Sequence[Any]:
+    if kind == "optimizer":
+        return list(model.optimizer.variables) if model.optimizer is not None else []
+    variables: Sequence[Any] = getattr(model, f"{kind}_variables")
+    return variables
+
+
+def _examples(batch: Any) -> int:
+    """Returns the number of this replica's examples."""
+    leaves = jax.tree.leaves(batch)
+    return int(leaves[0].shape[0]) if leaves and leaves[0].shape else 1
+
+
+def _kept_if_nan(new: Any, old: Any) -> Any:
+    """Returns the old value where there was nothing to compute a new one from."""
+    if new is old or not jnp.issubdtype(new.dtype, jnp.inexact):
+        return new
+    return jnp.where(jnp.isnan(new), old, new)
+
+
+def _packed(logs: dict[str, Any]) -> tuple[dict[tuple[str, ...], Any], dict[str, Any]]:
+    """Returns the scalars as one vector below their names, and the other values."""
+    arrays = {name: jnp.asarray(value) for name, value in logs.items() if value is not None}
+    names = tuple(name for name, array in arrays.items() if array.shape == ())
+    others = {name: array for name, array in arrays.items() if array.shape != ()}
+    scalars = [arrays[name].astype(jnp.float32) for name in names]
+    return ({names: jnp.stack(scalars)} if names else {}), others
+
+
+def _of_all_examples(
+    model: Any, logs: dict[str, Any], metrics: Sequence[Any], context: ReplicaContext, share: Any
+) -> dict[str, Any]:
+    """Returns logs as one device would log them that has all replicas' examples.
+
+    Args:
+      model: The model.
+      logs: What this replica logged.
+      metrics: The values of the model's metric variables on this replica.
+      context: The replica's context.
+      share: The replica's part of the global batch.
+    """
+    values = {name: jnp.asarray(value) * share for name, value in logs.items()}
+    counted = {
+        i: metrics[i]
+        for i, variable in enumerate(model.metrics_variables)
+        if variable.aggregation == "sum"
+    }
+    logs, counted = context.all_reduce("SUM", (values, counted))
+    totals = [counted.get(i, value) for i, value in enumerate(metrics)]
+    with StatelessScope(state_mapping=list(zip(model.metrics_variables, totals, strict=True))):
+        known = flattened(model.get_metrics_result())
+    return {name: known.get(name, value) for name, value in logs.items()}
+
+
+def _rows(outputs: Any) -> Any:
+    """Returns a nest of outputs with the rows of all replicas."""
+    return jax.tree.map(_joined_rows, outputs, is_leaf=lambda v: isinstance(v, DistributedValues))
+
+
+def _joined_rows(value: Any) -> Any:
+    if not isinstance(value, DistributedValues):
+        return value
+    parts = [np.asarray(part) for part in value.values]
+    return np.concatenate(parts) if parts[0].shape else np.stack(parts)
+
+
+def _joined(results: list[Any]) -> Any:
+    if len(results) == 1:
+        return results[0]
+    return jax.tree.map(lambda *parts: np.concatenate(parts), *results)

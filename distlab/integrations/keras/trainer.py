@@ -1,0 +1,260 @@
+"""Models: those made in a strategy's scope train, evaluate and predict on its replicas."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Iterator
+from typing import Any, Final, cast
+
+from keras.src import backend, tree
+from keras.src.backend.jax.trainer import JAXEpochIterator, JAXTrainer
+from keras.src.distribution import distribution_lib
+from keras.src.trainers import data_adapters
+from keras.src.trainers.data_adapters.data_adapter_utils import unpack_x_y_sample_weight
+from keras.src.trainers.trainer import Trainer
+
+from distlab.context import scopes
+from distlab.data import Dataset
+from distlab.errors import ScopeError, UnsupportedError
+from distlab.input.dataset import DistributedDataset
+from distlab.integrations.keras.inputs import Batches, DatasetAdapter, specs_of
+from distlab.integrations.keras.patching import Function, patch
+from distlab.integrations.keras.steps import StepName, Steps
+from distlab.integrations.keras.weighing import weighs_examples
+from distlab.strategies.abstract import Strategy
+from distlab.strategies.current import get_strategy
+from distlab.strategies.parameter_server import ParameterServerStrategy
+
+_VERBS: Final = ("fit", "train_on_batch", "test_on_batch", "predict_on_batch")
+
+
+class _Thread(threading.local):
+    def __init__(self) -> None:
+        self.steps: Steps | None = None
+
+
+_thread = _Thread()
+
+
+def patch_trainer() -> None:
+    """Makes models remember the strategy in whose scope they were made, and use it."""
+    _patch_models()
+    _patch_verbs()
+    _patch_functions()
+    _patch_input()
+
+
+def steps_of(model: Any) -> Steps | None:
+    """Returns the steps of a model that was made in a strategy's scope; None for others."""
+    return getattr(model, "_distlab_steps", None)
+
+
+def _patch_models() -> None:
+    @patch(JAXTrainer, "__init__")
+    def _(old: Function) -> Function:
+        def __init__(self: Any) -> None:  # noqa: N807
+            old(self)
+            steps = None
+            if scopes.has_strategy():
+                strategy = get_strategy()
+                _require_possible(self, strategy)
+                steps = Steps(self, strategy, by_examples=weighs_examples())
+            object.__setattr__(self, "_distlab_steps", steps)
+
+        return __init__
+
+    JAXTrainer.distribute_strategy = property(_strategy_of)
+
+    @patch(Trainer, "compile")  # a model whose compile is not Trainer's is loaded uncompiled
+    def _(old: Function) -> Function:
+        def compile(self: Any, *args: Any, **options: Any) -> Any:  # noqa: A001
+            _require_made_in_scope(self)
+            return old(self, *args, **options)
+
+        return compile
+
+    @patch(JAXTrainer, "_symbolic_build")
+    def _(old: Function) -> Function:
+        def _symbolic_build(self: Any, iterator: Any = None, data_batch: Any = None) -> None:
+            steps = steps_of(self)
+            if steps is None:
+                old(self, iterator, data_batch)
+                return
+            with steps.strategy.scope():
+                old(self, None if iterator is None else _specs(iterator), data_batch)
+
+        return _symbolic_build
+
+
+def _patch_verbs() -> None:
+    for verb in _VERBS:
+
+        @patch(JAXTrainer, verb)
+        def _(old: Function) -> Function:
+            def call(self: Any, *args: Any, **options: Any) -> Any:
+                _require_made_in_scope(self)
+                with _using(steps_of(self)):
+                    return old(self, *args, **options)
+
+            return call
+
+    @patch(JAXTrainer, "evaluate")
+    def _(old: Function) -> Function:
+        def evaluate(self: Any, *args: Any, return_dict: bool = False, **options: Any) -> Any:
+            _require_made_in_scope(self)
+            steps = steps_of(self)
+            with _using(steps):
+                if steps is None:
+                    return old(self, *args, return_dict=return_dict, **options)
+                logs = old(self, *args, return_dict=True, **options)
+            steps.record(logs, "val_" if "_use_cached_eval_dataset" in options else "test_")
+            return logs if return_dict else self._flatten_metrics_in_order(logs)
+
+        return evaluate
+
+    @patch(JAXTrainer, "predict")
+    def _(old: Function) -> Function:
+        def predict(self: Any, x: Any, batch_size: Any = None, *args: Any, **options: Any) -> Any:
+            _require_made_in_scope(self)
+            steps = steps_of(self)
+            with _using(steps):
+                if steps is not None and not _is_built(self):
+                    x = _built_on(self, steps, x, batch_size, options.get("steps"))
+                return old(self, x, batch_size, *args, **options)
+
+        return predict
+
+
+def _patch_functions() -> None:
+    for name in ("train", "test", "predict"):
+
+        @patch(JAXTrainer, f"make_{name}_function")
+        def _(old: Function, name: str = name) -> Function:
+            attribute, step = f"{name}_function", cast(StepName, f"{name}_step")
+
+            def make_function(self: Any, force: bool = False) -> Any:
+                steps = steps_of(self)
+                if steps is None:
+                    return old(self, force)
+                if force or getattr(self, attribute) is None:
+                    setattr(self, attribute, steps.function(step))
+                return None
+
+            return make_function
+
+
+def _patch_input() -> None:
+    @patch(data_adapters, "get_data_adapter")
+    def _(old: Function) -> Function:
+        def get_data_adapter(x: Any, *args: Any, **options: Any) -> Any:
+            if not isinstance(x, Dataset | DistributedDataset):
+                return old(x, *args, **options)
+            for name in ("y", "sample_weight"):
+                if options.get(name) is not None:
+                    data_adapters.raise_unsupported_arg(name, f"`{name}`", "distlab dataset")
+            return DatasetAdapter(x, options.get("class_weight"), options.get("steps_per_epoch"))
+
+        return get_data_adapter
+
+    @patch(JAXEpochIterator, "__init__")
+    def _(old: Function) -> Function:
+        def __init__(self: Any, *args: Any, **options: Any) -> None:  # noqa: N807
+            old(self, *args, **options)
+            steps = _thread.steps
+            self._distlab_batches = (
+                None if steps is None else Batches(self.data_adapter, steps.strategy)
+            )
+
+        return __init__
+
+    @patch(JAXEpochIterator, "_get_iterator")
+    def _(old: Function) -> Function:
+        def _get_iterator(self: Any) -> Any:
+            batches = self._distlab_batches
+            return old(self) if batches is None else iter(batches)
+
+        return _get_iterator
+
+
+@contextlib.contextmanager
+def _using(steps: Steps | None) -> Iterator[None]:
+    """Gives the input that Keras reads in this block to the replicas of a model."""
+    outer, _thread.steps = _thread.steps, steps
+    try:
+        yield
+    finally:
+        _thread.steps = outer
+
+
+def _strategy_of(model: Any) -> Any:
+    steps = steps_of(model)
+    return get_strategy() if steps is None else steps.strategy
+
+
+def _require_possible(model: Any, strategy: Strategy) -> None:
+    """Checks that a model can be made in the scope of a strategy.
+
+    Raises:
+      UnsupportedError: The strategy has no replicas in sync, or Keras distributes models itself.
+    """
+    if isinstance(strategy, ParameterServerStrategy):
+        raise UnsupportedError(
+            f"{type(model).__name__} was made in the scope of a ParameterServerStrategy, whose "
+            "workers run on their own, while Keras' fit runs all replicas step by step, as on "
+            "TensorFlow with Keras 3. Use a MirroredStrategy."
+        )
+    if distribution_lib.distribution() is not None:
+        raise UnsupportedError(
+            f"{type(model).__name__} was made in a strategy's scope while a keras.distribution is "
+            "set, and both would divide its batches. Call "
+            "keras.distribution.set_distribution(None)."
+        )
+
+
+def _require_made_in_scope(model: Any) -> None:
+    """Checks that a model that is used in a strategy's scope was made in it.
+
+    Raises:
+      ScopeError: It was made outside, or in another strategy's scope.
+    """
+    if not scopes.has_strategy():
+        return
+    strategy, steps = get_strategy(), steps_of(model)
+    if steps is not None and steps.strategy is strategy:
+        return
+    variable = next(iter(model.variables), None)
+    named = f"Variable ({variable.path})" if variable is not None else f"Model ({model.name})"
+    raise ScopeError(
+        f"{named} was not created in the distribution strategy scope of ({strategy!r}). It is most "
+        "likely because some layers, model, or optimizer was being created outside the "
+        "distribution strategy scope. Try to make sure your code looks similar to the following.\n"
+        "with strategy.scope():\n"
+        "  model=_create_model()\n"
+        "  model.compile(...)"
+    )
+
+
+def _specs(epoch: Any) -> Iterator[Any]:
+    """Yields the batches of an epoch as shapes and dtypes of one replica's part."""
+    for begin, end, batches in epoch:
+        yield begin, end, iter([specs_of(next(batches))])
+
+
+def _is_built(model: Any) -> bool:
+    return all(layer.built for layer in model._flatten_layers())
+
+
+def _built_on(model: Any, steps: Steps, x: Any, batch_size: Any, number: Any) -> Any:
+    """Builds a model from the first batch of its input; returns the input, which can go on."""
+    adapter = data_adapters.get_data_adapter(
+        x=x, batch_size=batch_size, steps_per_epoch=number, shuffle=False
+    )
+    batch = specs_of(next(iter(Batches(adapter, steps.strategy))))
+    inputs, _, _ = unpack_x_y_sample_weight(batch)
+    symbols = tree.map_structure(
+        lambda spec: backend.KerasTensor(spec.shape, backend.standardize_dtype(spec.dtype)), inputs
+    )
+    with steps.strategy.scope():
+        backend.compute_output_spec(model, symbols, training=False)
+    return adapter
