@@ -42,6 +42,7 @@ from distlab.input.context import InputContext
 from distlab.input.dataset import DistributedDataset
 from distlab.input.iterator import DistributedIterator
 from distlab.input.options import InputOptions, InputReplicationMode
+from distlab.integrations.orbax.hook import watch_for_orbax
 from distlab.recording import Run, record
 from distlab.step.scan import scan
 from distlab.strategies.abstract import Strategy
@@ -62,6 +63,8 @@ from distlab.variables.variable import Variable
 if TYPE_CHECKING:
     from distlab import widgets  # noqa: TC004 - `__all__` names it, and `distlab` imports it
     from distlab.widgets import watch  # noqa: TC004
+
+watch_for_orbax()
 
 __all__ = [
     "ClusterSpec",

@@ -86,7 +86,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         *("errors", "events", "cluster", "devices", "values", "context", "variables"),
         *("collectives", "step", "io", "data", "input", "strategies", "coordinator", "control"),
         *("nest", "nn", "advice", "runs", "recording", "widgets", *_FACES),
-        "integrations.keras",
+        *("integrations.keras", "integrations.orbax"),
     ),
     "demo": ("public", "errors", "data", "input"),
     "dashboard": (

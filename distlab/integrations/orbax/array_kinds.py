@@ -230,6 +230,11 @@ def copies_of_total(total: np.ndarray, replicas: int) -> np.ndarray:
     return copies
 
 
+def key_name(array: Any) -> str:
+    """Returns the name of the random generator whose keys an array holds; empty for numbers."""
+    return jax_internals.key_impl(array.dtype) if _is_key(array) else ""
+
+
 def _has_own_values(variable: Variable) -> bool:
     none = variable.aggregation is VariableAggregation.NONE
     return variable.storage.layout.copies_differ and none
@@ -244,9 +249,9 @@ def _saved(
     kind: Literal["value", "rows"] = "value",
     shapes: tuple[Shape, ...] | None = None,
 ) -> Saved:
-    key = ""
-    if _is_key(array):
-        key, array = jax_internals.key_impl(array.dtype), jax.random.key_data(array)
+    key = key_name(array)
+    if key:
+        array = jax.random.key_data(array)
     copied = np.array(array)
     entry = Entry(kind, copied.shape, str(copied.dtype), key, shapes)
     return Saved(entry, copied)
