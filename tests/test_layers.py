@@ -71,14 +71,16 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         *("text", "errors", "events", "values", "context", "variables", "data", "input"),
         *("strategies", "control"),
     ),
+    "integrations.mlflow": ("text", "errors", "tracking"),
     "integrations.orbax": (
         *("text", "errors", "devices", "values", "context", "variables", "data", "input"),
     ),
+    "integrations.wandb": ("text", "errors", "tracking"),
     # The faces: modules of public names, and what uses nothing but them.
     "cluster_resolver": ("cluster",),
     "experimental": ("values", "collectives", "strategies", "coordinator"),
     "keras": ("integrations.keras",),
-    "loggers": ("tracking",),
+    "loggers": ("tracking", "integrations.mlflow", "integrations.wandb"),
     "metrics": ("integrations.flax",),
     "tpu": ("devices",),
     "train": ("integrations.orbax",),
@@ -111,7 +113,9 @@ ALSO_USES = {
     "recording": set(),
     "integrations.flax": {"flax"},
     "integrations.keras": {"keras"},
+    "integrations.mlflow": {"mlflow"},
     "integrations.orbax": {"flax", "google_crc32c", "orbax"},
+    "integrations.wandb": {"wandb"},
     "dashboard": {"bokeh", "panel", "tornado"},
     "demo": {"sklearn"},
     "cli": {"packaging"},
@@ -120,7 +124,8 @@ ALSO_USES = {
 
 USES_NO_JAX = {
     *("text", "errors", "folds", "charts", "advice", "page", "runs", "widgets", "dashboard"),
-    *("control", "tracking", "integrations", "keras", "public"),
+    *("control", "tracking", "integrations", "integrations.mlflow", "integrations.wandb"),
+    *("keras", "public"),
 }
 
 

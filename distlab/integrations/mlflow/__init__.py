@@ -1,0 +1,1 @@
+"""MLflow on distlab: a logger. MLflow is imported when one is made."""

@@ -1,0 +1,162 @@
+"""The logger of MLflow: MLflow reads back what it was told, from files."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import mlflow
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from mlflow.utils import validation
+
+from distlab.errors import ArgumentTypeError, MissingExtraError, NotFiniteWarning
+from distlab.integrations.mlflow.names import MetricNames
+from distlab.io import decode_png
+from distlab.loggers import MLflow
+from distlab.recording import RingRecorder, record
+from tests.tracking.test_tensorboard import train
+
+
+@pytest.fixture
+def client(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """MLflow's client; its files are in the test's folder, also for MLflow's own functions."""
+    for name in ("MLFLOW_EXPERIMENT_ID", "MLFLOW_EXPERIMENT_NAME", "MLFLOW_RUN_ID"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
+    monkeypatch.setattr("mlflow.tracking.fluent._active_experiment_id", None)
+    before = mlflow.get_tracking_uri()
+    uri = (tmp_path / "mlflow").as_uri()
+    mlflow.set_tracking_uri(uri)
+    yield mlflow.MlflowClient(uri)
+    mlflow.set_tracking_uri(before)
+
+
+def test_a_run_is_read_back(recorder: RingRecorder, client: Any, tmp_path: Path) -> None:
+    logger = MLflow("digits", tags={"team": "a"})
+    with record(tmp_path / "first", loggers=[logger]) as run:
+        train(run)
+    assert logger.run_id is not None
+    found = client.get_run(logger.run_id)
+    assert client.get_experiment(found.info.experiment_id).name == "digits"
+    assert (found.info.run_name, found.info.status) == ("first", "FINISHED")
+    assert found.data.tags["team"] == "a"
+    assert found.data.tags["distlab.strategy"] == "MirroredStrategy"
+    assert found.data.tags["distlab.replicas"] == "3"
+    losses = client.get_metric_history(logger.run_id, "loss")
+    assert [(metric.step, metric.value) for metric in losses] == [(0, 4575.0), (1, 8190.0)]
+    assert found.info.start_time <= losses[0].timestamp <= losses[1].timestamp
+    assert losses[1].timestamp <= found.info.end_time
+    assert 0 <= found.data.metrics["distlab/busy/CPU:0"] <= 1
+    folder = Path(client.download_artifacts(logger.run_id, "distlab"))
+    assert "step 0: `step` compiled in" in (folder / "programs.md").read_text()
+    pictures = sorted(path.name for path in (folder / "batch" / "replica 0").iterdir())
+    assert pictures == ["step-00000000.png", "step-00000001.png"]
+    sheet = decode_png((folder / "batch" / "replica 0" / pictures[0]).read_bytes())
+    assert sheet.shape == (4, 9, 1)
+
+
+def test_many_numbers_arrive_all(recorder: RingRecorder, client: Any) -> None:
+    logger = MLflow()
+    with record(None, loggers=[logger]) as run:
+        for step in range(1_500):
+            run.log(step, loss=float(step), other=-1.0)
+    assert logger.run_id is not None
+    history = client.get_metric_history(logger.run_id, "loss")
+    assert [metric.step for metric in history] == list(range(1_500))
+    assert client.get_run(logger.run_id).info.experiment_id == "0"
+
+
+def test_the_active_run_is_logged_to_and_left_open(recorder: RingRecorder, client: Any) -> None:
+    mlflow.set_experiment("mine")
+    with mlflow.start_run() as active:
+        with record(None, loggers=[MLflow()]) as run:
+            run.log(0, loss=1.0)
+        mlflow.log_metric("after", 2.0)
+        found = client.get_run(active.info.run_id)
+        assert found.info.status == "RUNNING"
+    assert client.get_run(active.info.run_id).data.metrics == {"loss": 1.0, "after": 2.0}
+    logger = MLflow()  # without an active run it is a new one, in the chosen experiment
+    record(None, name="next", loggers=[logger]).close()
+    assert logger.run_id is not None
+    made = client.get_run(logger.run_id).info
+    assert (made.run_name, made.experiment_id) == ("next", active.info.experiment_id)
+
+
+def test_a_run_may_be_named_by_its_id(recorder: RingRecorder, client: Any) -> None:
+    made = client.create_run("0").info.run_id
+    for number in range(2):
+        with record(None, loggers=[MLflow(run_id=made)]) as run:
+            run.log(number, loss=float(number))
+    assert [m.value for m in client.get_metric_history(made, "loss")] == [0.0, 1.0]
+    assert client.get_run(made).info.status == "RUNNING"
+
+
+def test_how_the_run_ended_is_its_status(recorder: RingRecorder, client: Any) -> None:
+    ends = [("failed", "ValueError: no", "FAILED"), ("interrupted", "", "KILLED")]
+    for status, message, expected in ends:
+        logger = MLflow()
+        record(None, loggers=[logger]).close(status, message)  # type: ignore[arg-type]
+        assert logger.run_id is not None
+        found = client.get_run(logger.run_id)
+        assert (found.info.status, found.data.tags.get("distlab.message", "")) == (
+            expected,
+            message,
+        )
+
+
+def test_names_and_numbers_of_any_kind_arrive(recorder: RingRecorder, client: Any) -> None:
+    logger = MLflow()
+    values = {"loss [%]": 1.0, "loss (%)": 2.0, "../up": 3.0, "größe": math.inf}
+    with record(None, loggers=[logger]) as run, pytest.warns(NotFiniteWarning):
+        run.log(0, **values)
+    assert logger.run_id is not None
+    found = client.get_run(logger.run_id).data.metrics
+    assert found == {"loss ___": 1.0, "loss ____2": 2.0, "__/up": 3.0, "größe": math.inf}
+
+
+@given(st.lists(st.text(st.characters(exclude_categories=["Cs"]), min_size=1), unique=True))
+def test_every_name_becomes_one_that_mlflow_takes(names: list[str]) -> None:
+    check: Any = validation._validate_metric_name
+    ours = MetricNames()
+    made = [ours.of(name) for name in names]
+    for name in made:
+        check(name)
+    assert len(set(made)) == len(made)
+    assert [ours.of(name) for name in names] == made
+
+
+def test_a_place_that_can_not_be_written_ends_no_training(
+    recorder: RingRecorder, client: Any, tmp_path: Path
+) -> None:
+    (tmp_path / "file").write_text("")
+    logger = MLflow("digits", tracking_uri=(tmp_path / "file").as_uri())
+    run = record(None, loggers=[logger])
+    run.log(0, loss=1.0)
+    with pytest.warns(RuntimeWarning, match="The logger MLflow raised"):
+        run.close()
+
+
+def test_without_mlflow_the_remedy_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "mlflow", None)
+    with pytest.raises(MissingExtraError, match=r"distlab\[mlflow\]"):
+        MLflow()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ({"experiment": 3}, "experiment is a string, got 3"),
+        ({"tags": ["a"]}, "tags maps names to strings"),
+        ({"tags": {"a": 1}}, "tags maps names to strings"),
+        ({"run_id": "a", "experiment": "b"}, "experiment is for a new run"),
+        ({"run_id": "a", "tags": {"b": "c"}}, "tags is for a new run"),
+    ],
+)
+def test_bad_input_is_refused(arguments: dict[str, Any], said: str) -> None:
+    with pytest.raises(ArgumentTypeError, match=said):
+        MLflow(**arguments)
