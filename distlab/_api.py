@@ -42,6 +42,7 @@ from distlab.input.context import InputContext
 from distlab.input.dataset import DistributedDataset
 from distlab.input.iterator import DistributedIterator
 from distlab.input.options import InputOptions, InputReplicationMode
+from distlab.integrations.orbax.backup import BackupAndRestore
 from distlab.integrations.orbax.hook import watch_for_orbax
 from distlab.recording import Run, record
 from distlab.step.scan import scan
@@ -67,6 +68,7 @@ if TYPE_CHECKING:
 watch_for_orbax()
 
 __all__ = [
+    "BackupAndRestore",
     "ClusterSpec",
     "CrossDeviceOps",
     "DistributedDataset",

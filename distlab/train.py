@@ -15,6 +15,7 @@ Example:
 
 from __future__ import annotations
 
+from distlab.integrations.orbax.backup import BackupAndRestore
 from distlab.integrations.orbax.checkpoint import Checkpoint
 from distlab.integrations.orbax.manager import CheckpointManager, latest_checkpoint
 from distlab.integrations.orbax.options import CheckpointOptions
@@ -22,6 +23,7 @@ from distlab.integrations.orbax.readers import list_variables, load_variable
 from distlab.integrations.orbax.status import CheckpointLoadStatus
 
 __all__ = [
+    "BackupAndRestore",
     "Checkpoint",
     "CheckpointLoadStatus",
     "CheckpointManager",

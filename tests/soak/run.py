@@ -1,6 +1,6 @@
 """What takes too long for the tests: kills, a minute at full speed, and many damaged files.
 
-    python -m tests.soak.run [--kills 200] [--seconds 60] [--files 2000]
+    python -m tests.soak.run [--kills 200] [--resumes 30] [--seconds 60] [--files 2000]
 
 Ends with 1 when something was not as it must be.
 """
@@ -21,6 +21,7 @@ from distlab.events import Event, Lost, Step
 from distlab.recording import RingRecorder, Run
 from distlab.recording.writer import Writer
 from distlab.runs.run_file import RunFile
+from tests.integrations.orbax import killed
 from tests.recording import processes, samples
 
 TOLD_NS = 250_000_000
@@ -66,6 +67,19 @@ def kills(folder: Path, count: int) -> list[str]:
             wrong.append(f"kill {number}: {must[-1] - len(steps)} events older than 250 ms missing")
         shutil.rmtree(run)
     print(f"{count} kills: {len(wrong)} wrong")
+    return wrong
+
+
+def resumes(folder: Path, count: int) -> list[str]:
+    """Kills trainings that save backups; each example must be applied once in every epoch."""
+    wrong, done, seed = [], 0, 0
+    while done < count:
+        outcome = killed.run(folder / "backup", 5, seed, in_background=bool(seed % 2))
+        result, wanted = outcome.result, killed.EPOCHS
+        if (result["least"], result["most"]) != (wanted, wanted):
+            wrong.append(f"training {seed}: {result} after {outcome.kills} kills, {outcome.starts}")
+        done, seed = done + outcome.kills, seed + 1
+    print(f"{done} kills of {seed} trainings: {len(wrong)} wrong")
     return wrong
 
 
@@ -150,6 +164,7 @@ def main() -> int:
     """Runs all and returns the exit code."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--kills", type=int, default=200, metavar="N")
+    parser.add_argument("--resumes", type=int, default=30, metavar="N")
     parser.add_argument("--seconds", type=float, default=60.0, metavar="S")
     parser.add_argument("--files", type=int, default=2_000, metavar="N")
     args = parser.parse_args()
@@ -159,6 +174,7 @@ def main() -> int:
             *damaged(folder, args.files),
             *full_speed(folder, args.seconds),
             *kills(folder, args.kills),
+            *resumes(folder, args.resumes),
         ]
     for line in wrong:
         print(line)

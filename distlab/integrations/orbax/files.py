@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
@@ -36,6 +36,7 @@ _CHUNK: Final = 1 << 20
 _UNFINISHED: Final = ".orbax-checkpoint-tmp"
 _NEW: Final = ".new"
 _REPLACED: Final = ".replaced"
+_REMOVED: Final = ".removed"
 
 
 def require_orbax() -> None:
@@ -67,13 +68,13 @@ def write(path: Path, state: Mapping[str, Saved]) -> None:
     new = path.with_name(path.name + _NEW)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        remove(new)
+        _clear(new)
         _write(new, arrays, {"version": VERSION, "entries": entries})
         (new / _CHECKSUMS).write_text(json.dumps(_checksums(new)))
         _put_in_place(new, path)
     except (OSError, ValueError, RuntimeError) as error:
-        remove(new)
-        remove(new.with_name(new.name + _UNFINISHED))
+        _clear(new)
+        _clear(new.with_name(new.name + _UNFINISHED))
         raise CheckpointError(
             f"{path} could not be written: {shown_text(error):.400}. Nothing was left behind, and "
             "earlier checkpoints are as they were. Free space on the disk, or choose another "
@@ -147,8 +148,12 @@ def time_of(path: Path) -> int:
 
 
 def remove(path: Path) -> None:
-    """Removes a checkpoint, or what is left of an unfinished one, if it is there."""
-    shutil.rmtree(path, ignore_errors=True)
+    """Removes a checkpoint, at once: who is killed meanwhile leaves none that is half there."""
+    removed = path.with_name(path.name + _REMOVED)
+    _clear(removed)
+    with suppress(OSError):
+        path.rename(removed)
+    _clear(removed)
 
 
 def remove_unfinished(folder: Path, is_own: Callable[[str], bool]) -> None:
@@ -158,9 +163,10 @@ def remove_unfinished(folder: Path, is_own: Callable[[str], bool]) -> None:
       folder: The folder of checkpoints.
       is_own: Whether a name is one of this folder's checkpoints.
     """
-    for path in (*folder.glob(f"*{_NEW}"), *folder.glob(f"*{_NEW}{_UNFINISHED}")):
-        if is_own(path.name.removesuffix(_UNFINISHED).removesuffix(_NEW)):
-            remove(path)
+    for ending in (_NEW, _NEW + _UNFINISHED, _REMOVED):
+        for path in folder.glob(f"*{ending}"):
+            if is_own(path.name.removesuffix(ending)):
+                _clear(path)
 
 
 def _write(path: Path, arrays: Mapping[str, np.ndarray], objects: Mapping[str, Any]) -> None:
@@ -171,14 +177,19 @@ def _write(path: Path, arrays: Mapping[str, np.ndarray], objects: Mapping[str, A
     _checkpointer().save(path, args=orbax.args.Composite(**items))
 
 
+def _clear(folder: Path) -> None:
+    """Removes a folder that is no checkpoint, if it is there."""
+    shutil.rmtree(folder, ignore_errors=True)
+
+
 def _put_in_place(new: Path, path: Path) -> None:
     """Renames a whole checkpoint. An old one stays where `_place` finds it until that is done."""
     aside = path.with_name(path.name + _REPLACED)
     if path.exists():
-        remove(aside)
+        _clear(aside)
         path.rename(aside)
     new.rename(path)
-    remove(aside)
+    _clear(aside)
 
 
 def _place(path: Path) -> Path:

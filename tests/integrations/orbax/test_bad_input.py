@@ -174,6 +174,18 @@ def test_leftovers_of_a_killed_process_are_no_checkpoints_and_are_removed(tmp_pa
     assert others.exists()
 
 
+def test_a_removal_that_was_interrupted_leaves_no_checkpoint(tmp_path: Path) -> None:
+    x = dl.Variable(1.0)
+    manager = dl.train.CheckpointManager(dl.train.Checkpoint(x=x), tmp_path, max_to_keep=1)
+    path = Path(str(manager.save()))
+    half = tmp_path / "ckpt-0.removed"
+    shutil.copytree(path, half)
+    (half / "_CHECKPOINT_METADATA").unlink()
+    assert manager.checkpoints == [str(path)]
+    manager.save()
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["ckpt-2"]
+
+
 def test_a_replacement_that_was_interrupted_leaves_the_old_one_readable(tmp_path: Path) -> None:
     path = tmp_path / "last"
     dl.train.Checkpoint(x=dl.Variable(1.0)).write(path)
