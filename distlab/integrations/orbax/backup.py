@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 from types import TracebackType
-from typing import final
+from typing import Any, final
 
 from distlab.errors import ArgumentValueError, ContextError
 from distlab.integrations.orbax import files
@@ -70,7 +70,8 @@ class BackupAndRestore:
         *,
         enable_async: bool = False,
     ) -> None:
-        if not isinstance(save_freq, int) or save_freq < 1:
+        given: Any = save_freq
+        if not isinstance(given, int) or given < 1:
             raise ArgumentValueError(
                 f"save_freq must be a positive number of steps, got {shown(save_freq)}. Keras' "
                 "'epoch' has no meaning for a loop of your own."
