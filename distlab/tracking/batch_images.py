@@ -13,6 +13,7 @@ from distlab.folds import BatchDetail, Batches
 from distlab.text.png import enlarge
 
 _EVERY_NS: Final = 10_000_000_000
+_MOST_DATASETS: Final = 8
 _MOST_EXAMPLES: Final = 64
 _CELL: Final = 8
 """Pixels of a number's side."""
@@ -21,14 +22,15 @@ _CELL: Final = 8
 class BatchImages:
     """Chooses batches, and draws each when its previews have come.
 
-    It is the first batch of each dataset, its first one that is not full, and then one every
-    10 s.
+    It is the first batch of a dataset and its first one that is not full, of eight datasets, and
+    then one every 10 s.
     """
 
     def __init__(self) -> None:
         self._batches = Batches()
-        self._next_ns: dict[int, int] = {}
-        self._seen_uneven: set[int] = set()
+        self._next_ns = 0
+        self._datasets: set[int] = set()
+        self._all_full: set[int] = set()
         self._chosen: Sharding | None = None
 
     def add(self, event: Event) -> tuple[Sharding, dict[str, npt.NDArray[np.uint8]]] | None:
@@ -54,15 +56,18 @@ class BatchImages:
         return (chosen, images) if images else None
 
     def _chooses(self, event: Sharding) -> bool:
-        due = event.time_ns >= self._next_ns.get(event.dataset, event.time_ns)
-        uneven = any(size != event.nominal for size in event.sizes)
-        if not due and (not uneven or event.dataset in self._seen_uneven):
-            return False
-        if due:
-            self._next_ns[event.dataset] = event.time_ns + _EVERY_NS
-        if uneven:
-            self._seen_uneven.add(event.dataset)
-        return True
+        dataset = event.dataset
+        chosen = event.time_ns >= self._next_ns
+        if dataset not in self._datasets and len(self._datasets) < _MOST_DATASETS:
+            self._datasets.add(dataset)
+            self._all_full.add(dataset)
+            chosen = True
+        if dataset in self._all_full and any(size != event.nominal for size in event.sizes):
+            self._all_full.remove(dataset)
+            chosen = True
+        if chosen:
+            self._next_ns = event.time_ns + _EVERY_NS
+        return chosen
 
 
 def _images(batch: BatchDetail) -> dict[str, npt.NDArray[np.uint8]]:

@@ -209,6 +209,14 @@ def test_the_first_the_first_uneven_and_then_a_batch_every_ten_seconds_is_drawn(
     assert [number for number, _ in told(batches).of("images")] == [0, 2, 4]
 
 
+def test_a_dataset_for_each_epoch_is_not_drawn_each_time() -> None:
+    picture = np.zeros((4, 4, 4), np.uint8)
+    batches: list[Event] = []
+    for dataset in range(100):
+        batches += [sharding([2, 2], 1, dataset=dataset), preview(picture, dataset=dataset)]
+    assert len(told(batches).of("images")) == 8
+
+
 def test_advice_errors_programs_and_losses_are_texts() -> None:
     advice = events.Advice(
         time_ns=9,
