@@ -38,6 +38,7 @@ from distlab.context.scopes import has_strategy, in_cross_replica_context
 from distlab.control.background import background
 from distlab.control.loops import controlled
 from distlab.devices.selection import use_cpu_devices
+from distlab.exported import Exported, export, load_exported
 from distlab.input.context import InputContext
 from distlab.input.dataset import DistributedDataset
 from distlab.input.iterator import DistributedIterator
@@ -74,6 +75,7 @@ __all__ = [
     "DistributedDataset",
     "DistributedIterator",
     "DistributedValues",
+    "Exported",
     "HierarchicalCopyAllReduce",
     "IndexedSlices",
     "InputContext",
@@ -108,6 +110,7 @@ __all__ = [
     "events",
     "experimental",
     "experimental_set_strategy",
+    "export",
     "functions_run_eagerly",
     "get_replica_context",
     "get_strategy",
@@ -115,6 +118,7 @@ __all__ = [
     "in_cross_replica_context",
     "io",
     "keras",
+    "load_exported",
     "loggers",
     "metrics",
     "nest",

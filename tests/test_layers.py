@@ -41,6 +41,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "io": ("text", "errors"),
     "data": ("text", "errors", "values", "io"),
     "input": ("text", "errors", "events", "devices", "values", "context", "data"),
+    "exported": ("text", "errors", "devices", "values", "variables", "data"),
     "strategies": (
         *("text", "errors", "events", "cluster", "devices", "values", "context", "variables"),
         *("collectives", "step", "data", "input"),
@@ -87,7 +88,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "public": (
         *("errors", "events", "cluster", "devices", "values", "context", "variables"),
         *("collectives", "step", "io", "data", "input", "strategies", "coordinator", "control"),
-        *("nest", "nn", "advice", "runs", "recording", "widgets", *_FACES),
+        *("nest", "nn", "exported", "advice", "runs", "recording", "widgets", *_FACES),
         *("integrations.keras", "integrations.orbax"),
     ),
     "demo": ("public", "errors", "data", "input"),
@@ -105,6 +106,7 @@ ALSO_USES = {
     "io": {"google", "google_crc32c", "PIL"},
     "data": {"grain"},
     "input": {"grain"},
+    "exported": {"flatbuffers"},
     "charts": {"bokeh"},
     "page": {"bokeh"},
     "widgets": {"bokeh", "panel", "ipywidgets", "anywidget", "IPython", "traitlets"},

@@ -1,0 +1,341 @@
+"""Functions that leave the program that made them: `jax.export`, as SavedModel's counterpart.
+
+A file holds a compiled form of the function for several platforms and batch sizes, and the arrays
+that it uses. It needs none of the function's code, nor distlab's: the program in it is one of
+`jax.export`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import zipfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final, final
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from distlab.data import TensorSpec
+from distlab.devices import jax_internals
+from distlab.errors import (
+    ArgumentTypeError,
+    CheckpointError,
+    ContextError,
+    DataLossError,
+    DistlabError,
+    MissingExtraError,
+    NotFoundError,
+    ValueShapeError,
+)
+from distlab.text.shown import shown, shown_text
+from distlab.values.distributed import DistributedValues
+from distlab.variables import frames
+from distlab.variables.protocol import StoredVariable
+
+PLATFORMS: Final = ("cpu", "cuda", "tpu")
+_VERSION: Final = 1
+_ABOUT, _PROGRAM, _ARRAY = "about.json", "program.jax", "arrays/{}"
+
+
+@final
+class Exported:
+    """A function with the arrays that it uses, independent of the code that made it.
+
+    Call it as the function: outside of strategies, in a replica function of `run`, within
+    `jax.jit`. Derivatives are not exported.
+
+    Args:
+      program: The function of the arrays and its arguments, by `jax.export`.
+      arrays: The arrays.
+
+    Attributes:
+      program: The function of the arrays and its arguments: a `jax.export.Exported`.
+      arrays: The arrays that it uses, such as weights.
+
+    Example:
+      >>> import jax.numpy as jnp
+      >>> import distlab as dl
+      >>> weight = dl.Variable(3.0)
+      >>> exported = dl.export(lambda x: weight.value() * x, dl.data.TensorSpec([None], "float32"))
+      >>> exported
+      Exported(float32[b] on cpu, cuda, tpu)
+      >>> exported(jnp.array([1.0, 2.0])).tolist()
+      [3.0, 6.0]
+    """
+
+    def __init__(self, program: Any, arrays: Sequence[jax.Array]) -> None:
+        self.program = program
+        self.arrays = tuple(arrays)
+
+    def __call__(self, *args: Any) -> Any:
+        """Calls the function.
+
+        Raises:
+          ValueShapeError: The arguments have another structure, shape or dtype than the spec.
+        """
+        try:
+            return self.program.call(self.arrays, *args)
+        except ValueError as error:
+            raise ValueShapeError(
+                f"{self!r} was called with arguments that do not fit: {shown_text(error):.400}. "
+                "Pass arrays of the shapes and dtypes of the spec that it was exported with."
+            ) from error
+
+    def save(self, path: str | os.PathLike[str]) -> str:
+        """Writes the function to a file, for `dl.load_exported`; the file is whole or not there.
+
+        Args:
+          path: The file.
+
+        Returns:
+          The file's path.
+
+        Raises:
+          CheckpointError: The disk is full, or the path is a folder.
+
+        Example:
+          >>> import jax.numpy as jnp
+          >>> import distlab as dl
+          >>> double = dl.export(lambda x: 2 * x, jnp.zeros(3))
+          >>> path = double.save("double.dlx")
+          >>> dl.load_exported(path)(jnp.ones(3)).tolist()
+          [2.0, 2.0, 2.0]
+        """
+        target = Path(os.fspath(path)).expanduser().absolute()
+        beside = target.with_name(f"{target.name}.{os.getpid()}.new")
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            self._write(beside)
+            beside.replace(target)
+        except OSError as error:
+            beside.unlink(missing_ok=True)
+            raise CheckpointError(
+                f"{target} could not be written: {shown_text(error):.300}. Free space on the "
+                "disk, or choose another file."
+            ) from error
+        return str(target)
+
+    def _write(self, path: Path) -> None:
+        kept = [_with_key(array) for array in self.arrays]
+        about = {
+            "version": _VERSION,
+            "arrays": [[str(a.dtype), list(a.shape), key] for a, key in kept],
+        }
+        with zipfile.ZipFile(path, "w") as file:
+            file.writestr(_ABOUT, json.dumps(about))
+            file.writestr(_PROGRAM, bytes(self.program.serialize()))
+            for number, (array, _) in enumerate(kept):
+                file.writestr(_ARRAY.format(number), array.tobytes())
+
+    def __repr__(self) -> str:
+        """Shows the shapes of the arguments and the platforms."""
+        shapes = [f"{aval.dtype}[{','.join(map(str, aval.shape))}]" for aval in self._arguments]
+        return f"Exported({', '.join(shapes)} on {', '.join(self.program.platforms)})"
+
+    @property
+    def _arguments(self) -> Sequence[Any]:
+        avals: Sequence[Any] = self.program.in_avals
+        return avals[len(self.arrays) :]
+
+
+def export(fn: Callable[..., Any], spec: Any, *, platforms: Sequence[str] = PLATFORMS) -> Exported:
+    """Returns a function as a program for several platforms, with the arrays that it uses.
+
+    It is the counterpart of `tf.saved_model.save`. The function may read variables and close over
+    arrays, such as a model's weights: their present values go along, of an ON_READ variable the
+    common value. It must not assign any.
+
+    Args:
+      fn: A function of arrays or nests of them.
+      spec: The spec of its argument, or a tuple with that of each: a nest of arrays, of
+        `dl.data.TensorSpec`, in which None is a dimension of any size, or of
+        `jax.ShapeDtypeStruct`. The first dimensions that are None are one size: the batch's.
+      platforms: Where the program can run.
+
+    Raises:
+      ArgumentTypeError: `fn` is no function, or a spec is something else.
+      ContextError: The function assigns a variable.
+      MissingExtraError: `flatbuffers` is not installed; the extra `saving` installs it.
+
+    Example:
+      >>> import numpy as np
+      >>> import distlab as dl
+      >>> strategy = dl.MirroredStrategy(["CPU:0", "CPU:1"])
+      >>> with strategy.scope():
+      ...     weights = dl.Variable([[1.0], [2.0]])
+      >>> serve = dl.export(lambda x: x @ weights.value(), dl.data.TensorSpec([None, 2], "float32"))
+      >>> serve(np.ones((3, 2), "float32")).tolist()
+      [[3.0], [3.0], [3.0]]
+      >>> batches = dl.data.Dataset.from_tensors(np.ones((3, 2), "float32"))
+      >>> for x in strategy.experimental_distribute_dataset(batches):
+      ...     print([y.tolist() for y in strategy.run(serve, args=(x,)).values])
+      [[[3.0], [3.0]], [[3.0]]]
+    """
+    if not callable(fn):
+        raise ArgumentTypeError(
+            f"export needs a function first, got {shown(fn)}. Write dl.export(lambda x: ..., spec)."
+        )
+    export_library = _jax_export()
+    specs = spec if isinstance(spec, tuple) else (spec,)
+    abstract = _Symbols(export_library).abstract(specs)
+    reading = _ReadingFrame()
+    with frames.use(reading):
+        traced, out_shape = jax.make_jaxpr(fn, return_shape=True)(*abstract)
+    structure = jax.tree.structure(out_shape)
+
+    def program(arrays: Sequence[Any], *args: Any) -> Any:
+        flat = jax.tree.leaves(args)
+        return jax.tree.unflatten(structure, jax.core.eval_jaxpr(traced.jaxpr, arrays, *flat))
+
+    arrays = [_own(array) for array in traced.consts]
+    forms = [jax.ShapeDtypeStruct(array.shape, array.dtype) for array in arrays]
+    exporting = export_library.export(jax.jit(program), platforms=tuple(platforms))
+    return Exported(exporting(tuple(forms), *abstract), arrays)
+
+
+def load_exported(path: str | os.PathLike[str]) -> Exported:
+    """Returns a function that `Exported.save` wrote, without the code that made it.
+
+    Args:
+      path: The file.
+
+    Raises:
+      NotFoundError: There is no such file.
+      DataLossError: It is damaged, or something else.
+      MissingExtraError: `flatbuffers` is not installed; the extra `saving` installs it.
+
+    Example:
+      >>> import jax.numpy as jnp
+      >>> import distlab as dl
+      >>> path = dl.export(lambda x: x + 1, dl.data.TensorSpec([None], "int32")).save("next.dlx")
+      >>> dl.load_exported(path)(jnp.arange(3)).tolist()
+      [1, 2, 3]
+    """
+    export_library = _jax_export()
+    file = Path(os.fspath(path)).expanduser()
+    if not file.exists():
+        raise NotFoundError(
+            f"There is no exported function {file}. Exported.save returns its path."
+        )
+    with _damage_as_error(file), zipfile.ZipFile(file) as held:
+        about = json.loads(held.read(_ABOUT))
+        if about["version"] > _VERSION:
+            raise DataLossError(f"{file} was written by a newer version of distlab. Update it.")
+        arrays = [
+            _read(held.read(_ARRAY.format(number)), *form)
+            for number, form in enumerate(about["arrays"])
+        ]
+        return Exported(export_library.deserialize(bytearray(held.read(_PROGRAM))), arrays)
+
+
+@final
+class _ReadingFrame:
+    """The variables of a function that is exported: their values become arrays of the program."""
+
+    def get(self, variable: StoredVariable) -> jax.Array:
+        with frames.use(None), jax_internals.outside_of_traces():
+            value: Any = variable
+            read: jax.Array = value.value()
+            return read
+
+    def set(self, variable: StoredVariable, value: jax.Array) -> None:
+        del value
+        raise ContextError(
+            f"{variable.name} is assigned by the function that is exported, which would change "
+            "nothing where it is loaded. Export a function that only reads variables: a model's "
+            "inference, without the update of its statistics."
+        )
+
+    def get_copy(self, variable: StoredVariable, number: int | None) -> jax.Array:
+        del number
+        return self.get(variable)
+
+    def set_copy(self, variable: StoredVariable, number: int | None, value: jax.Array) -> None:
+        del number
+        self.set(variable, value)
+
+    def own(self, value: DistributedValues) -> Any:
+        return value.component(0)
+
+
+class _Symbols:
+    """Abstract arrays in which dimensions of any size have names."""
+
+    def __init__(self, export_library: Any) -> None:
+        self._scope = export_library.SymbolicScope()
+        self._symbol = export_library.symbolic_shape
+        self._others = 0
+
+    def abstract(self, specs: Any) -> Any:
+        return jax.tree.map(self._leaf, specs, is_leaf=lambda leaf: isinstance(leaf, TensorSpec))
+
+    def _leaf(self, spec: Any) -> jax.ShapeDtypeStruct:
+        if isinstance(spec, TensorSpec) and spec.dtype.kind not in "OSU":
+            shape = tuple(
+                self._dimension(axis) if size is None else size
+                for axis, size in enumerate(spec.shape)
+            )
+            return jax.ShapeDtypeStruct(shape, jax.dtypes.canonicalize_dtype(spec.dtype))
+        if isinstance(spec, jax.ShapeDtypeStruct | jax.Array | np.ndarray | np.generic):
+            return jax.ShapeDtypeStruct(spec.shape, jax.dtypes.canonicalize_dtype(spec.dtype))
+        raise ArgumentTypeError(
+            f"A spec must be a dl.data.TensorSpec of numbers, a jax.ShapeDtypeStruct or an array, "
+            f"got {shown(spec)}. Write dl.data.TensorSpec([None, 28, 28], 'float32')."
+        )
+
+    def _dimension(self, axis: int) -> Any:
+        name = "b"
+        if axis:
+            name, self._others = f"d{self._others}", self._others + 1
+        return self._symbol(name, scope=self._scope)[0]
+
+
+def _own(array: Any) -> jax.Array:
+    """Returns an array that the program closes over on one device, bound to none."""
+    value: Any = jnp.asarray(array)
+    if len(value.sharding.device_set) > 1:
+        value = jnp.asarray(np.asarray(value))
+    owned: jax.Array = jax_internals.uncommitted(value)
+    return owned
+
+
+def _with_key(array: jax.Array) -> tuple[np.ndarray, str]:
+    """Returns the numbers of an array, and the name of the generator whose keys they are."""
+    if jnp.issubdtype(array.dtype, jax.dtypes.prng_key):
+        return np.asarray(jax.random.key_data(array)), jax_internals.key_impl(array.dtype)
+    return np.asarray(array), ""
+
+
+def _read(data: bytes, dtype: str, shape: list[int], key: str) -> jax.Array:
+    array = jnp.asarray(np.frombuffer(data, np.dtype(dtype)).reshape(shape))
+    keys: jax.Array = jax.random.wrap_key_data(array, impl=key) if key else array
+    return keys
+
+
+@contextmanager
+def _damage_as_error(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except DistlabError:
+        raise
+    except Exception as error:  # zipfile, JSON and flatbuffers raise errors of many types
+        raise DataLossError(
+            f"{path} is no exported function, or it is damaged: {shown_text(error):.200}. Export "
+            "and save it again."
+        ) from error
+
+
+def _jax_export() -> Any:
+    try:
+        import flatbuffers  # noqa: F401 - jax.export needs it to write and read programs
+        from jax import export as export_library
+    except ImportError as error:
+        raise MissingExtraError(
+            "Exporting needs flatbuffers, which is not installed. Run: pip install "
+            "'distlab[saving]'"
+        ) from error
+    return export_library
