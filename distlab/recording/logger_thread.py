@@ -100,6 +100,10 @@ class LoggerThread:
             self._relay.finish(self._end)
             self._tell_failures()
             self._tell_missed()
+        except Exception as error:  # noqa: BLE001 - an event that nobody foresaw
+            self._tell_error(type(error).__name__, shown_text(error))
+            self._warn(f"ended early: {type(error).__name__}: {shown_text(error)}.")
+            self._relay.abandon("The logger ended early.")
         finally:
             _in_use.discard(self._identity)
 

@@ -433,6 +433,7 @@ class Run:
         Raises:
           ArgumentTypeError: `logdir` is not a path.
           RecordError: The folder can't be written, or the run was closed.
+          NotARunError: The run is damaged in a way that can't be passed over.
 
         Example:
           >>> import distlab as dl

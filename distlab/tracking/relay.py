@@ -87,6 +87,11 @@ class Relay:
         else:
             self._logger.finish(end.status, end.message)
 
+    def abandon(self, message: str) -> None:
+        """Ends the logger, if it has started, without what is still to come."""
+        if self._started:
+            self._logger.finish("failed", message)
+
     def _begin(self) -> None:
         """Starts the logger before its first call, and tells it what describes the run."""
         run = self._run

@@ -100,10 +100,16 @@ class TensorBoard(Logger):
 
     def finish(self, status: str, message: str) -> None:
         """Ends the file."""
-        file, self._file = self._open(), None
         if status == "failed":
-            file.text(self._last_step, "distlab/end", f"failed: {message}", self._last_ns)
-        file.close()
+            text = f"failed: {message}"
+            self._open().text(self._last_step, "distlab/end", text, self._last_ns)
+        self.close()
+
+    def close(self) -> None:
+        """Closes the file, if one is open."""
+        file, self._file = self._file, None
+        if file is not None:
+            file.close()
 
     def _open(self) -> EventFile:
         assert self._file is not None, "start comes first"

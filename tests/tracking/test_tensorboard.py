@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import distlab as dl
-from distlab.errors import ArgumentTypeError, RecordError
-from distlab.events import Metric, Step
+from distlab.errors import ArgumentTypeError, NotARunError, RecordError
+from distlab.events import Error, Metric, Sharding, Step
 from distlab.io import decode_png
 from distlab.recording import RingRecorder, Run, record
 from distlab.runs.run_file import RunFile
@@ -106,6 +106,43 @@ def test_a_failed_run_says_so(recorder: RingRecorder, tmp_path: Path) -> None:
     run.close("failed", "ValueError: no luck")
     (end,) = read(tmp_path).Tensors("distlab/end")
     assert (end.step, end.tensor_proto.string_val[0]) == (3, b"failed: ValueError: no luck")
+
+
+def test_a_run_that_was_closed_says_so(recorder: RingRecorder, tmp_path: Path) -> None:
+    record(tmp_path / "run").close()
+    run = Run.open(tmp_path / "run")
+    run.close()
+    with pytest.raises(RecordError, match="closed"):
+        run.to_tensorboard(tmp_path / "logs")
+
+
+def test_an_event_that_no_recording_makes_is_damage(recorder: RingRecorder, tmp_path: Path) -> None:
+    with record(tmp_path / "run"):
+        recorder.emit(samples.preview(b"\1\2\3"))
+        recorder.emit(odd_batch())
+    with Run.open(tmp_path / "run") as run, pytest.raises(NotARunError, match="is damaged"):
+        run.to_tensorboard(tmp_path / "logs")
+
+
+def test_such_an_event_ends_a_live_log_aloud(recorder: RingRecorder, tmp_path: Path) -> None:
+    run = record(tmp_path / "run", tensorboard=tmp_path / "logs")
+    run.log(0, loss=0.5)
+    recorder.emit(samples.preview(b"\1\2\3"))
+    recorder.emit(odd_batch())
+    with pytest.warns(RuntimeWarning, match="The logger TensorBoard ended early"):
+        run.close()
+    with Run.open(tmp_path / "run") as stored:
+        (error,) = (e for e in stored.events("error") if isinstance(e, Error))
+    assert error.where == "the logger TensorBoard"
+    found = read(tmp_path / "logs")
+    assert [e.value for e in found.Scalars("loss")] == [0.5]
+    (end,) = found.Tensors("distlab/end")
+    assert end.tensor_proto.string_val[0] == b"failed: The logger ended early."
+
+
+def odd_batch() -> Sharding:
+    """A batch whose indices are no whole numbers of 8 bytes."""
+    return samples.sharding(0, b"odd")
 
 
 @pytest.mark.parametrize("logdir", ["", 3, b"logs"])
