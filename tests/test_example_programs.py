@@ -45,6 +45,13 @@ def test_the_optimizer_through_merge_call_fits_a_regression() -> None:
     assert losses[-1] < 0.52  # least squares leave 0.48
 
 
+def test_saved_training_goes_on_with_fewer_replicas_and_is_served(tmp_path: Path) -> None:
+    printed = _printed("save_and_load", "--folder", str(tmp_path))
+    assert "8 replicas, from the beginning: steps 0 to 50, 3141 examples" in printed
+    assert "3 replicas, from ckpt-1: steps 50 to 116, 7188 examples" in printed  # 4 x 1797
+    assert _numbers("served on 2 replicas:", printed)[0] > 85
+
+
 def test_every_program_is_tested_and_named_in_the_readme() -> None:
     readme = (ROOT / "README.md").read_text()
     tests = Path(__file__).read_text()
