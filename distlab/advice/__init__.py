@@ -15,7 +15,9 @@ from distlab.advice import (
     algorithms,
     host_transfers,
     memory,
+    not_finite,
     observer,
+    own_python,
     recompiling,
     reducing,
     stragglers,
@@ -41,6 +43,8 @@ CAUSES: Final = (
     host_transfers.CAUSE,
     algorithms.CAUSE,
     memory.CAUSE,
+    own_python.CAUSE,
+    not_finite.CAUSE,
     observer.CAUSE,
 )
 """All causes that an advice may name."""
@@ -54,6 +58,8 @@ _FINDERS: Final = (
     host_transfers.find,
     algorithms.find,
     memory.find,
+    own_python.find,
+    not_finite.find,
     observer.find,
 )
 

@@ -12,6 +12,7 @@ from typing import Final
 
 import numpy as np
 
+from distlab.advice._shares import loop_share
 from distlab.advice._texts import ms_text, new_advice, percent_text
 from distlab.events import Advice
 from distlab.folds import EvidenceColumns
@@ -49,7 +50,7 @@ def find(columns: EvidenceColumns) -> list[Advice]:
         if len(rows) < _FEWEST:
             continue
         spent = reductions["duration_ns"][rows]
-        share = float(spent.sum()) / max(float(steps[-1] - steps[0]), 1.0)
+        share = loop_share(columns, reductions["time_ns"][rows], spent)
         if share < _LEAST_SHARE:
             continue
         typical = float(np.median(reductions["bytes"][rows]))

@@ -13,6 +13,7 @@ from typing import Final
 
 import numpy as np
 
+from distlab.advice._shares import loop_share
 from distlab.advice._texts import ms_text, new_advice, percent_text
 from distlab.events import Advice
 from distlab.folds import EvidenceColumns
@@ -33,6 +34,7 @@ _REMEDIES: Final = {
     "to_host": "Read it less often, or after the loop; recording.log accepts device values "
     "without waiting for them.",
     "between_devices": "Create it in this strategy's scope, on its devices.",
+    "argument": "Put it on this strategy's devices once, before the loop: strategy.replicate(...).",
 }
 _MOVES: Final = {
     "to_devices": "is copied from the host to the devices",
@@ -49,18 +51,19 @@ def find(columns: EvidenceColumns) -> list[Advice]:
     rows_of: dict[tuple[str, str, int], list[int]] = defaultdict(list)
     for row, (what, direction) in enumerate(zip(copies["what"], copies["direction"], strict=True)):
         rows_of[what, direction, int(copies["strategy"][row])].append(row)
-    begin, end = int(steps["time_ns"][0]), int(steps["dispatched_ns"][-1])
+    begin = int(steps["time_ns"][0])
     found = []
     for (what, direction, strategy), rows in rows_of.items():
         name = columns["strategies"].get(strategy, ("", []))[0]
-        if direction == "between_devices" and name in _KEEP_VARIABLES_ELSEWHERE:
+        if direction == "between_devices" and name.startswith(_KEEP_VARIABLES_ELSEWHERE):
             continue
         inside = [row for row in rows if begin <= copies["time_ns"][row]]
         own = steps["strategy"] == strategy if direction != "to_host" else steps["step"] >= 0
         if len(inside) < max(_FEWEST, _OFTEN * _steps_during(columns, inside, own)):
             continue
         spent = copies["duration_ns"][inside]
-        share = float(spent.sum()) / max(end - begin, 1)
+        foreign = direction == "between_devices" and what.startswith("argument ")
+        share = loop_share(columns, copies["time_ns"][inside], spent)
         typical = float(np.median(copies["bytes"][inside]))
         if typical < _LEAST_BYTES and share < _LEAST_SHARE:
             continue
@@ -68,10 +71,10 @@ def find(columns: EvidenceColumns) -> list[Advice]:
             new_advice(
                 CAUSE,
                 what,
-                f"{what[0].upper()}{what[1:]} {_MOVES[direction]} in every step: "
+                f"In every step {what} {_MOVES[direction]}: "
                 f"{bytes_text(typical)} each time, {ms_text(float(np.median(spent)))}, "
                 f"{percent_text(share)} of the loop's time.",
-                _REMEDIES[direction],
+                _REMEDIES["argument" if foreign else direction],
                 evidence={
                     "bytes": typical,
                     "times": len(inside),

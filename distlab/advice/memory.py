@@ -1,8 +1,8 @@
 """A device that holds far more than the others.
 
 Sizes are those that the platform's allocators report, or on CPU devices, where they report
-none, those of the placed variables. The device must hold twice the median of the others,
-and 16 MB more.
+none, those of all strategies' variables. The device must hold more than twice the
+median of the others, and 16 MB more.
 """
 
 from __future__ import annotations
@@ -25,24 +25,25 @@ _LEAST_BYTES: Final = 16 << 20
 
 def find(columns: EvidenceColumns) -> list[Advice]:
     """Finds devices that hold too much, in columns of `folds.Evidence`."""
-    found = []
+    found: dict[str, Advice] = {}
     for strategy, (_, devices) in columns["strategies"].items():
         memory = columns["memory"].get(strategy)
         what = "memory in use"
         if memory is None:
-            memory = _placed(columns, strategy, devices)
+            memory = _placed(columns, devices)
             what = "variables"
         advice = _imbalance(devices, memory, what)
-        found += [advice] if advice is not None else []
-    return found
+        if advice is not None:
+            found.setdefault(advice.subject, advice)
+    return list(found.values())
 
 
-def _placed(columns: EvidenceColumns, strategy: int, devices: list[str]) -> list[int]:
+def _placed(columns: EvidenceColumns, devices: list[str]) -> list[int]:
+    """Returns the bytes of all strategies' variables on these devices."""
     held: Counter[str] = Counter()
     for placement in columns["placements"]:
-        if placement.strategy == strategy:
-            for device, bytes_ in zip(placement.devices, placement.bytes_per_device, strict=False):
-                held[device] += bytes_
+        for device, bytes_ in zip(placement.devices, placement.bytes_per_device, strict=False):
+            held[device] += bytes_
     return [held[device] for device in devices]
 
 
@@ -53,7 +54,7 @@ def _imbalance(devices: list[str], memory: list[int], what: str) -> Advice | Non
     fullest = int(held.argmax())
     others = float(np.median(np.delete(held, fullest)))
     most = float(held[fullest])
-    if most < _TWICE * others or most - others < _LEAST_BYTES:
+    if most <= _TWICE * others or most - others < _LEAST_BYTES:
         return None
     device = devices[fullest]
     return new_advice(

@@ -7,6 +7,7 @@ repays a compilation.
 
 from __future__ import annotations
 
+import re
 from collections import Counter, defaultdict
 from typing import Final
 
@@ -20,6 +21,9 @@ CAUSE: Final = "recompilation"
 
 _FEWEST: Final = 5
 _STEPS_A_PROGRAM: Final = 5
+_ADDED: Final = re.compile(r"([^\[.,\s]+)[^\s,]*(?:, \S+)* added or removed$")
+"""The first argument that came or went: `history` of `history[1], history[2] added or removed`."""
+
 _SLACK_NS: Final = 100_000_000
 """The `Run` event is made with the process's first event, which may be a compilation."""
 
@@ -52,8 +56,8 @@ def _recompiled(columns: EvidenceColumns, function: str, events: list[Compile]) 
         )
     else:
         argument, change = _changing(events)
-        subject = f"argument {argument}"
-        why = f"{argument} changes ({change})"
+        subject = f"argument {argument}" if argument else "arguments"
+        why = f"{argument or 'the structure of its arguments'} changes ({change})"
         remedy = (
             "Keep the argument's shape: pad it, batch with drop_remainder=True, or group by length "
             "into few sizes. Pass a changing number as an array, not in a string or object."
@@ -79,15 +83,21 @@ def _recompiled(columns: EvidenceColumns, function: str, events: list[Compile]) 
 
 
 def _changing(events: list[Compile]) -> tuple[str, str]:
-    """Returns the argument that changed most often, and its last change."""
+    """Returns the argument that changed most often, and its last change.
+
+    The argument is empty where no single one changed.
+    """
     named: Counter[str] = Counter()
     last: dict[str, str] = {}
     for event in events:
         for change in filter(None, event.changed.split("; ")):
             name, colon, how = change.partition(": ")
+            if not colon:
+                come_or_gone = _ADDED.match(change)
+                name, how = come_or_gone[1] if come_or_gone else "", change
             named[name] += 1
-            last[name] = how if colon else change
+            last[name] = how
     if not named:
-        return "unknown", "in its structure"
+        return "", "the same shapes"
     name = named.most_common(1)[0][0]
     return name, last[name]

@@ -15,6 +15,7 @@ from typing import Final
 
 import numpy as np
 
+from distlab.advice._shares import loop_share
 from distlab.advice._texts import ms_text, new_advice, percent_text
 from distlab.events import Advice, Collective, Compile
 from distlab.folds import EvidenceColumns
@@ -69,9 +70,8 @@ def _often(columns: EvidenceColumns, found: int) -> bool:
 
 def _loop_share(columns: EvidenceColumns, rows: Ints) -> float:
     """Returns the share of the loop's time that calls took."""
-    times = columns["steps"]["time_ns"]
-    spent = float(columns["reductions"]["duration_ns"][rows].sum())
-    return spent / max(float(times[-1] - times[0]), 1.0)
+    reductions = columns["reductions"]
+    return loop_share(columns, reductions["time_ns"][rows], reductions["duration_ns"][rows])
 
 
 def _repeated_calls(columns: EvidenceColumns) -> list[Advice]:

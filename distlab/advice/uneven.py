@@ -10,6 +10,7 @@ from typing import Final
 
 import numpy as np
 
+from distlab.advice._datasets import batches_by_dataset
 from distlab.advice._texts import new_advice, percent_text, replicas_text
 from distlab.events import Advice
 from distlab.folds import EvidenceColumns
@@ -23,18 +24,15 @@ _FEWEST: Final = 3
 
 def find(columns: EvidenceColumns) -> list[Advice]:
     """Finds datasets that are divided unevenly, in columns of `folds.Evidence`."""
-    batches = columns["batches"]
-    found = []
-    for dataset in np.unique(batches["dataset"]).tolist():
-        rows = np.flatnonzero(batches["dataset"] == dataset)
-        sizes = [batches["sizes"][row] for row in rows]
-        advice = _unevenness(columns, dataset, rows, sizes)
-        found += [advice] if advice is not None else []
-    return found
+    found = [
+        _unevenness(columns, name, rows, [columns["batches"]["sizes"][row] for row in rows])
+        for name, rows in batches_by_dataset(columns)
+    ]
+    return [advice for advice in found if advice is not None]
 
 
 def _unevenness(
-    columns: EvidenceColumns, dataset: int, rows: Ints, sizes: list[list[int]]
+    columns: EvidenceColumns, name: str, rows: Ints, sizes: list[list[int]]
 ) -> Advice | None:
     examples = np.array([size for size in sizes if len(size) == len(sizes[-1])])
     if examples.ndim != 2 or examples.shape[1] < 2:
@@ -65,7 +63,7 @@ def _unevenness(
         CAUSE,
         names,
         f"{names.capitalize()} received {what} in {int(uneven.sum())} of {len(examples)} batches "
-        f"of dataset {dataset}; {percent_text(share)} of the replicas' capacity is wasted.",
+        f"of the {name}; {percent_text(share)} of the replicas' capacity is wasted.",
         remedy,
         evidence={
             "wasted_share": share,

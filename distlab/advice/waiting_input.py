@@ -2,8 +2,9 @@
 
 JAX dispatches steps without waiting for them: the time that Python waits for a batch is lost
 only when Python is the bottleneck. A loop whose devices are the bottleneck waits in `run`, or
-where it reads a result. Input is the bottleneck when it takes a third of the loop's time in
-most steps, and at least 2 ms.
+where it reads a result. Input is the bottleneck when it takes a third of the loop's time, and
+2 ms a batch. One long wait, as for a shuffle buffer that fills, is none: the longest does not
+count.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import Final
 
 import numpy as np
 
+from distlab.advice._datasets import batches_by_dataset
 from distlab.advice._texts import ms_text, new_advice, percent_text
 from distlab.events import Advice
 from distlab.folds import EvidenceColumns
@@ -24,55 +26,50 @@ _LEAST_NS: Final = 2_000_000
 _FEWEST: Final = 8
 
 _SOURCE: Final = (
-    "Make the source faster: map with num_parallel_calls, map whole batches, or read ahead with "
-    "prefetch(2)."
+    "Make the source faster: map whole batches instead of single examples, map with "
+    "num_parallel_calls, or cache() what is the same in each epoch."
 )
-_PLACING: Final = (
-    "Use smaller elements (a smaller dtype, fewer fields), or place them ahead with "
-    "InputOptions(experimental_per_replica_buffer_size=2)."
-)
+_PLACING: Final = "Use smaller elements: a smaller dtype, or fewer fields."
 
 
 def find(columns: EvidenceColumns) -> list[Advice]:
     """Finds datasets that steps wait for, in columns of `folds.Evidence`."""
-    batches, found = columns["batches"], []
-    for dataset in np.unique(batches["dataset"]).tolist():
-        rows = np.flatnonzero(batches["dataset"] == dataset)
-        advice = _waiting(columns, dataset, rows)
-        found += [advice] if advice is not None else []
-    return found
+    found = [_waiting(columns, name, rows) for name, rows in batches_by_dataset(columns)]
+    return [advice for advice in found if advice is not None]
 
 
-def _waiting(columns: EvidenceColumns, dataset: int, rows: Ints) -> Advice | None:
+def _waiting(columns: EvidenceColumns, name: str, rows: Ints) -> Advice | None:
     batches = columns["batches"]
-    times = batches["time_ns"][rows]
     # The first batches of epochs count no loop time: programs are compiled then.
-    same = np.flatnonzero(np.diff(batches["epoch"][rows]) == 0) + 1
+    one_epoch = (np.diff(batches["epoch"][rows]) == 0) & (np.diff(batches["dataset"][rows]) == 0)
+    same = np.flatnonzero(one_epoch) + 1
     if len(same) < _FEWEST:
         return None
     waited, placing = batches["wait_ns"][rows][same], batches["transfer_ns"][rows][same]
-    periods = np.maximum(np.diff(times)[same - 1], 1)
-    shares = (waited + placing) / periods
-    share, typical = float(np.median(shares)), float(np.median(waited + placing))
-    if share < _SHARE or typical < _LEAST_NS:
+    periods = np.maximum(np.diff(batches["time_ns"][rows])[same - 1], 1)
+    spent = waited + placing
+    longest = int(spent.argmax())
+    share = float(np.delete(spent, longest).sum() / np.delete(periods, longest).sum())
+    if share < _SHARE or float(np.delete(spent, longest).mean()) < _LEAST_NS:
         return None
-    source = float(np.median(waited)) >= float(np.median(placing))
+    whole_share = float(spent.sum() / periods.sum())
+    source = float(waited.sum()) >= float(placing.sum())
     stage = "its source" if source else "placing them on the devices"
-    steps = columns["steps"]["step"]
     return new_advice(
         CAUSE,
-        f"dataset {dataset}",
-        f"Steps wait for batches of dataset {dataset}: {percent_text(share)} of the loop's time, "
-        f"{ms_text(typical)} a batch, most of it for {stage}.",
+        name,
+        f"Steps wait for batches of the {name}: {percent_text(whole_share)} of the loop's time, "
+        f"{ms_text(float(spent.mean()))} a batch, most of it for {stage}.",
         _SOURCE if source else _PLACING,
         evidence={
-            "share": share,
-            "source_ms": float(np.median(waited)) / 1e6,
-            "placing_ms": float(np.median(placing)) / 1e6,
-            "loop_ms": float(np.median(periods)) / 1e6,
+            "share": whole_share,
+            "source_ms": float(waited.mean()) / 1e6,
+            "placing_ms": float(placing.mean()) / 1e6,
+            "loop_ms": float(periods.mean()) / 1e6,
+            "longest_ms": float(spent.max()) / 1e6,
             "batches": len(same),
         },
         page="batches",
-        share=share,
-        steps=steps,
+        share=whole_share,
+        steps=columns["steps"]["step"],
     )

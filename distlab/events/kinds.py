@@ -213,6 +213,8 @@ class Sharding(Event, frozen=True, kw_only=True, tag="sharding"):
       wait_ns: Nanoseconds spent waiting for the source's batch.
       transfer_ns: Nanoseconds the caller spent putting it on the devices.
       policy: How it was divided: `"rebatch"` or `"per_replica"`.
+      source: File and line of the call that distributed the dataset; empty in runs
+        recorded before this field.
     """
 
     strategy: int
@@ -226,6 +228,7 @@ class Sharding(Event, frozen=True, kw_only=True, tag="sharding"):
     wait_ns: int
     transfer_ns: int
     policy: Literal["rebatch", "per_replica"]
+    source: str = ""
 
 
 class Preview(Event, frozen=True, kw_only=True, tag="preview"):

@@ -42,6 +42,7 @@ class ShardingTable(TypedDict):
     transfer_ns: Ints
     sizes: list[list[int]]
     policy: list[str]
+    source: list[str]
 
 
 class ReductionTable(TypedDict):
@@ -112,6 +113,7 @@ def sharding_table(events: Sequence[Sharding]) -> ShardingTable:
         "transfer_ns": _ints([event.transfer_ns for event in events]),
         "sizes": [event.sizes for event in events],
         "policy": [event.policy for event in events],
+        "source": [event.source for event in events],
     }
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Sequence
-from typing import ClassVar, Final, TypedDict, TypeVar
+from typing import ClassVar, Final, NamedTuple, TypedDict, TypeVar
 
 from distlab.events import (
     Capture,
@@ -12,7 +13,9 @@ from distlab.events import (
     Copy,
     DeviceSample,
     Event,
+    Loop,
     Lost,
+    Metric,
     Placement,
     RecorderCost,
     Reduction,
@@ -41,8 +44,12 @@ _MOST_EVENTS: Final = 5_000
 """Most events of a kind that are kept: the last ones."""
 
 _WITH_ALL_DEVICES: Final = (StepReady, Sharding)
+_OF_THE_LOOP: Final = (Step, Sharding, Reduction, Copy)
 _MOST_NUMBERS: Final = 640_000
 """Most numbers that are kept of kinds with one number for each device."""
+
+_MOST_PAUSES: Final = 1_000
+_MOST_NAMES: Final = 1_000
 
 _MOST: Final[dict[type[Event], int]] = {
     **dict.fromkeys((Step, StepReady, Sharding, Reduction, Copy, RecorderCost), _MOST_EVENTS),
@@ -53,12 +60,28 @@ _MOST: Final[dict[type[Event], int]] = {
 E = TypeVar("E", bound=Event)
 
 
+class NotFinite(NamedTuple):
+    """The values of a metric since it is NaN or infinite.
+
+    Attributes:
+      step: The step of the first one.
+      last_step: The step of the last one.
+      values: How many there are.
+    """
+
+    step: int
+    last_step: int
+    values: int
+
+
 class EvidenceColumns(TypedDict):
     """Columns of `Evidence`; tables have the last 5,000 events of a kind, oldest first.
 
     Attributes:
       begin_ns: Monotonic time when the recording began. Older events, such as programs
         compiled before it, belong to no step of the recording.
+      since_ns: Monotonic time from which on the steps, batches, reductions and copies are
+        all kept. A share of the loop's time counts from then.
       simulated: Whether the devices share one machine's cores.
       strategies: Numbers of strategies to `(class name, device names)`.
       steps: `Step` events.
@@ -69,13 +92,17 @@ class EvidenceColumns(TypedDict):
       costs: `RecorderCost` events.
       compiles: The last 1,000 `Compile` events.
       captures: The last 16 `Capture` events.
-      placements: The `Placement` events of variables that are still placed.
+      placements: The `Placement` events of the variables that were placed when they held
+        the most memory.
       memory: Numbers of strategies to bytes in use on each device, as the newest
         sample reports; without strategies on platforms that do not report them.
+      pauses: Times in which a controlled loop was paused, as `(begin_ns, end_ns)`.
+      not_finite: Names of metrics whose last value is NaN or infinite to since when.
       lost: How many events the recording lost, by its own count.
     """
 
     begin_ns: int
+    since_ns: int
     simulated: bool
     strategies: dict[int, tuple[str, list[str]]]
     steps: StepTable
@@ -88,6 +115,8 @@ class EvidenceColumns(TypedDict):
     captures: list[Capture]
     placements: list[Placement]
     memory: dict[int, list[int]]
+    pauses: list[tuple[int, int]]
+    not_finite: dict[str, NotFinite]
     lost: int
 
 
@@ -96,7 +125,7 @@ class Evidence:
 
     KINDS: ClassVar[tuple[type[Event], ...]] = (
         *(Run, Strategy, Placement, Sharding, Compile, Step, StepReady),
-        *(Reduction, Copy, Capture, DeviceSample, RecorderCost, Lost),
+        *(Reduction, Copy, Capture, DeviceSample, RecorderCost, Lost, Loop, Metric),
     )
 
     def __init__(self) -> None:
@@ -105,7 +134,13 @@ class Evidence:
         self._simulated = False
         self._strategies: dict[int, tuple[str, list[str]]] = {}
         self._placed: dict[int, Placement] = {}
+        self._placed_bytes = 0
+        self._most_placed: list[Placement] = []
+        self._most_placed_bytes = 0
         self._memory: dict[int, list[int]] = {}
+        self._paused_ns: dict[int, int] = {}
+        self._pauses: deque[tuple[int, int]] = deque(maxlen=_MOST_PAUSES)
+        self._not_finite: dict[str, NotFinite] = {}
         self._lost = 0
         self._kept: dict[type[Event], deque[Event]] = {
             kind: deque(maxlen=most) for kind, most in _MOST.items()
@@ -132,10 +167,12 @@ class Evidence:
         match event:
             case DeviceSample(memory_bytes=memory) if memory is not None:
                 self._memory[event.strategy] = memory
-            case Placement(action="free"):
-                self._placed.pop(event.array, None)
+            case Loop():
+                self._loop(event)
+            case Metric():
+                self._metric(event)
             case Placement():
-                self._placed[event.array] = event
+                self._place(event)
             case Strategy():
                 self._strategies[event.strategy] = (event.name, event.devices)
                 self._limit(len(event.devices))
@@ -146,6 +183,38 @@ class Evidence:
                 self._lost += event.count
             case _:
                 pass
+
+    def _loop(self, event: Loop) -> None:
+        if event.state == "paused":
+            self._paused_ns.setdefault(event.loop, event.time_ns)
+        elif event.loop in self._paused_ns:
+            self._pauses.append((self._paused_ns.pop(event.loop), event.time_ns))
+
+    def _metric(self, event: Metric) -> None:
+        for name, value in event.values.items():
+            since = self._not_finite.get(name)
+            if math.isfinite(value):
+                self._not_finite.pop(name, None)
+            elif since is not None:
+                self._not_finite[name] = NotFinite(since.step, event.step, since.values + 1)
+            elif len(self._not_finite) < _MOST_NAMES:
+                self._not_finite[name] = NotFinite(event.step, event.step, 1)
+
+    def _place(self, event: Placement) -> None:
+        """Adds a variable, or removes one; a free of the largest state notes it first."""
+        if event.action == "free" and self._placed_bytes > self._most_placed_bytes:
+            self._most_placed_bytes = self._placed_bytes
+            self._most_placed = list(self._placed.values())
+        before = self._placed.pop(event.array, None)
+        self._placed_bytes -= 0 if before is None else sum(before.bytes_per_device)
+        if event.action == "place":
+            self._placed[event.array] = event
+            self._placed_bytes += sum(event.bytes_per_device)
+
+    def _since_ns(self) -> int:
+        """Returns the latest time before which an event of the loop was dropped."""
+        full = [kept for kind in _OF_THE_LOOP if len(kept := self._kept[kind]) == kept.maxlen]
+        return max((kept[0].time_ns for kept in full), default=self._begin_ns)
 
     def _limit(self, devices: int) -> None:
         """Keeps fewer of the events that grow with the number of devices."""
@@ -161,6 +230,7 @@ class Evidence:
         """Returns the evidence of all events so far."""
         return {
             "begin_ns": self._begin_ns,
+            "since_ns": self._since_ns(),
             "simulated": self._simulated,
             "strategies": dict(self._strategies),
             "steps": step_table(self._events(Step)),
@@ -171,7 +241,11 @@ class Evidence:
             "costs": cost_table(self._events(RecorderCost)),
             "compiles": self._events(Compile),
             "captures": self._events(Capture),
-            "placements": list(self._placed.values()),
+            "placements": self._most_placed
+            if self._most_placed_bytes > self._placed_bytes
+            else list(self._placed.values()),
             "memory": dict(self._memory),
+            "pauses": list(self._pauses),
+            "not_finite": dict(self._not_finite),
             "lost": self._lost,
         }

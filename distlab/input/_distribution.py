@@ -20,6 +20,7 @@ class Distribution(NamedTuple):
       host: The strategy whose replicas receive its elements.
       options: The options with which it was distributed.
       previewer: Emits previews of its examples.
+      source: File and line of the call that distributed it.
     """
 
     number: int
@@ -27,6 +28,7 @@ class Distribution(NamedTuple):
     host: InputHost
     options: InputOptions
     previewer: Previewer
+    source: str
 
     @property
     def element_spec(self) -> Any:

@@ -15,6 +15,7 @@ from distlab.input.host import InputHost
 from distlab.input.iterator import DistributedIterator
 from distlab.input.options import InputOptions
 from distlab.text.shown import shown
+from distlab.values.user_code import calling_line
 
 _numbers = itertools.count()
 
@@ -50,7 +51,9 @@ class DistributedDataset:
         number = next(_numbers)
         self.steps = steps
         self.strategy = strategy
-        self._distribution = Distribution(number, steps, strategy, options, Previewer(number))
+        self._distribution = Distribution(
+            number, steps, strategy, options, Previewer(number), calling_line()
+        )
         self._epochs = itertools.count()
 
     def __iter__(self) -> DistributedIterator:

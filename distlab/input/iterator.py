@@ -213,6 +213,7 @@ class DistributedIterator(Resumable):
                 wait_ns=placed.wait_ns,
                 transfer_ns=placed.transfer_ns,
                 policy=self._distribution.steps.policy,
+                source=self._distribution.source,
             )
         )
         self._distribution.previewer.show(recorder, step.columns, indices, self._epoch, self._batch)

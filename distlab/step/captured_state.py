@@ -17,7 +17,7 @@ from distlab.errors import ArgumentTypeError, RecompilationWarning
 from distlab.step.function_identity import referenced
 from distlab.step.state_holders import library_of, nnx_way_out
 from distlab.values.checks import function_name
-from distlab.values.warning import warn
+from distlab.values.user_code import warn
 
 _DEEPEST: Final = 4
 _CHANGED_TOO_OFTEN: Final = 3

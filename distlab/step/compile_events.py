@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import defaultdict
 from typing import Any
 
 import jax
@@ -53,7 +54,7 @@ def emit(
 def _names_by_shape(program: Program) -> dict[str, str]:
     """Returns the names of variables and arguments by their shape in XLA's notation.
 
-    A shape that two of them share is left out, because it identifies neither.
+    A shape that several of them share has the names of two.
     """
     named = [(v.name, v.dtype, v.shape) for v in program.spmd.read]
     named += [
@@ -61,13 +62,17 @@ def _names_by_shape(program: Program) -> dict[str, str]:
         for leaf in program.arguments.leaves
         if leaf.role != "static"
     ]
-    names: dict[str, str] = {}
-    shared: set[str] = set()
+    names: dict[str, list[str]] = defaultdict(list)
     for name, dtype, shape in named:
         text = _hlo_shape(dtype, shape)
-        shared |= {text} & names.keys()
-        names[text] = name
-    return {text: name for text, name in names.items() if text not in shared and "[]" not in text}
+        if "[]" not in text:
+            names[text].append(name)
+    return {text: _one_of(sharing) for text, sharing in names.items()}
+
+
+def _one_of(names: list[str]) -> str:
+    several = " or ".join(names[:2])
+    return f"{several} or {len(names) - 2} more" if len(names) > 2 else several
 
 
 def _hlo_shape(dtype: Any, shape: Any) -> str:

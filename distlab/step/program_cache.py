@@ -14,7 +14,7 @@ from distlab.step.function_identity import Identity, Key, changed_values, identi
 from distlab.step.program import Program
 from distlab.step.static_values import StaticKey, changed_parts
 from distlab.values.checks import function_name, function_source
-from distlab.values.warning import warn
+from distlab.values.user_code import warn
 
 _FUNCTIONS_KEPT: Final = 256
 _COMPILED_TOO_OFTEN: Final = 3

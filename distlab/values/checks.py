@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable
 from pathlib import Path
@@ -66,7 +67,12 @@ def require_components(value: PerReplica, label: str, replicas: int) -> None:
 
 
 def function_name(fn: Callable[..., Any]) -> str:
-    """Returns a function's qualified name without the functions around it."""
+    """Returns a function's qualified name without the functions around it.
+
+    A `functools.partial` has the name of its function.
+    """
+    while isinstance(fn, functools.partial):
+        fn = fn.func
     name = getattr(fn, "__qualname__", None) or type(fn).__qualname__
     return str(name).rsplit("<locals>.", 1)[-1]
 

@@ -24,7 +24,7 @@ from distlab.text.shown import shown
 from distlab.values.components_text import components_text
 from distlab.values.not_an_array import NotAnArray
 from distlab.values.stacks import remember
-from distlab.values.warning import warn
+from distlab.values.user_code import warn
 
 Shape: TypeAlias = tuple[int, ...]
 

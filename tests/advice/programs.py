@@ -7,7 +7,9 @@ are those that advice has to name; both are empty for a clean one.
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +19,7 @@ import numpy as np
 import pytest
 
 import distlab as dl
-from distlab.errors import RecompilationWarning
+from distlab.errors import NotFiniteWarning, RecompilationWarning
 
 FLOAT = np.dtype("float32")
 
@@ -105,6 +107,83 @@ def slow_source(replicas: int, seconds: float, how: str) -> Program:
             strategy.run(jnp.sum, (batch,))
 
     return Program(f"input-{how}-{replicas}-{seconds * 1e3:.0f}ms", run, "input_bound", "dataset")
+
+
+def stalling_source(replicas: int) -> Program:
+    """Waits long in every tenth batch, and not at all in the others."""
+
+    def run(_: Any) -> None:
+        strategy = mirrored(replicas)
+        rows = np.zeros((replicas * 2, 16), np.float32)
+
+        def generate() -> Iterator[np.ndarray]:
+            for number in range(60):
+                if number % 10 == 9:
+                    time.sleep(0.15)
+                yield rows
+
+        spec = dl.data.TensorSpec(rows.shape, FLOAT)
+        dataset = dl.data.Dataset.from_generator(generate, output_signature=spec)
+        for batch in strategy.experimental_distribute_dataset(dataset):
+            strategy.run(jnp.sum, (batch,))
+
+    return Program(f"input-stalls-{replicas}", run, "input_bound", "dataset at programs.py:")
+
+
+def distributed_in_each_epoch(replicas: int) -> Program:
+    """Waits for a dataset that is distributed anew in each epoch of few batches."""
+
+    def run(_: Any) -> None:
+        strategy = mirrored(replicas)
+        dataset = dl.data.Dataset.range(4 * replicas).batch(replicas).map(slowly)
+        for _epoch in range(5):
+            for batch in strategy.experimental_distribute_dataset(dataset):
+                strategy.run(jnp.sum, (batch,))
+
+    def slowly(value: Any) -> Any:
+        time.sleep(0.02)
+        return value
+
+    name = f"input-anew-in-each-epoch-{replicas}"
+    return Program(name, run, "input_bound", "dataset at programs.py:")
+
+
+def slow_python(replicas: int) -> Program:
+    def run(_: Any) -> None:
+        strategy = mirrored(replicas)
+        x = filled(strategy, (16,))
+        for _number in for_seconds(1.5, 60):
+            x = strategy.run(lambda v: v * 0.5, (x,))
+            time.sleep(0.01)
+
+    return Program(f"own-python-{replicas}", run, "host_bound", "loop")
+
+
+def diverging(replicas: int) -> Program:
+    def run(recording: dl.recording.Recording) -> None:
+        strategy = mirrored(replicas)
+        x = filled(strategy, ())
+        for _number in range(12):
+            x = strategy.run(lambda v: v * 1e9, (x,))
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", NotFiniteWarning)
+                recording.log(loss=strategy.reduce("MEAN", x, axis=None))
+
+    return Program(f"loss-overflows-{replicas}", run, "not_finite", "metric loss")
+
+
+def teacher_on_one_device(replicas: int) -> Program:
+    def run(_: Any) -> None:
+        with dl.OneDeviceStrategy("CPU:1").scope():
+            teacher = dl.Variable(jnp.zeros((24 << 18,)), name="teacher")
+        strategy = mirrored(replicas)
+        with strategy.scope():
+            student = dl.Variable(jnp.zeros((1 << 12,)), name="student")
+        for _number in range(3):
+            strategy.run(lambda: student.assign(student.value() * 0.5))
+        assert teacher.shape == (24 << 18,)
+
+    return Program(f"teacher-on-one-of-{replicas}", run, "memory_imbalance", "CPU:1")
 
 
 def changing_shapes(replicas: int, argument: str) -> Program:
@@ -362,9 +441,7 @@ def on_one_device(replicas: int, megabytes: int) -> Program:
 
         for _number in range(3):
             strategy.run(step)
-        held.append(table)
 
-    held: list[Any] = []
     return Program(f"{megabytes}MB-on-one-of-{replicas}", run, "memory_imbalance", "CPU:0")
 
 
@@ -415,6 +492,11 @@ FAULTS = [
     algorithm(8, dl.NcclAllReduce, "all_reduce", 1 << 14),
     on_one_device(2, 32),
     on_one_device(8, 20),
+    stalling_source(4),
+    distributed_in_each_epoch(4),
+    slow_python(4),
+    diverging(4),
+    teacher_on_one_device(4),
 ]
 
 
@@ -674,6 +756,59 @@ def several_steps_in_a_scan(replicas: int) -> Program:
     return Program(f"scan-without-collectives-{replicas}", run)
 
 
+def one_long_wait(replicas: int) -> Program:
+    """Fills a buffer once, which takes long."""
+
+    def run(_: Any) -> None:
+        strategy = mirrored(replicas)
+        rows = np.zeros((replicas * 2, 16), np.float32)
+
+        def generate() -> Iterator[np.ndarray]:
+            for number in range(60):
+                if number == 1:
+                    time.sleep(0.5)
+                yield rows
+
+        spec = dl.data.TensorSpec(rows.shape, FLOAT)
+        dataset = dl.data.Dataset.from_generator(generate, output_signature=spec)
+        for batch in strategy.experimental_distribute_dataset(dataset):
+            strategy.run(jnp.sum, (batch,))
+
+    return Program(f"one-long-wait-{replicas}", run)
+
+
+def busy_and_read(replicas: int) -> Program:
+    """Waits for the devices where it reads a plain array, outside of distlab."""
+
+    def run(_: Any) -> None:
+        strategy = mirrored(replicas)
+        x = filled(strategy, (4,))
+
+        def step(value: Any) -> Any:
+            total = busy(value, 200).sum()
+            return value + 0 * dl.get_replica_context().all_reduce("MEAN", total)
+
+        for _number in for_seconds(1.5, 30):
+            x = strategy.run(step, (x,))
+            np.asarray(x.values[0])
+
+    return Program(f"busy-and-read-{replicas}", run)
+
+
+def not_finite_once(replicas: int) -> Program:
+    """Logs an infinite value once, as a norm of the first gradient may be."""
+
+    def run(recording: dl.recording.Recording) -> None:
+        strategy = mirrored(replicas)
+        x = filled(strategy, ())
+        for number in range(12):
+            x = strategy.run(lambda v: v * 0.5, (x,))
+            with pytest.warns(NotFiniteWarning) if number == 3 else nullcontext():
+                recording.log(norm=np.inf if number == 3 else 1.0)
+
+    return Program(f"not-finite-once-{replicas}", run)
+
+
 def idle(replicas: int) -> Program:
     """Too few steps for any advice."""
 
@@ -724,6 +859,10 @@ CLEAN = [
     eager(4),
     several_steps_in_a_scan(4),
     several_steps_in_a_scan(8),
+    one_long_wait(4),
+    busy_and_read(2),
+    busy_and_read(8),
+    not_finite_once(2),
     idle(2),
     idle(8),
 ]

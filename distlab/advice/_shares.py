@@ -1,0 +1,29 @@
+"""Shares of the loop's time."""
+
+from __future__ import annotations
+
+from distlab.folds import EvidenceColumns
+from distlab.folds.arrays import Ints
+
+
+def loop_share(columns: EvidenceColumns, time_ns: Ints, duration_ns: Ints) -> float:
+    """Returns the share of the loop's time that calls took.
+
+    Only the time counts of which all events are kept. Compilations are not the loop: a short
+    recording would be mostly them.
+
+    Args:
+      columns: The evidence, with one step or more.
+      time_ns: Monotonic times at which the calls began.
+      duration_ns: Nanoseconds that each took.
+    """
+    steps = columns["steps"]
+    begin = max(int(steps["dispatched_ns"][0]), columns["since_ns"])
+    inside = time_ns >= begin
+    if not inside.any():
+        return 0.0
+    end = max(int(steps["dispatched_ns"][-1]), int((time_ns + duration_ns)[inside].max()))
+    compiling = sum(
+        event.trace_ns + event.compile_ns for event in columns["compiles"] if event.time_ns > begin
+    )
+    return float(duration_ns[inside].sum()) / max(end - begin - compiling, 1)

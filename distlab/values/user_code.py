@@ -1,0 +1,41 @@
+"""The line of the user's code that called distlab, for warnings and events."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from pathlib import Path
+from types import FrameType
+from typing import Final
+
+_LIBRARIES: Final = ("distlab", "jax", "keras")
+"""What calls distlab for the user."""
+
+
+def warn(message: str, category: type[Warning]) -> None:
+    """Warns of what the user's code, which called distlab, does.
+
+    Args:
+      message: What to say.
+      category: The class of the warning.
+    """
+    level, _ = _caller(sys._getframe(1))
+    warnings.warn(message, category, stacklevel=level + 1)  # level 1 is this function
+
+
+def calling_line() -> str:
+    """Returns the file and line at which the user's code called distlab, as `"train.py:34"`."""
+    _, frame = _caller(sys._getframe(1))
+    return f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}"
+
+
+def _caller(frame: FrameType) -> tuple[int, FrameType]:
+    """Returns the first frame from this one on that is not distlab's, and how far up it is."""
+    level = 1
+    while frame.f_back is not None and _package(frame) in _LIBRARIES:
+        level, frame = level + 1, frame.f_back
+    return level, frame
+
+
+def _package(frame: FrameType) -> str:
+    return str(frame.f_globals.get("__name__", "")).partition(".")[0]
