@@ -55,7 +55,10 @@ def register_array_like(kind: type, read: Callable[[Any], jax.Array]) -> None:
       read: Returns an object's value, whenever JAX uses the object.
     """
     _core.pytype_aval_mappings[kind] = lambda held: jax.typeof(read(held))
-    _dtypes.register_canonicalize_value_handler(kind, read)
+    register = getattr(_dtypes, "register_canonicalize_value_handler", None)
+    if register is None:  # JAX 0.10.0 has the table alone
+        register = cast(Any, _dtypes).canonicalize_value_handlers.__setitem__
+    register(kind, read)
 
 
 def key_impl(dtype: Any) -> str:
@@ -120,10 +123,26 @@ def pieces(array: jax.Array) -> list[jax.Array]:
     return list(held)
 
 
+def for_another_thread(array: jax.Array) -> jax.Array:
+    """Returns an array object of the same memory, for a thread that asks whether it is ready.
+
+    JAX ends the process where one thread asks while another deletes the same object. Deleting or
+    donating the original frees the memory all the same: this one is deleted then, too.
+
+    Raises:
+      RuntimeError: The array is deleted.
+    """
+    if array.is_deleted():  # where `clone` ends the process, too
+        raise RuntimeError("Array has been deleted.")
+    own: jax.Array = cast(Any, array).clone()
+    return own
+
+
 def is_ready(array: jax.Array) -> bool:
     """Returns whether an array, which must not be deleted, is computed.
 
-    JAX's arrays have the method; the type `jax.Array` does not declare it.
+    A thread that did not make the array asks its own: see `for_another_thread`. JAX's arrays
+    have the method; the type `jax.Array` does not declare it.
     """
     declared: Any = array
     return bool(declared.is_ready())

@@ -153,7 +153,7 @@ class _Running:
             self._strategy, self._begin_ns = strategy, max(time_ns, self._profile.start_ns)
             self._devices = jax_internals.devices_of(result)
         self._seen += 1
-        self._last = result
+        self._last = jax_internals.for_another_thread(result)
         least_ns = _SHORTEST_PROBE_NS if self.asked_by == "recorder" else 0
         if self._seen >= self._steps and time_ns - self._begin_ns >= least_ns:
             self.enough.set()

@@ -38,11 +38,13 @@ _QUIET_WINDOWS: Final = 4
 """Windows without work that are reported before a strategy is no longer watched."""
 
 _KEEP_EVERY_NS: Final = 5_000_000
-"""The age at which the kept one of the unwatched steps is replaced: keeping one costs 40 us."""
+"""The age at which the kept one of the unwatched steps is replaced: keeping one costs 4 us."""
 
 _SLEEP_SECONDS: Final = 60.0
 _SETTLE_SECONDS: Final = 0.1
 _FLUSH_SECONDS: Final = 1.0
+
+_own = jax_internals.for_another_thread
 
 _Dispatched: TypeAlias = tuple[int, int, int, jax.Array]
 
@@ -118,12 +120,9 @@ class Watcher:
           time_ns: Monotonic time at which the step was called.
           result: One output, sharded or replicated over the replicas' devices.
         """
-        # JAX builds an array's list of pieces when it is first read. Two threads that read it at
-        # once leave it twice as long, and the array broken: the thread that made it reads it here.
         if self.listening:
             began = time.perf_counter_ns()
-            jax_internals.pieces(result)
-            self._inbox.append((strategy, step, time_ns, result))
+            self._inbox.append((strategy, step, time_ns, _own(result)))
             if self._asleep:
                 self._thread.wake()
             self.callers_ns += time.perf_counter_ns() - began
@@ -131,8 +130,7 @@ class Watcher:
         self._missed_step = True
         kept = self._unwatched.get(strategy)
         if kept is None or time_ns - kept[2] > _KEEP_EVERY_NS:
-            jax_internals.pieces(result)
-            self._unwatched[strategy] = (strategy, step, time_ns, result)
+            self._unwatched[strategy] = (strategy, step, time_ns, _own(result))
 
     def profiled(self, capture: Capture) -> None:
         """Uses a profile's durations of steps; see `StrategyActivity.profiled`."""

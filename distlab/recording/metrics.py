@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import jax
 
-from distlab.devices.jax_internals import is_ready
+from distlab.devices.jax_internals import for_another_thread, is_ready
 from distlab.events import Event, Lost, Metric
 from distlab.profiling.helper_thread import HelperThread
 from distlab.recording.logged import checked_name, checked_number, whole_step
@@ -67,9 +67,9 @@ class Metrics:
           ArgumentValueError: A name can't be stored.
         """
         numbers = {
-            checked_name(name): checked_number(name, value) for name, value in values.items()
+            checked_name(name): _own(checked_number(name, value)) for name, value in values.items()
         }
-        pending = _Pending(time.monotonic_ns(), step, numbers)
+        pending = _Pending(time.monotonic_ns(), _own(step), numbers)
         with self._lock:
             if not self._pending and pending.known():
                 self._resolve(pending)
@@ -147,6 +147,13 @@ class Metrics:
 
     def _report(self, reason: str) -> None:
         self._emit(Lost(time_ns=time.monotonic_ns(), count=1, reason=reason[:2_000]))
+
+
+def _own(value: Any) -> Any:
+    """Returns an array for the thread that waits for it; anything else unchanged."""
+    if not isinstance(value, jax.Array) or value.is_deleted():
+        return value
+    return for_another_thread(value)
 
 
 def _readable(value: Any) -> bool:

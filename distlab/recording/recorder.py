@@ -123,10 +123,13 @@ class RingRecorder:
         began = time.perf_counter_ns() if timed else 0
         # A step whose program had to be compiled first was dispatched after that.
         time_ns = max(time_ns, self._compiled_ns)
-        self.watcher.watch(strategy, step, time_ns, result)
-        capture = self.capturer.running
-        if capture is not None:
-            capture.see(strategy, time_ns, result)
+        try:
+            self.watcher.watch(strategy, step, time_ns, result)
+            capture = self.capturer.running
+            if capture is not None:
+                capture.see(strategy, time_ns, result)
+        except RuntimeError:  # another thread deleted the result already
+            return
         if began:
             self.overhead.add_watch(time.perf_counter_ns() - began)
 

@@ -16,8 +16,10 @@ from distlab.events import (
     Device,
     DeviceSample,
     Event,
+    Loop,
     Lost,
     RecorderCost,
+    Reduction,
     Run,
     Sharding,
     Step,
@@ -91,10 +93,11 @@ def ready(number: int, called_ns: int, lengths_ms: list[float]) -> StepReady:
     )
 
 
-def stepped(lengths: list[list[float]]) -> list[Event]:
+def stepped(lengths: list[list[float]], every_ms: int = 50) -> list[Event]:
     events = beginning(len(lengths[0]))
     for number, row in enumerate(lengths):
-        events += [step(number, number * 50 * MS), ready(number, number * 50 * MS, row)]
+        called = number * every_ms * MS
+        events += [step(number, called), ready(number, called, row)]
     return events
 
 
@@ -109,7 +112,50 @@ def test_gpus_that_are_last_in_turns_or_by_little_are_not() -> None:
     in_turns = [[10.0 + 20 * (n % 4 == replica) for replica in range(4)] for n in range(40)]
     assert causes(stepped(in_turns)) == []
     by_little = [[10.0, 10.5, 10.2, 12.0] for _ in range(40)]
-    assert causes(stepped(by_little)) == []
+    assert causes(stepped(by_little, every_ms=20)) == []
+
+
+def test_a_loop_that_leaves_its_devices_idle_is_named_with_its_own_time() -> None:
+    (one,) = advise(stepped([[5.0, 5.0]] * 30))
+    assert (one.cause, one.subject) == ("host_bound", "loop")
+    assert one.evidence == pytest.approx(
+        {"share": 1 - 0.1 / 50, "step_ms": 29 * 49.9 / 30, "in_flight_share": 5 / 50}, abs=0.01
+    )
+
+
+def test_time_in_which_a_loop_was_paused_is_not_its_own() -> None:
+    events = stepped([[5.0, 5.0]] * 30)
+    paused = Loop(time_ns=700 * MS, loop=0, name="loop", state="paused", position=14)
+    resumed = Loop(time_ns=1_400 * MS, loop=0, name="loop", state="running", position=14)
+    events += [paused, resumed]
+    assert causes(events) == []
+
+
+def test_a_share_of_the_loop_counts_from_when_all_events_are_kept() -> None:
+    """9 of 10 ms of each step are reductions, of which only the last 5,000 are kept."""
+    events = beginning(2)
+    for number in range(3_000):
+        called = number * 10 * MS
+        events += [step(number, called), ready(number, called, [6.0, 6.0])]
+        events += [reduction(called + (1 + 3 * place) * MS, 3 * MS) for place in range(3)]
+    (one,) = [one for one in advise(events) if one.cause == "large_reduction"]
+    assert one.evidence["share"] == pytest.approx(0.9, abs=0.01)
+
+
+def reduction(time_ns: int, duration_ns: int) -> Reduction:
+    return Reduction(
+        time_ns=time_ns,
+        strategy=0,
+        verb="reduce",
+        op="SUM",
+        algorithm="to_one_device",
+        bytes=2 << 20,
+        dtype="float32",
+        participants=2,
+        duration_ns=duration_ns,
+        array=time_ns,
+        call=time_ns,
+    )
 
 
 def capture(compute: list[int], length: int = 100 * MS) -> Capture:

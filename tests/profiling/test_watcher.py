@@ -1,7 +1,10 @@
 from __future__ import annotations
 
+import subprocess
+import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -247,3 +250,46 @@ def test_compiling_does_not_count_as_busy(recorder: RingRecorder) -> None:
     events = [e for e in recorder.ring.since(0).events if isinstance(e, DeviceSample)]
     assert events
     assert all(sample.start_ns >= handed_over for sample in events)
+
+
+_DELETES = """
+import subprocess
+import sys
+import time
+import distlab as dl
+import jax, jax.numpy as jnp
+from distlab.profiling import watcher
+
+dl.use_cpu_devices(8)
+watcher._REST, watcher._COST = 0.0, 1.0  # watches all the time
+strategy = dl.MirroredStrategy()
+end = time.monotonic() + 4
+with dl.record("run") as recording:
+    while time.monotonic() < end:
+        result = strategy.run(lambda: jnp.ones(2)).stacked
+        recording.log(one=result[0, 0])
+        result.delete()
+print("alive")
+"""
+
+
+def test_results_may_be_deleted_while_they_are_watched_and_logged(tmp_path: Path) -> None:
+    """JAX ends a process in which one thread asks whether an array is ready, and one deletes it."""
+    done = subprocess.run(
+        [sys.executable, "-c", _DELETES],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (0, "alive\n"), done.stderr[-2000:]
+
+
+def test_a_deleted_array_has_no_copy_for_another_thread() -> None:
+    array = jnp.ones(2)
+    own = jax_internals.for_another_thread(array)
+    array.delete()
+    assert own.is_deleted()
+    with pytest.raises(RuntimeError, match="deleted"):
+        jax_internals.for_another_thread(array)
