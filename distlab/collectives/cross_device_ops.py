@@ -18,7 +18,7 @@ import numpy as np
 from distlab.collectives.host_sums import can_sum, host_sum
 from distlab.devices import selection
 from distlab.devices.jax_internals import is_ready
-from distlab.devices.mesh import AXIS, ReplicaMesh
+from distlab.devices.mesh import AXIS, SAME_ON_ALL, ReplicaMesh
 from distlab.devices.pieces import pieces
 from distlab.devices.selection import DeviceLike
 from distlab.errors import OptionError, ValueShapeError
@@ -66,6 +66,20 @@ class CrossDeviceOps(ABC):
     @abstractmethod
     def sum_in_program(self, values: list[jax.Array], replicas: int) -> list[jax.Array]:
         """Returns the sums of the replicas' arrays, on all replicas of a program over the mesh."""
+
+    def same_sums(self, values: list[jax.Array], replicas: int) -> list[jax.Array]:
+        """Returns what `sum_in_program` does, marked as the same on all replicas.
+
+        Args:
+          values: This replica's arrays.
+          replicas: The number of replicas.
+        """
+
+        def sums(values: list[jax.Array]) -> list[jax.Array]:
+            return self.sum_in_program(values, replicas)
+
+        sums.__name__ = SAME_ON_ALL
+        return jax.jit(sums)(values)
 
     def __repr__(self) -> str:
         """Shows the class."""
@@ -251,6 +265,10 @@ class NcclAllReduce(CrossDeviceOps):
         del replicas
         return list(jax.lax.psum(values, AXIS))
 
+    def same_sums(self, values: list[jax.Array], replicas: int) -> list[jax.Array]:
+        """Returns the sums, which need no mark: JAX's own all-reduce is known."""
+        return self.sum_in_program(values, replicas)
+
 
 @final
 class ChosenBySize(CrossDeviceOps):
@@ -287,6 +305,10 @@ class ChosenBySize(CrossDeviceOps):
     def sum_in_program(self, values: list[jax.Array], replicas: int) -> list[jax.Array]:
         """Sums by the platform's all-reduce."""
         return _ALL_REDUCE.sum_in_program(values, replicas)
+
+    def same_sums(self, values: list[jax.Array], replicas: int) -> list[jax.Array]:
+        """Returns the sums, as the platform's all-reduce does."""
+        return _ALL_REDUCE.same_sums(values, replicas)
 
 
 def _checked_packs(num_packs: int) -> int:

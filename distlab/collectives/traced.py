@@ -98,7 +98,7 @@ class TracedCollectives:
 
     def all_reduce(self, op: ReduceOp, values: list[jax.Array]) -> list[jax.Array]:
         """Returns each array's sum or mean, by one collective for all arrays."""
-        totals = self._ops.sum_in_program(values, self._replicas)
+        totals = self._ops.same_sums(values, self._replicas)
         return totals if op is ReduceOp.SUM else [total / self._replicas for total in totals]
 
     def all_gather(self, values: list[jax.Array], axis: int) -> list[jax.Array]:

@@ -14,6 +14,9 @@ from distlab.devices import selection
 AXIS: Final = "replica"
 """Name of the mesh axis; a replica is an index along it."""
 
+SAME_ON_ALL: Final = "distlab_same_on_all"
+"""Name of a traced function whose results are the same on all replicas, whatever it computes."""
+
 
 @final
 class ReplicaMesh:

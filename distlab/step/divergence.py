@@ -1,114 +1,145 @@
-"""Refuses collectives under control flow that may diverge between the replicas.
+"""Which values of a replica function may differ between replicas, and where that is refused.
 
 Where a branch or loop depends on a value that differs between replicas, some of
 them may skip a collective for which the others wait for ever (on CPU devices
-XLA aborts the process after 40 s). So each value of a replica function is
-analysed: it may differ between replicas, or is uniform.
+XLA aborts the process after 40 s). And a result that is declared to be the same on
+all replicas must be so. So each value of a replica function is analysed: it may
+differ between replicas, because of some of the function's inputs, or is uniform.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+import functools
+import operator
+from collections.abc import Iterable, Sequence
+from typing import Any, Final, TypeAlias, final
 
 from jax.extend import core
 
 from distlab.errors import StructureError
 from distlab.step import jaxprs
 
+Causes: TypeAlias = int
+"""A set of bits: the inputs because of which a value may differ between replicas; 0 if uniform."""
 
-def require_uniform_collectives(closed: core.ClosedJaxpr, differ: Sequence[bool]) -> None:
-    """Checks that all replicas reach the same collectives.
+OWN: Final[Causes] = 1
+"""The bit of what differs by itself, such as the replica's number."""
+
+
+def cause(number: int) -> Causes:
+    """Returns the bit of an input.
+
+    Args:
+      number: The number of the input, from 0.
+    """
+    return OWN << (number + 1)
+
+
+def analysed(
+    closed: core.ClosedJaxpr, inputs: Sequence[Causes], trusted: Causes = 0
+) -> list[Causes]:
+    """Returns why each output may differ between replicas.
 
     Args:
       closed: The jaxpr of one replica.
-      differ: For each input, whether it may differ between replicas.
+      inputs: For each input, why it may differ.
+      trusted: The causes for which a branch or loop may hold a collective nevertheless: copies
+        of variables, which are equal unless somebody assigned one alone.
 
     Raises:
       StructureError: A collective is inside a branch or loop that may diverge
         between replicas.
     """
-    _analyse(closed.jaxpr, differ)
+    return _Analysis(trusted).of_jaxpr(closed.jaxpr, inputs)
 
 
-def _analyse(jaxpr: Any, differ: Sequence[bool]) -> list[bool]:
-    """Returns for each output whether it may differ between replicas."""
-    known: dict[Any, bool] = dict(zip(jaxpr.invars, differ, strict=True))
+@final
+class _Analysis:
+    """Follows the causes through a jaxpr."""
 
-    def differs(atom: Any) -> bool:
-        return not isinstance(atom, core.Literal) and known.get(atom, False)
+    def __init__(self, trusted: Causes) -> None:
+        self._trusted = trusted
 
-    for equation in jaxpr.eqns:
-        operands = [differs(atom) for atom in equation.invars]
-        known.update(zip(equation.outvars, _of_equation(equation, operands), strict=True))
-    return [differs(atom) for atom in jaxpr.outvars]
+    def of_jaxpr(self, jaxpr: Any, inputs: Sequence[Causes]) -> list[Causes]:
+        """Returns why each output of a jaxpr may differ."""
+        known: dict[Any, Causes] = dict(zip(jaxpr.invars, inputs, strict=True))
+
+        def causes(atom: Any) -> Causes:
+            return 0 if isinstance(atom, core.Literal) else known.get(atom, 0)
+
+        for equation in jaxpr.eqns:
+            operands = [causes(atom) for atom in equation.invars]
+            known.update(zip(equation.outvars, self._of_equation(equation, operands), strict=True))
+        return [causes(atom) for atom in jaxpr.outvars]
+
+    def _of_equation(self, equation: Any, operands: list[Causes]) -> list[Causes]:
+        if jaxprs.is_replica_id(equation):
+            return [OWN]
+        if jaxprs.is_collective(equation):
+            return [0 if jaxprs.is_same_on_all(equation) else OWN] * len(equation.outvars)
+        outputs = self._of_inner_jaxprs(equation, operands)
+        if outputs is not None:
+            return outputs
+        own = 0
+        if (
+            jaxprs.calls_collective(equation)
+            or jaxprs.calls_replica_id(equation)
+            or jaxprs.has_effect(equation)
+        ):
+            own = OWN
+        return [own | union(operands)] * len(equation.outvars)
+
+    def _of_inner_jaxprs(self, equation: Any, operands: list[Causes]) -> list[Causes] | None:
+        """Analyses the jaxprs that an operation runs; returns None for any other operation."""
+        branches = jaxprs.branches(equation)
+        if branches is not None:
+            return self._of_branches(branches, operands)
+        loop = jaxprs.while_loop(equation)
+        if loop is not None:
+            return self._of_while(loop, operands)
+        scan = jaxprs.scan(equation)
+        if scan is not None:
+            return self._of_scan(scan, operands)
+        called = jaxprs.called(equation)
+        return None if called is None else self.of_jaxpr(called.jaxpr, operands)
+
+    def _of_branches(self, branches: Sequence[Any], operands: list[Causes]) -> list[Causes]:
+        index, *rest = operands
+        if index & ~self._trusted:
+            for branch in branches:
+                _require_no_collective(branch.jaxpr, "jax.lax.cond or switch")
+        columns = zip(*(self.of_jaxpr(branch.jaxpr, rest) for branch in branches), strict=True)
+        return [index | union(column) for column in columns]
+
+    def _of_while(self, loop: jaxprs.While, operands: list[Causes]) -> list[Causes]:
+        for_condition = operands[: loop.condition_consts]
+        for_body = operands[loop.condition_consts :][: loop.body_consts]
+        carry = operands[loop.condition_consts + loop.body_consts :]
+        while True:
+            (diverges,) = self.of_jaxpr(loop.condition.jaxpr, [*for_condition, *carry])
+            if diverges & ~self._trusted:
+                _require_no_collective(loop.condition.jaxpr, "jax.lax.while_loop")
+                _require_no_collective(loop.body.jaxpr, "jax.lax.while_loop")
+            outputs = self.of_jaxpr(loop.body.jaxpr, [*for_body, *carry])
+            after = [old | new | diverges for old, new in zip(carry, outputs, strict=True)]
+            if after == carry:
+                return carry
+            carry = after
+
+    def _of_scan(self, scan: jaxprs.Scan, operands: list[Causes]) -> list[Causes]:
+        consts, rows = operands[: scan.consts], operands[scan.consts + scan.carry :]
+        carry = operands[scan.consts :][: scan.carry]
+        while True:
+            outputs = self.of_jaxpr(scan.body.jaxpr, [*consts, *carry, *rows])
+            after = list(map(operator.or_, carry, outputs))
+            if after == carry:
+                return [*carry, *outputs[scan.carry :]]
+            carry = after
 
 
-def _of_equation(equation: Any, operands: list[bool]) -> list[bool]:
-    if jaxprs.is_replica_id(equation):
-        return [True]
-    if jaxprs.is_collective(equation):
-        return [not jaxprs.is_same_on_all(equation)] * len(equation.outvars)
-    outputs = _of_inner_jaxprs(equation, operands)
-    if outputs is not None:
-        return outputs
-    has_collective = any(jaxprs.collective_in(inner) for inner in jaxprs.inner_jaxprs(equation))
-    return [has_collective or any(operands)] * len(equation.outvars)
-
-
-def _of_inner_jaxprs(equation: Any, operands: list[bool]) -> list[bool] | None:
-    """Analyses the jaxprs that an operation runs; returns None for any other operation."""
-    branches = jaxprs.branches(equation)
-    if branches is not None:
-        return _of_branches(branches, operands)
-    loop = jaxprs.while_loop(equation)
-    if loop is not None:
-        return _of_while(loop, operands)
-    scan = jaxprs.scan(equation)
-    if scan is not None:
-        return _of_scan(scan, operands)
-    called = jaxprs.called(equation)
-    return None if called is None else _analyse(called.jaxpr, operands)
-
-
-def _of_branches(branches: Sequence[Any], operands: list[bool]) -> list[bool]:
-    index, *rest = operands
-    if index:
-        for branch in branches:
-            _require_no_collective(branch.jaxpr, "jax.lax.cond or switch")
-    columns = zip(*(_analyse(branch.jaxpr, rest) for branch in branches), strict=True)
-    return [index or any(column) for column in columns]
-
-
-def _of_while(loop: jaxprs.While, operands: list[bool]) -> list[bool]:
-    for_condition = operands[: loop.condition_consts]
-    for_body = operands[loop.condition_consts :][: loop.body_consts]
-    carry = operands[loop.condition_consts + loop.body_consts :]
-    while True:
-        (diverges,) = _analyse(loop.condition.jaxpr, [*for_condition, *carry])
-        if diverges:
-            _require_no_collective(loop.condition.jaxpr, "jax.lax.while_loop")
-            _require_no_collective(loop.body.jaxpr, "jax.lax.while_loop")
-            return [True] * len(carry)
-        after = _either(carry, _analyse(loop.body.jaxpr, [*for_body, *carry]))
-        if after == carry:
-            return carry
-        carry = after
-
-
-def _of_scan(scan: jaxprs.Scan, operands: list[bool]) -> list[bool]:
-    consts, rows = operands[: scan.consts], operands[scan.consts + scan.carry :]
-    carry = operands[scan.consts :][: scan.carry]
-    while True:
-        outputs = _analyse(scan.body.jaxpr, [*consts, *carry, *rows])
-        after = _either(carry, outputs[: scan.carry])
-        if after == carry:
-            return [*carry, *outputs[scan.carry :]]
-        carry = after
-
-
-def _either(a: list[bool], b: list[bool]) -> list[bool]:
-    return [x or y for x, y in zip(a, b, strict=True)]
+def union(causes: Iterable[Causes]) -> Causes:
+    """Returns all causes of several values."""
+    return functools.reduce(operator.or_, causes, 0)
 
 
 def _require_no_collective(jaxpr: Any, where: str) -> None:

@@ -82,7 +82,8 @@ def _inlined(equation: Any, operands: list[Any], replica_id: Any) -> list[Any]:
     """Evaluates an equation with a collective in it, without a call or loop around that."""
     called = jaxprs.called(equation)
     if called is not None:
-        return _evaluate(called, operands, replica_id)
+        outputs = _evaluate(called, operands, replica_id)
+        return jaxprs.marked(outputs) if jaxprs.is_marked(equation) else outputs
     scan = jaxprs.scan(equation)
     if scan is not None and scan.length <= _LONGEST_UNROLLED_SCAN:
         return _unrolled(scan, operands, replica_id)

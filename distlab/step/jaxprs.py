@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Final, NamedTuple
 
+import jax
 import numpy as np
 from jax.extend import core
 
-from distlab.devices.mesh import AXIS
+from distlab.devices.jax_internals import ConcreteArray
+from distlab.devices.mesh import AXIS, SAME_ON_ALL
 
 _CALLS: Final = {
     "pjit": "jaxpr",
@@ -26,6 +28,8 @@ _CALLS: Final = {
     "custom_vjp_call": "call_jaxpr",
 }
 """Operations that run one inner jaxpr once, and the parameter that holds it."""
+
+_SMALL_CONST: Final = 1 << 10
 
 _SAME_ON_ALL: Final = frozenset(
     {"psum", "psum_invariant", "pmax", "pmin", "all_gather", "all_gather_invariant"}
@@ -95,6 +99,8 @@ def is_collective(equation: Any) -> bool:
     """Returns whether an equation communicates over the mesh axis."""
     if is_replica_id(equation):
         return False
+    if is_marked(equation):
+        return True
     for key in ("axes", "axis_name"):
         axes = equation.params.get(key, ())
         if axes == AXIS or (isinstance(axes, tuple | list) and AXIS in axes):
@@ -104,7 +110,28 @@ def is_collective(equation: Any) -> bool:
 
 def is_same_on_all(equation: Any) -> bool:
     """Returns whether the result of a collective is the same on all replicas."""
-    return name(equation) in _SAME_ON_ALL
+    among_all = equation.params.get("axis_index_groups") is None
+    return is_marked(equation) or (name(equation) in _SAME_ON_ALL and among_all)
+
+
+def is_marked(equation: Any) -> bool:
+    """Returns whether an equation calls a function that is marked as the same on all replicas."""
+    of_function = equation.params.get("name")
+    return isinstance(of_function, str) and SAME_ON_ALL in of_function
+
+
+def marked(values: Sequence[Any]) -> list[Any]:
+    """Returns values marked as the same on all replicas.
+
+    Args:
+      values: Arrays that are being traced, the results of one collective.
+    """
+
+    def same(values: list[Any]) -> list[Any]:
+        return values
+
+    same.__name__ = SAME_ON_ALL
+    return list(jax.jit(same)(list(values)))
 
 
 def is_all_reduce(equation: Any) -> bool:
@@ -179,7 +206,9 @@ def calls_python(jaxpr: Any) -> bool:
 def collective_in(jaxpr: Any) -> str | None:
     """Returns the name of the first collective in a jaxpr, at any depth; None without one."""
     found = _first(jaxpr, is_collective)
-    return None if found is None else name(found)
+    if found is None:
+        return None
+    return "all_reduce" if is_marked(found) else name(found)
 
 
 def calls_collective(equation: Any) -> bool:
@@ -202,12 +231,27 @@ def literal_key(literal: Any) -> Hashable:
     return literal.aval, np.asarray(literal.val).tobytes()
 
 
-def key(equation: Any, operands: Sequence[Hashable]) -> Hashable:
+def const_key(const: Any, *, by_value: bool) -> Hashable:
+    """Returns what two constants that are the same have in common.
+
+    Args:
+      const: The constant.
+      by_value: Whether small constants with equal numbers are the same; else one object is.
+    """
+    is_array = isinstance(const, np.ndarray) or type(const) is ConcreteArray
+    if by_value and is_array and const.nbytes <= _SMALL_CONST:
+        numbers = np.asarray(const)
+        return "const", numbers.dtype, numbers.shape, numbers.tobytes()
+    return "const", id(const)
+
+
+def key(equation: Any, operands: Sequence[Hashable], *, derivatives: bool = True) -> Hashable:
     """Returns what two equations that compute the same have in common.
 
     Args:
       equation: The equation.
       operands: A key for each of its operands.
+      derivatives: Whether functions with a derivative of their own must be the same object.
 
     Returns:
       A key that is equal for equations with equal operations, parameters and operands.
@@ -215,8 +259,12 @@ def key(equation: Any, operands: Sequence[Hashable]) -> Hashable:
     """
     if has_effect(equation):
         return object()
-    params = tuple((name, _parameter_key(value)) for name, value in sorted(equation.params.items()))
-    return equation.primitive, params, equation.ctx, tuple(operands)
+    params = sorted(equation.params.items())
+    inner = _CALLS.get(name(equation)) if has_derivative_rule(equation) else None
+    if inner is not None and not derivatives:
+        params = [(inner, equation.params[inner])]
+    keys = tuple((name, _parameter_key(value, derivatives=derivatives)) for name, value in params)
+    return equation.primitive, keys, equation.ctx, tuple(operands)
 
 
 def _inner(jaxpr: Any) -> Inner:
@@ -235,11 +283,12 @@ def _first(jaxpr: Any, matches: Callable[[Any], bool]) -> Any:
     return None
 
 
-def _parameter_key(value: Any) -> Hashable:
+def _parameter_key(value: Any, *, derivatives: bool) -> Hashable:
     if isinstance(value, core.Jaxpr | core.ClosedJaxpr):
-        return _jaxpr_key(_inner(value))
+        return _jaxpr_key(_inner(value), derivatives=derivatives)
     if isinstance(value, tuple | list):
-        return type(value), tuple(map(_parameter_key, value))
+        parts = (_parameter_key(part, derivatives=derivatives) for part in value)
+        return type(value), tuple(parts)
     try:
         hash(value)
     except TypeError:
@@ -247,19 +296,23 @@ def _parameter_key(value: Any) -> Hashable:
     return type(value), value
 
 
-def _jaxpr_key(inner: Inner) -> Hashable:
+def _jaxpr_key(inner: Inner, *, derivatives: bool) -> Hashable:
     """Returns a key that is equal for jaxprs with equal equations and the same constants."""
     jaxpr, consts = inner
     keys: dict[Any, Hashable] = {
         var: ("input", number, var.aval) for number, var in enumerate(jaxpr.invars)
     }
-    keys |= {var: ("const", id(c)) for var, c in zip(jaxpr.constvars, consts, strict=False)}
+    keys |= {
+        var: const_key(const, by_value=not derivatives)
+        for var, const in zip(jaxpr.constvars, consts, strict=False)
+    }
 
     def of(atom: Any) -> Hashable:
         return literal_key(atom) if isinstance(atom, core.Literal) else keys[atom]
 
     equations = []
     for number, equation in enumerate(jaxpr.eqns):
-        equations.append(key(equation, [of(atom) for atom in equation.invars]))
+        operands = [of(atom) for atom in equation.invars]
+        equations.append(key(equation, operands, derivatives=derivatives))
         keys |= {var: ("output", number, i) for i, var in enumerate(equation.outvars)}
     return tuple(equations), tuple(of(atom) for atom in jaxpr.outvars), len(jaxpr.invars)

@@ -196,6 +196,8 @@ class Program:
     def _run(self, arrays: tuple[list[Any], list[Any]]) -> list[jax.Array]:
         # What is given away is lost where the step ran and JAX raises nevertheless: when it looks
         # for NaN, and in the first call, which is Python code that may be interrupted.
+        if self.spmd.agreement is not None:
+            self.spmd.agreement.confirm()
         call = self._call or self.compiled
         keep = self._call is None or (self.inputs.gives and jax_internals.checks_results())
         values = self.inputs.values(keep=keep)

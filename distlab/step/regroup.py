@@ -8,10 +8,11 @@ from typing import Any
 import jax
 import numpy as np
 
+from distlab.devices.jax_internals import plain
 from distlab.devices.mesh import ReplicaMesh
 from distlab.errors import StructureError
-from distlab.values.checks import is_array_like
-from distlab.values.distributed import DistributedValues, PerReplica, stack
+from distlab.values.checks import declared_array, is_array_like
+from distlab.values.distributed import DistributedValues, Mirrored, PerReplica, stack
 from distlab.variables.variable import is_variable
 from distlab.variables.variable_copy import VariableCopy
 
@@ -24,14 +25,15 @@ def regroup(nests: Sequence[Any], mesh: ReplicaMesh) -> Any:
       mesh: The replicas' devices.
 
     Returns:
-      The structure with a `PerReplica` at each leaf. A leaf that is the same
-      object on all replicas stays that object; with one replica all leaves do.
+      The structure with a `PerReplica` at each leaf, or a `Mirrored` value where the
+      replicas declare one. A leaf that is the same object on all replicas stays that
+      object; with one replica all leaves do.
 
     Raises:
-      StructureError: The structures differ.
+      StructureError: The structures differ, or so do values declared `Mirrored`.
     """
     if len(nests) == 1:
-        return nests[0]
+        return undeclared(nests[0])
     structures: list[Any] = [jax.tree.structure(nest, is_leaf=_keep) for nest in nests]
     for structure in structures:
         if structure != structures[0]:
@@ -39,8 +41,32 @@ def regroup(nests: Sequence[Any], mesh: ReplicaMesh) -> Any:
                 "All replicas must return the same structure, but one returns "
                 f"{structures[0]} and another {structure}. Return the same components on each."
             )
+    paths, _ = jax.tree_util.tree_flatten_with_path(nests[0], is_leaf=_keep)
     columns = zip(*(jax.tree.leaves(nest, is_leaf=_keep) for nest in nests), strict=True)
-    return jax.tree.unflatten(structures[0], [_merge(column, mesh) for column in columns])
+    merged = [
+        _merge(column, f"result{jax.tree_util.keystr(path)}", mesh)
+        for (path, _), column in zip(paths, columns, strict=True)
+    ]
+    return jax.tree.unflatten(structures[0], merged)
+
+
+def undeclared(nest: Any) -> Any:
+    """Returns the nest of a strategy's only replica, with plain arrays for `Mirrored` values.
+
+    Args:
+      nest: The result of a replica function.
+    """
+    try:
+        declares = any(type(leaf) is Mirrored for leaf in jax.tree.leaves(nest, is_leaf=_keep))
+    except (TypeError, ValueError):  # a dict whose keys have no order: no nest for JAX
+        declares = False
+    if not declares:
+        return nest  # the object itself
+    return jax.tree.map(
+        lambda leaf: declared_array(leaf, "result") if type(leaf) is Mirrored else leaf,
+        nest,
+        is_leaf=_keep,
+    )
 
 
 def select(nest: Any, replica: int) -> Any:
@@ -76,10 +102,12 @@ def to_device(nest: Any, device: jax.Device, *, is_leaf: Callable[[Any], bool]) 
     )
 
 
-def _merge(column: Sequence[Any], mesh: ReplicaMesh) -> Any:
+def _merge(column: Sequence[Any], label: str, mesh: ReplicaMesh) -> Any:
     first = column[0]
     if all(leaf is first for leaf in column):
         return first
+    if any(type(leaf) is Mirrored for leaf in column):
+        return _mirrored(column, label, mesh)
     if isinstance(first, VariableCopy) and tuple(column) == first.variable.values:
         return first.variable
     if all(map(is_array_like, column)):
@@ -90,6 +118,44 @@ def _merge(column: Sequence[Any], mesh: ReplicaMesh) -> Any:
     for replica, leaf in enumerate(column):  # NumPy would make an array of a list
         objects[replica] = leaf
     return PerReplica(objects)
+
+
+def _mirrored(column: Sequence[Any], label: str, mesh: ReplicaMesh) -> Mirrored:
+    """Returns one mirrored value of those that the replicas declare to be the same.
+
+    Raises:
+      StructureError: They are not the same, or not all replicas declare one.
+    """
+    if not all(type(leaf) is Mirrored for leaf in column):
+        raise StructureError(
+            f"All replicas must return the same structure, but only some return {label} as "
+            "Mirrored. Return it so on each."
+        )
+    arrays = [declared_array(leaf, label) for leaf in column]
+    first = arrays[0]
+    for replica, array in enumerate(arrays):
+        if (array.dtype, array.shape) != (first.dtype, first.shape) or _bits(array) != _bits(first):
+            raise StructureError(
+                f"The function returns {label} as Mirrored, the same on all replicas, but replica "
+                f"{mesh.local_replicas[replica]} returns {_numbers(array)} and replica "
+                f"{mesh.local_replicas[0]} returns {_numbers(first)}. Pass it, or the gradients "
+                "that it is computed from, to distlab.get_replica_context().all_reduce first, or "
+                "return it without Mirrored."
+            )
+    copies = [
+        jax.device_put(array, device)
+        for array, device in zip(arrays, mesh.local_devices, strict=True)
+    ]
+    return Mirrored(jax.make_array_from_single_device_arrays(first.shape, mesh.whole, copies))
+
+
+def _numbers(array: jax.Array) -> str:
+    numbers = np.asarray(plain(array)).ravel()[:4].tolist()
+    return f"{array.dtype}{list(array.shape)} of {numbers}"
+
+
+def _bits(array: jax.Array) -> bytes:
+    return np.asarray(plain(array)).tobytes()
 
 
 def _keep(value: Any) -> bool:

@@ -28,8 +28,10 @@ from distlab.step.program import Program
 from distlab.step.program_cache import keep
 from distlab.step.program_inputs import NotWholeError
 from distlab.step.received import accepted
+from distlab.step.regroup import undeclared
 from distlab.step.static_values import Static, is_static, static_key
 from distlab.values.checks import checked_call, is_array_like
+from distlab.values.distributed import DistributedValues, Mirrored
 
 _steps = itertools.count()
 
@@ -87,7 +89,7 @@ def _run_merging(
     """Runs as part of the `merge_call` that is being traced."""
     args, kwargs = local_part((args, kwargs))
     with scopes.replica(ReplicaContext(host, merging)):
-        return merging.merged(fn(*args, **kwargs))
+        return merging.merged(undeclared(fn(*args, **kwargs)))
 
 
 def _run_eagerly(
@@ -206,11 +208,28 @@ def _program(
     outdated = None
     if program is not None and program.captured is not None and program.captured.changed():
         outdated, program = programs.pop(call.key).captured, None
+    # A state that goes in as arrays comes back as mirrored values, and is the same to a program.
+    plain = _call(_without_mirrored(chosen)).key
+    if program is None and outdated is None and plain in programs:
+        known = programs[plain]
+        if known.captured is None:
+            program = programs[call.key] = known
     if program is None:
         program = Program(fn, args, kwargs, host, chosen.donated)
         if outdated is not None and program.captured is not None:
             program.captured.follow(outdated)
+    if plain != call.key and program.captured is None:
+        programs[plain] = program
     return call, program
+
+
+def _without_mirrored(chosen: Chosen) -> Chosen:
+    args, kwargs = jax.tree.map(
+        lambda leaf: leaf.array if type(leaf) is Mirrored else leaf,
+        (chosen.args, chosen.kwargs),
+        is_leaf=lambda leaf: isinstance(leaf, DistributedValues),
+    )
+    return Chosen(args, kwargs, chosen.donated)
 
 
 def _key(leaves: list[Any]) -> tuple[tuple[Any, ...], bool]:
@@ -218,15 +237,17 @@ def _key(leaves: list[Any]) -> tuple[tuple[Any, ...], bool]:
     key: list[Any] = []
     traced = False
     for leaf in leaves:
-        if type(leaf) is ConcreteArray:
-            key.append(leaf.aval)
+        if type(leaf) is ConcreteArray:  # wherever it is: the inputs are placed on the mesh
+            aval = leaf.aval
+            key.append((aval.shape, aval.dtype, aval.weak_type))
         elif isinstance(leaf, np.ndarray) and is_array_like(leaf):
-            key.append((leaf.shape, leaf.dtype))
+            key.append((leaf.shape, leaf.dtype, False))
         elif isinstance(leaf, jax.core.Tracer):
             traced = True
-            key.append((leaf.shape, leaf.dtype, getattr(leaf.aval, "weak_type", False)))
+            weak = getattr(leaf.aval, "weak_type", False)
+            key.append(("traced", leaf.shape, leaf.dtype, weak))
         elif isinstance(leaf, jax.Array):  # random keys
-            key.append(leaf.aval)
+            key.append((leaf.shape, leaf.dtype))
         elif type(leaf) is Static:
             key.append(static_key(leaf.value))
         elif is_static(leaf):

@@ -18,13 +18,16 @@ class SameValues:
 
     Args:
       groups: The groups of replicas, whose collectives correspond to each other.
+      derivatives: Whether functions must also have the same derivatives to compute the same, and
+        constants be one object, as when one group's equation stands for those of all.
 
     Attributes:
       common: The numbers of the values that depend on a collective, and that all groups
         compute.
     """
 
-    def __init__(self, groups: list[Group]) -> None:
+    def __init__(self, groups: list[Group], *, derivatives: bool = True) -> None:
+        self._derivatives = derivatives
         self._number_of: dict[Hashable, int] = {}
         self._after_collective: set[int] = set()
         self._numbers: list[dict[Any, int]] = []
@@ -63,7 +66,7 @@ class SameValues:
     def _add(self, group: Group, different: set[int]) -> None:
         jaxpr, numbers = group.jaxpr.jaxpr, self._numbers[-1]
         for var, const in zip(jaxpr.constvars, group.jaxpr.consts, strict=True):
-            numbers[var] = self._number(("const", id(const)))
+            numbers[var] = self._number(jaxprs.const_key(const, by_value=not self._derivatives))
         for var, source in zip(jaxpr.invars, group.inputs, strict=True):
             if source is None or source.position in different:
                 numbers[var] = self._number(object())
@@ -77,7 +80,7 @@ class SameValues:
                 collectives += 1
                 after = True
             else:
-                key = jaxprs.key(equation, operands)
+                key = jaxprs.key(equation, operands, derivatives=self._derivatives)
                 after = not self._after_collective.isdisjoint(operands)
             for position, var in enumerate(equation.outvars):
                 numbers[var] = self._number(("output", key, position))
@@ -92,3 +95,17 @@ def _inputs_of_different_shapes(groups: list[Group]) -> set[int]:
             if source is not None:
                 shapes.setdefault(source.position, set()).add(source.shape)
     return {position for position, found in shapes.items() if len(found) > 1}
+
+
+def same_outputs(groups: list[Group]) -> list[bool]:
+    """Returns for each output whether all groups compute it in the same way.
+
+    Args:
+      groups: The groups of replicas, whose collectives correspond to each other.
+    """
+    same = SameValues(groups, derivatives=False)
+    columns = zip(*(group.jaxpr.jaxpr.outvars for group in groups), strict=True)
+    return [
+        len({same.number(group, atom) for group, atom in enumerate(column)}) == 1
+        for column in columns
+    ]

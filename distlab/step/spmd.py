@@ -13,7 +13,8 @@ from distlab.collectives.host import CollectiveHost
 from distlab.collectives.traced import TracedCollectives
 from distlab.devices.layouts import ROWS, WHOLE, Partition
 from distlab.errors import StructureError
-from distlab.step import divergence, jaxprs, ragged
+from distlab.step import jaxprs, ragged
+from distlab.step.agreement import Agreement
 from distlab.step.arguments import Arguments, Leaf
 from distlab.step.flat_jaxprs import flattened
 from distlab.step.ragged_parts import Boundary, can_be_parted
@@ -21,7 +22,8 @@ from distlab.step.ragged_programs import RaggedPrograms
 from distlab.step.schedule import divide
 from distlab.step.stages import Group, InputSlice, Stages
 from distlab.step.trace import LocalTrace, trace
-from distlab.values.distributed import PerReplica, Shape
+from distlab.values.checks import function_name
+from distlab.values.distributed import Mirrored, PerReplica, Shape
 from distlab.values.stacks import remember
 from distlab.variables.variable import Variable
 
@@ -37,6 +39,7 @@ class SpmdFunction:
       ragged: Whether the replicas compute different shapes.
       parted: Whether `programs` can compute the step, which is ragged then.
       overwritten: The variables in `read` and `written` whose old value nothing else can need.
+      agreement: What the replicas provably hold alike; None with one replica.
     """
 
     def __init__(self, fn: Callable[..., Any], arguments: Arguments, host: CollectiveHost) -> None:
@@ -64,10 +67,12 @@ class SpmdFunction:
                     for local, of_group in zip(self._traces, members, strict=True)
                 ]
             )
-        elif not self._alone:
-            differ = [v is not None and _partition(v) is ROWS for v in self._traces[0].read]
-            differ += [leaf.partition is not WHOLE for leaf in self._leaves]
-            divergence.require_uniform_collectives(self._traces[0].jaxpr, differ)
+        self.agreement: Agreement | None = None
+        if not self._alone:
+            groups = self._stages.groups if self._stages is not None else []
+            self.agreement = Agreement(
+                function_name(fn), self._traces, groups, self.read, self._leaves
+            )
         self.parted = self._stages is not None and can_be_parted(self._stages)
         self.overwritten = self._overwritten()
         self._out = [
@@ -117,7 +122,7 @@ class SpmdFunction:
         return RaggedPrograms(name, self._stages, boundary, self._mesh, [*values, *arrays])
 
     def result(self, outputs: list[jax.Array]) -> Any:
-        """Returns the result of `fn`, with per-replica values at the computed leaves.
+        """Returns the result of `fn`, with per-replica or mirrored values at the computed leaves.
 
         With one replica they are plain arrays, as in TensorFlow.
         """
@@ -126,7 +131,10 @@ class SpmdFunction:
         if not self._alone:
             for position in self._empty:
                 remember(computed[position])
-            computed = list(map(PerReplica, computed, self._shapes))
+            computed = [
+                PerReplica(array, shapes) if label is None else Mirrored(array)
+                for array, shapes, label in zip(computed, self._shapes, first.declared, strict=True)
+            ]
         if self.computed < len(first.static):
             rest = iter(computed)
             computed = [next(rest) if fixed is None else fixed[0] for fixed in first.static]
@@ -168,8 +176,11 @@ class SpmdFunction:
         return [largest for largest, _ in self._out]
 
     def _out_partitions(self) -> list[Partition]:
-        results = WHOLE if self._alone else ROWS
-        return [*[results] * self._traces[0].computed, *map(_partition, self.written)]
+        results = [
+            ROWS if label is None and not self._alone else WHOLE
+            for label in self._traces[0].declared
+        ]
+        return [*results, *map(_partition, self.written)]
 
     def _ragged_shapes(self, number: int) -> tuple[Shape, ...] | None:
         _, by_group = self._out[number]
@@ -251,7 +262,11 @@ def _require_same_results(traces: list[LocalTrace]) -> None:
     """
     first = traces[0]
     for other in traces[1:]:
-        if other.results != first.results or other.static != first.static:
+        if (other.results, other.static, other.declared) != (
+            first.results,
+            first.static,
+            first.declared,
+        ):
             raise StructureError(
                 "All replicas must return the same structure, but with the different shapes of "
                 f"this step the function returns {first.results} on some replicas and "

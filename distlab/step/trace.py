@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 from jax.extend.core import ClosedJaxpr
+from jax.sharding import NamedSharding
 
 from distlab.collectives.host import CollectiveHost
 from distlab.collectives.traced import TracedCollectives
@@ -17,7 +18,8 @@ from distlab.devices import jax_internals
 from distlab.devices.mesh import AXIS
 from distlab.errors import ContextError, NeedsPythonError
 from distlab.step.arguments import Arguments
-from distlab.values.checks import function_name, is_array_like
+from distlab.values.checks import declared_array, function_name, is_array_like
+from distlab.values.distributed import Mirrored
 from distlab.variables import frames
 from distlab.variables.variable import Variable, live
 
@@ -40,6 +42,8 @@ class LocalTrace(NamedTuple):
       results: The structure of the result.
       static: For each leaf of the result None when it is computed, or a tuple of
         the object that `fn` returned.
+      declared: For each computed leaf its path, such as `result['w']`, when `fn` returned it
+        as `Mirrored`; else None.
     """
 
     jaxpr: ClosedJaxpr
@@ -47,6 +51,7 @@ class LocalTrace(NamedTuple):
     written: tuple[Variable, ...]
     results: Any
     static: tuple[tuple[Any] | None, ...]
+    declared: tuple[str | None, ...]
 
     @property
     def computed(self) -> int:
@@ -91,19 +96,23 @@ def trace(
         context = ReplicaContext(host, collectives)
         with frames.use(frame), scopes.replica(context):
             result = fn(*args, **kwargs)
-        leaves, found["results"] = jax.tree.flatten(result)
+        paths, found["results"] = jax.tree_util.tree_flatten_with_path(result, is_leaf=_is_mirrored)
+        leaves = [leaf for _, leaf in paths]
         found["static"] = tuple(
             None if _is_computed(leaf) or position in as_arrays else (leaf,)
             for position, leaf in enumerate(leaves)
         )
-        found["read"] = tuple(v if v in frame.read else None for v in candidates)
-        found["written"] = tuple(frame.written)
         computed = [
-            jnp.asarray(leaf)
-            for leaf, fixed in zip(leaves, found["static"], strict=True)
+            (f"result{jax.tree_util.keystr(path)}", leaf)
+            for (path, leaf), fixed in zip(paths, found["static"], strict=True)
             if fixed is None
         ]
-        return computed + [frame.written[variable] for variable in found["written"]]
+        found["declared"] = tuple(label if _is_mirrored(leaf) else None for label, leaf in computed)
+        found["read"] = tuple(v if v in frame.read else None for v in candidates)
+        found["written"] = tuple(frame.written)
+        return [_array(leaf, label) for label, leaf in computed] + [
+            frame.written[variable] for variable in found["written"]
+        ]
 
     shapes = [jax.ShapeDtypeStruct(v.shape, v.dtype) for v in candidates]
     arrays = [leaf.local(replica) for leaf in arguments.dynamic()]
@@ -132,8 +141,19 @@ def trace(
     return LocalTrace(jaxpr, **found)
 
 
+def _is_mirrored(value: Any) -> bool:
+    return type(value) is Mirrored
+
+
+def _array(leaf: Any, label: str) -> jax.Array:
+    """Returns a computed leaf as an array."""
+    return declared_array(leaf, label) if type(leaf) is Mirrored else jnp.asarray(leaf)
+
+
 def _is_computed(leaf: Any) -> bool:
     """Returns whether a leaf is computed; a number or an array from before the step is not."""
+    if type(leaf) is Mirrored:  # one from before the step lies on all devices
+        return not isinstance(getattr(leaf.array, "sharding", None), NamedSharding)
     if isinstance(leaf, bool | int | float | complex):
         return False
     return isinstance(leaf, jax.core.Tracer) or (

@@ -190,13 +190,16 @@ class Strategy(ABC):  # noqa: B024 - abstract because a subclass chooses the dev
 
         Returns:
           The result of `fn`, with a `PerReplica` at each computed leaf (with one
-          replica, a plain array). A leaf that is the same object on all replicas
-          (None, a Python number, a variable) is returned unchanged.
+          replica, a plain array). A leaf that `fn` returns as `Mirrored`, which
+          declares that all replicas hold the same, comes back as one `Mirrored` array.
+          A leaf that is the same object on all replicas (None, a Python number, a
+          variable) is returned unchanged.
 
         Raises:
           ContextError: The call is in a replica function or in another strategy's scope.
-          StructureError: A per-replica argument belongs to another strategy, or
-            replicas with different shapes return different structures.
+          StructureError: A per-replica argument belongs to another strategy,
+            replicas with different shapes return different structures, or a result
+            that is declared `Mirrored` may differ between replicas.
           NeedsPythonError: `fn` needs a number while it is traced.
 
         Example:

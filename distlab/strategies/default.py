@@ -19,6 +19,7 @@ from distlab.input.context import InputContext
 from distlab.input.distribute import call_for_input
 from distlab.input.options import InputOptions
 from distlab.step.place import Place
+from distlab.step.regroup import undeclared
 from distlab.step.state_holders import is_state_holder
 from distlab.strategies.abstract import Strategy
 from distlab.values.checks import checked_call, require_plain
@@ -78,7 +79,7 @@ class DefaultStrategy(Strategy):
             is_leaf=lambda v: isinstance(v, DistributedValues | Variable) or is_state_holder(v),
         )
         with scopes.replica(self._context):
-            return fn(*args, **kwargs)
+            return undeclared(fn(*args, **kwargs))
 
     def experimental_distribute_dataset(
         self, dataset: Any, options: InputOptions | None = None

@@ -15,7 +15,7 @@ import numpy as np
 from distlab.devices.jax_internals import ConcreteArray, being_transformed
 from distlab.errors import ContextError, DonatedError, StructureError, ValueShapeError
 from distlab.text.shown import shown, shown_text
-from distlab.values.distributed import PerReplica
+from distlab.values.distributed import Mirrored, PerReplica
 
 
 def is_array_like(value: Any) -> bool:
@@ -123,6 +123,25 @@ def checked_call(
             "kwargs={'name': value}."
         )
     return tuple(args), kwargs or {}
+
+
+def declared_array(value: Mirrored, label: str) -> jax.Array:
+    """Returns the array of a result that a replica function declares the same on all replicas.
+
+    Args:
+      value: The result.
+      label: Its path in the result of the function.
+
+    Raises:
+      StructureError: It holds no array and no number.
+    """
+    try:
+        return jnp.asarray(value.array)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise StructureError(
+            f"A Mirrored value is one array, but {label} is Mirrored({shown(value.array)}). For a "
+            "nest of arrays return jax.tree.map(distlab.Mirrored, nest)."
+        ) from error
 
 
 def as_numbers(value: Any, verb: str) -> jax.Array:

@@ -169,8 +169,14 @@ class PerReplica(DistributedValues):
 class Mirrored(DistributedValues):
     """A value of which every replica has an equal copy (`tf.distribute`'s `Mirrored`).
 
+    A replica function returns one to declare that all replicas hold the same, such as what came
+    of an all-reduce. `run` then returns one array in place of a component for each replica.
+    Compiled, that must follow from the function: a result that depends on anything that differs
+    between replicas, without an all-reduce between, is a `StructureError`. Eagerly, the numbers
+    are compared.
+
     Attributes:
-      array: The value, replicated over the replicas' devices.
+      array: The value, replicated over the replicas' devices; in a replica function, its array.
 
     Example:
       >>> import jax
@@ -184,6 +190,14 @@ class Mirrored(DistributedValues):
       }
       >>> [float(copy) for copy in rate.values]
       [0.5, 0.5]
+      >>> def step(weight, x):
+      ...     gradient = dl.get_replica_context().all_reduce("SUM", x.sum())
+      ...     return dl.Mirrored(weight - 0.1 * gradient)
+      >>> dataset = dl.data.Dataset.range(4).batch(4)
+      >>> for x in strategy.experimental_distribute_dataset(dataset):
+      ...     weight = strategy.run(step, args=(rate, x))
+      >>> weight.brief()
+      'Mirrored(float32[])'
     """
 
     __slots__ = ("__weakref__", "array")

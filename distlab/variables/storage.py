@@ -7,12 +7,15 @@ program computed and nobody read is its own.
 
 from __future__ import annotations
 
+import itertools
 import threading
 from typing import Final, final
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
+from distlab.devices.jax_internals import plain
 from distlab.devices.layouts import Layout
 from distlab.devices.mesh import ReplicaMesh
 
@@ -20,6 +23,14 @@ giving: Final = threading.RLock()
 """Held while arrays are read, and while a step takes over the memory of some."""
 
 _copied: Final = jax.jit(jnp.copy)
+
+_changes: Final = itertools.count(1)
+_last_change = 0
+
+
+def last_change() -> int:
+    """Returns a number that changes whenever the copies of a storage come apart, or meet again."""
+    return _last_change
 
 
 @final
@@ -32,14 +43,16 @@ class Storage:
 
     Attributes:
       layout: Where the copies are.
+      apart: Whether copies that should be equal may differ, since one was assigned alone.
     """
 
-    __slots__ = ("_array", "_coming", "_own", "layout")
+    __slots__ = ("_array", "_coming", "_own", "apart", "layout")
 
     def __init__(self, value: jax.Array, layout: Layout) -> None:
         self.layout = layout
         self._array = layout.place(value)
         self._own = False  # `place` may share the value's memory
+        self.apart = False
         self._coming: tuple[list[list[jax.Array]], int] | None = None
 
     @property
@@ -61,7 +74,7 @@ class Storage:
         """Returns another storage with the same value and layout."""
         new = object.__new__(Storage)
         new.layout, new._array = self.layout, self.array
-        new._own, new._coming = False, None
+        new._own, new._coming, new.apart = False, None, self.apart
         return new
 
     def same_layout(self, other: Storage) -> bool:
@@ -79,7 +92,24 @@ class Storage:
 
     def set_copy(self, replica: int, value: jax.Array) -> None:
         """Replaces one copy and keeps the others."""
+        self.set_apart(apart=True)
         self.array = self.layout.with_copy(self.array, replica, value)
+
+    def set_apart(self, *, apart: bool) -> None:
+        """Notes whether copies that should be equal may differ."""
+        global _last_change
+        if apart is not self.apart:
+            self.apart = apart
+            _last_change = next(_changes)
+
+    def agrees(self) -> bool:
+        """Returns whether all copies are equal; where they may differ, it compares them."""
+        if self.apart:
+            first, *others = (np.asarray(plain(copy)) for copy in self.copies().values())
+            if any(copy.tobytes() != first.tobytes() for copy in others):
+                return False
+            self.set_apart(apart=False)
+        return True
 
     def over(self, mesh: ReplicaMesh) -> tuple[jax.Array, bool]:
         """Returns the value as an argument of a program over `mesh` that keeps it, at once.

@@ -299,6 +299,7 @@ class Variable(ArrayOperators, scattering.Scatters):
         if frame is None:
             self._require_no_trace(array, verb)
             if isinstance(operand, Variable) and operand.storage.same_layout(self.storage):
+                self.storage.set_apart(apart=self.storage.apart or operand.storage.apart)
                 self._update_all(operand.storage.array.astype(self.dtype), verb, combine)
             else:
                 each = replicas.value_of_each_copy(self, array, verb)

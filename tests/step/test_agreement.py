@@ -1,0 +1,277 @@
+"""Results that all replicas hold alike come back as one `Mirrored` array, and only those."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import distlab as dl
+from distlab import events
+from distlab.errors import StructureError
+from tests.listening import listening
+
+REPLICAS = 4
+DEVICES = [f"CPU:{n}" for n in range(REPLICAS)]
+SIZES = [8, 6, 3]
+"""Global batches: full, partial, and one that leaves a replica without examples."""
+
+
+@pytest.fixture(params=[False, True], ids=["traced", "eager"])
+def eager(request: pytest.FixtureRequest) -> Iterator[bool]:
+    dl.run_functions_eagerly(request.param)
+    yield request.param
+    dl.run_functions_eagerly(False)
+
+
+@pytest.fixture
+def strategy() -> dl.Strategy:
+    return dl.MirroredStrategy(DEVICES)
+
+
+def batch(strategy: dl.Strategy, size: int) -> Any:
+    data = dl.data.Dataset.from_tensor_slices(np.arange(size, dtype=np.float32)).batch(size)
+    return next(iter(strategy.experimental_distribute_dataset(data)))
+
+
+def total(value: Any) -> Any:
+    return dl.get_replica_context().all_reduce("SUM", value)
+
+
+def number() -> jax.Array:
+    return jnp.asarray(dl.get_replica_context().replica_id_in_sync_group)
+
+
+def trained(w: jax.Array, x: jax.Array) -> dict[str, Any]:
+    slope = jax.nn.relu(total((w * x).sum()))
+    return {"w": dl.Mirrored(w - 0.5 * slope), "examples": x.shape[0] + 0 * number()}
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.usefixtures("eager")
+def test_what_comes_of_an_all_reduce_is_one_array(strategy: dl.Strategy, size: int) -> None:
+    result = strategy.run(trained, args=(2.0, batch(strategy, size)))
+    assert isinstance(result["w"], dl.Mirrored)
+    assert result["w"].array.sharding == strategy.mesh.whole
+    assert [float(copy) for copy in result["w"].values] == [2.0 - sum(range(size))] * REPLICAS
+    assert isinstance(result["examples"], dl.PerReplica)
+    assert sum(int(n) for n in result["examples"].values) == size
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.usefixtures("eager")
+def test_a_state_goes_in_and_out_as_one_array(strategy: dl.Strategy, size: int) -> None:
+    state: Any = {"w": np.float32(1.0), "steps": 0}
+    for _ in range(3):
+        state = strategy.run(
+            lambda state, x: {
+                "w": dl.Mirrored(state["w"] + total(x.sum())),
+                "steps": dl.Mirrored(state["steps"] + 1),
+            },
+            args=(state, batch(strategy, size)),
+        )
+    assert float(state["w"].values[-1]) == 1.0 + 3 * sum(range(size))
+    assert int(state["steps"].values[0]) == 3
+
+
+UNPROVED: dict[str, tuple[Callable[[Any, Any], Any], str, str]] = {
+    "a local value": (lambda w, x: {"w": dl.Mirrored(w - x.sum())}, r"result\['w'\]", "x"),
+    "in a nest": (lambda w, x: (w, [dl.Mirrored(x[:0].sum() + number())]), r"result\[1\]\[0\]", ""),
+    "the replica's number": (lambda *_: dl.Mirrored(number()), "result", "its number"),
+    "after a branch": (
+        lambda *_: dl.Mirrored(jax.lax.cond(number() > 0, lambda: 1.0, lambda: 2.0)),
+        "result",
+        "its number",
+    ),
+    "in a loop": (
+        lambda *_: dl.Mirrored(jax.lax.fori_loop(0, 3, lambda _, c: c + number(), 0)),
+        "result",
+        "its number",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", UNPROVED)
+def test_what_may_differ_is_refused_by_its_path(
+    strategy: dl.Strategy, name: str, eager: bool
+) -> None:
+    function, path, why = UNPROVED[name]
+    with pytest.raises(StructureError, match=rf"{path} as Mirrored.*all_reduce") as raised:
+        strategy.run(function, args=(2.0, batch(strategy, 8)))
+    assert eager or why in str(raised.value)
+
+
+def test_an_equal_number_that_is_not_proved_to_be_equal_is_refused(strategy: dl.Strategy) -> None:
+    with pytest.raises(StructureError, match="depends on x without an all-reduce"):
+        strategy.run(lambda x: dl.Mirrored(0 * x.sum()), args=(batch(strategy, 8),))
+
+
+@pytest.mark.usefixtures("eager")
+def test_replicas_of_different_shapes_may_disagree_about_constants(strategy: dl.Strategy) -> None:
+    def size(x: jax.Array) -> Any:
+        return dl.Mirrored(len(x))
+
+    assert int(strategy.run(size, args=(batch(strategy, 8),)).values[3]) == 2
+    with pytest.raises(StructureError, match="result as Mirrored"):
+        strategy.run(size, args=(batch(strategy, 6),))
+
+
+def test_a_refused_step_changes_no_variable(strategy: dl.Strategy, eager: bool) -> None:
+    del eager
+    with strategy.scope():
+        steps = dl.Variable(0, aggregation=dl.VariableAggregation.MEAN, dtype=np.float32)
+
+    def step(x: jax.Array) -> Any:
+        steps.assign_add(1.0)
+        return dl.Mirrored(x.sum())
+
+    with pytest.raises(StructureError, match="result as Mirrored"):
+        strategy.run(step, args=(batch(strategy, 8),))
+    assert float(steps) == 0
+
+
+def test_mirrored_values_and_variables_are_the_same_on_all_replicas(strategy: dl.Strategy) -> None:
+    with strategy.scope():
+        weight = dl.Variable(3.0)
+    rate = dl.Mirrored(jax.device_put(0.5, strategy.mesh.whole))
+    result = strategy.run(lambda rate: dl.Mirrored(weight * rate), args=(rate,))
+    assert [float(copy) for copy in result.values] == [1.5] * REPLICAS
+
+
+def test_a_variable_whose_copies_came_apart_is_noticed_in_a_compiled_step(
+    strategy: dl.Strategy,
+) -> None:
+    with strategy.scope():
+        weight = dl.Variable(3.0, name="weight")
+
+    def doubled() -> Any:
+        return dl.Mirrored(weight * 2)
+
+    assert float(strategy.run(doubled).values[0]) == 6.0
+    strategy.run(lambda: weight.assign(number() + 0.0, read_value=False))
+    with pytest.raises(StructureError, match="depends on weight without an all-reduce"):
+        strategy.run(doubled)
+    weight.assign(4.0)
+    assert float(strategy.run(doubled).values[1]) == 8.0
+    weight.values[1].assign(5.0)
+    with pytest.raises(StructureError, match="weight"):
+        strategy.run(doubled)
+    weight.values[1].assign(4.0)
+    assert float(strategy.run(doubled).values[1]) == 8.0
+
+
+def test_a_variable_that_follows_another_comes_apart_with_it(strategy: dl.Strategy) -> None:
+    with strategy.scope():
+        source, target = dl.Variable(1.0), dl.Variable(0.0, name="target")
+
+    def copy() -> None:
+        target.assign(source * 2)
+
+    def read() -> Any:
+        return dl.Mirrored(target.value())
+
+    strategy.run(copy)
+    assert float(strategy.run(read).values[0]) == 2.0
+    source.values[0].assign(7.0)
+    strategy.run(copy)
+    with pytest.raises(StructureError, match="target"):
+        strategy.run(read)
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("ops", [dl.ReductionToOneDevice(), dl.HierarchicalCopyAllReduce()])
+def test_every_algorithm_of_all_reduce_proves_it(ops: dl.CrossDeviceOps, size: int) -> None:
+    strategy = dl.MirroredStrategy(DEVICES, cross_device_ops=ops)
+    result = strategy.run(trained, args=(2.0, batch(strategy, size)))
+    assert float(result["w"].values[2]) == 2.0 - sum(range(size))
+
+
+def test_a_collective_within_some_of_the_replicas_proves_nothing(strategy: dl.Strategy) -> None:
+    def halves(x: jax.Array) -> Any:
+        sums = jax.lax.psum(x.sum(), "replica", axis_index_groups=[[0, 1], [2, 3]])
+        return dl.Mirrored(sums)
+
+    with pytest.raises(StructureError, match="result as Mirrored"):
+        strategy.run(halves, args=(batch(strategy, 8),))
+
+
+@pytest.mark.usefixtures("eager")
+@pytest.mark.parametrize("alone", [dl.OneDeviceStrategy("CPU:0"), dl.get_strategy()])
+def test_one_replica_gets_plain_arrays(alone: dl.Strategy) -> None:
+    result = alone.run(lambda x: {"sum": dl.Mirrored(x.sum()), "x": x}, args=(np.ones(3),))
+    assert isinstance(result["sum"], jax.Array)
+    assert float(result["sum"]) == 3.0
+
+
+@pytest.mark.usefixtures("eager")
+@pytest.mark.parametrize("size", SIZES)
+def test_random_keys_can_be_declared(strategy: dl.Strategy, size: int) -> None:
+    def step(key: jax.Array, x: jax.Array) -> Any:
+        return dl.Mirrored(jax.random.split(key)[0]), x
+
+    key, _ = strategy.run(step, args=(jax.random.key(3), batch(strategy, size)))
+    wanted = jax.random.key_data(jax.random.split(jax.random.key(3))[0])
+    np.testing.assert_array_equal(jax.random.key_data(key.values[2]), wanted)
+
+
+@pytest.mark.usefixtures("eager")
+def test_a_nest_in_one_mirrored_value_is_refused(strategy: dl.Strategy) -> None:
+    with pytest.raises(StructureError, match=r"result\[0\] is Mirrored\(.*jax\.tree\.map"):
+        strategy.run(lambda: [dl.Mirrored({"w": 1})])
+
+
+def test_a_declared_result_inside_of_jit(strategy: dl.Strategy) -> None:
+    jitted = jax.jit(lambda x: strategy.run(trained, args=(2.0, x)))
+    assert float(jitted(batch(strategy, 8))["w"].values[1]) == 2.0 - 28
+
+
+def test_a_mirrored_value_can_be_reduced_gathered_and_read(strategy: dl.Strategy) -> None:
+    result = strategy.run(trained, args=(2.0, batch(strategy, 8)))["w"]
+    assert float(strategy.reduce("MEAN", result, axis=None)) == -26.0
+    assert float(strategy.experimental_local_results(result)[3]) == -26.0
+
+
+def compilations(strategy: dl.Strategy, function: Any, several: list[tuple[Any, ...]]) -> int:
+    """Returns how many programs are compiled for several calls of a function."""
+    with listening() as heard:
+        for args in several:
+            strategy.run(function, args=args)
+    return len(heard.of(events.Compile))
+
+
+def test_a_random_key_that_is_new_in_each_step_compiles_once(strategy: dl.Strategy) -> None:
+    typed = [(key,) for key in (jax.random.key(0), *jax.random.split(jax.random.key(1), 3))]
+    assert compilations(strategy, jax.random.uniform, typed) == 1
+    plain = [(jax.random.PRNGKey(n),) for n in range(3)]
+    assert compilations(strategy, lambda key: jax.random.uniform(key) + 1, plain) == 1
+
+
+def test_a_state_compiles_once_wherever_it_lies(strategy: dl.Strategy) -> None:
+    on_mesh = jax.device_put(np.ones(3, np.float32), strategy.mesh.whole)
+    states = [
+        (np.ones(3, np.float32),),
+        (jnp.ones(3),),
+        (jax.device_put(np.ones(3, np.float32), jax.devices()[2]),),
+        (on_mesh,),
+        (dl.Mirrored(on_mesh),),
+    ]
+    assert compilations(strategy, lambda w: w * 2, states) == 1
+    assert compilations(strategy, lambda w: w * 3, states[::-1]) == 1
+
+
+def test_a_functional_loop_compiles_once(strategy: dl.Strategy) -> None:
+    state: Any = {"w": jnp.ones(3), "key": jax.random.key(0)}
+
+    def step(state: Any) -> Any:
+        key, own = jax.random.split(state["key"])
+        noise = total(jax.random.normal(own, (3,)))
+        return jax.tree.map(dl.Mirrored, {"w": state["w"] + noise, "key": key})
+
+    with listening() as heard:
+        for _ in range(3):
+            state = strategy.run(step, args=(state,))
+    assert len(heard.of(events.Compile)) == 1
