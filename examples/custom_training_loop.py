@@ -1,7 +1,9 @@
 """A training loop in the manner of TensorFlow's tutorial "Custom training with
-tf.distribute.Strategy": the step is a function inside the function that runs it.
+tf.distribute.Strategy": the step is a function inside the function that runs it, and metrics
+made in the scope are updated in it. They need Flax: pip install "distlab[flax]".
 
-    python examples/custom_training_loop.py --epochs 3
+    python examples/custom_training_loop.py --epochs 3 --logs logs
+    tensorboard --logdir logs
 """
 
 from __future__ import annotations
@@ -20,7 +22,18 @@ from sklearn.datasets import load_digits
 BATCH = 128
 
 
-def main(epochs: int) -> float:
+def logits(values: dict[str, jax.Array], x: jax.Array) -> jax.Array:
+    """Returns the perceptron's predictions."""
+    hidden = jax.nn.relu(x @ values["w1"] + values["b1"])
+    return hidden @ values["w2"] + values["b2"]
+
+
+def losses_of(predictions: jax.Array, y: jax.Array) -> jax.Array:
+    """Returns the cross entropy of each example."""
+    return -jnp.take_along_axis(jax.nn.log_softmax(predictions), y[:, None], axis=1)[:, 0]
+
+
+def main(epochs: int, logs: str | None = None) -> float:
     """Trains a perceptron on handwritten digits, and returns the accuracy on the test set."""
     images, labels = load_digits(return_X_y=True)
     images, labels = (images / 16).astype("float32"), labels.astype("int32")
@@ -41,31 +54,21 @@ def main(epochs: int) -> float:
             "w2": dl.Variable(rng.normal(0, 0.1, (64, 10)).astype("float32"), name="w2"),
             "b2": dl.Variable(jnp.zeros(10), name="b2"),
         }
-        # Each replica counts its own examples; reading the variable outside adds them up.
-        correct, seen = (
-            dl.Variable(
-                0.0,
-                name=name,
-                trainable=False,
-                synchronization=dl.VariableSynchronization.ON_READ,
-                aggregation=dl.VariableAggregation.SUM,
-            )
-            for name in ("correct", "seen")
-        )
-
-    def logits(values: dict[str, jax.Array], x: jax.Array) -> jax.Array:
-        hidden = jax.nn.relu(x @ values["w1"] + values["b1"])
-        return hidden @ values["w2"] + values["b2"]
+        # Each replica counts its own examples; the result is that of all of them.
+        train_accuracy = dl.metrics.Accuracy(name="train_accuracy")
+        test_accuracy = dl.metrics.Accuracy(name="test_accuracy")
+        test_loss = dl.metrics.Mean(name="test_loss")
 
     def distributed_train_step(x: dl.PerReplica, y: dl.PerReplica) -> jax.Array:
         def train_step(x: jax.Array, y: jax.Array) -> jax.Array:
-            def loss_fn(values: dict[str, jax.Array]) -> jax.Array:
-                log_probabilities = jax.nn.log_softmax(logits(values, x))
-                per_example = -jnp.take_along_axis(log_probabilities, y[:, None], axis=1)
-                return dl.nn.compute_average_loss(per_example, global_batch_size=BATCH)
+            def loss_fn(values: dict[str, jax.Array]) -> tuple[jax.Array, jax.Array]:
+                predictions = logits(values, x)
+                losses = losses_of(predictions, y)
+                return dl.nn.compute_average_loss(losses, global_batch_size=BATCH), predictions
 
             values = {name: variable.value() for name, variable in params.items()}
-            loss, gradients = jax.value_and_grad(loss_fn)(values)
+            (loss, predictions), gradients = jax.value_and_grad(loss_fn, has_aux=True)(values)
+            train_accuracy.update_state(y, predictions)
             gradients = dl.get_replica_context().all_reduce("SUM", gradients)
             for name, variable in params.items():
                 variable.assign_sub(0.5 * gradients[name])
@@ -77,25 +80,31 @@ def main(epochs: int) -> float:
     def distributed_test_step(x: dl.PerReplica, y: dl.PerReplica) -> None:
         def test_step(x: jax.Array, y: jax.Array) -> None:
             values = {name: variable.value() for name, variable in params.items()}
-            right = jnp.argmax(logits(values, x), axis=1) == y
-            correct.assign_add(jnp.sum(right, dtype=jnp.float32))
-            seen.assign_add(jnp.float32(len(y)))
+            predictions = logits(values, x)
+            test_accuracy.update_state(y, predictions)
+            test_loss.update_state(losses_of(predictions, y))
 
         strategy.run(test_step, args=(x, y))
 
+    metrics = (train_accuracy, test_accuracy, test_loss)
     accuracy = 0.0
-    for epoch in range(epochs):
-        losses = [distributed_train_step(x, y) for x, y in train_batches]
-        for x, y in test_batches:
-            distributed_test_step(x, y)
-        accuracy = float(correct.read_value() / seen.read_value())
-        print(f"epoch {epoch + 1}: loss {np.mean(losses):.3f}, accuracy {accuracy:.1%}")
-        correct.assign(0.0)
-        seen.assign(0.0)
+    with dl.record(None, tensorboard=logs) as recording:
+        for epoch in range(epochs):
+            losses = [distributed_train_step(x, y) for x, y in train_batches]
+            for x, y in test_batches:
+                distributed_test_step(x, y)
+            accuracy = float(test_accuracy.result())
+            results = {metric.name: metric.result() for metric in metrics}
+            recording.log(loss=np.mean(losses), **results)
+            print(f"epoch {epoch + 1}: loss {np.mean(losses):.3f}, accuracy {accuracy:.1%}")
+            for metric in metrics:
+                metric.reset_state()
     return accuracy
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n\n")[0])
     parser.add_argument("--epochs", type=int, default=10, help="passes over the data (default 10)")
-    main(parser.parse_args().epochs)
+    parser.add_argument("--logs", help="a folder for TensorBoard's files (default: none)")
+    arguments = parser.parse_args()
+    main(arguments.epochs, arguments.logs)

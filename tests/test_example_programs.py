@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 ROOT = Path(__file__).parent.parent
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
@@ -25,12 +26,16 @@ def _numbers(after: str, printed: str) -> list[float]:
     return [float(number) for number in re.findall(rf"{after} ([\d.]+)", printed)]
 
 
-def test_the_custom_training_loop_learns_digits() -> None:
-    printed = _printed("custom_training_loop", "--epochs", "4")
+def test_the_custom_training_loop_learns_digits(tmp_path: Path) -> None:
+    printed = _printed("custom_training_loop", "--epochs", "4", "--logs", str(tmp_path))
     losses = _numbers("loss", printed)
     assert len(losses) == 4
     assert losses == sorted(losses, reverse=True)
     assert _numbers("accuracy", printed)[-1] > 80
+    everything = EventAccumulator(str(tmp_path)).Reload()
+    logged = [round(100 * event.value, 1) for event in everything.Scalars("test_accuracy")]
+    assert logged == _numbers("accuracy", printed)
+    assert everything.Scalars("train_accuracy")[-1].value > 0.8
 
 
 def test_the_host_training_loop_goes_on_where_it_was() -> None:
