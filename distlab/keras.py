@@ -2,6 +2,32 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
+from distlab.errors import MissingExtraError
 from distlab.integrations.keras.weighing import weigh_by
 
-__all__ = ["weigh_by"]
+if TYPE_CHECKING:
+    from distlab.integrations.keras.callbacks import Controlled
+
+__all__ = ["Controlled", "weigh_by"]
+
+
+def __getattr__(name: str) -> Any:
+    """Loads the callback, which needs Keras, when it is asked for."""
+    if name == "Controlled":
+        try:
+            from distlab.integrations.keras.callbacks import Controlled
+        except ImportError as error:
+            raise MissingExtraError(
+                "distlab.keras.Controlled is a callback of Keras, which is not installed or has "
+                'no backend. Install it with: pip install "distlab[keras]", and set '
+                "KERAS_BACKEND=jax."
+            ) from error
+        return Controlled
+    raise AttributeError(f"module 'distlab.keras' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    """Lists the public names."""
+    return __all__

@@ -57,6 +57,16 @@ def test_saved_training_goes_on_with_fewer_replicas_and_is_served(tmp_path: Path
     assert _numbers("served on 2 replicas:", printed)[0] > 85
 
 
+def test_keras_fit_learns_and_its_model_loads_anywhere() -> None:
+    printed = _printed("keras_fit", "--epochs", "3")
+    assert "Number of devices: 8" in printed
+    losses = _numbers("loss", printed)
+    assert losses == sorted(losses, reverse=True)
+    assert _numbers("without a strategy: accuracy", printed)[0] > 85
+    alone, replicated = (line.split("accuracy ")[1] for line in printed.splitlines()[-2:])
+    assert alone == replicated
+
+
 def test_every_program_is_tested_and_named_in_the_readme() -> None:
     readme = (ROOT / "README.md").read_text()
     tests = Path(__file__).read_text()

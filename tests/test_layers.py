@@ -80,7 +80,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     # The faces: modules of public names, and what uses nothing but them.
     "cluster_resolver": ("cluster",),
     "experimental": ("values", "collectives", "strategies", "coordinator"),
-    "keras": ("integrations.keras",),
+    "keras": ("errors", "integrations.keras"),
     "loggers": ("tracking", "integrations.mlflow", "integrations.wandb"),
     "metrics": ("integrations.flax",),
     "tpu": ("devices",),

@@ -36,9 +36,10 @@ class Held:
 
     Attributes:
       variable: The variable of distlab.
+      away: Whether Keras has given its own value away until the end of the epoch.
     """
 
-    __slots__ = ("_shown", "variable")
+    __slots__ = ("_shown", "away", "variable")
 
     def __init__(self, keras: Any, array: Any, kind: Kind, strategy: Strategy) -> None:
         aggregation, synchronization = _kind_of(keras, kind, strategy)
@@ -51,12 +52,21 @@ class Held:
                 synchronization=synchronization,
             )
         self._shown = array
+        self.away = False
 
     def receive(self, array: Any) -> None:
         """Assigns what Keras holds, unless it is what `show` returned last."""
         if array is not self._shown:
             self.variable.assign(array)
             self._shown = array
+
+    def comes_back(self, array: Any) -> bool:
+        """Returns whether Keras takes its value back; any other value is assigned here."""
+        if array is self._shown:
+            self.away = False
+            return True
+        self.receive(array)
+        return False
 
     def show(self) -> Any:
         """Returns the present value for Keras: a plain array on one device."""
@@ -103,13 +113,20 @@ def group_of(kind: Kind, variables: Sequence[Any], arrays: Any, strategy: Strate
     )
 
 
-def _held(keras: Any, array: Any, kind: Kind, strategy: Strategy) -> Held:
+def held_of(keras: Any) -> Held | None:
+    """Returns what holds a variable's value while its model trains; None if it never did."""
     held: Held | None = getattr(keras, _ATTRIBUTE, None)
+    return held
+
+
+def _held(keras: Any, array: Any, kind: Kind, strategy: Strategy) -> Held:
+    held = held_of(keras)
     if held is None or held.variable.strategy is not strategy:
         held = Held(keras, array, kind, strategy)
         object.__setattr__(keras, _ATTRIBUTE, held)
     else:
         held.receive(array)
+    held.away = keras._value is None
     return held
 
 

@@ -108,14 +108,29 @@ class Batches:
     """
 
     def __init__(self, adapter: Any, strategy: Strategy) -> None:
-        own = getattr(adapter, "dataset", None) if isinstance(adapter, DatasetAdapter) else None
-        self._host = None
-        if isinstance(own, Dataset):
-            own = strategy.experimental_distribute_dataset(own)
-        elif own is None:
-            self._host = _HostBatches(adapter)
-            own = strategy.experimental_distribute_dataset(self._host)
-        self._dataset = own
+        self._adapter = adapter
+        self._replicas = strategy.num_replicas_in_sync
+        self._host: _HostBatches | None = None
+        source: Any
+        if isinstance(adapter, DatasetAdapter):
+            source = adapter.dataset
+        else:
+            source = self._host = _HostBatches(adapter)
+        if not isinstance(source, DistributedDataset):
+            source = strategy.experimental_distribute_dataset(source)
+        self._dataset: DistributedDataset = source
+
+    def spec(self) -> Any:
+        """Returns the shapes and dtypes of the first replica's part of a batch."""
+        if getattr(self._adapter, "dataset", None) is self._dataset:  # distributed by the user
+            return jax.tree.map(_part_spec, next(iter(self._dataset)), is_leaf=_is_per_replica)
+        batch = next(iter(self._adapter.get_numpy_iterator()))
+        return jax.tree.map(self._divided_spec, batch)
+
+    def _divided_spec(self, leaf: Any) -> jax.ShapeDtypeStruct:
+        length, *rest = np.shape(leaf) or (self._replicas,)
+        part = -(-length // self._replicas)
+        return jax.ShapeDtypeStruct((part, *rest), np.asarray(leaf).dtype)
 
     def __iter__(self) -> Iterator[Any]:
         """Yields batches with a `PerReplica` at each leaf; with one replica, plain arrays."""
@@ -172,28 +187,25 @@ class SingleBatches:
 
 def is_divided(batch: Any) -> bool:
     """Returns whether a batch has been divided over replicas."""
-    leaves = jax.tree.leaves(batch, is_leaf=lambda leaf: isinstance(leaf, PerReplica))
-    return any(isinstance(leaf, PerReplica) for leaf in leaves)
-
-
-def specs_of(batch: Any) -> Any:
-    """Returns the shapes and dtypes of the first replica's part of a batch."""
-    return jax.tree.map(_spec, batch, is_leaf=lambda leaf: isinstance(leaf, PerReplica))
-
-
-def _spec(leaf: Any) -> jax.ShapeDtypeStruct:
-    if not isinstance(leaf, PerReplica):
-        return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype)
-    shape = leaf.stacked.shape[1:] if leaf.shapes is None else leaf.shapes[0]
-    return jax.ShapeDtypeStruct(shape, leaf.stacked.dtype)
+    return any(map(_is_per_replica, jax.tree.leaves(batch, is_leaf=_is_per_replica)))
 
 
 def sizes_of(batch: Any, replicas: int) -> tuple[int, ...]:
     """Returns the number of each replica's examples in a batch."""
-    leaves = jax.tree.leaves(batch, is_leaf=lambda leaf: isinstance(leaf, PerReplica))
-    first = leaves[0]
-    if not isinstance(first, PerReplica):
+    first = jax.tree.leaves(batch, is_leaf=_is_per_replica)[0]
+    if not _is_per_replica(first):
         return (first.shape[0] if first.shape else 1,) * replicas
     if first.shapes is not None:
         return tuple(shape[0] for shape in first.shapes)
     return (first.stacked.shape[1],) * replicas
+
+
+def _is_per_replica(value: Any) -> bool:
+    return isinstance(value, PerReplica)
+
+
+def _part_spec(part: Any) -> jax.ShapeDtypeStruct:
+    if not isinstance(part, PerReplica):
+        return jax.ShapeDtypeStruct(part.shape, part.dtype)
+    shape = part.stacked.shape[1:] if part.shapes is None else part.shapes[0]
+    return jax.ShapeDtypeStruct(shape, part.stacked.dtype)

@@ -10,7 +10,7 @@ from typing import Any, final
 import numpy as np
 
 from distlab.events import Metric, sink
-from distlab.values.distributed import DistributedValues
+from distlab.integrations.keras.rows import mean_of
 
 
 @final
@@ -84,20 +84,6 @@ def flattened(logs: Mapping[str, Any]) -> dict[str, Any]:
         else:
             flat[name] = value
     return flat
-
-
-def mean_of(value: Any, sizes: tuple[int, ...]) -> np.ndarray:
-    """Returns the mean of a value over the replicas that have examples, as a NumPy array.
-
-    Args:
-      value: What `run` returned.
-      sizes: The number of each replica's examples.
-    """
-    if not isinstance(value, DistributedValues):
-        return np.asarray(value)
-    rows = [np.asarray(row) for row in value.values]
-    full = [row for row, size in zip(rows, sizes, strict=True) if size] or rows
-    return np.mean(np.stack(full), axis=0)
 
 
 def emit(step: int, values: Mapping[str, float]) -> None:

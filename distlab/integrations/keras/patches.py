@@ -20,10 +20,12 @@ def prepare() -> None:
         from distlab.integrations.keras.losses import patch_losses
         from distlab.integrations.keras.optimizers import patch_optimizers
         from distlab.integrations.keras.trainer import patch_trainer
+        from distlab.integrations.keras.variables import patch_variables
 
         patch_losses()
         patch_optimizers()
         patch_layers()
+        patch_variables()
         patch_trainer()
     else:
         _refuse(keras.backend.backend())

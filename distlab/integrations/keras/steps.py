@@ -16,7 +16,8 @@ from distlab.events import sink
 from distlab.integrations.keras import replica
 from distlab.integrations.keras.held import Group, Kind, group_of
 from distlab.integrations.keras.inputs import SingleBatches, is_divided, sizes_of
-from distlab.integrations.keras.logs import StepLogs, emit, flattened, mean_of
+from distlab.integrations.keras.logs import StepLogs, emit, flattened
+from distlab.integrations.keras.rows import joined, mean_of
 from distlab.strategies.abstract import Strategy
 from distlab.values.distributed import DistributedValues
 
@@ -230,17 +231,11 @@ def _of_all_examples(
 
 def _rows(outputs: Any) -> Any:
     """Returns a nest of outputs with the rows of all replicas."""
-    return jax.tree.map(_joined_rows, outputs, is_leaf=lambda v: isinstance(v, DistributedValues))
-
-
-def _joined_rows(value: Any) -> Any:
-    if not isinstance(value, DistributedValues):
-        return value
-    parts = [np.asarray(part) for part in value.values]
-    return np.concatenate(parts) if parts[0].shape else np.stack(parts)
+    return jax.tree.map(joined, outputs, is_leaf=lambda v: isinstance(v, DistributedValues))
 
 
 def _joined(results: list[Any]) -> Any:
+    """Returns the outputs of several steps, one after another."""
     if len(results) == 1:
         return results[0]
     return jax.tree.map(lambda *parts: np.concatenate(parts), *results)

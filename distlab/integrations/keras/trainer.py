@@ -18,7 +18,7 @@ from distlab.context import scopes
 from distlab.data import Dataset
 from distlab.errors import ScopeError, UnsupportedError
 from distlab.input.dataset import DistributedDataset
-from distlab.integrations.keras.inputs import Batches, DatasetAdapter, specs_of
+from distlab.integrations.keras.inputs import Batches, DatasetAdapter
 from distlab.integrations.keras.patching import Function, patch
 from distlab.integrations.keras.steps import StepName, Steps
 from distlab.integrations.keras.weighing import weighs_examples
@@ -235,10 +235,10 @@ def _require_made_in_scope(model: Any) -> None:
     )
 
 
-def _specs(epoch: Any) -> Iterator[Any]:
-    """Yields the batches of an epoch as shapes and dtypes of one replica's part."""
-    for begin, end, batches in epoch:
-        yield begin, end, iter([specs_of(next(batches))])
+def _specs(epoch: Any) -> Any:
+    """Returns an epoch of one batch: the shapes and dtypes of a replica's part."""
+    batches = epoch._distlab_batches
+    return epoch if batches is None else ((0, 0, iter([batches.spec()])) for _ in range(1))
 
 
 def _is_built(model: Any) -> bool:
@@ -250,8 +250,7 @@ def _built_on(model: Any, steps: Steps, x: Any, batch_size: Any, number: Any) ->
     adapter = data_adapters.get_data_adapter(
         x=x, batch_size=batch_size, steps_per_epoch=number, shuffle=False
     )
-    batch = specs_of(next(iter(Batches(adapter, steps.strategy))))
-    inputs, _, _ = unpack_x_y_sample_weight(batch)
+    inputs, _, _ = unpack_x_y_sample_weight(Batches(adapter, steps.strategy).spec())
     symbols = tree.map_structure(
         lambda spec: backend.KerasTensor(spec.shape, backend.standardize_dtype(spec.dtype)), inputs
     )

@@ -1,0 +1,74 @@
+"""What pages and widgets see of `fit`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import keras
+import pytest
+
+import distlab as dl
+from distlab.control.loops import loops
+from distlab.errors import ArgumentTypeError
+from distlab.events import Compile, Loop, Metric, Placement, Sharding, Step
+from tests.integrations.keras.small import FIT, X, Y, mirrored, model
+
+
+def test_metrics_and_variables_have_keras_names(tmp_path: Path) -> None:
+    with dl.record(tmp_path / "run", probe=False):
+        with mirrored(2).scope():
+            distributed = model()
+        history = distributed.fit(X, Y, epochs=2, validation_data=(X, Y), **FIT).history
+        evaluated = distributed.evaluate(X, Y, batch_size=20, verbose=0, return_dict=True)
+    with dl.Run.open(tmp_path / "run") as run:
+        events = list(run.events())
+    metrics = [event for event in events if isinstance(event, Metric)]
+    batches = [event.values for event in metrics if "loss" in event.values]
+    assert len(batches) == 6
+    assert batches[0].keys() == {"loss", "accuracy"}
+    validation = [event.values["val_loss"] for event in metrics if "val_loss" in event.values]
+    assert validation == history["val_loss"]
+    assert [e.values["test_loss"] for e in metrics if "test_loss" in e.values] == [
+        evaluated["loss"]
+    ]
+    names = {event.name for event in events if isinstance(event, Placement)}
+    assert {variable.path for variable in distributed.variables} <= names
+    compiled = {event.function for event in events if isinstance(event, Compile)}
+    assert {"Sequential.train_step", "Sequential.test_step"} <= compiled
+    assert [e.sizes for e in events if isinstance(e, Sharding)][:3] == [[4, 4], [4, 4], [2, 2]]
+    steps = [event.examples for event in events if isinstance(event, Step)]
+    assert sum(steps) == 4 * 20 + 20
+
+
+def test_a_page_pauses_and_stops_fit() -> None:
+    with mirrored(2).scope():
+        distributed = model()
+    positions = []
+
+    def control(batch: int, logs: object) -> None:
+        for loop in loops():
+            positions.append((batch, loop.name, loop.position))
+            loop.stop()
+
+    callbacks = [
+        dl.keras.Controlled(name="digits", pause_seconds=5),
+        keras.callbacks.LambdaCallback(on_train_batch_end=control),
+    ]
+    history = distributed.fit(X, Y, epochs=5, callbacks=callbacks, **FIT).history
+    assert positions == [(0, "digits", 1)]
+    assert len(history["loss"]) == 1
+    assert loops() == []
+
+
+def test_a_controlled_fit_emits_its_loop(recorder: object) -> None:
+    with mirrored(2).scope():
+        distributed = model()
+    distributed.fit(X, Y, callbacks=[dl.keras.Controlled()], **FIT)
+    emitted = recorder.ring.since(0).events  # type: ignore[attr-defined]
+    states = [(event.name, event.state) for event in emitted if isinstance(event, Loop)]
+    assert states == [("training", "running"), ("training", "done")]
+
+
+def test_a_loop_needs_a_name() -> None:
+    with pytest.raises(ArgumentTypeError, match="name must be a string"):
+        dl.keras.Controlled(name=3)  # type: ignore[arg-type]

@@ -1,0 +1,215 @@
+"""What a model made in a strategy's scope computes, beyond the goldens."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import keras
+import numpy as np
+import pytest
+from keras import layers
+
+import distlab as dl
+from tests.integrations.keras.small import FIT, RANDOM, X, Y, mirrored, model
+
+HALVES = 2e-6
+
+
+@pytest.fixture
+def by_examples() -> Any:
+    dl.keras.weigh_by("examples")
+    yield
+    dl.keras.weigh_by("replicas")
+
+
+def test_weighed_by_examples_the_numbers_are_those_of_one_device(
+    by_examples: None,
+) -> None:
+    def made() -> Any:
+        clipped = keras.optimizers.SGD(0.5, global_clipnorm=0.1)
+        return model(layers.BatchNormalization(), optimizer=clipped)
+
+    alone = made().fit(X, Y, epochs=2, validation_data=(X[:5], Y[:5]), **FIT).history
+    with mirrored(3).scope():
+        distributed = made()
+    history = distributed.fit(X, Y, epochs=2, validation_data=(X[:5], Y[:5]), **FIT).history
+    for name, values in alone.items():
+        np.testing.assert_allclose(history[name], values, rtol=0, atol=HALVES, err_msg=name)
+
+
+def test_replicas_without_examples_change_nothing_to_nan() -> None:
+    with mirrored(8).scope():
+        distributed = model(layers.BatchNormalization(), layers.Dropout(0.5), optimizer="adam")
+    history = distributed.fit(X[:5], Y[:5], epochs=2, validation_data=(X[:3], Y[:3]), **FIT).history
+    assert all(np.isfinite(values).all() for values in history.values())
+    assert all(np.isfinite(weight).all() for weight in distributed.get_weights())
+
+
+def test_even_batches_have_the_numbers_of_one_device_on_every_strategy() -> None:
+    expected = model().fit(X[:16], Y[:16], epochs=2, **FIT).history["loss"]
+    strategies = [dl.OneDeviceStrategy("CPU:1"), dl.experimental.CentralStorageStrategy()]
+    for strategy in [*strategies, dl.MultiWorkerMirroredStrategy(), mirrored(4)]:
+        with strategy.scope():
+            distributed = model()
+        history = distributed.fit(X[:16], Y[:16], epochs=2, **FIT).history
+        np.testing.assert_allclose(history["loss"], expected, rtol=0, atol=HALVES)
+
+
+def test_single_batches_are_divided_too() -> None:
+    alone = model()
+    with mirrored(2).scope():
+        distributed = model()
+    for verb in ("train_on_batch", "test_on_batch"):
+        expected = getattr(alone, verb)(X[:6], Y[:6], return_dict=True)
+        found = getattr(distributed, verb)(X[:6], Y[:6], return_dict=True)
+        assert found == pytest.approx(expected, abs=HALVES)
+    outputs = distributed.predict_on_batch(X[:5])
+    np.testing.assert_allclose(outputs, alone.predict_on_batch(X[:5]), atol=HALVES)
+
+
+def test_dropout_differs_between_replicas_and_their_seeds_do_not() -> None:
+    strategy = mirrored(3)
+    with strategy.scope():
+        dropout = layers.Dropout(0.5, seed=1)
+    state = dropout.seed_generator.state
+
+    def step() -> Any:
+        with keras.StatelessScope([(state, jnp.asarray(state.value))]) as scope:
+            dropped = dropout(jnp.ones(30), training=True)
+        return dropped, scope.get_current_value(state)
+
+    dropped, seeds = strategy.run(step)
+    assert len({tuple(row.tolist()) for row in dropped.values}) == 3
+    assert len({tuple(seed.tolist()) for seed in seeds.values}) == 1
+
+
+def test_small_losses_of_half_precision_are_scaled_and_accumulated() -> None:
+    accumulated = keras.optimizers.SGD(0.1, gradient_accumulation_steps=2)
+    keras.mixed_precision.set_global_policy("mixed_float16")
+    try:
+        alone = model(optimizer=keras.optimizers.SGD(0.1))
+        with mirrored(2).scope():
+            distributed = model(optimizer=accumulated)
+    finally:
+        keras.mixed_precision.set_global_policy("float32")
+    assert type(distributed.optimizer).__name__ == "LossScaleOptimizer"
+    losses = distributed.fit(X[:16], Y[:16], epochs=2, **FIT).history["loss"]
+    assert losses == pytest.approx(alone.fit(X[:16], Y[:16], epochs=2, **FIT).history["loss"], 0.05)
+    assert losses[1] < losses[0]
+
+
+def test_eager_steps_have_the_numbers_of_compiled_ones() -> None:
+    losses = []
+    for eagerly in (False, True):
+        with mirrored(2).scope():
+            network = keras.Sequential([keras.Input((4,)), layers.Dense(3)])
+            network.set_weights([np.ones((4, 3)), np.ones(3)])
+            network.compile("sgd", "mse", run_eagerly=eagerly)
+        losses.append(network.train_on_batch(X[:3], X[:3, :3]))
+    assert losses[0] == pytest.approx(losses[1], abs=HALVES)
+
+
+class OwnStep(keras.Model):  # type: ignore[misc]
+    """The custom train_step of Keras' guide for JAX, which logs its replica's number, too."""
+
+    def compute_loss_and_updates(self, trainable: Any, others: Any, x: Any, y: Any) -> Any:
+        outputs, others = self.stateless_call(trainable, others, x, training=True)
+        return self.compute_loss(x, y, outputs), (outputs, others)
+
+    def train_step(self, state: Any, data: Any) -> Any:
+        trainable, others, optimizer, metrics = state
+        x, y = data
+        gradient = jax.value_and_grad(self.compute_loss_and_updates, has_aux=True)
+        (_, (outputs, others)), gradients = gradient(trainable, others, x, y)
+        trainable, optimizer = self.optimizer.stateless_apply(optimizer, gradients, trainable)
+        (accuracy,) = self.metrics[1:]
+        counted = accuracy.stateless_update_state(metrics[2:], y, outputs)
+        number = dl.get_replica_context().replica_id_in_sync_group
+        logs = {"nested": {"replica": number}, **accuracy.stateless_result(counted)}
+        return logs, (trainable, others, optimizer, [*metrics[:2], *counted])
+
+
+def test_a_train_step_of_ones_own_runs_on_each_replica() -> None:
+    with mirrored(2).scope():
+        inputs = keras.Input((4,))
+        own = OwnStep(inputs, layers.Dense(3, kernel_initializer="zeros")(inputs))
+        loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+        own.compile(keras.optimizers.SGD(0.1), loss=loss, metrics=["accuracy"])
+    plain = keras.Sequential([keras.Input((4,)), layers.Dense(3, kernel_initializer="zeros")])
+    plain.compile(keras.optimizers.SGD(0.1), loss=loss, metrics=["accuracy"])
+    plain.fit(X[:16], Y[:16], **FIT)
+    history = own.fit(X[:16], Y[:16], **FIT).history
+    assert history["replica"] == [0.5]
+    for found, expected in zip(own.get_weights(), plain.get_weights(), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=0, atol=HALVES)
+
+
+def test_weights_can_be_read_and_assigned_while_a_model_trains(tmp_path: Path) -> None:
+    with mirrored(2).scope():
+        distributed = model()
+    seen = []
+
+    def read_and_assign(batch: int, logs: Any) -> None:
+        seen.append(distributed.get_weights()[0])
+        if batch == 0:
+            distributed.save(tmp_path / "first.keras")
+            distributed.layers[0].kernel.assign(np.zeros((4, 6)))
+
+    callback = keras.callbacks.LambdaCallback(on_train_batch_end=read_and_assign)
+    distributed.fit(X[:16], Y[:16], callbacks=[callback], **FIT)
+    first = keras.models.load_model(tmp_path / "first.keras").get_weights()[0]
+    np.testing.assert_array_equal(first, seen[0])
+    assert np.abs(seen[1]).max() < 0.1 < np.abs(seen[0]).max()
+    np.testing.assert_array_equal(distributed.get_weights()[0], seen[1])
+
+
+def test_a_saved_model_goes_on_anywhere(tmp_path: Path) -> None:
+    with mirrored(4).scope():
+        distributed = model(optimizer="adam")
+    distributed.fit(X[:16], Y[:16], **FIT)
+    distributed.save(tmp_path / "model.keras")
+    plain = keras.models.load_model(tmp_path / "model.keras")
+    with mirrored(2).scope():
+        other = keras.models.load_model(tmp_path / "model.keras")
+    assert other.distribute_strategy.num_replicas_in_sync == 2
+    losses = [m.fit(X[:16], Y[:16], **FIT).history["loss"] for m in (distributed, plain, other)]
+    np.testing.assert_allclose(losses[1:], losses[:1] * 2, rtol=0, atol=HALVES)
+
+
+def test_outputs_keep_their_nest_and_their_rows() -> None:
+    with mirrored(3).scope():
+        one, two = keras.Input((4,), name="one"), keras.Input((4,), name="two")
+        both = layers.Dense(3, name="sum")(layers.Add()([one, two]))
+        network = keras.Model({"one": one, "two": two}, {"sum": both, "same": one})
+        network.compile("sgd", {"sum": "mse"}, steps_per_execution=2)
+    data = {"one": X, "two": 2 * X}
+    assert np.isfinite(network.fit(data, {"sum": X[:, :3]}, **FIT).history["loss"]).all()
+    outputs = network.predict(data, batch_size=8, verbose=0)
+    np.testing.assert_array_equal(outputs["same"], X)
+    np.testing.assert_allclose(outputs["sum"], network(data)["sum"], rtol=0, atol=1e-5)
+
+
+def test_an_unbuilt_model_predicts() -> None:
+    with mirrored(2).scope():
+        network = keras.Sequential([layers.Dense(3)])
+    outputs = network.predict(X, batch_size=8, verbose=0)
+    np.testing.assert_allclose(outputs, network(X), rtol=0, atol=1e-5)
+
+
+def test_a_frozen_base_stays_as_it_is() -> None:
+    images, labels = RANDOM.rand(8, 6, 6, 1).astype("float32"), RANDOM.randint(0, 2, 8)
+    with mirrored(2).scope():
+        convolution = [layers.Conv2D(2, 3), layers.BatchNormalization(), layers.Flatten()]
+        base = keras.Sequential([keras.Input((6, 6, 1)), *convolution])
+        base.trainable = False
+        inputs = keras.Input((6, 6, 1))
+        network = keras.Model(inputs, layers.Dense(1)(base(inputs, training=False)))
+        network.compile("adam", keras.losses.BinaryCrossentropy(from_logits=True))
+    before, head = base.get_weights(), network.get_weights()[-1]
+    network.fit(images, labels, batch_size=4, verbose=0)
+    for old, new in zip(before, base.get_weights(), strict=True):
+        np.testing.assert_array_equal(old, new)
+    assert not np.array_equal(head, network.get_weights()[-1])
