@@ -44,13 +44,14 @@ class Relay:
         self._newest_ns = 0
         self._figures = Figures()
         self._images = BatchImages()
+        self._drawn: tuple[Sharding, dict[str, npt.NDArray[np.uint8]]] | None = None
 
     def add(self, event: Event | Unknown) -> None:
         """Passes on what an event tells."""
         if isinstance(event, Unknown):
             return
         self._newest_ns = max(self._newest_ns, event.time_ns)
-        self._log_batch(self._images.add(event))
+        self._take_batch(self._images.add(event))
         if self._figures.due(event.time_ns):
             self._log_figures(event.time_ns)
         self._figures.add(event)
@@ -60,6 +61,7 @@ class Relay:
             case Strategy():
                 self._strategy, self._described = event, False
             case Step():
+                self._log_batch(event.step)
                 self._last_step = event.step
             case Metric():
                 self._begin()
@@ -78,7 +80,8 @@ class Relay:
         Args:
           end: The run's end; None where it has none.
         """
-        self._log_batch(self._images.take())
+        self._take_batch(self._images.take())
+        self._log_batch(self._last_step + 1)
         self._log_figures(self._newest_ns)
         self._begin()
         self.flush()
@@ -118,11 +121,17 @@ class Relay:
             self._begin()
             self._logger.log_scalars(max(self._last_step, 0), values, self._wall_ns(time_ns))
 
-    def _log_batch(self, batch: tuple[Sharding, dict[str, npt.NDArray[np.uint8]]] | None) -> None:
+    def _take_batch(self, batch: tuple[Sharding, dict[str, npt.NDArray[np.uint8]]] | None) -> None:
+        """Keeps a batch until the step that it is for tells its number."""
         if batch is not None:
+            self._log_batch(self._last_step + 1)
+            self._drawn = batch
+
+    def _log_batch(self, step: int) -> None:
+        if self._drawn is not None:
+            (sharding, images), self._drawn = self._drawn, None
             self._begin()
-            sharding, images = batch
-            self._logger.log_images(self._last_step + 1, images, self._unix_ns(sharding))
+            self._logger.log_images(step, images, self._unix_ns(sharding))
 
     def _log_text(self, event: Event) -> None:
         match event:

@@ -35,6 +35,12 @@ def train(run: dl.recording.Recording) -> None:
         run.log(number, loss=strategy.experimental_local_results(results)[0], rate=0.1)
 
 
+def steps_of(folder: Path) -> list[int]:
+    """Returns the numbers of a run's steps, which count in this process."""
+    with Run.open(folder) as run:
+        return [event.step for event in run.events("step") if isinstance(event, Step)]
+
+
 def contents(folder: Path) -> list[tuple[float, int, list[Any]]]:
     return [(e.wall_time, e.step, list(e.summary.value)) for e in messages(folder)]
 
@@ -52,9 +58,10 @@ def test_a_live_run_and_the_recorded_one_give_the_same_file(
 def test_tensorboard_reads_scalars_texts_and_batches(
     recorder: RingRecorder, tmp_path: Path
 ) -> None:
-    with record(None, tensorboard=tmp_path) as run:
+    with record(tmp_path / "run", tensorboard=tmp_path / "logs") as run:
         train(run)
-    found = read(tmp_path)
+    found = read(tmp_path / "logs")
+    steps = steps_of(tmp_path / "run")
     images = np.arange(10 * 16, dtype=np.uint8).reshape(10, 4, 4)
     sums = [images[:6].sum() + 15.0, images[6:].sum() + 30.0]
     assert [(e.step, e.value) for e in found.Scalars("loss")] == list(enumerate(sums))
@@ -76,7 +83,9 @@ def test_tensorboard_reads_scalars_texts_and_batches(
         decode_png(second.encoded_image_string)[..., 0],
         np.hstack([images[8], np.zeros((4, 1)), images[9]]),
     )
-    assert [e.step for e in found.Images("distlab/batch/replica 2")] == [0]  # then it had none
+    assert [first.step, second.step] == steps
+    third = found.Images("distlab/batch/replica 2")
+    assert [event.step for event in third] == steps[:1]  # then it had none
 
 
 def test_a_run_without_an_end_is_written_as_far_as_it_came(tmp_path: Path) -> None:
