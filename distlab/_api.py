@@ -13,6 +13,7 @@ from distlab import (
     coordinator,
     data,
     errors,
+    estimator,
     events,
     experimental,
     io,
@@ -55,6 +56,8 @@ from distlab.strategies.multi_worker import MultiWorkerMirroredStrategy
 from distlab.strategies.one_device import OneDeviceStrategy
 from distlab.strategies.parameter_server import ParameterServerStrategy
 from distlab.strategies.tpu import TPUStrategy
+from distlab.training.controller import Controller
+from distlab.training.standard import StandardEvaluator, StandardTrainer
 from distlab.values.distributed import DistributedValues, Mirrored, PerReplica
 from distlab.values.indexed_slices import IndexedSlices
 from distlab.values.reduce_op import ReduceOp
@@ -71,6 +74,7 @@ watch_for_orbax()
 __all__ = [
     "BackupAndRestore",
     "ClusterSpec",
+    "Controller",
     "CrossDeviceOps",
     "DistributedDataset",
     "DistributedIterator",
@@ -94,6 +98,8 @@ __all__ = [
     "Run",
     "RunOptions",
     "Server",
+    "StandardEvaluator",
+    "StandardTrainer",
     "Strategy",
     "StrategyExtended",
     "TPUStrategy",
@@ -107,6 +113,7 @@ __all__ = [
     "coordinator",
     "data",
     "errors",
+    "estimator",
     "events",
     "experimental",
     "experimental_set_strategy",

@@ -9,9 +9,9 @@ from types import ModuleType
 import distlab
 
 MODULES = (
-    *("advice", "charts", "cluster_resolver", "coordinator", "data", "errors", "events"),
-    *("experimental", "folds", "io", "keras", "loggers", "metrics", "nest", "nn", "tpu", "train"),
-    "widgets",
+    *("advice", "charts", "cluster_resolver", "coordinator", "data", "errors", "estimator"),
+    *("events", "experimental", "folds", "io", "keras", "loggers", "metrics", "nest", "nn"),
+    *("tpu", "train", "widgets"),
 )
 """The public modules of `distlab`."""
 

@@ -18,7 +18,10 @@ FOLDERS = {
     "distlab_dashboard": ROOT / "dashboard" / "distlab_dashboard",
 }
 
-_FACES = ("cluster_resolver", "experimental", "keras", "loggers", "metrics", "tpu", "train")
+_FACES = (
+    *("cluster_resolver", "estimator", "experimental", "keras", "loggers", "metrics", "tpu"),
+    "train",
+)
 MAY_IMPORT: dict[str, tuple[str, ...]] = {
     # The core, from bytes on a line to a strategy. Each package knows those above it alone.
     "text": (),
@@ -77,8 +80,13 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         *("text", "errors", "devices", "values", "context", "variables", "data", "input"),
     ),
     "integrations.wandb": ("text", "errors", "tracking"),
+    "training": (
+        *("text", "errors", "events", "devices", "context", "variables", "data", "input"),
+        *("strategies", "integrations.orbax"),
+    ),
     # The faces: modules of public names, and what uses nothing but them.
     "cluster_resolver": ("cluster",),
+    "estimator": ("training",),
     "experimental": ("values", "collectives", "strategies", "coordinator"),
     "keras": ("errors", "integrations.keras"),
     "loggers": ("tracking", "integrations.mlflow", "integrations.wandb"),
@@ -88,7 +96,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "public": (
         *("errors", "events", "cluster", "devices", "values", "context", "variables"),
         *("collectives", "step", "io", "data", "input", "strategies", "coordinator", "control"),
-        *("nest", "nn", "exported", "advice", "runs", "recording", "widgets", *_FACES),
+        *("nest", "nn", "exported", "advice", "runs", "recording", "widgets", "training", *_FACES),
         *("integrations.keras", "integrations.orbax"),
     ),
     "demo": ("public", "errors", "data", "input"),

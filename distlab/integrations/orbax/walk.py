@@ -162,7 +162,9 @@ def _has_state(value: Any) -> bool:
     """Returns whether the attributes of an object may be a user's state."""
     if isinstance(value, ModuleType | type) or not hasattr(value, "__dict__"):
         return False
-    return type(value).__module__.partition(".")[0] not in _FOREIGN
+    module = type(value).__module__
+    ours = module.startswith("distlab.integrations.")  # such as a metric of `dl.metrics`
+    return ours or module.partition(".")[0] not in _FOREIGN
 
 
 def _join(name: str, part: str) -> str:

@@ -254,6 +254,21 @@ def test_nnx_objects_are_restored_in_place(tmp_path: Path) -> None:
     assert other(x).tolist() == model(x).tolist()  # the same dropout mask
 
 
+def test_metrics_keep_what_they_have_counted(tmp_path: Path) -> None:
+    def make(replicas: int) -> tuple[dl.Strategy, dl.metrics.Mean]:
+        with strategy_of(replicas).scope() as strategy:
+            return strategy, dl.metrics.Mean("loss")
+
+    strategy, loss = make(8)
+    strategy.run(lambda: loss.update_state(jnp.array([1.0, 2.0])))
+    path = dl.train.Checkpoint(loss=loss).save(tmp_path / "ckpt")
+    strategy, again = make(3)
+    dl.train.Checkpoint(loss=again).restore(path).assert_consumed()
+    assert float(again.result()) == 1.5
+    strategy.run(lambda: again.update_state(jnp.array([7.0, 7.0])))
+    assert float(again.result()) == pytest.approx((8 * 3 + 6 * 7) / 22)
+
+
 def test_the_position_of_the_input_fits_any_number_of_replicas(tmp_path: Path) -> None:
     def iterator(replicas: int) -> Any:
         dataset = dl.data.Dataset.range(50).shuffle(20, seed=3).batch(8).repeat(2)

@@ -1,0 +1,198 @@
+"""A loop that trains, evaluates, saves and resumes: Orbit's controller."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, final
+
+import numpy as np
+
+from distlab import events
+from distlab.errors import ArgumentValueError, DistlabError
+from distlab.events import sink
+from distlab.integrations.orbax.manager import CheckpointManager
+from distlab.text.shown import shown
+from distlab.training.standard import Outputs, StandardEvaluator, StandardTrainer
+
+Action = Callable[[Outputs], None]
+"""Receives the outputs of a loop or an evaluation."""
+
+
+@final
+class Controller:
+    """Trains in loops of some steps, evaluates, saves and resumes (`orbit.Controller`).
+
+    Where the manager's folder has a checkpoint, making a controller restores it. Steps are
+    counted from the beginning of the training, not of the program.
+
+    Args:
+      trainer: A `StandardTrainer`, whose steps advance `global_step`.
+      evaluator: A `StandardEvaluator`.
+      global_step: The variable that counts the steps.
+      steps_per_loop: The number of steps between two logs, and two checks whether to save.
+      checkpoint_manager: Saves after a loop, when its interval has passed, and at the end. The
+        position of the trainer's input is added to its checkpoint.
+      train_actions: Functions that are called with the outputs after each loop.
+      eval_actions: Functions that are called with the outputs of each evaluation.
+
+    Attributes:
+      restored: The path of the checkpoint that was restored; None where there was none.
+
+    Raises:
+      ArgumentValueError: There is neither trainer nor evaluator, or an argument is out of range.
+
+    Example:
+      >>> import distlab as dl
+      >>> strategy = dl.MirroredStrategy(["CPU:0", "CPU:1"])
+      >>> with strategy.scope():
+      ...     step = dl.Variable(0)
+      >>> class Trainer(dl.StandardTrainer):
+      ...     def train_step(self, iterator):
+      ...         strategy.run(lambda x: step.assign_add(1), args=(next(iterator),))
+      >>> dataset = dl.data.Dataset.range(8).repeat().batch(4)
+      >>> manager = dl.train.CheckpointManager(dl.train.Checkpoint(step=step), "model")
+      >>> controller = dl.Controller(
+      ...     trainer=Trainer(strategy.experimental_distribute_dataset(dataset)),
+      ...     global_step=step,
+      ...     steps_per_loop=5,
+      ...     checkpoint_manager=manager,
+      ... )
+      >>> controller.train(10)  # doctest: +ELLIPSIS
+      train | step 5 | ... steps/s
+      train | step 10 | ... steps/s
+      >>> int(step), manager.latest_checkpoint.rpartition("/")[2]
+      (10, 'ckpt-10')
+    """
+
+    def __init__(
+        self,
+        *,
+        global_step: Any,
+        trainer: StandardTrainer | None = None,
+        evaluator: StandardEvaluator | None = None,
+        steps_per_loop: int = 100,
+        checkpoint_manager: CheckpointManager | None = None,
+        train_actions: Sequence[Action] = (),
+        eval_actions: Sequence[Action] = (),
+    ) -> None:
+        if trainer is None and evaluator is None:
+            raise ArgumentValueError("Controller needs a trainer or an evaluator, got neither.")
+        given: Any = steps_per_loop
+        if not isinstance(given, int) or given < 1:
+            raise ArgumentValueError(
+                f"steps_per_loop must be a positive number of steps, got {shown(given)}."
+            )
+        self._trainer, self._evaluator = trainer, evaluator
+        self._global_step = global_step
+        self._steps_per_loop = steps_per_loop
+        self._manager = checkpoint_manager
+        self._train_actions, self._eval_actions = tuple(train_actions), tuple(eval_actions)
+        self.restored: str | None = None
+        if checkpoint_manager is not None:
+            if trainer is not None and hasattr(trainer.train_iterator, "get_state"):
+                checkpoint_manager.checkpoint.train_iterator = trainer.train_iterator
+            self.restored = checkpoint_manager.restore_or_initialize()
+
+    @property
+    def step(self) -> int:
+        """The number of steps so far, of earlier programs too."""
+        return int(np.asarray(self._global_step))
+
+    def train(self, steps: int, checkpoint_at_completion: bool = True) -> None:
+        """Trains until so many steps are taken in all.
+
+        Args:
+          steps: The number of steps from the beginning of the training.
+          checkpoint_at_completion: Whether to save at the end in any case.
+
+        Raises:
+          OutOfRangeError: The data has ended.
+          DistlabError: The trainer's steps do not advance `global_step`.
+
+        Example:
+          See `Controller`.
+        """
+        trainer = self._trainer
+        if trainer is None:
+            raise ArgumentValueError("Controller.train needs a trainer. Pass trainer=.")
+        while (before := self.step) < steps:
+            count = min(self._steps_per_loop, steps - before)
+            began = time.monotonic()
+            outputs = trainer.train(count)
+            if self.step != before + count:
+                raise DistlabError(
+                    f"The trainer took {count} steps and global_step went from {before} to "
+                    f"{self.step}. Advance it by one in each step."
+                )
+            numbers = _numbers(outputs)  # waits for the devices
+            rate = count / (time.monotonic() - began)
+            self.tell("train", numbers, f" | {rate:.4g} steps/s")
+            for action in self._train_actions:
+                action(outputs)
+            if self._manager is not None:
+                self._manager.save(self.step)
+        if self._manager is not None:
+            saved = self._manager.latest_checkpoint
+            if checkpoint_at_completion and not str(saved).endswith(f"-{self.step}"):
+                self._manager.save(self.step, check_interval=False)
+            self._manager.sync()
+
+    def evaluate(self, steps: int = -1) -> Outputs:
+        """Evaluates.
+
+        Args:
+          steps: The number of steps; -1 for all of the data.
+
+        Returns:
+          The evaluator's outputs.
+
+        Example:
+          See `StandardEvaluator`.
+        """
+        if self._evaluator is None:
+            raise ArgumentValueError("Controller.evaluate needs an evaluator. Pass evaluator=.")
+        outputs = self._evaluator.evaluate(steps)
+        self.tell("eval", _numbers(outputs))
+        for action in self._eval_actions:
+            action(outputs)
+        return outputs
+
+    def train_and_evaluate(
+        self, train_steps: int, eval_steps: int = -1, eval_interval: int | None = None
+    ) -> Outputs:
+        """Trains, and evaluates every so many steps and at the end.
+
+        Args:
+          train_steps: The number of steps from the beginning of the training.
+          eval_steps: The number of steps of each evaluation; -1 for all of the data.
+          eval_interval: The number of steps from one evaluation to the next; by default there is
+            one, at the end.
+
+        Returns:
+          The outputs of the last evaluation; None where all steps were taken before.
+        """
+        outputs: Outputs = None
+        while (step := self.step) < train_steps:
+            self.train(min(train_steps, step + (eval_interval or train_steps)))
+            outputs = self.evaluate(eval_steps)
+        return outputs
+
+    def tell(self, what: str, numbers: Mapping[str, float], more: str = "") -> None:
+        """Prints numbers, and records them as metrics of the step."""
+        shown_numbers = "".join(f" | {name} {value:.5g}" for name, value in numbers.items())
+        print(f"{what} | step {self.step}{shown_numbers}{more}", flush=True)
+        recorder = sink.recorder()
+        if recorder.enabled and numbers:
+            prefix = "" if what == "train" else f"{what}_"
+            values = {f"{prefix}{name}": value for name, value in numbers.items()}
+            recorder.emit(events.Metric(time_ns=time.monotonic_ns(), step=self.step, values=values))
+
+
+def _numbers(outputs: Outputs) -> dict[str, float]:
+    arrays = {name: np.asarray(value) for name, value in (outputs or {}).items()}
+    return {
+        name: float(array)
+        for name, array in arrays.items()
+        if array.shape == () and array.dtype.kind in "biuf"
+    }

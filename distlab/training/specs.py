@@ -1,0 +1,130 @@
+"""What an Estimator is told: its configuration, and what its functions return."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, final
+
+from distlab.errors import ArgumentValueError
+from distlab.strategies.abstract import Strategy
+from distlab.text.shown import shown
+
+
+class ModeKeys:
+    """The modes of a model function (`tf.estimator.ModeKeys`).
+
+    Example:
+      >>> import distlab as dl
+      >>> dl.estimator.ModeKeys.EVAL
+      'eval'
+    """
+
+    TRAIN: Final = "train"
+    EVAL: Final = "eval"
+    PREDICT: Final = "infer"
+
+
+@final
+@dataclass(frozen=True)
+class RunConfig:
+    """How and where an Estimator runs (`tf.estimator.RunConfig`).
+
+    Attributes:
+      model_dir: The folder of the checkpoints.
+      tf_random_seed: Decides the initial values of variables.
+      save_checkpoints_steps: The number of steps from one checkpoint to the next.
+      keep_checkpoint_max: The number of checkpoints to keep; None keeps all.
+      log_step_count_steps: The number of steps from one log to the next.
+      train_distribute: The strategy of training; None for the current one.
+      eval_distribute: The strategy of evaluation and prediction; None for the current one.
+
+    Example:
+      >>> import distlab as dl
+      >>> config = dl.estimator.RunConfig(train_distribute=dl.MirroredStrategy(["CPU:0", "CPU:1"]))
+      >>> config.replace(model_dir="model").save_checkpoints_steps
+      100
+    """
+
+    model_dir: str | None = None
+    tf_random_seed: int = 0
+    save_checkpoints_steps: int = 100
+    keep_checkpoint_max: int | None = 5
+    log_step_count_steps: int = 100
+    train_distribute: Strategy | None = None
+    eval_distribute: Strategy | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("save_checkpoints_steps", "log_step_count_steps"):
+            number = getattr(self, name)
+            if not isinstance(number, int) or number < 1:
+                raise ArgumentValueError(
+                    f"{name} must be a positive number of steps, got {shown(number)}."
+                )
+
+    def replace(self, **changes: Any) -> RunConfig:
+        """Returns a copy with other values."""
+        return dataclasses.replace(self, **changes)
+
+
+@final
+@dataclass(frozen=True)
+class EstimatorSpec:
+    """What a model function returns (`tf.estimator.EstimatorSpec`).
+
+    Attributes:
+      mode: The mode that it was called with.
+      predictions: A nest of arrays with a row for each example, to predict.
+      loss: The mean loss of the examples that it was given, to train and evaluate.
+      train_op: The Optax optimizer that applies the gradients of the loss, to train.
+      eval_metric_ops: Arrays by name with a value for each example, whose means are reported.
+
+    Example:
+      >>> import distlab as dl
+      >>> dl.estimator.EstimatorSpec(mode=dl.estimator.ModeKeys.EVAL, loss=0.5).loss
+      0.5
+    """
+
+    mode: str
+    predictions: Any = None
+    loss: Any = None
+    train_op: Any = None
+    eval_metric_ops: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+
+@final
+@dataclass(frozen=True)
+class TrainSpec:
+    """The training of `train_and_evaluate` (`tf.estimator.TrainSpec`).
+
+    Attributes:
+      input_fn: Returns the dataset, whose batches are for one replica each.
+      max_steps: The number of steps in all.
+
+    Example:
+      >>> import distlab as dl
+      >>> dl.estimator.TrainSpec(lambda: dl.data.Dataset.range(8).batch(2), max_steps=4).max_steps
+      4
+    """
+
+    input_fn: Callable[..., Any]
+    max_steps: int
+
+
+@final
+@dataclass(frozen=True)
+class EvalSpec:
+    """The evaluation of `train_and_evaluate` (`tf.estimator.EvalSpec`).
+
+    Attributes:
+      input_fn: Returns the dataset.
+      steps: The number of steps of each evaluation; None for all of the data.
+
+    Example:
+      >>> import distlab as dl
+      >>> dl.estimator.EvalSpec(lambda: dl.data.Dataset.range(8).batch(2), steps=None).steps
+    """
+
+    input_fn: Callable[..., Any]
+    steps: int | None = 100

@@ -1,0 +1,156 @@
+"""Controller, StandardTrainer and StandardEvaluator: steps, actions, checkpoints, end of data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import jax.numpy as jnp
+import pytest
+
+import distlab as dl
+from distlab.errors import ArgumentValueError, DistlabError, OutOfRangeError
+
+
+def strategy_of(replicas: int) -> dl.MirroredStrategy:
+    return dl.MirroredStrategy([f"CPU:{i}" for i in range(replicas)])
+
+
+class Counting(dl.StandardTrainer):
+    """Counts how often each of 10 examples is seen."""
+
+    def __init__(self, replicas: int, epochs: int | None = None) -> None:
+        self.strategy = strategy_of(replicas)
+        dataset = dl.data.Dataset.range(10).shuffle(10, seed=1).batch(3).repeat(epochs)
+        super().__init__(self.strategy.experimental_distribute_dataset(dataset))
+        with self.strategy.scope():
+            self.global_step = dl.Variable(0)
+            self.seen = dl.Variable(
+                jnp.zeros(10, jnp.int32),
+                synchronization=dl.VariableSynchronization.ON_READ,
+                aggregation=dl.VariableAggregation.SUM,
+            )
+
+    def train_step(self, iterator: Iterator[Any]) -> None:
+        def step(i: Any) -> None:
+            self.seen.assign_add(jnp.zeros(10, jnp.int32).at[i].add(1))
+            self.global_step.assign_add(1)
+
+        self.strategy.run(step, args=(next(iterator),))
+
+    def train_loop_end(self) -> dict[str, Any]:
+        return {"seen": self.seen.value().sum(), "what": "text"}
+
+
+class Summing(dl.StandardEvaluator):
+    def __init__(self) -> None:
+        super().__init__(dl.data.Dataset.range(5).batch(2))
+
+    def eval_begin(self) -> None:
+        self.total = 0
+
+    def eval_step(self, iterator: Iterator[Any]) -> None:
+        self.total += int(next(iterator).sum())
+
+    def eval_end(self) -> dict[str, Any]:
+        return {"total": self.total}
+
+
+def managed(trainer: Counting, folder: Path, **options: Any) -> dl.train.CheckpointManager:
+    checkpoint = dl.train.Checkpoint(step=trainer.global_step, seen=trainer.seen)
+    return dl.train.CheckpointManager(checkpoint, folder, **options)
+
+
+def test_it_trains_in_loops_and_evaluates_between(capsys: pytest.CaptureFixture[str]) -> None:
+    trainer, told = Counting(2), list[Any]()
+    controller = dl.Controller(
+        trainer=trainer,
+        evaluator=Summing(),
+        global_step=trainer.global_step,
+        steps_per_loop=2,
+        train_actions=[lambda outputs: told.append(int((outputs or {})["seen"]))],
+        eval_actions=[told.append],
+    )
+    assert controller.train_and_evaluate(5, eval_steps=2, eval_interval=3) == {"total": 6}
+    assert told == [6, 9, {"total": 6}, 13, {"total": 6}]
+    assert controller.train_and_evaluate(5) is None
+    lines = [line.rpartition(" | ")[0] for line in capsys.readouterr().out.splitlines()]
+    assert lines == [
+        "train | step 2 | seen 6",
+        "train | step 3 | seen 9",
+        "eval | step 3",
+        "train | step 5 | seen 13",
+        "eval | step 5",
+    ]
+
+
+def test_metrics_are_recorded(tmp_path: Path) -> None:
+    trainer = Counting(2)
+    with dl.record(tmp_path / "run"):
+        controller = dl.Controller(
+            trainer=trainer, evaluator=Summing(), global_step=trainer.global_step
+        )
+        controller.train_and_evaluate(2)
+    with dl.Run.open(tmp_path / "run") as run:
+        found = [(m.step, m.values) for m in run.events("metric")]  # type: ignore[union-attr]
+    assert found == [(2, {"seen": 6.0}), (2, {"eval_total": 10.0})]
+
+
+@pytest.mark.parametrize("first", range(1, 9))
+def test_a_new_program_goes_on_at_the_next_batch_on_other_replicas(
+    first: int, tmp_path: Path
+) -> None:
+    trainer = Counting(4, epochs=3)
+    controller = dl.Controller(
+        trainer=trainer,
+        global_step=trainer.global_step,
+        steps_per_loop=2,
+        checkpoint_manager=managed(trainer, tmp_path),
+    )
+    assert controller.restored is None
+    controller.train(first)
+    later = Counting(3, epochs=3)
+    controller = dl.Controller(
+        trainer=later, global_step=later.global_step, checkpoint_manager=managed(later, tmp_path)
+    )
+    assert str(controller.restored).endswith(f"ckpt-{first}")
+    controller.train(12)
+    assert later.seen.numpy().tolist() == [3] * 10
+    with pytest.raises(OutOfRangeError, match="ended after 0 of 1 steps"):
+        controller.train(13)
+
+
+def test_checkpoints_come_at_intervals_and_at_the_end(tmp_path: Path) -> None:
+    trainer = Counting(2)
+    manager = managed(trainer, tmp_path, step_counter=trainer.global_step, checkpoint_interval=4)
+    controller = dl.Controller(
+        trainer=trainer,
+        global_step=trainer.global_step,
+        steps_per_loop=1,
+        checkpoint_manager=manager,
+    )
+    controller.train(7)
+    assert [Path(path).name for path in manager.checkpoints] == ["ckpt-1", "ckpt-5", "ckpt-7"]
+    controller.train(8, checkpoint_at_completion=False)
+    assert str(manager.latest_checkpoint).endswith("ckpt-7")
+
+
+def test_a_trainer_must_count_its_steps() -> None:
+    trainer = Counting(2)
+    controller = dl.Controller(trainer=trainer, global_step=dl.Variable(0))
+    with pytest.raises(DistlabError, match="took 3 steps and global_step went from 0 to 0"):
+        controller.train(3)
+
+
+def test_wrong_arguments_are_refused() -> None:
+    step = dl.Variable(0)
+    with pytest.raises(ArgumentValueError, match="a trainer or an evaluator"):
+        dl.Controller(global_step=step)
+    with pytest.raises(ArgumentValueError, match="steps_per_loop must be"):
+        dl.Controller(global_step=step, evaluator=Summing(), steps_per_loop=0)
+    controller = dl.Controller(global_step=step, evaluator=Summing())
+    with pytest.raises(ArgumentValueError, match="needs a trainer"):
+        controller.train(1)
+    with pytest.raises(ArgumentValueError, match="num_steps must be"):
+        Summing().evaluate(-2)
