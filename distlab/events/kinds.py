@@ -476,7 +476,7 @@ class RecorderCost(Event, frozen=True, kw_only=True, tag="recorder"):
       emit_ns: Nanoseconds the callers spent on emitting events, estimated
         from a sample of them.
       sampled: Number of events that were timed.
-      writer_ns: Processor time of the thread that writes the run file.
+      writer_ns: Processor time of the threads that write the run file and call loggers.
       watcher_ns: Processor time of the thread that watches the devices.
       capture_ns: Processor time spent on taking and reading profiles.
       waiting: Events not stored yet.

@@ -10,7 +10,7 @@ import contextlib
 import threading
 import time
 import warnings
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, Final
 
@@ -40,12 +40,20 @@ class LoggerThread:
       ring: The source of the events.
       logger: The logger.
       path: The run's folder; None where nothing is stored.
+      called: Called by the logger's thread after it called the logger.
     """
 
-    def __init__(self, ring: Ring, logger: Logger, path: Path | None) -> None:
+    def __init__(
+        self,
+        ring: Ring,
+        logger: Logger,
+        path: Path | None,
+        called: Callable[[], None] = lambda: None,
+    ) -> None:
         self.name = type(logger).__name__
         self._identity = id(logger)
         self._ring = ring
+        self._called = called
         self._guarded = GuardedLogger(logger, self._report)
         self._relay = Relay(self._guarded, path)
         standing, pin = ring.pin()
@@ -125,6 +133,7 @@ class LoggerThread:
             self._cursor = chunk.cursor
         if moved:
             self._relay.flush()
+            self._called()
 
     def _belongs(self, event: Event | Unknown) -> bool:
         if isinstance(event, Run):

@@ -255,6 +255,10 @@ class RingRecorder:
         self.overhead.note_backlog(waiting=waiting, lost=lost)
         self.overhead.report(self.last_step)
 
+    def note_logged(self) -> None:
+        """Notes the processor time of a logger's thread; that thread calls it."""
+        self.overhead.note_thread("writer")
+
     def _captured(self, event: Event) -> None:
         """Emits a capture, which also corrects the watcher's times."""
         if isinstance(event, Capture):

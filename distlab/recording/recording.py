@@ -315,7 +315,9 @@ def record(
         file = RunFile(folder, called, overwrite=overwrite, process=recorder.ring.process)
         writer = Writer(recorder.ring, file, recorder.note_stored)
     probes = probe and writer is not None
-    threads = [LoggerThread(recorder.ring, logger, folder) for logger in chosen]
+    threads = [
+        LoggerThread(recorder.ring, logger, folder, recorder.note_logged) for logger in chosen
+    ]
     opened = recorder.open(called, total_steps, writer, threads, probe=probes)
     return Recording(recorder, folder, called, opened)
 

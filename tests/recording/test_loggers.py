@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from distlab.errors import ArgumentTypeError, RecordError
-from distlab.events import Error, Lost, sink
+from distlab.events import Error, Lost, RecorderCost, sink
 from distlab.loggers import Logger, RunFacts
 from distlab.recording import Ring, RingRecorder, Run, record
 from tests.recording import samples
@@ -237,6 +237,27 @@ def test_closing_waits_for_a_stuck_logger_within_a_limit(
     while not slow.ended and time.monotonic() < limit:
         time.sleep(0.01)
     assert slow.ended == [("finished", "")]
+
+
+def test_a_loggers_processor_time_is_a_cost_of_recording(
+    recorder: RingRecorder, tmp_path: Path
+) -> None:
+    class Busy(Numbers):
+        def flush(self) -> None:
+            began = time.thread_time()
+            while time.thread_time() - began < 0.05:
+                pass
+
+    with record(None, loggers=[Busy()]) as run:
+        limit = time.monotonic() + 30
+        costs: list[RecorderCost] = []
+        while not any(cost.writer_ns > 50_000_000 for cost in costs):
+            assert time.monotonic() < limit
+            run.log(0, loss=0.0)
+            time.sleep(0.05)
+            recorder.overhead.report(0)
+            kept = recorder.ring.since(0).events
+            costs = [event for event in kept if isinstance(event, RecorderCost)]
 
 
 def test_recording_off_tells_loggers_nothing(
