@@ -203,6 +203,15 @@ def calls_python(jaxpr: Any) -> bool:
     )
 
 
+def reaches_out(jaxpr: Any) -> bool:
+    """Returns whether a jaxpr calls Python or foreign code, or has effects, at any depth."""
+
+    def does(equation: Any) -> bool:
+        return has_effect(equation) or "callback" in name(equation) or "ffi" in name(equation)
+
+    return _first(jaxpr, does) is not None
+
+
 def collective_in(jaxpr: Any) -> str | None:
     """Returns the name of the first collective in a jaxpr, at any depth; None without one."""
     found = _first(jaxpr, is_collective)

@@ -114,7 +114,7 @@ class Program:
             marker = None if self._marker is None else plain(outputs[self._marker])
             if self._marks:
                 del outputs[-1]
-            if marker is not None:
+            if marker is not None and self.spmd.waits:
                 in_flight.admit(marker)
         return self.spmd.result(outputs), marker
 

@@ -39,6 +39,7 @@ class SpmdFunction:
       ragged: Whether the replicas compute different shapes.
       parted: Whether `programs` can compute the step, which is ragged then.
       overwritten: The variables in `read` and `written` whose old value nothing else can need.
+      waits: Whether a device may wait for others, or for Python, in the middle of the step.
       agreement: What the replicas provably hold alike; None with one replica.
     """
 
@@ -74,6 +75,7 @@ class SpmdFunction:
                 function_name(fn), self._traces, groups, self.read, self._leaves
             )
         self.parted = self._stages is not None and can_be_parted(self._stages)
+        self.waits = self.ragged or any(_may_wait(local.jaxpr.jaxpr) for local in self._traces)
         self.overwritten = self._overwritten()
         self._out = [
             _padded_shape(column) for column in zip(*map(_out_shapes, self._traces), strict=True)
@@ -185,6 +187,11 @@ class SpmdFunction:
     def _ragged_shapes(self, number: int) -> tuple[Shape, ...] | None:
         _, by_group = self._out[number]
         return None if by_group is None else tuple(by_group[g] for g in self._group_of)
+
+
+def _may_wait(jaxpr: Any) -> bool:
+    """Returns whether a jaxpr communicates, calls Python, or does what jaxprs do not tell."""
+    return jaxprs.collective_in(jaxpr) is not None or jaxprs.reaches_out(jaxpr)
 
 
 def _group_replicas(arguments: Arguments, replicas: int) -> tuple[list[int], list[int]]:

@@ -179,7 +179,7 @@ class Strategy(ABC):  # noqa: B024 - abstract because a subclass chooses the dev
 
         `fn` is traced and compiled once for each set of shapes, as by
         `jax.jit`; its Python runs only then. The call returns before the
-        devices are done. At most 16 steps are in flight.
+        devices are done. At most 16 steps that communicate are in flight.
 
         Args:
           fn: The replica function.

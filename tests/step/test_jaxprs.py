@@ -183,3 +183,22 @@ DIFFERENT: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
 def test_different_equations_have_different_keys(what: str) -> None:
     first, second = (_keys(fn, jnp.ones((2, 2))) for fn in DIFFERENT[what])
     assert first != second
+
+
+@pytest.mark.parametrize(
+    "fn",
+    [
+        lambda x: jax.pure_callback(lambda v: v, x, x),
+        lambda x: jax.lax.cond(x.sum() > 0, lambda: jax.debug.print("{}", x), lambda: None),
+        lambda x: jax.ffi.ffi_call("foreign", jax.ShapeDtypeStruct(x.shape, x.dtype))(x),
+    ],
+    ids=["callback", "print", "ffi"],
+)
+def test_what_reaches_out_of_a_program_is_found_at_any_depth(fn: Callable[[Any], Any]) -> None:
+    nested = jax.make_jaxpr(jax.jit(lambda x: (fn(x), x + 1)))(jnp.ones(2))
+    assert jaxprs.reaches_out(nested.jaxpr)
+
+
+def test_arithmetic_and_collectives_do_not_reach_out() -> None:
+    fn = jax.jit(lambda x: jax.lax.psum(jnp.tanh(x) + jax.lax.axis_index(AXIS), AXIS))
+    assert not jaxprs.reaches_out(jax.make_jaxpr(fn, axis_env=[(AXIS, 2)])(jnp.ones(2)).jaxpr)

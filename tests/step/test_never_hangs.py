@@ -40,3 +40,46 @@ def test_five_thousand_steps_without_waiting_come_to_their_end(replicas: int) ->
         check=True,
     )
     assert done.stdout.strip() == f"5000.0 {[5000.0] * replicas}"
+
+
+MIXED = """
+import sys
+import jax
+import numpy as np
+import distlab as dl
+
+replicas, steps = int(sys.argv[1]), 3000
+dl.use_cpu_devices(replicas)
+strategy = dl.MirroredStrategy()
+apart = together = called = strategy.replicate(np.zeros(8, np.float32))
+
+def alone(v):
+    return v + 1
+
+def meet(v):
+    return dl.get_replica_context().all_reduce("MEAN", v + 1)
+
+def call(v):
+    return jax.pure_callback(lambda x: np.asarray(x) + 1, v, v)
+
+for number in range(steps):
+    apart = strategy.run(alone, args=(apart,))
+    if number % 3 == 0:
+        together = strategy.run(meet, args=(together,))
+    if number % 30 == 0:
+        called = strategy.run(call, args=(called,))
+print(*({float(v[0]) for v in value.values} for value in (apart, together, called)))
+"""
+
+
+@pytest.mark.parametrize("replicas", [2, 8])
+def test_steps_that_wait_and_steps_that_do_not_come_to_their_end(replicas: int) -> None:
+    """Steps without collectives are not counted as in flight."""
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", MIXED, str(replicas)],
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=True,
+    )
+    assert done.stdout.strip() == "{3000.0} {1000.0} {100.0}"
