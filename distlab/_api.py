@@ -44,6 +44,7 @@ from distlab.input.context import InputContext
 from distlab.input.dataset import DistributedDataset
 from distlab.input.iterator import DistributedIterator
 from distlab.input.options import InputOptions, InputReplicationMode
+from distlab.integrations import flax as _flax
 from distlab.integrations.orbax.backup import BackupAndRestore
 from distlab.integrations.orbax.hook import watch_for_orbax
 from distlab.recording import Run, record
@@ -140,3 +141,5 @@ __all__ = [
     "watch",
     "widgets",
 ]
+
+_flax.offer()

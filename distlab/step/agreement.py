@@ -76,9 +76,9 @@ class Agreement:
             causes = [why if same else why | OWN for why, same in zip(causes, known, strict=True)]
         results, written = causes[: first.computed], causes[first.computed :]
         self._declared = [
-            (label, why)
-            for label, why in zip(first.declared, results, strict=True)
-            if label is not None
+            (declared, why)
+            for declared, why in zip(first.declared, results, strict=True)
+            if declared is not None
         ]
         self._written = [
             (variable.storage, why)
@@ -104,15 +104,15 @@ class Agreement:
         self._looked_at = storage.last_change()
 
     def _require_declared(self) -> None:
-        for label, why in self._declared:
+        for declared, why in self._declared:
             found = list(self._named(why & ~self._trusted))
             found += [v.name for v in self._relied_on(why) if not v.storage.agrees()]
             if found:
                 raise StructureError(
-                    f"{self._function} returns {label} as Mirrored, the same on all replicas, but "
-                    f"it may differ between them: it depends on {_listed(found)} without an "
-                    "all-reduce between. Pass it, or the gradients that it is computed from, to "
-                    "distlab.get_replica_context().all_reduce first, or return it without Mirrored."
+                    declared.refusal(
+                        f"in {self._function} it may differ between them: it depends on "
+                        f"{_listed(found)} without an all-reduce between"
+                    )
                 )
 
     def _relied_on(self, why: Causes) -> Iterator[Variable]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable
 from typing import Any, Final, Literal, NamedTuple, TypeAlias, final
 
@@ -13,6 +12,7 @@ import numpy as np
 from distlab.devices.layouts import PARTS, ROWS, WHOLE, Partition
 from distlab.devices.mesh import ReplicaMesh
 from distlab.errors import ArgumentValueError
+from distlab.step.parameters import StateKey, argument_label, parameter_names
 from distlab.step.static_values import Static, is_static
 from distlab.text.shown import shown
 from distlab.values.checks import require_components
@@ -107,6 +107,13 @@ class Arguments:
         """Returns the labels and values of the leaves that are no arrays."""
         return [(leaf.label, leaf.value) for leaf in self.leaves if leaf.role == "static"]
 
+    def examples(self, replica: int) -> int | None:
+        """Returns the number of a replica's examples: rows of its part; None without parts."""
+        for leaf in self.leaves:
+            if leaf.partition is not WHOLE and leaf.shapes[replica]:
+                return leaf.shapes[replica][0]
+        return None
+
     def explain_parts(self, error: Exception) -> None:
         """Adds to an error which arrays reached the function in parts, as the user divided them."""
         parts = [str(leaf) for leaf in self.leaves if leaf.role == "parts"]
@@ -123,33 +130,6 @@ class Arguments:
         leaves = [leaf.value if leaf.role == "static" else next(rest) for leaf in self.leaves]
         args, kwargs = jax.tree.unflatten(self._structure, leaves)
         return args, kwargs
-
-
-def parameter_names(fn: Callable[..., Any], count: int) -> list[str]:
-    """Returns the names of the first parameters, and `args[i]` for those without one.
-
-    Args:
-      fn: A function.
-      count: The number of names.
-    """
-    try:
-        parameters = inspect.signature(fn).parameters.values()
-    except (TypeError, ValueError):
-        parameters = {}.values()
-    names = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
-    return [names[i] if i < len(names) else f"args[{i}]" for i in range(count)]
-
-
-def argument_label(path: tuple[Any, ...], names: list[str]) -> str:
-    """Returns the name of a leaf of `(args, kwargs)`, such as `x` or `state['w']`.
-
-    Args:
-      path: The leaf's path in the pair.
-      names: The names of the positional arguments.
-    """
-    kind, first, *rest = path
-    name = names[first.idx] if kind.idx == 0 else str(first.key)
-    return name + jax.tree_util.keystr(tuple(rest))
 
 
 def _leaf(value: Any, label: str, mesh: ReplicaMesh) -> Leaf:
@@ -193,5 +173,7 @@ def does_not_fit(value: Any, label: str) -> ArgumentValueError:
 
 def _positional_index(path: tuple[Any, ...]) -> int | None:
     """Returns the index of a leaf's positional argument; None for a named one."""
+    if isinstance(path[-1], StateKey):
+        return path[-1].argument
     kind, first, *_ = path
     return first.idx if kind.idx == 0 else None

@@ -22,11 +22,12 @@ from distlab.context import scopes
 from distlab.context.host import Host
 from distlab.context.replica_context import ReplicaContext
 from distlab.errors import ContextError, StructureError, ValueShapeError
+from distlab.step import in_place
 from distlab.step.captured_state import captured_state
 from distlab.step.regroup import regroup, select, to_device
 from distlab.step.rendezvous import Rendezvous, ReplicaThread, run_in_turn, unwind
 from distlab.values.checks import require_components, require_plain
-from distlab.values.distributed import DistributedValues, PerReplica, stack
+from distlab.values.distributed import DistributedValues, PerReplica, replica_shapes, stack
 from distlab.values.reduce_op import ReduceOp
 from distlab.variables import frames
 from distlab.variables.protocol import StoredVariable
@@ -59,7 +60,9 @@ def run(host: CollectiveHost, fn: Callable[..., Any], args: Any, kwargs: Any) ->
             frames.use(frames.EagerFrame(replica.number, device, before)),
             scopes.replica(ReplicaContext(host, collectives)),
         ):
-            return fn(*own_args, **own_kwargs)
+            return in_place.call(
+                fn, own_args, own_kwargs, _examples((args, kwargs), replica.number)
+            )
 
     replicas = [ReplicaThread(number, body) for number in mesh.local_replicas]
     try:
@@ -260,6 +263,14 @@ class EagerCollectives:
             return [jax.device_put(result, device) for device in self._mesh.local_devices]
 
         return self._replica.wait_at(Rendezvous(verb, value, copies))
+
+
+def _examples(nest: Any, replica: int) -> int | None:
+    """Returns the number of a replica's examples: rows of its part; None without parts."""
+    for leaf in jax.tree.leaves(nest, is_leaf=lambda v: isinstance(v, PerReplica)):
+        if isinstance(leaf, PerReplica) and replica_shapes(leaf)[replica]:
+            return replica_shapes(leaf)[replica][0]
+    return None
 
 
 def _concatenated(column: list[jax.Array], axis: int) -> jax.Array:

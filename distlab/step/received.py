@@ -14,7 +14,7 @@ import numpy as np
 from distlab.devices.mesh import ReplicaMesh
 from distlab.devices.pieces import is_divided
 from distlab.errors import ArgumentTypeError
-from distlab.step.arguments import argument_label, parameter_names
+from distlab.step.parameters import argument_label, parameter_names
 from distlab.step.state_holders import (
     is_equinox_module,
     is_nnx_state,

@@ -11,6 +11,7 @@ import numpy as np
 from distlab.devices.jax_internals import plain
 from distlab.devices.mesh import ReplicaMesh
 from distlab.errors import StructureError
+from distlab.step.parameters import Declared, declared
 from distlab.values.checks import declared_array, is_array_like
 from distlab.values.distributed import DistributedValues, Mirrored, PerReplica, stack
 from distlab.variables.variable import is_variable
@@ -44,7 +45,7 @@ def regroup(nests: Sequence[Any], mesh: ReplicaMesh) -> Any:
     paths, _ = jax.tree_util.tree_flatten_with_path(nests[0], is_leaf=_keep)
     columns = zip(*(jax.tree.leaves(nest, is_leaf=_keep) for nest in nests), strict=True)
     merged = [
-        _merge(column, f"result{jax.tree_util.keystr(path)}", mesh)
+        _merge(column, declared(path), mesh)
         for (path, _), column in zip(paths, columns, strict=True)
     ]
     return jax.tree.unflatten(structures[0], merged)
@@ -102,12 +103,12 @@ def to_device(nest: Any, device: jax.Device, *, is_leaf: Callable[[Any], bool]) 
     )
 
 
-def _merge(column: Sequence[Any], label: str, mesh: ReplicaMesh) -> Any:
+def _merge(column: Sequence[Any], name: Declared, mesh: ReplicaMesh) -> Any:
     first = column[0]
     if all(leaf is first for leaf in column):
         return first
     if any(type(leaf) is Mirrored for leaf in column):
-        return _mirrored(column, label, mesh)
+        return _mirrored(column, name, mesh)
     if isinstance(first, VariableCopy) and tuple(column) == first.variable.values:
         return first.variable
     if all(map(is_array_like, column)):
@@ -120,7 +121,7 @@ def _merge(column: Sequence[Any], label: str, mesh: ReplicaMesh) -> Any:
     return PerReplica(objects)
 
 
-def _mirrored(column: Sequence[Any], label: str, mesh: ReplicaMesh) -> Mirrored:
+def _mirrored(column: Sequence[Any], name: Declared, mesh: ReplicaMesh) -> Mirrored:
     """Returns one mirrored value of those that the replicas declare to be the same.
 
     Raises:
@@ -128,19 +129,18 @@ def _mirrored(column: Sequence[Any], label: str, mesh: ReplicaMesh) -> Mirrored:
     """
     if not all(type(leaf) is Mirrored for leaf in column):
         raise StructureError(
-            f"All replicas must return the same structure, but only some return {label} as "
+            f"All replicas must return the same structure, but only some return {name.label} as "
             "Mirrored. Return it so on each."
         )
-    arrays = [declared_array(leaf, label) for leaf in column]
+    arrays = [declared_array(leaf, name.label) for leaf in column]
     first = arrays[0]
     for replica, array in enumerate(arrays):
         if (array.dtype, array.shape) != (first.dtype, first.shape) or _bits(array) != _bits(first):
             raise StructureError(
-                f"The function returns {label} as Mirrored, the same on all replicas, but replica "
-                f"{mesh.local_replicas[replica]} returns {_numbers(array)} and replica "
-                f"{mesh.local_replicas[0]} returns {_numbers(first)}. Pass it, or the gradients "
-                "that it is computed from, to distlab.get_replica_context().all_reduce first, or "
-                "return it without Mirrored."
+                name.refusal(
+                    f"replica {mesh.local_replicas[replica]} has {_numbers(array)} and replica "
+                    f"{mesh.local_replicas[0]} has {_numbers(first)}"
+                )
             )
     copies = [
         jax.device_put(array, device)

@@ -21,7 +21,7 @@ from distlab.devices import in_flight, jax_internals
 from distlab.devices.jax_internals import ConcreteArray
 from distlab.errors import ContextError
 from distlab.events import sink
-from distlab.step import compile_events, eager
+from distlab.step import compile_events, eager, in_place
 from distlab.step.chosen_arguments import Chosen, chosen_arguments
 from distlab.step.place import Place
 from distlab.step.program import Program
@@ -68,15 +68,24 @@ def run(
         args, kwargs = checked_call("run", fn, args, kwargs)
         eagerly = modes.eager_asked_for(options)
         chosen = chosen_arguments(options, fn, args, kwargs)
+        merging = scopes.merging()
+        taken = None
+        if merging is None:
+            given = (args, kwargs) if eagerly else (chosen.args, chosen.kwargs)
+            taken = in_place.taken(fn, *given)
     except Exception as error:
         _report(error)
         raise
-    merging = scopes.merging()
     if merging is not None:
         return _run_merging(host, merging, fn, args, kwargs)
+    if taken is not None:
+        args, kwargs = taken.args, taken.kwargs
+        chosen = Chosen(args, kwargs, chosen.donated)
     if eagerly:
-        return _run_eagerly(host, fn, args, kwargs)
-    return _run_traced(host, place, fn, chosen, called=called)
+        result = _run_eagerly(host, fn, args, kwargs)
+    else:
+        result = _run_traced(host, place, fn, chosen, called=called)
+    return result if taken is None else taken.updated(result)
 
 
 def _run_merging(

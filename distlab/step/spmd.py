@@ -134,8 +134,10 @@ class SpmdFunction:
             for position in self._empty:
                 remember(computed[position])
             computed = [
-                PerReplica(array, shapes) if label is None else Mirrored(array)
-                for array, shapes, label in zip(computed, self._shapes, first.declared, strict=True)
+                PerReplica(array, shapes) if declared is None else Mirrored(array)
+                for array, shapes, declared in zip(
+                    computed, self._shapes, first.declared, strict=True
+                )
             ]
         if self.computed < len(first.static):
             rest = iter(computed)
@@ -179,8 +181,8 @@ class SpmdFunction:
 
     def _out_partitions(self) -> list[Partition]:
         results = [
-            ROWS if label is None and not self._alone else WHOLE
-            for label in self._traces[0].declared
+            ROWS if declared is None and not self._alone else WHOLE
+            for declared in self._traces[0].declared
         ]
         return [*results, *map(_partition, self.written)]
 

@@ -17,7 +17,9 @@ from distlab.context.replica_context import ReplicaContext
 from distlab.devices import jax_internals
 from distlab.devices.mesh import AXIS
 from distlab.errors import ContextError, NeedsPythonError
+from distlab.step import in_place
 from distlab.step.arguments import Arguments
+from distlab.step.parameters import Declared, declared
 from distlab.values.checks import declared_array, function_name, is_array_like
 from distlab.values.distributed import Mirrored
 from distlab.variables import frames
@@ -42,8 +44,7 @@ class LocalTrace(NamedTuple):
       results: The structure of the result.
       static: For each leaf of the result None when it is computed, or a tuple of
         the object that `fn` returned.
-      declared: For each computed leaf its path, such as `result['w']`, when `fn` returned it
-        as `Mirrored`; else None.
+      declared: For each computed leaf its name when `fn` returned it as `Mirrored`; else None.
     """
 
     jaxpr: ClosedJaxpr
@@ -51,7 +52,7 @@ class LocalTrace(NamedTuple):
     written: tuple[Variable, ...]
     results: Any
     static: tuple[tuple[Any] | None, ...]
-    declared: tuple[str | None, ...]
+    declared: tuple[Declared | None, ...]
 
     @property
     def computed(self) -> int:
@@ -95,7 +96,7 @@ def trace(
         collectives.common = [array for array, leaf in leaves_of if leaf.role == "whole"]
         context = ReplicaContext(host, collectives)
         with frames.use(frame), scopes.replica(context):
-            result = fn(*args, **kwargs)
+            result = in_place.call(fn, args, kwargs, arguments.examples(replica))
         paths, found["results"] = jax.tree_util.tree_flatten_with_path(result, is_leaf=_is_mirrored)
         leaves = [leaf for _, leaf in paths]
         found["static"] = tuple(
@@ -103,14 +104,14 @@ def trace(
             for position, leaf in enumerate(leaves)
         )
         computed = [
-            (f"result{jax.tree_util.keystr(path)}", leaf)
+            (declared(path), leaf)
             for (path, leaf), fixed in zip(paths, found["static"], strict=True)
             if fixed is None
         ]
-        found["declared"] = tuple(label if _is_mirrored(leaf) else None for label, leaf in computed)
+        found["declared"] = tuple(name if _is_mirrored(leaf) else None for name, leaf in computed)
         found["read"] = tuple(v if v in frame.read else None for v in candidates)
         found["written"] = tuple(frame.written)
-        return [_array(leaf, label) for label, leaf in computed] + [
+        return [_array(leaf, name.label) for name, leaf in computed] + [
             frame.written[variable] for variable in found["written"]
         ]
 

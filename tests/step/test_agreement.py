@@ -100,7 +100,9 @@ def test_what_may_differ_is_refused_by_its_path(
     strategy: dl.Strategy, name: str, eager: bool
 ) -> None:
     function, path, why = UNPROVED[name]
-    with pytest.raises(StructureError, match=rf"{path} as Mirrored.*all_reduce") as raised:
+    with pytest.raises(
+        StructureError, match=rf"{path} is returned as Mirrored.*all_reduce"
+    ) as raised:
         strategy.run(function, args=(2.0, batch(strategy, 8)))
     assert eager or why in str(raised.value)
 
@@ -116,7 +118,7 @@ def test_replicas_of_different_shapes_may_disagree_about_constants(strategy: dl.
         return dl.Mirrored(len(x))
 
     assert int(strategy.run(size, args=(batch(strategy, 8),)).values[3]) == 2
-    with pytest.raises(StructureError, match="result as Mirrored"):
+    with pytest.raises(StructureError, match="result is returned as Mirrored"):
         strategy.run(size, args=(batch(strategy, 6),))
 
 
@@ -129,7 +131,7 @@ def test_a_refused_step_changes_no_variable(strategy: dl.Strategy, eager: bool) 
         steps.assign_add(1.0)
         return dl.Mirrored(x.sum())
 
-    with pytest.raises(StructureError, match="result as Mirrored"):
+    with pytest.raises(StructureError, match="result is returned as Mirrored"):
         strategy.run(step, args=(batch(strategy, 8),))
     assert float(steps) == 0
 
@@ -195,7 +197,7 @@ def test_a_collective_within_some_of_the_replicas_proves_nothing(strategy: dl.St
         sums = jax.lax.psum(x.sum(), "replica", axis_index_groups=[[0, 1], [2, 3]])
         return dl.Mirrored(sums)
 
-    with pytest.raises(StructureError, match="result as Mirrored"):
+    with pytest.raises(StructureError, match="result is returned as Mirrored"):
         strategy.run(halves, args=(batch(strategy, 8),))
 
 

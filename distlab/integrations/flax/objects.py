@@ -1,0 +1,224 @@
+"""Flax NNX objects in the arguments of `run`, which a step changes in place as `nnx.jit` does.
+
+A replica gets objects of its own with the arrays of the caller's. Afterwards the arrays must be
+the same on all replicas, by kind:
+
+- Totals and counts of metrics that average: the first replica goes on from the totals so far, the
+  others from zero, and all are added up. So each example counts once.
+- Keys of random streams: each replica draws from the key folded with its number, and the stream
+  keeps its own key. With one replica, it draws from the key itself.
+- Running statistics (`nnx.BatchStat`): the mean over the replicas, weighted by their examples.
+- All others, such as parameters and the state of an optimizer, must come of all-reduced values.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Sequence
+from typing import Any, Literal, TypeAlias, final
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+
+from distlab.context.replica_context import ReplicaContext, get_replica_context
+from distlab.errors import StructureError
+
+Kind: TypeAlias = Literal["added", "averaged", "key", "same"]
+"""What becomes of a replica's array: see the module."""
+
+Path: TypeAlias = tuple[Any, ...]
+"""The keys that lead from the tuple of all objects to a variable."""
+
+
+@final
+class NnxObjects:
+    """The objects of Flax NNX, for `distlab.step.in_place`."""
+
+    def is_object(self, value: Any) -> bool:
+        """Returns whether a value is a module, an optimizer, a metric, a stream or a variable."""
+        kind: Any = type(value)
+        return _role(kind) == "object"
+
+    def is_whole(self, value: Any) -> bool:
+        """Returns whether a value is such an object, or a state, whose parts are arrays."""
+        kind: Any = type(value)
+        return _role(kind) is not None
+
+    def split(self, objects: Sequence[Any]) -> tuple[NnxStructure, list[Any]]:
+        """Returns the objects' structure and their arrays."""
+        graph, state = nnx.split(tuple(objects))
+        arrays, structure = jax.tree.flatten(state)
+        return NnxStructure(graph, structure), arrays
+
+    def update(self, objects: Sequence[Any], structure: NnxStructure, arrays: list[Any]) -> None:
+        """Gives the objects the arrays that a step made."""
+        nnx.update(tuple(objects), jax.tree.unflatten(structure.state, arrays))
+
+
+@functools.cache
+def _role(kind: type) -> Literal["object", "state"] | None:
+    if issubclass(kind, nnx.Pytree | nnx.Variable):
+        return "object"
+    return "state" if issubclass(kind, nnx.State) else None
+
+
+@final
+class NnxStructure:
+    """What objects are but for the numbers in their arrays.
+
+    Args:
+      graph: The objects' definition.
+      state: The structure of their state.
+
+    Attributes:
+      graph: The objects' definition.
+      state: The structure of their state.
+    """
+
+    def __init__(self, graph: Any, state: Any) -> None:
+        self.graph = graph
+        self.state = state
+        self._kinds: list[Kind] | None = None
+
+    @functools.cached_property
+    def paths(self) -> list[Path]:
+        """For each array the path of its variable."""
+        nest = jax.tree.unflatten(self.state, range(self.state.num_leaves))
+        paths = [path for path, _ in jax.tree_util.tree_flatten_with_path(nest)[0]]
+        return [tuple(itertools.takewhile(_is_name, path)) for path in paths]
+
+    @property
+    def labels(self) -> list[tuple[int, str]]:
+        """For each array the number of its object, and its path in that."""
+        return [(path[0].key, "".join(map(_text, path[1:]))) for path in self.paths]
+
+    def enter(self, arrays: Sequence[Any], examples: int | None) -> _Inside:
+        """Returns one replica's objects.
+
+        Args:
+          arrays: The objects' arrays.
+          examples: The number of examples that the replica receives; None if it isn't known.
+        """
+        if self._kinds is None:
+            self._kinds = _kinds(self.merged(arrays), self.paths)
+        return _Inside(self, self._kinds, arrays, examples)
+
+    def merged(self, arrays: Sequence[Any]) -> tuple[Any, ...]:
+        """Returns new objects with arrays."""
+        objects: tuple[Any, ...] = nnx.merge(self.graph, jax.tree.unflatten(self.state, arrays))
+        return objects
+
+    def __eq__(self, other: object) -> bool:
+        """Returns whether objects are alike but for numbers."""
+        return isinstance(other, NnxStructure) and (self.graph, self.state) == (
+            other.graph,
+            other.state,
+        )
+
+    def __hash__(self) -> int:
+        """Is equal for structures that are alike."""
+        return hash(self.graph)
+
+
+@final
+class _Inside:
+    """The objects that one replica changes."""
+
+    def __init__(
+        self,
+        structure: NnxStructure,
+        kinds: list[Kind],
+        arrays: Sequence[Any],
+        examples: int | None,
+    ) -> None:
+        self._structure = structure
+        self._context: ReplicaContext = get_replica_context()
+        self._alone = self._context.num_replicas_in_sync == 1
+        self._kinds: list[Kind] = ["same"] * len(kinds) if self._alone else kinds
+        self._before = list(arrays)
+        self._examples = examples
+        self._entered = list(map(self._own, self._kinds, arrays))
+        self.objects = structure.merged(self._entered)
+
+    def leave(self) -> list[Any]:
+        """Returns the objects' arrays after the function, the same on all replicas.
+
+        Raises:
+          StructureError: The function changed more than arrays.
+        """
+        graph, state = nnx.split(tuple(self.objects))
+        after, structure = jax.tree.flatten(state)
+        if (graph, structure) != (self._structure.graph, self._structure.state):
+            raise StructureError(
+                "A function that run compiles changes the arrays of Flax NNX objects in place, but "
+                "this one changes what they consist of: an attribute that is no array, or it makes "
+                "or drops a variable. Do so before the step (model.train(), model.eval(), "
+                "nnx.Optimizer(...)), or return the new value."
+            )
+        changed = [new is not old for new, old in zip(after, self._entered, strict=True)]
+        by_kind = list(zip(self._kinds, self._before, after, changed, strict=True))
+        sums = iter(self._sums(by_kind))
+        return [
+            next(sums) if kind in ("added", "averaged") and is_new else new if is_new else old
+            for kind, old, new, is_new in by_kind
+        ]
+
+    def _own(self, kind: Kind, array: Any) -> Any:
+        """Returns the array with which this replica enters the function."""
+        number = self._context.replica_id_in_sync_group if not self._alone else 0
+        if kind == "added":
+            return jnp.where(number == 0, array, jnp.zeros_like(array))
+        if kind == "key":
+            keys = jax.vmap(jax.random.fold_in, in_axes=(0, None))(array.reshape(-1), number)
+            return keys.reshape(array.shape)
+        return array
+
+    def _sums(self, by_kind: Sequence[tuple[Kind, Any, Any, bool]]) -> list[Any]:
+        """Returns the new arrays of those kinds that replicas combine, by one all-reduce."""
+        combined = [one for one in by_kind if one[0] in ("added", "averaged") and one[3]]
+        if not combined:
+            return []
+        weight = 1 if self._examples is None else self._examples
+        own = [
+            new if kind == "added" else new * weight if weight else jnp.zeros_like(new)
+            for kind, _, new, _ in combined
+        ]
+        *sums, weights = self._context.all_reduce("SUM", [*own, jnp.float32(weight)])
+        return [
+            total
+            if kind == "added"
+            else jnp.where(weights > 0, total / jnp.maximum(weights, 1), old).astype(old.dtype)
+            for (kind, old, _, _), total in zip(combined, sums, strict=True)
+        ]
+
+
+def _kinds(objects: tuple[Any, ...], paths: Sequence[Path]) -> list[Kind]:
+    """Returns the kind of each array of objects."""
+    nodes = dict(nnx.iter_graph(objects))
+    totals = {
+        id(part)
+        for node in nodes.values()
+        if isinstance(node, nnx.metrics.Average)
+        for part in vars(node).values()
+        if isinstance(part, nnx.metrics.MetricState)
+    }
+
+    def kind(node: Any) -> Kind:
+        if id(node) in totals:
+            return "added"
+        if isinstance(node, nnx.RngKey):
+            return "key"
+        return "averaged" if isinstance(node, nnx.BatchStat) else "same"
+
+    return [kind(nodes[tuple(key.key for key in path)]) for path in paths]
+
+
+def _is_name(key: Any) -> bool:
+    """Returns whether a key of JAX leads to a variable, and not into one."""
+    return isinstance(key, jax.tree_util.DictKey)
+
+
+def _text(key: Any) -> str:
+    return f".{key.key}" if isinstance(key.key, str) else f"[{key.key}]"

@@ -1,0 +1,91 @@
+"""How a part of the arguments or of the result of a replica function is named in messages."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+
+
+class StateKey(NamedTuple):
+    """The key of an array of objects that are changed in place, in the paths of JAX.
+
+    Attributes:
+      label: The name of the array, such as `model.a.kernel`.
+      argument: The index of the positional argument that holds its object; None for a named one.
+    """
+
+    label: str
+    argument: int | None
+
+    def __str__(self) -> str:
+        """Is the label."""
+        return self.label
+
+
+def parameter_names(fn: Callable[..., Any], count: int) -> list[str]:
+    """Returns the names of the first parameters, and `args[i]` for those without one.
+
+    Args:
+      fn: A function.
+      count: The number of names.
+    """
+    try:
+        parameters = inspect.signature(fn).parameters.values()
+    except (TypeError, ValueError):
+        parameters = {}.values()
+    names = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    return [names[i] if i < len(names) else f"args[{i}]" for i in range(count)]
+
+
+def argument_label(path: tuple[Any, ...], names: list[str]) -> str:
+    """Returns the name of a leaf of `(args, kwargs)`, such as `x` or `state['w']`.
+
+    Args:
+      path: The leaf's path in the pair.
+      names: The names of the positional arguments.
+    """
+    kind, first, *rest = path
+    if rest and isinstance(rest[-1], StateKey):
+        return rest[-1].label
+    name = names[first.idx] if kind.idx == 0 else str(first.key)
+    return name + jax.tree_util.keystr(tuple(rest))
+
+
+class Declared(NamedTuple):
+    """A part of the result that must be the same on all replicas.
+
+    Attributes:
+      label: Its name, such as `result['w']` or `model.a.kernel`.
+      in_place: Whether it is an array of an object that is changed in place.
+    """
+
+    label: str
+    in_place: bool
+
+    def refusal(self, why: str) -> str:
+        """Returns the message for a value that is not the same, or not provably so.
+
+        Args:
+          why: What is wrong with it.
+        """
+        reduce = "distlab.get_replica_context().all_reduce first"
+        if self.in_place:
+            return (
+                f"{self.label} is changed in place and must stay the same on all replicas, but "
+                f"{why}. Pass the gradients, or whatever it is computed from, to {reduce}."
+            )
+        return (
+            f"{self.label} is returned as Mirrored, the same on all replicas, but {why}. Pass it, "
+            f"or the gradients that it is computed from, to {reduce}, or return it without "
+            "Mirrored."
+        )
+
+
+def declared(path: tuple[Any, ...]) -> Declared:
+    """Returns how a part of the result is named, by its path in it."""
+    if path and isinstance(path[-1], StateKey):
+        return Declared(path[-1].label, in_place=True)
+    return Declared(f"result{jax.tree_util.keystr(path)}", in_place=False)
