@@ -70,7 +70,9 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     ),
     # Other libraries on what stands above, each in its own package.
     "integrations": (),
-    "integrations.flax": ("text", "errors", "values", "variables", "strategies"),
+    "integrations.flax": (
+        *("text", "errors", "values", "context", "variables", "step", "strategies"),
+    ),
     "integrations.keras": (
         *("text", "errors", "events", "values", "context", "variables", "data", "input"),
         *("strategies", "control"),
@@ -97,7 +99,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         *("errors", "events", "cluster", "devices", "values", "context", "variables"),
         *("collectives", "step", "io", "data", "input", "strategies", "coordinator", "control"),
         *("nest", "nn", "exported", "advice", "runs", "recording", "widgets", "training", *_FACES),
-        *("integrations.keras", "integrations.orbax"),
+        *("integrations.flax", "integrations.keras", "integrations.orbax"),
     ),
     "demo": ("public", "errors", "data", "input"),
     "dashboard": (

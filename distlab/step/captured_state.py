@@ -15,7 +15,7 @@ from typing import Any, Final, final
 
 from distlab.errors import ArgumentTypeError, RecompilationWarning
 from distlab.step.function_identity import referenced
-from distlab.step.state_holders import library_of, nnx_way_out
+from distlab.step.state_holders import library_of
 from distlab.values.checks import function_name
 from distlab.values.user_code import warn
 
@@ -97,7 +97,7 @@ class CapturedState:
         return f"{self._function} uses {'; '.join(self._names)} from outside."
 
     def _way_out(self) -> str:
-        return f"pass its state in args=(...): {nnx_way_out('model')}."
+        return "pass it in args=(...), where run updates it in place."
 
 
 def _captured(fn: Any, depth: int, seen: set[int]) -> Iterator[tuple[str, Any]]:

@@ -1,7 +1,8 @@
 """Objects of other libraries that hold arrays and are changed in place.
 
 Such an object can't be an argument of `run`: the function's Python runs when it is compiled,
-so what it does to the object would be done once, with tracers, or be lost.
+so what it does to the object would be done once, with tracers, or be lost. Those of Flax NNX
+can, as `step.in_place` sees to it; other verbs refuse them, too.
 """
 
 from __future__ import annotations
@@ -53,9 +54,11 @@ def refusal(value: Any, name: str) -> str:
     library = library_of(value)
     name_of_it = name if name.isidentifier() else "model"
     if library == "flax.nnx":
-        way_out = nnx_way_out(name_of_it)
-    else:
-        way_out = _WAYS_OUT[str(library)].format(name=name_of_it)
+        return (
+            f"{name} is a flax.nnx {type(value).__name__}, which is changed in place. Pass it to "
+            "run as it is, in args=(...): run holds one copy for all replicas, and updates it."
+        )
+    way_out = _WAYS_OUT[str(library)].format(name=name_of_it)
     return (
         f"{name} is a {library} {type(value).__name__}, which holds arrays and is changed in "
         "place: run compiles the function, so no such change would be kept. Pass "
@@ -76,19 +79,6 @@ def require_no_state_holder(nest: Any, what: str) -> None:
     for part in jax.tree.leaves(nest, is_leaf=lambda v: is_nnx_state(v) or is_state_holder(v)):
         if is_state_holder(part):
             raise ArgumentTypeError(refusal(part, what))
-
-
-def nnx_way_out(name: str) -> str:
-    """Returns how to pass an NNX object's state to a function and get it back.
-
-    Args:
-      name: The name of the object.
-    """
-    return (
-        f"graphdef, state = nnx.split({name}) before; in the function {name} = "
-        f"nnx.merge(graphdef, state), and return nnx.state({name}); afterwards nnx.update({name}, "
-        "strategy.experimental_local_results(state)[0])"
-    )
 
 
 def library_of(value: Any) -> str | None:

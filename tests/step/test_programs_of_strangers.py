@@ -18,7 +18,7 @@ from flax.training.train_state import TrainState
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 import distlab as dl
-from distlab.errors import ArgumentTypeError, ShardingError
+from distlab.errors import ShardingError
 
 DATA = np.random.default_rng(0).normal(size=(16, 6)).astype(np.float32)
 LABELS = (DATA.sum(1) > 0).astype(np.int32)
@@ -120,7 +120,7 @@ def test_an_equinox_mlp_trains_as_alone(strategy: dl.Strategy) -> None:
     assert mine.layers.activation is alone.layers.activation
 
 
-def test_a_linen_train_state_trains_and_an_nnx_metric_in_it_is_refused(
+def test_a_linen_train_state_trains_beside_an_nnx_metric(
     strategy: dl.Strategy,
 ) -> None:
     class Classifier(nn.Module):
@@ -160,9 +160,9 @@ def test_a_linen_train_state_trains_and_an_nnx_metric_in_it_is_refused(
     assert int(strategy.experimental_local_results(placed)[0].step) == 3
 
     metric: Any = nnx.MultiMetric
-    metrics = {"state": placed, "metrics": metric(loss=nnx.metrics.Average())}
-    with pytest.raises(ArgumentTypeError, match=r"held\['metrics'\] is a flax.nnx MultiMetric"):
-        strategy.run(lambda held, y: (held, y.sum()), args=(metrics, batch[1]))
+    held = {"state": placed, "metrics": metric(loss=nnx.metrics.Average())}
+    strategy.run(lambda held, y: held["metrics"].update(values=y), args=(held, batch[1]))
+    assert float(held["metrics"].compute()["loss"]) == pytest.approx(LABELS.mean())
 
 
 def test_a_batch_that_the_user_divided_trains_as_one_of_a_dataset() -> None:
