@@ -5,12 +5,15 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterable, Mapping
-from typing import Any, final
+from typing import Any, TypeAlias, final
 
 import numpy as np
 
 from distlab.events import Metric, sink
 from distlab.integrations.keras.rows import mean_of
+
+Path: TypeAlias = tuple[str, ...]
+"""Where a number is in the logs: its name, after those of the dicts around it."""
 
 
 @final
@@ -18,16 +21,16 @@ class StepLogs:
     """The numbers that a step logged on each replica.
 
     Args:
-      names: Their names.
+      paths: Where they are in the logs.
       values: A vector of the numbers, for each replica.
       sizes: The number of each replica's examples in the step.
       record: Whether to record them as metrics, when they are read.
     """
 
     def __init__(
-        self, names: Iterable[str], values: Any, sizes: tuple[int, ...], *, record: bool
+        self, paths: Iterable[Path], values: Any, sizes: tuple[int, ...], *, record: bool
     ) -> None:
-        self._names = list(names)
+        self._paths = list(paths)
         self._values = values
         self._sizes = sizes
         self._numbers: np.ndarray | None = None
@@ -36,9 +39,9 @@ class StepLogs:
         self._step = getattr(recorder, "last_step", -1)
         self._record = record and recorder.enabled
 
-    def items(self) -> dict[str, LoggedNumber]:
-        """Returns each number by its name."""
-        return {name: LoggedNumber(self, i) for i, name in enumerate(self._names)}
+    def items(self) -> dict[Path, LoggedNumber]:
+        """Returns each number by its path."""
+        return {path: LoggedNumber(self, i) for i, path in enumerate(self._paths)}
 
     def numbers(self) -> np.ndarray:
         """Waits for the step and returns the mean of the replicas that have examples."""
@@ -47,7 +50,8 @@ class StepLogs:
                 self._numbers = mean_of(self._values, self._sizes)
                 self._values = None
                 if self._record:
-                    emit(self._step, dict(zip(self._names, self._numbers.tolist(), strict=True)))
+                    names = (path[-1] for path in self._paths)  # as Keras shows them
+                    emit(self._step, dict(zip(names, self._numbers.tolist(), strict=True)))
             return self._numbers
 
 
@@ -75,15 +79,24 @@ class LoggedNumber:
         return repr(float(self))
 
 
-def flattened(logs: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns logs without dicts in them, as Keras flattens them for its callbacks."""
-    flat: dict[str, Any] = {}
+def flattened(logs: Mapping[str, Any], outer: Path = ()) -> dict[Path, Any]:
+    """Returns the values in logs, and in the dicts in them, by their paths."""
+    flat: dict[Path, Any] = {}
     for name, value in logs.items():
-        if isinstance(value, Mapping):
-            flat.update(flattened(value))
-        else:
-            flat[name] = value
+        path = (*outer, name)
+        flat |= flattened(value, path) if isinstance(value, Mapping) else {path: value}
     return flat
+
+
+def nested(values: Mapping[Path, Any]) -> dict[str, Any]:
+    """Returns logs with the values at their paths."""
+    logs: dict[str, Any] = {}
+    for path, value in values.items():
+        place = logs
+        for name in path[:-1]:
+            place = place.setdefault(name, {})
+        place[path[-1]] = value
+    return logs
 
 
 def emit(step: int, values: Mapping[str, float]) -> None:

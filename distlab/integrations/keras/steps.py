@@ -16,7 +16,7 @@ from distlab.events import sink
 from distlab.integrations.keras import replica
 from distlab.integrations.keras.held import Group, Kind, group_of
 from distlab.integrations.keras.inputs import SingleBatches, is_divided, sizes_of
-from distlab.integrations.keras.logs import StepLogs, emit, flattened
+from distlab.integrations.keras.logs import Path, StepLogs, emit, flattened, nested
 from distlab.integrations.keras.rows import joined, mean_of
 from distlab.strategies.abstract import Strategy
 from distlab.values.distributed import DistributedValues
@@ -168,11 +168,11 @@ class _Step:
 
     def _logs(self, result: tuple[Any, Any], sizes: tuple[int, ...]) -> dict[str, Any]:
         scalars, others = result
-        logs: dict[str, Any] = {name: mean_of(value, sizes) for name, value in others.items()}
-        for names, values in scalars.items():
+        logs: dict[Path, Any] = {path: mean_of(value, sizes) for path, value in others.items()}
+        for paths, values in scalars.items():
             record = self._name == "train_step"
-            logs.update(StepLogs(names, values, sizes, record=record).items())
-        return logs
+            logs |= StepLogs(paths, values, sizes, record=record).items()
+        return nested(logs)
 
 
 def _variables(model: Any, kind: Kind) -> Sequence[Any]:
@@ -195,18 +195,18 @@ def _kept_if_nan(new: Any, old: Any) -> Any:
     return jnp.where(jnp.isnan(new), old, new)
 
 
-def _packed(logs: dict[str, Any]) -> tuple[dict[tuple[str, ...], Any], dict[str, Any]]:
-    """Returns the scalars as one vector below their names, and the other values."""
-    arrays = {name: jnp.asarray(value) for name, value in logs.items() if value is not None}
-    names = tuple(name for name, array in arrays.items() if array.shape == ())
-    others = {name: array for name, array in arrays.items() if array.shape != ()}
-    scalars = [arrays[name].astype(jnp.float32) for name in names]
-    return ({names: jnp.stack(scalars)} if names else {}), others
+def _packed(logs: dict[Path, Any]) -> tuple[dict[tuple[Path, ...], Any], dict[Path, Any]]:
+    """Returns the scalars as one vector below their paths, and the other values."""
+    arrays = {path: jnp.asarray(value) for path, value in logs.items() if value is not None}
+    paths = tuple(path for path, array in arrays.items() if array.shape == ())
+    others = {path: array for path, array in arrays.items() if array.shape != ()}
+    scalars = [arrays[path].astype(jnp.float32) for path in paths]
+    return ({paths: jnp.stack(scalars)} if paths else {}), others
 
 
 def _of_all_examples(
-    model: Any, logs: dict[str, Any], metrics: Sequence[Any], context: ReplicaContext, share: Any
-) -> dict[str, Any]:
+    model: Any, logs: dict[Path, Any], metrics: Sequence[Any], context: ReplicaContext, share: Any
+) -> dict[Path, Any]:
     """Returns logs as one device would log them that has all replicas' examples.
 
     Args:
@@ -216,7 +216,7 @@ def _of_all_examples(
       context: The replica's context.
       share: The replica's part of the global batch.
     """
-    values = {name: jnp.asarray(value) * share for name, value in logs.items()}
+    values = {path: jnp.asarray(value) * share for path, value in logs.items()}
     counted = {
         i: metrics[i]
         for i, variable in enumerate(model.metrics_variables)
@@ -226,7 +226,7 @@ def _of_all_examples(
     totals = [counted.get(i, value) for i, value in enumerate(metrics)]
     with StatelessScope(state_mapping=list(zip(model.metrics_variables, totals, strict=True))):
         known = flattened(model.get_metrics_result())
-    return {name: known.get(name, value) for name, value in logs.items()}
+    return {path: known.get(path, value) for path, value in logs.items()}
 
 
 def _rows(outputs: Any) -> Any:

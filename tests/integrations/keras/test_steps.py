@@ -147,6 +147,57 @@ def test_a_train_step_of_ones_own_runs_on_each_replica() -> None:
         np.testing.assert_allclose(found, expected, rtol=0, atol=HALVES)
 
 
+class Counts(keras.metrics.Metric):  # type: ignore[misc]
+    """A metric with two results: the examples, and the replicas' mean of their largest class."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.examples = self.add_variable((), initializer="zeros", name="examples")
+        self.largest = self.add_variable((), initializer="zeros", aggregation="mean", name="large")
+
+    def update_state(self, y: Any, outputs: Any, sample_weight: Any = None) -> None:
+        self.examples.assign_add(outputs.shape[0])
+        self.largest.assign(keras.ops.max(keras.ops.cast(y, "float32")))
+
+    def result(self) -> Any:
+        return {"examples": self.examples + 0, "largest": self.largest + 0}
+
+
+def test_metrics_of_several_results_are_added_up_or_averaged() -> None:
+    with mirrored(2).scope():
+        network = keras.Sequential([keras.Input((4,)), layers.Dense(3)])
+        loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+        network.compile("sgd", loss, metrics=[Counts(name="counts")])
+    classes = np.array([0, 1, 2, 2] * 2)
+    history = network.fit(X[:8], classes, validation_data=(X[:8], classes), **FIT).history
+    assert history["examples"] == history["val_examples"] == [8]
+    assert history["largest"] == [2]
+
+
+def test_variables_of_layers_are_aggregated_as_they_declare() -> None:
+    class Sizes(layers.Layer):  # type: ignore[misc]
+        def build(self, _: Any) -> None:
+            for kind in ("sum", "mean", "only_first_replica"):
+                made = self.add_weight(initializer="zeros", trainable=False, aggregation=kind)
+                setattr(self, kind, made)
+
+        def call(self, x: Any, training: bool = False) -> Any:
+            if training:
+                for variable in (self.sum, self.mean, self.only_first_replica):
+                    variable.assign(keras.ops.sum(x))
+            return x
+
+    with mirrored(2).scope():
+        network = keras.Sequential([keras.Input((1,)), Sizes(), layers.Dense(1)])
+        network.compile("sgd", "mse")
+    numbers = np.array([[1.0], [2.0], [3.0], [4.0]])
+    network.fit(numbers, numbers, batch_size=4, shuffle=False, verbose=0)
+    network.evaluate(numbers, numbers, verbose=0)
+    sizes = network.layers[0]
+    found = [float(v.value) for v in (sizes.sum, sizes.mean, sizes.only_first_replica)]
+    assert found == [10, 5, 3]
+
+
 def test_weights_can_be_read_and_assigned_while_a_model_trains(tmp_path: Path) -> None:
     with mirrored(2).scope():
         distributed = model()
