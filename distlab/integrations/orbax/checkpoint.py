@@ -214,8 +214,8 @@ class Checkpoint:
         if faults:
             raise CheckpointMismatchError(
                 f"{path} does not fit the objects: {listed(faults, '; ')}. Nothing was restored. "
-                "Make the objects as they were when it was saved; partial=True restores the names "
-                "that both have."
+                "Make the objects as they were when it was saved, and build a Keras optimizer "
+                "first; partial=True restores the names that both have."
             )
         self._put(here, entries, files.arrays(path, entries, set(here) & set(entries)))
         return CheckpointLoadStatus(len(here) - len(missing), tuple(unused), tuple(missing))

@@ -6,6 +6,7 @@ the replicas, so that it is the same under any strategy.
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from collections.abc import Callable
 from types import ModuleType
@@ -155,7 +156,13 @@ def _keras_parts(value: Any) -> dict[str, Any]:
     """Returns the variables by number: Keras' names count the objects of a process."""
     parts = {str(number): variable for number, variable in enumerate(value.variables)}
     optimizer = getattr(value, "optimizer", None)
-    return parts if optimizer is None else parts | {"optimizer": optimizer}
+    if optimizer is None:
+        return parts
+    if value.built and not optimizer.built:  # `fit` would make its variables too late
+        strategy = getattr(value, "distribute_strategy", None)
+        with contextlib.nullcontext() if strategy is None else strategy.scope():
+            optimizer.build(value.trainable_variables)
+    return parts | {"optimizer": optimizer}
 
 
 def _has_state(value: Any) -> bool:
