@@ -1,0 +1,66 @@
+"""The notebook about Keras: `fit` learns on eight devices, and what it says holds."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import distlab as dl
+from distlab.events import Loop, Sharding
+from tests.notebooks.executed import check_stored, execute, text_of
+
+NAME = "12_keras_watched"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("keras")
+
+
+@pytest.fixture(scope="module")
+def executed(folder: Path) -> Any:
+    return execute(NAME, folder)
+
+
+def test_it_is_stored_without_outputs() -> None:
+    check_stored(NAME)
+
+
+def test_fit_learns_the_digits(executed: Any) -> None:
+    said = text_of(executed, "fit")
+    losses = [float(loss) for loss in re.findall(r"loss (\S+),", said)]
+    assert len(losses) == 4
+    assert losses[-1] < losses[0] / 3
+    assert float(re.findall(r"(\S+)% of the test", said)[-1]) > 85
+
+
+def test_the_run_has_keras_metrics_the_partial_batch_and_the_loop(
+    executed: Any, folder: Path
+) -> None:
+    names = [line.split()[0] for line in text_of(executed, "metrics").splitlines()]
+    assert sorted(names) == ["accuracy", "loss", "val_accuracy", "val_loss"]
+    with dl.Run.open(folder / "runs" / "keras") as run:
+        sizes = [e.sizes for e in run.events("sharding") if isinstance(e, Sharding)]
+        states = [e.state for e in run.events("loop") if isinstance(e, Loop)]
+    assert sizes[22] == [4, 4, 4, 4, 4, 4, 4, 1]
+    assert states == ["running", "done"]
+
+
+def test_weighed_by_examples_it_trains_as_one_device(executed: Any) -> None:
+    by_replicas, by_examples = re.findall(r"by (\d\S*)", text_of(executed, "weigh"))
+    assert float(by_replicas) > 1e-4
+    assert float(by_examples) < 1e-5
+
+
+def test_the_saved_model_is_the_same_everywhere(executed: Any) -> None:
+    told = [line.split("loss ")[1] for line in text_of(executed, "save").splitlines()]
+    assert len(told) == 3
+    assert len(set(told)) == 1
+
+
+def test_replicas_without_examples_still_learn(executed: Any) -> None:
+    (loss,) = re.findall(r" loss: (\S+)", text_of(executed, "change"))
+    assert float(loss) < 2.0
