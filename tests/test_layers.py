@@ -70,16 +70,18 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     ),
     # Other libraries on what stands above, each in its own package.
     "integrations": (),
+    "integrations.hook": (),
     "integrations.flax": (
         *("text", "errors", "values", "context", "variables", "step", "strategies"),
     ),
     "integrations.keras": (
         *("text", "errors", "events", "values", "context", "variables", "data", "input"),
-        *("strategies", "control"),
+        *("strategies", "control", "integrations.hook"),
     ),
     "integrations.mlflow": ("text", "errors", "tracking"),
     "integrations.orbax": (
         *("text", "errors", "devices", "values", "context", "variables", "data", "input"),
+        "integrations.hook",
     ),
     "integrations.wandb": ("text", "errors", "tracking"),
     "training": (
