@@ -16,6 +16,7 @@ from distlab import (
     estimator,
     events,
     experimental,
+    flax,
     io,
     keras,
     loggers,
@@ -44,7 +45,7 @@ from distlab.input.context import InputContext
 from distlab.input.dataset import DistributedDataset
 from distlab.input.iterator import DistributedIterator
 from distlab.input.options import InputOptions, InputReplicationMode
-from distlab.integrations import flax as _flax
+from distlab.integrations.flax import offer as _offer_flax
 from distlab.integrations.orbax.backup import BackupAndRestore
 from distlab.integrations.orbax.hook import watch_for_orbax
 from distlab.recording import Run, record
@@ -119,6 +120,7 @@ __all__ = [
     "experimental",
     "experimental_set_strategy",
     "export",
+    "flax",
     "functions_run_eagerly",
     "get_replica_context",
     "get_strategy",
@@ -142,4 +144,4 @@ __all__ = [
     "widgets",
 ]
 
-_flax.offer()
+_offer_flax()

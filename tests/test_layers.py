@@ -19,7 +19,16 @@ FOLDERS = {
 }
 
 _FACES = (
-    *("cluster_resolver", "estimator", "experimental", "keras", "loggers", "metrics", "tpu"),
+    *(
+        "cluster_resolver",
+        "estimator",
+        "experimental",
+        "flax",
+        "keras",
+        "loggers",
+        "metrics",
+        "tpu",
+    ),
     "train",
 )
 MAY_IMPORT: dict[str, tuple[str, ...]] = {
@@ -92,6 +101,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "cluster_resolver": ("cluster",),
     "estimator": ("training",),
     "experimental": ("values", "collectives", "strategies", "coordinator"),
+    "flax": ("errors", "integrations.flax"),
     "keras": ("errors", "integrations.keras"),
     "loggers": ("tracking", "integrations.mlflow", "integrations.wandb"),
     "metrics": ("integrations.flax",),
@@ -139,7 +149,7 @@ ALSO_USES = {
 USES_NO_JAX = {
     *("text", "errors", "folds", "charts", "advice", "page", "runs", "widgets", "dashboard"),
     *("control", "tracking", "integrations", "integrations.mlflow", "integrations.wandb"),
-    *("keras", "public"),
+    *("flax", "keras", "public"),
 }
 
 

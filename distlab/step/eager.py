@@ -22,7 +22,7 @@ from distlab.context import scopes
 from distlab.context.host import Host
 from distlab.context.replica_context import ReplicaContext
 from distlab.errors import ContextError, StructureError, ValueShapeError
-from distlab.step import in_place
+from distlab.step import axis_names, in_place
 from distlab.step.captured_state import captured_state
 from distlab.step.regroup import regroup, select, to_device
 from distlab.step.rendezvous import Rendezvous, ReplicaThread, run_in_turn, unwind
@@ -59,6 +59,7 @@ def run(host: CollectiveHost, fn: Callable[..., Any], args: Any, kwargs: Any) ->
             jax.default_device(device),
             frames.use(frames.EagerFrame(replica.number, device, before)),
             scopes.replica(ReplicaContext(host, collectives)),
+            axis_names.explained(),
         ):
             return in_place.call(
                 fn, own_args, own_kwargs, _examples((args, kwargs), replica.number)

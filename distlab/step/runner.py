@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from distlab import events
@@ -261,9 +263,19 @@ def _key(leaves: list[Any]) -> tuple[tuple[Any, ...], bool]:
             key.append(static_key(leaf.value))
         elif is_static(leaf):
             key.append(static_key(leaf))
+        elif type(leaf) in (int, float, complex):
+            # As the array that a step makes of it: a state may begin with a Python number.
+            kind: Any = type(leaf)
+            key.append(_number_key(kind, x64=jax.config.read("jax_enable_x64")))
         else:
             key.append(type(leaf))
     return tuple(key), traced
+
+
+@functools.cache
+def _number_key(kind: Any, *, x64: bool) -> tuple[Any, ...]:
+    del x64  # decides about the dtype
+    return (), jnp.result_type(kind), True
 
 
 def _require_alive(error: Exception, program: Program | None, leaves: list[Any]) -> None:

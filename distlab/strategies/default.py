@@ -18,6 +18,7 @@ from distlab.errors import ContextError
 from distlab.input.context import InputContext
 from distlab.input.distribute import call_for_input
 from distlab.input.options import InputOptions
+from distlab.step import axis_names
 from distlab.step.place import Place
 from distlab.step.regroup import undeclared
 from distlab.step.state_holders import is_state_holder
@@ -78,7 +79,7 @@ class DefaultStrategy(Strategy):
             (args, kwargs),
             is_leaf=lambda v: isinstance(v, DistributedValues | Variable) or is_state_holder(v),
         )
-        with scopes.replica(self._context):
+        with scopes.replica(self._context), axis_names.explained():
             return undeclared(fn(*args, **kwargs))
 
     def experimental_distribute_dataset(

@@ -12,7 +12,7 @@ import pytest
 
 import distlab as dl
 from distlab import events
-from distlab.errors import StructureError
+from distlab.errors import ContextError, StructureError
 from tests.listening import listening
 
 REPLICAS = 4
@@ -226,6 +226,18 @@ def test_a_nest_in_one_mirrored_value_is_refused(strategy: dl.Strategy) -> None:
         strategy.run(lambda: [dl.Mirrored({"w": 1})])
 
 
+def test_an_axis_name_where_functions_run_as_python_is_explained(strategy: dl.Strategy) -> None:
+    def mean(x: Any) -> jax.Array:
+        return jax.lax.pmean(jnp.sum(x), "replica")
+
+    x = batch(strategy, 6)
+    assert [float(part) for part in strategy.run(mean, args=(x,)).values] == [15 / 4] * REPLICAS
+    with pytest.raises(ContextError, match=r"axis name.*all_reduce"):
+        strategy.run(mean, args=(x,), options=dl.RunOptions(run_eagerly=True))
+    with pytest.raises(ContextError, match=r"axis name.*all_reduce"):
+        dl.get_strategy().run(mean, args=(jnp.ones(3),))
+
+
 def test_a_declared_result_inside_of_jit(strategy: dl.Strategy) -> None:
     jitted = jax.jit(lambda x: strategy.run(trained, args=(2.0, x)))
     assert float(jitted(batch(strategy, 8))["w"].values[1]) == 2.0 - 28
@@ -266,12 +278,12 @@ def test_a_state_compiles_once_wherever_it_lies(strategy: dl.Strategy) -> None:
 
 
 def test_a_functional_loop_compiles_once(strategy: dl.Strategy) -> None:
-    state: Any = {"w": jnp.ones(3), "key": jax.random.key(0)}
+    state: Any = {"w": jnp.ones(3), "key": jax.random.key(0), "steps": 0}
 
     def step(state: Any) -> Any:
         key, own = jax.random.split(state["key"])
-        noise = total(jax.random.normal(own, (3,)))
-        return jax.tree.map(dl.Mirrored, {"w": state["w"] + noise, "key": key})
+        w, steps = state["w"] + total(jax.random.normal(own, (3,))), state["steps"] + 1
+        return jax.tree.map(dl.Mirrored, {"w": w, "key": key, "steps": steps})
 
     with listening() as heard:
         for _ in range(3):
