@@ -8,23 +8,25 @@ from distlab.errors import MissingExtraError
 from distlab.integrations.keras.weighing import weigh_by
 
 if TYPE_CHECKING:
+    from distlab.integrations.keras.backup import BackupAndRestore
     from distlab.integrations.keras.callbacks import Controlled
 
-__all__ = ["Controlled", "weigh_by"]
+__all__ = ["BackupAndRestore", "Controlled", "weigh_by"]
 
 
 def __getattr__(name: str) -> Any:
-    """Loads the callback, which needs Keras, when it is asked for."""
-    if name == "Controlled":
+    """Loads a callback, which needs Keras, when it is asked for."""
+    if name in ("BackupAndRestore", "Controlled"):
         try:
+            from distlab.integrations.keras.backup import BackupAndRestore
             from distlab.integrations.keras.callbacks import Controlled
         except ImportError as error:
             raise MissingExtraError(
-                "distlab.keras.Controlled is a callback of Keras, which is not installed or has "
+                f"distlab.keras.{name} is a callback of Keras, which is not installed or has "
                 'no backend. Install it with: pip install "distlab[keras]", and set '
                 "KERAS_BACKEND=jax."
             ) from error
-        return Controlled
+        return Controlled if name == "Controlled" else BackupAndRestore
     raise AttributeError(f"module 'distlab.keras' has no attribute {name!r}")
 
 

@@ -83,15 +83,15 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "integrations.flax": (
         *("text", "errors", "values", "context", "variables", "step", "strategies"),
     ),
-    "integrations.keras": (
-        *("text", "errors", "events", "values", "context", "variables", "data", "input"),
-        *("strategies", "control", "integrations.hook"),
-    ),
-    "integrations.mlflow": ("text", "errors", "tracking"),
     "integrations.orbax": (
         *("text", "errors", "devices", "values", "context", "variables", "data", "input"),
         "integrations.hook",
     ),
+    "integrations.keras": (
+        *("text", "errors", "events", "values", "context", "variables", "data", "input"),
+        *("strategies", "control", "integrations.hook", "integrations.orbax"),
+    ),
+    "integrations.mlflow": ("text", "errors", "tracking"),
     "integrations.wandb": ("text", "errors", "tracking"),
     "training": (
         *("text", "errors", "events", "devices", "context", "variables", "data", "input"),

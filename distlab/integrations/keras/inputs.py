@@ -133,9 +133,13 @@ class Batches:
         return jax.ShapeDtypeStruct((part, *rest), np.asarray(leaf).dtype)
 
     def __iter__(self) -> Iterator[Any]:
-        """Yields batches with a `PerReplica` at each leaf; with one replica, plain arrays."""
-        for element in self._dataset:
-            yield element if self._host is None else self._host.packed(element)
+        """Returns batches with a `PerReplica` at each leaf; with one replica, plain arrays.
+
+        An iterator over a dataset of distlab has a position that can be saved.
+        """
+        if self._host is None:
+            return iter(self._dataset)
+        return map(self._host.packed, self._dataset)
 
 
 @final

@@ -19,6 +19,7 @@ def prepare() -> None:
         from distlab.integrations.keras.layers import patch_layers
         from distlab.integrations.keras.losses import patch_losses
         from distlab.integrations.keras.optimizers import patch_optimizers
+        from distlab.integrations.keras.resuming import patch_epochs
         from distlab.integrations.keras.trainer import patch_trainer
         from distlab.integrations.keras.variables import patch_variables
 
@@ -27,6 +28,7 @@ def prepare() -> None:
         patch_layers()
         patch_variables()
         patch_trainer()
+        patch_epochs()
     else:
         _refuse(keras.backend.backend())
 

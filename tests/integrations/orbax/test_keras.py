@@ -56,7 +56,8 @@ def test_model_and_optimizer_may_be_named_apart(tmp_path: Path) -> None:
         dl.train.Checkpoint(optimizer=own, model=other).restore(path)
     own.build(other.trainable_variables)
     dl.train.Checkpoint(optimizer=own, model=other).restore(path).assert_consumed()
-    assert (int(own.iterations), float(own.learning_rate)) == (2, pytest.approx(0.01))
+    assert int(own.iterations) == 2
+    assert float(own.learning_rate) == pytest.approx(0.01)
 
 
 def test_another_model_is_refused_and_unharmed(tmp_path: Path) -> None:
