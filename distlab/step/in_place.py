@@ -9,6 +9,7 @@ objects receive it when the step is dispatched.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import sys
 from collections.abc import Callable, Sequence
@@ -16,6 +17,7 @@ from typing import Any, NamedTuple, Protocol, final
 
 import jax
 
+from distlab.errors import ArgumentTypeError
 from distlab.step.parameters import StateKey, argument_label, parameter_names
 from distlab.values.distributed import DistributedValues, Mirrored
 
@@ -251,6 +253,9 @@ def taken(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any])
       fn: The replica function.
       args: Its arguments.
       kwargs: Its named arguments.
+
+    Raises:
+      ArgumentTypeError: An object is in a dataclass that is no pytree, where JAX can't find it.
     """
     for module, load in _offered.items():
         if module not in sys.modules:
@@ -262,6 +267,8 @@ def taken(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any])
         numbers: dict[int, int] = {}
         for position, leaf in enumerate(leaves):
             if not library.is_object(leaf):
+                if dataclasses.is_dataclass(leaf):
+                    _require_no_object(leaf, library, Labels(fn, structure, (position,)))
                 continue
             number = numbers.setdefault(id(leaf), len(objects))
             if number == len(objects):
@@ -274,6 +281,18 @@ def taken(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any])
             leaves[positions[0]] = State(_Kind(kind, labels), arrays)
             return Taken(library, objects, *jax.tree.unflatten(structure, leaves))
     return None
+
+
+def _require_no_object(held: Any, library: Library, labels: Labels) -> None:
+    """Checks that a dataclass that is no pytree holds no object, by its fields."""
+    for name, value in getattr(held, "__dict__", {}).items():
+        if library.is_object(value):
+            ((label, _),) = labels.owners()
+            raise ArgumentTypeError(
+                f"{label}.{name} is a {type(value).__name__}, in a dataclass that is no pytree, so "
+                f"run can't update it. Make {type(held).__name__} one, with "
+                "jax.tree_util.register_dataclass or flax.struct.dataclass."
+            )
 
 
 def call(

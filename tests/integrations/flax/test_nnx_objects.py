@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 from typing import Any
 
@@ -15,7 +16,7 @@ from flax import nnx
 
 import distlab as dl
 from distlab import events
-from distlab.errors import StructureError
+from distlab.errors import ArgumentTypeError, StructureError
 from tests.listening import listening
 
 REPLICAS = 4
@@ -177,6 +178,18 @@ def test_one_object_in_several_places_stays_one(strategy: dl.Strategy) -> None:
     assert counter[...].tolist() == [1.0, 1.0]
     assert float(other[...]) == 2.0
     assert [float(n) for n in total.values] == [2.0] * REPLICAS
+
+
+@dataclasses.dataclass
+class Plain:
+    model: Any
+
+
+@pytest.mark.usefixtures("eager")
+def test_a_model_in_a_dataclass_that_is_no_pytree_is_refused(strategy: dl.Strategy) -> None:
+    held = Plain(nnx.Variable(jnp.zeros(2)))
+    with pytest.raises(ArgumentTypeError, match=r"held\.model is a Variable.*register_dataclass"):
+        strategy.run(lambda held: held.model[...], args=(held,))
 
 
 @pytest.mark.usefixtures("eager")
