@@ -19,6 +19,12 @@ class RunFacts:
       path: The run's folder; None where nothing is stored.
       unix_ns: When it began, in nanoseconds since 1970.
       total_steps: Steps that the run is meant to take, None when unknown.
+
+    Example:
+      >>> import distlab as dl
+      >>> facts = dl.loggers.RunFacts("first", path=None, unix_ns=0, total_steps=100)
+      >>> facts.name
+      'first'
     """
 
     name: str
