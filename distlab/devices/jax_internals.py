@@ -21,6 +21,8 @@ from jax._src.interpreters.partial_eval import DynamicJaxprTrace as _DynamicJaxp
 from jax._src.lib import _profiler as _profiler_library
 from jax.sharding import NamedSharding
 
+from distlab.errors import ContextError
+
 FoundNotFinite = InternalFloatingPointError
 """What a compiled program raises when `jax_debug_nans` or `jax_debug_infs` finds something."""
 
@@ -95,6 +97,23 @@ def current_trace() -> object:
 def being_staged() -> bool:
     """Returns whether this thread stages its operations into a program, as under `jit`."""
     return isinstance(_core.trace_ctx.trace, _DynamicJaxprTrace)
+
+
+def require_not_staged(verb: str) -> None:
+    """Checks that a verb computes at once, and not in a program that is being traced.
+
+    Args:
+      verb: The name of the verb, for the message.
+
+    Raises:
+      ContextError: JAX traces the caller, as under `jax.jit`.
+    """
+    if being_staged():
+        raise ContextError(
+            f"{verb} takes values from the devices at once, and was called inside jax.jit or "
+            "another function that is being traced, where they have none yet. Call it before, and "
+            "pass what it returns as an argument."
+        )
 
 
 @contextmanager

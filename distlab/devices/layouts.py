@@ -10,6 +10,7 @@ from abc import ABC, abstractmethod
 from typing import Any, Final, Literal, Protocol, TypeAlias, final
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax.sharding import PartitionSpec
 
@@ -42,7 +43,7 @@ class _Rows:
         return block[0]
 
     def block(self, local: Any) -> Any:
-        return local[None]
+        return jnp.expand_dims(local, 0)  # JAX's constants have no index
 
 
 class _Parts:

@@ -13,6 +13,7 @@ from distlab.context import scopes
 from distlab.data import Optional
 from distlab.data._engine import State
 from distlab.data._resumable import Resumable
+from distlab.devices import jax_internals
 from distlab.errors import InvalidArgumentError, IteratorContextError, OutOfRangeError
 from distlab.events import sink
 from distlab.input._distribution import Distribution
@@ -58,7 +59,8 @@ class DistributedIterator(Resumable):
 
         Raises:
           StopIteration: The data is exhausted.
-          IteratorContextError: The call is inside a function that `run` executes.
+          IteratorContextError: The call is inside a function that `run` executes, or that JAX
+            traces.
           NotBatchedError: The element has no batch dimension.
           ValueShapeError: Its components have different batch dimensions.
         """
@@ -193,6 +195,11 @@ class DistributedIterator(Resumable):
                 "strategy.run(fn, args=(next(iterator),))."
             )
         scopes.require_cross_replica("next() of a distributed iterator", strategy)
+        if jax_internals.being_staged() and scopes.merging() is None:
+            raise IteratorContextError(
+                "next() of a distributed iterator was called inside jax.jit, which would read one "
+                "batch and compile it in. Pass the batch to the function as an argument."
+            )
 
     def _report(self, recorder: sink.Recorder, placed: PlacedStep) -> None:
         """Emits how the batch was divided, and previews of its examples."""

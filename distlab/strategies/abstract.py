@@ -14,7 +14,7 @@ from distlab.collectives.cross_device_ops import CrossDeviceOps, as_cross_device
 from distlab.context import scopes
 from distlab.context.modes import RunOptions
 from distlab.data import Dataset
-from distlab.devices import in_flight
+from distlab.devices import in_flight, jax_internals
 from distlab.devices.layouts import Layout, OnePerReplica, Replicated
 from distlab.devices.mesh import ReplicaMesh
 from distlab.errors import ArgumentTypeError, ContextError
@@ -314,6 +314,8 @@ class Strategy(ABC):  # noqa: B024 - abstract because a subclass chooses the dev
         checked_call("experimental_distribute_values_from_function", value_fn, (), None)
         in_flight.require_open()
         replicas, merging = self.num_replicas_in_sync, scopes.merging()
+        if merging is None:
+            jax_internals.require_not_staged("experimental_distribute_values_from_function")
         nests = [value_fn(ValueContext(i, replicas)) for i in range(replicas)]
         return regroup(nests, self.mesh) if merging is None else merging.distributed(nests)
 
@@ -558,6 +560,7 @@ class Strategy(ABC):  # noqa: B024 - abstract because a subclass chooses the dev
           ArgumentTypeError: An object in `tree` is changed in place, such as a Flax NNX model.
           ValueShapeError: A leaf is in a per-replica value already, or a number does not fit.
           DonatedError: An array was deleted.
+          ContextError: The call is in a replica function, or in a function that JAX traces.
 
         Warns:
           GatheredWarning: An array is divided over several devices.
@@ -571,6 +574,8 @@ class Strategy(ABC):  # noqa: B024 - abstract because a subclass chooses the dev
           >>> state["w"].values[1]
           Array([1., 1., 1.], dtype=float32)
         """
+        scopes.require_cross_replica("replicate", self)
+        jax_internals.require_not_staged("replicate")
         require_no_state_holder(tree, "The value to replicate")
         return jax.tree.map(self._copies, tree, is_leaf=is_equinox_module)
 

@@ -16,7 +16,7 @@ from distlab.context import scopes
 from distlab.context.collectives import MergingCollectives
 from distlab.context.replica_context import get_replica_context
 from distlab.data import Dataset
-from distlab.devices import selection
+from distlab.devices import jax_internals, selection
 from distlab.errors import (
     ContextError,
     InvalidArgumentError,
@@ -257,6 +257,7 @@ class StrategyExtended:
         group: bool,
     ) -> Any:
         """Calls a function for each copy, or each device; restores variables if it raises."""
+        jax_internals.require_not_staged("update or update_non_slot")
         before: dict[StoredVariable, jax.Array] = {}
         results = []
         try:

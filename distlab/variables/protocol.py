@@ -27,6 +27,9 @@ class StoredVariable(Protocol):
     def values(self) -> tuple[Any, ...]:
         """The copies in replica order."""
 
+    def require_own_strategy(self, verb: str) -> None:
+        """Checks that no other strategy is in scope, or runs the caller on its replicas."""
+
     def checked(self, value: Any, verb: str) -> jax.Array:
         """Returns a value as an array that can be assigned."""
 

@@ -185,7 +185,7 @@ class Variable(ArrayOperators, scattering.Scatters):
 
         Raises:
           ContextError: The read is inside a user's own `jax.jit`, which would compile the
-            present value in.
+            present value in; or the copies are ON_READ and another strategy's replicas read.
           ValueShapeError: The copies are ON_READ and their aggregation is NONE.
 
         Example:
@@ -196,6 +196,8 @@ class Variable(ArrayOperators, scattering.Scatters):
         """
         frame = frames.current()
         if frame is not None:
+            if self.on_read:
+                self.require_own_strategy("its value")
             merging = scopes.merging()
             if merging is None or not self.on_read or scopes.updating():
                 return frame.get(self)
@@ -287,7 +289,7 @@ class Variable(ArrayOperators, scattering.Scatters):
         return updated if read_value else cast(Variable, None)
 
     def _update(self, operand: Any, verb: str, combine: Combine) -> Variable:
-        self._require_own_strategy(verb)
+        self.require_own_strategy(verb)
         frame = frames.current()
         if isinstance(operand, DistributedValues):
             if frame is None or (scopes.in_cross_replica_context() and not scopes.updating()):
@@ -330,7 +332,7 @@ class Variable(ArrayOperators, scattering.Scatters):
 
     def _scatter(self, kind: str, slices: Any) -> Variable:
         verb, combine = f"scatter_{kind}", scattering.COMBINE[kind]
-        self._require_own_strategy(verb)
+        self.require_own_strategy(verb)
         slices = scattering.require_slices(self.name, kind, slices)
         scattering.require_kind(
             self.name,
@@ -392,12 +394,17 @@ class Variable(ArrayOperators, scattering.Scatters):
         """
         return checked_value(self, value, verb)
 
-    def _require_own_strategy(self, verb: str) -> None:
+    def require_own_strategy(self, verb: str) -> None:
+        """Checks that no other strategy is in scope, or runs the caller on its replicas.
+
+        Raises:
+          ContextError: Another one is, or does.
+        """
         current = scopes.current_strategy()
         if self.strategy.distributed and current is not self.strategy and current.distributed:
             raise ContextError(
                 f"{self.name} belongs to {self.strategy!r} and {verb} was called under "
-                f"{current!r}. Assign a variable under the strategy that made it."
+                f"{current!r}. Use a variable under the strategy that made it."
             )
 
     @property
@@ -431,11 +438,12 @@ class Variable(ArrayOperators, scattering.Scatters):
         Raises:
           ContextError: Another strategy is in scope, or this is a replica function.
         """
-        self._require_own_strategy("copy.deepcopy")
+        self.require_own_strategy("copy.deepcopy")
         if frames.current() is not None:
             raise ContextError(
                 f"{self.name} was copied inside a replica function. Copy it before the step."
             )
+        jax_internals.require_not_staged(f"copy.deepcopy of {self.name}")
         new = object.__new__(Variable)
         new.__dict__.update({k: v for k, v in self.__dict__.items() if k != "values"})
         new.storage = self.storage.duplicate()

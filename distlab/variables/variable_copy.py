@@ -11,6 +11,7 @@ import numpy as np
 
 from distlab.context import scopes
 from distlab.context.replica_context import get_replica_context
+from distlab.devices import jax_internals
 from distlab.values import copy_events
 from distlab.values.operators import ArrayOperators
 from distlab.variables import frames, replicas, scattering
@@ -55,10 +56,15 @@ class VariableCopy(ArrayOperators, scattering.Scatters):
         return self.variable.trainable
 
     def value(self) -> jax.Array:
-        """Returns the copy's value, on its own device; in a step, on the replica's."""
+        """Returns the copy's value, on its own device; in a step, on the replica's.
+
+        Raises:
+          ContextError: The read is inside a user's own `jax.jit`.
+        """
         frame = frames.current()
         if frame is not None:
             return frame.get_copy(self.variable, self.number)
+        jax_internals.require_not_staged(f"A read of {self!r}")
         return self.variable.storage.copies()[self.number or 0]
 
     def read_value(self) -> jax.Array:
@@ -107,6 +113,7 @@ class VariableCopy(ArrayOperators, scattering.Scatters):
           combine: Returns the new value from the present one and the operand.
         """
         variable = self.variable
+        variable.require_own_strategy(verb)
         array = variable.checked(operand, verb)
         context = scopes.current_replica()
         if context is not None and context.strategy is variable.strategy:
@@ -115,6 +122,7 @@ class VariableCopy(ArrayOperators, scattering.Scatters):
         return self
 
     def _scatter(self, kind: str, slices: Any) -> VariableCopy:
+        self.variable.require_own_strategy(f"scatter_{kind}")
         slices = scattering.require_slices(self.name, kind, slices)
         rows = scattering.checked_rows(self.name, kind, slices, self.shape, self.dtype)
         values, indices = map(self._beside, rows)
@@ -122,6 +130,7 @@ class VariableCopy(ArrayOperators, scattering.Scatters):
         return self
 
     def _scatter_nd(self, kind: str, indices: Any, updates: Any) -> VariableCopy:
+        self.variable.require_own_strategy(f"scatter_nd_{kind}")
         parts = (self._beside(jnp.asarray(part)) for part in (indices, updates))
         self._write(scattering.scattered_nd(self.name, kind, self.value(), *parts))
         return self

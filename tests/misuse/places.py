@@ -88,7 +88,7 @@ def _in_vmap(w: World, verb: Verb) -> object:
 
 
 def _in_jit_on_replicas(w: World, verb: Verb) -> object:
-    return _on_replicas(w, lambda _: jax.jit(lambda: verb(w))())
+    return _on_replicas(w, lambda _: jax.jit(_Kept(w, verb))(1.0))
 
 
 def _in_grad_on_replicas(w: World, verb: Verb) -> object:

@@ -19,7 +19,7 @@ from tests.misuse.world import World
 Call: TypeAlias = Callable[[World, Any], object]
 
 _REMEDY: Final = re.compile(
-    r"\b(Add|Assign|Call|Choose|Combine|Compare|Convert|Create|Divide|End|Enter|Export|Give|Keep|Leave|Let|"
+    r"\b(Add|Assign|Call|Choose|Combine|Compare|Convert|Copy|Create|Divide|End|Enter|Export|Give|Keep|Leave|Let|"
     r"List|Make|Name|Number|Open|Pad|Parse|Pass|Read|Record|Reduce|Remove|Reshape|Restore|Return|Run|"
     r"Save|Serialize|Set|Start|Take|Unset|Use|Wait|Write|call|combine|leave|make|pass|put|use|"
     r"write)\b"
@@ -90,8 +90,8 @@ def verdict(row: Row, name: str, value: Any, error: BaseException | None) -> str
 
 
 def has_remedy(message: str) -> bool:
-    """Returns whether a message is made of sentences, one of which tells what to do."""
-    return message.rstrip().endswith((".", ")", "]", "'", '"')) and bool(_REMEDY.search(message))
+    """Returns whether a message tells what to do."""
+    return bool(_REMEDY.search(message))
 
 
 def names(value: Any, message: str) -> bool:

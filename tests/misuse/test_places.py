@@ -1,0 +1,251 @@
+"""Every verb is called from every place in a program: it gives its value, or a typed error with the
+remedy, and everything stays as it was."""
+
+from __future__ import annotations
+
+import copy
+import io
+import warnings
+from collections.abc import Callable
+from contextlib import redirect_stdout
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import distlab as dl
+from distlab.data import Dataset
+from distlab.errors import DistlabError
+from tests.misuse.places import PLACES
+from tests.misuse.table import has_remedy
+from tests.misuse.world import World
+
+pytestmark = pytest.mark.timeout(120)  # no misuse may hang
+
+REPLICAS: Final = frozenset({"replicas", "eager_replicas"})
+ON_OTHERS: Final = frozenset({"replicas_of_another", "eager_replicas_of_another"})
+INSIDE: Final = frozenset(
+    {"jit_on_replicas", "grad_on_replicas", "scan_on_replicas", "lax_scan_on_replicas"}
+)
+"""Places in a transformation within a replica function."""
+STAGED: Final = frozenset({"jit", "merge_call"})
+CROSS: Final = frozenset(PLACES) - REPLICAS - ON_OTHERS - INSIDE - {"another_scope"}
+"""Places in the cross-replica context of the strategy, or in no strategy's."""
+AT_ONCE: Final = CROSS - STAGED
+"""Those of them where JAX computes at once."""
+ALL: Final = frozenset(PLACES)
+
+
+@dataclass(frozen=True)
+class Row:
+    """A verb.
+
+    Attributes:
+      call: Calls it with good arguments.
+      good: The places where it gives its value.
+      value: The sum of its value's numbers on the first replica; None where it has no numbers.
+    """
+
+    call: Callable[[World], object]
+    good: frozenset[str]
+    value: float | None = None
+
+
+_context: Final = dl.get_replica_context
+
+
+def _on_replica(call: Callable[[Any], object]) -> Callable[[World], object]:
+    """Returns a verb of the replica context, which is None in cross-replica context."""
+    return lambda _: None if _context() is None else call(_context())
+
+
+def _scope(w: World) -> None:
+    with w.strategy.scope():
+        pass
+
+
+def _creators(w: World) -> None:
+    with dl.variable_creator_scope(lambda make, **given: make(**given)):
+        pass
+
+
+VERBS: Final[dict[str, Row]] = {
+    "run": Row(lambda w: w.strategy.run(lambda: jnp.ones(2)), CROSS, 2.0),
+    "reduce": Row(lambda w: w.strategy.reduce("SUM", w.x, axis=None), CROSS, 12.0),
+    "gather": Row(lambda w: w.strategy.gather(w.x, axis=0), CROSS, 12.0),
+    "experimental_local_results": Row(
+        lambda w: w.strategy.experimental_local_results(w.x)[1], ALL, 2.0
+    ),
+    "PerReplica.values": Row(lambda w: w.x.values[3], ALL, 6.0),
+    "experimental_distribute_values_from_function": Row(
+        lambda w: w.strategy.experimental_distribute_values_from_function(lambda _: jnp.ones(2)),
+        CROSS - {"jit"},
+        2.0,
+    ),
+    "replicate": Row(lambda w: w.strategy.replicate(np.ones(2)), AT_ONCE, 2.0),
+    "scope": Row(_scope, CROSS),
+    "experimental_distribute_dataset": Row(
+        lambda w: bool(w.strategy.experimental_distribute_dataset(w.dataset)), ALL
+    ),
+    "distribute_datasets_from_function": Row(
+        lambda w: bool(w.strategy.distribute_datasets_from_function(lambda _: w.dataset)), ALL
+    ),
+    "next": Row(
+        lambda w: next(iter(w.strategy.experimental_distribute_dataset(w.dataset))),
+        CROSS - {"jit"},
+        0.0,
+    ),
+    "extended.reduce_to": Row(
+        lambda w: w.strategy.extended.reduce_to("SUM", w.x, "CPU:0"), CROSS, 12.0
+    ),
+    "extended.batch_reduce_to": Row(
+        lambda w: w.strategy.extended.batch_reduce_to("SUM", [(w.x, "CPU:0")]), CROSS, 12.0
+    ),
+    "extended.broadcast_to": Row(
+        lambda w: w.strategy.extended.broadcast_to(3.0, "CPU:0"), CROSS, 3.0
+    ),
+    "extended.update": Row(
+        lambda w: w.strategy.extended.update(w.weights, lambda v: v.value()),
+        CROSS - {"jit"} | REPLICAS | INSIDE,
+        3.0,
+    ),
+    "extended.update_non_slot": Row(
+        lambda w: w.strategy.extended.update_non_slot(["CPU:0"], lambda: 1), CROSS - {"jit"}
+    ),
+    "extended.read_var": Row(lambda w: w.strategy.extended.read_var(w.weights), ALL - {"jit"}, 3.0),
+    "Variable": Row(
+        lambda _: dl.Variable(1.0).name, ALL - STAGED - INSIDE - {"replicas", "replicas_of_another"}
+    ),
+    "Variable.value": Row(lambda w: w.weights.value(), ALL - {"jit"}, 3.0),
+    "Variable.read_value of ON_READ": Row(
+        lambda w: w.total.read_value(), ALL - ON_OTHERS - {"jit"}
+    ),
+    "Variable.numpy": Row(
+        lambda w: w.weights.numpy(),
+        ALL - STAGED - INSIDE - {"replicas", "replicas_of_another"},
+        3.0,
+    ),
+    "Variable.assign": Row(
+        lambda w: w.weights.assign(jnp.array([1.0, 2.0])),
+        CROSS - {"jit"} | REPLICAS | {"scan_on_replicas"},
+        3.0,
+    ),
+    "Variable.assign_add": Row(
+        lambda w: w.weights.assign_add(jnp.zeros(2)),
+        CROSS - {"jit"} | REPLICAS | {"scan_on_replicas"},
+        3.0,
+    ),
+    "Variable.scatter_add": Row(
+        lambda w: w.weights.scatter_add(dl.IndexedSlices(jnp.zeros(1), jnp.array([0]))),
+        CROSS - {"jit"} | REPLICAS | {"scan_on_replicas"},
+        3.0,
+    ),
+    "VariableCopy.value": Row(lambda w: w.weights.values[0].value(), ALL - {"jit"}, 3.0),
+    "VariableCopy.assign": Row(
+        lambda w: w.weights.values[0].assign(jnp.array([1.0, 2.0])).value(),
+        CROSS - {"jit"} | REPLICAS | {"scan_on_replicas"},
+        3.0,
+    ),
+    "copy.deepcopy": Row(lambda w: copy.deepcopy(w.weights).name, AT_ONCE - {"update"}),
+    "get_replica_context": Row(lambda _: bool(_context()), ALL),
+    "ReplicaContext.all_reduce": Row(_on_replica(lambda c: c.all_reduce("SUM", 1.0)), ALL),
+    "ReplicaContext.all_gather": Row(_on_replica(lambda c: c.all_gather(jnp.ones(1), 0)), ALL),
+    "ReplicaContext.merge_call": Row(_on_replica(lambda c: c.merge_call(lambda _: 1.0)), ALL),
+    "ReplicaContext.replica_id": Row(_on_replica(lambda c: c.replica_id_in_sync_group), ALL),
+    "experimental_set_strategy": Row(
+        lambda _: dl.experimental_set_strategy(None),
+        AT_ONCE - {"scope", "eager_merge_call", "update"} | {"jit"},
+    ),
+    "run_functions_eagerly": Row(lambda _: dl.run_functions_eagerly(False), ALL),
+    "functions_run_eagerly": Row(lambda _: dl.functions_run_eagerly(), ALL),
+    "get_strategy": Row(lambda _: repr(dl.get_strategy()), ALL),
+    "has_strategy": Row(lambda _: dl.has_strategy(), ALL),
+    "in_cross_replica_context": Row(lambda _: dl.in_cross_replica_context(), ALL),
+    "variable_creator_scope": Row(_creators, ALL),
+    "scan": Row(
+        lambda _: dl.scan(lambda _, x: (None, x), None, jnp.ones(2))[1],
+        REPLICAS | ON_OTHERS | INSIDE | {"merge_call", "update"},
+        2.0,
+    ),
+    "nn.compute_average_loss": Row(
+        lambda _: dl.nn.compute_average_loss([1.0, 2.0], global_batch_size=3), ALL, 1.0
+    ),
+    "nn.scale_regularization_loss": Row(
+        lambda _: dl.nn.scale_regularization_loss(1.0),
+        ALL - {"scope", "another_scope", "merge_call", "eager_merge_call", "update"},
+    ),
+    "MirroredStrategy": Row(lambda _: repr(dl.MirroredStrategy(["CPU:0"])), ALL),
+    "use_cpu_devices": Row(lambda _: dl.use_cpu_devices(8), ALL),
+    "Dataset": Row(lambda _: sum(Dataset.range(3)), ALL, 3.0),
+    "Dataset.reduce": Row(
+        lambda _: Dataset.range(3).reduce(np.int64(0), lambda a, b: a + b), ALL, 3.0
+    ),
+    "TFRecordWriter": Row(lambda w: dl.io.TFRecordWriter(w.folder / "records").close(), ALL),
+    "record": Row(lambda _: dl.record(None).close(), ALL),
+    "nest.flatten": Row(lambda w: len(dl.nest.flatten([w.x, w.weights])), ALL, 2.0),
+    "background": Row(
+        lambda _: dl.background(lambda: 1.0).result(), CROSS | {"another_scope"}, 1.0
+    ),
+    "controlled": Row(lambda _: sum(dl.controlled([1, 2])), ALL, 3.0),
+    "watch": Row(lambda _: str(dl.watch()), ALL),
+}
+
+
+@pytest.fixture(scope="module")
+def used_world(tmp_path_factory: pytest.TempPathFactory) -> World:
+    """One world for all verbs."""
+    return World(tmp_path_factory.mktemp("places"))
+
+
+def _sum(value: Any) -> float | None:
+    """Returns the sum of a value's first array on the first replica; None while JAX traces."""
+    leaf = dl.nest.flatten(value)[0]
+    while isinstance(leaf, dl.PerReplica):  # each eager replica may have one of its own
+        leaf = leaf.stacked if isinstance(leaf.stacked, jax.core.Tracer) else leaf.values[0]
+    if isinstance(leaf, jax.core.Tracer):
+        return None
+    return float(np.sum(np.asarray(leaf)))
+
+
+def _fault(world: World, row: Row, name: str) -> str:
+    """Calls a verb from a place, and returns what is wrong with the outcome."""
+    try:
+        with warnings.catch_warnings(), redirect_stdout(io.StringIO()):
+            warnings.simplefilter("ignore")
+            value = PLACES[name](world, row.call)
+    except DistlabError as error:
+        if name in row.good:
+            return f"should work: {error!r:.300}"
+        return "" if has_remedy(str(error)) else f"no remedy: {error}"
+    except Exception as error:  # noqa: BLE001 - whatever it is, it is judged
+        return f"no error of distlab: {error!r:.300}"
+    if name not in row.good:
+        return "accepted"
+    if row.value is None or name in INSIDE:
+        return ""  # those places return what the transformation does
+    found = _sum(value)
+    return "" if found is None or found == row.value else f"gives {value!r:.100}"
+
+
+@pytest.mark.parametrize("name", VERBS)
+def test_a_verb_works_where_it_belongs_and_is_refused_elsewhere(
+    used_world: World, name: str, tmp_path: Path
+) -> None:
+    world = used_world
+    world.folder = tmp_path
+    wrong: list[str] = []
+    for place in PLACES:
+        found = _fault(world, VERBS[name], place)
+        try:
+            world.require_same_state()
+        except Exception as harm:  # noqa: BLE001 - a broken variable can't be read
+            found += f" AND DID HARM: {harm!r:.200}"
+            world = World(world.folder)
+        if found:
+            wrong.append(f"{place}: {found}")
+    assert not wrong, "\n".join(wrong)
+    world.require_unharmed()
