@@ -23,6 +23,7 @@ from distlab.context.host import Host
 from distlab.context.replica_context import ReplicaContext
 from distlab.errors import ContextError, StructureError, ValueShapeError
 from distlab.step import axis_names, in_place
+from distlab.step.captured_arrays import explain_devices, require_references
 from distlab.step.captured_state import captured_state
 from distlab.step.regroup import regroup, select, to_device
 from distlab.step.rendezvous import Rendezvous, ReplicaThread, run_in_turn, unwind
@@ -42,6 +43,7 @@ def run(host: CollectiveHost, fn: Callable[..., Any], args: Any, kwargs: Any) ->
     Raises:
       ContextError: The replicas do not all reach the same collectives.
       ArgumentTypeError: The function changes an NNX object that it uses from outside.
+      ShardingError: The function uses an array from outside that lies on several devices.
     """
     require_plain(fn)
     mesh = host.mesh
@@ -50,6 +52,8 @@ def run(host: CollectiveHost, fn: Callable[..., Any], args: Any, kwargs: Any) ->
             require_components(leaf, "A per-replica argument", mesh.replicas)
     before: dict[StoredVariable, jax.Array] = {}
     captured = captured_state(fn)
+    if mesh.replicas > 1:
+        require_references(fn)
 
     def body(replica: ReplicaThread) -> Any:
         device = mesh.devices[replica.number]
@@ -71,12 +75,13 @@ def run(host: CollectiveHost, fn: Callable[..., Any], args: Any, kwargs: Any) ->
         if captured is not None:
             captured.require_unchanged()
         return regroup([replica.result for replica in replicas], mesh)
-    except BaseException:
+    except BaseException as error:
         try:
             unwind(replicas)  # after an interrupt one may still run, and assign
         finally:
             for variable, array in list(before.items()):
                 variable.storage.array = array
+        explain_devices(fn, error)
         raise
 
 

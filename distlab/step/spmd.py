@@ -16,6 +16,7 @@ from distlab.errors import StructureError
 from distlab.step import jaxprs, ragged
 from distlab.step.agreement import Agreement
 from distlab.step.arguments import Arguments, Leaf
+from distlab.step.captured_arrays import constant
 from distlab.step.flat_jaxprs import flattened
 from distlab.step.ragged_parts import Boundary, can_be_parted
 from distlab.step.ragged_programs import RaggedPrograms
@@ -155,7 +156,8 @@ class SpmdFunction:
             outputs = ragged.evaluate(self._stages, self._group_of, inputs, self._out_shapes())
         else:
             inputs = [*(None if v is None else by_variable[v] for v in first.read), *own]
-            outputs = jax.core.eval_jaxpr(first.jaxpr.jaxpr, first.jaxpr.consts, *inputs)
+            constants = map(constant, first.jaxpr.consts)
+            outputs = jax.core.eval_jaxpr(first.jaxpr.jaxpr, list(constants), *inputs)
         return [
             partition.block(out)
             for partition, out in zip(self._out_partitions(), outputs, strict=True)

@@ -17,6 +17,7 @@ import jax.numpy as jnp
 from jax.extend import core
 
 from distlab.step import jaxprs
+from distlab.step.captured_arrays import constant
 from distlab.step.flat_jaxprs import bind
 from distlab.values.distributed import Shape
 
@@ -60,7 +61,7 @@ class Group(NamedTuple):
             those that are not needed.
         """
         jaxpr = self.jaxpr.jaxpr
-        values: Values = dict(zip(jaxpr.constvars, self.jaxpr.consts, strict=True))
+        values: Values = dict(zip(jaxpr.constvars, map(constant, self.jaxpr.consts), strict=True))
         for var, source in zip(jaxpr.invars, self.inputs, strict=True):
             if source is not None and inputs[source.position] is not None:
                 value = inputs[source.position]

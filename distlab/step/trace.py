@@ -19,6 +19,7 @@ from distlab.devices.mesh import AXIS
 from distlab.errors import ContextError, NeedsPythonError
 from distlab.step import in_place
 from distlab.step.arguments import Arguments
+from distlab.step.captured_arrays import require_usable
 from distlab.step.parameters import Declared, declared
 from distlab.values.checks import declared_array, function_name, is_array_like
 from distlab.values.distributed import Mirrored
@@ -84,6 +85,8 @@ def trace(
       NeedsPythonError: `fn` needs a number where only shapes are known.
       ContextError: A traced value escaped from `fn`, as by the assignment of a
         variable inside `jax.lax.scan`.
+      ShardingError: `fn` uses a divided array from outside.
+      DonatedError: `fn` uses a deleted array from outside.
     """
     mesh = host.mesh
     candidates = live()
@@ -139,6 +142,8 @@ def trace(
             "function that JAX was tracing, where it had no numbers. Return values from functions "
             "instead of storing them."
         )
+    if mesh.replicas > 1:
+        require_usable(fn, jaxpr.consts)
     return LocalTrace(jaxpr, **found)
 
 

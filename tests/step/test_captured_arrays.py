@@ -1,0 +1,95 @@
+"""Arrays that a replica function uses from outside: whole ones are constants, others refused."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+import distlab as dl
+from distlab.errors import DonatedError, ShardingError
+
+MODES = pytest.mark.parametrize("eagerly", [False, True])
+
+
+@pytest.fixture
+def strategy() -> dl.MirroredStrategy:
+    return dl.MirroredStrategy([f"CPU:{i}" for i in range(4)])
+
+
+def _mesh(first: int, explicit: bool) -> Mesh:
+    devices = jax.devices()[first:]
+    if explicit:
+        return jax.make_mesh((len(devices),), ("x",), devices=devices)
+    return Mesh(np.array(devices), ("x",))
+
+
+@pytest.mark.parametrize(("first", "explicit"), [(0, False), (4, False), (0, True)])
+def test_copies_on_any_devices_are_used_whole(
+    strategy: dl.MirroredStrategy, first: int, explicit: bool
+) -> None:
+    whole = jax.device_put(jnp.arange(3.0), NamedSharding(_mesh(first, explicit), PartitionSpec()))
+    one = jax.device_put(jnp.arange(3.0), jax.devices()[7])
+    ids = strategy.experimental_distribute_values_from_function(
+        lambda c: float(c.replica_id_in_sync_group)
+    )
+    results = strategy.run(lambda x: whole * x + one, args=(ids,))
+    for replica, result in enumerate(results.values):
+        assert result.tolist() == [0.0, replica + 1.0, 2.0 * (replica + 1)]
+
+
+def test_copies_are_used_whole_in_a_ragged_step(strategy: dl.MirroredStrategy) -> None:
+    whole = jax.device_put(jnp.float32(2.0), strategy.mesh.whole)
+    ragged = strategy.experimental_distribute_values_from_function(
+        lambda c: jnp.ones(c.replica_id_in_sync_group + 1)
+    )
+
+    def step(x: jax.Array) -> jax.Array:
+        return dl.get_replica_context().all_reduce("SUM", (x * whole).sum()) * whole
+
+    results = strategy.run(step, args=(ragged,))
+    assert [float(result) for result in results.values] == [40.0] * 4
+
+
+def test_copies_that_ordinary_python_cannot_combine_are_an_argument(
+    strategy: dl.MirroredStrategy,
+) -> None:
+    whole = jax.device_put(jnp.arange(3.0), strategy.mesh.whole)
+    eagerly = dl.RunOptions(run_eagerly=True)
+
+    def step(whole: jax.Array) -> jax.Array:
+        return dl.get_replica_context().all_reduce("SUM", 1.0) * whole
+
+    with pytest.raises(ShardingError, match=r"whole, an array float32\[3\], lies on 4 .* args="):
+        strategy.run(
+            lambda: dl.get_replica_context().all_reduce("SUM", 1.0) * whole, options=eagerly
+        )
+    results = strategy.run(step, args=(whole,), options=eagerly)
+    assert results.values[3].tolist() == [0.0, 4.0, 8.0]
+
+
+@MODES
+@pytest.mark.parametrize(("first", "explicit"), [(0, False), (4, False), (0, True)])
+def test_parts_are_refused_with_the_name_and_the_remedy(
+    strategy: dl.MirroredStrategy, first: int, explicit: bool, eagerly: bool
+) -> None:
+    mesh = _mesh(first, explicit)
+    table = jax.device_put(jnp.arange(8.0), NamedSharding(mesh, PartitionSpec("x")))
+    options = dl.RunOptions(run_eagerly=eagerly)
+    with pytest.raises(
+        ShardingError, match=r"table, an array float32\[8\], is divided over .*whole"
+    ):
+        strategy.run(lambda x: table * x, args=(2.0,), options=options)
+
+
+@MODES
+def test_a_deleted_array_is_refused_with_its_name(
+    strategy: dl.MirroredStrategy, eagerly: bool
+) -> None:
+    gone = jnp.arange(8.0)
+    gone.delete()
+    options = dl.RunOptions(run_eagerly=eagerly)
+    with pytest.raises(DonatedError, match=r"gone, which .* uses from outside, was deleted"):
+        strategy.run(lambda x: gone * x, args=(2.0,), options=options)
