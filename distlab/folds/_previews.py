@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -56,9 +57,11 @@ class Previews:
         """Adds one event; an example that has a preview keeps it."""
         if len(event.data) > self._left:
             return
+        positions, pixels = np.frombuffer(event.indices, "<i8").tolist(), _unpack(event)
+        if pixels.size != len(positions) * math.prod(event.shape):
+            return  # the previews are not those of these examples
         self._left -= len(event.data)
-        positions = np.frombuffer(event.indices, "<i8").tolist()
-        pixels = _unpack(event).reshape(len(positions), *event.shape)
+        pixels = pixels.reshape(len(positions), *event.shape)
         places = self._places.setdefault(_numbered(event.dataset, event.batch, event.epoch), {})
         for row, position in enumerate(positions):
             places.setdefault(position, (len(self._sheets), row))
@@ -100,7 +103,7 @@ class Previews:
                 continue  # one sheet of pictures has one form: the others stay unknown
             pixels[number] = sheet.pixels[row]
             known[number] = True
-            labels[number] = sheet.labels[row] if sheet.labels else ""
+            labels[number] = sheet.labels[row] if row < len(sheet.labels) else ""
         return Pictures(like.form, pixels, known, labels)
 
 

@@ -217,13 +217,16 @@ class Batches:
         if batch is None:
             return None
         event = batch.event
+        examples = sum(event.sizes)
         positions = None if event.indices is None else np.frombuffer(event.indices, "<i8")
+        if positions is not None and len(positions) != examples:
+            positions = None  # they are not those of these examples
         pictures = self._previews.find(
             event.dataset,
             event.batch,
             event.epoch,
             None if positions is None else positions.tolist(),
-            sum(event.sizes),
+            examples,
         )
         return {
             "number": batch.number,
