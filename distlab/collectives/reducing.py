@@ -136,7 +136,9 @@ def _as_per_replica(value: Any, strategy: Host, replicas: int) -> Any:
     That is a variable whose copies may differ, and an array that the user divided.
     """
     if isinstance(value, Variable) and value.storage.layout.copies_differ:
-        return PerReplica(value.storage.array)
+        return PerReplica(value.storage.alive())
+    if isinstance(value, Mirrored):
+        require_alive(value.array, "The value to reduce")
     if replicas > 1:
         return as_per_replica(value, strategy.mesh, "The value to reduce")
     return value

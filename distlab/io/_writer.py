@@ -128,7 +128,12 @@ class TFRecordWriter:
             file.close()
 
     def __enter__(self) -> TFRecordWriter:
-        """Returns itself."""
+        """Returns itself.
+
+        Raises:
+          ContextError: The writer was closed.
+        """
+        self._open()
         return self
 
     def __exit__(

@@ -195,6 +195,16 @@ class Recording:
         self._warn_of_not_finite(self._recorder)
 
     def __enter__(self) -> Self:
+        """Returns itself.
+
+        Raises:
+          RecordError: The recording is closed.
+        """
+        if self._recorder is not None and self._opened is None:
+            raise RecordError(
+                f"A recording that was closed records no more, and {self.name!r} is closed. Call "
+                "record again, with another folder or overwrite=True."
+            )
         return self
 
     def __exit__(

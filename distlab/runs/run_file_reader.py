@@ -9,7 +9,6 @@ import threading
 import warnings
 import weakref
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import Final
@@ -295,12 +294,15 @@ class RunFileReader:
 class _Connection(sqlite3.Connection):
     """A connection that closes when nobody holds its reader any more, without a warning.
 
-    `Run.open(folder).summary()` is good Python, as is a run that is kept to the end.
+    `Run.open(folder).summary()` is good Python, as is a run that is kept to the end, when the
+    names of this module may be gone.
     """
 
-    def __del__(self) -> None:
-        with suppress(sqlite3.ProgrammingError):  # it could not be opened
+    def __del__(self, error: type[Exception] = sqlite3.ProgrammingError) -> None:
+        try:
             self.close()
+        except error:  # it could not be opened
+            return
 
 
 def _in_range(time_ns: int) -> int:

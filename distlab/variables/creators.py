@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
-from contextvars import ContextVar
+from collections.abc import Callable
+from contextvars import ContextVar, Token
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, final
 
 from distlab.errors import ArgumentTypeError
 from distlab.text.shown import shown
@@ -17,8 +17,22 @@ Creator: TypeAlias = Callable[..., Any]
 _creators: ContextVar[tuple[Creator, ...]] = ContextVar("distlab_creators", default=())
 
 
-@contextlib.contextmanager
-def variable_creator_scope(variable_creator: Creator) -> Iterator[None]:
+@final
+class _Scope(contextlib.ContextDecorator):
+    """Adds a creator to this thread's; it may be entered again."""
+
+    def __init__(self, creator: Creator) -> None:
+        self._creator = creator
+        self._tokens: list[Token[tuple[Creator, ...]]] = []
+
+    def __enter__(self) -> None:
+        self._tokens.append(_creators.set((*_creators.get(), self._creator)))
+
+    def __exit__(self, *error: object) -> None:
+        _creators.reset(self._tokens.pop())
+
+
+def variable_creator_scope(variable_creator: Creator) -> contextlib.AbstractContextManager[None]:
     """Lets a function take part in the making of variables (`tf.variable_creator_scope`).
 
     Each variable that is made in the block is made by `variable_creator(next_creator, **kwargs)`,
@@ -46,11 +60,7 @@ def variable_creator_scope(variable_creator: Creator) -> Iterator[None]:
             "variable_creator_scope needs a function creator(next_creator, **kwargs), got "
             f"{shown(variable_creator)}. Pass the function itself."
         )
-    token = _creators.set((*_creators.get(), variable_creator))
-    try:
-        yield
-    finally:
-        _creators.reset(token)
+    return _Scope(variable_creator)
 
 
 def chained(make: Callable[..., Any]) -> Callable[..., Any]:

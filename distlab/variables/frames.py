@@ -15,7 +15,7 @@ from distlab.devices import jax_internals
 from distlab.devices.mesh import AXIS
 from distlab.errors import ContextError
 from distlab.values.checks import require_alive, require_components
-from distlab.values.distributed import DistributedValues, PerReplica
+from distlab.values.distributed import DistributedValues, Mirrored, PerReplica
 from distlab.variables.protocol import StoredVariable
 
 
@@ -220,6 +220,8 @@ class EagerFrame:
 
 
 def _require_components(value: DistributedValues) -> None:
+    if isinstance(value, Mirrored):
+        require_alive(value.array, "The value of an assignment")
     if isinstance(value, PerReplica):
         replicas = scopes.current_strategy().num_replicas_in_sync
         require_alive(value.stacked, "The value of an assignment")

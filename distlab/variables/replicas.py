@@ -174,7 +174,7 @@ def aggregated_copies(variable: StoredVariable) -> jax.Array:
     """
     if variable.aggregation is VariableAggregation.NONE:
         raise ValueShapeError(_no_common_value(variable.name, "read_value"))
-    rows = jax.device_put(variable.storage.array, variable.strategy.mesh.first)
+    rows = jax.device_put(variable.storage.alive(), variable.strategy.mesh.first)
     if variable.aggregation is VariableAggregation.ONLY_FIRST_REPLICA:
         return rows[0]
     combine = jnp.sum if variable.aggregation is VariableAggregation.SUM else jnp.mean

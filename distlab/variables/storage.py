@@ -18,6 +18,8 @@ import numpy as np
 from distlab.devices.jax_internals import plain
 from distlab.devices.layouts import Layout
 from distlab.devices.mesh import ReplicaMesh
+from distlab.errors import DonatedError
+from distlab.text.shown import shown
 
 giving: Final = threading.RLock()
 """Held while arrays are read, and while a step takes over the memory of some."""
@@ -40,16 +42,19 @@ class Storage:
     Args:
       value: The initial value of each copy.
       layout: Where the copies are.
+      name: The variable's name, for messages.
 
     Attributes:
       layout: Where the copies are.
+      name: The variable's name.
       apart: Whether copies that should be equal may differ, since one was assigned alone.
     """
 
-    __slots__ = ("_array", "_coming", "_own", "apart", "layout")
+    __slots__ = ("_array", "_coming", "_own", "apart", "layout", "name")
 
-    def __init__(self, value: jax.Array, layout: Layout) -> None:
+    def __init__(self, value: jax.Array, layout: Layout, name: str) -> None:
         self.layout = layout
+        self.name = name
         self._array = layout.place(value)
         self._own = False  # `place` may share the value's memory
         self.apart = False
@@ -70,10 +75,20 @@ class Storage:
             self._own = False
             self._array = array
 
+    def alive(self) -> jax.Array:
+        """Returns the value, which still has its memory.
+
+        Raises:
+          DonatedError: It was deleted, or donated.
+        """
+        array = self.array
+        self._require_alive()
+        return array
+
     def duplicate(self) -> Storage:
         """Returns another storage with the same value and layout."""
         new = object.__new__(Storage)
-        new.layout, new._array = self.layout, self.array
+        new.layout, new.name, new._array = self.layout, self.name, self.alive()
         new._own, new._coming, new.apart = False, None, self.apart
         return new
 
@@ -84,16 +99,17 @@ class Storage:
 
     def copies(self) -> dict[int, jax.Array]:
         """Returns the copies in this process by replica, each on its own device."""
-        return self.layout.copies(self.array)
+        return self.layout.copies(self.alive())
 
     def first(self) -> jax.Array:
         """Returns the first copy in this process."""
-        return self.layout.first(self.array)
+        return self.layout.first(self.alive())
 
     def set_copy(self, replica: int, value: jax.Array) -> None:
         """Replaces one copy and keeps the others."""
+        array = self.alive()
         self.set_apart(apart=True)
-        self.array = self.layout.with_copy(self.array, replica, value)
+        self.array = self.layout.with_copy(array, replica, value)
 
     def set_apart(self, *, apart: bool) -> None:
         """Notes whether copies that should be equal may differ."""
@@ -116,8 +132,12 @@ class Storage:
 
         Returns:
           The array, and whether it had to be copied to the mesh.
+
+        Raises:
+          DonatedError: It was deleted, or donated.
         """
         self._settle()
+        self._require_alive()
         array = self.layout.over(self._array, mesh)
         return array, array is not self._array
 
@@ -126,8 +146,12 @@ class Storage:
 
         Args:
           keep: Whether to return a copy in any case.
+
+        Raises:
+          DonatedError: It was deleted, or donated.
         """
         self._settle()
+        self._require_alive()
         return self._array if self._own and not keep else _copied(self._array)
 
     def expect(self, outputs: list[list[jax.Array]], position: int) -> None:
@@ -148,6 +172,18 @@ class Storage:
         self._array = self.layout.adopt(array)
         self._own = True
         self._coming = None
+
+    def _require_alive(self) -> None:
+        """Checks that the value has its memory; a program that receives it without ends Python."""
+        if self._own:
+            return  # nobody else has it
+        array = self._array
+        if array.is_deleted():
+            raise DonatedError(
+                f"The value of {self.name} was deleted, or donated to another function, so it "
+                f"can't be used: {shown(array)}. Pass a copy to a function that takes over its "
+                "argument's memory, and assign the variable a new value."
+            )
 
     def _settle(self) -> None:
         """Adopts the outputs of a program that was interrupted before `adopt`."""

@@ -168,7 +168,7 @@ class Variable(ArrayOperators, scattering.Scatters):
         self.dtype = array.dtype
         layout = self.strategy.variable_layout(per_replica=self.on_read)
         self._warn_if_gathered(array, layout)
-        self.storage = Storage(array, layout)
+        self.storage = Storage(array, layout, self.name)
         _keep(self, number)
 
     def _warn_if_gathered(self, array: Any, layout: Layout) -> None:
@@ -301,8 +301,9 @@ class Variable(ArrayOperators, scattering.Scatters):
         if frame is None:
             self._require_no_trace(array, verb)
             if isinstance(operand, Variable) and operand.storage.same_layout(self.storage):
+                array = operand.storage.alive().astype(self.dtype)
                 self.storage.set_apart(apart=self.storage.apart or operand.storage.apart)
-                self._update_all(operand.storage.array.astype(self.dtype), verb, combine)
+                self._update_all(array, verb, combine)
             else:
                 each = replicas.value_of_each_copy(self, array, verb)
                 self._update_all(self.storage.layout.place(each), verb, combine)
@@ -328,7 +329,8 @@ class Variable(ArrayOperators, scattering.Scatters):
     def _update_all(self, placed: jax.Array, verb: str, combine: Combine) -> None:
         """Assigns every copy from cross-replica context."""
         with in_flight.dispatching:  # no step or thread may assign between the read and the write
-            self.storage.array = placed if verb == "assign" else combine(self.storage.array, placed)
+            old = None if verb == "assign" else self.storage.alive()
+            self.storage.array = combine(old, placed)
 
     def _scatter(self, kind: str, slices: Any) -> Variable:
         verb, combine = f"scatter_{kind}", scattering.COMBINE[kind]
@@ -356,7 +358,7 @@ class Variable(ArrayOperators, scattering.Scatters):
             self._require_no_trace(rows[0], verb)
             values, indices = (self.storage.layout.place(part) for part in rows)
             with in_flight.dispatching:
-                self.storage.array = combine(self.storage.array, indices, values)
+                self.storage.array = combine(self.storage.alive(), indices, values)
             return self
         own = [frame.own(part) if isinstance(part, DistributedValues) else part for part in parts]
         values, indices = self._rows(kind, IndexedSlices(*own))

@@ -1,0 +1,343 @@
+"""Things that have ended, were closed or lost their memory: each verb of them gives what is
+left, or a typed error with the remedy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+import distlab as dl
+from distlab.data import Dataset
+from distlab.errors import (
+    ClusterError,
+    ContextError,
+    DonatedError,
+    InvalidArgumentError,
+    OneShotError,
+    OutOfRangeError,
+    RecordError,
+    UnsupportedError,
+)
+from tests.misuse.table import has_remedy
+from tests.misuse.world import World
+
+pytestmark = pytest.mark.timeout(60)  # no misuse may hang
+
+Verb: TypeAlias = Callable[[Any], object]
+
+EAGERLY: Final = dl.RunOptions(run_eagerly=True)
+
+
+@pytest.fixture
+def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
+    monkeypatch.chdir(tmp_path)
+    return World(tmp_path)
+
+
+def _refused(error: type[Exception], verbs: dict[str, Verb]) -> pytest.MarkDecorator:
+    """Parametrizes a test by verbs that end in one kind of error."""
+    return pytest.mark.parametrize(
+        ("verb", "error"), [pytest.param(verb, error, id=name) for name, verb in verbs.items()]
+    )
+
+
+def _require(error: type[Exception], verb: Verb, thing: Any) -> None:
+    with pytest.raises(error) as caught:
+        verb(thing)
+    assert type(caught.value) is error
+    assert has_remedy(str(caught.value))
+
+
+# ---- recordings and runs
+
+
+@_refused(
+    RecordError,
+    {
+        "log": lambda recording: recording.log(1, loss=2.0),
+        "capture": lambda recording: recording.capture(1),
+        "with": lambda recording: recording.__enter__(),
+    },
+)
+def test_a_closed_recording(world: World, verb: Verb, error: type[Exception]) -> None:
+    with dl.record("run") as recording:
+        recording.log(1, loss=1.0)
+    _require(error, verb, recording)
+    recording.close("failed")  # closing twice does nothing
+    with dl.Run.open("run") as run:
+        assert run.summary()["status"] == "finished"
+        assert run.summary()["metrics"] == {"loss": 1.0}
+
+
+@_refused(
+    RecordError,
+    {
+        "events": lambda run: list(run.events()),
+        "since": lambda run: run.since(0),
+        "between": lambda run: list(run.between(0, 1)),
+        "follow": lambda run: next(run.follow()),
+        "seconds": lambda run: run.seconds,
+        "summary": lambda run: run.summary(),
+        "advice": lambda run: run.advice(),
+        "programs": lambda run: run.programs(),
+        "to_pandas": lambda run: run.to_pandas("step"),
+        "export": lambda run: run.export("events.jsonl"),
+        "watch": dl.watch,
+    },
+)
+def test_a_closed_run(world: World, verb: Verb, error: type[Exception]) -> None:
+    dl.record("run").close()
+    run = dl.Run.open("run")
+    run.close()
+    _require(error, verb, run)
+    run.close()
+    assert repr(run) == "<Run 'run' in run>"
+    assert not (world.folder / "events.jsonl").exists()
+
+
+# ---- files
+
+
+@_refused(
+    ContextError,
+    {
+        "write": lambda writer: writer.write(b"more"),
+        "flush": lambda writer: writer.flush(),
+        "with": lambda writer: writer.__enter__(),
+    },
+)
+def test_a_closed_writer(world: World, verb: Verb, error: type[Exception]) -> None:
+    with dl.io.TFRecordWriter("records") as writer:
+        writer.write(b"one")
+    _require(error, verb, writer)
+    writer.close()
+    assert list(dl.data.TFRecordDataset("records")) == [b"one"]
+
+
+# ---- iterators
+
+
+def test_an_exhausted_iterator_stays_exhausted(world: World) -> None:
+    distributed = iter(world.strategy.experimental_distribute_dataset(Dataset.range(4).batch(4)))
+    legacy = world.strategy.make_dataset_iterator(Dataset.range(4).batch(4))
+    plain = iter(Dataset.range(1))
+    start = distributed.state()
+    for iterator in distributed, plain:
+        next(iterator)
+        for _ in range(2):
+            with pytest.raises(StopIteration):
+                next(iterator)
+            _require(OutOfRangeError, lambda i: i.get_next(), iterator)
+            assert not iterator.get_next_as_optional().has_value()
+            _require(InvalidArgumentError, lambda i: i.get_next_as_optional().get_value(), iterator)
+    legacy.get_next()
+    _require(OutOfRangeError, lambda i: i.get_next(), legacy)
+    _require(OutOfRangeError, lambda i: world.strategy.experimental_run(lambda x: x, i), legacy)
+    legacy.initialize()
+    distributed.restore(start)
+    for iterator in distributed, legacy:  # a start is a new end
+        assert [int(part[0]) for part in iterator.get_next().values] == [0, 1, 2, 3]
+        _require(OutOfRangeError, lambda i: i.get_next(), iterator)
+
+
+def test_a_closed_iterator_reads_ahead_no_more_and_goes_on(world: World) -> None:
+    iterator = iter(world.strategy.experimental_distribute_dataset(world.dataset))
+    next(iterator)
+    iterator.close()
+    iterator.close()
+    assert [int(next(iterator).values[0][0]) for _ in range(2)] == [4, 8]
+    _require(OutOfRangeError, lambda i: i.get_next(), iterator)
+
+
+def test_a_generator_that_was_read(world: World) -> None:
+    dataset = dl.data.as_dataset(x for x in (1, 2))
+    assert [int(x) for x in dataset] == [1, 2]
+    _require(OneShotError, list, dataset)
+    _require(InvalidArgumentError, lambda empty: empty.get_value(), dl.data.Optional.empty())
+
+
+# ---- clusters
+
+
+def test_stopped_servers(world: World) -> None:
+    cluster = dl.ClusterSpec({"worker": ["ended-a:1"], "ps": ["ended-b:1"]})
+    servers = [dl.Server(cluster, job_name=job) for job in cluster.jobs]
+    resolver = dl.cluster_resolver.SimpleClusterResolver(cluster)
+    strategy = dl.ParameterServerStrategy(resolver)
+    coordinator = dl.coordinator.ClusterCoordinator(strategy)
+    result = coordinator.schedule(pow, (2, 3))
+    for server in servers:
+        server.stop()
+        server.stop()
+    assert coordinator.fetch(result) == 8  # strategies that were made before go on
+    _require(ClusterError, dl.ParameterServerStrategy, resolver)
+    _require(UnsupportedError, lambda server: server.join(), servers[0])
+    servers[0].start()
+    _require(ClusterError, dl.ParameterServerStrategy, resolver)
+    servers[1].start()
+    assert dl.ParameterServerStrategy(resolver).num_workers == 1
+    for server in servers:
+        server.stop()
+
+
+def test_a_coordinator_that_has_joined_or_failed(world: World) -> None:
+    cluster = dl.ClusterSpec({"worker": ["joined-a:1"], "ps": ["joined-b:1"]})
+    servers = [dl.Server(cluster, job_name=job) for job in cluster.jobs]
+    resolver = dl.cluster_resolver.SimpleClusterResolver(cluster)
+    coordinator = dl.coordinator.ClusterCoordinator(dl.ParameterServerStrategy(resolver))
+    coordinator.schedule(pow, (2, 3))
+    coordinator.join()
+    coordinator.join()
+    assert coordinator.done()
+    assert coordinator.fetch(coordinator.schedule(pow, (2, 4))) == 16
+    failed = coordinator.schedule(lambda: 1 // 0)
+    for _ in range(2):  # the function's own error
+        with pytest.raises(ZeroDivisionError):
+            failed.fetch()
+    with pytest.raises(ZeroDivisionError):
+        coordinator.join()
+    assert coordinator.fetch(coordinator.schedule(pow, (2, 5))) == 32
+    for server in servers:
+        server.stop()
+
+
+# ---- contexts, loops and threads
+
+
+def test_contexts_that_were_left(world: World) -> None:
+    scope = world.strategy.scope()
+    creators = dl.variable_creator_scope(lambda make, **given: make(**given))
+    for _ in range(2):  # they may be entered again
+        with scope, creators:
+            assert dl.get_strategy() is world.strategy
+            dl.Variable(1.0)
+    _require(ContextError, lambda s: s.__exit__(None, None, None), scope)
+    assert not dl.has_strategy()
+    kept: list[dl.ReplicaContext] = []
+    world.strategy.run(lambda: kept.append(dl.get_replica_context()))
+    for verb in (
+        lambda c: c.all_reduce("SUM", 1.0),
+        lambda c: c.all_gather(jnp.ones(1), 0),
+        lambda c: c.merge_call(lambda _: 1),
+        lambda c: c.replica_id_in_sync_group,
+    ):
+        _require(ContextError, verb, kept[0])
+
+
+def test_loops_and_threads_that_are_over(world: World) -> None:
+    loop = dl.controlled([1, 2])
+    assert list(loop) == [1, 2] == list(loop)
+    one_shot = dl.controlled(iter([1, 2]))
+    assert list(one_shot) == [1, 2]
+    assert list(one_shot) == []  # as the iterator itself
+    task = dl.background(lambda: 1)
+    assert task.result() == 1
+    task.stop()
+    assert task.result() == 1
+    assert task.done()
+    assert not task.running
+    failed = dl.background(int, "x")
+    for _ in range(2):
+        with pytest.raises(ValueError, match="invalid literal"):
+            failed.result()
+
+
+# ---- memory that was given away
+
+
+_USES: Final[dict[str, Callable[[World, Any], object]]] = {
+    "values": lambda _, x: x.values,
+    "component": lambda _, x: x.component(0),
+    "reduce": lambda w, x: w.strategy.reduce("SUM", x, axis=None),
+    "reduce_to": lambda w, x: w.strategy.extended.reduce_to("SUM", x, "CPU:0"),
+    "experimental_local_results": lambda w, x: w.strategy.experimental_local_results(x),
+    "run": lambda w, x: w.strategy.run(lambda a: a, args=(x,)),
+    "run eagerly": lambda w, x: w.strategy.run(lambda a: a, args=(x,), options=EAGERLY),
+    "update_non_slot": lambda w, x: w.strategy.extended.update_non_slot(
+        ["CPU:0"], lambda a: a, (x,)
+    ),
+    "assign": lambda w, x: w.weights.assign(x),
+    "assign on replicas": lambda w, x: w.strategy.run(lambda: w.weights.assign(x)),
+    "assign on eager replicas": lambda w, x: w.strategy.run(
+        lambda: w.weights.assign(x), options=EAGERLY
+    ),
+}
+
+
+@pytest.mark.parametrize("use", _USES)
+@pytest.mark.parametrize("kind", ["donated", "deleted", "mirrored"])
+def test_a_value_without_memory(world: World, kind: str, use: str) -> None:
+    value: Any = world.strategy.run(lambda: jnp.ones(2))
+    if kind == "donated":
+        options = dl.RunOptions(donate_argnums=0)
+        world.strategy.run(lambda a: a * 2, args=(value,), options=options)
+    elif kind == "deleted":
+        value.stacked.delete()
+    else:
+        value = dl.Mirrored(jax.device_put(jnp.ones(2), world.strategy.mesh.whole))
+        value.array.delete()
+    _require(DonatedError, lambda v: _USES[use](world, v), value)
+    assert "deleted" in repr(value)
+    world.require_unharmed()
+
+
+_READS: Final[dict[str, Callable[[World, dl.Variable], object]]] = {
+    "value": lambda _, v: v.value(),
+    "numpy": lambda _, v: v.numpy(),
+    "arithmetic": lambda _, v: v + 1,
+    "copy": lambda _, v: v.values[0].value(),
+    "assign_add": lambda _, v: v.assign_add(jnp.ones(2)),
+    "copy.assign_add": lambda _, v: v.values[0].assign_add(jnp.ones(2)),
+    "scatter_add": lambda _, v: v.scatter_add(dl.IndexedSlices(jnp.ones(1), jnp.array([0]))),
+    "read_var": lambda w, v: w.strategy.extended.read_var(v),
+    "reduce": lambda w, v: w.strategy.reduce("MEAN", v, axis=None),
+    "assign": lambda w, v: w.weights.assign(v),
+    "run": lambda w, v: w.strategy.run(v.value),
+    "run with it": lambda w, v: w.strategy.run(lambda x: x + 1, args=(v,)),
+    "run again": lambda w, v: w.strategy.run(_READ_BEFORE[id(v)]),
+    "run eagerly": lambda w, v: w.strategy.run(v.value, options=EAGERLY),
+}
+_READ_BEFORE: Final[dict[int, Callable[[], jax.Array]]] = {}
+
+
+@pytest.mark.parametrize(
+    ("read", "on_read"),
+    [*((read, False) for read in _READS), *((r, True) for r in _READS if r != "scatter_add")],
+)
+def test_a_variable_whose_value_was_given_away(world: World, read: str, on_read: bool) -> None:
+    kind = dl.VariableSynchronization.ON_READ if on_read else dl.VariableSynchronization.AUTO
+    with world.strategy.scope():
+        variable = dl.Variable(
+            jnp.ones(2),
+            name="given",
+            synchronization=kind,
+            aggregation=dl.VariableAggregation.MEAN,
+        )
+    before = _READ_BEFORE.setdefault(id(variable), lambda: variable.value() * 2)
+    world.strategy.run(before)
+    variable.storage.array.delete()  # as a function of jax.jit does that donates the value
+    _require(DonatedError, lambda v: _READS[read](world, v), variable)
+    variable.assign(jnp.array([5.0, 6.0]))  # it can have a new value
+    assert variable.numpy().tolist() == [5.0, 6.0]
+    assert world.strategy.run(before).values[1].tolist() == [10.0, 12.0]
+    del _READ_BEFORE[id(variable)]
+    world.require_unharmed()
+
+
+# ---- views
+
+
+def test_closed_views(world: World) -> None:
+    view = dl.widgets.Steps()
+    view.close()
+    view.close()
+    view.tick()
+    assert not view.live
+    explorer = dl.widgets.explorer(replicas=2, batch=4, examples=8)
+    explorer.close()
+    explorer.close()
