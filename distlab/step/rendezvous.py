@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextvars
 import threading
 from collections.abc import Callable, Sequence
+from queue import SimpleQueue
 from typing import Any, NamedTuple, final
 
 from distlab.errors import ContextError
@@ -51,7 +52,9 @@ class ReplicaThread:
         self._body = body
         self._error: BaseException | None = None
         self._ended = self._unwinding = False
-        self._go, self._paused = threading.Semaphore(0), threading.Semaphore(0)
+        # Queues of C code: an interrupt inside of Python's semaphores would leave their locks held.
+        self._go: SimpleQueue[None] = SimpleQueue()
+        self._paused: SimpleQueue[None] = SimpleQueue()
         self._thread = threading.Thread(
             target=contextvars.copy_context().run,
             args=(self._run,),
@@ -66,8 +69,8 @@ class ReplicaThread:
             return
         if self._thread.ident is None:
             self._thread.start()
-        self._go.release()
-        self._paused.acquire()
+        self._go.put(None)
+        self._paused.get()
         if self._error is not None:
             raise self._error
 
@@ -86,8 +89,8 @@ class ReplicaThread:
                 f"got {threading.current_thread().name!r}. Call it there, and pass on its result."
             )
         self.rendezvous = rendezvous
-        self._paused.release()
-        self._go.acquire()
+        self._paused.put(None)
+        self._go.get()
         if self._unwinding:
             raise _UnwindError
         return self.outcome
@@ -95,7 +98,7 @@ class ReplicaThread:
     def _leave(self) -> None:
         """Tells the thread to end at its next rendezvous, or before it begins."""
         self._unwinding = True
-        self._go.release()
+        self._go.put(None)
 
     def _join(self) -> None:
         # An interrupt may have left it between being started and running. It ends by itself then.
@@ -103,7 +106,7 @@ class ReplicaThread:
             self._thread.join()
 
     def _run(self) -> None:
-        self._go.acquire()
+        self._go.get()
         try:
             if not self._unwinding:
                 self.result = self._body(self)
@@ -113,7 +116,7 @@ class ReplicaThread:
             self._error = error
         finally:
             self._ended = True
-            self._paused.release()
+            self._paused.put(None)
 
 
 def unwind(replicas: Sequence[ReplicaThread]) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent.parent
 
 
-def finish(program: str, *options: str, seconds: float = 120, **environ: str) -> tuple[int, str]:
+def finish(program: str, *options: str, seconds: float = 240, **environ: str) -> tuple[int, str]:
     """Runs a program; returns its status and what it wrote, errors included.
 
     Args:

@@ -7,20 +7,20 @@ import pytest
 from tests.devices.programs import finish
 
 BEGIN = """
-import itertools, sys, threading, time
+import sys, threading, time
 import jax, jax.numpy as jnp, numpy as np
 import distlab as dl
 dl.use_cpu_devices(4)
 strategy = dl.MirroredStrategy()
 batch = np.ones((100, 100), np.float32)
-steps = itertools.count()
+steps = []
 eagerly = dl.RunOptions(run_eagerly=True)
 def step(x):
     return dl.get_replica_context().all_reduce("SUM", x @ x)
 def train(options=None):
     while True:
         strategy.run(step, args=(batch,), options=options)
-        next(steps)
+        steps.append(None)
 def train_and_tidy():
     try:
         train()
@@ -30,10 +30,10 @@ def evaluate():
     while True:
         value = strategy.run(step, args=(batch,))
         strategy.reduce("MEAN", value, axis=None)
-        next(steps)
+        steps.append(None)
 def wait_for_steps():
-    end = time.monotonic() + 60
-    while next(steps) < 20:
+    end = time.monotonic() + 120
+    while len(steps) < 20:
         assert time.monotonic() < end
         time.sleep(0.01)
 """

@@ -101,12 +101,12 @@ def test_device_samples_agree_with_the_profiler_on_two_speeds(
     basis: str, recorder: RingRecorder
 ) -> None:
     # Whatever else runs on this machine takes the cores from the devices now and then.
-    for attempt in range(ATTEMPTS):
+    for _ in range(ATTEMPTS):
         told, profiled = shares_told_and_profiled(basis, recorder)
-        assert np.argmax(told) == np.argmax(profiled) == 1
-        if attempt == ATTEMPTS - 1 or told == pytest.approx(profiled, abs=0.1):
+        if told == pytest.approx(profiled, abs=0.1):
             break
     assert told == pytest.approx(profiled, abs=0.1)
+    assert np.argmax(told) == np.argmax(profiled) == 1
 
 
 def shares_told_and_profiled(basis: str, recorder: RingRecorder) -> tuple[list[float], list[float]]:
@@ -137,7 +137,8 @@ def shares_told_and_profiled(basis: str, recorder: RingRecorder) -> tuple[list[f
         and e.start_ns >= begin_ns
         and e.time_ns <= end_ns
     ]
-    assert {s.basis for s in samples} == {basis}
+    if {s.basis for s in samples} != {basis}:
+        return [0.0] * REPLICAS, [1.0] * REPLICAS  # the watcher had no time meanwhile
     watched = sum(s.time_ns - s.start_ns for s in samples)
     told = [sum(s.busy_ns[d] for s in samples) / watched for d in range(REPLICAS)]
     parts = (shares(capture, f"{part}_ns") for part in ("compute", "waiting", "copy"))
