@@ -14,6 +14,7 @@ from distlab.errors import ShardingError
 from distlab.step.function_identity import referenced
 from distlab.text.shown import shown
 from distlab.values.checks import function_name, require_alive
+from distlab.values.stacks import is_stack
 
 
 def require_usable(fn: Callable[..., Any], arrays: Iterable[Any]) -> None:
@@ -28,8 +29,8 @@ def require_usable(fn: Callable[..., Any], arrays: Iterable[Any]) -> None:
       DonatedError: One was deleted.
     """
     for array in arrays:
-        if type(array) is not ConcreteArray:
-            continue
+        if type(array) is not ConcreteArray or is_stack(array):
+            continue  # verbs use the rows of a per-replica value in a compiled merge_call
         require_alive(array, f"{_named(fn, array)}, which {function_name(fn)} uses from outside,")
         if is_divided(array):
             raise ShardingError(

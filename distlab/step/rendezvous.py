@@ -145,6 +145,8 @@ def run_in_turn(replicas: Sequence[ReplicaThread]) -> None:
         reached = [replica.rendezvous for replica in replicas]
         waiting = [rendezvous for rendezvous in reached if rendezvous is not None]
         if not waiting:
+            for replica in replicas:
+                replica._join()
             return
         verbs = [None if rendezvous is None else rendezvous.verb for rendezvous in reached]
         if len(set(verbs)) > 1:

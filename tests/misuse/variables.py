@@ -106,6 +106,6 @@ def the_value_of_copies_without_aggregation(w: World) -> None:
     w.own.read_value()
 
 
-@misuse(errors.ContextError, "Assign a variable under", "(CPU:0, CPU:1)", "that made it")
+@misuse(errors.ContextError, "Use a variable under", "(CPU:0, CPU:1)", "that made it")
 def an_assignment_under_another_strategy(w: World) -> None:
     w.other().run(lambda: w.weights.assign(jnp.zeros(2)))
