@@ -14,32 +14,43 @@ from distlab.errors import ShardingError
 from distlab.step.function_identity import referenced
 from distlab.text.shown import shown
 from distlab.values.checks import function_name, require_alive
-from distlab.values.stacks import is_stack
 
 
-def require_usable(fn: Callable[..., Any], arrays: Iterable[Any]) -> None:
-    """Checks arrays that a function uses from outside.
+def require_memory(fn: Callable[..., Any], arrays: Iterable[Any]) -> None:
+    """Checks that the arrays that a function uses from outside have their memory.
 
     Args:
       fn: The function.
       arrays: The arrays; other values are passed over.
 
     Raises:
-      ShardingError: One is divided over devices.
       DonatedError: One was deleted.
     """
     for array in arrays:
-        if type(array) is not ConcreteArray or is_stack(array):
-            continue  # verbs use the rows of a per-replica value in a compiled merge_call
-        require_alive(array, f"{_named(fn, array)}, which {function_name(fn)} uses from outside,")
-        if is_divided(array):
-            raise ShardingError(
+        if type(array) is ConcreteArray:
+            what = f"{_named(fn, array)}, which {function_name(fn)} uses from outside,"
+            require_alive(array, what)
+
+
+def divided_text(fn: Callable[..., Any], arrays: Iterable[Any]) -> str:
+    """Returns what is wrong where a program can't hold an array from outside; empty for none.
+
+    It can hold a divided array that it combines with no other, as `reduce` does.
+
+    Args:
+      fn: The function.
+      arrays: The arrays that it uses; other values are passed over.
+    """
+    for array in arrays:
+        if type(array) is ConcreteArray and is_divided(array):
+            return (
                 f"{_named(fn, array)}, {shown(array)}, is divided over "
                 f"{len(array.sharding.device_set)} devices, and {function_name(fn)} uses it from "
                 "outside, where every replica needs the whole array. Pass it in args=(...) to give "
                 "each replica its part, or copy it whole to each device with "
                 "jax.device_put(array, strategy.mesh.whole)."
             )
+    return ""
 
 
 def require_references(fn: Callable[..., Any]) -> None:
@@ -52,7 +63,11 @@ def require_references(fn: Callable[..., Any]) -> None:
       ShardingError: One is divided over devices.
       DonatedError: One was deleted.
     """
-    require_usable(fn, [value for _, value in referenced(fn)])
+    arrays = [value for _, value in referenced(fn)]
+    require_memory(fn, arrays)
+    text = divided_text(fn, arrays)
+    if text:
+        raise ShardingError(text)
 
 
 def explain_devices(fn: Callable[..., Any], error: BaseException) -> None:
@@ -83,7 +98,8 @@ def constant(array: Any) -> Any:
     Args:
       array: The constant.
     """
-    if type(array) is ConcreteArray and len(array.sharding.device_set) > 1:
+    several = type(array) is ConcreteArray and len(array.sharding.device_set) > 1
+    if several and not is_divided(array):
         return uncommitted(first_piece(array))
     return array
 

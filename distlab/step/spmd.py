@@ -12,7 +12,7 @@ import numpy as np
 from distlab.collectives.host import CollectiveHost
 from distlab.collectives.traced import TracedCollectives
 from distlab.devices.layouts import ROWS, WHOLE, Partition
-from distlab.errors import StructureError
+from distlab.errors import ShardingError, StructureError
 from distlab.step import jaxprs, ragged
 from distlab.step.agreement import Agreement
 from distlab.step.arguments import Arguments, Leaf
@@ -151,17 +151,22 @@ class SpmdFunction:
         own = [leaf.partition.local(b) for leaf, b in zip(self._leaves, arrays, strict=True)]
         by_variable = dict(zip(self.read, own_values, strict=True))
         first = self._traces[0]
-        if self._stages is not None:
-            inputs = [*own_values, *own]
-            outputs = ragged.evaluate(self._stages, self._group_of, inputs, self._out_shapes())
-        else:
-            inputs = [*(None if v is None else by_variable[v] for v in first.read), *own]
-            constants = map(constant, first.jaxpr.consts)
-            outputs = jax.core.eval_jaxpr(first.jaxpr.jaxpr, list(constants), *inputs)
-        return [
-            partition.block(out)
-            for partition, out in zip(self._out_partitions(), outputs, strict=True)
-        ]
+        try:
+            if self._stages is not None:
+                inputs = [*own_values, *own]
+                outputs = ragged.evaluate(self._stages, self._group_of, inputs, self._out_shapes())
+            else:
+                inputs = [*(None if v is None else by_variable[v] for v in first.read), *own]
+                constants = map(constant, first.jaxpr.consts)
+                outputs = jax.core.eval_jaxpr(first.jaxpr.jaxpr, list(constants), *inputs)
+            return [
+                partition.block(out)
+                for partition, out in zip(self._out_partitions(), outputs, strict=True)
+            ]
+        except (ValueError, NotImplementedError) as error:
+            if first.divided:
+                raise ShardingError(first.divided) from error
+            raise
 
     def _overwritten(self) -> frozenset[Variable]:
         """Returns no variable when the step may fail or stop between two of them.

@@ -19,7 +19,7 @@ from distlab.devices.mesh import AXIS
 from distlab.errors import ContextError, NeedsPythonError
 from distlab.step import in_place
 from distlab.step.arguments import Arguments
-from distlab.step.captured_arrays import require_usable
+from distlab.step.captured_arrays import divided_text, require_memory
 from distlab.step.parameters import Declared, declared
 from distlab.values.checks import declared_array, function_name, is_array_like
 from distlab.values.distributed import Mirrored
@@ -46,6 +46,7 @@ class LocalTrace(NamedTuple):
       static: For each leaf of the result None when it is computed, or a tuple of
         the object that `fn` returned.
       declared: For each computed leaf its name when `fn` returned it as `Mirrored`; else None.
+      divided: What is wrong where a program can't hold an array from outside of `fn`.
     """
 
     jaxpr: ClosedJaxpr
@@ -54,6 +55,7 @@ class LocalTrace(NamedTuple):
     results: Any
     static: tuple[tuple[Any] | None, ...]
     declared: tuple[Declared | None, ...]
+    divided: str = ""
 
     @property
     def computed(self) -> int:
@@ -85,7 +87,6 @@ def trace(
       NeedsPythonError: `fn` needs a number where only shapes are known.
       ContextError: A traced value escaped from `fn`, as by the assignment of a
         variable inside `jax.lax.scan`.
-      ShardingError: `fn` uses a divided array from outside.
       DonatedError: `fn` uses a deleted array from outside.
     """
     mesh = host.mesh
@@ -142,9 +143,8 @@ def trace(
             "function that JAX was tracing, where it had no numbers. Return values from functions "
             "instead of storing them."
         )
-    if mesh.replicas > 1:
-        require_usable(fn, jaxpr.consts)
-    return LocalTrace(jaxpr, **found)
+    require_memory(fn, jaxpr.consts)
+    return LocalTrace(jaxpr, **found, divided=divided_text(fn, jaxpr.consts))
 
 
 def _is_mirrored(value: Any) -> bool:
