@@ -109,7 +109,8 @@ class ProgramCache:
 
     def _warning(self, fn: Callable[..., Any], entry: _Entry) -> str | None:
         """Returns what to warn of when a function of one source is compiled for each call."""
-        family = self._by_source.setdefault((function_name(fn), function_source(fn)), [])
+        source = (type(fn), function_name(fn), function_source(fn))
+        family = self._by_source.setdefault(source, [])
         if len(family) >= _COMPILED_TOO_OFTEN:
             return None  # it was said
         family.append(entry)
