@@ -18,8 +18,8 @@ from distlab.devices import jax_internals, selection
 from distlab.events import Capture, StepReady
 from distlab.profiling.watched_step import WatchedStep
 
-_POLL_AHEAD: Final = 16
-"""Steps in flight whose devices are polled one by one: as many as a strategy has."""
+_POLL_AHEAD: Final = 32
+"""Steps in flight whose devices are polled one by one: as many as JAX lets a device have."""
 
 
 class StrategyActivity:

@@ -205,8 +205,10 @@ class Watcher:
             self.listening = False
             self._poll()
             if len(self._dispatched_ns) >= _FEWEST_STEPS:
-                # From step to step, so that no half cycle counts.
-                start_ns, end_ns = max(opened_ns, self._dispatched_ns[0]), self._dispatched_ns[-1]
+                first, last = self._dispatched_ns[0], self._dispatched_ns[-1]
+                # From step to step, so that no half cycle counts, unless a burst ran ahead.
+                if last - first > (now_ns - opened_ns) / 2:
+                    start_ns, end_ns = max(opened_ns, first), last
             self._settle()
         self._edge_ns = end_ns
         self._emit_samples(start_ns, end_ns, whole)

@@ -127,7 +127,7 @@ def shares_told_and_profiled(basis: str, recorder: RingRecorder) -> tuple[list[f
         capture = asked.result(SECONDS)
         if not one_by_one:
             begin_ns = time.monotonic_ns()
-            loop.run(20)
+            loop.run(70)
             end_ns = time.monotonic_ns()
     samples = [
         e
@@ -137,7 +137,7 @@ def shares_told_and_profiled(basis: str, recorder: RingRecorder) -> tuple[list[f
         and e.start_ns >= begin_ns
         and e.time_ns <= end_ns
     ]
-    if {s.basis for s in samples} != {basis}:
+    if {s.basis for s in samples} != {basis} or not any(any(s.busy_ns) for s in samples):
         return [0.0] * REPLICAS, [1.0] * REPLICAS  # the watcher had no time meanwhile
     watched = sum(s.time_ns - s.start_ns for s in samples)
     told = [sum(s.busy_ns[d] for s in samples) / watched for d in range(REPLICAS)]
