@@ -24,9 +24,14 @@ def warn(message: str, category: type[Warning]) -> None:
 
 
 def calling_line() -> str:
-    """Returns the file and line at which the user's code called distlab, as `"train.py:34"`."""
+    """Returns the file and line at which the user's code called distlab, as `"train.py:34"`.
+
+    A notebook's cells have files of IPython's, whose names say nothing: those are `"cell:34"`.
+    """
     _, frame = _caller(sys._getframe(1))
-    return f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}"
+    path = Path(frame.f_code.co_filename)
+    of_cell = path.parent.name.startswith("ipykernel_") or path.name.startswith("<ipython-input")
+    return f"{'cell' if of_cell else path.name}:{frame.f_lineno}"
 
 
 def _caller(frame: FrameType) -> tuple[int, FrameType]:

@@ -92,7 +92,7 @@ def test_the_picture_is_that_of_the_capture_and_needs_no_network(
 
 def test_a_slow_source_is_named_until_it_is_read_in_whole_batches(executed: Any) -> None:
     said = text_of(executed, "input")
-    assert re.search(r"^input_bound: dataset \d+$", said, re.MULTILINE)
+    assert re.search(r"^input_bound: dataset at cell:\d+$", said, re.MULTILINE)
     assert "most of it for its source" in said
     assert "map whole batches" in said
     assert "input_bound" not in text_of(executed, "input-fixed")

@@ -7,11 +7,19 @@ from typing import Any, Literal, Protocol
 from urllib.parse import urlsplit
 
 import pytest
+from bokeh.io.state import curstate
 from playwright.sync_api import Browser, Page
 
 from distlab_dashboard import DashboardServer, serve
 
 LIMIT_MS = 60_000
+
+
+@pytest.fixture(autouse=True, scope="module")
+def current_document() -> Iterator[None]:
+    """Forgets Bokeh's current document: threads of servers may leave a closed one there."""
+    yield
+    curstate().reset()
 
 
 class Served(Protocol):
