@@ -43,6 +43,14 @@ def browser(chromium: Path) -> Iterator[Browser]:
         started.close()
 
 
+@pytest.fixture(params=[False, True], ids=["traced", "eager"])
+def eager(request: pytest.FixtureRequest) -> Iterator[bool]:
+    """Both modes: functions are compiled, or run as ordinary Python."""
+    distlab.run_functions_eagerly(request.param)
+    yield request.param
+    distlab.run_functions_eagerly(False)
+
+
 @pytest.fixture
 def recorder(monkeypatch: pytest.MonkeyPatch) -> Iterator[RingRecorder]:
     """A new recorder, in force for the test; JAX's devices have started."""

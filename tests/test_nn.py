@@ -14,12 +14,7 @@ from hypothesis import strategies as st
 import distlab as dl
 from distlab.errors import ArgumentTypeError, ArgumentValueError, ContextError, ValueShapeError
 
-
-@pytest.fixture(params=["traced", "eager"], autouse=True)
-def mode(request: pytest.FixtureRequest) -> Any:
-    dl.run_functions_eagerly(request.param == "eager")
-    yield
-    dl.run_functions_eagerly(False)
+pytestmark = pytest.mark.usefixtures("eager")
 
 
 @settings(max_examples=20, deadline=None)

@@ -6,6 +6,14 @@ from distlab.folds import EvidenceColumns
 from distlab.folds.arrays import Ints
 
 
+def loop_begin(columns: EvidenceColumns) -> int:
+    """Returns the monotonic time in nanoseconds from which on the loop's time counts.
+
+    The first step's compilation is over by then, and all events of the loop are kept.
+    """
+    return max(int(columns["steps"]["dispatched_ns"][0]), columns["since_ns"])
+
+
 def loop_share(columns: EvidenceColumns, time_ns: Ints, duration_ns: Ints) -> float:
     """Returns the share of the loop's time that calls took.
 
@@ -18,7 +26,7 @@ def loop_share(columns: EvidenceColumns, time_ns: Ints, duration_ns: Ints) -> fl
       duration_ns: Nanoseconds that each took.
     """
     steps = columns["steps"]
-    begin = max(int(steps["dispatched_ns"][0]), columns["since_ns"])
+    begin = loop_begin(columns)
     inside = time_ns >= begin
     if not inside.any():
         return 0.0

@@ -14,6 +14,7 @@ from typing import Final
 
 import numpy as np
 
+from distlab.advice._shares import loop_begin
 from distlab.advice._texts import ms_text, new_advice, percent_text
 from distlab.events import Advice
 from distlab.folds import EvidenceColumns
@@ -36,7 +37,7 @@ def find(columns: EvidenceColumns) -> list[Advice]:
     names = [name for name, _ in columns["strategies"].values()]
     if count < _FEWEST_STEPS or any(name.startswith(_IN_THREADS) for name in names):
         return []  # the steps of several threads overlap
-    begin = max(int(steps["dispatched_ns"][0]), columns["since_ns"])
+    begin = loop_begin(columns)
     end = int(steps["dispatched_ns"][-1])
     in_flight = _in_flight(columns)
     length = end - begin - _overlap(columns["pauses"], begin, end)

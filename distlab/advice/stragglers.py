@@ -69,7 +69,8 @@ def _in_profiles(columns: EvidenceColumns, strategy: int, captures: list[Capture
     slow = _slow(last.compute)
     if slow and all(_slow(part) == slow for part in _parts(captures[-1])):
         return _told(captures[-1], slow, last)
-    return _told(captures[-1], _slow_and_awaited(captures), _Profile.of(captures))
+    profile = _Profile.of(captures)
+    return _told(captures[-1], _slow_and_awaited(captures, profile), profile)
 
 
 class _Profile(NamedTuple):
@@ -98,12 +99,11 @@ class _Profile(NamedTuple):
         )
 
 
-def _slow_and_awaited(captures: list[Capture]) -> list[int]:
+def _slow_and_awaited(captures: list[Capture], profile: _Profile) -> list[int]:
     """Returns the replica that computes longer than the others and waits far less, if one does.
 
     It must be the longest in each third of each profile.
     """
-    profile = _Profile.of(captures)
     compute, waiting = profile.compute, profile.waiting
     if len(compute) < _FEWEST_REPLICAS or profile.steps < _FEWEST_STEPS_TOGETHER:
         return []

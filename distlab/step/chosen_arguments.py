@@ -12,7 +12,6 @@ import numpy as np
 from distlab.context.modes import RunOptions
 from distlab.errors import OptionError
 from distlab.step.static_values import Static
-from distlab.text.counts import is_count
 from distlab.text.shown import shown
 from distlab.values.distributed import DistributedValues
 
@@ -79,9 +78,10 @@ def chosen_arguments(
     return Chosen(static_args, static_kwargs, donated)
 
 
-def _donated(positions: Any, count: int) -> tuple[int, ...]:
+def _donated(positions: int | tuple[int, ...], count: int) -> tuple[int, ...]:
+    """Returns the positions, which `RunOptions` knows to be numbers."""
     positions = (positions,) if isinstance(positions, int) else positions
-    if not isinstance(positions, tuple) or not all(is_count(n, count - 1) for n in positions):
+    if not all(n < count for n in positions):
         raise OptionError(
             f"donate_argnums must be positions of arguments in args, which has {count} here, got "
             f"{shown(positions)}. For the first argument write donate_argnums=0."

@@ -195,19 +195,14 @@ def inner_jaxprs(equation: Any) -> list[Any]:
 
 def calls_python(jaxpr: Any) -> bool:
     """Returns whether a jaxpr calls Python functions as it runs, at any depth."""
-    return any(
-        "callback" in name(equation)
-        or name(equation) == "debug_print"
-        or any(map(calls_python, inner_jaxprs(equation)))
-        for equation in jaxpr.eqns
-    )
+    return _first(jaxpr, _is_python) is not None
 
 
 def reaches_out(jaxpr: Any) -> bool:
     """Returns whether a jaxpr calls Python or foreign code, or has effects, at any depth."""
 
     def does(equation: Any) -> bool:
-        return has_effect(equation) or "callback" in name(equation) or "ffi" in name(equation)
+        return _is_python(equation) or "ffi" in name(equation) or has_effect(equation)
 
     return _first(jaxpr, does) is not None
 
@@ -278,6 +273,10 @@ def key(equation: Any, operands: Sequence[Hashable], *, derivatives: bool = True
 
 def _inner(jaxpr: Any) -> Inner:
     return Inner(getattr(jaxpr, "jaxpr", jaxpr), tuple(getattr(jaxpr, "consts", ())))
+
+
+def _is_python(equation: Any) -> bool:
+    return "callback" in name(equation) or name(equation) == "debug_print"
 
 
 def _first(jaxpr: Any, matches: Callable[[Any], bool]) -> Any:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import subprocess
 import sys
-from collections.abc import Iterator
 from typing import Any
 
 import jax
@@ -26,13 +25,6 @@ Untyped: Any = dl.metrics
 NUMBERS = np.linspace(-3, 7, 40, dtype=np.float32)
 LOGITS = np.random.default_rng(0).normal(size=(40, 3)).astype(np.float32)
 LABELS = np.random.default_rng(1).integers(0, 3, 40)
-
-
-@pytest.fixture(params=["traced", "eager"])
-def mode(request: pytest.FixtureRequest) -> Iterator[None]:
-    dl.run_functions_eagerly(request.param == "eager")
-    yield
-    dl.run_functions_eagerly(False)
 
 
 def mirrored(replicas: int) -> dl.MirroredStrategy:
@@ -94,7 +86,7 @@ def test_any_division_gives_the_accuracy_of_one_device(
     assert float(masked.result()) == pytest.approx(expected, nan_ok=True)
 
 
-def test_several_metrics_at_once_are_those_of_flax(mode: None) -> None:
+def test_several_metrics_at_once_are_those_of_flax(eager: bool) -> None:
     strategy = mirrored(3)
     metric = MultiMetric(loss=nnx.metrics.Average("loss"), accuracy=nnx.metrics.Accuracy(0.5))
     with strategy.scope():
@@ -113,7 +105,7 @@ def test_several_metrics_at_once_are_those_of_flax(mode: None) -> None:
         assert float(together[name]) == pytest.approx(float(value), rel=1e-6)
 
 
-def test_a_metric_starts_again_after_reset_state(mode: None) -> None:
+def test_a_metric_starts_again_after_reset_state(eager: bool) -> None:
     strategy = mirrored(4)
     with strategy.scope():
         mean = dl.metrics.Mean()
@@ -126,7 +118,7 @@ def test_a_metric_starts_again_after_reset_state(mode: None) -> None:
     assert int(mean.variables[0]) == 12
 
 
-def test_an_array_outside_of_run_counts_once_and_a_part_counts_where_it_is(mode: None) -> None:
+def test_an_array_outside_of_run_counts_once_and_a_part_counts_where_it_is(eager: bool) -> None:
     strategy = mirrored(4)
     with strategy.scope():
         mean = dl.metrics.Mean()
@@ -147,7 +139,7 @@ def test_an_array_outside_of_run_counts_once_and_a_part_counts_where_it_is(mode:
     assert int(mean.variables[0]) == 9
 
 
-def test_a_replica_that_reads_the_result_sees_its_own_part(mode: None) -> None:
+def test_a_replica_that_reads_the_result_sees_its_own_part(eager: bool) -> None:
     strategy = mirrored(2)
     with strategy.scope():
         mean = dl.metrics.Mean()
@@ -164,7 +156,7 @@ def test_a_replica_that_reads_the_result_sees_its_own_part(mode: None) -> None:
     assert float(mean.result()) == 0.5
 
 
-def test_a_step_may_make_its_metrics_in_its_first_call(mode: None) -> None:
+def test_a_step_may_make_its_metrics_in_its_first_call(eager: bool) -> None:
     strategy = mirrored(3)
     made: list[dl.metrics.Metric] = []
 
@@ -224,7 +216,7 @@ def test_values_of_any_dtype_are_added_up_in_single_precision(dtype: Any) -> Non
     assert (int(mean.variables[0]), float(mean.variables[1])) == (10_000, 9_995)
 
 
-def test_metrics_add_up_inside_scan(mode: None) -> None:
+def test_metrics_add_up_inside_scan(eager: bool) -> None:
     strategy = mirrored(2)
     with strategy.scope():
         mean = dl.metrics.Mean()

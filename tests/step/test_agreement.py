@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -19,13 +19,6 @@ REPLICAS = 4
 DEVICES = [f"CPU:{n}" for n in range(REPLICAS)]
 SIZES = [8, 6, 3]
 """Global batches: full, partial, and one that leaves a replica without examples."""
-
-
-@pytest.fixture(params=[False, True], ids=["traced", "eager"])
-def eager(request: pytest.FixtureRequest) -> Iterator[bool]:
-    dl.run_functions_eagerly(request.param)
-    yield request.param
-    dl.run_functions_eagerly(False)
 
 
 @pytest.fixture

@@ -29,17 +29,22 @@ print(float(total), [float(v[0]) for v in state.values])
 """
 
 
-@pytest.mark.parametrize("replicas", [2, 4, 8])
-def test_five_thousand_steps_without_waiting_come_to_their_end(replicas: int) -> None:
-    # Plain JAX deadlocks here: see distlab/devices/in_flight.py.
+def printed(program: str, replicas: int) -> str:
+    """What a program prints in a process of its own."""
     done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", PROGRAM, str(replicas)],
+        [sys.executable, "-W", "error", "-c", program, str(replicas)],
         capture_output=True,
         text=True,
         timeout=240,
         check=True,
     )
-    assert done.stdout.strip() == f"5000.0 {[5000.0] * replicas}"
+    return done.stdout.strip()
+
+
+@pytest.mark.parametrize("replicas", [2, 4, 8])
+def test_five_thousand_steps_without_waiting_come_to_their_end(replicas: int) -> None:
+    # Plain JAX deadlocks here: see distlab/devices/in_flight.py.
+    assert printed(PROGRAM, replicas) == f"5000.0 {[5000.0] * replicas}"
 
 
 MIXED = """
@@ -75,11 +80,4 @@ print(*({float(v[0]) for v in value.values} for value in (apart, together, calle
 @pytest.mark.parametrize("replicas", [2, 8])
 def test_steps_that_wait_and_steps_that_do_not_come_to_their_end(replicas: int) -> None:
     """Steps without collectives are not counted as in flight."""
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", MIXED, str(replicas)],
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=True,
-    )
-    assert done.stdout.strip() == "{3000.0} {1000.0} {100.0}"
+    assert printed(MIXED, replicas) == "{3000.0} {1000.0} {100.0}"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
 from typing import Any
 
 import equinox as eqx
@@ -24,11 +23,7 @@ DATA = np.random.default_rng(0).normal(size=(16, 6)).astype(np.float32)
 LABELS = (DATA.sum(1) > 0).astype(np.int32)
 
 
-@pytest.fixture(params=[False, True], ids=["traced", "eager"], autouse=True)
-def _mode(request: pytest.FixtureRequest) -> Iterator[None]:
-    dl.run_functions_eagerly(request.param)
-    yield
-    dl.run_functions_eagerly(False)
+pytestmark = pytest.mark.usefixtures("eager")
 
 
 @pytest.fixture(params=[1, 4])

@@ -8,7 +8,7 @@ import dataclasses
 import enum
 import functools
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -78,13 +78,6 @@ def _counted(fn: Callable[..., Any]) -> tuple[Callable[..., Any], list[int]]:
         return fn(*args, **kwargs)
 
     return counting, traces
-
-
-@pytest.fixture(params=[False, True], ids=["traced", "eager"])
-def eager(request: pytest.FixtureRequest) -> Iterator[bool]:
-    dl.run_functions_eagerly(request.param)
-    yield request.param
-    dl.run_functions_eagerly(False)
 
 
 @pytest.mark.usefixtures("eager")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -59,14 +59,7 @@ OTHERWISE: dict[str, tuple[Callable[[Any], jax.Array], str]] = {
 }
 
 
-@pytest.fixture(params=[False, True], ids=["traced", "eager"])
-def _mode(request: pytest.FixtureRequest) -> Iterator[None]:
-    dl.run_functions_eagerly(request.param)
-    yield
-    dl.run_functions_eagerly(False)
-
-
-@pytest.mark.usefixtures("_mode")
+@pytest.mark.usefixtures("eager")
 @pytest.mark.parametrize("how", PLAIN)
 def test_a_batch_divided_over_the_replicas_is_their_parts(how: str) -> None:
     s = _strategy()
@@ -110,7 +103,7 @@ def test_parts_are_those_of_a_distributed_dataset(rows: int, columns: int, repli
             np.testing.assert_array_equal(a, b)
 
 
-@pytest.mark.usefixtures("_mode")
+@pytest.mark.usefixtures("eager")
 @pytest.mark.parametrize("how", OTHERWISE)
 def test_any_other_division_is_refused_with_the_remedy(how: str) -> None:
     s = _strategy()

@@ -33,14 +33,7 @@ def _strategy() -> dl.MirroredStrategy:
     return dl.MirroredStrategy(["CPU:0", "CPU:1", "CPU:2"])
 
 
-@pytest.fixture(params=[False, True], ids=["traced", "eager"])
-def _mode(request: pytest.FixtureRequest) -> Any:
-    dl.run_functions_eagerly(request.param)
-    yield
-    dl.run_functions_eagerly(False)
-
-
-@pytest.mark.usefixtures("_mode")
+@pytest.mark.usefixtures("eager")
 @pytest.mark.parametrize("verb", VERBS)
 def test_a_verb_under_tree_map_says_what_to_write(verb: str) -> None:
     s = _strategy()

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import copy
 import threading
-from collections.abc import Iterator
 from typing import Any
 
 import jax
@@ -24,11 +23,7 @@ ON_READ = dl.VariableSynchronization.ON_READ
 COMMON = [Aggregation.NONE, Aggregation.MEAN, Aggregation.ONLY_FIRST_REPLICA]
 
 
-@pytest.fixture(params=["eager", "traced"], autouse=True)
-def mode(request: pytest.FixtureRequest) -> Iterator[str]:
-    dl.run_functions_eagerly(request.param == "eager")
-    yield request.param
-    dl.run_functions_eagerly(False)
+pytestmark = pytest.mark.usefixtures("eager")
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import jax
@@ -14,13 +13,6 @@ import pytest
 import distlab as dl
 from distlab.errors import ContextError, StructureError
 from distlab.values.distributed import stack
-
-
-@pytest.fixture(params=["eager", "traced"])
-def mode(request: pytest.FixtureRequest) -> Iterator[str]:
-    dl.run_functions_eagerly(request.param == "eager")
-    yield request.param
-    dl.run_functions_eagerly(False)
 
 
 @pytest.fixture
@@ -82,8 +74,10 @@ def test_jax_takes_variables_for_arrays(s: dl.Strategy) -> None:
     ],
     ids=["adam", "momentum", "chain"],
 )
-def test_optax_updates_variables_as_it_updates_arrays(s: dl.Strategy, mode: str, make: Any) -> None:
-    del mode
+def test_optax_updates_variables_as_it_updates_arrays(
+    s: dl.Strategy, eager: bool, make: Any
+) -> None:
+    del eager
     tx = make()
     values = {"w": jnp.array([1.0, 2.0]), "b": jnp.array(0.5)}
     params = _made(s, values)
@@ -123,9 +117,9 @@ def test_optax_works_outside_of_steps(s: dl.Strategy) -> None:
 
 
 def test_variables_in_a_nest_of_arguments_are_variables_in_the_step(
-    s: dl.Strategy, mode: str
+    s: dl.Strategy, eager: bool
 ) -> None:
-    del mode
+    del eager
     params = _made(s, {"w": jnp.array(1.0), "rest": [jnp.array(2.0)]})
 
     def step(nest: Any, x: Any) -> Any:

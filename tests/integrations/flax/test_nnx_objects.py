@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
 from typing import Any
 
 import flax.struct
@@ -25,13 +24,6 @@ DATA = RNG.normal(size=(14, 6)).astype(np.float32)
 LABELS = (DATA.sum(1) > 0).astype(np.int32)
 BATCH = 8
 """Batches of 8 and 6 examples: the last one leaves a replica without any."""
-
-
-@pytest.fixture(params=[False, True], ids=["traced", "eager"])
-def eager(request: pytest.FixtureRequest) -> Iterator[bool]:
-    dl.run_functions_eagerly(request.param)
-    yield request.param
-    dl.run_functions_eagerly(False)
 
 
 @pytest.fixture

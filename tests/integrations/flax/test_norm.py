@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import jax
@@ -15,13 +14,6 @@ import distlab as dl
 from distlab.errors import ContextError
 
 DATA = np.random.default_rng(0).normal(2.0, 3.0, (8, 2, 3)).astype(np.float32)
-
-
-@pytest.fixture(params=[False, True], ids=["traced", "eager"])
-def eager(request: pytest.FixtureRequest) -> Iterator[bool]:
-    dl.run_functions_eagerly(request.param)
-    yield request.param
-    dl.run_functions_eagerly(False)
 
 
 @pytest.fixture
