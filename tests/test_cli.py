@@ -196,11 +196,11 @@ def test_doctor_reports_versions_that_were_not_tested(monkeypatch: pytest.Monkey
     def version(name: str) -> str:
         return {"jax": "0.9.2", "jaxlib": "0.9.2", "grain": "99.0"}.get(name, "1.0")
 
-    def tested(name: str) -> SpecifierSet:
+    def tested(name: str, extra: str = "") -> SpecifierSet:
         return SpecifierSet({"jax": ">=0.10,<0.13", "grain": "<0.3,>=0.2.15"}.get(name, ""))
 
     monkeypatch.setattr(checks, "installed_version", version)
-    monkeypatch.setattr(checks, "tested_versions", tested)
+    monkeypatch.setattr(checks, "supported_versions", tested)
     found = {finding.subject: finding for finding in checks.core_versions()}
     assert {name: finding.state for name, finding in found.items()} == {
         **dict.fromkeys(checks.CORE, "ok"),
@@ -211,9 +211,32 @@ def test_doctor_reports_versions_that_were_not_tested(monkeypatch: pytest.Monkey
     assert found["grain"].remedy == "pip install 'grain<0.3,>=0.2.15'"
 
 
-@pytest.mark.parametrize("name", [*checks.CORE[1:], "panel", "bokeh", "ipywidgets"])
-def test_every_dependency_has_a_lowest_and_a_first_untested_version(name: str) -> None:
-    bounds = {specifier.operator for specifier in checks.tested_versions(name)}
+def test_doctor_reports_a_jax_that_suits_distlab_but_not_flax(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(checks, "EXTRAS", {"flax": ("flax",)})
+    installed = {"flax": "0.12.0", "jax": "0.12.0", "jaxlib": "0.12.0"}
+    monkeypatch.setattr(checks, "installed_version", installed.get)
+    assert "0.12.0" in checks.supported_versions("jax")
+    flax, jax = checks.extras()
+    assert (flax.state, jax.state, jax.subject) == ("ok", "wrong", "jax")
+    assert "the extra 'flax' was tested with" in jax.text
+    assert "<=0.11.0" in jax.remedy
+    installed["jax"] = "0.11.0"
+    (flax,) = checks.extras()
+    assert flax.state == "ok"
+
+
+_BOUND = [
+    *((name, "") for name in checks.CORE[1:]),
+    *(("panel", "dashboard"), ("bokeh", "dashboard"), ("ipywidgets", "notebook")),
+    *(("keras", "keras"), ("flax", "flax"), ("orbax-checkpoint", "saving")),
+]
+
+
+@pytest.mark.parametrize(("name", "extra"), _BOUND)
+def test_every_dependency_has_a_lowest_and_a_first_untested_version(name: str, extra: str) -> None:
+    bounds = {specifier.operator for specifier in checks.supported_versions(name, extra)}
     assert bounds == {">=", "<"}
 
 

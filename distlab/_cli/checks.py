@@ -29,6 +29,9 @@ EXTRAS = {
     "notebook": ("ipywidgets", "anywidget", "jupyterlab"),
     "demo": ("scikit-learn",),
     "images": ("pillow",),
+    "keras": ("keras",),
+    "flax": ("flax",),
+    "saving": ("orbax-checkpoint",),
 }
 
 
@@ -78,12 +81,25 @@ def extras() -> Iterator[Finding]:
                 text = f"not installed; the extra '{extra}' needs it"
                 yield Finding("note", name, text, f"pip install 'distlab[{extra}]'")
             else:
-                yield _of_version(name, version)
+                yield _of_version(name, version, extra)
+        if None not in map(installed_version, names):
+            yield from _of_extra(extra)
 
 
-def _of_version(name: str, version: str) -> Finding:
+def _of_extra(extra: str) -> Iterator[Finding]:
+    """Reports required packages whose version suits distlab but not an installed extra."""
+    for name in CORE:
+        version, tested = installed_version(name), supported_versions(name, extra)
+        if version and version in supported_versions(name) and version not in tested:
+            text = (
+                f"{version}; the extra '{extra}' was tested with {tested}, and may fail with others"
+            )
+            yield Finding("wrong", name, text, f"pip install '{name}{tested}'")
+
+
+def _of_version(name: str, version: str, extra: str = "") -> Finding:
     """Returns whether an installed version is one of those that distlab was tested with."""
-    tested = tested_versions(name)
+    tested = supported_versions(name, extra)
     if tested.contains(version, prereleases=True):
         return Finding("ok", name, version)
     text = f"{version}; distlab was tested with {tested}, and may fail with others"
@@ -166,12 +182,18 @@ CHECKS: tuple[Callable[[], Iterator[Finding]], ...] = (
 )
 
 
-def tested_versions(name: str) -> SpecifierSet:
-    """Returns the versions of a package that distlab was tested with, all for unknown ones."""
+def supported_versions(name: str, extra: str = "") -> SpecifierSet:
+    """Returns the versions of a package that distlab was tested with, all for unknown ones.
+
+    Args:
+      name: The package.
+      extra: An extra of distlab, whose own bounds count beside those of distlab alone.
+    """
     found = SpecifierSet()
     for line in metadata.requires("distlab") or ():
         requirement = Requirement(line)
-        if requirement.name == name:
+        counts = requirement.marker is None or requirement.marker.evaluate({"extra": extra})
+        if requirement.name == name and counts:
             found &= requirement.specifier
     return found
 

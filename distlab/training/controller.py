@@ -12,6 +12,7 @@ from distlab import events
 from distlab.errors import ArgumentValueError, DistlabError
 from distlab.events import sink
 from distlab.integrations.orbax.manager import CheckpointManager
+from distlab.text.counts import is_count
 from distlab.text.shown import shown
 from distlab.training.standard import Outputs, StandardEvaluator, StandardTrainer
 
@@ -78,10 +79,9 @@ class Controller:
     ) -> None:
         if trainer is None and evaluator is None:
             raise ArgumentValueError("Controller needs a trainer or an evaluator, got neither.")
-        given: Any = steps_per_loop
-        if not isinstance(given, int) or given < 1:
+        if not is_count(steps_per_loop) or steps_per_loop == 0:
             raise ArgumentValueError(
-                f"steps_per_loop must be a positive number of steps, got {shown(given)}."
+                f"steps_per_loop must be a positive number of steps, got {shown(steps_per_loop)}."
             )
         self._trainer, self._evaluator = trainer, evaluator
         self._global_step = global_step

@@ -9,6 +9,7 @@ from typing import Any, Final, final
 
 from distlab.errors import ArgumentValueError
 from distlab.strategies.abstract import Strategy
+from distlab.text.counts import is_count
 from distlab.text.shown import shown
 
 
@@ -58,7 +59,7 @@ class RunConfig:
     def __post_init__(self) -> None:
         for name in ("save_checkpoints_steps", "log_step_count_steps"):
             number = getattr(self, name)
-            if not isinstance(number, int) or number < 1:
+            if not is_count(number) or number == 0:
                 raise ArgumentValueError(
                     f"{name} must be a positive number of steps, got {shown(number)}."
                 )

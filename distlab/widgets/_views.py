@@ -109,8 +109,8 @@ class Placement(View):
       >>> view = dl.widgets.Placement(dl.Run.open("runs/first"))
       distlab: first, finished, 0 steps
       Bytes of all variables on each device
-        CPU:0  4.0... MB
-        CPU:1  4.0... MB
+        CPU:0  4... MB
+        CPU:1  4... MB
       ...
     """
 

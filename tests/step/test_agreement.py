@@ -88,6 +88,12 @@ UNPROVED: dict[str, tuple[Callable[[Any, Any], Any], str, str]] = {
 }
 
 
+def test_a_state_that_replicate_made_is_told_apart_from_one_array(strategy: dl.Strategy) -> None:
+    split = strategy.replicate({"w": jnp.float32(2.0)})
+    with pytest.raises(StructureError, match=r"replicate made is one for each.*the state itself"):
+        strategy.run(lambda state: dl.Mirrored(state["w"] + 1.0), args=(split,))
+
+
 @pytest.mark.parametrize("name", UNPROVED)
 def test_what_may_differ_is_refused_by_its_path(
     strategy: dl.Strategy, name: str, eager: bool

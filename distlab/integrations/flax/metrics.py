@@ -16,6 +16,7 @@ import numpy as np
 
 from distlab.errors import ArgumentTypeError, ArgumentValueError, MissingExtraError
 from distlab.strategies.abstract import Strategy
+from distlab.text.counts import is_number
 from distlab.text.shown import shown
 from distlab.values.distributed import DistributedValues, Mirrored
 from distlab.variables import frames
@@ -236,8 +237,7 @@ class Accuracy(Metric):
     """
 
     def __init__(self, threshold: float | None = None, name: str = "accuracy") -> None:
-        given: Any = threshold
-        if given is not None and (isinstance(given, bool) or not isinstance(given, int | float)):
+        if threshold is not None and not is_number(threshold):
             raise ArgumentTypeError(
                 f"threshold is a number, got {shown(threshold)}. Leave it out where the class "
                 "with the highest logit is predicted."

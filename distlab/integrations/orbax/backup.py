@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 from pathlib import Path
 from types import TracebackType
-from typing import Any, final
+from typing import final
 
 from distlab.errors import ArgumentValueError, ContextError
 from distlab.integrations.orbax import files
 from distlab.integrations.orbax.checkpoint import Checkpoint
 from distlab.integrations.orbax.manager import CheckpointManager
+from distlab.text.counts import is_count
 from distlab.text.shown import shown
 
 
@@ -70,8 +71,7 @@ class BackupAndRestore:
         *,
         enable_async: bool = False,
     ) -> None:
-        given: Any = save_freq
-        if not isinstance(given, int) or given < 1:
+        if not is_count(save_freq) or save_freq == 0:
             raise ArgumentValueError(
                 f"save_freq must be a positive number of steps, got {shown(save_freq)}. Keras' "
                 "'epoch' has no meaning for a loop of your own."
