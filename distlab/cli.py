@@ -1,7 +1,8 @@
 """The command `distlab`.
 
 Exit codes: 0 for success, 1 for a problem that `distlab doctor` found, 2 for an
-invalid request, 130 for work that Ctrl-C interrupted.
+invalid request, 130 for work that Ctrl-C interrupted. `distlab launch` has the exit code of
+the program it runs.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import sys
 from collections.abc import Sequence
 from importlib import metadata
 
-from distlab._cli import advise, dashboard, demo, doctor, export, runs
+from distlab._cli import advise, dashboard, demo, doctor, export, launch, runs
 from distlab._cli.options import HelpFormatter
 from distlab.errors import DistlabError
 
@@ -64,7 +65,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"distlab {_version()}")
     parser.set_defaults(run=None)
     commands = parser.add_subparsers(title="commands")
-    for command in (demo, dashboard, runs, advise, export, doctor):
+    for command in (demo, launch, dashboard, runs, advise, export, doctor):
         command.add_to(commands)
     return parser
 

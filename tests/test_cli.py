@@ -31,6 +31,7 @@ COMMANDS = {
         "--exit-when-done",
         "--record",
     ],
+    "launch": ["--workers", "--devices", "--grace", "--max-restarts", "-m", "PROGRAM"],
     "dashboard": ["RUN", "--port", "--open", "--address", "--token", "--prefix", "--origin"],
     "runs": ["DIR"],
     "export": ["RUN", "--output", "--overwrite"],

@@ -37,6 +37,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "errors": (),
     "events": (),
     "cluster": ("text", "errors"),
+    "launching": ("text", "errors"),
     "devices": ("text", "errors", "events"),
     "values": ("text", "errors", "events", "devices"),
     "context": ("text", "errors", "devices", "values"),
@@ -118,7 +119,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         *("text", "errors", "events", "control", "folds", "charts", "advice", "page"),
         *("runs", "recording"),
     ),
-    "cli": ("text", "errors", "advice", "runs", "public", "demo", "dashboard"),
+    "cli": ("text", "errors", "launching", "advice", "runs", "public", "demo", "dashboard"),
 }
 """What each package may import, the lowest package first; typing imports count."""
 

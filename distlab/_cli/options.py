@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 from pathlib import Path
 
 
@@ -16,6 +17,22 @@ class HelpFormatter(argparse.RawDescriptionHelpFormatter):
 def positive(text: str) -> int:
     """Parses a whole number of at least 1."""
     return _whole(text, 1, None)
+
+
+def whole(text: str) -> int:
+    """Parses a whole number of at least 0."""
+    return _whole(text, 0, None)
+
+
+def seconds(text: str) -> float:
+    """Parses a number of seconds, at least 0."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value < math.inf:
+        raise argparse.ArgumentTypeError(f"must be a number of seconds, at least 0, got {text!r}")
+    return value
 
 
 def port(text: str) -> int:

@@ -1,0 +1,116 @@
+"""`distlab launch`: runs a program in several processes on this machine."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+from distlab._cli.options import HelpFormatter, positive, seconds, whole
+from distlab.errors import NotFoundError
+from distlab.launching import job
+from distlab.launching.worker_process import Stream
+
+DESCRIPTION = """\
+Runs a program in several processes on this machine, as the workers of a
+MultiWorkerMirroredStrategy. Each process has TF_CONFIG, which names all workers and its own
+number, so the program needs nothing that is special to this command.
+
+Each line of output begins with the worker it comes from. When a worker fails the others have
+--grace seconds to end; then they get SIGTERM, and as many seconds later SIGKILL. Ctrl-C is
+passed on to all workers, and SIGKILL follows. No process is left behind, whatever happens."""
+
+EPILOG = """\
+exit code: 0 when all workers ended well, else that of the worker which failed first
+(128 and the signal's number where a signal ended it).
+
+examples:
+  distlab launch --workers 2 --devices 4 train.py --epochs 3
+  distlab launch --workers 2 -m package.train
+  distlab launch --workers 4 --max-restarts 3 train.py"""
+
+
+def add_to(commands: Any) -> None:
+    """Adds the subcommand to argparse's `commands`."""
+    parser = commands.add_parser(
+        "launch",
+        help="run a program in several processes, the workers of one strategy",
+        description=DESCRIPTION,
+        epilog=EPILOG,
+        formatter_class=HelpFormatter,
+    )
+    parser.add_argument(
+        "-n", "--workers", type=positive, default=2, metavar="N",
+        help="number of processes (default: %(default)s)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--devices", type=positive, metavar="N",
+        help="number of CPU devices of each worker, each with one replica (default: 1)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--grace", type=seconds, default=10.0, metavar="SECONDS",
+        help="time to end in after a failure, and again after SIGTERM (default: %(default)g)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--max-restarts", type=whole, default=0, metavar="N",
+        help="start all workers again after a failure, so often (default: %(default)s)",
+    )  # fmt: skip
+    parser.add_argument(
+        "-m", dest="module", action="store_true", help="PROGRAM is a module, as in python -m"
+    )
+    parser.add_argument("program", metavar="PROGRAM", help="the Python program of each worker")
+    parser.add_argument(
+        "arguments", nargs=argparse.REMAINDER, metavar="...", help="the program's own arguments"
+    )
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Runs the workers and returns the exit code."""
+    if not args.module and not Path(args.program).is_file():
+        raise NotFoundError(
+            f"distlab launch runs a Python program, and there is no file {args.program!r}. Write "
+            "its path, or -m and the name of a module."
+        )
+    program = ["-m", args.program] if args.module else [args.program]
+    output = _Output()
+    return job.run(
+        job.Job(
+            command=[sys.executable, *program, *args.arguments],
+            workers=args.workers,
+            devices=args.devices,
+            grace=args.grace,
+            max_restarts=args.max_restarts,
+        ),
+        output.write,
+        lambda text: output.write("err", "distlab launch", text.encode()),
+    )
+
+
+class _Output:
+    """Writes whole lines, each with the name of the process it comes from.
+
+    They are bytes, as the process wrote them. A reader that has gone (`| head`) is no reason
+    to lose the processes' output: they go on, and what they print is dropped.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._gone: set[Stream] = set()
+
+    def write(self, stream: Stream, name: str, line: bytes) -> None:
+        """Writes one line."""
+        file = sys.stdout if stream == "out" else sys.stderr
+        with self._lock:
+            if stream in self._gone:
+                return
+            try:
+                file.buffer.write(b"[%s] %s\n" % (name.encode(), line))
+                file.flush()
+            except BrokenPipeError:
+                self._gone.add(stream)
+                # What is still in the buffer would raise when the interpreter ends.
+                os.dup2(os.open(os.devnull, os.O_WRONLY), file.fileno())

@@ -1,0 +1,102 @@
+"""The processes of a cluster on this machine: its workers, and who coordinates them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from distlab.launching import environment
+from distlab.launching.ports import Ports
+from distlab.launching.warden import Warden
+from distlab.launching.worker_process import WorkerProcess, Write
+
+_COORDINATOR = Path(__file__).with_name("coordinator_process.py")
+
+
+class ClusterProcesses:
+    """All processes of one generation of a cluster.
+
+    Attributes:
+      running: Those that have not ended, or whose end was not yet noted with `note_end`.
+    """
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        workers: int,
+        *,
+        devices: int | None,
+        generation: int,
+        warden: Warden,
+        write: Write,
+        ended: Callable[[WorkerProcess], None],
+    ) -> None:
+        """Starts the processes.
+
+        Args:
+          command: The program of the workers.
+          workers: Their number.
+          devices: The number of CPU devices of each; None for the strategy's default.
+          generation: How often the cluster was restarted.
+          warden: Ends the processes when this one is gone.
+          write: Receives the lines of output.
+          ended: Is called, by a thread, with each worker that has ended, and with the
+            coordinator when it ends before them.
+
+        Raises:
+          OSError: They can't be started; none of them is left.
+        """
+        self.running: list[WorkerProcess] = []
+        self._ended = ended
+        self._ports = Ports(workers + 1)
+        self._coordinator: WorkerProcess | None = None
+        *addresses, service = [f"127.0.0.1:{port}" for port in self._ports.numbers]
+        try:
+            if workers > 1:  # one worker has nobody to speak to
+                self._coordinator = WorkerProcess(
+                    "coordinator",
+                    [sys.executable, "-P", str(_COORDINATOR), service, str(workers)],
+                    {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"},
+                    warden=warden,
+                    write=write,
+                    ended=ended,
+                )
+            for index in range(workers):
+                self.running.append(
+                    WorkerProcess(
+                        environment.name_of(index),
+                        command,
+                        environment.for_worker(
+                            index,
+                            addresses,
+                            inherited=os.environ,
+                            coordinator=service if workers > 1 else None,
+                            devices=devices,
+                            generation=generation,
+                        ),
+                        warden=warden,
+                        write=write,
+                        ended=ended,
+                    )
+                )
+        except BaseException:
+            self.close()
+            raise
+
+    def signal(self, number: signal.Signals) -> None:
+        """Sends a signal to all workers that run."""
+        for worker in self.running:
+            worker.signal(number)
+
+    def is_coordinator(self, process: WorkerProcess) -> bool:
+        """Returns whether a process is the coordinator."""
+        return process is self._coordinator
+
+    def close(self) -> None:
+        """Kills what still runs, and waits for it."""
+        for process in (*self.running, *filter(None, [self._coordinator])):
+            process.kill()
+        self._ports.close()

@@ -1,0 +1,60 @@
+"""What a worker process is told in its environment."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+DEVICES: Final = "DISTLAB_DEVICES_PER_WORKER"
+"""The number of CPU devices of each worker; without it the strategy's default."""
+
+COORDINATOR: Final = "DISTLAB_COORDINATOR"
+"""The address of a coordination service that none of the workers hosts."""
+
+GENERATION: Final = "DISTLAB_GENERATION"
+"""How often the cluster was restarted."""
+
+
+def name_of(index: int) -> str:
+    """Returns the name of a worker in messages."""
+    return f"worker-{index}"
+
+
+def for_worker(
+    index: int,
+    addresses: Sequence[str],
+    *,
+    inherited: Mapping[str, str],
+    coordinator: str | None = None,
+    devices: int | None = None,
+    generation: int = 0,
+) -> dict[str, str]:
+    """Returns the environment of one worker of a cluster.
+
+    Args:
+      index: The worker's number.
+      addresses: The addresses of all workers.
+      inherited: The variables that the worker has besides.
+      coordinator: The address of the coordination service, None where the first worker hosts it.
+      devices: The number of CPU devices of each worker, None for the strategy's default.
+      generation: How often the cluster was restarted.
+
+    Example:
+      >>> from distlab.launching.environment import for_worker
+      >>> for_worker(1, ["a:1", "b:1"], inherited={})["TF_CONFIG"]
+      '{"cluster": {"worker": ["a:1", "b:1"]}, "task": {"type": "worker", "index": 1}}'
+    """
+    config = {
+        "cluster": {"worker": list(addresses)},
+        "task": {"type": "worker", "index": index},
+    }
+    own = {
+        "TF_CONFIG": json.dumps(config),
+        DEVICES: None if devices is None else str(devices),
+        COORDINATOR: coordinator,
+        GENERATION: str(generation),
+        "PYTHONUNBUFFERED": "1",  # lines are passed on when they are printed
+    }
+    kept = {name: value for name, value in inherited.items() if name not in own}
+    return {**kept, **{name: value for name, value in own.items() if value is not None}}

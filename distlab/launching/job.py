@@ -1,0 +1,189 @@
+"""A job: one program in several processes, started together and ended together."""
+
+from __future__ import annotations
+
+import queue
+import signal
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+from distlab.launching.cluster_processes import ClusterProcesses
+from distlab.launching.exit_codes import described, for_shell
+from distlab.launching.warden import Warden
+from distlab.launching.worker_process import WorkerProcess, Write
+
+_FORWARDED: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+_Events: TypeAlias = "queue.SimpleQueue[WorkerProcess | signal.Signals]"
+
+
+@dataclass(frozen=True)
+class Job:
+    """What is to be run.
+
+    Attributes:
+      command: The program with its arguments.
+      workers: The number of processes.
+      devices: The number of CPU devices of each; None for the strategy's default.
+      grace: The seconds that processes have to end by themselves, once one has failed or
+        they were asked to.
+      max_restarts: How often all of them are started again after a failure.
+    """
+
+    command: Sequence[str]
+    workers: int
+    devices: int | None = None
+    grace: float = 10.0
+    max_restarts: int = 0
+
+
+def run(job: Job, write: Write, say: Callable[[str], None]) -> int:
+    """Runs a job to its end. SIGINT, SIGTERM and SIGHUP are passed on to its processes.
+
+    Call it in the main thread: no other may handle signals.
+
+    Args:
+      job: What is to be run.
+      write: Receives the lines of output of the processes.
+      say: Receives what the launcher itself has to say.
+
+    Returns:
+      The exit code for a shell: 0, that of the worker which failed first, or 128 and the number
+      of the signal that ended the job.
+
+    Raises:
+      OSError: The processes can't be started.
+    """
+    warden = Warden()
+    code = 0
+    try:
+        for generation in range(job.max_restarts + 1):
+            attempt = _Attempt(job, generation, warden, write, say)
+            code = attempt.run()
+            if code == 0 or attempt.signal is not None:
+                break
+            if generation < job.max_restarts:
+                say(f"starts all workers again, restart {generation + 1} of {job.max_restarts}")
+    finally:
+        warden.close()
+    return code
+
+
+class _Attempt:
+    """One start of all processes, until the last of them has ended.
+
+    Attributes:
+      signal: The signal by which the launcher was asked to end, None when it was not.
+    """
+
+    def __init__(
+        self, job: Job, generation: int, warden: Warden, write: Write, say: Callable[[str], None]
+    ) -> None:
+        self.signal: signal.Signals | None = None
+        self._job = job
+        self._generation = generation
+        self._warden = warden
+        self._write = write
+        self._say = say
+        self._events: _Events = queue.SimpleQueue()
+        self._failed: int | None = None  # the exit code of the first that failed
+        self._sent: set[signal.Signals] = set()
+        self._still_to_send: list[signal.Signals] = []
+        self._deadline: float | None = None
+
+    def run(self) -> int:
+        """Runs the processes and returns the exit code for a shell."""
+        began = time.monotonic()
+        with _signals_go_to(self._events):
+            processes = ClusterProcesses(
+                self._job.command,
+                self._job.workers,
+                devices=self._job.devices,
+                generation=self._generation,
+                warden=self._warden,
+                write=self._write,
+                ended=self._events.put,
+            )
+            try:
+                while processes.running:
+                    event = self._next_event()
+                    if event is None:
+                        self._press(processes)
+                    elif isinstance(event, signal.Signals):
+                        self._pass_on(event, processes)
+                    else:
+                        self._note_end(event, processes, time.monotonic() - began)
+            finally:
+                processes.close()
+        if self.signal is not None:
+            return for_shell(-self.signal)
+        return for_shell(self._failed or 0)
+
+    def _next_event(self) -> WorkerProcess | signal.Signals | None:
+        """Returns what happened, or None when the deadline has passed."""
+        left = None if self._deadline is None else max(self._deadline - time.monotonic(), 0)
+        try:
+            return self._events.get(timeout=left)
+        except queue.Empty:
+            return None
+
+    def _note_end(
+        self, process: WorkerProcess, processes: ClusterProcesses, seconds: float
+    ) -> None:
+        assert process.code is not None
+        coordinator = processes.is_coordinator(process)
+        if not coordinator:
+            processes.running.remove(process)
+        if process.code == 0 and not coordinator:
+            return
+        if self._failed is None and self.signal is None:
+            self._failed = process.code or 1
+            self._say(f"{process.name} {described(process.code)} after {seconds:.1f} s")
+            if processes.running:
+                others = ", ".join(worker.name for worker in processes.running)
+                self._say(f"{others}: {self._job.grace:g} s to end")
+                self._begin_to_end(signal.SIGTERM, signal.SIGKILL)
+        elif -process.code in self._sent:
+            self._say(f"{process.name} was ended by {signal.Signals(-process.code).name}")
+        else:
+            self._say(f"{process.name} {described(process.code)}")
+
+    def _pass_on(self, number: signal.Signals, processes: ClusterProcesses) -> None:
+        if self.signal is not None:  # asked twice: nobody waits any more
+            self._send(signal.SIGKILL, processes)
+            return
+        self.signal = number
+        self._say(f"got {number.name}, and passes it on; {self._job.grace:g} s to end")
+        self._send(number, processes)
+        self._begin_to_end(signal.SIGKILL)
+
+    def _send(self, number: signal.Signals, processes: ClusterProcesses) -> None:
+        self._sent.add(number)
+        processes.signal(number)
+
+    def _begin_to_end(self, *numbers: signal.Signals) -> None:
+        self._still_to_send = list(numbers)
+        self._deadline = time.monotonic() + self._job.grace
+
+    def _press(self, processes: ClusterProcesses) -> None:
+        self._send(self._still_to_send.pop(0), processes)
+        self._deadline = time.monotonic() + self._job.grace if self._still_to_send else None
+
+
+@contextmanager
+def _signals_go_to(events: _Events) -> Iterator[None]:
+    """Puts signals into a queue for the length of a block."""
+
+    def received(number: int, frame: object) -> None:
+        del frame
+        events.put(signal.Signals(number))
+
+    before = {number: signal.signal(number, received) for number in _FORWARDED}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

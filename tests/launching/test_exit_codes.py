@@ -1,0 +1,31 @@
+"""Exit codes in words."""
+
+from __future__ import annotations
+
+import pytest
+
+from distlab.launching.exit_codes import described, for_shell
+
+ABORTED = "JAX aborts a process when another one, or the coordinator, is lost"
+
+
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [
+        (0, "ended"),
+        (2, "failed with exit code 2"),
+        (-6, f"was aborted (SIGABRT, -6: {ABORTED})"),
+        (-9, "was killed (SIGKILL, -9: by somebody, or by the kernel when memory ran out)"),
+        (-2, "was interrupted (SIGINT, -2)"),
+        (-15, "was terminated (SIGTERM, -15)"),
+        (-10, "was killed (SIGUSR1, -10)"),
+        (-40, "was killed (signal 40)"),
+    ],
+)
+def test_a_code_is_told_in_words(code: int, words: str) -> None:
+    assert described(code) == words
+
+
+@pytest.mark.parametrize(("code", "shells"), [(0, 0), (7, 7), (-9, 137), (-15, 143)])
+def test_a_signal_becomes_the_code_that_shells_give_it(code: int, shells: int) -> None:
+    assert for_shell(code) == shells
