@@ -18,6 +18,7 @@ from bokeh.models import (
     GlyphRenderer,
     HoverTool,
     InlineStyleSheet,
+    Label,
     Legend,
     LegendItem,
     Line,
@@ -28,7 +29,11 @@ from bokeh.plotting import figure
 
 from distlab.charts.theme import FAINT, FONT, INK, colour
 
-_LEGEND_CSS = f"[class*=label] {{ color: var(--dl-text, {INK}) !important; }}"
+_LEGEND_CSS = f"""
+[class*=label] {{ color: var(--dl-text, {INK}) !important; }}
+:host {{ max-width: 100%; margin-top: -7px; }}
+[class*=grid] {{ display: flex; flex-wrap: wrap; column-gap: 14px !important; width: auto; }}
+"""
 _BYTES = """
 const units = ["B", "kB", "MB", "GB", "TB"]
 let size = tick, unit = 0
@@ -52,7 +57,6 @@ def new_figure(
     options.setdefault("sizing_mode", "stretch_width")
     options.setdefault("tools", "")
     plot = figure(
-        title=title,
         height=height,
         min_width=200,
         toolbar_location=None,
@@ -63,15 +67,30 @@ def new_figure(
         y_axis_label=y_label or None,
         **options,
     )
-    plot.title.text_font = FONT
-    plot.title.text_font_size = "14px"
-    plot.title.text_font_style = "bold"
-    plot.title.text_color = INK
+    if title:
+        _add_title(plot, title)
     plot.grid.grid_line_color = FAINT
     plot.grid.grid_line_alpha = 0.5
     for axis in plot.axis:
         style_axis(axis)
     return plot
+
+
+def _add_title(plot: figure, title: str) -> None:
+    """Adds a title at the left edge; Bokeh's own begins where the axis begins."""
+    words = Label(
+        text=title,
+        x=0,
+        y=0,
+        x_units="canvas",
+        y_units="screen",
+        text_font=FONT,
+        text_font_size="14px",
+        text_font_style="bold",
+        text_color=INK,
+        padding=(0, 0, 0, 8),
+    )
+    plot.add_layout(words, "above")
 
 
 def style_axis(axis: Axis) -> None:
@@ -179,21 +198,23 @@ def area_figure(
 
 
 def add_legend(plot: figure, curves: GlyphRenderer) -> None:
-    """Adds a legend with the column `name` of the curves' source."""
+    """Adds a legend with the column `name` of the curves' source, above them in rows."""
     legend = Legend(
         items=[LegendItem(label={"field": "name"}, renderers=[curves])],
-        location="top_right",
+        location="top_left",
+        orientation="horizontal",
         background_fill_color=None,
         border_line_color=None,
         label_text_color=INK,
         label_text_font=FONT,
         label_text_font_size="12px",
+        margin=4,
         padding=0,
         spacing=0,
         # A legend reads its colour once, when it is made: the page's theme comes by CSS.
         stylesheets=[InlineStyleSheet(css=_LEGEND_CSS)],
     )
-    plot.add_layout(legend)
+    plot.above.insert(0, legend)  # the title stays above it
 
 
 def bytes_formatter() -> CustomJSTickFormatter:

@@ -9,6 +9,7 @@ from bokeh.models import (
     CustomJSHover,
     GlyphRenderer,
     HoverTool,
+    InlineStyleSheet,
     PanTool,
     ResetTool,
     WheelZoomTool,
@@ -101,7 +102,9 @@ def add_zooming(plot: figure) -> None:
     plot.toolbar.active_scroll, plot.toolbar.active_drag = wheel, pan
     plot.toolbar.logo = None
     plot.toolbar.autohide = True
-    plot.toolbar_location = "above"
+    # Inside the figure, so that the title has the place of all titles.
+    plot.toolbar_location, plot.toolbar_inner = "above", True
+    plot.toolbar.stylesheets = [InlineStyleSheet(css=":host { background: none !important; }")]
 
 
 def cell_hover(cells: GlyphRenderer, lanes: ColumnDataSource) -> HoverTool:

@@ -16,6 +16,7 @@ from bokeh.models import (
     LinearColorMapper,
     Range1d,
     Scatter,
+    Segment,
     Text,
 )
 from bokeh.palettes import Cividis256
@@ -32,21 +33,25 @@ from distlab.text.units import plain, share_text
 _MOST_CELLS = 240
 _WINDOWS_A_CELL = 2
 _LINES = 8
+_SCALE_HEIGHT = 0.035
+"""Height of the scale of colours, as a share of that of all rows."""
+
 _NOTE = "busy: a step is not finished, waiting in collectives included; gaps: not watched"
 _SIMULATED = "simulated devices: they share the cores of one machine"
 _EMPTY = "No device was watched yet.\nShares show when strategy.run(...) has taken some steps."
 
 
 class DeviceShares:
-    """Busy share of each device: a strip over time, and a bar for the newest value.
+    """Busy share of each device: a strip over time, and a bar for the mean.
 
     A cell of a strip is the mean over the time watched in it; blank cells were not
-    watched.
+    watched. While the run goes on, a mark on each bar is the newest window. The scale of
+    the bars shows the colour of each share.
 
     Attributes:
       root: A row of two figures.
-      source: One row for each device: `device`, `y`, `now`, `text`, `color`, and the
-        labels of the axes.
+      source: One row for each device: `device`, `y`, `mean`, `text`, `now`, `color`, and
+        the labels of the axes.
     """
 
     def __init__(self, *, height: int = 320, notes: bool = True) -> None:
@@ -59,8 +64,10 @@ class DeviceShares:
         """
         self._notes = notes
         self.source = new_source(
-            "devices", "device", "label", "y", "now", "text", "amount", "color"
+            "devices",
+            *("device", "label", "y", "mean", "text", "amount", "color", "now", "low", "high"),
         )
+        self._scale = new_source("device_scale", "image", "y", "dh")
         self._strips = new_source("device_strips", "image", "x", "y", "dw", "dh")
         self._note = new_source("device_note", "x", "y", "text")
         bars = self._make_bars(height)
@@ -70,21 +77,25 @@ class DeviceShares:
 
     def _make_bars(self, height: int) -> figure:
         plot = new_figure(
-            "Newest window", height=height, sizing_mode="fixed", width=230, x_range=Range1d(0, 1)
+            "Mean of the run", height=height, sizing_mode="fixed", width=230, x_range=Range1d(0, 1)
         )
         whole = HBar(
             y="y", left=0, right=1, height=0.62, fill_color=FAINT, fill_alpha=0.16, line_color=None
         )
         track = draw(plot, self.source, whole)
-        busy = HBar(y="y", left=0, right="now", height=0.62, fill_color="color", line_color=None)
+        busy = HBar(y="y", left=0, right="mean", height=0.62, fill_color="color", line_color=None)
         draw(plot, self.source, busy)
+        newest = Segment(x0="now", x1="now", y0="low", y1="high", line_color=INK, line_width=3)
+        draw(plot, self.source, newest)
+        scale = Image(image="image", x=0, y="y", dw=1, dh="dh", color_mapper=_colours())
+        shown = draw(plot, self._scale, scale)
         room = draw(plot, self._note, Scatter(x=0, y="y", size=1, fill_alpha=0, line_alpha=0))
-        plot.y_range = range_of([track, room], 0.06)
+        plot.y_range = range_of([track, room, shown], 0.06)
         label_rows(plot, self.source, left="label", right="amount")
         plot.left = []
         plot.xaxis.ticker = FixedTicker(ticks=[0, 0.5, 1])
         plot.xaxis.formatter = CustomJSTickFormatter(code="return `${Math.round(100 * tick)} %`")
-        plot.xaxis.axis_label = "busy share"
+        plot.xaxis.axis_label = "busy share and its colour"
         plot.add_tools(HoverTool(renderers=[track], tooltips=[("@device", "@text")]))
         return plot
 
@@ -95,8 +106,7 @@ class DeviceShares:
             height=height,
             y_range=rows,
         )
-        mapper = LinearColorMapper(palette=Cividis256, low=0, high=1, nan_color="rgba(0, 0, 0, 0)")
-        glyph = Image(image="image", x="x", y="y", dw="dw", dh="dh", color_mapper=mapper)
+        glyph = Image(image="image", x="x", y="y", dw="dw", dh="dh", color_mapper=_colours())
         image = draw(plot, self._strips, glyph)
         plot.x_range = range_of([image], 0)
         rows.renderers = [*rows.renderers, image]  # either figure may be drawn first
@@ -116,19 +126,32 @@ class DeviceShares:
     def update(self, columns: DeviceColumns) -> None:
         """Shows the newest columns of `folds.Devices`."""
         devices = [plain(name, 24) for name in columns["device"]]
-        now = columns["now"]
-        texts = [share_text(share) for share in now]
+        rows = -np.arange(len(devices), dtype=np.float64)
+        mean = np.clip(columns["mean"], 0, 1)
+        texts = [share_text(share) for share in mean]
         self.source.data = {
             "device": devices,
             "label": thinned(devices),
-            "y": -np.arange(len(devices), dtype=np.float64),
-            "now": np.clip(now, 0, 1),
+            "y": rows,
+            "mean": mean,
             "text": texts,
             "amount": thinned(texts),
-            "color": ramp(now).tolist(),
+            "color": ramp(mean).tolist(),
+            "now": np.where(columns["ended"], np.nan, np.clip(columns["now"], 0, 1)),
+            "low": rows - 0.4,
+            "high": rows + 0.4,
         }
+        self._update_scale(len(devices))
         self._update_strips(columns, len(devices))
         set_empty(self._empty, not devices)
+
+    def _update_scale(self, rows: int) -> None:
+        if not rows:
+            clear(self._scale)
+            return
+        high = _SCALE_HEIGHT * rows
+        shares = np.linspace(0, 1, len(Cividis256), dtype=np.float32)
+        self._scale.data = {"image": [shares[None]], "y": [0.5 - rows - 1.5 * high], "dh": [high]}
 
     def _update_strips(self, columns: DeviceColumns, devices: int) -> None:
         if not devices or not len(columns["start_s"]):
@@ -174,6 +197,11 @@ def resample(columns: DeviceColumns, edges: Floats) -> Floats:
     )
     seen = watched > 1e-3 * np.diff(edges)
     return np.where(seen[:, None], busy / np.where(seen, watched, 1)[:, None], np.nan)
+
+
+def _colours() -> LinearColorMapper:
+    """Returns the colours of shares; what was not watched has none."""
+    return LinearColorMapper(palette=Cividis256, low=0, high=1, nan_color="rgba(0, 0, 0, 0)")
 
 
 def _staircase(amounts: Floats) -> Floats:

@@ -29,7 +29,7 @@ def part_of_devices(
       most: How many rows; columns of no more devices are returned unchanged.
 
     Returns:
-      The columns with `device`, `busy` and `now` of these rows. A group has the mean
+      The columns with `device`, `busy`, `now` and `mean` of these rows. A group has the mean
       shares of its devices.
     """
     names = devices["device"]
@@ -42,6 +42,7 @@ def part_of_devices(
             "device": names[chosen],
             "busy": devices["busy"][:, chosen],
             "now": devices["now"][chosen],
+            "mean": devices["mean"][chosen],
         }
     begins, counts = _groups(len(names), most)
     return {
@@ -49,6 +50,7 @@ def part_of_devices(
         "device": _group_names(names, begins, counts),
         "busy": _means(devices["busy"], begins, counts),
         "now": _means(devices["now"], begins, counts),
+        "mean": _means(devices["mean"], begins, counts),
     }
 
 

@@ -7,7 +7,7 @@ from typing import ClassVar, TypedDict
 
 import numpy as np
 
-from distlab.events import DeviceSample, Event, Run, Strategy
+from distlab.events import DeviceSample, Event, Run, RunEnd, Strategy
 from distlab.folds._fold import Clock, replica_names
 from distlab.folds.arrays import Floats, Ints
 
@@ -23,6 +23,8 @@ class DeviceColumns(TypedDict):
       end_s: Ends of the watched windows.
       busy: Busy shares, 0 to 1, `(windows, devices)`; a merged window has its mean.
       now: Each device's busy share in the newest window.
+      mean: Each device's busy share of all the time in which it was watched.
+      ended: Whether the run has ended.
       memory: Bytes in use by each device's allocator, None where the platform does
         not report them.
       used: Bytes in use on each GPU by all processes, None without NVML.
@@ -39,6 +41,8 @@ class DeviceColumns(TypedDict):
     end_s: Floats
     busy: Floats
     now: Floats
+    mean: Floats
+    ended: bool
     memory: list[int] | None
     used: list[int] | None
     utilization: list[float] | None
@@ -102,12 +106,13 @@ class Devices:
     devices in a collective counts as busy. Above 512 windows neighbours are merged.
     """
 
-    KINDS: ClassVar[tuple[type[Event], ...]] = (Run, Strategy, DeviceSample)
+    KINDS: ClassVar[tuple[type[Event], ...]] = (Run, RunEnd, Strategy, DeviceSample)
 
     def __init__(self) -> None:
         self.version = 0
         self._clock = Clock()
         self._simulated = False
+        self._ended = False
         self._names: dict[int, list[str]] = {}
         self._windows: dict[int, _Windows] = {}
         self._newest: int | None = None
@@ -124,6 +129,9 @@ class Devices:
                 case Run():
                     self._clock.start(event.time_ns)
                     self._simulated = any(device.simulated for device in event.devices)
+                    self._ended = False
+                case RunEnd():
+                    self._ended = True
                 case _:
                     pass
         self.version += bool(events)
@@ -149,6 +157,8 @@ class Devices:
             "end_s": np.array(windows.end_s),
             "busy": np.array(windows.busy_s).reshape(shape) / watched,
             "now": windows.now,
+            "mean": np.array(windows.busy_s).reshape(shape).sum(0) / max(watched.sum(), 1e-9),
+            "ended": self._ended,
             "memory": windows.memory,
             "used": windows.used,
             "utilization": windows.utilization,

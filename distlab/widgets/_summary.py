@@ -10,7 +10,7 @@ from typing import Final, TypeAlias
 from distlab.folds import BatchDetail, DeviceColumns, Folds, PlacementColumns
 from distlab.page.facts.amounts import counted
 from distlab.page.facts.batch import share_of
-from distlab.page.facts.devices import BUSY_NOTE, busy_shares
+from distlab.page.facts.devices import BUSY_NOTE
 from distlab.page.facts.progress import rate_texts, steps_text
 from distlab.page.facts.recording import lost_text
 from distlab.page.facts.reductions import reduction_rows
@@ -156,7 +156,7 @@ def _sizes(batch: BatchDetail | None) -> Pairs:
 def _busy(devices: DeviceColumns) -> Pairs:
     return [
         (plain(name, 18), share_text(share))
-        for name, share in zip(devices["device"], busy_shares(devices), strict=False)
+        for name, share in zip(devices["device"], devices["mean"], strict=False)
     ]
 
 

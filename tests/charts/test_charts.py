@@ -241,6 +241,7 @@ def test_device_cells_are_wide_enough_for_the_pauses_between_windows() -> None:
         "end_s": starts + 0.1,
         "busy": np.full((100, 1), 0.75),
         "now": np.array([0.75]),
+        "mean": np.array([0.75]),
         "simulated": True,
     }
     chart = DeviceShares()
@@ -248,6 +249,27 @@ def test_device_cells_are_wide_enough_for_the_pauses_between_windows() -> None:
     (image,) = _named(chart.root, "device_strips").data["image"]
     assert image.shape[1] == 50
     assert image[1] == pytest.approx(0.75)
+
+
+def test_the_newest_window_is_marked_beside_the_mean_until_the_run_ends() -> None:
+    columns: DeviceColumns = {
+        **Devices().columns(),
+        "device": ["CPU:0", "CPU:1"],
+        "start_s": np.array([0.0]),
+        "end_s": np.array([1.0]),
+        "busy": np.array([[0.5, 1.0]]),
+        "now": np.array([0.0, 1.0]),
+        "mean": np.array([0.5, 0.25]),
+    }
+    chart = DeviceShares()
+    chart.update(columns)
+    assert chart.source.data["mean"].tolist() == [0.5, 0.25]
+    assert chart.source.data["text"] == ["50 %", "25 %"]
+    assert chart.source.data["now"].tolist() == [0.0, 1.0]
+    chart.update({**columns, "ended": True})
+    assert np.isnan(chart.source.data["now"]).all()
+    (scale,) = _named(chart.root, "device_scale").data["image"]
+    assert scale[0, [0, -1]].tolist() == [0.0, 1.0]
 
 
 def test_cells_that_cover_windows_in_part_have_their_weighted_mean() -> None:

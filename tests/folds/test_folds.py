@@ -15,12 +15,14 @@ from distlab.events import (
     Preview,
     Reduction,
     Run,
+    RunEnd,
     Sharding,
     Step,
     Strategy,
 )
 from distlab.folds import (
     Batches,
+    Devices,
     Folds,
     Header,
     Metrics,
@@ -268,6 +270,32 @@ def test_merged_windows_keep_their_mean() -> None:
         np.array([[0.5, 0.25]] * (len(devices["busy"]) - 1))
     )
     assert devices["memory"] == [5, 6]
+
+
+def test_the_mean_is_over_all_the_time_watched_and_the_end_is_known() -> None:
+    folds = Folds()
+    folds.add(beginning(2))
+    second = 10**9
+    for begin, end, busy in ((0, 1, [1, 0]), (2, 5, [0, 3])):
+        folds.add(
+            [
+                DeviceSample(
+                    time_ns=START_NS + end * second,
+                    strategy=0,
+                    start_ns=START_NS + begin * second,
+                    busy_ns=[share * second for share in busy],
+                    memory_bytes=None,
+                    process_memory_bytes=0,
+                )
+            ]
+        )
+    devices = folds.columns("devices")
+    assert devices["mean"] == pytest.approx([0.25, 0.75])
+    assert devices["now"] == pytest.approx([0, 1])
+    assert not devices["ended"]
+    folds.add([RunEnd(time_ns=START_NS + 6 * second, status="finished")])
+    assert folds.columns("devices")["ended"]
+    assert Devices().columns()["mean"].tolist() == []
 
 
 def test_collectives_inside_count_with_the_steps(folds: Folds) -> None:

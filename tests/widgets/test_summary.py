@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import numpy as np
-import pytest
-
 from distlab.events import Event, RunEnd, Unknown
-from distlab.folds import DeviceColumns, Folds
-from distlab.page.facts.devices import busy_shares
+from distlab.folds import Folds
 from distlab.widgets import Watch
 from distlab.widgets._summary import Summary, summarize
 from tests.synthetic import START_NS, beginning, ending, steps, whole_run
@@ -44,16 +40,6 @@ def test_reductions_on_several_lines_of_a_program_are_one_kind() -> None:
         "all-reduce inside train_step: 30 times 9.64 kB",
         "reduce MEAN from Python: 30 times 4 B",
     ]
-
-
-def test_busy_shares_are_means_over_the_watched_time() -> None:
-    columns: DeviceColumns = {
-        **Folds().columns("devices"),
-        "start_s": np.array([0.0, 1.0]),
-        "end_s": np.array([1.0, 4.0]),
-        "busy": np.array([[1.0, 0.0], [0.0, 1.0]]),
-    }
-    assert busy_shares(columns) == pytest.approx([0.25, 0.75])
 
 
 def test_a_failed_run_names_its_error() -> None:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, TypedDict
 
-import numpy as np
-
 from distlab.folds import DeviceColumns
 from distlab.folds.device_part import MOST_ROWS
 from distlab.page.facts.amounts import NOTHING, first_rows
@@ -25,6 +23,7 @@ class DeviceFacts(TypedDict):
 
     Attributes:
       busy_note: What the busy share of a device means.
+      marks_newest: Whether the newest window is marked beside the mean of the run.
       simulated: Whether the devices share the cores of one machine.
       device_memory: Bytes in use on each device.
       process_memory: Resident bytes of the process.
@@ -35,6 +34,7 @@ class DeviceFacts(TypedDict):
     """
 
     busy_note: str
+    marks_newest: bool
     simulated: bool
     device_memory: str
     process_memory: str
@@ -52,6 +52,7 @@ def device_facts(devices: DeviceColumns) -> DeviceFacts:
     process = devices["process_bytes"]
     return {
         "busy_note": BUSY_NOTE,
+        "marks_newest": not devices["ended"],
         "simulated": devices["simulated"],
         "device_memory": _memory(devices),
         "process_memory": bytes_text(int(process[-1])) if len(process) else NOTHING,
@@ -59,19 +60,6 @@ def device_facts(devices: DeviceColumns) -> DeviceFacts:
         "device_parts": _parts(devices["device"]),
         "has_parts": len(devices["device"]) > MOST_ROWS,
     }
-
-
-def busy_shares(devices: DeviceColumns) -> list[float]:
-    """Returns each device's busy share of all the time in which it was watched.
-
-    Args:
-      devices: The watched devices.
-    """
-    lengths = devices["end_s"] - devices["start_s"]
-    if not lengths.sum() > 0:
-        return []
-    shares: list[float] = np.average(devices["busy"], axis=0, weights=lengths).tolist()
-    return shares
 
 
 def _memory(devices: DeviceColumns) -> str:
