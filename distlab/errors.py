@@ -141,7 +141,41 @@ class ClusterSpecError(DistlabError, ValueError):
 
 
 class ClusterError(DistlabError, RuntimeError):
-    """The cluster manager (Slurm, Kubernetes, Google Cloud) did not provide what is needed."""
+    """The cluster, or its manager (Slurm, Kubernetes, Google Cloud), lacks what is needed."""
+
+
+class WorkerError(ClusterError):
+    """Another process of the cluster failed, is lost, or does not answer.
+
+    What this process has in its own memory stays as it is. TensorFlow raises an
+    `UnavailableError` or an `AbortedError`.
+
+    Args:
+      worker: The name of the process that failed, such as `"worker 1"`.
+      host: The name of its machine.
+      message: What happened to it, in its own words where they are known.
+
+    Attributes:
+      worker: The name of the process that failed.
+      host: The name of its machine.
+      message: What happened to it.
+
+    Example:
+      >>> import distlab as dl
+      >>> error = dl.errors.WorkerError("worker 1", "node-7", "ValueError: bad batch")
+      >>> print(error)
+      worker 1 on node-7: ValueError: bad batch
+    """
+
+    def __init__(self, worker: str, host: str, message: str) -> None:
+        super().__init__(f"{worker} on {host}: {message}")
+        self.worker = worker
+        self.host = host
+        self.message = message
+
+    def __reduce__(self) -> tuple[type[WorkerError], tuple[str, str, str]]:
+        """Pickles the three parts."""
+        return type(self), (self.worker, self.host, self.message)
 
 
 class CancelledError(DistlabError, RuntimeError):

@@ -39,6 +39,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "cluster": ("text", "errors"),
     "launching": ("text", "errors"),
     "devices": ("text", "errors", "events"),
+    "processes": ("text", "errors", "devices"),
     "values": ("text", "errors", "events", "devices"),
     "context": ("text", "errors", "devices", "values"),
     "variables": ("text", "errors", "events", "devices", "values", "context"),
@@ -56,8 +57,8 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "input": ("text", "errors", "events", "devices", "values", "context", "data"),
     "exported": ("text", "errors", "devices", "values", "variables", "data"),
     "strategies": (
-        *("text", "errors", "events", "cluster", "devices", "values", "context", "variables"),
-        *("collectives", "step", "data", "input"),
+        *("text", "errors", "events", "cluster", "devices", "processes", "values", "context"),
+        *("variables", "collectives", "step", "data", "input"),
     ),
     "coordinator": ("text", "errors", "context", "strategies"),
     "control": ("text", "errors", "events", "devices", "context"),

@@ -121,8 +121,8 @@ def end_threads() -> None:
         dispatching = _Ending(dispatching)
 
 
-def _before_the_end() -> None:
-    """Waits, within a limit, until threads have left JAX and the devices have done all steps."""
+def finish() -> None:
+    """Ends all threads that run steps; waits, within a limit, until the devices are done."""
     end_threads()
     until = time.monotonic() + _EXIT_SECONDS
     for thread in threading.enumerate():
@@ -162,4 +162,4 @@ def _after_fork() -> None:
 
 
 os.register_at_fork(after_in_child=_after_fork)
-atexit.register(_before_the_end)
+atexit.register(finish)

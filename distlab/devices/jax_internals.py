@@ -9,8 +9,10 @@ from contextlib import contextmanager
 from typing import Any, cast
 
 import jax
+import jax.extend.backend
 import numpy as np
 from jax._src import core as _core
+from jax._src import distributed as _distributed
 from jax._src import dtypes as _dtypes
 from jax._src import profiler as _profiler
 from jax._src import xla_bridge as _xla_bridge
@@ -33,6 +35,16 @@ ConcreteArray = ArrayImpl
 def backend_started() -> bool:
     """Returns whether JAX has started its devices, after which settings have no effect."""
     return bool(_xla_bridge.backends_are_initialized())
+
+
+def coordination_client() -> Any:
+    """Returns the client of JAX's coordination service; None where no process has joined."""
+    return _distributed.global_state.client
+
+
+def clear_backends() -> None:
+    """Ends JAX's devices, so that they can be started again in another cluster."""
+    jax.extend.backend.clear_backends()
 
 
 def uncommitted(array: Any) -> Any:

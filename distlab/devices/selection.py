@@ -21,7 +21,8 @@ DeviceLike: TypeAlias = str | jax.Device
 """A `jax.Device`, or a name such as `"CPU:0"`, `"gpu:1"` or `"/device:CPU:0"`."""
 
 _NAME = re.compile(
-    r"^(?:/job:\w+)?(?:/replica:\d+)?(?:/task:\d+)?/?(?:device:)?(\w+):(\d+)$", re.IGNORECASE
+    r"^(?:worker (\d+) )?(?:/job:\w+)?(?:/replica:\d+)?(?:/task:\d+)?/?(?:device:)?(\w+):(\d+)$",
+    re.IGNORECASE,
 )
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 _LARGE_BUFFER_BYTES = 1 << 30
@@ -151,8 +152,22 @@ def find(devices: Iterable[DeviceLike]) -> tuple[jax.Device, ...]:
 
 
 def name(device: jax.Device) -> str:
-    """Returns a device's short name, such as `"CPU:0"`."""
-    return f"{device.platform.upper()}:{device.id}"
+    """Returns a device's short name: `"CPU:0"`, or `"worker 1 CPU:0"` among several workers."""
+    if jax.process_count() == 1:
+        return f"{device.platform.upper()}:{device.id}"
+    return f"worker {device.process_index} {device.platform.upper()}:{_local_number(device)}"
+
+
+def _local_number(device: jax.Device) -> int:
+    """Returns a device's number in its process; JAX numbers those of all processes."""
+    if jax.process_count() == 1:
+        return int(device.id)
+    own = [other.id for other in jax.devices(device.platform) if _together(other, device)]
+    return sorted(own).index(device.id)
+
+
+def _together(one: jax.Device, other: jax.Device) -> bool:
+    return one.process_index == other.process_index
 
 
 def describe(device: jax.Device) -> events.Device:
@@ -175,15 +190,17 @@ def _find_one(device: DeviceLike) -> jax.Device:
             f"A device must be a name such as 'CPU:0' or a jax.Device, got {shown(device)}. "
             "Use one of those that jax.devices() lists."
         )
-    platform, number = match[1].lower(), int(match[2])
-    if platform == "cpu" and known[0].platform != "cpu":
+    worker, platform, number = match[1], match[2].lower(), int(match[3])
+    if worker is not None:
+        known = [d for d in jax.devices() if d.process_index == int(worker)]
+    elif platform == "cpu" and known[0].platform != "cpu":
         known = list(jax.local_devices(backend="cpu"))
     for candidate in known:
-        if candidate.platform == platform and candidate.id == number:
+        if candidate.platform == platform and _local_number(candidate) == number:
             return candidate
     raise DeviceError(
-        f"There is no device {platform.upper()}:{number}; this process has "
-        f"{', '.join(map(name, known))}. For more CPU devices call "
+        f"There is no device {match[0]}; this process has "
+        f"{', '.join(map(name, available()))}. For more CPU devices call "
         f"distlab.use_cpu_devices({number + 1}) before JAX starts."
     )
 

@@ -79,7 +79,7 @@ def a_cluster_by_address(w: World) -> None:
     dl.MultiWorkerMirroredStrategy("grpc://")  # type: ignore[arg-type]
 
 
-@misuse(errors.UnsupportedError, "one worker", "has 2", "MirroredStrategy on all its devices")
+@misuse(errors.BackendStartedError, "before JAX starts", "was made", "Make the strategy first")
 def a_cluster_of_two_workers(w: World) -> None:
     resolver = dl.cluster_resolver
     spec = resolver.ClusterSpec({"worker": ["a:1", "b:1"]})

@@ -14,11 +14,11 @@ import pytest
 import distlab as dl
 from distlab import events
 from distlab.errors import (
+    BackendStartedError,
     ClusterSpecError,
     ContextError,
     DeviceError,
     OptionError,
-    UnsupportedError,
     ValueShapeError,
 )
 from distlab.values.distributed import stack
@@ -96,13 +96,39 @@ def test_multi_worker_on_one_worker(monkeypatch: pytest.MonkeyPatch) -> None:
     assert float(s.reduce("SUM", s.run(lambda: jnp.ones(())), axis=None)) == 1.0
 
 
-def test_several_workers_are_refused_and_so_is_one_without_a_task() -> None:
+def test_a_worker_without_a_task_or_with_another_clusters_is_refused() -> None:
     simple = dl.cluster_resolver.SimpleClusterResolver
     two = dl.ClusterSpec({"worker": ["a:1", "b:1"]})
     with pytest.raises(ClusterSpecError, match="name this process's task"):
         dl.MultiWorkerMirroredStrategy(simple(two))
-    with pytest.raises(UnsupportedError, match="the cluster has 2"):
-        dl.MultiWorkerMirroredStrategy(simple(two, task_type="worker", task_id=0))
+    with pytest.raises(ClusterSpecError, match="this process is worker:2"):
+        dl.MultiWorkerMirroredStrategy(simple(two, task_type="worker", task_id=2))
+
+
+def test_workers_must_be_joined_before_anything_is_computed() -> None:
+    jax.devices()
+    two = dl.ClusterSpec({"worker": ["a:1", "b:1"]})
+    resolver = dl.cluster_resolver.SimpleClusterResolver(two, task_type="worker", task_id=0)
+    with pytest.raises(BackendStartedError, match="Make the strategy first"):
+        dl.MultiWorkerMirroredStrategy(resolver)
+
+
+def test_an_evaluator_runs_alone() -> None:
+    cluster = dl.ClusterSpec({"chief": ["a:1"], "worker": ["b:1"], "evaluator": ["c:1"]})
+    resolver = dl.cluster_resolver.SimpleClusterResolver(cluster, task_type="evaluator", task_id=0)
+    assert dl.MultiWorkerMirroredStrategy(resolver).num_replicas_in_sync == 1
+
+
+def test_one_worker_has_as_many_cpu_devices_as_it_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert dl.MultiWorkerMirroredStrategy().device_names == ("CPU:0",)
+    assert dl.MultiWorkerMirroredStrategy(devices_per_worker=3).num_replicas_in_sync == 3
+    monkeypatch.setenv("DISTLAB_DEVICES_PER_WORKER", "2")
+    assert dl.MultiWorkerMirroredStrategy().num_replicas_in_sync == 2
+    monkeypatch.setenv("DISTLAB_DEVICES_PER_WORKER", "two")
+    with pytest.raises(DeviceError, match="DISTLAB_DEVICES_PER_WORKER must be a whole number"):
+        dl.MultiWorkerMirroredStrategy()
+    with pytest.raises(BackendStartedError, match="was to have 9 CPU devices"):
+        dl.MultiWorkerMirroredStrategy(devices_per_worker=9)
 
 
 def test_a_strategy_can_not_be_copied_and_there_is_one_default() -> None:

@@ -44,6 +44,11 @@ def _(w: World, v: Any) -> object:
     return dl.MultiWorkerMirroredStrategy(communication_options=v)
 
 
+@row("MultiWorkerMirroredStrategy.devices_per_worker", "none")
+def _(w: World, v: Any) -> object:
+    return dl.MultiWorkerMirroredStrategy(devices_per_worker=v)
+
+
 @row("TPUStrategy.tpu_cluster_resolver", "none")
 def _(w: World, v: Any) -> object:
     return dl.TPUStrategy(v)

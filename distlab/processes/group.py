@@ -1,0 +1,233 @@
+"""The processes that run one program together, as one of them sees them."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from dataclasses import dataclass
+from typing import Final, final
+
+import jax
+
+from distlab.errors import WorkerError
+from distlab.processes.key_values import KeyValues
+from distlab.processes.meeting import Link
+
+_current: ProcessGroup | None = None
+
+_SLICE_SECONDS: Final = 0.5
+"""How long a wait lasts before it looks whether a process was lost, or Ctrl-C pressed."""
+
+
+@final
+@dataclass(frozen=True)
+class Worker:
+    """One of the processes.
+
+    Attributes:
+      index: The number of the process; the chief's is 0.
+      task: Its task in the cluster, such as `"worker:1"`.
+      host: The name of its machine.
+      pid: Its number on that machine.
+      devices: The number of its devices.
+    """
+
+    index: int
+    task: str
+    host: str
+    pid: int
+    devices: int
+
+    @property
+    def name(self) -> str:
+        """The name that messages and pages show, such as `"worker 1"`."""
+        return f"worker {self.index}"
+
+    def __str__(self) -> str:
+        """Names the worker and its machine."""
+        return f"{self.name} ({self.task} on {self.host})"
+
+
+@final
+class ProcessGroup:
+    """The processes of one generation of a cluster.
+
+    Args:
+      index: The number of this process.
+      workers: All processes, in order.
+      generation: How often the cluster was started anew before.
+      links: Open connections: the chief's to each other process, in order; of any other
+        process the one to the chief. They close when a process ends.
+      timeout: The seconds that a wait without a limit of its own lasts; None for ever.
+
+    Attributes:
+      index: The number of this process, from 0; process 0 is the chief.
+      workers: All processes, in order.
+      generation: How often the cluster was started anew before.
+      links: The open connections.
+      kv: The key-value store of this generation.
+      timeout: The seconds that a wait without a limit of its own lasts; None for ever.
+    """
+
+    def __init__(
+        self,
+        index: int,
+        workers: tuple[Worker, ...],
+        *,
+        generation: int,
+        links: tuple[Link, ...],
+        timeout: float | None,
+    ) -> None:
+        self.index = index
+        self.workers = workers
+        self.generation = generation
+        self.links = links
+        self.timeout = timeout
+        self.kv = KeyValues(f"distlab/{generation}/")
+        self._failure: WorkerError | None = None
+        self._calls: Counter[str] = Counter()
+        self._lock = threading.Lock()
+
+    @property
+    def count(self) -> int:
+        """The number of processes."""
+        return len(self.workers)
+
+    @property
+    def is_chief(self) -> bool:
+        """Whether this process is the chief: process 0, which saves and whose values begin."""
+        return self.index == 0
+
+    @property
+    def worker(self) -> Worker:
+        """This process."""
+        return self.workers[self.index]
+
+    @property
+    def others(self) -> tuple[Worker, ...]:
+        """All processes but this one."""
+        return tuple(worker for worker in self.workers if worker.index != self.index)
+
+    @property
+    def local_devices(self) -> tuple[jax.Device, ...]:
+        """The devices of this process."""
+        return tuple(jax.local_devices())
+
+    @property
+    def failure(self) -> WorkerError | None:
+        """What went wrong in another process, once a watcher knows it."""
+        return self._failure
+
+    def fail(self, error: WorkerError) -> None:
+        """Notes that a process is lost: waits end with this error. The first one stays.
+
+        Args:
+          error: The error, which names the process.
+        """
+        self._failure = self._failure or error
+
+    def check(self) -> None:
+        """Raises what `fail` was told.
+
+        Raises:
+          WorkerError: A process is lost.
+        """
+        if self._failure is not None:
+            failure = self._failure
+            raise WorkerError(failure.worker, failure.host, failure.message)
+
+    def exchange(self, name: str, text: str, timeout: float | None = None) -> list[str]:
+        """Returns the texts that all processes pass, in process order.
+
+        Args:
+          name: The name of what is exchanged. All processes exchange texts of a name in the
+            same order.
+          text: The text of this process.
+          timeout: The seconds to wait for the others; None for the group's `timeout`.
+
+        Raises:
+          WorkerError: A process did not pass its text in time, or is lost.
+        """
+        with self._lock:
+            number = self._calls[name]
+            self._calls[name] += 1
+        place = f"exchange/{name}/{number}/"
+        self.kv.set(f"{place}{self.index}", text)
+        until = self._until(timeout)
+        texts = [
+            text
+            if worker.index == self.index
+            else self._awaited(f"{place}{worker.index}", worker, f"{name} {number}", until)
+            for worker in self.workers
+        ]
+        if number:  # all have passed this text, so they have read the one before it
+            self.kv.delete(f"exchange/{name}/{number - 1}/{self.index}")
+        return texts
+
+    def from_chief(self, name: str, text: str | None, timeout: float | None = None) -> str:
+        """Returns the text that the chief passes; what the others pass is ignored.
+
+        The chief does not wait for the others.
+
+        Args:
+          name: The name of what is passed on, which `exchange` must not use.
+          text: The chief's text.
+          timeout: The seconds to wait for the chief; None for the group's `timeout`.
+
+        Raises:
+          WorkerError: The chief did not pass its text in time, or is lost.
+        """
+        with self._lock:
+            number = self._calls[name]
+            self._calls[name] += 1
+        key = f"chief/{name}/{number}"
+        if self.is_chief:
+            self.kv.set(key, text or "")
+            return text or ""
+        return self._awaited(key, self.workers[0], f"{name} {number}", self._until(timeout))
+
+    def barrier(self, name: str, timeout: float | None = None) -> None:
+        """Waits until all processes have called it.
+
+        Args:
+          name: The name of the barrier.
+          timeout: The seconds to wait for the others; None for the group's `timeout`.
+
+        Raises:
+          WorkerError: A process did not come in time, or is lost.
+        """
+        self.exchange(f"barrier {name}", "", timeout)
+
+    def _until(self, timeout: float | None) -> float | None:
+        seconds = self.timeout if timeout is None else timeout
+        return None if seconds is None else time.monotonic() + seconds
+
+    def _awaited(self, key: str, worker: Worker, what: str, until: float | None) -> str:
+        while True:
+            self.check()
+            left = _SLICE_SECONDS if until is None else until - time.monotonic()
+            text = self.kv.awaited(key, max(0.001, min(left, _SLICE_SECONDS)))
+            if text is not None:
+                return text
+            if until is not None and time.monotonic() >= until:
+                raise WorkerError(worker.name, worker.host, f'It did not come to "{what}" in time.')
+
+    def __repr__(self) -> str:
+        """Names this process."""
+        return f"ProcessGroup({self.worker} of {self.count}, generation {self.generation})"
+
+
+def current() -> ProcessGroup | None:
+    """Returns the processes that this one has joined; None in a program of one process."""
+    return _current
+
+
+def become(group: ProcessGroup | None) -> None:
+    """Makes these the processes that this one has joined. `joining` calls it.
+
+    Args:
+      group: The processes; None for this one alone.
+    """
+    global _current
+    _current = group

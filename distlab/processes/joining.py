@@ -1,0 +1,251 @@
+"""Joining the processes of a cluster, and leaving them, through `jax.distributed`."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import importlib.metadata
+import os
+import socket
+import sys
+import time
+from collections.abc import Sequence
+from typing import Final
+
+import jax
+
+from distlab.devices import in_flight, jax_internals, selection, thread_pool
+from distlab.errors import BackendStartedError, ClusterError
+from distlab.processes import group, meeting
+from distlab.processes.group import ProcessGroup, Worker
+from distlab.processes.meeting import Hello, Service
+
+START_SECONDS: Final = 300.0
+"""How long a process waits for the others to start; `DISTLAB_START_SECONDS` sets another limit."""
+
+_HEARTBEAT_SECONDS: Final = 30
+_CONNECT_SECONDS: Final = 60
+_SHUTDOWN_SECONDS: Final = 10
+_END_SECONDS: Final = 60.0
+"""How long the chief, which serves the others, stays for those that still run at its end."""
+_END_AFTER_ERROR_SECONDS: Final = 3.0
+_SILENT_SECONDS: Final = 5.0
+_POLL_SECONDS: Final = 0.01
+_COUNT_FLAG: Final = "xla_force_host_platform_device_count"
+_TIMEOUT_FLAG: Final = "--xla_cpu_collective_timeout_seconds"
+
+
+def join(
+    addresses: Sequence[str],
+    tasks: Sequence[str],
+    index: int,
+    *,
+    cpu_devices: int,
+    timeout: float | None = None,
+    start_seconds: float | None = None,
+) -> ProcessGroup:
+    """Joins the processes of a cluster. Must come before JAX starts its devices.
+
+    Args:
+      addresses: The `host:port` of each process, the chief's first.
+      tasks: The task of each, such as `"worker:1"`, in the same order.
+      index: The number of this process.
+      cpu_devices: The number of devices that this process has if it has only CPUs.
+      timeout: The seconds after which a collective or another wait for a process that does not
+        come is an error; None waits for ever.
+      start_seconds: The seconds to wait until all processes have started; by default those of
+        `DISTLAB_START_SECONDS`, or 300.
+
+    Returns:
+      The processes. Called again for the same cluster, those that were joined.
+
+    Raises:
+      BackendStartedError: JAX has started its devices.
+      ClusterError: A process did not come, or does not fit; or this process has joined another
+        cluster.
+    """
+    names = list(tasks)
+    joined = group.current()
+    if joined is not None:
+        if [worker.task for worker in joined.workers] == names and joined.index == index:
+            _require_equal_numbers(joined)
+            return joined
+        raise ClusterError(
+            f"A process belongs to one cluster, and this one has joined {joined!r}. Use the "
+            "strategy of that cluster, or another process."
+        )
+    if jax_internals.coordination_client() is not None:
+        raise ClusterError(
+            "JAX is connected to other processes already, by jax.distributed.initialize. Leave "
+            "that call out: the MultiWorkerMirroredStrategy makes it, with the cluster's tasks."
+        )
+    if jax_internals.backend_started():
+        raise BackendStartedError(
+            "A process joins its cluster before JAX starts its devices, and something was computed "
+            "before the MultiWorkerMirroredStrategy was made. Make the strategy first, as in "
+            "TensorFlow."
+        )
+    generation = int(os.environ.get("DISTLAB_GENERATION", "0"))
+    limit = _start_limit() if start_seconds is None else start_seconds
+    hello = _hello(index, names, generation)
+    if index == 0:
+        hellos, links, service = meeting.as_chief(addresses[0], hello, names, limit)
+    else:
+        hellos, link, address = meeting.as_worker(addresses[0], hello, limit)
+        links, service = [link], Service(address, "")
+    try:
+        _configure(cpu_devices, timeout)
+        _initialize(service, len(names), index)
+    except BaseException:
+        for link in links:
+            link.close()
+        raise
+    counts = _devices_of_each(len(names))
+    workers = tuple(
+        Worker(n, name, str(said["host"]), int(said["pid"]), counts[n])
+        for n, (name, said) in enumerate(zip(names, hellos, strict=True))
+    )
+    made = ProcessGroup(index, workers, generation=generation, links=tuple(links), timeout=timeout)
+    group.become(made)
+    _register_end()
+    _require_equal_numbers(made)
+    return made
+
+
+def leave(seconds: float = _END_SECONDS) -> None:
+    """Leaves the processes, the chief as the last one. Does nothing in a program of one process.
+
+    Arrays that lie on this process's devices alone stay readable. `join` may follow, with
+    `DISTLAB_GENERATION` one higher.
+
+    Args:
+      seconds: How long the chief waits for the others to leave.
+    """
+    left = group.current()
+    if left is None:
+        return
+    group.become(None)
+    if left.is_chief:
+        _await_others(left, seconds)
+    jax.distributed.shutdown()
+    jax_internals.clear_backends()
+    for link in left.links:  # which the chief awaits
+        link.close()
+
+
+def _await_others(left: ProcessGroup, seconds: float) -> None:
+    """Waits, within a limit, until the other processes have left or ended."""
+    until = time.monotonic() + seconds
+    told_after = time.monotonic() + _SILENT_SECONDS
+    remaining = list(zip(left.others, left.links, strict=True))
+    while time.monotonic() < until:
+        remaining = [(worker, link) for worker, link in remaining if not meeting.has_closed(link)]
+        if not remaining:
+            return
+        if time.monotonic() > told_after:
+            told_after = until
+            names = ", ".join(worker.name for worker, _ in remaining)
+            print(f"distlab: the chief has ended, and waits for {names}.", file=sys.stderr)
+        time.sleep(_POLL_SECONDS)
+
+
+def _at_end() -> None:
+    """Waits for this process's own steps; the chief serves the others until they have ended."""
+    left = group.current()
+    if left is None:
+        return
+    in_flight.finish()
+    if left.is_chief:
+        failed = getattr(sys, "last_value", None) is not None
+        _await_others(left, _END_AFTER_ERROR_SECONDS if failed else _END_SECONDS)
+
+
+_registered = False
+
+
+def _register_end() -> None:
+    global _registered
+    if not _registered:
+        _registered = True
+        atexit.register(_at_end)
+
+
+def _hello(index: int, names: list[str], generation: int) -> Hello:
+    return {
+        "index": index,
+        "host": socket.gethostname(),
+        "pid": os.getpid(),
+        "same": {
+            "cluster": names,
+            "version of distlab": importlib.metadata.version("distlab"),
+            "version of JAX": jax.__version__,
+            "generation": generation,
+        },
+    }
+
+
+def _configure(cpu_devices: int, timeout: float | None) -> None:
+    """Sets what JAX and XLA read once, when the devices start."""
+    if _COUNT_FLAG not in os.environ.get("XLA_FLAGS", ""):  # JAX takes one of them
+        jax.config.update("jax_num_cpu_devices", cpu_devices)
+    elif thread_pool.devices_to_come() != cpu_devices:
+        raise BackendStartedError(
+            f"XLA_FLAGS asks for {thread_pool.devices_to_come()} CPU devices with {_COUNT_FLAG}, "
+            f"and each worker is to have {cpu_devices}. Remove it from XLA_FLAGS."
+        )
+    jax.config.update("jax_enable_recoverability", True)  # else a lost worker ends all others
+    with contextlib.suppress(AttributeError):
+        # Its handler swallows SIGTERM; a program that saves when it is told to leave asks for it.
+        jax.config.update("jax_enable_preemption_service", False)
+    if timeout is not None:
+        flags = os.environ.get("XLA_FLAGS", "")
+        os.environ["XLA_FLAGS"] = f"{flags} {_TIMEOUT_FLAG}={max(1, round(timeout))}".strip()
+    selection.prepare_cpu_backend()
+
+
+def _initialize(service: Service, count: int, index: int) -> None:
+    try:
+        jax.distributed.initialize(
+            service.address,
+            count,
+            index,
+            cluster_detection_method="deactivate",
+            coordinator_bind_address=service.bound or None,
+            initialization_timeout=_CONNECT_SECONDS,
+            heartbeat_timeout_seconds=_HEARTBEAT_SECONDS,
+            shutdown_timeout_seconds=_SHUTDOWN_SECONDS,
+        )
+    except RuntimeError as error:
+        raise ClusterError(
+            f"JAX could not connect the processes at {service.address}: {error}. Look whether all "
+            "machines reach the chief's."
+        ) from error
+
+
+def _devices_of_each(processes: int) -> list[int]:
+    """Returns the number of each process's devices."""
+    counts = [0] * processes
+    for device in jax.devices():
+        counts[device.process_index] += 1
+    return counts
+
+
+def _require_equal_numbers(joined: ProcessGroup) -> None:
+    """Checks that all processes have the same number of devices, as TensorFlow requires."""
+    if len({worker.devices for worker in joined.workers}) > 1:
+        of_each = ", ".join(f"{worker.name} {worker.devices}" for worker in joined.workers)
+        raise ClusterError(
+            f"All workers must have the same number of devices, got {of_each}. Give each as many "
+            "(devices_per_worker= on CPUs, CUDA_VISIBLE_DEVICES on GPUs)."
+        )
+
+
+def _start_limit() -> float:
+    text = os.environ.get("DISTLAB_START_SECONDS", "")
+    try:
+        return float(text) if text else START_SECONDS
+    except ValueError as error:
+        raise ClusterError(
+            f"DISTLAB_START_SECONDS must be a number of seconds, got {text!r}. Leave it out to "
+            f"wait {START_SECONDS:g}."
+        ) from error

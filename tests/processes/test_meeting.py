@@ -1,0 +1,152 @@
+"""Processes meet at the chief's address: all come, or an error names who does not."""
+
+from __future__ import annotations
+
+import pickle
+import socket
+import time
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from distlab.errors import ClusterError, WorkerError
+from distlab.processes import meeting
+
+NAMES = ["worker:0", "worker:1", "worker:2"]
+SECONDS = 60.0
+
+
+def hello(index: int, **same: object) -> dict[str, Any]:
+    return {"index": index, "host": f"host{index}", "pid": index, "same": {"cluster": 1, **same}}
+
+
+@pytest.fixture
+def address() -> str:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        return f"127.0.0.1:{free.getsockname()[1]}"
+
+
+def connected(address: str) -> socket.socket:
+    """Connects to the chief, as soon as it listens."""
+    host, port = address.split(":")
+    until = time.monotonic() + SECONDS
+    while True:
+        try:
+            return socket.create_connection((host, int(port)), timeout=SECONDS)
+        except ConnectionRefusedError:
+            assert time.monotonic() < until
+
+
+@pytest.fixture
+def start() -> Any:
+    with ThreadPoolExecutor(8) as threads:
+
+        def started(function: Callable[..., Any], *args: Any) -> Future[Any]:
+            return threads.submit(function, *args)
+
+        yield started
+
+
+def test_all_learn_who_the_others_are_and_where_the_service_is(address: str, start: Any) -> None:
+    others = [start(meeting.as_worker, address, hello(n), SECONDS) for n in (2, 1)]
+    hellos, links, service = meeting.as_chief(address, hello(0), NAMES, SECONDS)
+    assert [said["index"] for said in hellos] == [0, 1, 2]
+    assert len(links) == 2
+    assert service.address.startswith("127.0.0.1:")
+    assert service.bound == service.address
+    for other in others:
+        theirs, link, where = other.result(SECONDS)
+        assert (theirs, where) == (hellos, service.address)
+        link.close()
+    for link in links:
+        assert link.recv(1) == b""  # it closes with the other end
+        link.close()
+
+
+def test_an_end_of_a_process_closes_its_link(address: str, start: Any) -> None:
+    other = start(meeting.as_worker, address, hello(1), SECONDS)
+    _, (link,), _ = meeting.as_chief(address, hello(0), NAMES[:2], SECONDS)
+    _, end, _ = other.result(SECONDS)
+    assert not meeting.has_closed(link)
+    assert not meeting.has_closed(end)
+    end.close()
+    assert link.recv(1) == b""
+    assert meeting.has_closed(link)
+    link.close()
+
+
+def test_all_are_told_who_does_not_come(address: str, start: Any) -> None:
+    other = start(meeting.as_worker, address, hello(2), SECONDS)
+    with pytest.raises(ClusterError, match="worker:1 did not come") as at_chief:
+        meeting.as_chief(address, hello(0), NAMES, 1.0)
+    with pytest.raises(ClusterError) as at_worker:
+        other.result(SECONDS)
+    assert str(at_worker.value) == str(at_chief.value)
+
+
+def test_a_chief_that_does_not_come_is_named_with_its_address(address: str) -> None:
+    with pytest.raises(ClusterError, match=f"did not answer at {address}"):
+        meeting.as_worker(address, hello(1), 0.3)
+
+
+def test_what_must_be_the_same_is_compared_and_all_are_told(address: str, start: Any) -> None:
+    others = [start(meeting.as_worker, address, hello(1, jax="2"), SECONDS)]
+    with pytest.raises(ClusterError, match="same jax: the chief has 1, and worker:1 on host1 has"):
+        meeting.as_chief(address, hello(0, jax="1"), NAMES, SECONDS)
+    for other in others:
+        with pytest.raises(ClusterError, match="same jax"):
+            other.result(SECONDS)
+
+
+@pytest.mark.parametrize("index", [0, 3, -1])
+def test_a_task_that_the_cluster_does_not_have_is_refused(
+    index: int, address: str, start: Any
+) -> None:
+    other = start(meeting.as_worker, address, hello(index), SECONDS)
+    with pytest.raises(ClusterError, match=f"number {index}"):
+        meeting.as_chief(address, hello(0), NAMES, SECONDS)
+    with pytest.raises(ClusterError):
+        other.result(SECONDS)
+
+
+def test_two_processes_of_one_task_are_refused(address: str, start: Any) -> None:
+    others = [start(meeting.as_worker, address, hello(1), SECONDS) for _ in range(2)]
+    with pytest.raises(ClusterError, match="two came as worker:1"):
+        meeting.as_chief(address, hello(0), NAMES, SECONDS)
+    for other in others:
+        with pytest.raises(ClusterError):
+            other.result(SECONDS)
+
+
+def test_other_programs_at_the_address_are_ignored(address: str, start: Any) -> None:
+    chief = start(meeting.as_chief, address, hello(0), NAMES[:2], SECONDS)
+    for words in (b"GET / HTTP/1.1\n", b"[1]\n", b"{}\n"):
+        with connected(address) as stranger:
+            stranger.sendall(words)
+            assert stranger.recv(1) == b""
+    _, link, _ = meeting.as_worker(address, hello(1), SECONDS)
+    hellos, links, _ = chief.result(SECONDS)
+    assert [said["index"] for said in hellos] == [0, 1]
+    for each in [link, *links]:
+        each.close()
+
+
+@pytest.mark.parametrize("bad", ["host", "host:", "host:http"])
+def test_an_address_without_a_port_is_refused(bad: str) -> None:
+    with pytest.raises(ClusterError, match="needs an address host:port"):
+        meeting.as_worker(bad, hello(1), SECONDS)
+
+
+def test_a_chief_elsewhere_and_a_taken_port_are_told() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        with pytest.raises(ClusterError, match="can't be opened"):
+            meeting.as_chief(address, hello(0), NAMES, SECONDS)
+
+
+def test_an_error_of_a_worker_says_who_and_where_and_can_be_sent() -> None:
+    error = pickle.loads(pickle.dumps(WorkerError("worker 1", "node-7", "killed")))
+    assert (error.worker, error.host, error.message) == ("worker 1", "node-7", "killed")
+    assert str(error) == "worker 1 on node-7: killed"
