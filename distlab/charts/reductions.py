@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -22,9 +21,12 @@ _EMPTY = (
     "Nothing was combined across replicas yet.\n"
     "ctx.all_reduce(...) inside a step and strategy.reduce(...) show here."
 )
-_TEXTS = ("kind", "where", "each", "dtype", "count_text", "total_text", "participants", "time",
-          "how", "how_full")  # fmt: skip
+_TEXTS = (
+    *("kind", "what", "what_full", "where", "each", "dtype", "count_text", "total_text"),
+    *("participants", "time", "how", "how_full"),
+)
 _MOST_HOW = 40
+_NOTHING = "\u2013"
 
 
 def reduction_rows() -> ColumnDataSource:
@@ -86,6 +88,10 @@ class ReductionBars:
         ]
         self.source.data = {
             "kind": [plain(kind) for kind in columns["kind"]],
+            "what": list(map(_what, columns["what"], columns["largest"])),
+            "what_full": [
+                "\n".join(plain(value, 120) for value in values) for values in columns["values"]
+            ],
             "where": [plain(where) for where in columns["where"]],
             "each": [bytes_text(size) for size in columns["bytes"]],
             "dtype": [plain(dtype_text(dtype), 24) for dtype in columns["dtype"]],
@@ -103,15 +109,15 @@ class ReductionBars:
             "bytes": list(columns["bytes"]),
             "total": list(columns["total_bytes"]),
         }
-        self._update_bars(min(rows, _MOST_BARS))
+        self._update_bars(columns, min(rows, _MOST_BARS))
         set_empty(self._empty, not rows)
 
-    def _update_bars(self, rows: int) -> None:
+    def _update_bars(self, columns: ReductionColumns, rows: int) -> None:
         data = {name: list(self.source.data[name])[:rows] for name in self.source.data}
         self._bars.data = {
             "y": -np.arange(rows, dtype=np.float64),
             "room": np.full(rows, 0.5 - max(rows, _FEWEST_BARS)),
-            "name": _names(data),
+            "name": _names(columns, data),
             "total": data["total"],
             "text": [
                 f"{total} = {times} \u00d7 {each}"
@@ -125,19 +131,30 @@ class ReductionBars:
         }
 
 
-def _names(data: Mapping[str, Sequence[str]]) -> list[str]:
-    """Returns names of the bars; equal names get their algorithm where that distinguishes them."""
+def _what(what: str, largest: str) -> str:
+    """Returns what is combined, with the largest array of several."""
+    named = not largest or largest in what
+    return plain(what if named else f"{what}, the largest {largest}", 100) or _NOTHING
+
+
+def _names(columns: ReductionColumns, data: Mapping[str, Sequence[str]]) -> list[str]:
+    """Returns names of the bars: what is combined, or else where.
+
+    Equal names get further details, as far as these tell them apart.
+    """
     names = [
-        f"{kind}, {plain(where, 30)}"
-        for kind, where in zip(data["kind"], data["where"], strict=True)
+        f"{kind} of {plain(what, 40)}" if what else f"{kind}, {plain(where, 30)}"
+        for kind, what, where in zip(data["kind"], columns["what"], data["where"], strict=False)
     ]
-    often = Counter(names)
-    ways = Counter(zip(names, data["how"], strict=True))
-    unclear = {name for (name, _), count in ways.items() if count > 1}
-    return [
-        f"{kind}, {plain(how, 24)}" if often[name] > 1 and name not in unclear else name
-        for name, kind, how in zip(names, data["kind"], data["how"], strict=True)
-    ]
+    for column in (columns["largest"], data["where"], data["how"], data["each"]):
+        details: dict[str, set[str]] = {}
+        for name, detail in zip(names, column, strict=False):
+            details.setdefault(name, set()).add(detail)
+        names = [
+            f"{name}, {plain(detail, 30)}" if len(details[name]) > 1 else name
+            for name, detail in zip(names, column, strict=False)
+        ]
+    return names
 
 
 def how_text(how: Sequence[str]) -> str:

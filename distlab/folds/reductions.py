@@ -8,6 +8,7 @@ from math import nan
 from typing import ClassVar, NamedTuple, TypedDict
 
 from distlab.events import Collective, Compile, Event, Reduction, Step
+from distlab.folds._combined import NOT_KNOWN, Combined, combined
 
 _MOST_ROWS = 500
 
@@ -19,6 +20,11 @@ class ReductionColumns(TypedDict):
       where: `"inside FUNCTION"` or `"from Python"`.
       inside: Whether it is part of a compiled program.
       kind: `"all-reduce"`, ..., or `"reduce MEAN"`, `"gather"`, ....
+      what: What is combined, such as `"8 arrays and 1 number"`; empty when it is not known,
+        as for calls from Python.
+      largest: The largest array of it, by the variable of its shape, such as
+        `"like kernel"`, or else by its shape.
+      values: Type, shape and name of each array that is combined.
       how: The algorithm, or the operations and lines of the user's program, as far as
         XLA kept them.
       dtype: Element types.
@@ -37,6 +43,9 @@ class ReductionColumns(TypedDict):
     where: list[str]
     inside: list[bool]
     kind: list[str]
+    what: list[str]
+    largest: list[str]
+    values: list[tuple[str, ...]]
     how: list[tuple[str, ...]]
     dtype: list[str]
     bytes: list[int]
@@ -64,6 +73,7 @@ class _Inside(NamedTuple):
 
     function: str
     kind: str
+    combined: Combined
     dtype: str
     bytes: int
     participants: int
@@ -77,6 +87,7 @@ class _Row:
     where: str
     inside: bool
     kind: str
+    combined: Combined
     how: tuple[str, ...]
     dtype: str
     bytes: int
@@ -143,6 +154,9 @@ class Reductions:
             "where": [row.where for row in rows],
             "inside": [row.inside for row in rows],
             "kind": [row.kind for row in rows],
+            "what": [row.combined.text for row in rows],
+            "largest": [row.combined.largest for row in rows],
+            "values": [row.combined.values for row in rows],
             "how": [row.how for row in rows],
             "dtype": [row.dtype for row in rows],
             "bytes": [row.bytes for row in rows],
@@ -160,6 +174,7 @@ def _called_row(kind: _Called, count: int, duration_ns: int) -> _Row:
         where="from Python",
         inside=False,
         kind=f"{kind.verb} {kind.op}".strip(),
+        combined=NOT_KNOWN,
         how=(kind.algorithm.replace("_", " "),),
         dtype=kind.dtype,
         bytes=kind.bytes,
@@ -193,6 +208,7 @@ def _kind_of(function: str, collective: Collective) -> _Inside:
     return _Inside(
         function,
         collective.kind,
+        combined(collective),
         collective.dtype,
         collective.operand_bytes,
         collective.participants,
@@ -205,6 +221,7 @@ def _inside_row(kind: _Inside, sources: tuple[str, ...], count: int) -> _Row:
         where=f"inside {kind.function}",
         inside=True,
         kind=kind.kind,
+        combined=kind.combined,
         how=sources,
         dtype=kind.dtype,
         bytes=kind.bytes,

@@ -347,6 +347,9 @@ def test_bars_that_would_have_one_name_say_how_they_were_reduced(folds: Folds) -
         "where": whole["where"] * 2,
         "inside": whole["inside"] * 2,
         "kind": ["all-reduce", "reduce MEAN", "all-gather", "reduce MEAN"],
+        "what": [""] * 4,
+        "largest": [""] * 4,
+        "values": [()] * 4,
         "how": [("train.py:31",), ("ring",), (), ("to one device",)],
         "dtype": whole["dtype"] * 2,
         "bytes": whole["bytes"] * 2,
@@ -362,9 +365,40 @@ def test_bars_that_would_have_one_name_say_how_they_were_reduced(folds: Folds) -
     (bars,) = chart.root.select({"name": "reduction_bars"})
     assert bars.data["name"] == [
         "all-reduce, inside train_step",
-        "reduce MEAN, ring",
+        "reduce MEAN, from Python, ring",
         "all-gather, inside train_step",
-        "reduce MEAN, to one device",
+        "reduce MEAN, from Python, to one device",
+    ]
+
+
+def test_bars_say_what_is_combined_and_its_largest_array_where_that_is_needed(
+    folds: Folds,
+) -> None:
+    whole = folds.columns("reductions")
+    columns: ReductionColumns = {
+        **whole,
+        "where": ["inside step"] * 2,
+        "inside": [True] * 2,
+        "kind": ["all-reduce"] * 2,
+        "what": ["8 arrays and 1 number", "1 number"],
+        "largest": ["like kernel", ""],
+        "values": [("float32[64,10] like kernel",), ("float32[]",)],
+        "how": [(), ()],
+    }
+    chart = ReductionBars()
+    chart.update(columns)
+    (bars,) = chart.root.select({"name": "reduction_bars"})
+    assert bars.data["name"] == ["all-reduce of 8 arrays and 1 number", "all-reduce of 1 number"]
+    assert chart.source.data["what"] == [
+        "8 arrays and 1 number, the largest like kernel",
+        "1 number",
+    ]
+    assert chart.source.data["what_full"][0] == "float32[64,10] like kernel"
+    chart.update({**columns, "what": ["2 arrays"] * 2, "largest": ["like a", "like b"]})
+    assert bars.data["name"] == ["all-reduce of 2 arrays, like a", "all-reduce of 2 arrays, like b"]
+    chart.update({**columns, "what": ["1 array like a"] * 2, "largest": ["like a"] * 2})
+    assert bars.data["name"] == [
+        f"all-reduce of 1 array like a, {each}" for each in ("9.64 kB", "4 B")
     ]
 
 

@@ -125,7 +125,7 @@ class Watched:
         """Waits until each row of the table of reductions ran exactly so often."""
         self.page.wait_for_function(
             """(times) => {
-              const cells = [...document.querySelectorAll(".reductions tbody td:nth-child(5)")]
+              const cells = [...document.querySelectorAll(".reductions tbody td:nth-child(6)")]
               return cells.length && cells.every((cell) => cell.textContent === times)
             }""",
             arg=times,

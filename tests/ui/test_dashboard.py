@@ -205,6 +205,7 @@ def test_reductions_are_a_table(served: Served, new_page: Pages) -> None:
     page.page.wait_for_selector(".reductions tbody tr")
     assert page.table() == {
         "kind": ["all-reduce", "reduce MEAN"],
+        "what": ["\u2013", "\u2013"],
         "where": ["inside train_step", "from Python"],
         "bytes each": ["9.64 kB", "4 B"],
         "type": ["float32", "float32"],
@@ -215,7 +216,7 @@ def test_reductions_are_a_table(served: Served, new_page: Pages) -> None:
         "how": ["train.py:31", "to one device"],
     }
     assert page.page.locator(".reductions tbody th[scope=row]").count() == 2
-    times = page.page.locator(".reductions tbody tr td:nth-child(5)").first
+    times = page.page.locator(".reductions tbody tr td:nth-child(6)").first
     assert times.evaluate("cell => getComputedStyle(cell).textAlign") == "right"
     assert times.evaluate("cell => getComputedStyle(cell).userSelect") != "none"
     card = page.page.locator('section[data-page="reductions"] .card').first.bounding_box()
