@@ -91,11 +91,11 @@ class ServedRun:
         """Renews the advice, so rarely that it takes a hundredth of the feed's time."""
         folds = self.feed.folds
         began = time.monotonic()
-        version = folds.version("evidence")
+        version = folds.version("evidence") + folds.version("workers")
         if version == self._advised_version or began < self._next_advice:
             return
         self._advised_version = version
-        self.advice = advise_on(folds.columns("evidence"))
+        self.advice = advise_on(folds.columns("evidence"), folds.columns("workers"))
         spent = time.monotonic() - began
         self._next_advice = began + max(_ADVICE_SECONDS, spent / _ADVICE_SHARE)
 

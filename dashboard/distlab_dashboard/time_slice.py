@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import Final
 
 from distlab.errors import RecordError
-from distlab.events import Event, Source, TimedSource, Unknown
+from distlab.events import Envelope, Event, Source, TimedSource
 from distlab.folds import Folds
 
 _FAR_NS: Final = 1 << 62
@@ -105,13 +105,13 @@ class TimeSlice:
         """Adds the standing events from before the beginning."""
         if self._start_ns is None:
             return
-        for events in events_between(self._source, -_FAR_NS, self._start_ns, standing=True):
-            self._add(events)
+        for envelopes in events_between(self._source, -_FAR_NS, self._start_ns, standing=True):
+            self._add(envelopes)
 
     def _read_past(self) -> None:
         low_ns, high_ns = self._read_ns, self._wanted_ns
-        for events in events_between(self._source, low_ns, high_ns):
-            self._add(events)
+        for envelopes in events_between(self._source, low_ns, high_ns):
+            self._add(envelopes)
         self._read_ns = high_ns
 
     def _read_following(self) -> None:
@@ -119,19 +119,20 @@ class TimeSlice:
         end, low_ns = self._end, self._read_ns
         assert end is not None
         if self._follow_from is None:
-            for events in events_between(self._source, low_ns, _FAR_NS, before=end):
-                self._add(events)
+            for envelopes in events_between(self._source, low_ns, _FAR_NS, before=end):
+                self._add(envelopes)
         else:
             cursor = self._follow_from
             while cursor < end and not self._closed:
                 chunk = self._source.since(cursor, min(_LIMIT, end - cursor))
                 cursor = max(chunk.cursor, cursor + 1)
-                self._add([event for event in chunk.events if event.time_ns >= low_ns])
+                self._add([one for one in chunk.envelopes() if one.event.time_ns >= low_ns])
         self._follow_from = end
 
-    def _add(self, events: Sequence[Event | Unknown]) -> None:
-        if not self._closed:
-            self.folds.add(events)
+    def _add(self, envelopes: Sequence[Envelope]) -> None:
+        if not self._closed and envelopes:
+            processes, events = zip(*envelopes, strict=True)
+            self.folds.add(events, processes)
 
 
 def events_between(
@@ -141,8 +142,8 @@ def events_between(
     *,
     before: int | None = None,
     standing: bool = False,
-) -> Iterator[list[Event | Unknown]]:
-    """Yields the events of a range of time, some at a time, in their order.
+) -> Iterator[list[Envelope]]:
+    """Yields the events of a range of time with their processes, some at a time, in order.
 
     Args:
       source: The run's events.
@@ -152,7 +153,7 @@ def events_between(
       standing: Only kinds that later events refer to.
     """
     if isinstance(source, TimedSource):
-        yield from source.between(low_ns, high_ns, before=before, standing=standing)
+        yield from source.envelopes_between(low_ns, high_ns, before=before, standing=standing)
         return
     cursor = 0
     while before is None or cursor < before:
@@ -162,8 +163,8 @@ def events_between(
             return
         cursor = chunk.cursor
         yield [
-            event
-            for event in chunk.events
-            if low_ns <= event.time_ns < high_ns
-            and (not standing or (isinstance(event, Event) and event.STANDING))
+            one
+            for one in chunk.envelopes()
+            if low_ns <= one.event.time_ns < high_ns
+            and (not standing or (isinstance(one.event, Event) and one.event.STANDING))
         ]

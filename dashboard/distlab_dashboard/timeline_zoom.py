@@ -9,8 +9,8 @@ from typing import Final, TypeAlias
 
 from distlab.charts import StepTimeline
 from distlab.errors import RecordError
-from distlab.events import Event, Unknown
-from distlab.folds import TimelineColumns, window
+from distlab.events import Event
+from distlab.folds import Join, TimelineColumns, window
 from distlab.page.feed import Feed
 from distlab_dashboard.time_slice import events_between
 
@@ -63,10 +63,11 @@ class TimelineZoom:
             events_between(source, -_FAR_NS, low_ns, standing=True),
             events_between(source, low_ns, high_ns),
         )
-        events: list[Event | Unknown] = []
+        events: list[Event] = []
+        join = Join()
         with suppress(RecordError):  # the server was stopped, and closed the run
             for page in pages:
-                events.extend(page)
+                events.extend(join.add([one for one in page if isinstance(one.event, Event)]))
                 if len(events) > _MOST_EVENTS:
                     break
             else:

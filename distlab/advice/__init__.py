@@ -20,20 +20,23 @@ from distlab.advice import (
     own_python,
     recompiling,
     reducing,
+    slow_worker,
     stragglers,
     uneven,
     waiting_input,
 )
 from distlab.advice._texts import evidence_text
 from distlab.errors import ArgumentTypeError
-from distlab.events import Advice, Chunk, Event, Source, Unknown
-from distlab.folds import Evidence, EvidenceColumns
+from distlab.events import Advice, Chunk, Envelope, Event, Source, Unknown
+from distlab.folds import Evidence, EvidenceColumns, Join, WorkerColumns, Workers
 from distlab.text.shown import shown
 
 __all__ = ["CAUSES", "Advice", "advise", "advise_on", "evidence_text"]
 
 CAUSES: Final = (
     stragglers.CAUSE,
+    slow_worker.CAUSE,
+    slow_worker.INPUT,
     waiting_input.CAUSE,
     recompiling.CAUSE,
     uneven.CAUSE,
@@ -86,18 +89,20 @@ def advise(source: Source | Iterable[Event | Unknown], cursor: int = 0) -> list[
       >>> found.cause, found.text
       ('recording_cost', '123 events were not recorded.')
     """
-    evidence = Evidence()
-    for events in _chunks(source, cursor):
-        known = [event for event in events if isinstance(event, Event)]
-        evidence.add([event for event in known if type(event) in Evidence.KINDS])
-    return advise_on(evidence.columns())
+    evidence, workers, join = Evidence(), Workers(), Join()
+    for envelopes in _chunks(source, cursor):
+        known = [envelope for envelope in envelopes if isinstance(envelope.event, Event)]
+        workers.add(known)
+        evidence.add([event for event in join.add(known) if type(event) in Evidence.KINDS])
+    return advise_on(evidence.columns(), workers.columns())
 
 
-def advise_on(columns: EvidenceColumns) -> list[Advice]:
-    """Returns what slows a run down, from the evidence of its fold.
+def advise_on(columns: EvidenceColumns, workers: WorkerColumns | None = None) -> list[Advice]:
+    """Returns what slows a run down, from the evidence of its folds.
 
     Args:
       columns: Columns of `folds.Evidence`.
+      workers: Columns of `folds.Workers`, for a run of several processes.
 
     Returns:
       The findings, as `advise` returns them.
@@ -109,12 +114,12 @@ def advise_on(columns: EvidenceColumns) -> list[Advice]:
       []
     """
     found = [advice for find in _FINDERS for advice in find(columns)]
+    if workers is not None:
+        found += slow_worker.find(columns, workers)
     return sorted(found, key=lambda advice: -advice.share)
 
 
-def _chunks(
-    source: Source | Iterable[Event | Unknown], cursor: int
-) -> Iterator[list[Event | Unknown]]:
+def _chunks(source: Source | Iterable[Event | Unknown], cursor: int) -> Iterator[list[Envelope]]:
     since: Callable[[int], Chunk] | None = getattr(source, "since", None)
     if since is None:
         if not isinstance(source, Iterable):
@@ -122,7 +127,7 @@ def _chunks(
                 f"Advice needs a run or its events, got {type(source).__name__}: {shown(source)}. "
                 "Pass what distlab.Run.open(folder) returned."
             )
-        yield list(source)
+        yield [Envelope(0, event) for event in source]
         return
     at = 0
     while True:
@@ -132,6 +137,9 @@ def _chunks(
         # Sources number events one by one, except for losses, which precede the first.
         begin = chunk.cursor - len(chunk.events)
         old = max(0, min(cursor - begin, len(chunk.events)))
-        yield [e for e in chunk.events[:old] if isinstance(e, Event) and e.STANDING]
-        yield chunk.events[old:]
+        envelopes = list(chunk.envelopes())
+        yield [
+            one for one in envelopes[:old] if isinstance(one.event, Event) and one.event.STANDING
+        ]
+        yield envelopes[old:]
         at = chunk.cursor

@@ -54,7 +54,9 @@ def find(columns: EvidenceColumns) -> list[Advice]:
     for capture in columns["captures"]:
         profiled[capture.strategy].append(capture)
     for strategy, captures in profiled.items():
-        found += _in_profiles(columns, strategy, captures)
+        # One that lacks a process's part shows fewer devices, and can't be added to others.
+        alike = [one for one in captures if one.devices == captures[-1].devices]
+        found += _in_profiles(columns, strategy, alike)
     for strategy in columns["strategies"]:
         if strategy not in profiled:
             found += _in_ready_times(columns, strategy)
@@ -200,7 +202,7 @@ def _in_ready_times(columns: EvidenceColumns, strategy: int) -> list[Advice]:
     for step, of, times in zip(
         ready["step"].tolist(), ready["strategy"].tolist(), ready["ready_ns"], strict=True
     ):
-        if of == strategy and step in calls and len(times) > 1:
+        if of == strategy and step in calls and len(times) > 1 and all(times):
             numbers.append(step)
             rows.append(np.array(times) - calls[step])
     if len(rows) < _FEWEST_STEPS or _uneven(columns, strategy):

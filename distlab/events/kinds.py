@@ -127,6 +127,13 @@ class Run(Event, frozen=True, kw_only=True, tag="run"):
       devices: All devices of the process.
       versions: Package name to version, for Python, jax, jaxlib and distlab.
       total_steps: Steps that the run is meant to take, None when unknown.
+      job: The process's job in its cluster, such as `"worker"`; empty without a cluster.
+      task: Its number in that job.
+      process_index: Its number among the processes that record the run.
+      processes: Number of these processes.
+      generation: Number of earlier starts of the cluster.
+      clock_offset_ns: Nanoseconds to add to its clock to get that of process 0.
+      clock_error_ns: The largest error of this offset; 0 where both read one clock.
     """
 
     STANDING = True
@@ -138,6 +145,13 @@ class Run(Event, frozen=True, kw_only=True, tag="run"):
     devices: list[Device]
     versions: dict[str, str]
     total_steps: int | None = None
+    job: str = ""
+    task: int = 0
+    process_index: int = 0
+    processes: int = 1
+    generation: int = 0
+    clock_offset_ns: int = 0
+    clock_error_ns: int = 0
 
 
 class RunEnd(Event, frozen=True, kw_only=True, tag="run_end"):
@@ -160,12 +174,15 @@ class Strategy(Event, frozen=True, kw_only=True, tag="strategy"):
       strategy: Its number in this process.
       name: Class name, such as `"MirroredStrategy"`.
       devices: Device name of each replica, in replica order.
+      processes: The process of each replica, in replica order; empty where all are
+        in this process. Other events have the numbers of this process's replicas alone.
     """
 
     STANDING = True
     strategy: int
     name: str
     devices: list[str]
+    processes: list[int] = []
 
 
 class Placement(Event, frozen=True, kw_only=True, tag="placement"):
@@ -335,7 +352,7 @@ class StepReady(Event, frozen=True, kw_only=True, tag="step_ready"):
       step: Number of the step.
       strategy: Number of the strategy.
       ready_ns: Monotonic time at which each replica's result was ready, in
-        replica order.
+        replica order; 0 where it is not known.
       resolution_ns: The largest delay of these times.
     """
 
@@ -424,6 +441,8 @@ class Capture(Event, frozen=True, kw_only=True, tag="capture"):
       spans_left_out: Spans beyond the 4,096 kept for each device.
       profile_bytes: Size of the profile it was read from.
       cost_ns: Nanoseconds spent on taking and reading it, off the hot path.
+      first_step: Number of the step at which it began, -1 where it is not known. The
+        processes of a run begin the recorder's captures at the same step.
     """
 
     MOMENTS = ("time_ns", "start_ns")
@@ -440,6 +459,7 @@ class Capture(Event, frozen=True, kw_only=True, tag="capture"):
     spans_left_out: int
     profile_bytes: int
     cost_ns: int
+    first_step: int = -1
 
 
 class Advice(Event, frozen=True, kw_only=True, tag="advice"):

@@ -213,6 +213,18 @@ class Merged:
                 return self._next(limit)
             return Chunk([], cursor, 0)
 
+    def add(self, origin: Origin) -> None:
+        """Reads a further process from now on; its events come after those already returned.
+
+        Args:
+          origin: The process.
+        """
+        with self._lock:
+            self._readers.append(_Reader(origin))
+            self._vectors = [(*vector, 0) for vector in self._vectors]
+            if len(self._readers) > 256 and self._dealt.typecode == "B":
+                self._dealt = array("L", self._dealt.tolist())
+
     def vector(self, cursor: int) -> tuple[int, ...]:
         """Returns the cursor in each process that stands behind a cursor."""
         with self._lock:

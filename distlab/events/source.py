@@ -62,9 +62,9 @@ class Source(Protocol):
 class TimedSource(Source, Protocol):
     """A source that finds events by time without reading all of them."""
 
-    def between(
+    def envelopes_between(
         self, low_ns: int, high_ns: int, *, before: int | None = None, standing: bool = False
-    ) -> Iterator[list[Event | Unknown]]:
+    ) -> Iterator[list[Envelope]]:
         """Yields the events of a range of time, some hundreds at a time, in their order.
 
         Args:

@@ -16,6 +16,7 @@ from distlab.folds.device_part import part_of_captures, part_of_devices, part_of
 from distlab.folds.devices import DeviceColumns, Devices
 from distlab.folds.evidence import Evidence, EvidenceColumns
 from distlab.folds.header import Header, HeaderColumns
+from distlab.folds.joining import Join
 from distlab.folds.loops import LoopColumns, Loops
 from distlab.folds.metrics import MetricColumns, Metrics
 from distlab.folds.placement import PlacementColumns, Placements
@@ -23,6 +24,7 @@ from distlab.folds.programs import ProgramColumns, Programs
 from distlab.folds.reductions import ReductionColumns, Reductions
 from distlab.folds.steps import StepColumns, Steps
 from distlab.folds.timeline import Timeline, TimelineColumns, window
+from distlab.folds.workers import WorkerColumns, Workers
 
 __all__ = [
     "BatchColumns",
@@ -41,6 +43,7 @@ __all__ = [
     "Folds",
     "Header",
     "HeaderColumns",
+    "Join",
     "LoopColumns",
     "Loops",
     "MetricColumns",
@@ -55,6 +58,8 @@ __all__ = [
     "Steps",
     "Timeline",
     "TimelineColumns",
+    "WorkerColumns",
+    "Workers",
     "compare",
     "part_of_batch",
     "part_of_captures",

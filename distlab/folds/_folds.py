@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
+from itertools import repeat
 from typing import Literal, TypeAlias, get_args, overload
 
-from distlab.events import Event, Source, Unknown
+from distlab.events import Envelope, Event, Source, Unknown
 from distlab.folds._fold import Columns, Fold
 from distlab.folds.batches import BatchColumns, BatchDetail, Batches
 from distlab.folds.captures import CaptureColumns, Captures
 from distlab.folds.devices import DeviceColumns, Devices
 from distlab.folds.evidence import Evidence, EvidenceColumns
 from distlab.folds.header import Header, HeaderColumns
+from distlab.folds.joining import Join
 from distlab.folds.loops import LoopColumns, Loops
 from distlab.folds.metrics import MetricColumns, Metrics
 from distlab.folds.placement import PlacementColumns, Placements
@@ -20,6 +22,7 @@ from distlab.folds.programs import ProgramColumns, Programs
 from distlab.folds.reductions import ReductionColumns, Reductions
 from distlab.folds.steps import StepColumns, Steps
 from distlab.folds.timeline import Timeline, TimelineColumns
+from distlab.folds.workers import WorkerColumns, Workers
 
 FoldName: TypeAlias = Literal[
     "header",
@@ -34,6 +37,7 @@ FoldName: TypeAlias = Literal[
     "programs",
     "evidence",
     "timeline",
+    "workers",
 ]
 """Names of the folds of `Folds`."""
 
@@ -65,6 +69,8 @@ class Folds:
         self.lost = 0
         self.evidence = Evidence()
         self._batches = Batches()
+        self._workers = Workers()
+        self._join = Join()
         self._lock = threading.RLock()
         self._cache: dict[FoldName, tuple[int, Columns]] = {}
         self._folds: dict[FoldName, Fold[Columns]] = {
@@ -101,21 +107,35 @@ class Folds:
         with self._lock:
             self.cursor = chunk.cursor
             self.lost += chunk.lost
-            self.add(chunk.events)
+            self.add(chunk.events, chunk.processes)
         return len(chunk.events)
 
-    def add(self, events: Sequence[Event | Unknown]) -> None:
-        """Adds events, oldest first, to the folds that accept their kinds."""
-        known = [event for event in events if isinstance(event, Event)]
+    def add(self, events: Sequence[Event | Unknown], processes: Sequence[int] = (0,)) -> None:
+        """Adds events, oldest first, to the folds that accept their kinds.
+
+        Args:
+          events: The events.
+          processes: The process of each event; a single one stands for all.
+        """
+        each = len(processes) == len(events)
+        known = [
+            Envelope(process, event)
+            for process, event in zip(
+                processes if each else repeat(processes[0]), events, strict=False
+            )
+            if isinstance(event, Event)
+        ]
         with self._lock:
+            self._workers.add(known)
+            joined = self._join.add(known)
             for fold in self._folds.values():
-                wanted = [event for event in known if type(event) in fold.KINDS]
+                wanted = [event for event in joined if type(event) in fold.KINDS]
                 if wanted:
                     fold.add(wanted)
 
     def version(self, name: FoldName) -> int:
         """Returns a number that rises when the columns of `name` change."""
-        return self._folds[name].version
+        return self._workers.version if name == "workers" else self._folds[name].version
 
     @overload
     def columns(self, name: Literal["header"]) -> HeaderColumns: ...
@@ -142,6 +162,8 @@ class Folds:
     @overload
     def columns(self, name: Literal["timeline"]) -> TimelineColumns: ...
     @overload
+    def columns(self, name: Literal["workers"]) -> WorkerColumns: ...
+    @overload
     def columns(self, name: FoldName) -> Columns: ...
 
     def columns(self, name: FoldName) -> Columns:
@@ -154,7 +176,8 @@ class Folds:
           Columns that all callers share: they must not change them.
         """
         with self._lock:
-            fold = self._folds[name]
+            fold: Fold[Columns] | Workers
+            fold = self._workers if name == "workers" else self._folds[name]
             made = self._cache.get(name)
             if made is None or made[0] != fold.version:
                 made = self._cache[name] = (fold.version, fold.columns())

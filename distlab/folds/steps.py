@@ -10,6 +10,7 @@ import numpy as np
 from distlab.events import DeviceSample, Event, Metric, Run, RunEnd, Step, StepReady
 from distlab.folds._fold import Clock
 from distlab.folds.arrays import Floats
+from distlab.folds.joining.step_part import StepPart
 
 _BIN_SECONDS = 0.25
 _MOST_BINS = 480
@@ -67,7 +68,7 @@ class Steps:
     """
 
     KINDS: ClassVar[tuple[type[Event], ...]] = (
-        Run, RunEnd, Step, StepReady, Metric, DeviceSample,
+        Run, RunEnd, Step, StepPart, StepReady, Metric, DeviceSample,
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -85,6 +86,7 @@ class Steps:
         self._bin = _BIN_SECONDS
         self._count = 0
         self._example_count = 0
+        self._first = -1
         self._first_examples = 0
         self._first_s = 0.0
         self._last_s = 0.0
@@ -99,7 +101,9 @@ class Steps:
             seconds = self._clock.seconds(event.time_ns)
             self._advance(seconds)
             if isinstance(event, Step):
-                self._step(seconds, event.examples)
+                self._step(seconds, event)
+            elif isinstance(event, StepPart):  # of a further process: the step counts once
+                self._count_examples(seconds, event)
         self.version += bool(events)
 
     def _advance(self, seconds: float) -> None:
@@ -114,15 +118,21 @@ class Steps:
         self._steps.extend([0] * missing)
         self._examples.extend([0] * missing)
 
-    def _step(self, seconds: float, examples: int) -> None:
-        place = int(seconds / self._bin)
-        self._steps[place] += 1
-        self._examples[place] += examples
+    def _step(self, seconds: float, event: Step) -> None:
+        self._steps[int(seconds / self._bin)] += 1
         if not self._count:
-            self._first_s, self._first_examples = seconds, examples
+            self._first_s = seconds
         self._count += 1
-        self._example_count += examples
+        self._count_examples(seconds, event)
         self._last_s = max(self._last_s, seconds)
+
+    def _count_examples(self, seconds: float, event: Step | StepPart) -> None:
+        self._examples[int(seconds / self._bin)] += event.examples
+        self._example_count += event.examples
+        if self._first < 0:
+            self._first = event.step
+        if event.step == self._first:
+            self._first_examples += event.examples
 
     def _mean_rates(self) -> tuple[float | None, float | None]:
         span = self._last_s - self._first_s

@@ -175,10 +175,12 @@ class Timeline:
         self._batches.append(_Batch(begin_s, waited_s, placed_s, event.batch))
 
     def _add_ready(self, event: StepReady) -> None:
-        ready_s = np.array([self._seconds(time_ns) for time_ns in event.ready_ns])
+        ready_s = np.array(
+            [self._seconds(time_ns) if time_ns else np.nan for time_ns in event.ready_ns]
+        )
         if event.step in self._calls and len(ready_s):
             rows = self._rows_of(event.strategy, len(ready_s))
-            self._ready[event.step] = np.maximum.reduceat(ready_s, rows.starts)
+            self._ready[event.step] = np.fmax.reduceat(ready_s, rows.starts)
 
     def _add_sample(self, event: DeviceSample) -> None:
         start_s, end_s = self._seconds(event.start_ns), self._seconds(event.time_ns)

@@ -12,6 +12,7 @@ _KINDS: Final[dict[str, type]] = {
     "name": str,
     "process": int,
     "process_index": int,
+    "processes": int,
     "clock_offset_ns": int,
     "host": str,
     "unix_ns": int,

@@ -13,7 +13,8 @@ from typing import Any, Final, Self, get_args
 
 from distlab.advice import advise
 from distlab.errors import ArgumentValueError, NewerRunWarning, NotARunError
-from distlab.events import SCHEMA, Advice, AnyEvent, Chunk, Event, Unknown, kind_of
+from distlab.events import SCHEMA, Advice, AnyEvent, Chunk, Envelope, Event, Unknown, kind_of
+from distlab.folds import Join
 from distlab.runs.exports import export
 from distlab.runs.exports.frame import to_pandas
 from distlab.runs.exports.tensorboard import to_tensorboard
@@ -203,7 +204,8 @@ class Run:
         if start is None and end is None:
             pages = self._reader.pages(kind)
         else:
-            pages = self._reader.between(*self._times(start, end), (kind,))
+            found = self._reader.between(*self._times(start, end), (kind,))
+            pages = ([envelope.event for envelope in page] for page in found)
         for page in pages:
             known = True
             yield from page
@@ -214,6 +216,23 @@ class Run:
         self, low_ns: int, high_ns: int, *, before: int | None = None, standing: bool = False
     ) -> Iterator[list[Event | Unknown]]:
         """Yields the events of a range of time, some hundreds at a time, in their order.
+
+        Args:
+          low_ns: The first nanosecond, by the run's own clock (`Event.time_ns`).
+          high_ns: The first nanosecond after the range.
+          before: Only events with lower sequence numbers; None for all.
+          standing: Only kinds that later events refer to.
+
+        Raises:
+          RecordError: The run was closed.
+        """
+        for page in self.envelopes_between(low_ns, high_ns, before=before, standing=standing):
+            yield [envelope.event for envelope in page]
+
+    def envelopes_between(
+        self, low_ns: int, high_ns: int, *, before: int | None = None, standing: bool = False
+    ) -> Iterator[list[Envelope]]:
+        """Yields the events of a range of time with their processes, as `between` does.
 
         Args:
           low_ns: The first nanosecond, by the run's own clock (`Event.time_ns`).
@@ -352,7 +371,15 @@ class Run:
           ...     [(one.function, one.cause, one.steps) for one in run.programs()][-1]
           ('square', 'new function', 1)
         """
-        return read_programs(self.events)
+        return read_programs(self.events if len(self.processes) < 2 else self._joined)
+
+    def _joined(self, kind: str) -> Iterator[Event]:
+        """Yields the events of a kind as one process with all replicas would have emitted them."""
+        join, cursor = Join(), 0
+        while (chunk := self.since(cursor)).events:
+            cursor = chunk.cursor
+            known = [one for one in chunk.envelopes() if isinstance(one.event, Event)]
+            yield from (e for e in join.add(known) if e.__struct_config__.tag == kind)
 
     def to_pandas(self, kind: str) -> Any:
         """Returns the events of one kind as a pandas table.

@@ -83,6 +83,7 @@ class RunFile:
       name: The run's name.
       overwrite: Whether a run that the folder already holds is replaced.
       process: Index of the process whose events it stores.
+      processes: Number of processes that record the run.
       clock_offset_ns: Nanoseconds to add to this process's clock to get that of
         process 0.
 
@@ -100,12 +101,13 @@ class RunFile:
         *,
         overwrite: bool = False,
         process: int = 0,
+        processes: int = 1,
         clock_offset_ns: int = 0,
     ) -> None:
         self.path = folder / f"process-{process}.sqlite"
         self._end = 0
         self._totals = Totals()
-        meta = _meta(name, process, clock_offset_ns)
+        meta = _meta(name, process, clock_offset_ns) | {"processes": processes}
         _create_folder(folder)
         try:
             held = sorted(folder.glob(PATTERN)) if process == 0 else [self.path]

@@ -17,7 +17,7 @@ from urllib.parse import quote
 import msgspec
 
 from distlab.errors import RecordError
-from distlab.events import Chunk, Event, Lost, Unknown
+from distlab.events import Chunk, Envelope, Event, Lost, Unknown
 from distlab.runs.meta import checked_meta
 from distlab.runs.run_file import being_written, decode, event_of
 from distlab.runs.totals import Totals
@@ -120,7 +120,7 @@ class RunFileReader:
         high_ns: int,
         kinds: Sequence[str | None] = (None,),
         before: int | None = None,
-    ) -> Iterator[list[Event | Unknown]]:
+    ) -> Iterator[list[Envelope]]:
         """Yields the events of a range of time, some hundreds at a time.
 
         Args:
@@ -133,7 +133,11 @@ class RunFileReader:
             end = last + 1 if before is None else min(last + 1, before)
             for kind in kinds:
                 for page in self.pages(kind, first, end):
-                    yield [event for event in page if low_ns <= event.time_ns < high_ns]
+                    yield [
+                        Envelope(self.process, event)
+                        for event in page
+                        if low_ns <= event.time_ns < high_ns
+                    ]
 
     def totals(self) -> tuple[Totals, tuple[int, int]]:
         """Returns the numbers of a summary, and the earliest and the latest time.

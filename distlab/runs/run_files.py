@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import heapq
 import re
-from collections.abc import Iterable, Iterator, Sequence
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any, Final, Protocol
 
-from distlab.events import Chunk, Event, Source, Unknown
+from distlab.events import Chunk, Envelope, Event, Source, Unknown
 from distlab.events.merged import Merged, Origin, on_clock
 from distlab.runs.run_file import PATTERN, being_written
 from distlab.runs.run_file_reader import PAGE, RunFileReader
 from distlab.runs.totals import Totals
 
 _EVENTS_AT_ONCE: Final = 256
+
+_LOOK_SECONDS: Final = 0.5
+"""Seconds between two looks for the files of processes that have not begun theirs."""
 
 
 class RunReader(Source, Protocol):
@@ -41,7 +46,7 @@ class RunReader(Source, Protocol):
         high_ns: int,
         kinds: Sequence[str | None] = (None,),
         before: int | None = None,
-    ) -> Iterator[list[Event | Unknown]]:
+    ) -> Iterator[list[Envelope]]:
         """Yields the events of a range of time, some hundreds at a time."""
 
     def totals(self) -> tuple[Totals, tuple[int, int]]:
@@ -74,30 +79,45 @@ def open_run_files(files: Sequence[Path]) -> RunReader:
         for reader in readers:
             reader.close()
         raise
-    return readers[0] if len(readers) == 1 else MergedReaders(readers)
+    alone = len(readers) == 1 and readers[0].meta.get("processes", 1) <= 1
+    return readers[0] if alone else MergedReaders(readers)
 
 
 class MergedReaders:
     """The run files of several processes in one order, on the clock of process 0.
 
+    A process may begin its file later than others: it is read from then on.
+
     Attributes:
       meta: The facts of the first process.
     """
 
-    def __init__(self, readers: Sequence[RunFileReader]) -> None:
+    def __init__(
+        self, readers: Sequence[RunFileReader], clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        """Reads nothing yet.
+
+        Args:
+          readers: The files that are there, at least one.
+          clock: Returns seconds, for the next look at the folder.
+        """
         self.meta = readers[0].meta
-        self._readers = readers
-        self._merged = Merged(
-            [
-                Origin(reader, reader.clock_offset_ns, partial(being_written, reader.path))
-                for reader in readers
-            ]
-        )
+        self._readers = list(readers)
+        self._merged = Merged([_origin(reader) for reader in readers])
+        self._expected = max(reader.meta.get("processes", 1) for reader in readers)
+        self._clock = clock
+        self._next_look = clock() + _LOOK_SECONDS
+        self._lock = threading.Lock()
 
     @property
     def processes(self) -> tuple[int, ...]:
         """Indices of the processes."""
-        return tuple(reader.process for reader in self._readers)
+        return tuple(sorted(reader.process for reader in self._readers))
+
+    @property
+    def living(self) -> frozenset[int]:
+        """Indices of the processes that still write their files."""
+        return frozenset(reader.process for reader in self._readers if reader.live)
 
     @property
     def live(self) -> bool:
@@ -106,11 +126,13 @@ class MergedReaders:
 
     def since(self, cursor: int, limit: int = PAGE) -> Chunk:
         """Returns up to `limit` events from `cursor` on; see `distlab.Run.since`."""
+        self._look()
         return self._merged.since(cursor, limit)
 
     def pages(self, kind: str | None = None) -> Iterator[list[Event | Unknown]]:
         """Yields the events, some hundreds at a time."""
-        return self._in_order([reader.pages(kind) for reader in self._readers])
+        for page in self._in_order([reader.pages(kind) for reader in self._readers]):
+            yield [event for _, event in page]
 
     def between(
         self,
@@ -118,7 +140,7 @@ class MergedReaders:
         high_ns: int,
         kinds: Sequence[str | None] = (None,),
         before: int | None = None,
-    ) -> Iterator[list[Event | Unknown]]:
+    ) -> Iterator[list[Envelope]]:
         """Yields the events of a range of time, some hundreds at a time.
 
         Args:
@@ -130,12 +152,13 @@ class MergedReaders:
         ends: Sequence[int | None] = [None] * len(self._readers)
         if before is not None:
             ends = self._merged.vector(before)
-        return self._in_order([
+        found = [
             reader.between(
                 low_ns - reader.clock_offset_ns, high_ns - reader.clock_offset_ns, kinds, end
             )
             for reader, end in zip(self._readers, ends, strict=True)
-        ])  # fmt: skip
+        ]
+        return self._in_order([([one.event for one in page] for page in own) for own in found])
 
     def totals(self) -> tuple[Totals, tuple[int, int]]:
         """Returns the numbers of a summary, and the earliest and the latest time."""
@@ -160,28 +183,42 @@ class MergedReaders:
         for reader in self._readers:
             reader.close()
 
+    def _look(self) -> None:
+        """Adds the files of processes that began since the last look."""
+        with self._lock:
+            if len(self._readers) >= self._expected or self._clock() < self._next_look:
+                return
+            self._next_look = self._clock() + _LOOK_SECONDS
+            known = {reader.path for reader in self._readers}
+            for file in run_files(self._readers[0].path.parent):
+                if file not in known:
+                    reader = RunFileReader(file)
+                    self._readers.append(reader)
+                    self._merged.add(_origin(reader))
+
     def _in_order(
         self, pages: Sequence[Iterator[list[Event | Unknown]]]
-    ) -> Iterator[list[Event | Unknown]]:
-        timed = (
-            _timed(one, reader.clock_offset_ns)
-            for reader, one in zip(self._readers, pages, strict=True)
-        )
-        events = (event for _, event in heapq.merge(*timed, key=lambda item: item[0]))
-        while page := list(islice(events, _EVENTS_AT_ONCE)):
+    ) -> Iterator[list[Envelope]]:
+        timed = (_timed(one, reader) for reader, one in zip(self._readers, pages, strict=True))
+        envelopes = (one for _, one in heapq.merge(*timed, key=lambda item: item[0]))
+        while page := list(islice(envelopes, _EVENTS_AT_ONCE)):
             yield page
 
 
+def _origin(reader: RunFileReader) -> Origin:
+    return Origin(reader, reader.clock_offset_ns, partial(being_written, reader.path))
+
+
 def _timed(
-    pages: Iterable[list[Event | Unknown]], offset_ns: int
-) -> Iterator[tuple[int, Event | Unknown]]:
+    pages: Iterable[list[Event | Unknown]], reader: RunFileReader
+) -> Iterator[tuple[int, Envelope]]:
     """Yields events with the time that orders them, which never decreases."""
     latest = -(1 << 63)
     for page in pages:
         for event in page:
-            moved = on_clock(event, offset_ns)
+            moved = on_clock(event, reader.clock_offset_ns)
             latest = max(latest, moved.time_ns)
-            yield latest, moved
+            yield latest, Envelope(reader.process, moved)
 
 
 def _outermost(ends: Sequence[tuple[int, int]]) -> tuple[int, int]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from distlab.events import DeviceSample, Sharding, Step, Strategy
+from distlab.events import DeviceSample, Run, Sharding, Step, Strategy
 
 _EVERY_NS: Final = 1_000_000_000
 
@@ -14,6 +14,7 @@ class Figures:
     """Sums events up over windows of a second, by the events' own times."""
 
     def __init__(self) -> None:
+        self._process = 0
         self._devices: dict[int, Sequence[str]] = {}
         self._start_ns: int | None = None
         self._clear()
@@ -44,8 +45,14 @@ class Figures:
             case DeviceSample():
                 self._begin(event.start_ns)
                 self._add_sample(event)
+            case Run():
+                self._process = event.process_index
             case Strategy():
-                self._devices[event.strategy] = event.devices
+                self._devices[event.strategy] = [
+                    device
+                    for replica, device in enumerate(event.devices)
+                    if not event.processes or event.processes[replica] == self._process
+                ]
             case _:
                 pass
 

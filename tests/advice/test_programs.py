@@ -22,8 +22,10 @@ def found(program: Program, folder: Path) -> list[Advice]:
 def test_there_are_forty_of_each_and_every_cause_is_planted_or_told_elsewhere() -> None:
     assert len(FAULTS) >= 40
     assert len(CLEAN) >= 40
-    # What recording costs depends on the machine: test_finders has it.
-    assert {program.cause for program in FAULTS} == set(CAUSES) - {"recording_cost"}
+    # What recording costs depends on the machine: test_finders has it. Of several processes
+    # test_slow_worker has the causes.
+    elsewhere = {"recording_cost", "slow_worker", "slow_worker_input"}
+    assert {program.cause for program in FAULTS} == set(CAUSES) - elsewhere
 
 
 def test_at_least_95_percent_of_the_faults_are_named_with_the_right_subject(

@@ -33,6 +33,8 @@ def begin(process: int, time_ns: int) -> RunBegin:
         platform="cpu",
         devices=[],
         versions={},
+        process_index=process,
+        processes=2,
     )
 
 

@@ -177,7 +177,8 @@ def test_events_of_a_range_are_exactly_those_of_its_times(
         for n, at in enumerate(times)
     ]
     pages = events_between(ListSource(events), low, high)
-    assert [e for page in pages for e in page] == [e for e in events if low <= e.time_ns < high]
+    found = [one.event for page in pages for one in page]
+    assert found == [e for e in events if low <= e.time_ns < high]
 
 
 def test_a_slice_that_is_closed_reads_no_further(source: Any) -> None:

@@ -88,7 +88,7 @@ def _entries(events: Iterable[Envelope]) -> Iterator[Entry]:
             pid = event.process if isinstance(event, Run) else 1
             while any(timeline.pid == pid for timeline in timelines.values()):
                 pid += 1  # processes of different hosts may have the same number
-            timelines[process] = Timeline(pid, start_ns)
+            timelines[process] = Timeline(pid, start_ns, process)
             yield from timelines[process].begin()
         yield from timelines[process].entries(event)
 
@@ -99,13 +99,15 @@ class Timeline:
     Args:
       pid: The process's number in the trace.
       start_ns: The time at which the trace begins.
+      process: The process's number in the run.
 
     Attributes:
       pid: The process's number in the trace.
     """
 
-    def __init__(self, pid: int, start_ns: int) -> None:
+    def __init__(self, pid: int, start_ns: int, process: int = 0) -> None:
         self.pid = pid
+        self._process = process
         self._start_ns = start_ns
         self._programs: dict[int, str] = {}
         self._tracks: dict[int, list[int]] = {}
@@ -144,16 +146,22 @@ class Timeline:
             yield from make(event)
 
     def _run(self, event: Run) -> Iterator[Entry]:
-        yield self._name("process_name", 0, f"{event.name} on {event.host}")
+        worker = f", {event.job} {event.task}" if event.job else ""
+        yield self._name("process_name", 0, f"{event.name}{worker} on {event.host}")
 
     def _replicas(self, event: Strategy) -> Iterator[Entry]:
         place = len(self._tracks)
-        size = len(event.devices)
+        owned = [
+            (replica, device)
+            for replica, device in enumerate(event.devices)
+            if not event.processes or event.processes[replica] == self._process
+        ]
+        size = len(owned)
         base = _REPLICAS + sum(len(tracks) for tracks in self._tracks.values())
         self._tracks[event.strategy] = list(range(base, base + size))
-        for replica, device in enumerate(event.devices):
+        for track, (replica, device) in enumerate(owned, base):
             label = f"{device} (replica {replica} of {event.name} {place})"
-            yield self._name("thread_name", base + replica, label)
+            yield self._name("thread_name", track, label)
 
     def _step(self, event: Step) -> Iterator[Entry]:
         self._calls[event.step] = event

@@ -1,0 +1,144 @@
+"""The worker that the others wait for.
+
+All workers take every step together. One that reads its batches slowly, or whose program does
+something between the steps that the others' do not, calls each step later than the others, which
+wait for it in the step's first collective. Workers run ahead of their devices by some steps: half
+a step's time counts. A worker whose devices compute 1.5 times as long as those of the others is
+slow, too, though it calls its steps in time.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from distlab.advice._texts import ms_text, new_advice, percent_text
+from distlab.events import Advice, Capture
+from distlab.folds import EvidenceColumns, WorkerColumns
+from distlab.folds.arrays import Floats
+
+CAUSE: Final = "slow_worker"
+INPUT: Final = "slow_worker_input"
+
+_LEAST_STEPS: Final = 20
+_LATE: Final = 0.5
+_LEAST_LATE_MS: Final = 2.0
+_OTHERS_LATE: Final = 0.5
+_WAITS: Final = 0.33
+_OTHERS_WAIT: Final = 0.5
+_LONGER: Final = 1.5
+_LEAST_SHARE: Final = 0.1
+_SHORTEST_PROFILE_NS: Final = 20_000_000
+
+_REMEDY: Final = (
+    "Find what its program or its machine does besides, such as work of the chief alone or other "
+    "programs: all others wait for it in every step."
+)
+_INPUT_REMEDY: Final = (
+    "Make its source as fast as that of the others: look at where its files lie and at what else "
+    "reads from there, or prefetch more batches."
+)
+_COMPUTE_REMEDY: Final = (
+    "Look at its machine: other programs, fewer cores or slower devices. All others wait for it "
+    "in every step."
+)
+
+
+def find(columns: EvidenceColumns, workers: WorkerColumns) -> list[Advice]:
+    """Finds a worker that the others wait for.
+
+    Args:
+      columns: Columns of `folds.Evidence`.
+      workers: Columns of `folds.Workers`.
+    """
+    if len(workers["name"]) < 2:
+        return []
+    return _late(columns, workers) or _computing(columns, workers)
+
+
+def _late(columns: EvidenceColumns, workers: WorkerColumns) -> list[Advice]:
+    """Finds a worker that calls its steps later than the others."""
+    late, lengths = np.array(workers["late_ms"]), np.array(workers["step_ms"])
+    if np.isnan(late).all() or min(n for n in workers["steps"] if n) < _LEAST_STEPS:
+        return []
+    slow = int(np.nanargmax(late))
+    others = [number for number in range(len(late)) if number != slow]
+    step_ms = float(np.nanmedian(lengths))
+    behind = float(late[slow] - np.nanmax(late[others]))
+    if behind < max(_LATE * step_ms, _LEAST_LATE_MS) or behind < _OTHERS_LATE * late[slow]:
+        return []
+    name, waits = workers["name"][slow], np.array(workers["wait_share"])
+    evidence = {"late_ms": behind, "step_ms": step_ms}
+    typical = float(np.nanmedian(waits[others])) if not np.isnan(waits[others]).all() else 0.0
+    if waits[slow] >= _WAITS and typical <= _OTHERS_WAIT * waits[slow]:
+        return [
+            new_advice(
+                INPUT,
+                name,
+                f"{name.capitalize()} waits for its batches {percent_text(waits[slow])} of the "
+                f"time, {ms_text(1e6 * workers['wait_ms'][slow])} each, and the others "
+                f"{percent_text(typical)}: it calls each step {ms_text(1e6 * behind)} after them.",
+                _INPUT_REMEDY,
+                evidence=evidence
+                | {"wait_share": float(waits[slow]), "others_wait_share": typical},
+                page="workers",
+                share=float(waits[slow]) - typical,
+                steps=columns["steps"]["step"],
+            )
+        ]
+    return [
+        new_advice(
+            CAUSE,
+            name,
+            f"{name.capitalize()} calls each step {ms_text(1e6 * behind)} after the other "
+            f"workers; a step takes {ms_text(1e6 * step_ms)}.",
+            _REMEDY,
+            evidence=evidence,
+            page="workers",
+            share=min(behind / max(step_ms, 1e-9), 1.0) / 2,
+            steps=columns["steps"]["step"],
+        )
+    ]
+
+
+def _computing(columns: EvidenceColumns, workers: WorkerColumns) -> list[Advice]:
+    """Finds a worker whose devices compute longer than those of the others, in the profiles."""
+    devices = [name for owned in workers["devices"] for name in owned]
+    captures = [one for one in columns["captures"] if one.devices == devices]
+    if not captures or not all(workers["devices"]):
+        return []
+    compute = _mean_compute(captures, workers["devices"])
+    whole = sum(one.time_ns - one.start_ns for one in captures)
+    slow = int(compute.argmax())
+    others = float(np.median(np.delete(compute, slow)))
+    excess = float(compute[slow]) - others
+    if whole < _SHORTEST_PROFILE_NS or compute[slow] < _LONGER * others:
+        return []
+    if excess < _LEAST_SHARE * whole:
+        return []
+    name = workers["name"][slow]
+    return [
+        new_advice(
+            CAUSE,
+            name,
+            f"The devices of {name} computed {percent_text(compute[slow] / whole)} of the profiled "
+            f"time, {compute[slow] / max(others, 1.0):.1f} times as long as those of the others.",
+            _COMPUTE_REMEDY,
+            evidence={
+                "compute_ms": float(compute[slow]) / 1e6,
+                "others_compute_ms": others / 1e6,
+                "profiled_ms": whole / 1e6,
+            },
+            page="devices",
+            share=excess / whole,
+            time_ns=captures[-1].time_ns,
+        )
+    ]
+
+
+def _mean_compute(captures: list[Capture], devices: list[list[str]]) -> Floats:
+    """Returns nanoseconds that the devices of each worker computed, on average."""
+    each: Floats = np.sum([capture.compute_ns for capture in captures], axis=0, dtype=float)
+    ends = np.cumsum([len(owned) for owned in devices])
+    return np.array([part.mean() for part in np.split(each, ends[:-1])])

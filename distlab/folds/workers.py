@@ -1,0 +1,228 @@
+"""The processes of a run: who they are, how far each is, and what each waits for."""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from collections.abc import Iterable
+from typing import Final, TypedDict
+
+import numpy as np
+
+from distlab.events import (
+    DeviceSample,
+    Envelope,
+    Event,
+    Run,
+    RunEnd,
+    Sharding,
+    Step,
+    Strategy,
+    Unknown,
+)
+from distlab.folds._fold import Clock
+from distlab.folds.arrays import Floats
+from distlab.folds.joining.worker_name import worker_name
+
+_KINDS: Final = (Run, RunEnd, Strategy, Sharding, Step, DeviceSample)
+_MOST_STEPS: Final = 512
+"""Steps and batches of each process that its medians are of: the newest."""
+
+
+class WorkerColumns(TypedDict):
+    """Columns of `Workers`: one row for each process of the run, those without events too.
+
+    Attributes:
+      name: Names of the processes, such as `"worker 1"`.
+      task: Their tasks in the cluster, such as `"chief:0"`; empty without a cluster.
+      process: Their numbers.
+      host: Names of their machines, empty where nothing was recorded.
+      pid: Their process numbers on their machines.
+      devices: Names of each process's devices among the replicas of the newest strategy.
+      generation: How often the cluster had been started before.
+      offset_ms: Milliseconds by which each clock is behind that of the first process.
+      error_ms: The largest error of this offset.
+      recorded: Whether anything was recorded.
+      status: Status of each process's `RunEnd` event, empty before it.
+      message: Text of the exception that ended each process's recording.
+      steps: How many steps each dispatched.
+      last_step: The number of the newest, -1 before the first.
+      last_s: Seconds from the run's beginning to each process's newest event.
+      examples: Examples of the batches that each received.
+      bytes: Bytes of these batches.
+      wait_ms: Milliseconds that each waited for a batch, median of the newest 512; NaN
+        without batches.
+      wait_share: Share of the time between its newest batches that each waited for them.
+      late_ms: Milliseconds by which each calls a step after the first one to call it, median
+        of the newest 512 steps that all called; NaN without any.
+      step_ms: Milliseconds from step to step, median of the newest; NaN without any.
+    """
+
+    name: list[str]
+    task: list[str]
+    process: list[int]
+    host: list[str]
+    pid: list[int]
+    devices: list[list[str]]
+    generation: list[int]
+    offset_ms: list[float]
+    error_ms: list[float]
+    recorded: list[bool]
+    status: list[str]
+    message: list[str]
+    steps: list[int]
+    last_step: list[int]
+    last_s: list[float]
+    examples: list[int]
+    bytes: list[int]
+    wait_ms: list[float]
+    wait_share: list[float]
+    late_ms: list[float]
+    step_ms: list[float]
+
+
+class _Worker:
+    """One process."""
+
+    def __init__(self) -> None:
+        self.run: Run | None = None
+        self.end: RunEnd | None = None
+        self.steps = 0
+        self.last_step = -1
+        self.last_ns = 0
+        self.examples = 0
+        self.bytes = 0
+        self.own_sizes: slice | None = None
+        self.waits: deque[tuple[int, int]] = deque(maxlen=_MOST_STEPS)
+
+    def wait_ms(self) -> float:
+        """Returns the median wait for a batch."""
+        return float(np.median([wait for _, wait in self.waits])) / 1e6 if self.waits else np.nan
+
+    def wait_share(self) -> float:
+        """Returns the share of the time from the second batch kept to the newest."""
+        later = list(self.waits)[1:]
+        if len(later) < 2:
+            return np.nan
+        period = later[-1][0] - self.waits[0][0]
+        return min(sum(wait for _, wait in later) / max(period, 1), 1.0)
+
+
+class Workers:
+    """The processes that record a run, each by its own events."""
+
+    def __init__(self) -> None:
+        self.version = 0
+        self._clock = Clock()
+        self._first: int | None = None
+        self._workers: dict[int, _Worker] = {}
+        self._expected = 0
+        self._strategy: Strategy | None = None
+        self._strategies: dict[tuple[int, int], Strategy] = {}
+        self._calls: OrderedDict[int, dict[int, int]] = OrderedDict()
+
+    def add(self, envelopes: Iterable[Envelope]) -> None:
+        """Adds events with their processes, oldest first."""
+        for process, event in envelopes:
+            if not isinstance(event, _KINDS):
+                continue
+            worker = self._workers.get(process)
+            if worker is None:
+                worker = self._workers[process] = _Worker()
+            worker.last_ns = max(worker.last_ns, event.time_ns)
+            self._update(process, worker, event)
+            self.version += 1
+
+    def _update(self, process: int, worker: _Worker, event: Event | Unknown) -> None:
+        match event:
+            case Step():
+                worker.steps += 1
+                worker.last_step = event.step
+                self._call(process, event)
+            case Sharding():
+                self._batch(process, worker, event)
+            case Run():
+                worker.run, worker.end = event, None
+                self._expected = max(self._expected, event.processes)
+                if self._first is None or process <= self._first:
+                    self._first, self._clock = process, Clock()
+                    self._clock.start(event.time_ns)
+            case RunEnd():
+                worker.end = event
+            case Strategy():
+                self._strategies[process, event.strategy] = event
+                if event.processes or self._strategy is None:
+                    self._strategy = event
+            case _:
+                pass
+
+    def _call(self, process: int, event: Step) -> None:
+        calls = self._calls.setdefault(event.step, {})
+        calls[process] = event.time_ns
+        if len(self._calls) > _MOST_STEPS:
+            self._calls.popitem(last=False)
+
+    def _batch(self, process: int, worker: _Worker, event: Sharding) -> None:
+        strategy = self._strategies.get((process, event.strategy))
+        sizes = event.sizes
+        if strategy is not None and len(sizes) == len(strategy.processes):
+            sizes = [n for n, of in zip(sizes, strategy.processes, strict=True) if of == process]
+        worker.examples += sum(sizes)
+        worker.bytes += event.bytes
+        worker.waits.append((event.time_ns, event.wait_ns))
+
+    def columns(self) -> WorkerColumns:
+        """Returns the processes of all events so far."""
+        numbers = sorted({*range(self._expected), *self._workers})
+        workers = [self._workers.get(number, _Worker()) for number in numbers]
+        runs = [worker.run for worker in workers]
+        return {
+            "name": [worker_name(number) for number in numbers],
+            "task": [f"{run.job}:{run.task}" if run and run.job else "" for run in runs],
+            "process": numbers,
+            "host": [run.host if run else "" for run in runs],
+            "pid": [run.process if run else 0 for run in runs],
+            "devices": [self._devices(number) for number in numbers],
+            "generation": [run.generation if run else 0 for run in runs],
+            "offset_ms": [run.clock_offset_ns / 1e6 if run else 0.0 for run in runs],
+            "error_ms": [run.clock_error_ns / 1e6 if run else 0.0 for run in runs],
+            "recorded": [number in self._workers for number in numbers],
+            "status": [worker.end.status if worker.end else "" for worker in workers],
+            "message": [worker.end.message if worker.end else "" for worker in workers],
+            "steps": [worker.steps for worker in workers],
+            "last_step": [worker.last_step for worker in workers],
+            "last_s": [
+                self._clock.seconds(worker.last_ns) if worker.last_ns else 0.0 for worker in workers
+            ],
+            "examples": [worker.examples for worker in workers],
+            "bytes": [worker.bytes for worker in workers],
+            "wait_ms": [worker.wait_ms() for worker in workers],
+            "wait_share": [worker.wait_share() for worker in workers],
+            "late_ms": self._late_ms(numbers).tolist(),
+            "step_ms": [self._step_ms(number) for number in numbers],
+        }
+
+    def _devices(self, process: int) -> list[str]:
+        strategy = self._strategy
+        if strategy is None or len(strategy.processes) != len(strategy.devices):
+            return []
+        owned = zip(strategy.devices, strategy.processes, strict=True)
+        return [device for device, of in owned if of == process]
+
+    def _late_ms(self, numbers: list[int]) -> Floats:
+        """Returns each process's median distance from the first one to call a step."""
+        living = [number for number in numbers if number in self._workers]
+        rows = [
+            [calls[number] for number in living]
+            for calls in self._calls.values()
+            if len(living) > 1 and calls.keys() >= set(living)
+        ]
+        late = np.full(len(numbers), np.nan)
+        if rows:
+            times = np.array(rows, np.float64)
+            found = np.median(times - times.min(axis=1, keepdims=True), axis=0) / 1e6
+            late[[numbers.index(number) for number in living]] = found
+        return late
+
+    def _step_ms(self, process: int) -> float:
+        times = [calls[process] for calls in self._calls.values() if process in calls]
+        return float(np.median(np.diff(times))) / 1e6 if len(times) > 1 else np.nan
