@@ -5,8 +5,8 @@ from __future__ import annotations
 import functools
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from typing import Any, cast
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any, Final, cast
 
 import jax
 import jax.extend.backend
@@ -20,6 +20,7 @@ from jax._src.api_util import InternalFloatingPointError
 from jax._src.array import ArrayImpl
 from jax._src.interpreters import pxla as _pxla
 from jax._src.interpreters.partial_eval import DynamicJaxprTrace as _DynamicJaxprTrace
+from jax._src.lax import parallel as _parallel
 from jax._src.lib import _profiler as _profiler_library
 from jax.sharding import NamedSharding
 
@@ -30,6 +31,12 @@ FoundNotFinite = InternalFloatingPointError
 
 ConcreteArray = ArrayImpl
 """The class of concrete arrays; tracers are instances of `jax.Array`, too."""
+
+COLLECTIVES: Final = (
+    *(_parallel.psum_p, _parallel.pmax_p, _parallel.pmin_p, _parallel.ppermute_p),
+    *(_parallel.all_gather_p, _parallel.all_to_all_p, _parallel.reduce_scatter_p),
+)
+"""The operations over a named axis that users call; not all have a public name."""
 
 
 def backend_started() -> bool:
@@ -138,6 +145,41 @@ def outside_of_traces() -> Iterator[None]:
 def being_transformed() -> bool:
     """Returns whether a JAX transformation (jit, grad, vmap, scan) is active in this thread."""
     return not isinstance(_core.trace_ctx.trace, _core.EvalTrace)
+
+
+def named_axis(name: str, size: int) -> AbstractContextManager[None]:
+    """Returns a context manager that binds an axis's name, as in a function that JAX maps."""
+    return _core.extend_axis_env_nd([(name, size)])
+
+
+def sum_arrays_over_axis(applies: Callable[[tuple[Any, ...]], bool]) -> None:
+    """Makes `psum` of arrays that are not traced an operation like any other.
+
+    JAX multiplies them by the size of the axis: in a function that it maps, they are the same on
+    all replicas. The number 1 is left alone, whose sum is the size.
+
+    Args:
+      applies: Returns, for the names of the axes, whether arrays differ between replicas.
+    """
+    theirs: Callable[..., Any] = _parallel._psum
+    psum_of_array: Any = _parallel.psum_p
+
+    def psum(x: Any, axis_name: Any, *, axis_index_groups: Any, **options: Any) -> Any:
+        axes = tuple(axis_name) if isinstance(axis_name, tuple | list) else (axis_name,)
+        groups = axis_index_groups and tuple(map(tuple, axis_index_groups))
+
+        def summed(leaf: Any) -> Any:
+            if isinstance(leaf, jax.core.Tracer) or (type(leaf) is int and leaf == 1):
+                return theirs(leaf, axis_name, axis_index_groups=axis_index_groups, **options)
+            array = jax.numpy.asarray(leaf)
+            number = array.astype("int32") if array.dtype == bool else array
+            return psum_of_array.bind(number, axes=axes, axis_index_groups=groups)
+
+        if applies(axes):
+            return jax.tree.map(summed, x)
+        return theirs(x, axis_name, axis_index_groups=axis_index_groups, **options)
+
+    _parallel._psum = psum
 
 
 def pieces(array: jax.Array) -> list[jax.Array]:

@@ -124,6 +124,24 @@ class Arguments:
                 "jax.device_put(array, strategy.mesh.whole)."
             )
 
+    def explain_replica(self, error: Exception, replica: int) -> None:
+        """Adds to an error which replica's shapes led to it, where shapes differ.
+
+        Args:
+          error: What the function raised as it was traced with the replica's shapes.
+          replica: The replica's number.
+        """
+        parts = [leaf for leaf in self.leaves if len(set(leaf.shapes)) > 1]
+        if not parts:
+            return
+        received = ", ".join(f"{p.label}: {p.dtype}{list(p.shapes[replica])}" for p in parts)
+        empty = self.examples(replica) == 0
+        remedy = (
+            " A replica without examples runs the step, too: the function must work for empty "
+            "arrays (in reshape, sizes in place of -1)."
+        )
+        error.add_note(f"Replica {replica} receives {received}.{remedy if empty else ''}")
+
     def build(self, arrays: list[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Returns `(args, kwargs)` with these arrays as the dynamic leaves."""
         rest = iter(arrays)

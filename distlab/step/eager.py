@@ -21,8 +21,10 @@ from distlab.collectives.shapes import gather_axis, require_joinable
 from distlab.context import scopes
 from distlab.context.host import Host
 from distlab.context.replica_context import ReplicaContext
+from distlab.devices.jax_internals import being_staged
+from distlab.devices.mesh import AXIS
 from distlab.errors import ContextError, StructureError, ValueShapeError
-from distlab.step import axis_names, in_place
+from distlab.step import eager_axis, in_place
 from distlab.step.captured_arrays import explain_devices, require_references
 from distlab.step.captured_state import captured_state
 from distlab.step.regroup import regroup, select, to_device
@@ -63,7 +65,7 @@ def run(host: CollectiveHost, fn: Callable[..., Any], args: Any, kwargs: Any) ->
             jax.default_device(device),
             frames.use(frames.EagerFrame(replica.number, device, before)),
             scopes.replica(ReplicaContext(host, collectives)),
-            axis_names.explained(),
+            eager_axis.bound(mesh.replicas, replica.number, collectives.operate),
         ):
             return in_place.call(
                 fn, own_args, own_kwargs, _examples((args, kwargs), replica.number)
@@ -111,11 +113,17 @@ class EagerCollectives:
         self._before = before
 
     def replica_id(self) -> Any:
-        """Returns the replica's number as an int."""
-        return self._replica.number
+        """Returns the replica's number as an int.
+
+        Inside `jax.jit` it is a tracer: JAX keeps one program for all replicas.
+        """
+        return jax.lax.axis_index(AXIS) if being_staged() else self._replica.number
 
     def all_reduce(self, op: ReduceOp, values: list[jax.Array]) -> list[jax.Array]:
         """Returns each array's sum or mean. The gradient is the all-reduce of the gradients."""
+        if being_staged():
+            combine: Callable[..., Any] = jax.lax.psum if op is ReduceOp.SUM else jax.lax.pmean
+            return list(combine(values, AXIS))
         reduced: list[jax.Array] = _differentiable(
             functools.partial(self._reduce, op),
             lambda _, cotangents: self.all_reduce(op, cotangents),
@@ -187,6 +195,27 @@ class EagerCollectives:
                 return [makers[0]()] * len(makers)
 
         return self._replica.wait_at(Rendezvous("making a variable", make, combine))
+
+    def operate(
+        self, operation: eager_axis.Operation, operands: list[jax.Array]
+    ) -> Sequence[jax.Array]:
+        """Returns the results of an operation of JAX over the axis of the replicas."""
+
+        def combine(rows: list[tuple[eager_axis.Operation, list[jax.Array]]]) -> Sequence[Any]:
+            started = time.monotonic_ns()
+            operations, values = zip(*rows, strict=True)
+            known, stacked = eager_axis.joined(operations, values, self._mesh)
+            results = eager_axis.run(known, stacked, self._mesh)
+            if operation.primitive.name == "psum":
+                how = ("all_reduce", ReduceOp.SUM.value, "all_reduce")
+                (array,) = stacked
+                report(self._host, *how, stacked=array, started=started, call=next(calls))
+            return results
+
+        results: Sequence[jax.Array] = self._replica.wait_at(
+            Rendezvous(f"{operation} over {AXIS!r}", (operation, operands), combine)
+        )
+        return results
 
     def _reduce(self, op: ReduceOp, arrays: list[jax.Array]) -> list[jax.Array]:
         def total(column: Sequence[jax.Array]) -> jax.Array:

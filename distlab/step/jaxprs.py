@@ -222,7 +222,12 @@ def calls_collective(equation: Any) -> bool:
 
 def calls_replica_id(equation: Any) -> bool:
     """Returns whether an equation runs a jaxpr that reads the replica's own number."""
-    return any(_first(inner, is_replica_id) is not None for inner in inner_jaxprs(equation))
+    return any(reads_replica_id(inner) for inner in inner_jaxprs(equation))
+
+
+def reads_replica_id(jaxpr: Any) -> bool:
+    """Returns whether a jaxpr reads the replica's own number, at any depth."""
+    return _first(jaxpr, is_replica_id) is not None
 
 
 def has_effect(equation: Any) -> bool:

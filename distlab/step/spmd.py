@@ -232,7 +232,7 @@ def _trace_groups(
     while True:
         traces: list[LocalTrace] = []
         shapes_by_group: list[list[Shape]] = []
-        failure: Exception | None = None
+        failures: list[tuple[Exception, int]] = []
         made = False
         for replica in firsts:
             collectives = TracedCollectives(host.mesh.replicas, host.cross_device_ops, gathered)
@@ -244,16 +244,18 @@ def _trace_groups(
                     )
                 )
             except Exception as error:  # noqa: BLE001 - raised below, unless shapes explain it
-                failure = failure or error
+                failures.append((error, replica))
             shapes_by_group.append(collectives.gathered)
             made = made or bool(collectives.made)
         found = [[shapes[g] for g in group_of] for shapes in zip(*shapes_by_group, strict=False)]
         settled = len(firsts) == 1 or found == gathered
         may_make = False
-        if failure is not None and settled:
+        if failures and settled:
+            failure, replica = failures[0]
+            arguments.explain_replica(failure, replica)
             raise failure
         differing = _differing_numbers(traces)
-        if failure is None and settled and differing <= as_arrays and not made:
+        if not failures and settled and differing <= as_arrays and not made:
             return traces
         gathered, as_arrays = found, as_arrays | differing
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Final, final
 
 import jax
@@ -18,7 +18,7 @@ from distlab.errors import ContextError
 from distlab.input.context import InputContext
 from distlab.input.distribute import call_for_input
 from distlab.input.options import InputOptions
-from distlab.step import axis_names
+from distlab.step import eager_axis
 from distlab.step.place import Place
 from distlab.step.regroup import undeclared
 from distlab.step.state_holders import is_state_holder
@@ -79,8 +79,16 @@ class DefaultStrategy(Strategy):
             (args, kwargs),
             is_leaf=lambda v: isinstance(v, DistributedValues | Variable) or is_state_holder(v),
         )
-        with scopes.replica(self._context), axis_names.explained():
+        with scopes.replica(self._context), eager_axis.bound(1, 0, self._operate):
             return undeclared(fn(*args, **kwargs))
+
+    def _operate(
+        self, operation: eager_axis.Operation, operands: list[jax.Array]
+    ) -> Sequence[jax.Array]:
+        """Returns the results of an operation of JAX over the axis of one replica."""
+        known, stacked = eager_axis.joined([operation], [operands], self.mesh)
+        (results,) = eager_axis.run(known, stacked, self.mesh)
+        return results
 
     def experimental_distribute_dataset(
         self, dataset: Any, options: InputOptions | None = None

@@ -12,7 +12,7 @@ import pytest
 
 import distlab as dl
 from distlab import events
-from distlab.errors import ContextError, StructureError
+from distlab.errors import StructureError
 from tests.listening import listening
 
 REPLICAS = 4
@@ -223,18 +223,6 @@ def test_random_keys_can_be_declared(strategy: dl.Strategy, size: int) -> None:
 def test_a_nest_in_one_mirrored_value_is_refused(strategy: dl.Strategy) -> None:
     with pytest.raises(StructureError, match=r"result\[0\] is Mirrored\(.*jax\.tree\.map"):
         strategy.run(lambda: [dl.Mirrored({"w": 1})])
-
-
-def test_an_axis_name_where_functions_run_as_python_is_explained(strategy: dl.Strategy) -> None:
-    def mean(x: Any) -> jax.Array:
-        return jax.lax.pmean(jnp.sum(x), "replica")
-
-    x = batch(strategy, 6)
-    assert [float(part) for part in strategy.run(mean, args=(x,)).values] == [15 / 4] * REPLICAS
-    with pytest.raises(ContextError, match=r"axis name.*all_reduce"):
-        strategy.run(mean, args=(x,), options=dl.RunOptions(run_eagerly=True))
-    with pytest.raises(ContextError, match=r"axis name.*all_reduce"):
-        dl.get_strategy().run(mean, args=(jnp.ones(3),))
 
 
 def test_a_declared_result_inside_of_jit(strategy: dl.Strategy) -> None:

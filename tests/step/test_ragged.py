@@ -271,3 +271,20 @@ def test_arrays_of_other_devices_are_moved() -> None:
 
 def _triples(strategy: dl.Strategy, result: tuple[PerReplica, ...]) -> list[tuple[np.ndarray, ...]]:
     return list(zip(*(_local(strategy, part) for part in result), strict=True))
+
+
+def test_an_error_names_the_replica_without_examples() -> None:
+    s = _strategy()
+    x, _ = _rows(s, [2, 1, 0])
+    with pytest.raises(ZeroDivisionError) as raised:
+        s.run(lambda v: v.reshape(v.shape[0], -1).sum(), args=(x,))
+    note = raised.value.__notes__[-1]
+    assert note.startswith("Replica 2 receives v: float32[0, 2]. A replica without examples runs")
+
+
+def test_an_error_of_all_replicas_names_the_first_ones_shapes() -> None:
+    s = _strategy()
+    x, _ = _rows(s, [2, 1, 1])
+    with pytest.raises(TypeError) as raised:
+        s.run(lambda v: v @ jnp.ones(3), args=(x,))
+    assert raised.value.__notes__[-1] == "Replica 0 receives v: float32[2, 2]."

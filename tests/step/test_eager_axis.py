@@ -1,0 +1,187 @@
+"""JAX's collectives by the axis's name work where functions run as Python, as in compiled ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import nnx
+from jax import lax
+
+import distlab as dl
+from distlab import events
+from distlab.errors import ContextError, ValueShapeError
+from tests.listening import listening
+
+REPLICAS = 4
+AXIS = "replica"
+EAGERLY = dl.RunOptions(run_eagerly=True)
+
+
+@pytest.fixture
+def strategy() -> dl.Strategy:
+    return dl.MirroredStrategy([f"CPU:{n}" for n in range(REPLICAS)])
+
+
+def parts(strategy: dl.Strategy) -> Any:
+    """Two numbers for each replica, all different."""
+    return strategy.experimental_distribute_values_from_function(
+        lambda context: jnp.arange(2.0) + 2 * context.replica_id_in_sync_group
+    )
+
+
+def number() -> Any:
+    return dl.get_replica_context().replica_id_in_sync_group
+
+
+def total(x: Any) -> Any:
+    context = dl.get_replica_context()
+    return context.all_reduce("SUM", x) + context.all_reduce("MEAN", x)
+
+
+def shifted(x: Any) -> Any:
+    size = lax.axis_size(AXIS)
+    return lax.ppermute(x, AXIS, [(n, (n + 1) % size) for n in range(size)])
+
+
+PROGRAMS: dict[str, Callable[[Any], Any]] = {
+    "a sum": lambda x: lax.psum(x, AXIS),
+    "a sum over a tuple of names": lambda x: lax.psum(x, (AXIS,)),
+    "a sum of a nest": lambda x: lax.psum({"x": x, "n": (x.sum(), 1)}, AXIS),
+    "a sum of truths": lambda x: lax.psum(x > 2, AXIS),
+    "a sum of constants": lambda x: lax.psum(jnp.ones(3), AXIS) + 0 * x.sum(),
+    "a sum of NumPy's numbers": lambda x: lax.psum(np.ones(3, np.float32), AXIS) + 0 * x.sum(),
+    "a sum within groups": lambda x: lax.psum(
+        x, AXIS, axis_index_groups=[[0, 1], [2, 3]] if lax.axis_size(AXIS) == REPLICAS else None
+    ),
+    "a mean": lambda x: lax.pmean(x.sum(), AXIS),
+    "the largest and the smallest": lambda x: (lax.pmax(x, AXIS), lax.pmin(x.sum(), AXIS)),
+    "a gather": lambda x: (lax.all_gather(x, AXIS), lax.all_gather(x, AXIS, tiled=True)),
+    "a permutation": shifted,
+    "a scattered sum": lambda x: lax.psum_scatter(jnp.arange(8.0) * x[1], AXIS, tiled=True),
+    "all to all": lambda x: lax.all_to_all(
+        jnp.arange(2.0 * lax.axis_size(AXIS)).reshape(-1, 2) * x[1], AXIS, 0, 0
+    ),
+    "the number and the size": lambda x: x * lax.axis_index(AXIS) + lax.axis_size(AXIS),
+    "a gradient": lambda x: jax.grad(lambda w: lax.pmean((w * x).sum(), AXIS))(2.0),
+    "a gradient through two": jax.value_and_grad(
+        lambda x: lax.psum(jax.nn.relu(lax.pmean(x**2, AXIS)).sum(), AXIS)
+    ),
+    "a gradient through a checkpoint": lambda x: jax.grad(
+        jax.checkpoint(lambda w: lax.psum((w * x).sum(), AXIS))
+    )(3.0),
+    "a compiled gradient": lambda x: jax.jit(
+        jax.grad(lambda w, x: lax.pmean(jnp.tanh(w * x).sum(), AXIS))
+    )(0.1, x),
+    "jit": jax.jit(lambda x: lax.psum(x, AXIS) * lax.axis_index(AXIS)),
+    "jit of the number": jax.jit(lambda x: x + lax.axis_index(AXIS)),
+    "jit of the context": jax.jit(lambda x: total(x * number())),
+    "a scan": lambda x: lax.scan(lambda c, y: (c + lax.pmean(y, AXIS), c), 0.0, x),
+    "a branch": lambda x: lax.cond(x.ndim > 0, lambda x: lax.psum(x, AXIS), lambda x: x, x),
+    "a while loop": lambda x: lax.while_loop(
+        lambda c: c[1] < 3, lambda c: (lax.pmean(c[0], AXIS) + 1, c[1] + 1), (x, 0)
+    ),
+    "vmap": jax.vmap(lambda y: lax.psum(y, AXIS)),
+}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_an_eager_function_gives_what_a_compiled_one_gives(
+    strategy: dl.Strategy, name: str
+) -> None:
+    x = parts(strategy)
+    compiled, eager = (
+        strategy.run(PROGRAMS[name], args=(x,), options=options) for options in (None, EAGERLY)
+    )
+    for replica in range(REPLICAS):
+        wanted, found = (of_replica(result, replica) for result in (compiled, eager))
+        jax.tree.map(lambda w, f: np.testing.assert_allclose(f, w, rtol=1e-6), wanted, found)
+
+
+def of_replica(result: Any, replica: int) -> Any:
+    return jax.tree.map(
+        lambda v: np.asarray(v.values[replica] if isinstance(v, dl.DistributedValues) else v),
+        result,
+        is_leaf=lambda v: isinstance(v, dl.DistributedValues),
+    )
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_under_the_default_strategy_the_axis_has_the_size_one(name: str) -> None:
+    x = jnp.arange(2.0)
+    wanted = dl.OneDeviceStrategy("CPU:0").run(PROGRAMS[name], args=(x,))
+    found = dl.get_strategy().run(PROGRAMS[name], args=(x,))
+    jax.tree.map(lambda w, f: np.testing.assert_allclose(f, w, rtol=1e-6), wanted, found)
+
+
+def test_a_layer_with_an_axis_name_normalises_over_all_replicas(strategy: dl.Strategy) -> None:
+    norms = [nnx.BatchNorm(2, axis_name=AXIS, rngs=nnx.Rngs(0)) for _ in range(2)]
+    x = strategy.experimental_distribute_values_from_function(
+        lambda context: jnp.arange(6.0).reshape(3, 2) * (context.replica_id_in_sync_group + 1)
+    )
+    for norm, options in zip(norms, (None, EAGERLY), strict=True):
+        strategy.run(lambda norm, x: norm(x), args=(norm, x), options=options)
+    np.testing.assert_allclose(norms[1].mean[...], norms[0].mean[...], rtol=1e-6)
+    assert float(norms[1].mean[0]) > 0
+
+
+def test_the_sum_of_an_eager_function_is_an_event(strategy: dl.Strategy) -> None:
+    with listening() as heard:
+        strategy.run(lambda x: lax.pmean(x, AXIS), args=(parts(strategy),), options=EAGERLY)
+    (reduction,) = heard.of(events.Reduction)
+    assert (reduction.verb, reduction.op, reduction.bytes) == ("all_reduce", "SUM", 8)
+
+
+def with_constant(x: Any, factor: int) -> Any:
+    return jax.jit(lambda y: lax.psum(y * factor, AXIS))(x)
+
+
+DIFFERENT: dict[str, tuple[Callable[[Any], Any], type[Exception], str]] = {
+    "a number in a compiled function": (
+        lambda x: with_constant(x, number()),
+        ContextError,
+        "jax.jit of .* not the same on all replicas",
+    ),
+    "a function that prints": (
+        jax.jit(lambda y: (jax.debug.print("{}", y), lax.psum(y, AXIS))[1]),
+        ContextError,
+        "prints or calls Python",
+    ),
+    "shapes": (
+        lambda _: lax.psum(jnp.ones(number() + 1), AXIS),
+        ValueShapeError,
+        r"same shapes on all replicas, got float32\[1\]",
+    ),
+    "a collective of some replicas": (
+        lambda x: lax.psum(x, AXIS) if number() else x,
+        ContextError,
+        "under an `if` that only some enter",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", DIFFERENT)
+def test_what_differs_between_eager_replicas_is_refused(strategy: dl.Strategy, name: str) -> None:
+    function, error, text = DIFFERENT[name]
+    with pytest.raises(error, match=text):
+        strategy.run(function, args=(parts(strategy),), options=EAGERLY)
+
+
+def test_outside_of_run_the_axis_has_no_name(strategy: dl.Strategy) -> None:
+    strategy.run(lambda x: lax.psum(x, AXIS), args=(parts(strategy),), options=EAGERLY)
+    with pytest.raises(NameError, match="unbound axis name"):
+        lax.psum(jnp.ones(3), AXIS)
+    with pytest.raises(NameError, match="unbound axis name: rows"):
+        strategy.run(lambda x: lax.psum(x, "rows"), args=(parts(strategy),), options=EAGERLY)
+
+
+def test_a_mapped_function_of_ones_own_is_left_to_jax(strategy: dl.Strategy) -> None:
+    strategy.run(lambda x: lax.psum(x, AXIS), args=(parts(strategy),), options=EAGERLY)
+    total = jax.vmap(lambda x: lax.psum(x, AXIS), axis_name=AXIS)(jnp.arange(3.0))
+    assert total.tolist() == [3.0, 3.0, 3.0]
+    ones = jax.vmap(lambda x: x + lax.psum(jnp.ones(()), AXIS), axis_name=AXIS)(jnp.zeros(3))
+    assert ones.tolist() == [3.0, 3.0, 3.0]
