@@ -92,6 +92,7 @@ class RunPage:
             read_share=feed.read_share,
             name=run.name,
             batch=view.batch,
+            dataset=view.dataset,
             advice=run.advice,
             capture_state=run.capture_state,
         )

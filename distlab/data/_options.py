@@ -169,8 +169,9 @@ class Options(OptionFields):
     """Options of a dataset (`tf.data.Options`); `Dataset.with_options` attaches them.
 
     All of tf.data's fields are accepted, with its types. What distlab does differs
-    for `experimental_distribute.auto_shard_policy` only: setting another field to
-    anything but what is done in any case emits a `NoEffectWarning`, once in a process.
+    for `experimental_distribute.auto_shard_policy` and `dataset_name` only: setting
+    another field to anything but what is done in any case emits a `NoEffectWarning`, once
+    in a process.
 
     Attributes:
       autotune: An `AutotuneOptions`.
@@ -183,7 +184,7 @@ class Options(OptionFields):
         sources, as they always are.
       experimental_service: A `ServiceOptions`.
       experimental_warm_start: Whether an iterator starts its threads when it is made.
-      dataset_name: A name.
+      dataset_name: The name by which pages call the dataset, such as `"train"`.
       framework_type: The list of libraries that made the dataset.
       threading: A `ThreadingOptions`.
       experimental_deterministic: The former name of `deterministic`.
@@ -214,7 +215,7 @@ class Options(OptionFields):
     )
     experimental_service = Field(ServiceOptions, ServiceOptions)
     experimental_warm_start = _optional(bool, "an iterator starts its threads by itself")
-    dataset_name = _optional(str, "a dataset is named by its elements")
+    dataset_name = _optional(str, "")
     framework_type: Field[list[str] | None] = Field(
         list, lambda: None, no_effect="nothing is reported to anybody"
     )

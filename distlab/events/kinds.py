@@ -232,6 +232,7 @@ class Sharding(Event, frozen=True, kw_only=True, tag="sharding"):
       policy: How it was divided: `"rebatch"` or `"per_replica"`.
       source: File and line of the call that distributed the dataset; empty in runs
         recorded before this field.
+      name: The dataset's `Options.dataset_name`, empty without one.
     """
 
     strategy: int
@@ -246,6 +247,7 @@ class Sharding(Event, frozen=True, kw_only=True, tag="sharding"):
     transfer_ns: int
     policy: Literal["rebatch", "per_replica"]
     source: str = ""
+    name: str = ""
 
 
 class Preview(Event, frozen=True, kw_only=True, tag="preview"):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from distlab.folds._fold import Columns, Fold
 from distlab.folds._folds import FoldName, Folds
-from distlab.folds.batch_part import part_of_batch
+from distlab.folds.batch_part import part_of_batch, part_of_batches
 from distlab.folds.batches import BatchColumns, BatchDetail, Batches
 from distlab.folds.captures import CaptureColumns, Captures
 from distlab.folds.comparison import ComparisonColumns, compare
@@ -62,6 +62,7 @@ __all__ = [
     "Workers",
     "compare",
     "part_of_batch",
+    "part_of_batches",
     "part_of_captures",
     "part_of_devices",
     "part_of_placements",

@@ -183,11 +183,20 @@ class Folds:
                 made = self._cache[name] = (fold.version, fold.columns())
             return made[1]
 
-    def batch(self, number: int | None = None) -> BatchDetail | None:
+    def batch(self, number: int | None = None, dataset: int | None = None) -> BatchDetail | None:
         """Returns one batch as the replicas received it, None before the first one.
 
         Args:
           number: Number of the batch, see `Batches.detail`; None for the newest.
+          dataset: Number of the dataset to which it belongs; None for any.
         """
         with self._lock:
-            return self._batches.detail(number)
+            return self._batches.detail(number, dataset)
+
+    def newest_of_main(self) -> BatchDetail | None:
+        """Returns the newest batch of the dataset with the most batches, None before it.
+
+        After a run that ends with an evaluation this is a batch of the training.
+        """
+        with self._lock:
+            return self._batches.detail(None, self._batches.main)

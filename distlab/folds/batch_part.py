@@ -1,10 +1,10 @@
-"""A part of a batch that has too many replicas to draw."""
+"""The batches of one dataset, and a part of a batch that has too many replicas to draw."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from distlab.folds.batches import BatchDetail
+from distlab.folds.batches import BatchColumns, BatchDetail
 
 MOST_DRAWN: Final = 32
 """Most replicas of a batch that are drawn at once."""
@@ -38,4 +38,30 @@ def part_of_batch(
         "pixels": detail["pixels"][begin:end],
         "known": detail["known"][begin:end],
         "label": detail["label"][begin:end],
+    }
+
+
+def part_of_batches(batches: BatchColumns, dataset: int | None = None) -> BatchColumns:
+    """Returns the batches of one dataset.
+
+    Args:
+      batches: All batches.
+      dataset: The dataset's number; None for all datasets.
+
+    Returns:
+      The columns with the rows of these batches; the totals are those of all.
+    """
+    if dataset is None:
+        return batches
+    rows = batches["dataset"] == dataset
+    return {
+        **batches,
+        "number": batches["number"][rows],
+        "epoch": batches["epoch"][rows],
+        "batch": batches["batch"][rows],
+        "dataset": batches["dataset"][rows],
+        "examples": batches["examples"][rows],
+        "uneven": batches["uneven"][rows],
+        "wait_ms": batches["wait_ms"][rows],
+        "transfer_ms": batches["transfer_ms"][rows],
     }

@@ -8,7 +8,8 @@ from typing import ClassVar, NamedTuple, TypedDict
 
 import numpy as np
 
-from distlab.events import Event, Preview, Sharding, Strategy
+from distlab.events import Compile, Event, Preview, Sharding, Step, Strategy
+from distlab.folds._datasets import DatasetNames
 from distlab.folds._fold import replica_names
 from distlab.folds._previews import Previews
 from distlab.folds.arrays import Flags, Floats, Ints, Pixels
@@ -24,6 +25,7 @@ class BatchColumns(TypedDict):
       number: Numbers of the batches in this recording.
       epoch: Epochs, as the `Sharding` events state.
       batch: Numbers of the batches in their epochs.
+      dataset: Numbers of the batches' datasets, in the order of `datasets`.
       examples: How many examples each global batch has.
       uneven: Whether some replica received fewer examples than its share.
       wait_ms: Milliseconds spent on waiting for the source.
@@ -32,11 +34,16 @@ class BatchColumns(TypedDict):
       forgotten: How many of them are not kept.
       total_bytes: Bytes of all batches, the forgotten ones included.
       total_wait_s: Seconds spent on waiting for all of them.
+      datasets: A name for each dataset: the user's, or the functions that received its
+        batches, and the line that distributed it.
+      dataset_counts: How many batches of each dataset there were.
+      main: Number of the dataset with the most batches, 0 before the first.
     """
 
     number: Ints
     epoch: Ints
     batch: Ints
+    dataset: Ints
     examples: Ints
     uneven: Flags
     wait_ms: Floats
@@ -45,6 +52,9 @@ class BatchColumns(TypedDict):
     forgotten: int
     total_bytes: int
     total_wait_s: float
+    datasets: list[str]
+    dataset_counts: list[int]
+    main: int
 
 
 class BatchDetail(TypedDict):
@@ -54,6 +64,7 @@ class BatchDetail(TypedDict):
       number: Number of the batch in this recording.
       epoch: Its epoch.
       batch: Its number in the epoch.
+      dataset: Number of its dataset, see `BatchColumns`.
       nominal: How many examples a full batch has for each replica.
       policy: `"rebatch"` or `"per_replica"`.
       bytes: Bytes of all examples.
@@ -74,6 +85,7 @@ class BatchDetail(TypedDict):
     number: int
     epoch: int
     batch: int
+    dataset: int
     nominal: int
     policy: str
     bytes: int
@@ -91,6 +103,7 @@ class BatchDetail(TypedDict):
 
 class _Batch(NamedTuple):
     number: int
+    dataset: int
     event: Sharding
 
     @property
@@ -111,6 +124,7 @@ class _Table:
         self._number = array("q")
         self._epoch = array("q")
         self._batch = array("q")
+        self._dataset = array("q")
         self._examples = array("q")
         self._uneven = array("b")
         self._wait_ms = array("d")
@@ -123,17 +137,25 @@ class _Table:
         self._number.append(batch.number)
         self._epoch.append(event.epoch)
         self._batch.append(event.batch)
+        self._dataset.append(batch.dataset)
         self._examples.append(sum(event.sizes))
         self._uneven.append(batch.uneven)
         self._wait_ms.append(event.wait_ns / 1e6)
         self._transfer_ms.append(event.transfer_ns / 1e6)
 
-    def columns(self, count: int, total_bytes: int, wait_ns: int) -> BatchColumns:
+    def move_last(self, dataset: int) -> None:
+        """Gives the last batch to another dataset."""
+        self._dataset[-1] = dataset
+
+    def columns(
+        self, count: int, total_bytes: int, wait_ns: int, names: DatasetNames
+    ) -> BatchColumns:
         # By way of bytes: an array that lends its buffer cannot grow meanwhile.
         return {
             "number": np.frombuffer(self._number.tobytes(), np.int64),
             "epoch": np.frombuffer(self._epoch.tobytes(), np.int64),
             "batch": np.frombuffer(self._batch.tobytes(), np.int64),
+            "dataset": np.frombuffer(self._dataset.tobytes(), np.int64),
             "examples": np.frombuffer(self._examples.tobytes(), np.int64),
             "uneven": np.frombuffer(self._uneven.tobytes(), np.bool_),
             "wait_ms": np.frombuffer(self._wait_ms.tobytes(), np.float64),
@@ -142,6 +164,9 @@ class _Table:
             "forgotten": count - len(self._number),
             "total_bytes": total_bytes,
             "total_wait_s": wait_ns / 1e9,
+            "datasets": names.texts(),
+            "dataset_counts": list(names.counts),
+            "main": names.main,
         }
 
 
@@ -152,7 +177,7 @@ class Batches:
     older half is forgotten, uneven ones last.
     """
 
-    KINDS: ClassVar[tuple[type[Event], ...]] = (Strategy, Sharding, Preview)
+    KINDS: ClassVar[tuple[type[Event], ...]] = (Strategy, Sharding, Preview, Compile, Step)
 
     def __init__(self, most_bytes: int = _MOST_BYTES) -> None:
         """Keeps about `most_bytes` of batches, not counting previews."""
@@ -164,12 +189,21 @@ class Batches:
         self._kept: dict[int, _Batch] = {}
         self._table = _Table()
         self._previews = Previews()
+        self._datasets = DatasetNames()
+        self._newest: dict[int, int] = {}
         self._devices: dict[int, list[str]] = {}
 
     def add(self, events: Sequence[Event]) -> None:
         """Adds events, oldest first."""
+        changed = False
         for event in events:
             match event:
+                case Step():
+                    changed |= self._note_step(event)
+                    continue
+                case Compile():
+                    self._datasets.note_program(event)
+                    continue
                 case Sharding():
                     self._add_batch(event)
                 case Preview():
@@ -178,10 +212,12 @@ class Batches:
                     self._devices[event.strategy] = event.devices
                 case _:
                     pass
-        self.version += bool(events)
+            changed = True
+        self.version += changed
 
     def _add_batch(self, event: Sharding) -> None:
-        batch = _Batch(self._count, event)
+        batch = _Batch(self._count, self._datasets.add(event), event)
+        self._newest[batch.dataset] = batch.number
         self._kept[self._count] = batch
         self._table.add(batch)
         self._count += 1
@@ -191,8 +227,26 @@ class Batches:
         if self._bytes > self._most_bytes:
             self._forget()
 
+    def _note_step(self, event: Step) -> bool:
+        """Notes which function received the last batch; returns whether that is new."""
+        noted = self._datasets.note_step(event)
+        if noted is None:
+            return False
+        number, place = noted
+        last = self._kept[next(reversed(self._kept))]
+        if last.event.dataset == number and last.dataset != place:
+            self._kept[last.number] = last._replace(dataset=place)
+            self._table.move_last(place)
+            self._newest[place] = last.number
+            self._newest[last.dataset] = max(
+                one.number for one in self._kept.values() if one.dataset == last.dataset
+            )
+        return True
+
     def _forget(self) -> None:
         older = list(self._kept.values())[: len(self._kept) // 2]
+        # The newest batch of each dataset stays: a page may show it alone.
+        older = [one for one in older if self._newest[one.dataset] != one.number]
         even = [batch for batch in older if not batch.uneven]
         for batch in even[1::2] or older[1::2]:
             del self._kept[batch.number]
@@ -201,19 +255,22 @@ class Batches:
 
     def columns(self) -> BatchColumns:
         """Returns the batches of all events so far."""
-        return self._table.columns(self._count, self._total_bytes, self._wait_ns)
+        return self._table.columns(self._count, self._total_bytes, self._wait_ns, self._datasets)
 
-    def detail(self, number: int | None = None) -> BatchDetail | None:
+    def detail(self, number: int | None = None, dataset: int | None = None) -> BatchDetail | None:
         """Returns one batch as the replicas received it.
 
         Args:
           number: Number of the batch; None for the newest. For a batch that has not
             arrived it is the newest, for a forgotten one the nearest before it.
+          dataset: Number of the dataset to which it belongs; None for any.
 
         Returns:
           The batch, None before the first one.
         """
-        batch = self._nearest(number)
+        batch = self._kept.get(number) if number is not None else None
+        if batch is None or dataset not in (None, batch.dataset):
+            batch = self._nearest(number, dataset)
         if batch is None:
             return None
         event = batch.event
@@ -232,6 +289,7 @@ class Batches:
             "number": batch.number,
             "epoch": event.epoch,
             "batch": event.batch,
+            "dataset": batch.dataset,
             "nominal": event.nominal,
             "policy": event.policy,
             "bytes": event.bytes,
@@ -247,13 +305,20 @@ class Batches:
             "label": pictures.labels,
         }
 
-    def _nearest(self, number: int | None) -> _Batch | None:
-        if not self._kept:
+    @property
+    def main(self) -> int:
+        """Number of the dataset with the most batches, 0 before the first."""
+        return self._datasets.main
+
+    def _nearest(self, number: int | None, dataset: int | None) -> _Batch | None:
+        newest = max(
+            (last for place, last in self._newest.items() if dataset in (None, place)),
+            default=None,
+        )
+        if newest is None:
             return None
-        if number in self._kept:
-            return self._kept[number]
-        newest = next(reversed(self._kept))
-        if number is None or number > newest:
+        if number is None or number >= newest:
             return self._kept[newest]
-        before = [kept for kept in self._kept if kept < number]
-        return self._kept[before[-1] if before else next(iter(self._kept))]
+        fitting = [one for one in self._kept.values() if dataset in (None, one.dataset)]
+        before = [one for one in fitting if one.number <= number]
+        return before[-1] if before else fitting[0]

@@ -21,6 +21,7 @@ class Distribution(NamedTuple):
       options: The options with which it was distributed.
       previewer: Emits previews of its examples.
       source: File and line of the call that distributed it.
+      name: The name that its options give it, else empty.
     """
 
     number: int
@@ -29,6 +30,7 @@ class Distribution(NamedTuple):
     options: InputOptions
     previewer: Previewer
     source: str
+    name: str
 
     @property
     def element_spec(self) -> Any:

@@ -32,6 +32,7 @@ class DistributedDataset:
       steps: The source of its steps.
       strategy: The strategy whose replicas receive its elements.
       options: The options with which it was distributed.
+      name: The name that its options give it, else empty.
 
     Attributes:
       steps: The source of its steps.
@@ -47,12 +48,14 @@ class DistributedDataset:
       [[4], [5]]
     """
 
-    def __init__(self, steps: Steps, strategy: InputHost, options: InputOptions) -> None:
+    def __init__(
+        self, steps: Steps, strategy: InputHost, options: InputOptions, name: str = ""
+    ) -> None:
         number = next(_numbers)
         self.steps = steps
         self.strategy = strategy
         self._distribution = Distribution(
-            number, steps, strategy, options, Previewer(number), calling_line()
+            number, steps, strategy, options, Previewer(number), calling_line(), name
         )
         self._epochs = itertools.count()
 

@@ -35,7 +35,7 @@ def distribute_dataset(
         strategy.mesh.replicas,
         may_read=isinstance(dataset, Dataset),
     )
-    return DistributedDataset(steps, strategy, options)
+    return DistributedDataset(steps, strategy, options, _name_of(dataset))
 
 
 def distribute_from_function(
@@ -61,7 +61,13 @@ def distribute_from_function(
         made_by("dataset_fn", call_for_input("dataset_fn", dataset_fn, context))
         for context in contexts
     ]
-    return DistributedDataset(replica_steps(datasets, strategy.mesh.replicas), strategy, options)
+    steps = replica_steps(datasets, strategy.mesh.replicas)
+    return DistributedDataset(steps, strategy, options, _name_of(datasets[0]))
+
+
+def _name_of(dataset: Any) -> str:
+    """Returns the name that a dataset's options give it, else an empty text."""
+    return (dataset.options().dataset_name or "") if isinstance(dataset, Dataset) else ""
 
 
 def steps_of(dataset: Dataset, context: InputContext, replicas: int, *, may_read: bool) -> Steps:

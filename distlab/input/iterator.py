@@ -221,6 +221,7 @@ class DistributedIterator(Resumable):
                 transfer_ns=placed.transfer_ns,
                 policy=self._distribution.steps.policy,
                 source=self._distribution.source,
+                name=self._distribution.name,
             )
         )
         self._distribution.previewer.show(recorder, step.columns, indices, self._epoch, self._batch)

@@ -10,11 +10,13 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 from distlab import charts
 from distlab.charts import BatchTiles, Chart, Traffic, TrafficRow
 from distlab.folds import (
+    BatchColumns,
     BatchDetail,
     ComparisonColumns,
     FoldName,
     Folds,
     part_of_batch,
+    part_of_batches,
     part_of_captures,
     part_of_devices,
     part_of_placements,
@@ -25,8 +27,6 @@ from distlab.page.view import View
 TILES_WIDTH: Final = 680
 TRAFFIC_WIDTH: Final = 900
 """The most pixels that the tiles of a batch, and the drawing of a reduction, are wide."""
-
-_NEWEST_VIEW: Final = View()
 
 C = TypeVar("C")
 C_contra = TypeVar("C_contra", contravariant=True)
@@ -85,13 +85,25 @@ def _traffic(*, height: int) -> Traffic:
 
 
 def _batch(folds: Folds, view: View) -> BatchDetail | None:
-    return part_of_batch(folds.batch(view.batch), view.replica)
+    return part_of_batch(folds.batch(view.batch, view.dataset), view.replica)
 
 
 def _batch_state(folds: Folds, view: View) -> object:
     """Returns which batch is shown; a preview may come later than its batch."""
-    detail = folds.batch(view.batch)
-    return detail and (detail["number"], int(detail["known"].sum()), view.replica)
+    return _state_of(folds.batch(view.batch, view.dataset), view.replica)
+
+
+def _newest_state(folds: Folds, view: View) -> object:
+    del view
+    return _state_of(folds.newest_of_main(), 0)
+
+
+def _state_of(detail: BatchDetail | None, replica: int) -> object:
+    return detail and (detail["number"], int(detail["known"].sum()), replica)
+
+
+def _history(folds: Folds, view: View) -> BatchColumns:
+    return part_of_batches(folds.columns("batches"), view.dataset)
 
 
 def _one_reduction(folds: Folds, view: View) -> TrafficRow | None:
@@ -114,8 +126,8 @@ _NEWEST = Entry(
     page="overview",
     height=320,
     make=_tiles,
-    columns=lambda folds, _: _batch(folds, _NEWEST_VIEW),
-    state=lambda folds, _: _batch_state(folds, _NEWEST_VIEW),
+    columns=lambda folds, _: part_of_batch(folds.newest_of_main()),
+    state=_newest_state,
     costly=True,
 )
 _RATES = Entry(
@@ -146,8 +158,8 @@ _HISTORY = Entry(
     page="batches",
     height=240,
     make=charts.BatchHistory,
-    columns=lambda folds, _: folds.columns("batches"),
-    state=_version("batches"),
+    columns=_history,
+    state=lambda folds, view: (folds.version("batches"), view.dataset),
 )
 _DEVICES = Entry(
     page="devices",

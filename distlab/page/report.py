@@ -56,6 +56,7 @@ def write(source: Source, name: str, path: Path) -> None:
         read_share=None,
         name=name,
         batch=None,
+        dataset=None,
         advice=advise_on(folds.columns("evidence"), folds.columns("workers")),
         capture_state="",
     )

@@ -21,6 +21,7 @@ class View:
     Attributes:
       page: The open page.
       batch: Number of the batch to show, None for the newest.
+      dataset: Number of the dataset whose batches to show, None for all.
       replica: The first replica of the batch to draw, where there are too many for all.
       device: The first device of the part to show, where there are too many for all;
         None for all, in groups.
@@ -40,6 +41,7 @@ class View:
 
     page: str = "overview"
     batch: int | None = None
+    dataset: int | None = None
     replica: int = 0
     device: int | None = None
     at: float | None = None
@@ -70,7 +72,7 @@ class View:
 
 _WORDS: Final = {"page", "kind", "text", "order"}
 _COUNTS: Final = {"replica", "reduction", "captures", "orders", "loop"}
-_NUMBERS: Final = {"batch", "device", "before", "event"}
+_NUMBERS: Final = {"batch", "dataset", "device", "before", "event"}
 
 
 def _fits(name: str, value: object) -> bool:

@@ -37,10 +37,12 @@ def calling_line() -> str:
 def _caller(frame: FrameType) -> tuple[int, FrameType]:
     """Returns the first frame from this one on that is not distlab's, and how far up it is."""
     level = 1
-    while frame.f_back is not None and _package(frame) in _LIBRARIES:
+    while frame.f_back is not None and _is_library(frame):
         level, frame = level + 1, frame.f_back
     return level, frame
 
 
-def _package(frame: FrameType) -> str:
-    return str(frame.f_globals.get("__name__", "")).partition(".")[0]
+def _is_library(frame: FrameType) -> bool:
+    """Returns whether a frame is a library's; the demo counts as a user's program."""
+    package, *inner = str(frame.f_globals.get("__name__", "")).split(".")
+    return package in _LIBRARIES and inner[:1] != ["demo"]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Final, TypeAlias
 
-from distlab.folds import BatchDetail, DeviceColumns, Folds, PlacementColumns
+from distlab.folds import BatchColumns, BatchDetail, DeviceColumns, Folds, PlacementColumns
 from distlab.page.facts.amounts import counted
 from distlab.page.facts.batch import share_of
 from distlab.page.facts.devices import BUSY_NOTE
@@ -125,7 +125,7 @@ def summarize(folds: Folds, batch: BatchDetail | None, charts: Sequence[str]) ->
         status=header["status"] or ("live" if steps["steps"] else "waiting"),
         steps=steps_text(steps),
         charts=tuple(charts),
-        batch=_batch(batch, folds.columns("batches")["count"]),
+        batch=_batch(batch, folds.columns("batches")),
         sizes=_sizes(batch),
         busy=_busy(folds.columns("devices")),
         reductions=_reductions(folds),
@@ -135,11 +135,14 @@ def summarize(folds: Folds, batch: BatchDetail | None, charts: Sequence[str]) ->
     )
 
 
-def _batch(batch: BatchDetail | None, count: int) -> str:
+def _batch(batch: BatchDetail | None, batches: BatchColumns) -> str:
     if batch is None:
         return _NONE_YET["batches"]
+    names = batches["datasets"]
+    of = f" {plain(names[batch['dataset']])}" if len(names) > 1 else ""
     return (
-        f"Batch {count_text(batch['number'])} (of {count_text(count)} so far, from 0): "
+        f"Batch {count_text(batch['number'])} (of {count_text(batches['count'])} so far, from 0)"
+        f"{of}: "
         f"{counted(sum(batch['size']), 'example')} over {counted(len(batch['size']), 'replica')}"
     )
 

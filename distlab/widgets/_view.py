@@ -16,7 +16,7 @@ from distlab.text.shown import shown
 from distlab.widgets._notebook import Execution, find_notebook
 
 if TYPE_CHECKING:
-    from distlab.folds import Folds
+    from distlab.folds import BatchDetail, Folds
     from distlab.widgets._open_views import OpenViews
     from distlab.widgets._view_widget import ViewWidget
 
@@ -86,6 +86,9 @@ class View:
         else:
             sys.stdout.write(f"{self}\n")
 
+    def _shown_batch(self, folds: Folds) -> BatchDetail | None:
+        return folds.newest_of_main() if self._batch is None else folds.batch(self._batch)
+
     @property
     def live(self) -> bool:
         """Whether it still follows the run."""
@@ -95,7 +98,7 @@ class View:
         """Shows new events; its feed calls it."""
         from distlab.widgets._summary import summarize
 
-        self._summary = summarize(folds, folds.batch(self._batch), self.panes)
+        self._summary = summarize(folds, self._shown_batch(folds), self.panes)
         self._stale = True
         widget = self._widget
         if widget is not None:
@@ -133,7 +136,7 @@ class View:
         from distlab.widgets._picture import picture
 
         folds = self.feed.folds
-        drawn = picture(folds, folds.batch(self._batch), self._summary)
+        drawn = picture(folds, self._shown_batch(folds), self._summary)
         # The live view draws itself into this element, over the picture.
         html = f'<div class="distlab-watch {self._host}"><div>{drawn}</div></div>'
         views.notebook.publish(html, str(self), self._host, update=update)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from bokeh import __version__ as bokeh_version
@@ -30,7 +31,8 @@ class ViewCharts:
 
         Args:
           names: Names of charts for notebooks, see `distlab.page.charts.CHARTS`.
-          batch: Number of the batch to show, None for the newest.
+          batch: Number of the batch to show, None for the newest of the dataset with the
+            most batches.
         """
         self.names = tuple(names)
         self.items: dict[str, object] = {}
@@ -53,13 +55,16 @@ class ViewCharts:
           that replaces its data.
         """
         changed = {}
+        choices = self._choices
+        if choices.batch is None and "batches" in self.names:
+            choices = replace(choices, dataset=folds.columns("batches")["main"])
         for name, chart in self._charts.items():
             entry = CHARTS[name]
-            state = entry.state(folds, self._choices)
+            state = entry.state(folds, choices)
             if entry.columns is None or (name in self._shown and self._shown[name] == state):
                 continue
             self._shown[name] = state
-            chart.update(entry.columns(folds, self._choices))
+            chart.update(entry.columns(folds, choices))
             if any(len(column) for column in chart.source.data.values()):
                 self._add_item(name)
                 changed[name] = self._patches(name)

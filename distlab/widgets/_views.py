@@ -26,7 +26,8 @@ class Batches(View):
 
     Args:
       source: The run to show, by default that of this process.
-      batch: Number of the batch, counted from 0; None for the newest.
+      batch: Number of the batch, counted from 0; None for the newest of the dataset with the
+        most batches.
 
     Raises:
       MissingExtraError: The packages for notebooks are not installed.
@@ -168,7 +169,8 @@ def watch(source: Source | None = None, *, batch: int | None = None) -> Watch | 
     Args:
       source: The run to show: by default that of this process, from memory; or an
         opened one, such as `distlab.Run.open("runs/first")`.
-      batch: Number of the batch to show, counted from 0; None for the newest.
+      batch: Number of the batch to show, counted from 0; None for the newest of the dataset
+        with the most batches.
 
     Returns:
       The view, to `close` it; None where there is no notebook.

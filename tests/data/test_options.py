@@ -28,7 +28,6 @@ FIELDS: dict[str, tuple[Any, Any]] = {
     "experimental_slack": (False, True),
     "experimental_symbolic_checkpoint": (True, False),
     "experimental_warm_start": (None, True),
-    "dataset_name": (None, "train"),
     "framework_type": (None, ["a"]),
     "autotune.enabled": (False, True),
     "autotune.cpu_budget": (None, 2),

@@ -73,6 +73,7 @@ def collect(
     read_share: float | None,
     name: str,
     batch: int | None,
+    dataset: int | None,
     advice: Sequence[Advice],
     capture_state: str,
 ) -> Facts:
@@ -86,6 +87,7 @@ def collect(
       read_share: Share of it that was read, None when unknown.
       name: The name of a run that has not reported one.
       batch: Number of the batch to show, None for the newest.
+      dataset: Number of the dataset whose batches to show, None for all.
       advice: What `distlab.advice` found.
       capture_state: State of the capture button, see `capture_button_facts`.
     """
@@ -102,7 +104,7 @@ def collect(
         **capture_facts(folds.columns("captures")),
         **reduction_facts(folds.columns("reductions")),
         **program_facts(folds.columns("programs")),
-        **batch_facts(folds.batch(batch), folds.columns("batches")),
+        **batch_facts(folds.batch(batch, dataset), folds.columns("batches"), dataset),
         **advice_facts(advice),
         **capture_button_facts(capture_state),
     }

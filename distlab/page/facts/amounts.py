@@ -15,9 +15,9 @@ MOST_ROWS: Final = 32
 """Devices or replicas that have a row each."""
 
 
-def counted(count: int, thing: str) -> str:
-    """Returns a number of things as text: `"1 step"`, `"12 steps"`."""
-    return f"{count_text(count)} {thing}{'s' * (count != 1)}"
+def counted(count: int, thing: str, things: str = "") -> str:
+    """Returns a number of things as text: `"1 step"`, `"12 steps"`, `"2 batches"`."""
+    return f"{count_text(count)} {thing if count == 1 else things or f'{thing}s'}"
 
 
 def first_rows(texts: Iterable[str], count: int) -> list[str]:

@@ -6,15 +6,18 @@ import itertools
 from collections.abc import Sequence
 from typing import Final, NamedTuple, TypedDict
 
+import numpy as np
+
 from distlab.charts.batches import size_text
 from distlab.charts.theme import colour
-from distlab.folds import BatchColumns, BatchDetail
+from distlab.folds import BatchColumns, BatchDetail, part_of_batches
 from distlab.page.facts.amounts import MOST_ROWS, NOTHING, counted
 from distlab.text.bytes import bytes_text
 from distlab.text.units import count_text, duration_text, plain
 
 _MOST_GROUPS: Final = 200
 _MOST_UNEVEN: Final = 200
+_MOST_NAME: Final = 60
 _POLICIES: Final = {
     "rebatch": "one global batch, divided over the replicas",
     "per_replica": "one batch for each replica",
@@ -45,6 +48,12 @@ class BatchFacts(TypedDict):
     Attributes:
       batch_first: Number of the oldest batch that can be chosen.
       batch_last: Number of the newest one.
+      batch_before: Number of the batch before the shown one, None for the first.
+      batch_after: Number of the batch after it, None for the last.
+      batch_dataset: Name of the dataset of the shown batch.
+      batch_datasets: Number, name and number of batches of each dataset.
+      has_datasets: Whether there is a dataset to choose.
+      newest_batch: Number and dataset of the batch on the Overview.
       batch_uneven: Numbers of the newest batches with an incomplete share.
       batch_forgotten: How many batches are no longer kept.
       batch_number: Number of the shown batch, None before the first.
@@ -63,6 +72,12 @@ class BatchFacts(TypedDict):
 
     batch_first: int
     batch_last: int
+    batch_before: int | None
+    batch_after: int | None
+    batch_dataset: str
+    batch_datasets: list[list[str]]
+    has_datasets: bool
+    newest_batch: str
     batch_uneven: list[int]
     batch_forgotten: int
     batch_number: int | None
@@ -78,17 +93,33 @@ class BatchFacts(TypedDict):
     has_pieces: bool
 
 
-def batch_facts(detail: BatchDetail | None, batches: BatchColumns) -> BatchFacts:
+def batch_facts(
+    detail: BatchDetail | None, batches: BatchColumns, dataset: int | None = None
+) -> BatchFacts:
     """Returns the chosen batch in words.
 
     Args:
       detail: The batch, None before the first.
       batches: All batches that are kept.
+      dataset: Number of the dataset whose batches can be chosen, None for all.
     """
+    newest = batches["number"][batches["dataset"] == batches["main"]]
+    names = [plain(name, _MOST_NAME) for name in batches["datasets"]]
+    counts = batches["dataset_counts"]
+    batches = part_of_batches(batches, dataset)
     numbers = batches["number"]
     facts: BatchFacts = {
         "batch_first": int(numbers[0]) if len(numbers) else 0,
         "batch_last": int(numbers[-1]) if len(numbers) else 0,
+        "batch_before": None,
+        "batch_after": None,
+        "batch_dataset": "",
+        "batch_datasets": [
+            [str(place), f"{name}: {counted(count, 'batch', 'batches')}"]
+            for place, (name, count) in enumerate(zip(names, counts, strict=True))
+        ],
+        "has_datasets": len(names) > 1,
+        "newest_batch": f"Batch {newest[-1]}, {names[batches['main']]}" if len(newest) else "",
         "batch_uneven": numbers[batches["uneven"]][-_MOST_UNEVEN:].tolist(),
         "batch_forgotten": batches["forgotten"],
         "batch_number": None,
@@ -106,8 +137,12 @@ def batch_facts(detail: BatchDetail | None, batches: BatchColumns) -> BatchFacts
     if detail is None:
         return facts
     groups = _groups(detail)
+    place = int(np.searchsorted(numbers, detail["number"]))
     return {
         **facts,
+        "batch_before": int(numbers[place - 1]) if place else None,
+        "batch_after": int(numbers[place + 1]) if place + 1 < len(numbers) else None,
+        "batch_dataset": names[detail["dataset"]],
         "batch_number": detail["number"],
         "batch_place": f"epoch {detail['epoch']}, batch {detail['batch']}",
         "batch_total": counted(sum(detail["size"]), "example"),

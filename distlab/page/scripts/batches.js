@@ -8,9 +8,25 @@ function showBatch() {
   if (document.activeElement !== number) number.value = facts.batch_number ?? 0
   one(".follow span").textContent = facts.status === "live" ? "follow live" : "show the last"
   one(".uneven").hidden = !(facts.batch_uneven ?? []).length
+  one('.step[data-move="-1"]').disabled = facts.batch_before == null
+  one('.step[data-move="1"]').disabled = facts.batch_after == null
+  showDatasets()
   setItems(one(".sizes"), facts.batch_sizes ?? [], sizeRow)
   showPieces()
 }
+
+function showDatasets() {
+  const list = one(".dataset"), chosen = String(state.dataset ?? "")
+  const datasets = [["", "all datasets"], ...(facts.batch_datasets ?? [])]
+  setItems(list, datasets, ([number, name]) => new Option(name, number))
+  if (list.value !== chosen) list.value = chosen
+}
+
+one(".dataset").addEventListener("change", (event) => {
+  const {value} = event.target
+  send({dataset: value === "" ? null : Number(value), batch: null})
+  showBatch()
+})
 
 function showPieces() {
   setItems(one(".pieces tbody"), facts.batch_pieces ?? [], (texts) => {
@@ -61,5 +77,8 @@ one(".uneven").addEventListener("click", () => {
   if (uneven.length) choose(uneven.find((number) => number > from) ?? uneven[0])
 })
 for (const button of all(".step")) {
-  button.addEventListener("click", () => choose((facts.batch_number ?? 0) + Number(button.dataset.move)))
+  button.addEventListener("click", () => {
+    const next = button.dataset.move === "1" ? facts.batch_after : facts.batch_before
+    if (next != null) choose(next)
+  })
 }

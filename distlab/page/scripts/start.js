@@ -12,7 +12,7 @@ const root = document.documentElement
 let facts = {status: "reading", status_text: "reading"}, away = false
 // The reader's choices; their names are those of view.py.
 const state = {
-  page: "overview", batch: null, at: null, since: null, speed: null, replica: 0, device: null,
+  page: "overview", batch: null, dataset: null, at: null, since: null, speed: null, replica: 0, device: null,
   reduction: 0,
   kind: "", text: "", before: null, event: null, captures: 0, orders: 0, loop: 0, order: "",
 }

@@ -1,0 +1,158 @@
+"""Batches of several datasets: their names, and the choice of one of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+import numpy as np
+import pytest
+
+from distlab.events import Event, Sharding, Step
+from distlab.folds import Batches, part_of_batches
+from tests.synthetic import compiled
+
+
+def batches_of(
+    dataset: int,
+    function: int | None,
+    count: int,
+    *,
+    source: str = "",
+    name: str = "",
+    size: int = 4,
+    indices: int = 0,
+) -> Iterator[Event]:
+    """Batches of one dataset, each received by the program with the number of a function."""
+    for batch in range(count):
+        yield Sharding(
+            time_ns=0,
+            strategy=0,
+            dataset=dataset,
+            batch=batch,
+            epoch=0,
+            sizes=[size, size],
+            nominal=size,
+            indices=bytes(8 * indices) if indices else None,
+            bytes=8,
+            wait_ns=0,
+            transfer_ns=0,
+            policy="rebatch",
+            source=source,
+            name=name,
+        )
+        if function is not None:
+            yield Step(
+                time_ns=0, step=0, program=function, strategy=0, dispatched_ns=0, examples=2 * size
+            )
+
+
+def program(number: int, function: str) -> Event:
+    return msgspec.structs.replace(compiled(2), program=number, function=function)
+
+
+TRAIN, TEST = program(0, "train_step"), program(1, "test_step")
+
+
+def fold_of(*events: Event | Iterator[Event]) -> Batches:
+    fold = Batches()
+    for one in events:
+        fold.add([one] if isinstance(one, Event) else list(one))
+    return fold
+
+
+def test_datasets_are_named_by_the_user_or_by_function_and_line_or_by_their_number() -> None:
+    columns = fold_of(
+        TRAIN,
+        TEST,
+        batches_of(0, 0, 3, source="train.py:7", name="digits"),
+        batches_of(1, 1, 2, source="train.py:9"),
+        batches_of(2, 1, 1),
+        batches_of(3, None, 1, source="train.py:20"),
+        batches_of(4, None, 1),
+    ).columns()
+    assert columns["datasets"] == [
+        "digits, train.py:7",
+        "for test_step, train.py:9",
+        "for test_step",
+        "train.py:20",
+        "dataset 4",
+    ]
+    assert columns["dataset_counts"] == [3, 2, 1, 1, 1]
+    assert columns["dataset"].tolist() == [0, 0, 0, 1, 1, 2, 3, 4]
+    assert columns["main"] == 0
+
+
+def test_new_datasets_of_one_line_are_one_unless_other_functions_receive_them() -> None:
+    events = [TRAIN, TEST]
+    for epoch in range(3):
+        events += batches_of(2 * epoch, 0, 4, source="data.py:3")
+        events += batches_of(2 * epoch + 1, 1, 2, source="data.py:3")
+    columns = fold_of(*events).columns()
+    assert columns["datasets"] == ["for train_step, data.py:3", "for test_step, data.py:3"]
+    assert columns["dataset_counts"] == [12, 6]
+    assert columns["dataset"].tolist() == [0, 0, 0, 0, 1, 1] * 3
+
+
+def test_a_dataset_that_two_functions_receive_is_one() -> None:
+    columns = fold_of(
+        TRAIN, TEST, batches_of(0, 0, 3, source="a:1"), batches_of(0, 1, 2, source="a:1")
+    ).columns()
+    assert columns["datasets"] == ["for train_step and test_step, a:1"]
+
+
+def test_the_newest_batch_of_the_main_dataset_is_shown_after_an_evaluation() -> None:
+    fold = fold_of(
+        TRAIN, TEST, batches_of(0, 0, 5, source="a:1"), batches_of(1, 1, 2, source="a:2")
+    )
+    main = fold.detail(None, fold.main)
+    assert main is not None
+    assert (main["number"], main["dataset"]) == (4, 0)
+    newest = fold.detail()
+    assert newest is not None
+    assert (newest["number"], newest["dataset"]) == (6, 1)
+
+
+@pytest.mark.parametrize(
+    ("number", "dataset", "shown"),
+    [(None, 1, 7), (0, 1, 2), (4, 1, 3), (9, 1, 7), (7, 0, 5), (3, None, 3), (2, 9, None)],
+)
+def test_a_batch_is_looked_for_in_its_dataset(
+    number: int | None, dataset: int | None, shown: int | None
+) -> None:
+    fold = fold_of(
+        TRAIN,
+        TEST,
+        *(batches_of(kind, kind, 2, source=f"a:{kind}") for _ in range(2) for kind in (0, 1)),
+    )
+    detail = fold.detail(number, dataset)
+    assert (detail and detail["number"]) == shown
+
+
+def test_only_the_batches_of_one_dataset_are_in_its_columns() -> None:
+    fold = fold_of(
+        TRAIN, TEST, batches_of(0, 0, 2, source="a:1"), batches_of(1, 1, 3, source="a:2", size=5)
+    )
+    whole = fold.columns()
+    part = part_of_batches(whole, 1)
+    assert part["number"].tolist() == [2, 3, 4]
+    assert part["examples"].tolist() == [10] * 3
+    assert part["count"] == whole["count"] == 5
+    assert part_of_batches(whole) is whole
+
+
+def test_the_newest_batch_of_a_dataset_is_not_forgotten() -> None:
+    fold = Batches(most_bytes=20_000)
+    fold.add([TRAIN, TEST, *batches_of(0, 0, 2, source="a:1", indices=8)])
+    fold.add(list(batches_of(1, 1, 500, source="a:2", indices=8)))
+    assert fold.columns()["forgotten"] > 0
+    detail = fold.detail(None, 0)
+    assert detail is not None
+    assert detail["number"] == 1
+    assert np.isin(1, fold.columns()["number"])
+
+
+def test_of_very_many_datasets_the_last_ones_share_a_name() -> None:
+    columns = fold_of(*(batches_of(number, None, 1) for number in range(60))).columns()
+    assert columns["datasets"][-1] == "other datasets"
+    assert columns["dataset_counts"] == [*[1] * 49, 11]
