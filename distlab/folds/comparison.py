@@ -7,6 +7,7 @@ from typing import Literal, TypedDict
 import numpy as np
 
 from distlab.folds._folds import Folds
+from distlab.folds._settings import settings
 from distlab.folds.arrays import Floats, Ints
 from distlab.folds.metrics import MetricColumns
 
@@ -30,6 +31,10 @@ class ComparisonColumns(TypedDict):
       largest: Where the curves differ most, as `(step, value of the first run, value of
         the second run)`. It is one of the first run's steps that the second run covers;
         the second run's value there is interpolated. None when they share no step.
+      setting: Names of the settings of both runs; here and in the next two one entry for
+        each setting.
+      setting_a: The first run's settings as text, empty when not known.
+      setting_b: The second run's settings.
       what: Names of the lines of a table; here and below one entry for each line.
       unit: Units of the lines.
       a: The first run's numbers, None when unknown.
@@ -45,6 +50,9 @@ class ComparisonColumns(TypedDict):
     steps_per_s: list[Floats]
     examples_per_s: list[Floats]
     largest: tuple[float, float, float] | None
+    setting: list[str]
+    setting_a: list[str]
+    setting_b: list[str]
     what: list[str]
     unit: list[Unit]
     a: list[float | None]
@@ -81,6 +89,8 @@ def compare(first: Folds, second: Folds, names: tuple[str, str] = ("", "")) -> C
         one["name"].index(name) if name else None for one, name in zip(metrics, chosen, strict=True)
     ]
     curves = [_curve(one, place) for one, place in zip(metrics, places, strict=True)]
+    first_settings, second_settings = settings(first), settings(second)
+    names_of_settings = list({**first_settings, **second_settings})
     lines = [_lines(run, values) for run, (_, values) in zip(runs, curves, strict=True)]
     return {
         "name": _names(runs, names),
@@ -95,6 +105,9 @@ def compare(first: Folds, second: Folds, names: tuple[str, str] = ("", "")) -> C
         "steps_per_s": [one["steps_per_s"] for one in rates],
         "examples_per_s": [one["examples_per_s"] for one in rates],
         "largest": _largest(*curves),
+        "setting": names_of_settings,
+        "setting_a": [first_settings.get(name, "") for name in names_of_settings],
+        "setting_b": [second_settings.get(name, "") for name in names_of_settings],
         "what": [what for what, _ in lines[0]],
         "unit": [unit for _, unit in lines[0]],
         "a": list(lines[0].values()),

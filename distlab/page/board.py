@@ -15,7 +15,7 @@ from bokeh.models import Column, ColumnDataSource, CustomJS, Div, Model
 from distlab.charts import Chart, ReductionBars, StepTimeline, reduction_rows
 from distlab.charts.bokeh_internals import set_id
 from distlab.folds import Folds, compare
-from distlab.page import event_search, programs, runs_table
+from distlab.page import comparison_tables, event_search, programs, runs_table
 from distlab.page.charts import CHARTS
 from distlab.page.view import View
 
@@ -26,6 +26,8 @@ TABLES: Final = {
     "programs": programs.NAMES,
     "events": event_search.NAMES,
     "runs": runs_table.NAMES,
+    "settings": comparison_tables.SETTINGS,
+    "numbers": comparison_tables.NUMBERS,
 }
 """Columns of the tables that the page's script draws, by table."""
 
@@ -112,7 +114,11 @@ class Board:
           names: Their names.
         """
         versions = [tuple(run.version(name) for name in run.names) for run in runs]
-        self._show("two_runs", versions, lambda: compare(*runs, names))
+        if self._is_new("two_runs", versions):
+            columns = compare(*runs, names)
+            self._chart("two_runs").update(columns)
+            self.set_rows("settings", comparison_tables.setting_rows(columns))
+            self.set_rows("numbers", comparison_tables.number_rows(columns))
 
     def set_facts(self, facts: Mapping[str, object]) -> None:
         """Sends the page its texts, when they changed."""

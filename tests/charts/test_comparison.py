@@ -11,7 +11,6 @@ import pytest
 from bokeh.embed import json_item
 
 from distlab.charts import RunComparison
-from distlab.charts.comparison import ratio_text
 from distlab.events import Event, Metric, Run
 from distlab.folds import Folds, compare
 from tests.synthetic import START_NS, beginning, there, whole_run
@@ -36,12 +35,6 @@ def shown(first: Folds, second: Folds) -> RunComparison:
     chart = RunComparison()
     chart.update(compare(first, second))
     return chart
-
-
-def line(chart: RunComparison, what: str) -> tuple[str, str, str]:
-    data = chart.source.data
-    place = data["what"].index(what)
-    return data["a"][place], data["b"][place], data["ratio"][place]
 
 
 def test_losses_are_aligned_by_step() -> None:
@@ -83,26 +76,13 @@ def test_a_loss_that_both_have_goes_before_others() -> None:
     assert compare(both, logged({0: 2.0}, "Train Loss"))["metric"] == ["Train Loss"] * 2
 
 
-def test_the_table_has_both_runs_and_their_ratio() -> None:
-    chart = shown(folds_of(whole_run(100)), folds_of(whole_run(200)))
-    assert line(chart, "replicas") == ("8", "8", "same")
-    assert line(chart, "steps") == ("100", "200", "\u00d7 2")
-    assert line(chart, "steps a second") == ("100", "100", "same")
-    assert line(chart, "combined on one replica") == ("964 kB", "1.93 MB", "\u00d7 2")
-    waited = sum(40 + number % 7 for number in range(100)) / 1_000
-    number, unit = line(chart, "waited for input")[0].split()
-    assert unit == "ms"
-    assert float(number) == pytest.approx(waited, abs=0.01)
-    assert line(chart, "tracing and compiling") == ("110 ms", "110 ms", "same")
-
-
 def test_rates_of_both_runs_are_drawn_in_colours_of_their_own() -> None:
     chart = shown(folds_of(whole_run(100)), folds_of(whole_run(200)))
     assert len(chart.rates.data["time"][0]) < len(chart.rates.data["time"][1])
     assert np.max(chart.rates.data["steps"][1]) == pytest.approx(100, abs=8)
     assert len(set(chart.rates.data["color"])) == 2
-    assert chart.rates.data["color"] == chart.curves.data["color"]
-    assert len(set(chart.curves.data["dash"])) == 2  # for print, and for those who see no colours
+    assert chart.rates.data["color"] == chart.source.data["color"]
+    assert len(set(chart.source.data["dash"])) == 2  # for print, and for those who see no colours
 
 
 def test_runs_have_names_that_differ() -> None:
@@ -133,7 +113,7 @@ def test_empty_it_says_what_to_do_and_embeds() -> None:
     assert not any("dl.record(...)" in text for text in _texts(chart))
     json.dumps(json_item(chart.root))
     chart.update(None)
-    assert chart.source.data["what"] == []
+    assert chart.source.data["name"] == []
 
 
 def test_long_runs_send_little() -> None:
@@ -143,24 +123,8 @@ def test_long_runs_send_little() -> None:
     ]
     long = folds_of([*beginning(8), *metrics])
     chart = shown(long, long)
-    assert max(len(values) for values in chart.curves.data["value"]) <= 2_002
+    assert max(len(values) for values in chart.source.data["value"]) <= 2_002
     assert chart.notes.data["text"] == ["no difference at any step (of the values kept)"]
-
-
-@pytest.mark.parametrize(
-    ("first", "second", "text"),
-    [
-        (2.0, 3.0, "\u00d7 1.5"),
-        (2, 2, "same"),
-        (0, 0, "same"),
-        (0, 3, ""),
-        (None, 3, ""),
-        (3, None, ""),
-        (1.0, float("nan"), ""),
-    ],
-)
-def test_ratio_texts(first: float | None, second: float | None, text: str) -> None:
-    assert ratio_text(first, second) == text
 
 
 def _texts(chart: RunComparison) -> list[str]:

@@ -245,13 +245,14 @@ def test_two_runs_are_compared_by_step(library: DashboardServer, new_page: Pages
     page.page.select_option(".run-b", "deep/second")
     page.page.click(".compare-runs")
     page.shown("compare")
-    page.page.wait_for_function(
-        "() => Bokeh.documents[0].get_model_by_name('comparison').get_column('what').length > 0"
-    )
+    page.page.wait_for_selector(".numbers tbody tr")
     assert page.page.url.endswith("?run=first&compare=deep%2Fsecond#compare")
-    rows = page.data("two_runs", "comparison")
-    place = rows["what"].index("steps")
-    assert (rows["a"][place], rows["b"][place]) == ("60", "20")
+    assert page.page.locator(".numbers thead th").all_inner_texts()[1:3] == ["first", "deep/second"]
+    steps = page.page.locator(".numbers tbody tr", has=page.page.locator("th", has_text="steps"))
+    assert steps.first.locator("td").all_inner_texts() == ["60", "20", "\u00d7 0.333"]
+    settings = page.page.locator(".settings tbody tr")
+    assert settings.first.inner_text().split("\t") == ["planned steps", "60", "20", "differs"]
+    assert settings.nth(1).get_attribute("data-differs") == "same"
     curves = page.data("two_runs", "comparison_curves")
     assert [len(values) for values in curves["value"]] == [60, 20]
     assert curves["value"][0][:20] == curves["value"][1]

@@ -21,12 +21,15 @@ function connect(page) {
     show()
   }
   source.properties.data.change.connect(read)
-  const tables = {reductions: "reduction_rows", programs: "programs_rows", events: "events_rows", runs: "runs_rows"}
+  const tables = {
+    reductions: "reduction_rows", programs: "programs_rows", events: "events_rows", runs: "runs_rows",
+    settings: "settings_rows", numbers: "numbers_rows",
+  }
   for (const [name, source] of Object.entries(tables)) {
     const rows = page.get_model_by_name(source)
     const draw = () => {
       if (name === "runs") showRuns(rows)
-      else showTable(name, rows, {events: dressEvent, reductions: dressReduction}[name])
+      else showTable(name, rows, {events: dressEvent, reductions: dressReduction, settings: dressSetting}[name])
     }
     rows.properties.data.change.connect(draw)
     draw()
