@@ -74,9 +74,13 @@ def _plain(value: Any) -> Any:
     return found
 
 
+class ChosenSeed(int):
+    """A random seed, chosen because the user gave none: several workers replace it by one."""
+
+
 def seed_of(verb: str, seed: Any) -> int:
-    """Returns the argument `seed`; a random one if it is None."""
-    return secrets.randbits(63) if seed is None else integer(verb, "seed", seed)
+    """Returns the argument `seed`; a `ChosenSeed` if it is None."""
+    return ChosenSeed(secrets.randbits(63)) if seed is None else integer(verb, "seed", seed)
 
 
 def parallel_calls(verb: str, value: Any) -> int | None:

@@ -68,14 +68,7 @@ def auto_shard(
     if policy is AutoShardPolicy.DATA:
         if num_workers == 1:
             return dataset
-        if dataset.options().experimental_distribute.auto_shard_policy is AutoShardPolicy.AUTO:
-            _log.warning(
-                "AutoShardPolicy.AUTO shards this dataset by data, because it reads no files that "
-                "could be divided: each of the %d workers reads all of it and keeps its share. "
-                "Set auto_shard_policy to AutoShardPolicy.DATA to confirm that, or to OFF if each "
-                "worker has its own dataset already.",
-                num_workers,
-            )
+        warn_of_reading_all(dataset, num_workers)
         return dataset.shard(num_workers, index)
     if policy is AutoShardPolicy.HINT:
         change = _fill_hint(num_workers, index)
@@ -106,6 +99,23 @@ def effective_policy(dataset: Dataset) -> AutoShardPolicy:
             "dataset has none. Add it, or use AutoShardPolicy.AUTO."
         )
     return policy
+
+
+def warn_of_reading_all(dataset: Dataset, num_workers: int) -> None:
+    """Logs that AUTO shards by data, so that each worker reads everything.
+
+    Args:
+      dataset: A dataset that is sharded by data.
+      num_workers: The number of workers.
+    """
+    if dataset.options().experimental_distribute.auto_shard_policy is AutoShardPolicy.AUTO:
+        _log.warning(
+            "AutoShardPolicy.AUTO shards this dataset by data, because it reads no files that "
+            "could be divided: each of the %d workers reads all of it and keeps its share. "
+            "Set auto_shard_policy to AutoShardPolicy.DATA to confirm that, or to OFF if each "
+            "worker has its own dataset already.",
+            num_workers,
+        )
 
 
 def _is_reader(node: Node) -> bool:

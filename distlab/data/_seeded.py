@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
-from distlab.data._plan import Node, Reading
+from distlab.data._arguments import ChosenSeed
+from distlab.data._plan import Node, Reading, walk
 
 _CHUNK = 1024
 
@@ -31,7 +32,7 @@ class Seeded(Node):
 
     def next_pass(self) -> tuple[int, int]:
         """Returns the seed and the number of a new pass."""
-        return self.seed, next(self._passes) if self.reshuffle else 0
+        return int(self.seed), next(self._passes) if self.reshuffle else 0
 
     def generator(self, reading: Reading, *more: int) -> np.random.Generator:
         """Returns the generator of a pass; other numbers after it give other ones."""
@@ -39,6 +40,40 @@ class Seeded(Node):
         path = (number, *reading.path) if self.reshuffle else ()
         # The sign is separate: a SeedSequence accepts natural numbers only.
         return np.random.default_rng([abs(seed), int(seed < 0), *path, *more])
+
+
+def chosen_seeds(plan: Node) -> list[int]:
+    """Returns the seeds of a plan that were chosen at random, in the order of `walk`."""
+    return [int(node.seed) for node in _with_chosen_seeds(plan)]
+
+
+def reseeded(plan: Node, seeds: Sequence[int]) -> Node:
+    """Returns a plan with other seeds in place of those chosen at random, at its first pass.
+
+    Args:
+      plan: The plan.
+      seeds: The seeds, in the order of `chosen_seeds`; where there are fewer, the plan's own stay.
+    """
+    given: dict[Node, int] = dict(zip(_with_chosen_seeds(plan), seeds, strict=False))
+    changed: dict[Node, Node] = {}
+
+    def change(node: Node) -> Node:
+        if node not in changed:
+            inputs = [change(each) for each in node.inputs]
+            new = node
+            if any(a is not b for a, b in zip(inputs, node.inputs, strict=True)):
+                new = node.with_inputs(*inputs)
+            if isinstance(new, Seeded):
+                new = replace(new, seed=given.get(node, new.seed))  # which counts passes anew
+            changed[node] = new
+        return changed[node]
+
+    return change(plan)
+
+
+def _with_chosen_seeds(plan: Node) -> list[Seeded]:
+    seeded = (node for node in walk(plan) if isinstance(node, Seeded))
+    return [node for node in seeded if isinstance(node.seed, ChosenSeed)]
 
 
 class Draws:

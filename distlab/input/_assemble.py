@@ -12,7 +12,7 @@ from distlab.data._memory import aligned_empty
 from distlab.devices import jax_internals
 from distlab.devices.mesh import ReplicaMesh
 from distlab.errors import ValueShapeError
-from distlab.input._steps import Parts
+from distlab.input._steps import Parts, Shapes
 from distlab.values.distributed import PerReplica, Shape
 
 _KINDS_ON_DEVICES = "biufcV"
@@ -35,13 +35,17 @@ def frozen(leaf: Any) -> Any:
     return copy
 
 
-def assemble(parts: Parts, mesh: ReplicaMesh, *, fetch: bool) -> Any:
+def assemble(
+    parts: Parts, mesh: ReplicaMesh, *, fetch: bool, everywhere: Shapes | None = None
+) -> Any:
     """Assembles the value of one component from its parts.
 
     Args:
       parts: Read-only arrays (or `bytes`) of one dtype and rank; shapes may differ.
       mesh: The replicas' devices.
       fetch: Whether to put the parts on the devices, or leave them on the host.
+      everywhere: With replicas in several processes, the shapes on all of them. The parts are
+        then always put on the devices: a global array has no form on the host.
 
     Returns:
       A `PerReplica`; with one replica, a plain array. Strings stay on the host.
@@ -55,6 +59,11 @@ def assemble(parts: Parts, mesh: ReplicaMesh, *, fetch: bool) -> Any:
         return first if on_host or not fetch else jax.device_put(first, mesh.whole)
     if on_host:
         return PerReplica(_objects(parts))
+    if everywhere is not None:
+        largest = tuple(map(max, zip(*everywhere, strict=True)))
+        padded = [_padded(part, largest) for part in parts]
+        stacked = jax_internals.put_rows(padded, mesh.split, mesh.local_devices)
+        return PerReplica(stacked, None if len(set(everywhere)) == 1 else everywhere)
     rows, shapes = (parts, None) if isinstance(parts, np.ndarray) else _rows(parts)
     if not fetch:
         return PerReplica(np.asarray(rows), shapes)

@@ -34,5 +34,5 @@ class Distribution(NamedTuple):
 
     @property
     def element_spec(self) -> Any:
-        """The nest of `PerReplicaSpec` of its elements; with one replica, plain specs."""
-        return per_replica_spec(self.steps.local_spec, self.host.mesh.replicas)
+        """The nest of `PerReplicaSpec` of its elements; with one local replica, plain specs."""
+        return per_replica_spec(self.steps.local_spec, len(self.host.mesh.local_replicas))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol, final
 
 import jax
@@ -10,7 +11,7 @@ import jax
 from distlab.data._engine import State
 from distlab.devices.mesh import ReplicaMesh
 from distlab.input._assemble import assemble
-from distlab.input._steps import Reader, Step
+from distlab.input._steps import Reader, Shapes, Step
 
 
 class PlacedStep(NamedTuple):
@@ -65,7 +66,12 @@ class DirectFeed:
         asked = time.monotonic_ns()
         step = self._reader.read()
         read = time.monotonic_ns()
-        leaves = [assemble(parts, self._mesh, fetch=self._fetch) for parts in step.columns]
+        unknown: Sequence[Shapes | None] = [None] * len(step.columns)
+        everywhere = unknown if step.shapes is None else step.shapes
+        leaves = [
+            assemble(parts, self._mesh, fetch=self._fetch, everywhere=shapes)
+            for parts, shapes in zip(step.columns, everywhere, strict=True)
+        ]
         value = jax.tree.unflatten(step.structure, leaves)
         return PlacedStep(value, leaves, step, read - asked, time.monotonic_ns() - read)
 
@@ -76,6 +82,10 @@ class DirectFeed:
     def set_state(self, state: State) -> None:
         """Moves the reader."""
         self._reader.restore(state)
+
+    def interrupt(self) -> None:
+        """Ends a wait for other processes in another thread."""
+        self._reader.interrupt()
 
     def close(self) -> None:
         """Closes the reader."""

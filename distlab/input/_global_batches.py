@@ -6,13 +6,13 @@ from typing import Any, Literal, final
 
 import numpy as np
 
-from distlab.data import Dataset
+from distlab.data import INFINITE_CARDINALITY, Dataset
 from distlab.data._engine import State
 from distlab.errors import InvalidArgumentError, NotBatchedError, ValueShapeError
 from distlab.input import split
 from distlab.input._assemble import frozen
 from distlab.input._steps import Parts, Reader, Step, Steps, flattened, full_batch
-from distlab.input.spec import divided_spec
+from distlab.input.spec import divided_spec, varying_spec
 from distlab.text.shown import shown
 
 
@@ -22,16 +22,27 @@ class GlobalBatches(Steps):
 
     Args:
       dataset: The global batches; with one replica, any elements.
-      replicas: The number of replicas over which each batch is divided.
+      replicas: The number of replicas over which each batch is divided, on all workers.
       may_read: Whether an element may be read to learn the specs. False for data that
         can be read once, or at a cost.
+      workers: The number of workers, to whom the parts are dealt out in turn.
+      worker: The number of this one, whose replicas read the steps.
     """
 
     policy: Literal["rebatch"] = "rebatch"
 
-    def __init__(self, dataset: Dataset, replicas: int, *, may_read: bool) -> None:
+    def __init__(
+        self,
+        dataset: Dataset,
+        replicas: int,
+        *,
+        may_read: bool,
+        workers: int = 1,
+        worker: int = 0,
+    ) -> None:
         self._dataset = dataset
         self._replicas = replicas
+        self._workers, self._worker = workers, worker
         self.fills = True
         size = full_batch(dataset)
         self.nominal = None if size is None else -(-size // replicas)
@@ -44,12 +55,20 @@ class GlobalBatches(Steps):
 
     def open(self) -> Reader:
         """Starts a pass."""
+        if self._workers > 1:
+            order = parts_of_replicas(self._workers, self._replicas // self._workers)
+            return _WorkerReader(self._dataset, order, self._workers, self._worker)
         return _GlobalBatchReader(self._dataset, self._replicas)
 
     @property
     def local_spec(self) -> Any:
-        """The global batch's specs with the first dimension divided."""
-        return divided_spec(self._dataset.element_spec, self._replicas)
+        """The global batch's specs with the first dimension divided.
+
+        It is unknown where a worker may have no batch while another one has.
+        """
+        spec = divided_spec(self._dataset.element_spec, self._replicas)
+        endless = self._dataset.cardinality() == INFINITE_CARDINALITY
+        return spec if self._workers == 1 or endless else varying_spec(spec)
 
     def __len__(self) -> int:
         """Returns the number of global batches."""
@@ -91,6 +110,69 @@ class _GlobalBatchReader(Reader):
 
     def close(self) -> None:
         self._elements.close()
+
+
+@final
+class _WorkerReader(Reader):
+    """Divides over the replicas of all workers, and keeps the parts of one.
+
+    Args:
+      dataset: The global batches.
+      order: The number of the part that each replica of all workers takes.
+      workers: The number of workers.
+      worker: The number of this one.
+    """
+
+    def __init__(self, dataset: Dataset, order: list[int], workers: int, worker: int) -> None:
+        self._whole = _GlobalBatchReader(dataset, len(order))
+        self._order = order
+        each = len(order) // workers
+        self._own = order[each * worker : each * (worker + 1)]
+
+    def read(self) -> Step:
+        step = self._whole.read()
+        indices = step.indices
+        if indices is not None:
+            stops = np.cumsum([0, *step.sizes])
+            rows = len(indices) // stops[-1] if stops[-1] else 1
+            own = [indices[rows * stops[n] : rows * stops[n + 1]] for n in self._own]
+            indices = np.concatenate(own)
+        return Step(
+            step.structure,
+            [[parts[number] for number in self._own] for parts in step.columns],
+            [step.sizes[number] for number in self._own],
+            indices,
+            shapes=[
+                tuple((step.sizes[number], *np.shape(parts[0])[1:]) for number in self._order)
+                for parts in step.columns
+            ],
+        )
+
+    def state(self) -> State:
+        return self._whole.state()
+
+    def restore(self, state: State) -> None:
+        self._whole.restore(state)
+
+    def close(self) -> None:
+        self._whole.close()
+
+
+def parts_of_replicas(workers: int, each: int) -> list[int]:
+    """Returns which part of a global batch each replica takes, as in TensorFlow.
+
+    The parts are dealt out to the workers in turn.
+
+    Args:
+      workers: The number of workers.
+      each: The number of replicas of each.
+
+    Example:
+      >>> from distlab.input._global_batches import parts_of_replicas
+      >>> parts_of_replicas(2, 3)
+      [0, 2, 4, 1, 3, 5]
+    """
+    return [worker + workers * replica for worker in range(workers) for replica in range(each)]
 
 
 def _cut(leaf: np.ndarray, sizes: list[int]) -> Parts:

@@ -70,5 +70,10 @@ class PrefetchFeed:
     def _started(self) -> Producer[PlacedStep]:
         self._producer = Producer(self._feed, self._size)
         # Runs when the iterator is dropped, and at exit, before JAX is torn down.
-        self._stop = weakref.finalize(self, self._producer.stop, _WAIT_SECONDS)
+        self._stop = weakref.finalize(self, _end, self._producer, self._feed)
         return self._producer
+
+
+def _end(producer: Producer[PlacedStep], feed: DirectFeed) -> None:
+    feed.interrupt()
+    producer.stop(_WAIT_SECONDS)

@@ -22,9 +22,12 @@ from distlab.data._worker_batches import global_batch_size
 Parts: TypeAlias = Sequence[Any] | np.ndarray
 """One component of a batch: an array (or `bytes`) for each replica, or one `(replicas, ...)`."""
 
+Shapes: TypeAlias = tuple[tuple[int, ...], ...]
+"""The shape of one component on each replica of all processes."""
+
 
 class Step(NamedTuple):
-    """The replicas' input in one step.
+    """The input of this process's replicas in one step.
 
     Attributes:
       structure: The pytree structure of an element.
@@ -32,6 +35,8 @@ class Step(NamedTuple):
       sizes: The number of examples of each replica.
       indices: Positions of the examples in the source; None when unknown.
       complete: Whether every replica has a batch; if not, some have empty ones.
+      shapes: The shapes of each component on the replicas of all processes; None where all
+        replicas are this process's.
     """
 
     structure: Any
@@ -39,6 +44,7 @@ class Step(NamedTuple):
     sizes: list[int]
     indices: np.ndarray | None
     complete: bool = True
+    shapes: Sequence[Shapes] | None = None
 
     @property
     def bytes(self) -> int:
@@ -72,6 +78,9 @@ class Reader(ABC):
           InvalidArgumentError: The position belongs to another pipeline.
         """
 
+    def interrupt(self) -> None:  # noqa: B027 - most readers wait for nobody
+        """Ends a wait for other processes in another thread, which then closes the reader."""
+
     @abstractmethod
     def close(self) -> None:
         """Stops reading ahead."""
@@ -85,11 +94,13 @@ class Steps(ABC):
       nominal: The number of examples of the first replica in a full batch; None when unknown.
       fills: Whether a last step in which some replicas have no batch is returned, with
         empty batches for those.
+      least_ahead: The least number of steps to read ahead of the program.
     """
 
     policy: Literal["rebatch", "per_replica"]
     nominal: int | None
     fills: bool
+    least_ahead: int = 0
 
     @abstractmethod
     def open(self) -> Reader:

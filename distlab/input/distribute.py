@@ -5,18 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from distlab.data import INFINITE_CARDINALITY, AutoShardPolicy, Dataset, as_dataset, auto_shard
-from distlab.data._auto_shard import effective_policy
+from distlab.data import AutoShardPolicy, Dataset, as_dataset, auto_shard
+from distlab.data._auto_shard import effective_policy, warn_of_reading_all
 from distlab.data._worker_batches import divided, global_batch_size
 from distlab.errors import ArgumentTypeError, OutOfRangeError, UnsupportedError
 from distlab.input._global_batches import GlobalBatches
 from distlab.input._per_replica_batches import PerReplicaBatches
+from distlab.input._several_workers import agreed_steps
 from distlab.input._steps import Steps
 from distlab.input.context import InputContext
 from distlab.input.dataset import DistributedDataset
 from distlab.input.host import InputHost
 from distlab.input.options import InputOptions, InputReplicationMode, checked_options
-from distlab.input.spec import varying_spec
+from distlab.processes import group
+from distlab.processes.group import ProcessGroup
 
 
 def distribute_dataset(
@@ -29,13 +31,19 @@ def distribute_dataset(
             "InputReplicationMode.PER_REPLICA calls a function for each replica, so it is for "
             "distribute_datasets_from_function only. Call that, or leave the mode out."
         )
-    steps = steps_of(
-        as_dataset(dataset),
-        strategy.input_context,
-        strategy.mesh.replicas,
-        may_read=isinstance(dataset, Dataset),
+    context, replicas = strategy.input_context, len(strategy.mesh.local_replicas)
+    may_read = isinstance(dataset, Dataset)
+
+    def steps(whole: Dataset) -> Steps:
+        return steps_of(whole, context, replicas, may_read=may_read)
+
+    processes = _processes_of(context)
+    if processes is None:
+        return DistributedDataset(steps(as_dataset(dataset)), strategy, options, _name_of(dataset))
+    agreed = agreed_steps(
+        processes, replicas, lambda: as_dataset(dataset), steps, global_batches=True
     )
-    return DistributedDataset(steps, strategy, options, _name_of(dataset))
+    return DistributedDataset(agreed, strategy, options, _name_of(dataset))
 
 
 def distribute_from_function(
@@ -55,14 +63,14 @@ def distribute_from_function(
         replicas = strategy.num_replicas_in_sync
         local = strategy.mesh.local_replicas
         contexts = [InputContext(replicas, replica, replicas) for replica in local]
-    else:
-        contexts = [strategy.input_context]
-    datasets = [
-        made_by("dataset_fn", call_for_input("dataset_fn", dataset_fn, context))
-        for context in contexts
-    ]
-    steps = replica_steps(datasets, strategy.mesh.replicas)
-    return DistributedDataset(steps, strategy, options, _name_of(datasets[0]))
+        datasets = [
+            made_by("dataset_fn", call_for_input("dataset_fn", dataset_fn, context))
+            for context in contexts
+        ]
+        steps: Steps = replica_steps(datasets, len(local))
+        return DistributedDataset(steps, strategy, options, _name_of(datasets[0]))
+    steps, name = steps_from_function("dataset_fn", dataset_fn, strategy)
+    return DistributedDataset(steps, strategy, options, name)
 
 
 def _name_of(dataset: Any) -> str:
@@ -70,10 +78,57 @@ def _name_of(dataset: Any) -> str:
     return (dataset.options().dataset_name or "") if isinstance(dataset, Dataset) else ""
 
 
+def steps_from_function(
+    name: str,
+    function: Callable[[InputContext], Any],
+    strategy: InputHost,
+    *,
+    fills: bool | None = None,
+) -> tuple[Steps, str]:
+    """Returns the steps of the dataset of per-replica batches that a function makes, and its name.
+
+    Args:
+      name: The parameter that received the function.
+      function: Returns the dataset of this worker.
+      strategy: The strategy whose replicas take the batches.
+      fills: Whether a last step in which some replicas have no batch is returned. None does as
+        TensorFlow, see `PerReplicaBatches`. With several processes it always is.
+
+    Raises:
+      ArgumentTypeError: It is not a function, or does not return a dataset.
+    """
+    context, replicas = strategy.input_context, len(strategy.mesh.local_replicas)
+    processes = _processes_of(context)
+
+    names: list[str] = []
+
+    def made() -> Any:
+        dataset = made_by(name, call_for_input(name, function, context))
+        names.append(_name_of(dataset))
+        return dataset
+
+    if processes is None:
+        return replica_steps([made()], replicas, fills=fills), names[0]
+    steps = agreed_steps(
+        processes,
+        replicas,
+        lambda: as_dataset(made()),
+        lambda dataset: PerReplicaBatches([dataset], replicas, fills=True),
+        global_batches=False,
+    )
+    return steps, names[0]
+
+
+def _processes_of(context: InputContext) -> ProcessGroup | None:
+    """Returns the processes that read the input together; None where one reads all of it."""
+    return group.current() if context.num_input_pipelines > 1 else None
+
+
 def steps_of(dataset: Dataset, context: InputContext, replicas: int, *, may_read: bool) -> Steps:
     """Returns the steps of a dataset of global batches.
 
-    With one worker and sharding by data, each global batch is divided evenly.
+    Where data is sharded, each global batch is divided evenly over the replicas of all
+    workers.
     Otherwise the batches are first cut into per-replica batches, which the
     replicas take in turn: as in TensorFlow, a partial batch then fills the first
     replicas.
@@ -91,7 +146,10 @@ def steps_of(dataset: Dataset, context: InputContext, replicas: int, *, may_read
     policy = effective_policy(dataset)
     workers, worker = context.num_input_pipelines, context.input_pipeline_id
     everywhere = workers * replicas
-    whole = GlobalBatches(dataset, everywhere, may_read=may_read)
+    whole = GlobalBatches(dataset, everywhere, may_read=may_read, workers=workers, worker=worker)
+    if workers > 1 and policy is AutoShardPolicy.DATA:
+        warn_of_reading_all(dataset, workers)
+        return whole
     if workers == 1 and policy is not AutoShardPolicy.HINT:
         by_data = policy is AutoShardPolicy.DATA or global_batch_size(dataset.plan) is None
         if by_data or everywhere == 1:
@@ -101,10 +159,7 @@ def steps_of(dataset: Dataset, context: InputContext, replicas: int, *, may_read
         if everywhere > 1:
             dataset = divided(dataset, workers, worker, replicas)
         parts = auto_shard(dataset, workers, worker)
-    spec = whole.local_spec
-    if workers > 1 and dataset.cardinality() != INFINITE_CARDINALITY:
-        spec = varying_spec(spec)  # this worker may have no batch while others have one
-    return PerReplicaBatches([parts], replicas, local_spec=spec, fills=True)
+    return PerReplicaBatches([parts], replicas, local_spec=whole.local_spec, fills=True)
 
 
 def replica_steps(

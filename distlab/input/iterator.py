@@ -234,7 +234,7 @@ def _open_feed(distribution: Distribution) -> Feed:
     def open_direct() -> DirectFeed:
         return DirectFeed(distribution.steps.open(), distribution.host.mesh, fetch=fetch)
 
-    size = options.experimental_per_replica_buffer_size
+    size = max(options.experimental_per_replica_buffer_size, distribution.steps.least_ahead)
     return PrefetchFeed(open_direct, size) if size > 1 else open_direct()
 
 

@@ -9,12 +9,7 @@ from distlab.data import Optional
 from distlab.errors import ArgumentValueError
 from distlab.input.context import InputContext
 from distlab.input.dataset import DistributedDataset
-from distlab.input.distribute import (
-    call_for_input,
-    distribute_dataset,
-    made_by,
-    replica_steps,
-)
+from distlab.input.distribute import distribute_dataset, steps_from_function
 from distlab.input.host import InputHost
 from distlab.input.iterator import DistributedIterator
 from distlab.input.options import InputOptions, InputReplicationMode
@@ -91,6 +86,5 @@ def input_fn_iterator(
             f"{shown(replication_mode)}. Leave it out, or use distribute_datasets_from_function, "
             "which supports PER_REPLICA."
         )
-    dataset = call_for_input("input_fn", input_fn, strategy.input_context)
-    steps = replica_steps([made_by("input_fn", dataset)], strategy.mesh.replicas, fills=False)
+    steps, _ = steps_from_function("input_fn", input_fn, strategy, fills=False)
     return InputIterator(DistributedDataset(steps, strategy, InputOptions()))

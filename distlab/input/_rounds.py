@@ -1,0 +1,121 @@
+"""Messages and errors that the workers' processes pass each other while they read."""
+
+from __future__ import annotations
+
+import time
+from typing import Final, final
+
+import msgspec
+
+from distlab import errors
+from distlab.errors import DistlabError, WorkerError
+from distlab.processes.group import ProcessGroup, Worker
+from distlab.text.shown import shown_text
+
+_SLICE_SECONDS: Final = 0.2
+"""How long a wait lasts before it looks whether it was closed, or a worker is lost."""
+
+
+class Fault(msgspec.Struct, frozen=True):
+    """An error of another process.
+
+    Attributes:
+      kind: The name of its class.
+      message: Its message.
+    """
+
+    kind: str
+    message: str
+
+
+def fault_of(error: Exception) -> Fault:
+    """Returns an error as other processes are told of it."""
+    return Fault(type(error).__name__, shown_text(error))
+
+
+def raise_fault(fault: Fault, worker: Worker) -> None:
+    """Raises another worker's error.
+
+    Args:
+      fault: The error.
+      worker: The worker that met it.
+
+    Raises:
+      DistlabError: Always: of the same class where that is one of distlab's, else a `WorkerError`.
+    """
+    kind = getattr(errors, fault.kind, None)
+    if isinstance(kind, type) and issubclass(kind, DistlabError) and kind is not WorkerError:
+        raise kind(f"{worker} has met an error: {fault.message}")
+    raise WorkerError(worker.name, worker.host, f"{fault.kind}: {fault.message}")
+
+
+@final
+class Rounds:
+    """Messages that each worker sends to all others, one in each round, from any thread.
+
+    Args:
+      processes: The workers' processes.
+      place: The name of these rounds in the key-value store.
+
+    Attributes:
+      processes: The workers' processes.
+    """
+
+    def __init__(self, processes: ProcessGroup, place: str) -> None:
+        self.processes, self._place = processes, place
+        self._round = 0
+        self._closed = False
+        self._failure: WorkerError | None = None
+
+    def exchange(self, message: bytes) -> list[bytes]:
+        """Returns the messages of all workers in this round.
+
+        Args:
+          message: This worker's, as UTF-8.
+
+        Raises:
+          WorkerError: A worker is lost, or did not come within the limit.
+          StopIteration: `close` was called.
+        """
+        if self._failure is not None:
+            raise self._failure  # the others may be a round ahead, so no other one can follow
+        processes, number = self.processes, self._round
+        place, own = f"{self._place}/{number}/", processes.index
+        processes.kv.set(f"{place}{own}", message.decode())
+        limit = processes.timeout
+        until = None if limit is None else time.monotonic() + limit
+        try:
+            found = [
+                message
+                if worker.index == own
+                else self._awaited(f"{place}{worker.index}", worker, until)
+                for worker in processes.workers
+            ]
+        except WorkerError as error:
+            self._failure = error
+            raise
+        if number:  # all have sent this round's message, so they have read the last round's
+            processes.kv.delete(f"{self._place}/{number - 1}/{own}")
+        self._round += 1
+        return found
+
+    def close(self) -> None:
+        """Ends a wait in another thread."""
+        self._closed = True
+
+    def _awaited(self, key: str, worker: Worker, until: float | None) -> bytes:
+        while not self._closed:
+            self.processes.check()
+            text = self.processes.kv.awaited(key, _SLICE_SECONDS)
+            if text is not None:
+                return text.encode()
+            if until is not None and time.monotonic() >= until:
+                raise WorkerError(
+                    worker.name,
+                    worker.host,
+                    f"It did not read batch {self._round} of a distributed dataset within "
+                    f"{self.processes.timeout:g} seconds, and all workers take each step "
+                    "together. Look whether it still runs, and give communication_options a "
+                    "larger timeout_seconds if it is only slow.",
+                )
+        raise StopIteration

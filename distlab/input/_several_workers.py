@@ -1,0 +1,120 @@
+"""What the workers' processes agree on when a dataset is distributed over them."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Callable
+
+import msgspec
+
+from distlab.data import INFINITE_CARDINALITY, AutoShardPolicy, Dataset
+from distlab.data._auto_shard import effective_policy
+from distlab.data._plan import Node, source_of, walk
+from distlab.data._seeded import chosen_seeds, reseeded
+from distlab.errors import CardinalityError
+from distlab.input._agreement import AgreedSteps
+from distlab.input._rounds import Fault, fault_of, raise_fault
+from distlab.input._steps import Steps
+from distlab.processes.group import ProcessGroup
+
+_numbers = itertools.count()
+
+
+class _Introduction(msgspec.Struct, frozen=True):
+    """What a worker says of its dataset.
+
+    Attributes:
+      number: The dataset's number; the chief's counts.
+      seeds: The seeds that were chosen at random; the chief's count.
+      form: What decides on the shapes of all batches; None where that shows in reading.
+      length: The number of steps of this worker; None when unknown.
+      fault: The error that making the dataset raised.
+    """
+
+    number: int
+    seeds: tuple[int, ...] = ()
+    form: str | None = None
+    length: int | None = None
+    fault: Fault | None = None
+
+
+def agreed_steps(
+    processes: ProcessGroup,
+    replicas: int,
+    make: Callable[[], Dataset],
+    steps_of: Callable[[Dataset], Steps],
+    *,
+    global_batches: bool,
+) -> Steps:
+    """Returns the steps of a dataset of which the process of each worker reads its part.
+
+    All workers must call this for their datasets in the same order. They take the chief's
+    random seeds: with others, the shards of a shuffled dataset would overlap.
+
+    Args:
+      processes: The workers' processes.
+      replicas: The number of this worker's replicas.
+      make: Returns this worker's dataset.
+      steps_of: Returns the steps of a dataset.
+      global_batches: Whether its elements are global batches.
+
+    Raises:
+      DistlabError: Another worker could not make its dataset, and met an error of this class.
+      WorkerError: It met another error, or is lost.
+    """
+    number = next(_numbers)
+    try:
+        dataset = make()
+        steps = steps_of(dataset)
+        form = _form(dataset) if global_batches else None
+        seeds = tuple(chosen_seeds(dataset.plan))
+        said = _Introduction(number, seeds, form, _length(steps))
+    except Exception as error:
+        _introduce(processes, _Introduction(number, fault=fault_of(error)))
+        raise
+    everyone = _introduce(processes, said)
+    for answer, worker in zip(everyone, processes.workers, strict=True):
+        if answer.fault is not None:
+            raise_fault(answer.fault, worker)
+    chief = everyone[0]
+    plan = reseeded(dataset.plan, chief.seeds)
+    if plan is not dataset.plan:
+        steps = steps_of(dataset.with_plan(plan))
+    if form is not None and all(answer.form == form for answer in everyone):
+        return steps  # each worker knows the shapes of all batches
+    lengths = [answer.length for answer in everyone]
+    endless = dataset.cardinality() == INFINITE_CARDINALITY
+    return AgreedSteps(steps, processes, chief.number, replicas, lengths, endless=endless)
+
+
+def _introduce(processes: ProcessGroup, said: _Introduction) -> list[_Introduction]:
+    texts = processes.exchange("dataset", msgspec.json.encode(said).decode())
+    return [msgspec.json.decode(text, type=_Introduction) for text in texts]
+
+
+def _form(dataset: Dataset) -> str | None:
+    """Returns what decides on the shapes of a dataset's global batches, without its seeds.
+
+    None unless every worker reads all of it, from arrays by index arithmetic.
+    """
+    if effective_policy(dataset) is not AutoShardPolicy.DATA or source_of(dataset.plan) is None:
+        return None
+    return "\n".join(map(_described, walk(dataset.plan)))
+
+
+def _described(node: Node) -> str:
+    settings = {
+        field.name: getattr(node, field.name)
+        for field in dataclasses.fields(node)
+        if field.name != "seed"
+    }
+    numbers = {name: value for name, value in settings.items() if isinstance(value, int | None)}
+    return f"{type(node).__name__} {numbers} {node.cardinality} {node.spec}"
+
+
+def _length(steps: Steps) -> int | None:
+    try:
+        return len(steps)
+    except CardinalityError:
+        return None

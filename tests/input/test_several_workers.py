@@ -1,0 +1,395 @@
+"""Datasets that several workers read together: their parts, the end, seeds and faults."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import distlab as dl
+from distlab.data import AutoShardPolicy, Dataset
+from distlab.errors import (
+    CardinalityError,
+    InvalidArgumentError,
+    NotBatchedError,
+    StructureError,
+    ValueShapeError,
+    WorkerError,
+)
+from distlab.input import distribute
+from distlab.input._agreement import AgreedSteps
+from distlab.input._several_workers import agreed_steps
+from distlab.input._steps import Step, Steps
+from distlab.input.context import InputContext
+from distlab.input.spec import PerReplicaSpec
+from tests.input.feeding import lines, with_policy
+from tests.input.threads_as_workers import Store, as_threads, groups, on_all
+
+Make = Callable[[], Dataset]
+
+
+def distributed(makes: list[Make], replicas: int = 1, store: Store | None = None) -> list[Any]:
+    """Distributes each worker's dataset of global batches; returns steps, or errors."""
+    workers = len(makes)
+    members = groups(workers, store)
+
+    def distribute_on(worker: int) -> Steps:
+        context = InputContext(workers, worker, workers * replicas)
+        return agreed_steps(
+            members[worker],
+            replicas,
+            makes[worker],
+            lambda whole: distribute.steps_of(whole, context, replicas, may_read=True),
+            global_batches=True,
+        )
+
+    return on_all([lambda n=n: distribute_on(n) for n in range(workers)])  # type: ignore[misc]
+
+
+def from_functions(makes: list[Make], replicas: int = 1) -> list[Any]:
+    """The same for datasets of per-replica batches."""
+    members = groups(len(makes))
+    return on_all(
+        [
+            lambda n=n: agreed_steps(  # type: ignore[misc]
+                members[n],
+                replicas,
+                makes[n],
+                lambda one: distribute.replica_steps([one], replicas, fills=True),
+                global_batches=False,
+            )
+            for n in range(len(makes))
+        ]
+    )
+
+
+def taken(steps: Steps, limit: int | None = None) -> list[Step]:
+    """Reads the steps of a pass."""
+    reader = steps.open()
+    found: list[Step] = []
+    while limit is None or len(found) < limit:
+        try:
+            found.append(reader.read())
+        except StopIteration:
+            break
+    reader.close()
+    return found
+
+
+def all_taken(all_steps: list[Any], limit: int | None = None) -> list[Any]:
+    """Reads the steps of all workers at the same time; returns lists of steps, or errors."""
+    return on_all([lambda steps=steps: taken(steps, limit) for steps in all_steps])  # type: ignore[misc]
+
+
+def parts(steps: list[Step]) -> list[list[Any]]:
+    """Returns each replica's part of the first component, by step."""
+    return [[np.asarray(part).tolist() for part in step.columns[0]] for step in steps]
+
+
+def recorded(dataset: Dataset, workers: int, replicas: int) -> list[list[list[Any]]]:
+    """What TensorFlow gives each worker, and empty batches until nobody has data."""
+    each = [
+        [
+            [np.asarray(part).tolist() for part in step]
+            for step in dl.data.worker_batches(dataset, workers, worker, replicas)
+        ]
+        for worker in range(workers)
+    ]
+    most = max(map(len, each))
+    empty: list[list[Any]] = [[]] * replicas
+    return [found + [empty] * (most - len(found)) for found in each]
+
+
+policies = st.sampled_from([AutoShardPolicy.AUTO, AutoShardPolicy.DATA, AutoShardPolicy.OFF])
+
+
+@given(
+    n=st.integers(0, 30),
+    batch=st.integers(1, 9),
+    workers=st.integers(2, 4),
+    replicas=st.integers(1, 3),
+    policy=policies,
+    mapped=st.booleans(),
+    drop=st.booleans(),
+)
+@settings(max_examples=60, deadline=None)
+def test_each_worker_reads_its_part_and_all_take_equally_many_steps(
+    n: int,
+    batch: int,
+    workers: int,
+    replicas: int,
+    policy: AutoShardPolicy,
+    mapped: bool,
+    drop: bool,
+) -> None:
+    def make() -> Dataset:
+        dataset = Dataset.range(n).batch(batch, drop_remainder=drop)
+        return with_policy(dataset.map(lambda x: x) if mapped and n else dataset, policy)
+
+    found = all_taken(distributed([make] * workers, replicas))
+    assert [parts(steps) for steps in found] == recorded(make(), workers, replicas)
+
+
+@given(
+    n=st.integers(0, 30),
+    batch=st.integers(1, 9),
+    workers=st.integers(2, 4),
+    replicas=st.integers(1, 3),
+    mapped=st.booleans(),
+)
+@settings(max_examples=30, deadline=None)
+def test_all_workers_know_the_shapes_on_all_replicas(
+    n: int, batch: int, workers: int, replicas: int, mapped: bool
+) -> None:
+    def make() -> Dataset:
+        dataset = Dataset.from_tensor_slices(np.zeros((n, 2), np.float32)).batch(batch)
+        return dataset.map(lambda x: x) if mapped and n else dataset
+
+    found = all_taken(distributed([make] * workers, replicas))
+    for together in zip(*found, strict=True):
+        own = [np.shape(part) for step in together for part in step.columns[0]]
+        for step in together:
+            assert [tuple(shapes) for shapes in step.shapes] == [tuple(own)]
+
+
+@given(
+    sizes=st.lists(st.integers(0, 7), min_size=2, max_size=4),
+    batch=st.integers(1, 3),
+    replicas=st.integers(1, 2),
+)
+@settings(max_examples=40, deadline=None)
+def test_workers_with_datasets_of_their_own_go_on_until_nobody_has_data(
+    sizes: list[int], batch: int, replicas: int
+) -> None:
+    def make(worker: int) -> Make:
+        return lambda: Dataset.range(100 * worker, 100 * worker + sizes[worker]).batch(batch)
+
+    found = all_taken(from_functions([make(n) for n in range(len(sizes))], replicas))
+    most = max(-(-size // batch) for size in sizes)
+    for worker, steps in enumerate(found):
+        assert len(steps) == -(-most // replicas)
+        own = [x for step in parts(steps) for part in step for x in part]
+        assert own == list(range(100 * worker, 100 * worker + sizes[worker]))
+
+
+def test_a_plan_over_arrays_that_is_the_same_on_all_workers_needs_no_agreement() -> None:
+    def plain() -> Dataset:
+        return Dataset.range(20).shuffle(20).repeat(2).batch(8)
+
+    steps = distributed([plain, plain])
+    assert not any(isinstance(each, AgreedSteps) for each in steps)
+    mapped = distributed([lambda: plain().map(lambda x: x)] * 2)
+    assert all(isinstance(each, AgreedSteps) for each in mapped)
+
+
+def test_workers_whose_arrays_differ_in_length_agree_at_each_step() -> None:
+    makes: list[Make] = [lambda: Dataset.range(8).batch(4), lambda: Dataset.range(12).batch(4)]
+    first, second = all_taken(distributed(makes))
+    assert parts(first) == [[[0, 1]], [[4, 5]], [[]]]
+    assert parts(second) == [[[2, 3]], [[6, 7]], [[10, 11]]]
+
+
+def test_a_shuffle_without_a_seed_takes_the_chiefs() -> None:
+    makes: list[Make] = [lambda: Dataset.range(64).shuffle(64).batch(8)] * 2
+    steps = distributed(makes)
+    for _ in range(2):
+        first, second = all_taken(steps)
+        examples = [x for step in (*parts(first), *parts(second)) for part in step for x in part]
+        assert sorted(examples) == list(range(64))
+        assert examples != sorted(examples)
+
+
+def test_a_worker_that_has_read_its_dataset_before_takes_the_same_pass() -> None:
+    def read_before() -> Dataset:
+        dataset = Dataset.range(64).shuffle(64).batch(8)
+        next(iter(dataset))
+        return dataset
+
+    makes: list[Make] = [read_before, lambda: Dataset.range(64).shuffle(64).batch(8)]
+    found = all_taken(distributed(makes))
+    assert sorted(x for steps in found for step in parts(steps) for x in step[0]) == list(range(64))
+
+
+def test_a_seed_that_the_user_gave_stays() -> None:
+    def make(seed: int) -> Make:
+        dataset = Dataset.range(9).shuffle(9, seed=seed).batch(2)
+        return lambda: with_policy(dataset, AutoShardPolicy.OFF)
+
+    found = all_taken(distributed([make(3), make(4)]))
+    orders = [[x for step in parts(steps) for x in step[0]] for steps in found]
+    assert orders == [[int(x) for x in Dataset.range(9).shuffle(9, seed=s)] for s in (3, 4)]
+
+
+def test_fewer_files_than_workers_are_an_error_on_all_workers(tmp_path: Path) -> None:
+    dataset = with_policy(lines(tmp_path, 2, 4).batch(3), AutoShardPolicy.FILE)
+    for found in all_taken(distributed([lambda: dataset] * 3)):
+        assert isinstance(found, InvalidArgumentError)
+        assert "fewer files than the 3 workers" in str(found)
+
+
+def test_an_error_of_one_workers_function_reaches_all() -> None:
+    def doubled(bad: int) -> Make:
+        def double(x: Any) -> Any:
+            if x[0] == bad:
+                raise KeyError("no such example")
+            return 2 * x
+
+        return lambda: with_policy(Dataset.range(6).batch(2).map(double), AutoShardPolicy.OFF)
+
+    readers = [steps.open() for steps in distributed([doubled(-1), doubled(2)])]
+    read = [reader.read for reader in readers]
+    for value in (0, 2):
+        found: list[Any] = on_all(read)
+        assert [parts([step]) for step in found] == [[[[value]]], [[[value]]]]
+    first, second = on_all(read)
+    assert isinstance(first, WorkerError)
+    assert "worker 1" in str(first)
+    assert "KeyError" in str(first)
+    assert "no such example" in str(first)
+    assert isinstance(second, KeyError)
+
+
+def test_a_worker_that_cannot_make_its_dataset_is_an_error_on_all() -> None:
+    def missing() -> Dataset:
+        raise FileNotFoundError("train.txt")
+
+    first, second = distributed([lambda: Dataset.range(4).batch(2), missing])
+    assert isinstance(first, WorkerError)
+    assert "FileNotFoundError: train.txt" in str(first)
+    assert isinstance(second, FileNotFoundError)
+
+
+def test_a_dataset_without_batches_is_refused_on_all_workers() -> None:
+    assert all(isinstance(e, NotBatchedError) for e in distributed([lambda: Dataset.range(4)] * 2))
+
+
+def test_components_that_differ_between_workers_are_refused() -> None:
+    ints, floats = Dataset.range(4).batch(2), Dataset.from_tensor_slices([0.0, 1.0]).batch(2)
+    for found in all_taken(from_functions([lambda: ints, lambda: floats])):
+        assert isinstance(found, ValueShapeError)
+        assert "worker 1" in str(found)
+    pairs = Dataset.zip((ints, ints))
+    for found in all_taken(from_functions([lambda: ints, lambda: pairs])):
+        assert isinstance(found, StructureError)
+
+
+def test_a_worker_without_any_data_receives_empty_batches_of_the_structure() -> None:
+    def make(size: int) -> Make:
+        rows = {"x": np.ones((size, 3), np.float32), "y": np.arange(size)}
+        return lambda: Dataset.from_tensor_slices(rows).batch(2)
+
+    _, second = all_taken(from_functions([make(3), make(0)]))
+    assert [[np.shape(parts[0]) for parts in step.columns] for step in second] == [
+        [(0, 3), (0,)],
+        [(0, 3), (0,)],
+    ]
+    assert second[0].shapes == [((2, 3), (0, 3)), ((2,), (0,))]
+    assert second[0].sizes == [0]
+    assert not second[0].complete
+
+
+def test_strings_stay_strings() -> None:
+    def make(size: int) -> Make:
+        return lambda: Dataset.from_tensor_slices([b"a", b"b", b"c"][:size]).batch(2)
+
+    first, second = all_taken(from_functions([make(3), make(2)]))
+    assert parts(first) == [[[b"a", b"b"]], [[b"c"]]]
+    assert parts(second) == [[[b"a", b"b"]], [[]]]
+
+
+def test_the_first_dimension_of_the_spec_is_unknown_where_data_ends() -> None:
+    ends, endless = (
+        distributed([lambda d=d: d.batch(8, drop_remainder=True)] * 2)[0]  # type: ignore[misc]
+        for d in (Dataset.range(8), Dataset.range(8).repeat())
+    )
+    assert ends.local_spec.shape == (None,)
+    assert endless.local_spec.shape == (4,)
+    assert not isinstance(ends.local_spec, PerReplicaSpec)
+
+
+def test_the_length_is_that_of_the_worker_with_the_most_data() -> None:
+    def make(size: int) -> Make:
+        return lambda: Dataset.range(size).batch(2)
+
+    assert [len(steps) for steps in from_functions([make(3), make(9)])] == [5, 5]
+    unknown = [make(3), lambda: make(9)().filter(lambda x: x >= 0)]
+    with pytest.raises(CardinalityError, match="does not know its own"):
+        len(from_functions(unknown)[0])
+
+
+def test_a_position_is_restored_by_any_number_of_workers_where_batches_are_global() -> None:
+    make: Make = lambda: Dataset.range(24).shuffle(24, seed=5).batch(8)  # noqa: E731
+    readers = [steps.open() for steps in distributed([make] * 2)]
+    on_all([reader.read for reader in readers])
+    state = readers[1].state()
+    assert state == readers[0].state()
+    later = [steps.open() for steps in distributed([make] * 4)]
+    for reader in later:
+        reader.restore(state)
+    found: list[Any] = on_all([reader.read for reader in later])
+    examples = [x for step in found for x in parts([step])[0][0]]
+    assert examples == [int(x) for x in list(Dataset.range(24).shuffle(24, seed=5))[8:16]]
+
+
+def test_agreement_leaves_at_most_one_message_of_each_worker() -> None:
+    store = Store()
+    make: Make = lambda: Dataset.range(40).map(lambda x: x).batch(4)  # noqa: E731
+    all_taken(distributed([make] * 2, store=store))
+    assert sum(key.startswith("input/") for key in store.texts) <= 2
+
+
+def test_a_lost_worker_ends_the_wait_of_the_others() -> None:
+    members = groups(2)
+    steps = AgreedSteps(
+        distribute.replica_steps([Dataset.range(4).batch(2)], 1, fills=True),
+        members[0],
+        0,
+        1,
+        [2, 2],
+        endless=False,
+    )
+    as_threads(members[0]).lost = WorkerError("worker 1", "node-7", "It was killed.")
+    reader = steps.open()
+    with pytest.raises(WorkerError, match="worker 1 on node-7: It was killed"):
+        reader.read()
+
+
+def test_a_worker_that_does_not_come_is_named_when_the_limit_is_over() -> None:
+    members = groups(2)
+    members[0].timeout = 0.3
+    dataset = Dataset.range(4).batch(2)
+    steps = AgreedSteps(
+        distribute.replica_steps([dataset], 1, fills=True), members[0], 0, 1, [2, 2], endless=False
+    )
+    reader = steps.open()
+    for _ in range(2):  # and again: no later round can follow
+        with pytest.raises(WorkerError, match="worker 1 on host: It did not read batch 0"):
+            reader.read()
+
+
+def test_closing_ends_the_wait_of_another_thread() -> None:
+    members = groups(2)
+    members[0].timeout = None
+    steps = AgreedSteps(
+        distribute.replica_steps([Dataset.range(4).batch(2)], 1, fills=True),
+        members[0],
+        0,
+        1,
+        [2, 2],
+        endless=False,
+    )
+    reader = steps.open()
+
+    def read() -> Iterator[Step]:
+        return iter([reader.read()])
+
+    def close() -> None:
+        reader.interrupt()
+
+    found = on_all([read, close])
+    assert isinstance(found[0], StopIteration)
