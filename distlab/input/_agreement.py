@@ -18,9 +18,10 @@ import numpy as np
 from distlab.data._engine import State
 from distlab.data._nest import map_nest
 from distlab.errors import CardinalityError, StructureError, ValueShapeError
-from distlab.input._rounds import Fault, Rounds, fault_of, raise_fault
+from distlab.input._rounds import Rounds
 from distlab.input._steps import Parts, Reader, Shapes, Step, Steps, flattened
 from distlab.input.spec import varying_spec
+from distlab.processes.faults import Fault, fault_of, raise_fault
 from distlab.processes.group import ProcessGroup, Worker
 
 _AHEAD: Final = 2

@@ -1,52 +1,15 @@
-"""Messages and errors that the workers' processes pass each other while they read."""
+"""Messages that the workers' processes pass each other while they read."""
 
 from __future__ import annotations
 
 import time
 from typing import Final, final
 
-import msgspec
-
-from distlab import errors
-from distlab.errors import DistlabError, WorkerError
+from distlab.errors import WorkerError
 from distlab.processes.group import ProcessGroup, Worker
-from distlab.text.shown import shown_text
 
 _SLICE_SECONDS: Final = 0.2
 """How long a wait lasts before it looks whether it was closed, or a worker is lost."""
-
-
-class Fault(msgspec.Struct, frozen=True):
-    """An error of another process.
-
-    Attributes:
-      kind: The name of its class.
-      message: Its message.
-    """
-
-    kind: str
-    message: str
-
-
-def fault_of(error: Exception) -> Fault:
-    """Returns an error as other processes are told of it."""
-    return Fault(type(error).__name__, shown_text(error))
-
-
-def raise_fault(fault: Fault, worker: Worker) -> None:
-    """Raises another worker's error.
-
-    Args:
-      fault: The error.
-      worker: The worker that met it.
-
-    Raises:
-      DistlabError: Always: of the same class where that is one of distlab's, else a `WorkerError`.
-    """
-    kind = getattr(errors, fault.kind, None)
-    if isinstance(kind, type) and issubclass(kind, DistlabError) and kind is not WorkerError:
-        raise kind(f"{worker} has met an error: {fault.message}")
-    raise WorkerError(worker.name, worker.host, f"{fault.kind}: {fault.message}")
 
 
 @final

@@ -14,8 +14,8 @@ from distlab.data._plan import Node, source_of, walk
 from distlab.data._seeded import chosen_seeds, reseeded
 from distlab.errors import CardinalityError
 from distlab.input._agreement import AgreedSteps
-from distlab.input._rounds import Fault, fault_of, raise_fault
 from distlab.input._steps import Steps
+from distlab.processes.faults import Fault, fault_of, raise_fault
 from distlab.processes.group import ProcessGroup
 
 _numbers = itertools.count()

@@ -14,6 +14,7 @@ from distlab.devices import jax_internals
 from distlab.devices.pieces import first_piece, pieces
 from distlab.integrations.orbax.entry import Entry, Saved
 from distlab.integrations.orbax.kinds import NUMBERS, Kind, Put, refusal
+from distlab.integrations.orbax.workers import on_host, placed, same_on_all_workers
 from distlab.values.checks import require_alive
 from distlab.values.distributed import Mirrored, PerReplica, Shape
 from distlab.variables.kinds import VariableAggregation
@@ -83,10 +84,10 @@ class VariableKind(_ArrayKind):
         """Places copies that the variable's own kind aggregates to the saved value."""
         layout, strategy = leaf.storage.layout, leaf.strategy
         if entry.kind == "rows":
-            array = jax.device_put(value, strategy.mesh.split)
+            array = placed(value, strategy.mesh.split)
         elif layout.copies_differ and leaf.aggregation is VariableAggregation.SUM:
             rows = copies_of_total(np.asarray(value), strategy.num_replicas_in_sync)
-            array = jax.device_put(rows, strategy.mesh.split)
+            array = placed(rows, strategy.mesh.split)
         else:
             array = layout.place(jnp.asarray(value))
 
@@ -116,7 +117,7 @@ class MirroredKind(_ArrayKind):
 
     def put(self, leaf: Any, value: Any, entry: Entry) -> Put:  # noqa: ARG002
         """Copies it to each replica's device."""
-        mirrored = Mirrored(jax.device_put(value, leaf.array.sharding))
+        mirrored = Mirrored(placed(value, leaf.array.sharding))
         return lambda: mirrored
 
 
@@ -141,9 +142,9 @@ class PerReplicaKind(_ArrayKind):
         """Returns the first component where all are equal, else all."""
         require_alive(leaf.stacked, name)
         if leaf.shapes is None:
-            first, *others = (_saved(row[0]) for _, row in pieces(leaf.stacked))
-            if all(_equal(first, other) for other in others):
-                return first
+            rows = [_saved(row[0]) for _, row in pieces(leaf.stacked)]
+            if same_on_all_workers([row.array for row in rows if row.array is not None]):
+                return rows[0]
         return _saved(leaf.stacked, "rows", leaf.shapes)
 
     def put(self, leaf: Any, value: Any, entry: Entry) -> Put:
@@ -151,7 +152,7 @@ class PerReplicaKind(_ArrayKind):
         if entry.kind != "rows":
             broadcast = jnp.broadcast_to if isinstance(value, jax.Array) else np.broadcast_to
             value = broadcast(value, (leaf.stacked.shape[0], *value.shape))
-        rows = PerReplica(jax.device_put(value, leaf.stacked.sharding), entry.shapes)
+        rows = PerReplica(placed(value, leaf.stacked.sharding), entry.shapes)
         return lambda: rows
 
 
@@ -203,7 +204,7 @@ class Array(_ArrayKind):
         new = value[()] if isinstance(leaf, np.generic | complex) else value
         if isinstance(leaf, jax.Array):
             bound = leaf.committed
-            new = jax.device_put(value, leaf.sharding) if bound else jnp.asarray(value)
+            new = placed(value, leaf.sharding) if bound else jnp.asarray(value)
         return lambda: new
 
 
@@ -252,16 +253,9 @@ def _saved(
     key = key_name(array)
     if key:
         array = jax.random.key_data(array)
-    copied = np.array(array)
+    copied = on_host(array)
     entry = Entry(kind, copied.shape, str(copied.dtype), key, shapes)
     return Saved(entry, copied)
-
-
-def _equal(one: Saved, other: Saved) -> bool:
-    """Returns whether all bytes are the same, so that NaN equals NaN."""
-    assert one.array is not None
-    assert other.array is not None
-    return one.entry == other.entry and one.array.tobytes() == other.array.tobytes()
 
 
 def _form(array: Any) -> tuple[Shape, str]:

@@ -13,7 +13,7 @@ from distlab.errors import (
     CheckpointMismatchError,
     ContextError,
 )
-from distlab.integrations.orbax import files
+from distlab.integrations.orbax import files, workers
 from distlab.integrations.orbax.entry import Entry, Saved
 from distlab.integrations.orbax.jobs import Job
 from distlab.integrations.orbax.kinds import Kind, Position, Put
@@ -33,7 +33,8 @@ class Checkpoint:
     iterators, nests of these, objects with attributes that are these, Flax NNX and Keras objects.
     A value that all replicas hold is stored once, an ON_READ variable as its total or mean, an
     iterator as its position. So a checkpoint that was saved on 8 replicas is restored on 3, on
-    one or without a strategy.
+    one or without a strategy. With several workers all of them call `save` and `restore`, in one
+    order; the chief writes, and the others return when it has, leaving no file.
 
     Variables, iterators and attributes of objects are restored in place. What can't be changed,
     such as an array or a number, is replaced: read it as an attribute of the checkpoint
@@ -156,10 +157,11 @@ class Checkpoint:
         self.sync()
         state = self._snapshot()
 
-        def write() -> None:
+        def write_and_then() -> None:
             files.write(path, state)
             then()
 
+        write = workers.writing(write_and_then)
         if in_background:
             self.__dict__["_job"] = Job(write)
         else:
@@ -280,6 +282,7 @@ class Checkpoint:
         _require_outside("save")
         with in_flight.dispatching:
             state = {n: _kind(leaf).saved(n, leaf) for n, leaf in self._leaves().items()}
+        state = workers.with_all_positions(state, files.plain)
         return {_COUNTER: Saved(Entry("python", value=self.save_counter)), **state}
 
     def _claims(self, name: str = "") -> Iterator[str]:

@@ -28,6 +28,7 @@ from distlab.errors import (
     NotFoundError,
 )
 from distlab.integrations.orbax.entry import Entry, Saved
+from distlab.processes import group
 from distlab.text.shown import shown_text
 
 VERSION: Final = 1
@@ -64,7 +65,7 @@ def write(path: Path, state: Mapping[str, Saved]) -> None:
             "another name."
         )
     arrays = {n: s.array for n, s in state.items() if s.array is not None and s.entry.stored}
-    entries = {n: msgspec.to_builtins(s.entry, enc_hook=_plain) for n, s in state.items()}
+    entries = {n: msgspec.to_builtins(s.entry, enc_hook=plain) for n, s in state.items()}
     new = path.with_name(path.name + _NEW)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -258,7 +259,7 @@ def _damaged(path: Path, why: str) -> DataLossError:
     )
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
     """Returns a NumPy number in a state as JSON's."""
     return value.tolist() if isinstance(value, np.generic | np.ndarray) else str(value)
 
@@ -282,9 +283,21 @@ def _checkpointer() -> Any:
         (np.ndarray, orbax.type_handlers.NumpyHandler(deepcopy_host_arrays=False)),
         (jax.Array, orbax.type_handlers.ArrayHandler()),  # Orbax warns where it has none
     )
+    if group.current() is None:
+        options: dict[str, Any] = {}
+        composite = orbax.CompositeOptions()
+    else:  # one process writes, and each reads: Orbax would have all of them meet
+        here = jax.process_index()
+        alone = orbax.options.MultiprocessingOptions(
+            primary_host=here, active_processes={here}, barrier_sync_key_prefix=f"distlab{here}"
+        )
+        options = {"multiprocessing_options": alone}
+        composite = orbax.CompositeOptions(multiprocessing_options=alone)
     return orbax.Checkpointer(
         orbax.CompositeCheckpointHandler(
-            arrays=orbax.PyTreeCheckpointHandler(type_handler_registry=registry),
-            objects=orbax.JsonCheckpointHandler(),
-        )
+            composite_options=composite,
+            arrays=orbax.PyTreeCheckpointHandler(type_handler_registry=registry, **options),
+            objects=orbax.JsonCheckpointHandler(**options),
+        ),
+        **options,
     )

@@ -10,6 +10,7 @@ import numpy as np
 
 from distlab.errors import ArgumentTypeError
 from distlab.integrations.orbax.entry import Entry, Saved
+from distlab.integrations.orbax.workers import own_entry, workers_fault
 from distlab.text.shown import shown
 
 Put: TypeAlias = Callable[[], Any]
@@ -102,14 +103,13 @@ class Position(Kind):
 
     def fault(self, leaf: Any, entry: Entry) -> str:  # noqa: ARG002
         """Whether the position is one of this pipeline, the iterator will see."""
-        return (
-            ""
-            if entry.kind == "position"
-            else f"is an iterator here, and {entry} in the checkpoint"
-        )
+        if entry.kind != "position":
+            return f"is an iterator here, and {entry} in the checkpoint"
+        return workers_fault(entry)
 
     def placed(self, leaf: Any, entry: Entry, array: np.ndarray | None) -> Put:  # noqa: ARG002
         """Moves the iterator."""
+        entry = own_entry(entry)
         value = entry.value.encode("latin-1") if entry.dtype == "bytes" else entry.value
 
         def move() -> Any:

@@ -11,7 +11,7 @@ from typing import Any, Final, final
 import numpy as np
 
 from distlab.errors import ArgumentTypeError, ArgumentValueError, CheckpointError
-from distlab.integrations.orbax import files
+from distlab.integrations.orbax import files, workers
 from distlab.integrations.orbax.checkpoint import Checkpoint
 from distlab.integrations.orbax.options import CheckpointOptions, absolute
 from distlab.text.shown import shown
@@ -160,7 +160,10 @@ class CheckpointManager:
         path = self._folder / f"{self._name}-{int(number)}"
         self.checkpoint.sync()
         _require_folder(self._folder)
-        files.remove_unfinished(self._folder, lambda name: _number(name, self._name) is not None)
+        if workers.is_writer():
+            files.remove_unfinished(
+                self._folder, lambda name: _number(name, self._name) is not None
+            )
         before = self.checkpoint.save_counter
         self.checkpoint.save_counter = before + 1
         try:

@@ -1,0 +1,200 @@
+"""Checkpoints of several processes: all take part, the chief writes, and each one restores."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import weakref
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final
+
+import jax
+import msgspec
+import numpy as np
+from jax.sharding import NamedSharding, PartitionSpec, Sharding
+
+from distlab.devices import jax_internals
+from distlab.errors import WorkerError
+from distlab.integrations.orbax.entry import Entry, Saved
+from distlab.processes import group
+from distlab.processes.faults import Fault, fault_of, raise_fault
+from distlab.processes.group import ProcessGroup
+
+OF_EACH_WORKER: Final = "workers"
+"""The `dtype` of a position that is a list, with the entry of each worker's iterator."""
+
+_MEETING_SECONDS: Final = 300.0
+"""How long a worker waits for the others to save, too."""
+_WRITING_SECONDS: Final = 3600.0
+"""How long a worker waits until the chief has written."""
+_POLL_SECONDS: Final = 0.5
+
+_saves: weakref.WeakKeyDictionary[ProcessGroup, Iterator[int]] = weakref.WeakKeyDictionary()
+
+
+def is_writer() -> bool:
+    """Returns whether this process writes checkpoints: the chief, or the only one."""
+    processes = group.current()
+    return processes is None or processes.is_chief
+
+
+def writing(write: Callable[[], None]) -> Callable[[], None]:
+    """Returns the function that writes a checkpoint in this process's part.
+
+    The chief's writes, and then tells the others, for whom it does not wait. Theirs waits until
+    it has, and raises the chief's error. All processes must call this in the same order.
+
+    Args:
+      write: Writes it.
+    """
+    processes = group.current()
+    if processes is None:
+        return write
+    key = f"saved/{next(_saves.setdefault(processes, itertools.count()))}"
+    if not processes.is_chief:
+        return lambda: _wait_for_chief(processes, key)
+
+    def write_and_tell() -> None:
+        fault = None
+        try:
+            write()
+        except Exception as error:
+            fault = fault_of(error)
+            raise
+        finally:
+            processes.kv.set(key, msgspec.json.encode(fault).decode())
+
+    return write_and_tell
+
+
+def _wait_for_chief(processes: ProcessGroup, key: str) -> None:
+    chief = processes.workers[0]
+    for _ in range(int(_WRITING_SECONDS / _POLL_SECONDS)):
+        processes.check()
+        text = processes.kv.awaited(key, _POLL_SECONDS)
+        if text is not None:
+            fault = msgspec.json.decode(text, type=Fault | None)
+            if fault is not None:
+                raise_fault(fault, chief)
+            return
+    raise WorkerError(
+        chief.name,
+        chief.host,
+        f"It wrote no checkpoint within {_WRITING_SECONDS:g} seconds. Call save on all workers.",
+    )
+
+
+def with_all_positions(
+    state: Mapping[str, Saved], encode: Callable[[Any], Any]
+) -> dict[str, Saved]:
+    """Returns what a checkpoint holds, with the positions of all workers' iterators.
+
+    Where the positions are equal, one is kept, so that any number of workers restores it.
+
+    Args:
+      state: The leaves by name, as this process has them.
+      encode: Returns a NumPy number in a state as JSON's.
+
+    Raises:
+      WorkerError: Another worker does not save, or is lost.
+    """
+    processes = group.current()
+    own = {name: saved.entry for name, saved in state.items() if saved.entry.kind == "position"}
+    if processes is None or not own:
+        return dict(state)
+    text = msgspec.json.encode(own, enc_hook=encode).decode()
+    found: list[dict[str, Entry]] = [
+        msgspec.json.decode(each, type=dict[str, Entry])
+        for each in _exchanged(processes, "positions", text)
+    ]
+    positions = {
+        name: _one_or_all([each.get(name, entry) for each in found]) for name, entry in own.items()
+    }
+    return {**state, **{name: Saved(entry) for name, entry in positions.items()}}
+
+
+def _one_or_all(entries: list[Entry]) -> Entry:
+    if all(entry == entries[0] for entry in entries):
+        return entries[0]
+    return Entry("position", dtype=OF_EACH_WORKER, value=msgspec.to_builtins(entries))
+
+
+def own_entry(entry: Entry) -> Entry:
+    """Returns this process's own entry of a position that each worker has."""
+    if entry.dtype != OF_EACH_WORKER:
+        return entry
+    processes = group.current()
+    index = 0 if processes is None else processes.index
+    return msgspec.convert(entry.value[index], Entry)
+
+
+def workers_fault(entry: Entry) -> str:
+    """Returns why the positions of each worker can't be restored here; empty where they can."""
+    if entry.dtype != OF_EACH_WORKER:
+        return ""
+    processes = group.current()
+    here = 1 if processes is None else processes.count
+    saved = len(entry.value)
+    if saved == here:
+        return ""
+    return (
+        f"has a position of its own on each worker, of which {saved} were saved and there are "
+        f"{here} now"
+    )
+
+
+def same_on_all_workers(arrays: list[np.ndarray]) -> bool:
+    """Returns whether all arrays, and those that the other processes pass, have the same bytes.
+
+    Args:
+      arrays: Arrays of one shape and dtype.
+
+    Raises:
+      WorkerError: Another worker does not save, or is lost.
+    """
+    first = arrays[0].tobytes()  # so that NaN equals NaN
+    same = all(array.tobytes() == first for array in arrays[1:])
+    processes = group.current()
+    if processes is None:
+        return same
+    text = hashlib.sha256(first).hexdigest() if same else ""
+    everyone = set(_exchanged(processes, "components", text))
+    return len(everyone) == 1 and everyone != {""}
+
+
+def on_host(array: Any) -> np.ndarray:
+    """Returns a copy of an array in host memory; all processes must call it for a divided one."""
+    if isinstance(array, jax.Array) and not (
+        array.is_fully_addressable or array.is_fully_replicated
+    ):
+        sharding = array.sharding
+        assert isinstance(sharding, NamedSharding)
+        whole = NamedSharding(sharding.mesh, PartitionSpec())
+        array = jax.jit(lambda a: a, out_shardings=whole)(array)
+    return np.array(array)
+
+
+def placed(value: Any, sharding: Sharding) -> jax.Array:
+    """Places an array that all processes hold alike. `device_put` would compare the processes'.
+
+    Args:
+      value: The array; random keys keep their kind.
+      sharding: Where each of its parts lies.
+    """
+    if sharding.is_fully_addressable:
+        return jax.device_put(value, sharding)
+    if isinstance(value, jax.Array) and jax.numpy.issubdtype(value.dtype, jax.dtypes.prng_key):
+        assert isinstance(sharding, NamedSharding)
+        kind = jax_internals.key_impl(value.dtype)
+        return jax.random.wrap_key_data(placed(jax.random.key_data(value), sharding), impl=kind)
+    host = np.asarray(value)
+    host = host.astype(jax.dtypes.canonicalize_dtype(host.dtype), copy=False)
+    return jax.make_array_from_callback(host.shape, sharding, lambda index: host[index])
+
+
+def _exchanged(processes: ProcessGroup, what: str, text: str) -> list[str]:
+    try:
+        return processes.exchange(f"checkpoint {what}", text, _MEETING_SECONDS)
+    except WorkerError as error:
+        error.add_note(f"The {what} of all workers are saved together: call save on each of them.")
+        raise

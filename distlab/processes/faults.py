@@ -1,0 +1,43 @@
+"""Errors that one process tells the others, which raise them, too."""
+
+from __future__ import annotations
+
+import msgspec
+
+from distlab import errors
+from distlab.errors import DistlabError, WorkerError
+from distlab.processes.group import Worker
+from distlab.text.shown import shown_text
+
+
+class Fault(msgspec.Struct, frozen=True):
+    """An error of another process.
+
+    Attributes:
+      kind: The name of its class.
+      message: Its message.
+    """
+
+    kind: str
+    message: str
+
+
+def fault_of(error: Exception) -> Fault:
+    """Returns an error as other processes are told of it."""
+    return Fault(type(error).__name__, shown_text(error))
+
+
+def raise_fault(fault: Fault, worker: Worker) -> None:
+    """Raises another worker's error.
+
+    Args:
+      fault: The error.
+      worker: The worker that met it.
+
+    Raises:
+      DistlabError: Always: of the same class where that is one of distlab's, else a `WorkerError`.
+    """
+    kind = getattr(errors, fault.kind, None)
+    if isinstance(kind, type) and issubclass(kind, DistlabError) and kind is not WorkerError:
+        raise kind(f"{worker} has met an error: {fault.message}")
+    raise WorkerError(worker.name, worker.host, f"{fault.kind}: {fault.message}")
