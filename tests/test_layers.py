@@ -54,7 +54,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     ),
     "io": ("text", "errors"),
     "data": ("text", "errors", "values", "io"),
-    "input": ("text", "errors", "events", "devices", "values", "context", "data"),
+    "input": (*("text", "errors", "events", "devices", "processes", "values", "context", "data"),),
     "exported": ("text", "errors", "devices", "values", "variables", "data"),
     "strategies": (
         *("text", "errors", "events", "cluster", "devices", "processes", "values", "context"),
@@ -86,8 +86,8 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         *("text", "errors", "values", "context", "variables", "step", "strategies"),
     ),
     "integrations.orbax": (
-        *("text", "errors", "devices", "values", "context", "variables", "data", "input"),
-        "integrations.hook",
+        *("text", "errors", "devices", "processes", "values", "context", "variables", "data"),
+        *("input", "integrations.hook"),
     ),
     "integrations.keras": (
         *("text", "errors", "events", "values", "context", "variables", "data", "input"),

@@ -10,6 +10,7 @@ from typing import Final, final
 
 import jax
 
+from distlab.devices.mesh import ReplicaMesh
 from distlab.errors import WorkerError
 from distlab.processes.key_values import KeyValues
 from distlab.processes.meeting import Link
@@ -221,6 +222,15 @@ class ProcessGroup:
 def current() -> ProcessGroup | None:
     """Returns the processes that this one has joined; None in a program of one process."""
     return _current
+
+
+def across(mesh: ReplicaMesh) -> ProcessGroup | None:
+    """Returns the processes whose devices a mesh has; None where all are this process's.
+
+    Args:
+      mesh: The mesh of a strategy's replicas.
+    """
+    return _current if len(mesh.local_replicas) < mesh.replicas else None
 
 
 def become(group: ProcessGroup | None) -> None:

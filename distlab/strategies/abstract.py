@@ -21,6 +21,7 @@ from distlab.errors import ArgumentTypeError, ContextError
 from distlab.input import distribute, legacy
 from distlab.input.context import InputContext
 from distlab.input.options import InputOptions, InputReplicationMode
+from distlab.processes import group
 from distlab.step import runner
 from distlab.step.place import Place
 from distlab.step.regroup import regroup
@@ -141,7 +142,9 @@ class Strategy(ABC):  # noqa: B024 - abstract because a subclass chooses the dev
     @property
     def input_context(self) -> InputContext:
         """The argument of a dataset function on this worker."""
-        return InputContext(num_replicas_in_sync=self.num_replicas_in_sync)
+        processes = group.across(self.mesh)
+        workers, worker = (1, 0) if processes is None else (processes.count, processes.index)
+        return InputContext(workers, worker, self.num_replicas_in_sync)
 
     @property
     def cluster_resolver(self) -> Any:

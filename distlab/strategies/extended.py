@@ -24,6 +24,7 @@ from distlab.errors import (
     UnsupportedError,
     ValueShapeError,
 )
+from distlab.processes import group
 from distlab.step.regroup import regroup, select, to_device
 from distlab.text.shown import shown
 from distlab.values.checks import checked_call, require_alive, require_components, require_numbers
@@ -96,13 +97,16 @@ class StrategyExtended:
 
     @property
     def should_checkpoint(self) -> bool:
-        """True: this process holds the whole state, and should save it."""
-        return True
+        """Whether this process writes checkpoints: the chief's does.
+
+        `dl.train.Checkpoint.save` looks at that itself: all workers call it.
+        """
+        return self._is_chief
 
     @property
     def should_save_summary(self) -> bool:
-        """True: this process should write summaries."""
-        return True
+        """Whether this process writes summaries: the chief's does."""
+        return self._is_chief
 
     def experimental_make_numpy_dataset(self, numpy_input: Any, session: Any = None) -> Any:
         """Returns `Strategy.experimental_make_numpy_dataset(numpy_input)`.
@@ -511,6 +515,11 @@ class StrategyExtended:
                 f"{shown(colocate_with_variable)}. Make it in strategy.scope()."
             )
         yield
+
+    @property
+    def _is_chief(self) -> bool:
+        processes = group.across(self._strategy.mesh)
+        return processes is None or processes.is_chief
 
     def _named(self, what: str, names: tuple[str, ...]) -> tuple[str, ...]:
         if not self._strategy.distributed:
