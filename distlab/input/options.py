@@ -41,14 +41,15 @@ class InputOptions(msgspec.Struct, frozen=True):
     Attributes:
       experimental_fetch_to_device: Whether batches are put on the replicas' devices.
         False leaves them in host memory, as NumPy arrays, until a step uses them.
-        None means True.
+        None means True. With replicas in several processes they are always put there.
       experimental_replication_mode: How often a dataset function is called.
       experimental_place_dataset_on_device: Accepted for compatibility with
         TensorFlow. Datasets are always read in host memory; True puts each batch
         on its replica's device.
       experimental_per_replica_buffer_size: The number of batches on the devices ahead
         of the program. With 0 or 1 each batch is read on demand; with more, a
-        thread reads and places them.
+        thread reads and places them. Where several processes agree on each step, it is
+        at least 2.
 
     Example:
       >>> import distlab as dl

@@ -15,7 +15,8 @@ import numpy as np
 import distlab as dl
 
 strategy = dl.MultiWorkerMirroredStrategy(
-    communication_options=dl.experimental.CommunicationOptions(timeout_seconds=120), devices_per_worker=2
+    communication_options=dl.experimental.CommunicationOptions(timeout_seconds=120),
+    devices_per_worker=2,
 )
 Dataset = dl.data.Dataset
 
@@ -41,7 +42,8 @@ show("chief", [strategy.extended.should_checkpoint, strategy.extended.should_sav
 
 numbers = strategy.experimental_distribute_dataset(Dataset.range(11).batch(8))
 show("numbers", steps(numbers))
-show("devices", [str(next(iter(part.devices())).process_index) for part in next(iter(numbers)).values])
+devices = [next(iter(part.devices())) for part in next(iter(numbers)).values]
+show("processes", [device.process_index for device in devices])
 show("spec", [str(spec.shape) for spec in numbers.element_spec.value_specs])
 
 mapped = strategy.experimental_distribute_dataset(Dataset.range(40).map(lambda x: -x).batch(8))
@@ -115,7 +117,7 @@ def test_each_worker_receives_its_replicas_parts_on_its_own_devices(
         [[[0, 1], [4, 5]], [[8], [10]]],
         [[[2, 3], [6, 7]], [[9], []]],
     ]
-    assert shown(outcomes, "devices") == [["0", "0"], ["1", "1"]]
+    assert shown(outcomes, "processes") == [[0, 0], [1, 1]]
     assert shown(outcomes, "spec") == [["(None,)", "(None,)"]] * 2
 
 

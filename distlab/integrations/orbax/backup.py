@@ -11,6 +11,7 @@ from distlab.errors import ArgumentValueError, ContextError
 from distlab.integrations.orbax import files
 from distlab.integrations.orbax.checkpoint import Checkpoint
 from distlab.integrations.orbax.manager import CheckpointManager
+from distlab.integrations.orbax.workers import is_writer
 from distlab.text.counts import is_count
 from distlab.text.shown import shown
 
@@ -129,6 +130,6 @@ class BackupAndRestore:
         """Removes the backups, unless the block raised."""
         self._entered = False
         self._manager.sync()
-        if kind is None and self._delete:
+        if kind is None and self._delete and is_writer():
             for path in self._manager.checkpoints:
                 files.remove(Path(path))

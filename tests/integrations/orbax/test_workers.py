@@ -89,9 +89,7 @@ for name, value in (("others", own()), ("rows", next(data))):
 
 
 def workers(folder: Path, program: str, count: int) -> list[Outcome]:
-    found = run_workers(
-        f"import os; os.chdir({str(folder)!r})\n{COMMON}\n{program}", workers=count
-    )
+    found = run_workers(f"import os; os.chdir({str(folder)!r})\n{COMMON}\n{program}", workers=count)
     assert [outcome.code for outcome in found] == [0] * count
     assert not any("raised" in outcome.shown for outcome in found)
     return found
