@@ -11,6 +11,8 @@ from distlab import coordinator
 from distlab.collectives.options import CommunicationImplementation, CommunicationOptions
 from distlab.collectives.options import CommunicationImplementation as CollectiveCommunication
 from distlab.collectives.options import collective_hints as CollectiveHints
+from distlab.integrations.orbax.preemption import PreemptionCheckpointHandler, TerminationConfig
+from distlab.processes.preemption_watcher import PreemptionWatcher
 from distlab.strategies.central_storage import CentralStorageStrategy
 from distlab.strategies.multi_worker import MultiWorkerMirroredStrategy
 from distlab.strategies.parameter_server import ParameterServerStrategy
@@ -25,7 +27,10 @@ __all__ = [
     "CommunicationOptions",
     "MultiWorkerMirroredStrategy",
     "ParameterServerStrategy",
+    "PreemptionCheckpointHandler",
+    "PreemptionWatcher",
     "TPUStrategy",
+    "TerminationConfig",
     "ValueContext",
     "coordinator",
 ]

@@ -52,9 +52,6 @@ experimental_should_init non_slot_devices read_var should_checkpoint should_save
 update_non_slot get_loss_reduction experimental_run_v2
 """
 NOT_HERE = {
-    "experimental.PreemptionCheckpointHandler",
-    "experimental.PreemptionWatcher",
-    "experimental.TerminationConfig",
     "experimental.partitioners",
     "experimental.rpc",
 }

@@ -86,8 +86,8 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         *("text", "errors", "values", "context", "variables", "step", "strategies"),
     ),
     "integrations.orbax": (
-        *("text", "errors", "devices", "processes", "values", "context", "variables", "data"),
-        *("input", "integrations.hook"),
+        *("text", "errors", "cluster", "devices", "processes", "values", "context", "variables"),
+        *("data", "input", "integrations.hook"),
     ),
     "integrations.keras": (
         *("text", "errors", "events", "values", "context", "variables", "data", "input"),
@@ -102,7 +102,10 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     # The faces: modules of public names, and what uses nothing but them.
     "cluster_resolver": ("cluster",),
     "estimator": ("training",),
-    "experimental": ("values", "collectives", "strategies", "coordinator"),
+    "experimental": (
+        *("values", "processes", "collectives", "strategies", "coordinator"),
+        "integrations.orbax",
+    ),
     "flax": ("errors", "integrations.flax"),
     "keras": ("errors", "integrations.keras"),
     "loggers": ("tracking", "integrations.mlflow", "integrations.wandb"),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
 from collections.abc import Callable
 
 import msgspec
@@ -18,21 +17,17 @@ from distlab.input._steps import Steps
 from distlab.processes.faults import Fault, fault_of, raise_fault
 from distlab.processes.group import ProcessGroup
 
-_numbers = itertools.count()
-
 
 class _Introduction(msgspec.Struct, frozen=True):
     """What a worker says of its dataset.
 
     Attributes:
-      number: The dataset's number; the chief's counts.
       seeds: The seeds that were chosen at random; the chief's count.
       form: What decides on the shapes of all batches; None where that shows in reading.
       length: The number of steps of this worker; None when unknown.
       fault: The error that making the dataset raised.
     """
 
-    number: int
     seeds: tuple[int, ...] = ()
     form: str | None = None
     length: int | None = None
@@ -63,29 +58,28 @@ def agreed_steps(
       DistlabError: Another worker could not make its dataset, and met an error of this class.
       WorkerError: It met another error, or is lost.
     """
-    number = next(_numbers)
+    number = processes.next_number("dataset number")
     try:
         dataset = make()
         steps = steps_of(dataset)
         form = _form(dataset) if global_batches else None
         seeds = tuple(chosen_seeds(dataset.plan))
-        said = _Introduction(number, seeds, form, _length(steps))
+        said = _Introduction(seeds, form, _length(steps))
     except Exception as error:
-        _introduce(processes, _Introduction(number, fault=fault_of(error)))
+        _introduce(processes, _Introduction(fault=fault_of(error)))
         raise
     everyone = _introduce(processes, said)
     for answer, worker in zip(everyone, processes.workers, strict=True):
         if answer.fault is not None:
             raise_fault(answer.fault, worker)
-    chief = everyone[0]
-    plan = reseeded(dataset.plan, chief.seeds)
+    plan = reseeded(dataset.plan, everyone[0].seeds)
     if plan is not dataset.plan:
         steps = steps_of(dataset.with_plan(plan))
     if form is not None and all(answer.form == form for answer in everyone):
         return steps  # each worker knows the shapes of all batches
     lengths = [answer.length for answer in everyone]
     endless = dataset.cardinality() == INFINITE_CARDINALITY
-    return AgreedSteps(steps, processes, chief.number, replicas, lengths, endless=endless)
+    return AgreedSteps(steps, processes, number, replicas, lengths, endless=endless)
 
 
 def _introduce(processes: ProcessGroup, said: _Introduction) -> list[_Introduction]:

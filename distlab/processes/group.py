@@ -138,6 +138,19 @@ class ProcessGroup:
             failure = self._failure
             raise WorkerError(failure.worker, failure.host, failure.message)
 
+    def next_number(self, name: str) -> int:
+        """Returns how often it was called for a name before.
+
+        All processes that call it for the name in the same order have the same numbers.
+
+        Args:
+          name: The name of what is numbered.
+        """
+        with self._lock:
+            number = self._calls[name]
+            self._calls[name] += 1
+        return number
+
     def exchange(self, name: str, text: str, timeout: float | None = None) -> list[str]:
         """Returns the texts that all processes pass, in process order.
 
@@ -150,9 +163,7 @@ class ProcessGroup:
         Raises:
           WorkerError: A process did not pass its text in time, or is lost.
         """
-        with self._lock:
-            number = self._calls[name]
-            self._calls[name] += 1
+        number = self.next_number(name)
         place = f"exchange/{name}/{number}/"
         self.kv.set(f"{place}{self.index}", text)
         until = self._until(timeout)
@@ -179,9 +190,7 @@ class ProcessGroup:
         Raises:
           WorkerError: The chief did not pass its text in time, or is lost.
         """
-        with self._lock:
-            number = self._calls[name]
-            self._calls[name] += 1
+        number = self.next_number(name)
         key = f"chief/{name}/{number}"
         if self.is_chief:
             self.kv.set(key, text or "")

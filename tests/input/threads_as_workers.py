@@ -51,9 +51,12 @@ class Threads:
         if self.lost is not None:
             raise self.lost
 
-    def exchange(self, name: str, text: str) -> list[str]:
-        place = f"exchange/{name}/{self._calls[name]}/"
+    def next_number(self, name: str) -> int:
         self._calls[name] += 1
+        return self._calls[name] - 1
+
+    def exchange(self, name: str, text: str) -> list[str]:
+        place = f"exchange/{name}/{self.next_number(name)}/"
         self.kv.set(f"{place}{self.index}", text)
         found = [self.kv.awaited(f"{place}{n}", LIMIT_SECONDS) for n in range(len(self.workers))]
         assert None not in found

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import sys
+import time
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import final
@@ -11,7 +14,10 @@ from distlab.errors import ArgumentValueError, ContextError
 from distlab.integrations.orbax import files
 from distlab.integrations.orbax.checkpoint import Checkpoint
 from distlab.integrations.orbax.manager import CheckpointManager
+from distlab.integrations.orbax.preemption import RESTART_CODE
 from distlab.integrations.orbax.workers import is_writer
+from distlab.processes import group
+from distlab.processes.preemption import StopAgreement, sigterm_since, watch_for_sigterm
 from distlab.text.counts import is_count
 from distlab.text.shown import shown
 
@@ -30,6 +36,8 @@ class BackupAndRestore:
       backup_dir: A folder for the backups alone.
       save_freq: The number of steps from one backup to the next.
       delete_checkpoint: Whether to remove the backups when the block is left without an exception.
+      save_before_preemption: Whether SIGTERM on any worker has all of them save after the same step
+        and end, by `sys.exit(42)`, so that the program may be started again.
       enable_async: Whether a thread writes.
 
     Attributes:
@@ -69,6 +77,7 @@ class BackupAndRestore:
         backup_dir: str | os.PathLike[str],
         save_freq: int = 1,
         delete_checkpoint: bool = True,
+        save_before_preemption: bool = False,
         *,
         enable_async: bool = False,
     ) -> None:
@@ -87,6 +96,8 @@ class BackupAndRestore:
         )
         self._save_freq = save_freq
         self._delete = delete_checkpoint
+        self._before_preemption = save_before_preemption
+        self._stop: StopAgreement | None = None
         self._steps = 0
         self._entered = False
 
@@ -96,13 +107,20 @@ class BackupAndRestore:
         Raises:
           DataLossError: It is damaged.
           CheckpointMismatchError: It is one of other objects.
+          ContextError: SIGTERM is to be heard in another thread than the main one.
         """
         self.restored = self._manager.restore_latest()
         self._steps, self._entered = 0, True
+        if self._before_preemption:
+            watch_for_sigterm()
+            is_noticed = partial(sigterm_since, time.monotonic())
+            self._stop = StopAgreement(group.current(), is_noticed, begun=1)
         return self
 
     def step(self) -> None:
         """Counts a step, after it was applied, and saves when it is time.
+
+        With `save_before_preemption` it ends the process when one is to be taken away.
 
         Raises:
           CheckpointError: The backup could not be written; the one before is as it was.
@@ -114,8 +132,12 @@ class BackupAndRestore:
                 "restored. Write: with BackupAndRestore(...) as backup."
             )
         self._steps += 1
-        if self._steps % self._save_freq == 0:
+        stops = self._stop is not None and self._stop.begin()
+        if stops or self._steps % self._save_freq == 0:
             self.save()
+        if stops:
+            self._manager.sync()
+            sys.exit(RESTART_CODE)
 
     def save(self) -> None:
         """Saves now, as before a machine is taken away; raises what `step` does."""
@@ -129,6 +151,9 @@ class BackupAndRestore:
     ) -> None:
         """Removes the backups, unless the block raised."""
         self._entered = False
+        if self._stop is not None:
+            self._stop.close()
+            self._stop = None
         self._manager.sync()
         if kind is None and self._delete and is_writer():
             for path in self._manager.checkpoints:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-import itertools
-import weakref
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import jax
@@ -29,8 +27,6 @@ _WRITING_SECONDS: Final = 3600.0
 """How long a worker waits until the chief has written."""
 _POLL_SECONDS: Final = 0.5
 
-_saves: weakref.WeakKeyDictionary[ProcessGroup, Iterator[int]] = weakref.WeakKeyDictionary()
-
 
 def is_writer() -> bool:
     """Returns whether this process writes checkpoints: the chief, or the only one."""
@@ -50,7 +46,7 @@ def writing(write: Callable[[], None]) -> Callable[[], None]:
     processes = group.current()
     if processes is None:
         return write
-    key = f"saved/{next(_saves.setdefault(processes, itertools.count()))}"
+    key = f"saved/{processes.next_number('saved')}"
     if not processes.is_chief:
         return lambda: _wait_for_chief(processes, key)
 
