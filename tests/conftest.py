@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,6 +21,14 @@ pytest.register_assert_rewrite("tests.misuse.world")
 from distlab._cli.browser import find_browser  # noqa: E402
 from distlab.events import sink  # noqa: E402
 from distlab.recording import RingRecorder  # noqa: E402
+
+
+@pytest.fixture
+def own_sigterm() -> Iterator[None]:
+    """What SIGTERM does is after the test as it was before."""
+    before = signal.getsignal(signal.SIGTERM)
+    yield
+    signal.signal(signal.SIGTERM, before)
 
 
 @pytest.fixture(scope="session")

@@ -38,6 +38,7 @@ def _examples() -> Iterator[doctest.DocTest]:
 EXAMPLES = list(_examples())
 
 
+@pytest.mark.usefixtures("own_sigterm")
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.name)
 def test_an_example_prints_what_it_shows(

@@ -9,6 +9,7 @@ how many steps each has begun, and let them go on up to the largest number.
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import threading
 import time
@@ -23,24 +24,34 @@ from distlab.processes.group import ProcessGroup, Worker
 _POLL_SECONDS: Final = 0.2
 _SLOW_POLL_SECONDS: Final = 1.0
 _AGREEMENT_SECONDS: Final = 60.0
+_END_SECONDS: Final = 1.0
 
 _sigterm_time: float | None = None
 """When SIGTERM came last; a plain number, because a handler must take no lock."""
 
 
-def watch_for_sigterm() -> None:
+def watch_for_sigterm() -> Callable[[], None]:
     """Has SIGTERM noted, and not end the process.
+
+    Returns:
+      A function that undoes it; it does nothing in another thread.
 
     Raises:
       ContextError: This is not the main thread.
     """
     try:
-        signal.signal(signal.SIGTERM, _note)
+        before = signal.signal(signal.SIGTERM, _note)
     except ValueError as error:
         raise ContextError(
             "Python receives signals in its main thread alone, and this is another one. Make it "
             "in the main thread, or give a termination_watcher_fn."
         ) from error
+
+    def undo() -> None:
+        with contextlib.suppress(ValueError):
+            signal.signal(signal.SIGTERM, before)
+
+    return undo
 
 
 def sigterm_since(moment: float) -> bool:
@@ -55,6 +66,18 @@ def sigterm_since(moment: float) -> bool:
 def _note(number: int, frame: FrameType | None) -> None:  # noqa: ARG001
     global _sigterm_time
     _sigterm_time = time.monotonic()
+
+
+def end_thread(ended: threading.Event, thread: threading.Thread) -> None:
+    """Ends a thread that waits for an event; the end of the process must not find it in JAX.
+
+    Args:
+      ended: Tells the thread to end.
+      thread: The thread.
+    """
+    ended.set()
+    if thread is not threading.current_thread():
+        thread.join(_END_SECONDS)
 
 
 _NOTICE: Final = "preemption/notice"
@@ -114,7 +137,7 @@ class StopAgreement:
                 name="distlab-preemption",
                 daemon=True,
             )
-            weakref.finalize(self, self._ended.set)
+            weakref.finalize(self, end_thread, self._ended, watcher)
             watcher.start()
 
     @property

@@ -10,6 +10,7 @@ from typing import Final, final
 from distlab.processes import group, meeting
 from distlab.processes.group import ProcessGroup, Worker
 from distlab.processes.preemption import (
+    end_thread,
     give_notice,
     noticed_worker,
     sigterm_since,
@@ -49,13 +50,14 @@ class PreemptionWatcher:
         watch_for_sigterm()
         if self._processes is not None:
             ended = threading.Event()
-            weakref.finalize(self, ended.set)
-            threading.Thread(
+            teller = threading.Thread(
                 target=_tell,
                 args=(self._processes, self._made, ended),
                 name="distlab-preemption",
                 daemon=True,
-            ).start()
+            )
+            weakref.finalize(self, end_thread, ended, teller)
+            teller.start()
 
     @property
     def preemption_message(self) -> str | None:
@@ -80,12 +82,14 @@ class PreemptionWatcher:
 
 
 def _has_left(processes: ProcessGroup, worker: Worker) -> bool:
-    """Returns whether a process has ended; of those that are not the chief, the chief knows."""
-    if processes.is_chief:
-        return meeting.has_closed(processes.links[worker.index - 1])
-    if worker.index == 0:
-        return meeting.has_closed(processes.links[0])
-    return processes.kv.find(f"{_LEFT}/{worker.index}") is not None
+    """Returns whether a process has ended. The chief tells the others, unless it has ended, too."""
+    key = f"{_LEFT}/{worker.index}"
+    if not processes.is_chief:
+        return meeting.has_closed(processes.links[0]) or processes.kv.find(key) is not None
+    has_left = meeting.has_closed(processes.links[worker.index - 1])
+    if has_left:
+        processes.kv.set(key, "", overwrite=True)
+    return has_left
 
 
 def _tell(processes: ProcessGroup, made: float, ended: threading.Event) -> None:
@@ -97,5 +101,4 @@ def _tell(processes: ProcessGroup, made: float, ended: threading.Event) -> None:
             told = True
         worker = noticed_worker(processes) if processes.is_chief else None
         if worker is not None and worker.index and _has_left(processes, worker):
-            processes.kv.set(f"{_LEFT}/{worker.index}", "", overwrite=True)
             return

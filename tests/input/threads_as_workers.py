@@ -33,6 +33,9 @@ class Store:
             self._changed.wait_for(lambda: key in self.texts, timeout)
             return self.texts.get(key)
 
+    def find(self, key: str) -> str | None:
+        return self.texts.get(key)
+
     def delete(self, key: str) -> None:
         with self._changed:
             self.texts.pop(key, None)
@@ -55,10 +58,10 @@ class Threads:
         self._calls[name] += 1
         return self._calls[name] - 1
 
-    def exchange(self, name: str, text: str) -> list[str]:
+    def exchange(self, name: str, text: str, timeout: float = LIMIT_SECONDS) -> list[str]:
         place = f"exchange/{name}/{self.next_number(name)}/"
         self.kv.set(f"{place}{self.index}", text)
-        found = [self.kv.awaited(f"{place}{n}", LIMIT_SECONDS) for n in range(len(self.workers))]
+        found = [self.kv.awaited(f"{place}{n}", timeout) for n in range(len(self.workers))]
         assert None not in found
         return cast("list[str]", found)
 

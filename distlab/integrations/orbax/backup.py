@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -98,6 +99,7 @@ class BackupAndRestore:
         self._delete = delete_checkpoint
         self._before_preemption = save_before_preemption
         self._stop: StopAgreement | None = None
+        self._end_watching: Callable[[], None] = lambda: None
         self._steps = 0
         self._entered = False
 
@@ -112,7 +114,7 @@ class BackupAndRestore:
         self.restored = self._manager.restore_latest()
         self._steps, self._entered = 0, True
         if self._before_preemption:
-            watch_for_sigterm()
+            self._end_watching = watch_for_sigterm()
             is_noticed = partial(sigterm_since, time.monotonic())
             self._stop = StopAgreement(group.current(), is_noticed, begun=1)
         return self
@@ -154,6 +156,7 @@ class BackupAndRestore:
         if self._stop is not None:
             self._stop.close()
             self._stop = None
+            self._end_watching()
         self._manager.sync()
         if kind is None and self._delete and is_writer():
             for path in self._manager.checkpoints:

@@ -154,8 +154,7 @@ class PreemptionCheckpointHandler:
         self._config = termination_config or TerminationConfig()
         made = time.monotonic()
         is_noticed = self._config.termination_watcher_fn
-        if is_noticed is None:
-            watch_for_sigterm()
+        self._end_watching = watch_for_sigterm() if is_noticed is None else (lambda: None)
         self._runs = _restored_runs(self._manager)
         self._first_run = self._runs
         self._began = time.monotonic()
@@ -249,6 +248,7 @@ class PreemptionCheckpointHandler:
             return
         self._stop.close()
         self._stop = None
+        self._end_watching()
         exit_now = self._config.exit_fn or partial(sys.exit, RESTART_CODE)
         exit_now()
 
