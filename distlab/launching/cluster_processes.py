@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
-from distlab.launching import environment
+from distlab.launching import coordinator, environment
 from distlab.launching.ports import Ports
 from distlab.launching.warden import Warden
 from distlab.launching.worker_process import WorkerProcess, Write
-
-_COORDINATOR = Path(__file__).with_name("coordinator_process.py")
 
 
 class ClusterProcesses:
@@ -56,13 +52,8 @@ class ClusterProcesses:
         *addresses, service = [f"127.0.0.1:{port}" for port in self._ports.numbers]
         try:
             if workers > 1:  # one worker has nobody to speak to
-                self._coordinator = WorkerProcess(
-                    "coordinator",
-                    [sys.executable, "-P", str(_COORDINATOR), service, str(workers)],
-                    {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"},
-                    warden=warden,
-                    write=write,
-                    ended=ended,
+                self._coordinator = coordinator.start(
+                    service, workers, warden=warden, write=write, ended=ended
                 )
             for index in range(workers):
                 self.running.append(

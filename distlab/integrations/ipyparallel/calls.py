@@ -1,0 +1,139 @@
+"""One call that runs on several workers: its output while it runs, its results and its errors."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from distlab.errors import WorkerError
+
+_POLL_SECONDS: Final = 0.02
+_STUCK_SECONDS: Final = 0.5
+"""How long the others may go on after a worker has failed before they are told."""
+_OUTPUT_SECONDS: Final = 5.0
+_TOLD: Final = "WorkerError"
+
+
+class Call:
+    """A call that runs on some workers.
+
+    Attributes:
+      results: What ipyparallel will return, by worker.
+    """
+
+    def __init__(self, client: Any, results: Mapping[int, Any]) -> None:
+        self.results = dict(results)
+        # ipyparallel forgets the metadata of a call that has ended.
+        self._metadata = {w: client.metadata[r.msg_ids[0]] for w, r in self.results.items()}
+        self._shown: dict[tuple[int, str], int] = {}
+        self._failed: list[int] = []  # in the order in which they failed
+
+    def wait(self, tell: Callable[[int, str], None]) -> None:
+        """Waits until all workers have ended, and prints what they print.
+
+        Args:
+          tell: Is called with the first worker that failed, and with its error, when others
+            still run half a second later: they may wait for it in a collective.
+        """
+        told_at: float | None = None
+        while not all(result.ready() for result in self.results.values()):
+            time.sleep(_POLL_SECONDS)
+            self._print()
+            self._note_failures()
+            if self._failed and told_at is None:
+                told_at = time.monotonic() + _STUCK_SECONDS
+            if told_at is not None and time.monotonic() >= told_at:
+                told_at = float("inf")
+                first = self._failed[0]
+                tell(first, message_of(self.results[first]))
+        self._note_failures()
+        for result in self.results.values():
+            result.wait_for_output(_OUTPUT_SECONDS)
+        self._print(whole=True)
+
+    def running(self) -> list[int]:
+        """Returns the workers that have not ended."""
+        return [worker for worker, result in self.results.items() if not result.ready()]
+
+    def values(self, hosts: Mapping[int, str]) -> list[Any]:
+        """Returns the results of the workers, in order.
+
+        Args:
+          hosts: The name of each worker's machine.
+
+        Raises:
+          WorkerError: A worker failed; the tracebacks of all are printed.
+        """
+        if self._failed:
+            self._print_tracebacks()
+            # What the others say is that they were told.
+            own = [w for w in self._failed if error_of(self.results[w])[0] != _TOLD]
+            worker = (own or self._failed)[0]
+            raise WorkerError(f"worker {worker}", hosts[worker], message_of(self.results[worker]))
+        return [self.results[worker].get() for worker in sorted(self.results)]
+
+    def show_last_values(self) -> None:
+        """Shows the value of a cell's last expression, and pictures, for each worker."""
+        from IPython.display import display
+
+        for worker in sorted(self.results):
+            metadata = self._metadata[worker]
+            outputs = [*(metadata.get("outputs") or ())]
+            last = metadata.get("execute_result")
+            for content in [*outputs, *([last] if last else [])]:
+                data = dict(content["data"])
+                if set(data) <= {"text/plain"}:
+                    print(_prefixed(worker, str(data.get("text/plain", ""))))
+                else:
+                    print(_prefixed(worker, ""))
+                    display(data, metadata=content.get("metadata"), raw=True)
+
+    def _note_failures(self) -> None:
+        for worker, result in self.results.items():
+            if result.ready() and not result.successful() and worker not in self._failed:
+                self._failed.append(worker)
+
+    def _print(self, *, whole: bool = False) -> None:
+        for worker in sorted(self.results):
+            for stream, file in (("stdout", sys.stdout), ("stderr", sys.stderr)):
+                text = self._metadata[worker].get(stream) or ""
+                begin = self._shown.get((worker, stream), 0)
+                end = len(text) if whole else text.rfind("\n") + 1
+                if end > begin:
+                    print(_prefixed(worker, text[begin:end].rstrip("\n")), file=file)
+                    self._shown[worker, stream] = end
+
+    def _print_tracebacks(self) -> None:
+        """Prints each traceback once: in SPMD programs the workers often fail alike."""
+        same: dict[tuple[str, str], list[int]] = {}
+        for worker in self._failed:
+            same.setdefault(error_of(self.results[worker]), []).append(worker)
+        for workers in same.values():
+            error = self.results[workers[0]].exception()
+            traceback = getattr(error, "traceback", None) or str(error)
+            names = ", ".join(f"worker-{worker}" for worker in sorted(workers))
+            print(f"[{names}]\n{traceback}", file=sys.stderr)
+
+
+def error_of(result: Any) -> tuple[str, str]:
+    """Returns the class and the text of a failed worker's error."""
+    error = result.exception()
+    if type(error).__name__ == "EngineError" or getattr(error, "ename", "") == "EngineError":
+        return "EngineError", "Its process has ended: it was killed, or it crashed."
+    if isinstance(error, KeyboardInterrupt):
+        return "KeyboardInterrupt", ""
+    return getattr(error, "ename", type(error).__name__), str(getattr(error, "evalue", error))
+
+
+def message_of(result: Any) -> str:
+    """Returns a failed worker's error as one text."""
+    name, text = error_of(result)
+    if name == "EngineError":
+        return text
+    return f"{name}: {text}" if text else name
+
+
+def _prefixed(worker: int, text: str) -> str:
+    return "\n".join(f"[worker-{worker}] {line}" for line in text.split("\n"))

@@ -1,0 +1,53 @@
+"""What runs in the engines: each function is called there by the notebook's process."""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+from collections.abc import Mapping
+
+from distlab.launching.ports import Ports
+
+_ports: Ports | None = None
+
+
+def place() -> tuple[str, int, int]:
+    """Returns this machine's name, a free port that is kept for the worker, and the process's id."""
+    global _ports
+    if _ports is not None:
+        _ports.close()
+    _ports = Ports(1)
+    return socket.gethostname(), _ports.numbers[0], os.getpid()
+
+
+def enter(environment: Mapping[str, str], paths: list[str]) -> None:
+    """Makes this engine a worker of a cluster, which the strategy joins.
+
+    Args:
+      environment: The variables that tell a worker its place. Those without a value are removed.
+      paths: The folders from which the notebook imports modules.
+    """
+    from distlab.launching import environment as names
+
+    for name in (names.DEVICES, names.COORDINATOR):
+        os.environ.pop(name, None)
+    os.environ.update(environment)
+    sys.path += [path for path in paths if path not in sys.path]
+    import distlab  # noqa: F401 - sets the size of XLA's thread pool
+
+
+def leave() -> None:
+    """Leaves the cluster of the generation before; the interpreter keeps what it has."""
+    if "jax" in sys.modules:
+        from distlab.processes import joining
+
+        joining.leave(seconds=2.0)
+
+
+def tell(message: str) -> None:
+    """Tells the other workers that this one has failed."""
+    if "distlab.processes.group" in sys.modules:
+        from distlab.processes import failures
+
+        failures.publish(message)

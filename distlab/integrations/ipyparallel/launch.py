@@ -1,0 +1,74 @@
+"""`distlab.launch`: the workers of a notebook."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
+
+from distlab.errors import ArgumentTypeError, ArgumentValueError, MissingExtraError
+from distlab.text.counts import is_count
+from distlab.text.shown import shown
+
+if TYPE_CHECKING:
+    from distlab.integrations.ipyparallel.cluster import Cluster
+
+
+def launch(workers: int = 2, devices: int | None = None, *, engines: str | None = None) -> Cluster:
+    """Starts worker processes for a notebook, on which functions and cells run together.
+
+    Each worker is an engine of ipyparallel with `TF_CONFIG` in its environment, so a
+    `MultiWorkerMirroredStrategy` that is made on all of them has its replicas on all. The
+    notebook's own process is not a worker. `%%workers` runs a cell on all of them.
+
+    Programs need no notebook: `distlab launch` runs them from the command line.
+
+    Args:
+      workers: The number of workers.
+      devices: The number of CPU devices of each worker, each with one replica; by default one.
+      engines: Which of ipyparallel's launchers starts them, such as `"ssh"`, `"slurm"` or
+        `"mpi"`; by default they are processes of this machine.
+
+    Returns:
+      The cluster: `run`, `interrupt`, `restart`, `stop`. It is a context manager, and ends with
+      the program at the latest.
+
+    Raises:
+      ArgumentTypeError: An argument has another type.
+      ArgumentValueError: A number is less than 1.
+      MissingExtraError: ipyparallel is not installed.
+
+    Example:
+      >>> import distlab as dl
+      >>> def replicas():
+      ...     import distlab as dl
+      ...     return dl.MultiWorkerMirroredStrategy().num_replicas_in_sync
+      >>> with dl.launch(workers=2, devices=2) as cluster:  # doctest: +SKIP
+      ...     cluster.run(replicas)
+      [4, 4]
+    """
+    _require_count("workers", workers)
+    if devices is not None:
+        _require_count("devices", devices)
+    if not isinstance(engines, str | None):
+        raise ArgumentTypeError(
+            f"engines must be the name of one of ipyparallel's launchers, got {shown(engines)}. "
+            "Leave it out for processes of this machine."
+        )
+    if find_spec("ipyparallel") is None:
+        raise MissingExtraError(
+            "distlab.launch starts the workers with ipyparallel, which is not installed. Run: pip "
+            "install 'distlab[workers]'. Programs need no notebook: distlab launch train.py."
+        )
+    from distlab.integrations.ipyparallel.cluster import Cluster
+
+    return Cluster(workers, devices, engines)
+
+
+def _require_count(name: str, value: object) -> None:
+    if not is_count(value):
+        raise ArgumentTypeError(
+            f"{name} must be a whole number of at least 1, got {shown(value)}. Write for example "
+            f"{name}=2."
+        )
+    if value < 1:
+        raise ArgumentValueError(f"{name} must be at least 1, got {value}. Write {name}=2.")
