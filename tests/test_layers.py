@@ -49,7 +49,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "variables",
     ),
     "step": (
-        *("text", "errors", "events", "devices", "values", "context", "variables"),
+        *("text", "errors", "events", "devices", "processes", "values", "context", "variables"),
         "collectives",
     ),
     "io": ("text", "errors"),
@@ -93,6 +93,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         *("text", "errors", "events", "values", "context", "variables", "data", "input"),
         *("strategies", "control", "integrations.hook", "integrations.orbax"),
     ),
+    "integrations.ipyparallel": ("text", "errors", "launching", "processes"),
     "integrations.mlflow": ("text", "errors", "tracking"),
     "integrations.wandb": ("text", "errors", "tracking"),
     "training": (
@@ -116,7 +117,8 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         *("errors", "events", "cluster", "devices", "values", "context", "variables"),
         *("collectives", "step", "io", "data", "input", "strategies", "coordinator", "control"),
         *("nest", "nn", "exported", "advice", "runs", "recording", "widgets", "training", *_FACES),
-        *("integrations.flax", "integrations.keras", "integrations.orbax"),
+        *("integrations.flax", "integrations.ipyparallel", "integrations.keras"),
+        "integrations.orbax",
     ),
     "demo": ("public", "errors", "data", "input"),
     "dashboard": (
@@ -142,6 +144,7 @@ ALSO_USES = {
     "recording": set(),
     "integrations.flax": {"flax"},
     "integrations.keras": {"keras"},
+    "integrations.ipyparallel": {"ipyparallel", "psutil", "IPython"},
     "integrations.mlflow": {"mlflow"},
     "integrations.orbax": {"flax", "google_crc32c", "orbax"},
     "integrations.wandb": {"wandb"},

@@ -45,6 +45,9 @@ to the same devices in different orders would deadlock. Where no step may be dis
 any more, another object takes its place, so that steps pay nothing for it."""
 
 limit = LIMIT
+admitted = 0
+"""The number of steps that were in flight so far; in SPMD programs the same in all processes."""
+
 _waiting: deque[jax.Array] = deque()
 _threads: set[int] = set()
 
@@ -56,6 +59,8 @@ def admit(result: jax.Array) -> None:
       result: An output of the step, preferably the smallest: it stays in memory until
         the step leaves the queue.
     """
+    global admitted
+    admitted += 1
     _threads.add(threading.get_ident())
     _waiting.append(result)
     if len(_waiting) <= limit:

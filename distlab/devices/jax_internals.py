@@ -23,11 +23,15 @@ from jax._src.interpreters.partial_eval import DynamicJaxprTrace as _DynamicJaxp
 from jax._src.lax import parallel as _parallel
 from jax._src.lib import _profiler as _profiler_library
 from jax.sharding import NamedSharding
+from jaxlib import _jax as _jaxlib
 
 from distlab.errors import ContextError
 
 FoundNotFinite = InternalFloatingPointError
 """What a compiled program raises when `jax_debug_nans` or `jax_debug_infs` finds something."""
+
+RuntimeFailure = jax.errors.JaxRuntimeError
+"""What XLA raises when a program fails on the devices."""
 
 ConcreteArray = ArrayImpl
 """The class of concrete arrays; tracers are instances of `jax.Array`, too."""
@@ -47,6 +51,66 @@ def backend_started() -> bool:
 def coordination_client() -> Any:
     """Returns the client of JAX's coordination service; None where no process has joined."""
     return _distributed.global_state.client
+
+
+def connect(address: str, processes: int, index: int, seconds: int, heartbeat: int) -> None:
+    """Connects this process to a coordination service that none of the processes hosts.
+
+    `jax.distributed.initialize` would start a service in process 0.
+
+    Args:
+      address: The service's `host:port`.
+      processes: The number of processes.
+      index: The number of this one.
+      seconds: How long to wait for the service.
+      heartbeat: The seconds after which the service gives up a process that it does not hear.
+
+    Raises:
+      RuntimeError: The service does not answer.
+    """
+    state: Any = _distributed.global_state
+    private: Any = _jaxlib
+    client = private.get_distributed_runtime_client(
+        address, index, init_timeout=seconds, use_compression=True, heartbeat_timeout=heartbeat
+    )
+    client.connect()
+    state.coordinator_address = address
+    state.num_processes = processes
+    state.process_id = index
+    state.client = client
+
+
+def explain_failures(explain: Callable[[Exception], None]) -> None:
+    """Lets another error be raised where an array tells that its program has failed.
+
+    A program that waits for a lost process fails long after it was dispatched: its results
+    raise when they are read, in JAX's own code.
+
+    Args:
+      explain: Raises what takes the place of an error, if anything does.
+    """
+    declared: Any = ArrayImpl
+    if getattr(declared.block_until_ready, "explains", False):
+        return
+    read, wait = declared._value.fget, declared.block_until_ready
+
+    def value(array: Any) -> Any:
+        try:
+            return read(array)
+        except (RuntimeFailure, ValueError) as error:
+            explain(error)
+            raise
+
+    def block_until_ready(array: Any) -> Any:
+        try:
+            return wait(array)
+        except (RuntimeFailure, ValueError) as error:
+            explain(error)
+            raise
+
+    cast(Any, block_until_ready).explains = True
+    declared._value = property(value)
+    declared.block_until_ready = block_until_ready
 
 
 def clear_backends() -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 from jaxlib import _jax
 
-HEARTBEAT_SECONDS = 100
+HEARTBEAT_SECONDS = 30
 SHUTDOWN_SECONDS = 5
 
 

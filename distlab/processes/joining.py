@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import importlib.metadata
+import json
 import os
 import socket
 import sys
@@ -16,9 +17,10 @@ import jax
 
 from distlab.devices import in_flight, jax_internals, selection, thread_pool
 from distlab.errors import BackendStartedError, ClusterError
-from distlab.processes import group, meeting
+from distlab.processes import failures, gloo_sockets, group, meeting
 from distlab.processes.group import ProcessGroup, Worker
 from distlab.processes.meeting import Hello, Service
+from distlab.processes.watching import Watcher
 
 START_SECONDS: Final = 300.0
 """How long a process waits for the others to start; `DISTLAB_START_SECONDS` sets another limit."""
@@ -88,6 +90,7 @@ def join(
     generation = int(os.environ.get("DISTLAB_GENERATION", "0"))
     limit = _start_limit() if start_seconds is None else start_seconds
     hello = _hello(index, names, generation)
+    hosted = os.environ.get("DISTLAB_COORDINATOR")
     if index == 0:
         hellos, links, service = meeting.as_chief(addresses[0], hello, names, limit)
     else:
@@ -95,7 +98,10 @@ def join(
         links, service = [link], Service(address, "")
     try:
         _configure(cpu_devices, timeout)
-        _initialize(service, len(names), index)
+        _initialize(service, len(names), index, hosted)
+        before = gloo_sockets.listening()
+        jax.devices()
+        gloo = gloo_sockets.listening() - before
     except BaseException:
         for link in links:
             link.close()
@@ -108,6 +114,11 @@ def join(
     made = ProcessGroup(index, workers, generation=generation, links=tuple(links), timeout=timeout)
     group.become(made)
     _register_end()
+    failures.watch_uncaught_errors()
+    jax_internals.explain_failures(failures.explain)
+    told = made.exchange("addresses", json.dumps(sorted(gloo)), _CONNECT_SECONDS)
+    of_all = {(host, port) for text in told for host, port in json.loads(text)}
+    _watchers.append(Watcher(made, of_all))
     _require_equal_numbers(made)
     return made
 
@@ -124,8 +135,9 @@ def leave(seconds: float = _END_SECONDS) -> None:
     left = group.current()
     if left is None:
         return
+    _stop_watching(left)
     group.become(None)
-    if left.is_chief:
+    if left.is_chief and not _is_hosted():
         _await_others(left, seconds)
     jax.distributed.shutdown()
     jax_internals.clear_backends()
@@ -155,11 +167,27 @@ def _at_end() -> None:
     if left is None:
         return
     in_flight.finish()
-    if left.is_chief:
-        failed = getattr(sys, "last_value", None) is not None
+    _stop_watching(left)
+    if left.is_chief and not _is_hosted():
+        failed = getattr(sys, "last_value", None) is not None or left.failure is not None
         _await_others(left, _END_AFTER_ERROR_SECONDS if failed else _END_SECONDS)
+    for link in left.links:
+        link.detach()  # the end of the process closes it, after JAX has disconnected
 
 
+def _stop_watching(left: ProcessGroup) -> None:
+    """Says that this process comes to no further collective."""
+    while _watchers:
+        _watchers.pop().stop()
+    failures.tell(left, failures.LEFT, left.index, "")
+
+
+def _is_hosted() -> bool:
+    """Returns whether another process than the chief has the coordination service."""
+    return bool(os.environ.get("DISTLAB_COORDINATOR"))
+
+
+_watchers: list[Watcher] = []
 _registered = False
 
 
@@ -179,6 +207,7 @@ def _hello(index: int, names: list[str], generation: int) -> Hello:
             "cluster": names,
             "version of distlab": importlib.metadata.version("distlab"),
             "version of JAX": jax.__version__,
+            "DISTLAB_COORDINATOR": os.environ.get("DISTLAB_COORDINATOR"),
             "generation": generation,
         },
     }
@@ -203,8 +232,11 @@ def _configure(cpu_devices: int, timeout: float | None) -> None:
     selection.prepare_cpu_backend()
 
 
-def _initialize(service: Service, count: int, index: int) -> None:
+def _initialize(service: Service, count: int, index: int, hosted: str | None) -> None:
     try:
+        if hosted:
+            jax_internals.connect(hosted, count, index, _CONNECT_SECONDS, _HEARTBEAT_SECONDS)
+            return
         jax.distributed.initialize(
             service.address,
             count,
@@ -217,8 +249,8 @@ def _initialize(service: Service, count: int, index: int) -> None:
         )
     except RuntimeError as error:
         raise ClusterError(
-            f"JAX could not connect the processes at {service.address}: {error}. Look whether all "
-            "machines reach the chief's."
+            f"JAX could not connect the processes at {hosted or service.address}: {error}. Look "
+            "whether all machines reach the chief's."
         ) from error
 
 

@@ -23,6 +23,7 @@ from distlab.devices import in_flight, jax_internals
 from distlab.devices.jax_internals import ConcreteArray
 from distlab.errors import ContextError
 from distlab.events import sink
+from distlab.processes import failures
 from distlab.step import compile_events, eager, in_place
 from distlab.step.chosen_arguments import Chosen, chosen_arguments
 from distlab.step.place import Place
@@ -165,6 +166,7 @@ def _run_traced(
     except Exception as error:
         _report(error)
         _require_alive(error, program, call.leaves)
+        failures.explain(error)
         raise
     recorder = sink.recorder()
     if recorder.enabled:

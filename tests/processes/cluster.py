@@ -21,7 +21,7 @@ ROOT = Path(__file__).parent.parent.parent
 SECONDS = 180.0
 
 _NURSERY = """
-import json, os, sys, traceback
+import json, os, sys
 import jax.numpy
 import distlab._api
 
@@ -45,7 +45,7 @@ for rank, environment in enumerate(clusters):
         pass
     except BaseException as error:
         sys.last_value = error
-        traceback.print_exc()
+        sys.excepthook(type(error), error, error.__traceback__)
         show("raised", [type(error).__name__, str(error)])
     import atexit
     atexit._run_exitfuncs()

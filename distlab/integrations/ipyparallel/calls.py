@@ -76,8 +76,9 @@ class Call:
 
     def show_last_values(self) -> None:
         """Shows the value of a cell's last expression, and pictures, for each worker."""
-        from IPython.display import display
+        import IPython.display
 
+        display: Any = IPython.display.display
         for worker in sorted(self.results):
             metadata = self._metadata[worker]
             outputs = [*(metadata.get("outputs") or ())]

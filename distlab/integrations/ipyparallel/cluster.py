@@ -86,9 +86,7 @@ class Cluster:
           WorkerError: A worker raised an error, or is lost. The tracebacks are printed.
           ClusterError: The cluster was stopped.
         """
-        call = self._begin(
-            range(self.workers), lambda view: view.apply_async(fn, *args, **kwargs)
-        )
+        call = self._begin(range(self.workers), lambda view: view.apply_async(fn, *args, **kwargs))
         return call.values(self._hosts)
 
     def execute(self, code: str, workers: Sequence[int] | None = None) -> None:
@@ -220,7 +218,9 @@ class Cluster:
             address,
             self.workers,
             warden=self._warden,
-            write=lambda _stream, _name, line: print(line.decode(errors="replace"), file=sys.stderr),
+            write=lambda _stream, _name, line: print(
+                line.decode(errors="replace"), file=sys.stderr
+            ),
             ended=ended.put,
         )
         return address

@@ -13,7 +13,7 @@ _ports: Ports | None = None
 
 
 def place() -> tuple[str, int, int]:
-    """Returns this machine's name, a free port that is kept for the worker, and the process's id."""
+    """Returns this machine's name, a port that is kept for the worker, and the process's id."""
     global _ports
     if _ports is not None:
         _ports.close()

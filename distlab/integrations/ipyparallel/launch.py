@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from importlib.util import find_spec
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from distlab.errors import ArgumentTypeError, ArgumentValueError, MissingExtraError
 from distlab.text.counts import is_count
@@ -64,7 +64,7 @@ def launch(workers: int = 2, devices: int | None = None, *, engines: str | None 
     return Cluster(workers, devices, engines)
 
 
-def _require_count(name: str, value: object) -> None:
+def _require_count(name: str, value: Any) -> None:
     if not is_count(value):
         raise ArgumentTypeError(
             f"{name} must be a whole number of at least 1, got {shown(value)}. Write for example "

@@ -22,7 +22,7 @@ class WorkersError(OptionError, UsageError):
 def offer(cluster: Cluster) -> None:
     """Lets `%%workers` run cells on a cluster, where there is IPython."""
     _clusters.append(cluster)
-    shell: Any = get_ipython()  # type: ignore[no-untyped-call]
+    shell: Any = get_ipython()
     if shell is not None:
         shell.register_magic_function(workers, "cell", "workers")
 

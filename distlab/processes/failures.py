@@ -1,0 +1,152 @@
+"""What a process tells the others when it fails, and what they make of it."""
+
+from __future__ import annotations
+
+import sys
+import time
+import traceback
+from collections.abc import Mapping
+from contextlib import suppress
+from types import TracebackType
+from typing import Final
+
+from distlab.devices import in_flight, jax_internals
+from distlab.errors import ClusterError, WorkerError
+from distlab.processes import group
+from distlab.processes.group import ProcessGroup
+
+FAILED: Final = "failed"
+"""The folder of the key-value store that has the errors, by process."""
+
+LEFT: Final = "left"
+"""The folder that names the processes which have ended their program, or left the cluster."""
+
+ALIVE: Final = "alive"
+"""The folder in which each process shows that it lives, with the number of its steps."""
+
+_MOST_TEXT: Final = 2000
+_KNOWN_SECONDS: Final = 2.0
+"""How long an error of a collective waits for its cause, which a watcher learns in 0.1 s."""
+_POLL_SECONDS: Final = 0.01
+_IN_TIME: Final = ("timed out", "timeout", "deadline")
+_OF_COLLECTIVES: Final = ("gloo", "nccl", "collective")
+
+
+def publish(message: str) -> None:
+    """Tells the other processes that this one has failed. Does nothing where there are none.
+
+    Their steps that wait for this process end with a `WorkerError` that has the message.
+
+    Args:
+      message: What happened.
+    """
+    own = group.current()
+    if own is not None:
+        tell(own, FAILED, own.index, message)
+
+
+def tell(own: ProcessGroup, folder: str, index: int, message: str) -> None:
+    """Notes something about a process for all; what was noted first stays.
+
+    Args:
+      own: The processes.
+      folder: `FAILED` or `LEFT`.
+      index: The number of the process.
+      message: What happened to it.
+    """
+    with suppress(ClusterError):  # another process told it, or nobody is there to be told
+        own.kv.set(f"{folder}/{index}", message[:_MOST_TEXT])
+
+
+def explain(error: Exception) -> None:
+    """Raises the error of a lost process in the place of one that a collective raised.
+
+    Does nothing for any other error.
+
+    Args:
+      error: What was raised.
+
+    Raises:
+      WorkerError: Another process is lost.
+    """
+    own = group.current()
+    if own is not None and _of_collective(error):
+        raise _cause(own, error) from error
+
+
+def _cause(own: ProcessGroup, error: Exception) -> WorkerError:
+    """Returns what happened to the process for which a collective failed."""
+    until = time.monotonic() + _KNOWN_SECONDS
+    while own.failure is None:
+        # In this order: a process says that it has failed before it says that it has left.
+        left = own.kv.below(LEFT)
+        found = told(own)
+        if found is not None:
+            own.fail(found)
+        elif left or time.monotonic() > until:
+            own.fail(_suspected(own, left, error))
+        else:
+            time.sleep(_POLL_SECONDS)
+    return WorkerError(own.failure.worker, own.failure.host, own.failure.message)
+
+
+def told(own: ProcessGroup) -> WorkerError | None:
+    """Returns the failure that was told, by the process or by one that found it lost."""
+    texts = own.kv.below(FAILED)
+    for worker in own.workers:
+        if str(worker.index) in texts:
+            return WorkerError(worker.name, worker.host, texts[str(worker.index)])
+    return None
+
+
+def _of_collective(error: Exception) -> bool:
+    """Returns whether JAX reports a failed exchange; it does so by several types."""
+    text = str(error).lower()
+    if isinstance(error, jax_internals.RuntimeFailure):
+        return any(word in text for word in _OF_COLLECTIVES)
+    return isinstance(error, ValueError) and "gloo " in text
+
+
+def _suspected(own: ProcessGroup, left: Mapping[str, str], error: Exception) -> WorkerError:
+    """Returns the error of the process that most likely kept a collective from its end."""
+    steps = {index: int(text.split()[0]) for index, text in own.kv.below(ALIVE).items()}
+    for worker in own.others:
+        if str(worker.index) in left:
+            message = "Its program has ended, and this one still communicates with it."
+            return WorkerError(worker.name, worker.host, message)
+    begun = {worker: steps.get(str(worker.index), 0) for worker in own.others}
+    slowest = min(own.others, key=lambda worker: begun[worker])
+    if begun[slowest] < in_flight.admitted:
+        message = (
+            f"It did not come to a collective in time: it has begun {begun[slowest]} steps, and "
+            f"this process {in_flight.admitted}."
+        )
+        return WorkerError(slowest.name, slowest.host, message)
+    names = " or ".join(worker.name for worker in own.others)
+    if any(word in str(error).lower() for word in _IN_TIME):
+        return WorkerError(names, slowest.host, "It did not come to a collective in time.")
+    return WorkerError(names, slowest.host, f"A collective with it failed: {error}")
+
+
+def watch_uncaught_errors() -> None:
+    """Publishes the error that ends this program, from now on."""
+    if sys.excepthook is not _uncaught:
+        _before.append(sys.excepthook)
+        sys.excepthook = _uncaught
+
+
+_before = [sys.excepthook]
+"""What Python would have called, as the last element."""
+
+
+def _uncaught(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    own = group.current()
+    if own is not None and isinstance(error, WorkerError):
+        # This process is not the one that failed: it passes on which one did.
+        for worker in own.workers:
+            if worker.name == error.worker:
+                tell(own, FAILED, worker.index, error.message)
+        tell(own, LEFT, own.index, "")
+    else:
+        publish("".join(traceback.format_exception_only(error)).strip())
+    _before[-1](kind, error, trace)
