@@ -46,6 +46,7 @@ from distlab.input.dataset import DistributedDataset
 from distlab.input.iterator import DistributedIterator
 from distlab.input.options import InputOptions, InputReplicationMode
 from distlab.integrations.flax import offer as _offer_flax
+from distlab.integrations.ipyparallel.launch import launch
 from distlab.integrations.orbax.backup import BackupAndRestore
 from distlab.integrations.orbax.hook import watch_for_orbax
 from distlab.recording import Run, record
@@ -128,6 +129,7 @@ __all__ = [
     "in_cross_replica_context",
     "io",
     "keras",
+    "launch",
     "load_exported",
     "loggers",
     "metrics",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -12,6 +13,8 @@ from distlab.errors import WorkerError
 _POLL_SECONDS: Final = 0.02
 _STUCK_SECONDS: Final = 0.5
 """How long the others may go on after a worker has failed before they are told."""
+_UNTOLD_SECONDS: Final = 3.0
+"""How long after that they are interrupted if they can't be told; they may learn it themselves."""
 _OUTPUT_SECONDS: Final = 5.0
 _TOLD: Final = "WorkerError"
 
@@ -30,24 +33,35 @@ class Call:
         self._shown: dict[tuple[int, str], int] = {}
         self._failed: list[int] = []  # in the order in which they failed
 
-    def wait(self, tell: Callable[[int, str], None]) -> None:
+    def wait(
+        self, tell: Callable[[int, str], bool], interrupt: Callable[[list[int]], None]
+    ) -> None:
         """Waits until all workers have ended, and prints what they print.
 
+        When a worker fails, the others may wait for it in a collective. If they can't be told,
+        they may wait for it to join; they are interrupted.
+
         Args:
-          tell: Is called with the first worker that failed, and with its error, when others
-            still run half a second later: they may wait for it in a collective.
+          tell: Is called with the first worker that failed and its error, when others still run
+            half a second later. Returns whether they could be told.
+          interrupt: Is called with the workers that still run when they could not.
         """
-        told_at: float | None = None
+        next_step: float | None = None
+        untold = False
         while not all(result.ready() for result in self.results.values()):
             time.sleep(_POLL_SECONDS)
             self._print()
             self._note_failures()
-            if self._failed and told_at is None:
-                told_at = time.monotonic() + _STUCK_SECONDS
-            if told_at is not None and time.monotonic() >= told_at:
-                told_at = float("inf")
-                first = self._failed[0]
-                tell(first, message_of(self.results[first]))
+            if self._failed and next_step is None:
+                next_step = time.monotonic() + _STUCK_SECONDS
+            if next_step is None or time.monotonic() < next_step:
+                continue
+            if untold:
+                interrupt(self.running())
+            elif not tell(self._failed[0], message_of(self.results[self._failed[0]])):
+                untold, next_step = True, time.monotonic() + _UNTOLD_SECONDS
+                continue
+            next_step = math.inf
         self._note_failures()
         for result in self.results.values():
             result.wait_for_output(_OUTPUT_SECONDS)

@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
 from distlab.errors import ClusterError
-from distlab.integrations.ipyparallel import engine, magic
+from distlab.integrations.ipyparallel import engine
 from distlab.integrations.ipyparallel.calls import Call
 from distlab.integrations.ipyparallel.engines import Engines
 from distlab.launching import coordinator, environment
@@ -25,7 +25,9 @@ from distlab.launching.worker_process import WorkerProcess
 T = TypeVar("T")
 
 _CALL_SECONDS: Final = 120.0
+_SIGNAL_SECONDS: Final = 0.5
 _INTERRUPT_SECONDS: Final = 5.0
+_POLL_SECONDS: Final = 0.02
 
 
 class Cluster:
@@ -68,6 +70,8 @@ class Cluster:
         except BaseException:
             self.stop()
             raise
+        from distlab.integrations.ipyparallel import magic
+
         magic.offer(self)
 
     def run(self, fn: Callable[..., T], *args: Any, **kwargs: Any) -> list[T]:
@@ -123,9 +127,7 @@ class Cluster:
         self.interrupt()
         living = [w for w in range(self.workers) if w not in self._engines.lost()]
         left = {worker: self._engines.view(worker).apply_async(engine.leave) for worker in living}
-        until = time.monotonic() + _INTERRUPT_SECONDS
-        while time.monotonic() < until and not all(result.ready() for result in left.values()):
-            time.sleep(0.02)
+        _await(lambda: all(result.ready() for result in left.values()), _INTERRUPT_SECONDS)
         stuck = [worker for worker, result in left.items() if not _succeeded(result)]
         self._kill(stuck)
         self.generation += 1
@@ -138,6 +140,8 @@ class Cluster:
             return
         self._stopped = True
         atexit.unregister(self.stop)
+        from distlab.integrations.ipyparallel import magic
+
         magic.withdraw(self)
         self._engines.stop()
         self._stop_service()
@@ -156,12 +160,14 @@ class Cluster:
         views = {worker: self._engines.view(worker) for worker in workers}
         call = Call(self._engines.client, {w: start(view) for w, view in views.items()})
         try:
-            call.wait(self._tell)
+            call.wait(self._tell, lambda running: self._engines.signal(running, signal.SIGINT))
         except KeyboardInterrupt:
             self._engines.signal(call.running(), signal.SIGINT)
-            until = time.monotonic() + _INTERRUPT_SECONDS
-            while call.running() and time.monotonic() < until:
-                time.sleep(0.02)
+            _await(lambda: not call.running(), _SIGNAL_SECONDS)
+            ended = [worker for worker in call.results if worker not in call.running()]
+            if ended and call.running():  # they wait for the others, in code that no signal ends
+                self._tell(ended[0], "It was interrupted.")
+            _await(lambda: not call.running(), _INTERRUPT_SECONDS)
             stuck = ", ".join(f"worker {worker}" for worker in call.running())
             still = f" {stuck} still runs." if stuck else ""
             print(
@@ -172,10 +178,15 @@ class Cluster:
             raise
         return call
 
-    def _tell(self, worker: int, message: str) -> None:
-        """Tells the workers that one has failed: they may wait for it in a collective."""
-        if worker not in self._engines.lost():
-            self._engines.view(worker).apply_async(engine.tell, message)
+    def _tell(self, worker: int, message: str) -> bool:
+        """Lets a failed worker tell the others, which may wait for it in a collective.
+
+        Returns:
+          Whether it could: it lives, and has joined the others.
+        """
+        if worker in self._engines.lost():
+            return False
+        return bool(self._engines.view(worker).apply_async(engine.tell, message).get(_CALL_SECONDS))
 
     def _enter(self) -> None:
         """Gives each engine its place in the cluster."""
@@ -235,14 +246,11 @@ class Cluster:
 
     def _kill(self, workers: list[int]) -> None:
         self._engines.signal(workers, signal.SIGKILL)
-        until = time.monotonic() + _CALL_SECONDS
-        while not set(workers) <= set(self._engines.lost()):
-            if time.monotonic() > until:
-                raise ClusterError(
-                    f"The workers {workers} could not be ended within {_CALL_SECONDS:g} seconds. "
-                    "Call stop() and launch a new cluster."
-                )
-            time.sleep(0.02)
+        if not _await(lambda: set(workers) <= set(self._engines.lost()), _CALL_SECONDS):
+            raise ClusterError(
+                f"The workers {workers} could not be ended within {_CALL_SECONDS:g} seconds. "
+                "Call stop() and launch a new cluster."
+            )
 
     def _require_running(self) -> None:
         if self._stopped:
@@ -267,6 +275,16 @@ class Cluster:
         each = f" with {self.devices} CPU devices each" if self.devices else ""
         lost = "".join(f", worker {worker} is lost" for worker in self._engines.lost())
         return f"Cluster({self.workers} workers{each} on {hosts}{lost})"
+
+
+def _await(condition: Callable[[], bool], seconds: float) -> bool:
+    """Waits until a condition is true, and returns whether it became so in time."""
+    until = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > until:
+            return False
+        time.sleep(_POLL_SECONDS)
+    return True
 
 
 def _succeeded(result: Any) -> bool:

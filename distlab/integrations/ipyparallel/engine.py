@@ -34,7 +34,6 @@ def enter(environment: Mapping[str, str], paths: list[str]) -> None:
         os.environ.pop(name, None)
     os.environ.update(environment)
     sys.path += [path for path in paths if path not in sys.path]
-    import distlab  # noqa: F401 - sets the size of XLA's thread pool
 
 
 def leave() -> None:
@@ -45,9 +44,15 @@ def leave() -> None:
         joining.leave(seconds=2.0)
 
 
-def tell(message: str) -> None:
-    """Tells the other workers that this one has failed."""
-    if "distlab.processes.group" in sys.modules:
-        from distlab.processes import failures
+def tell(message: str) -> bool:
+    """Tells the other workers that this one has failed.
 
-        failures.publish(message)
+    Returns:
+      Whether they can be told: the workers have joined.
+    """
+    if "distlab.processes.group" not in sys.modules:
+        return False
+    from distlab.processes import failures, group
+
+    failures.publish(message)
+    return group.current() is not None

@@ -10,9 +10,6 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, Final
 
-import ipyparallel
-import psutil
-
 from distlab.launching.warden import Warden
 
 _START_SECONDS: Final = 120
@@ -39,6 +36,8 @@ class Engines:
             machine.
           warden: Ends them when this process is gone.
         """
+        import ipyparallel
+
         self._folder = tempfile.mkdtemp(prefix="distlab-cluster-")
         self._warden = warden
         self._watched: set[int] = set()
@@ -86,6 +85,8 @@ class Engines:
         if self.client is None:
             self.client = self._cluster.connect_client_sync()
         self.client.wait_for_engines(len(self.numbers), timeout=_START_SECONDS)
+        # The helper of each engine has a group of its own.
+        self._watch([child.pid for pid in self._local_processes() for child in _children(pid)])
         fresh = sorted(set(self.client.ids) - known)
         for worker, number in zip(missing, fresh, strict=True):
             self.numbers[worker] = number
@@ -96,11 +97,15 @@ class Engines:
         gone = set(self.lost())
         targets = [self.numbers[worker] for worker in workers if worker not in gone]
         if targets:
-            with suppress(ipyparallel.error.EngineError, ipyparallel.error.CompositeError):
+            from ipyparallel.error import CompositeError, EngineError
+
+            with suppress(CompositeError, EngineError):
                 self.client.send_signal(int(number), targets=targets, block=True)
 
     def stop(self) -> None:
         """Ends the engines and the controller, and waits until their processes have ended."""
+        import psutil
+
         helpers = [child for pid in self._watched for child in _children(pid)]
         if self.client is not None:
             self.client.close()
@@ -133,14 +138,18 @@ class Engines:
                 self._warden.watch(pid)
 
 
-def _process(pid: int) -> psutil.Process | None:
+def _process(pid: int) -> Any:
+    import psutil
+
     try:
         return psutil.Process(pid)
     except psutil.NoSuchProcess:
         return None
 
 
-def _children(pid: int) -> list[psutil.Process]:
+def _children(pid: int) -> list[Any]:
+    import psutil
+
     process = _process(pid)
     with suppress(psutil.NoSuchProcess):
         return [] if process is None else process.children(recursive=True)

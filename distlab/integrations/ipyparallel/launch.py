@@ -39,12 +39,9 @@ def launch(workers: int = 2, devices: int | None = None, *, engines: str | None 
 
     Example:
       >>> import distlab as dl
-      >>> def replicas():
-      ...     import distlab as dl
-      ...     return dl.MultiWorkerMirroredStrategy().num_replicas_in_sync
-      >>> with dl.launch(workers=2, devices=2) as cluster:  # doctest: +SKIP
-      ...     cluster.run(replicas)
-      [4, 4]
+      >>> with dl.launch(workers=2, devices=4) as cluster:
+      ...     cluster.run(abs, -3)
+      [3, 3]
     """
     _require_count("workers", workers)
     if devices is not None:

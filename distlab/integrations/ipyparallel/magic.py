@@ -2,24 +2,32 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any, Protocol
 
 from IPython.core.error import UsageError
 from IPython.core.getipython import get_ipython
 
 from distlab.errors import OptionError
 
-if TYPE_CHECKING:
-    from distlab.integrations.ipyparallel.cluster import Cluster
 
-_clusters: list[Cluster] = []
+class RunsCells(Protocol):
+    """What the magic needs of a cluster."""
+
+    workers: int
+
+    def execute(self, code: str, workers: Sequence[int] | None = None) -> None:
+        """Runs a cell on workers."""
+
+
+_clusters: list[RunsCells] = []
 
 
 class WorkersError(OptionError, UsageError):
     """The options of `%%workers` are invalid; IPython shows this error as one line."""
 
 
-def offer(cluster: Cluster) -> None:
+def offer(cluster: RunsCells) -> None:
     """Lets `%%workers` run cells on a cluster, where there is IPython."""
     _clusters.append(cluster)
     shell: Any = get_ipython()
@@ -27,7 +35,7 @@ def offer(cluster: Cluster) -> None:
         shell.register_magic_function(workers, "cell", "workers")
 
 
-def withdraw(cluster: Cluster) -> None:
+def withdraw(cluster: RunsCells) -> None:
     """Takes back `offer`, for a cluster that is stopped."""
     if cluster in _clusters:
         _clusters.remove(cluster)
