@@ -21,6 +21,7 @@ pytest.register_assert_rewrite("tests.misuse.world")
 from distlab._cli.browser import find_browser  # noqa: E402
 from distlab.events import sink  # noqa: E402
 from distlab.recording import RingRecorder  # noqa: E402
+from tests import recorded_by_workers  # noqa: E402
 
 
 @pytest.fixture
@@ -50,6 +51,14 @@ def browser(chromium: Path) -> Iterator[Browser]:
         started = playwright.chromium.launch(executable_path=str(chromium), args=FLAGS)
         yield started
         started.close()
+
+
+@pytest.fixture(scope="session")
+def workers_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a run that two processes with four devices each recorded together."""
+    folder = tmp_path_factory.mktemp("workers") / "run"
+    recorded_by_workers.record(folder)
+    return folder
 
 
 @pytest.fixture(params=[False, True], ids=["traced", "eager"])

@@ -73,7 +73,8 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "profiling": ("errors", "events", "devices", "cluster"),
     "runs": ("text", "errors", "events", "folds", "advice", "page", "tracking"),
     "recording": (
-        *("text", "errors", "events", "devices", "advice", "tracking", "profiling", "runs"),
+        *("text", "errors", "events", "devices", "processes", "advice", "tracking", "profiling"),
+        "runs",
     ),
     "widgets": (
         *("text", "errors", "events", "strategies", "control", "folds", "charts", "advice"),

@@ -271,6 +271,9 @@ def for_another_thread(array: jax.Array) -> jax.Array:
     """
     if array.is_deleted():  # where `clone` ends the process, too
         raise RuntimeError("Array has been deleted.")
+    if not array.is_fully_addressable:  # `clone` asks for the devices of other processes, too
+        held: list[Any] = pieces(array)
+        return assembler(cast(Any, array))([piece.clone() for piece in held])
     own: jax.Array = cast(Any, array).clone()
     return own
 
@@ -286,9 +289,10 @@ def is_ready(array: jax.Array) -> bool:
 
 
 def devices_of(array: jax.Array) -> list[jax.Device]:
-    """Returns the devices of an array, even a deleted one, in the order of its pieces."""
+    """Returns this process's devices of an array, even a deleted one, in order of its pieces."""
     sharding: Any = array.sharding
-    return list(sharding._device_assignment)
+    here = jax.process_index()
+    return [one for one in sharding._device_assignment if one.process_index == here]
 
 
 def assembler(shape: jax.ShapeDtypeStruct) -> Callable[[list[jax.Array]], jax.Array]:

@@ -52,7 +52,12 @@ class Capturer:
         self._lock = threading.Lock()
 
     def start(
-        self, steps: int, seconds: float, asked_by: AskedBy, most_bytes: int = MOST_BYTES
+        self,
+        steps: int,
+        seconds: float,
+        asked_by: AskedBy,
+        most_bytes: int = MOST_BYTES,
+        first_step: int = -1,
     ) -> Future[Capture]:
         """Begins a capture of the next steps and returns at once.
 
@@ -61,6 +66,7 @@ class Capturer:
           seconds: The longest wait for them; the event covers the steps until then.
           asked_by: `"user"` or `"recorder"`.
           most_bytes: A larger profile is not read.
+          first_step: Number of the step to begin with; steps before it are left out.
 
         Returns:
           A future of the event.
@@ -74,7 +80,9 @@ class Capturer:
             with self._lock:
                 before = self.running
                 if before is None:
-                    running = self.running = _Running(steps, seconds, asked_by, most_bytes)
+                    running = self.running = _Running(
+                        steps, seconds, asked_by, most_bytes, first_step
+                    )
                     break
             if asked_by == "recorder" or before.asked_by == "user":
                 raise CaptureError(
@@ -124,8 +132,11 @@ class Capturer:
 class _Running:
     """A capture from its start to its event."""
 
-    def __init__(self, steps: int, seconds: float, asked_by: AskedBy, most_bytes: int) -> None:
+    def __init__(
+        self, steps: int, seconds: float, asked_by: AskedBy, most_bytes: int, first_step: int
+    ) -> None:
         self.asked_by = asked_by
+        self._first_step = first_step
         self.future: Future[Capture] = Future()
         self.enough = threading.Event()
         self.over = threading.Event()
@@ -139,17 +150,19 @@ class _Running:
         self._last: jax.Array | None = None
         self._profile = Profile()
 
-    def see(self, strategy: int, time_ns: int, result: jax.Array) -> None:
+    def see(self, strategy: int, step: int, time_ns: int, result: jax.Array) -> None:
         """Notes that a step was dispatched. Never waits.
 
         Args:
           strategy: Number of its strategy; only the first strategy seen is captured.
+          step: Number of the step.
           time_ns: Monotonic time at which it was called.
           result: One output, over the replicas' devices.
         """
-        if self.enough.is_set() or self._strategy not in (-1, strategy):
+        if self.enough.is_set() or self._strategy not in (-1, strategy) or step < self._first_step:
             return
         if self._strategy == -1:
+            self._first_step = step
             self._strategy, self._begin_ns = strategy, max(time_ns, self._profile.start_ns)
             self._devices = jax_internals.devices_of(result)
         self._seen += 1
@@ -235,6 +248,7 @@ class _Running:
             spans_left_out=sum(left for _, left in packed),
             profile_bytes=size,
             cost_ns=cost_ns,
+            first_step=self._first_step,
         )
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from concurrent.futures import TimeoutError as FutureTimeoutError
-from typing import Final
+from typing import Final, Protocol
 
 import jax
 
@@ -27,11 +27,26 @@ _STEPS_BEFORE: Final = 6
 _SHARE: Final = 0.01
 """The share of the time that captures may take."""
 
+_STEPS_EARLY: Final = 4
+"""Steps before the agreed one at which a process begins its profile."""
+
+_NEAR_SECONDS: Final = 0.005
 _POLL_SECONDS: Final = 0.05
 _LONGEST_POLL_SECONDS: Final = 1.0
 _WAIT_SECONDS: Final = 2.0
 _READ_SECONDS: Final = 60.0
 _MOST_BYTES: Final = 8 << 20
+
+
+class AgreedSteps(Protocol):
+    """The steps at which all processes of a run take their captures."""
+
+    def next(self, now: int) -> int | None:
+        """Returns the step of the next capture, None while there is none to be taken.
+
+        Args:
+          now: The number of this process's last step.
+        """
 
 
 class Prober:
@@ -40,11 +55,19 @@ class Prober:
     Args:
       capturer: Takes the captures.
       last_step: Returns the number of the last step, -1 before the first.
+      agreed: How the processes of a run agree on the step of each capture; None for one
+        process.
     """
 
-    def __init__(self, capturer: Capturer, last_step: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        capturer: Capturer,
+        last_step: Callable[[], int],
+        agreed: AgreedSteps | None = None,
+    ) -> None:
         self._capturer = capturer
         self._last_step = last_step
+        self._agreed = agreed
         self._thread = HelperThread("distlab prober", self._work)
         self._begin = last_step()
         self._thread.wake()
@@ -67,13 +90,29 @@ class Prober:
                 continue
             if jax.default_backend() != "cpu":
                 return  # the cost of starting a profile was measured on CPU only
-            rest = max(self._probe() / _SHARE, _LONGEST_POLL_SECONDS)
+            first_step = self._agree(now)
+            if first_step is None:
+                rest = _POLL_SECONDS
+                continue
+            rest = max(self._probe(first_step) / _SHARE, _LONGEST_POLL_SECONDS)
 
-    def _probe(self) -> float:
+    def _agree(self, now: int) -> int | None:
+        """Returns the step of the next capture, -1 for any; None while it is not to be taken."""
+        if self._agreed is None:
+            return -1
+        step = self._agreed.next(now)
+        if step is None:
+            return None
+        # Starting a profile takes some milliseconds, so it begins a little before its step.
+        while not self._thread.stopping and self._last_step() < step - _STEPS_EARLY:
+            self._thread.rest(_NEAR_SECONDS)
+        return None if self._thread.stopping or self._last_step() >= step else step
+
+    def _probe(self, first_step: int) -> float:
         """Takes a capture; returns the processor time it cost, in seconds."""
         started = time.monotonic()
         try:
-            taken = self._capturer.start(STEPS, _WAIT_SECONDS, "recorder", _MOST_BYTES)
+            taken = self._capturer.start(STEPS, _WAIT_SECONDS, "recorder", _MOST_BYTES, first_step)
             return taken.result(_READ_SECONDS).cost_ns / 1e9
         except (CaptureError, FutureTimeoutError):
             # Another profile is being taken, or the steps are too large for a short one.

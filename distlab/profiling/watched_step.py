@@ -17,7 +17,7 @@ class WatchedStep:
       step: Number of the step.
       start_ns: Monotonic time at which it was dispatched.
       result: One of its outputs.
-      devices: Number of devices of the result.
+      devices: Number of this process's devices of the result.
 
     Attributes:
       step: Number of the step.
@@ -49,13 +49,13 @@ class WatchedStep:
             if (before is None or all(before)) and is_ready(self._result):
                 self._all_ready(now_ns)
                 return True
-            for replica, piece in pieces(self._result):
-                if self.ready_ns[replica] or (before is not None and not before[replica]):
+            for place, (_, piece) in enumerate(pieces(self._result)):
+                if self.ready_ns[place] or (before is not None and not before[place]):
                     continue
                 if is_ready(piece):
-                    self.ready_ns[replica] = now_ns
+                    self.ready_ns[place] = now_ns
                 else:
-                    self.unready_ns[replica] = now_ns
+                    self.unready_ns[place] = now_ns
         except RuntimeError:  # "Array has been deleted"
             self.donated = True
             self._all_ready(now_ns)

@@ -23,9 +23,11 @@ from distlab.profiling.capture import Capturer
 from distlab.profiling.compiled import read_program, read_programs
 from distlab.profiling.prober import Prober
 from distlab.profiling.watcher import Watcher
+from distlab.recording.agreed_steps import agreed_steps
 from distlab.recording.logger_thread import LoggerThread, close_all
 from distlab.recording.metrics import Metrics
 from distlab.recording.overhead import Overhead
+from distlab.recording.participant import Participant, present
 from distlab.recording.ring import Ring
 from distlab.recording.writer import Writer
 
@@ -44,6 +46,8 @@ class Announcement:
       writer: The run file that begins with it, None for the ring alone.
       loggers: The loggers that begin with it.
       cursor: The ring's end at that time.
+      participant: This process among those that record the run; None for what it is when the
+        event is made.
     """
 
     def __init__(
@@ -52,13 +56,16 @@ class Announcement:
         total_steps: int | None,
         writer: Writer | None,
         loggers: Sequence[LoggerThread] = (),
+        *,
         cursor: int = 0,
+        participant: Participant | None = None,
     ) -> None:
         self.name = name
         self.total_steps = total_steps
         self.writer = writer
         self.loggers = loggers
         self.cursor = cursor
+        self.participant = participant
         self.made = False
 
     @property
@@ -127,7 +134,7 @@ class RingRecorder:
             self.watcher.watch(strategy, step, time_ns, result)
             capture = self.capturer.running
             if capture is not None:
-                capture.see(strategy, time_ns, result)
+                capture.see(strategy, step, time_ns, result)
         except RuntimeError:  # another thread deleted the result already
             return
         if began:
@@ -156,6 +163,7 @@ class RingRecorder:
         writer: Writer | None,
         loggers: Sequence[LoggerThread] = (),
         *,
+        participant: Participant | None = None,
         probe: bool,
     ) -> Announcement:
         """Begins a recording, whose `Run` event is emitted before the next event.
@@ -165,19 +173,24 @@ class RingRecorder:
           total_steps: Steps that the run is meant to take, None when unknown.
           writer: The run file to begin, None for the ring alone.
           loggers: The loggers to begin.
+          participant: This process among those that record the run.
           probe: Whether to take short captures now and then.
 
         Returns:
           The argument of `close`.
         """
-        opened = Announcement(name, total_steps, writer, loggers, self.ring.end)
+        opened = Announcement(
+            name, total_steps, writer, loggers, cursor=self.ring.end, participant=participant
+        )
         with self._lock:
             # From here on the new run takes the place of the process's own.
             self._unannounced = [a for a in self._unannounced if a.readers]
             self._unannounced.append(opened)
             self._open.append(opened)
             if probe:
-                self._probers[id(opened)] = Prober(self.capturer, lambda: self.last_step)
+                self._probers[id(opened)] = Prober(
+                    self.capturer, lambda: self.last_step, agreed_steps()
+                )
         if jax_internals.backend_started():
             self._announce()
         return opened
@@ -197,7 +210,8 @@ class RingRecorder:
         self.watcher.flush()
         self.overhead.report(self.last_step)
         self._announce()
-        if opened.readers:
+        # Of several processes each has a part of the run: who reads it advises on all parts.
+        if opened.readers and (opened.participant is None or opened.participant.count == 1):
             self._advise(opened)
         with self._lock:
             self._open.remove(opened)
@@ -234,7 +248,9 @@ class RingRecorder:
             if started:
                 self._unannounced = []
             for one in due:
-                run = _run_event(one.name, one.total_steps, started)
+                participant = one.participant or present()
+                self.ring.process = participant.index
+                run = _run_event(one.name, one.total_steps, participant, started)
                 for reader in one.readers:
                     reader.announce(run)
                 self._append(run)
@@ -306,7 +322,7 @@ def _program_name() -> str:
     return Path(sys.argv[0]).stem if sys.argv and sys.argv[0] else "session"
 
 
-def _run_event(name: str, total_steps: int | None, started: bool) -> Run:
+def _run_event(name: str, total_steps: int | None, participant: Participant, started: bool) -> Run:
     """Makes the first event; without devices while JAX has not started them."""
     return Run(
         time_ns=time.monotonic_ns(),
@@ -318,6 +334,13 @@ def _run_event(name: str, total_steps: int | None, started: bool) -> Run:
         devices=[selection.describe(d) for d in jax.local_devices()] if started else [],
         versions=_versions(),
         total_steps=total_steps,
+        job=participant.job,
+        task=participant.task,
+        process_index=participant.index,
+        processes=participant.count,
+        generation=participant.generation,
+        clock_offset_ns=participant.clock.offset_ns,
+        clock_error_ns=participant.clock.error_ns,
     )
 
 

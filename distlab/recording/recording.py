@@ -17,9 +17,9 @@ from distlab.errors import ArgumentTypeError, ArgumentValueError, NotFiniteWarni
 from distlab.events import Capture, RunEnd, sink
 from distlab.recording.logged import LARGEST, checked_name, checked_step
 from distlab.recording.logger_thread import LoggerThread, checked_loggers
+from distlab.recording.participant import open_run_file, present
 from distlab.recording.recorder import Announcement, RingRecorder
 from distlab.recording.writer import Writer
-from distlab.runs.run_file import RunFile
 from distlab.text.counts import is_count, is_number
 from distlab.text.shown import shown, shown_text
 from distlab.tracking.logger import Logger
@@ -256,6 +256,9 @@ def record(
     failed when an exception leaves the block, and as interrupted on Ctrl-C.
     Recordings may overlap: each stores all events.
 
+    In a program of several processes each of them calls `record` with the same folder, after
+    its `MultiWorkerMirroredStrategy` was made: each has a file there, and all are one run.
+
     Nothing is stored where the environment variable `DISTLAB_RECORD` is `off`.
 
     Args:
@@ -277,7 +280,7 @@ def record(
 
     Raises:
       RecordError: A folder can't be created or written, or already holds a run, or a logger
-        is in use by another recording.
+        is in use by another recording, or worker 0 did not begin the run.
       ArgumentTypeError: `path` or `tensorboard` is not a path, `name` is not a string, or
         `loggers` is not a list of loggers.
       ArgumentValueError: `path` is empty or not encodable in UTF-8, `name` can't be stored, or
@@ -320,15 +323,19 @@ def record(
         )
     if tensorboard is not None:
         chosen.append(TensorBoard(tensorboard))
-    writer = None
+    writer, participant = None, present()
     if folder is not None:
-        file = RunFile(folder, called, overwrite=overwrite, process=recorder.ring.process)
+        file, participant = open_run_file(
+            folder, called, overwrite=overwrite, process=recorder.ring.process
+        )
         writer = Writer(recorder.ring, file, recorder.note_stored)
     probes = probe and writer is not None
     threads = [
         LoggerThread(recorder.ring, logger, folder, recorder.note_logged) for logger in chosen
     ]
-    opened = recorder.open(called, total_steps, writer, threads, probe=probes)
+    opened = recorder.open(
+        called, total_steps, writer, threads, participant=participant, probe=probes
+    )
     return Recording(recorder, folder, called, opened)
 
 

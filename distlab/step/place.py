@@ -57,12 +57,14 @@ class Place:
         place = cls(next(_numbers), lambda: mesh)
         recorder = sink.recorder()
         if recorder.enabled:
+            processes = [device.process_index for device in mesh.devices]
             recorder.emit(
                 events.Strategy(
                     time_ns=time.monotonic_ns(),
                     strategy=place.number,
                     name=name,
                     devices=list(mesh.names),
+                    processes=processes if len(set(processes)) > 1 else [],
                 )
             )
         return place
