@@ -69,6 +69,8 @@ class RunPage:
             self._zoom.update()
         if view.page == "compare" and self._other is not None:
             board.compare((feed.folds, self._other.feed.folds), self._names)
+        if view.page == "workers":
+            board.set_workers(folds, feed.living)
         facts: dict[str, object] = {**self.facts(view, folds, library=library)}
         if view.page == "events":
             board.set_rows("events", self._events.update(view, self._playback.facts()["time_at"]))
@@ -88,6 +90,7 @@ class RunPage:
             folds,
             whole=feed.folds,
             live=feed.live,
+            living=feed.living,
             caught_up=feed.caught_up,
             read_share=feed.read_share,
             name=run.name,

@@ -6,6 +6,7 @@ import json
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from functools import partial
 from typing import Any, Final
 
@@ -15,7 +16,7 @@ from bokeh.models import Column, ColumnDataSource, CustomJS, Div, Model
 from distlab.charts import Chart, ReductionBars, StepTimeline, reduction_rows
 from distlab.charts.bokeh_internals import set_id
 from distlab.folds import Folds, compare
-from distlab.page import comparison_tables, event_search, programs, runs_table
+from distlab.page import comparison_tables, event_search, programs, runs_table, workers
 from distlab.page.charts import CHARTS
 from distlab.page.view import View
 
@@ -28,6 +29,8 @@ TABLES: Final = {
     "runs": runs_table.NAMES,
     "settings": comparison_tables.SETTINGS,
     "numbers": comparison_tables.NUMBERS,
+    "workers": workers.NAMES,
+    "links": workers.LINKS,
 }
 """Columns of the tables that the page's script draws, by table."""
 
@@ -126,6 +129,18 @@ class Board:
         if text != self._facts_text:
             self._facts_text = text
             self.facts.data = {"json": [text]}
+
+    def set_workers(self, folds: Folds, living: AbstractSet[int] | None) -> None:
+        """Fills the tables of processes.
+
+        Args:
+          folds: The run at the moment that is shown.
+          living: The processes that still record; None where it is not known.
+        """
+        shown = folds.columns("workers")
+        self.set_rows("workers", workers.worker_rows(shown, living))
+        sent = folds.columns("programs"), folds.columns("reductions")
+        self.set_rows("links", workers.link_rows(shown, *sent, folds.columns("steps")["steps"]))
 
     def set_rows(self, table: str, rows: Mapping[str, list[str]]) -> None:
         """Fills a table, when its texts changed.

@@ -73,6 +73,11 @@ class Feed:
         return bool(getattr(self.source, "live", True))
 
     @property
+    def living(self) -> frozenset[int] | None:
+        """The processes that still record the run; None where it is not known."""
+        return getattr(self.source, "living", None)
+
+    @property
     def zero_ns(self) -> int | None:
         """Start of the run by its own clock, None until its first event was read."""
         return self.folds.columns("header")["time_ns"]

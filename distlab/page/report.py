@@ -48,10 +48,12 @@ def write(source: Source, name: str, path: Path) -> None:
         pass
     board = Board()
     board.update(folds, View(), everything=True)
+    board.set_workers(folds, getattr(source, "living", None))
     shown = facts.collect(
         folds,
         whole=folds,
         live=bool(getattr(source, "live", False)),
+        living=getattr(source, "living", None),
         caught_up=True,
         read_share=None,
         name=name,

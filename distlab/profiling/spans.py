@@ -2,7 +2,8 @@
 
 CPU devices are threads of one process: an operation's event names the device it
 belongs to (`device_ordinal`), and a `Rendezvous` inside of it is the wait for the
-others in a collective. GPUs and TPUs have a plane of their own, named after the
+others in a collective. Between processes there is no such event: a collective counts as
+waiting as a whole. GPUs and TPUs have a plane of their own, named after the
 device; their collectives are recognised by name, and count as waiting as a whole,
 since the wait is part of the operation there.
 """
@@ -34,6 +35,11 @@ _NONE: Final = np.empty((0, 2), np.int64)
 _DEVICE_PLANE: Final = re.compile(r"/device:(?:GPU|TPU):(\d+)")
 _COLLECTIVE: Final = re.compile(
     r"nccl|rccl|all[-_]?reduce|all[-_]?gather|reduce[-_]?scatter|collective|all[-_]?to[-_]?all",
+    re.IGNORECASE,
+)
+_BETWEEN_PROCESSES: Final = re.compile(
+    r"psum|pmean|pmax|pmin|ppermute|pbroadcast|all[-_]?reduce|all[-_]?gather|all[-_]?to[-_]?all"
+    r"|reduce[-_]?scatter|collective",
     re.IGNORECASE,
 )
 _COPY: Final = re.compile(r"copy|memcpy", re.IGNORECASE)
@@ -128,7 +134,7 @@ def _read_stream(events: Iterable[Any], found: _Found) -> None:
 
 def _read_thread(events: Iterable[Any], found: dict[int, _Found]) -> float | None:
     """Adds a thread's operations and waits; returns the anchor's time, if it is here."""
-    thread = _Thread()
+    thread = _Thread(between_processes=jax.process_count() > 1)
     rows = [
         (event.start_ns, -event.duration_ns, place, name, event)
         for place, event in enumerate(events)
@@ -148,7 +154,13 @@ class _Thread:
       anchor: The anchor's time, None when it is in another thread.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, between_processes: bool = False) -> None:
+        """Has no events yet.
+
+        Args:
+          between_processes: Whether collectives connect several processes.
+        """
+        self._between_processes = between_processes
         self.anchor: float | None = None
         self._operations: dict[int, list[_Span]] = defaultdict(list)
         self._copies: dict[int, list[_Span]] = defaultdict(list)
@@ -180,6 +192,8 @@ class _Thread:
             return
         self._device, self._until = device, span[1]
         self._operations[device].append(span)
+        if self._between_processes and _BETWEEN_PROCESSES.match(name):
+            self._waits[device].append(span)
         if _COPY.match(name):
             self._copies[device].append(span)
 

@@ -130,6 +130,11 @@ class Run:
         return self._reader.processes
 
     @property
+    def living(self) -> frozenset[int]:
+        """Indices of the processes that are alive and have not closed their files."""
+        return self._reader.living
+
+    @property
     def seconds(self) -> float | None:
         """Seconds from the earliest to the newest stored event; None in files of schema 1.
 

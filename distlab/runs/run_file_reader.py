@@ -82,6 +82,11 @@ class RunFileReader:
         """Whether its process is alive and has not closed it."""
         return being_written(self.path)
 
+    @property
+    def living(self) -> frozenset[int]:
+        """The index of its process, while that writes the file."""
+        return frozenset(self._processes) if self.live else frozenset()
+
     def since(self, cursor: int, limit: int = PAGE) -> Chunk:
         """Returns up to `limit` events from `cursor` on; see `distlab.Run.since`."""
         with self._lock:

@@ -37,6 +37,10 @@ class RunReader(Source, Protocol):
     def live(self) -> bool:
         """Whether a process is alive and has not closed its file."""
 
+    @property
+    def living(self) -> frozenset[int]:
+        """Indices of the processes that still write their files."""
+
     def pages(self, kind: str | None = None) -> Iterator[list[Event | Unknown]]:
         """Yields the events, some hundreds at a time."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import jax
 import numpy as np
 import pytest
 from hypothesis import given
@@ -80,3 +81,30 @@ def test_union_and_without_are_those_of_sets(
     )
     assert length_ns(left) == unit * len(cover(first) - cover(second))
     assert (left[1:, 0] >= left[:-1, 1]).all()
+
+
+CPU_PROFILE = f"""
+planes {{
+  name: "/host:CPU"
+  lines {{ id: 7 name: "tf_XLA" timestamp_ns: 1000000
+    events {{ metadata_id: 1 offset_ps: 0 duration_ps: 1000 }}
+    events {{ metadata_id: 2 offset_ps: 1000000000 duration_ps: 2000000000
+      stats {{ metadata_id: 1 int64_value: 3 }} stats {{ metadata_id: 2 str_value: "x" }} }}
+    events {{ metadata_id: 3 offset_ps: 4000000000 duration_ps: 5000000000
+      stats {{ metadata_id: 1 int64_value: 3 }} stats {{ metadata_id: 2 str_value: "x" }} }} }}
+  event_metadata {{ key: 1 value {{ id: 1 name: "{ANCHOR}" }} }}
+  event_metadata {{ key: 2 value {{ id: 2 name: "tanh_fusion" }} }}
+  event_metadata {{ key: 3 value {{ id: 3 name: "psum.7" }} }}
+  stat_metadata {{ key: 1 value {{ id: 1 name: "device_ordinal" }} }}
+  stat_metadata {{ key: 2 value {{ id: 2 name: "hlo_op" }} }}
+}}
+"""
+
+
+@pytest.mark.parametrize(("processes", "lengths"), [(1, [7, 0, 0]), (2, [2, 5, 0])])
+def test_a_collective_between_processes_is_a_wait_as_a_whole(
+    processes: int, lengths: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(jax, "process_count", lambda: processes)
+    found = spans_of(list(ProfileData.from_text_proto(CPU_PROFILE).planes), 0)
+    assert [length_ns(spans) // 1_000_000 for spans in found[3]] == lengths

@@ -7,6 +7,7 @@ facts by these names; each file declares its own in a `TypedDict`.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 
 from distlab.events import Advice
 from distlab.folds import Folds
@@ -27,6 +28,7 @@ from distlab.page.facts.recording import RecordingFacts, recording_facts
 from distlab.page.facts.reductions import ReductionFacts, reduction_facts
 from distlab.page.facts.run import RunFacts, run_facts
 from distlab.page.facts.session import INDEX, EventFacts, IndexFacts, SessionFacts, TimeFacts
+from distlab.page.facts.workers import WorkerFacts, worker_facts
 
 __all__ = [
     "INDEX",
@@ -47,6 +49,7 @@ __all__ = [
 class Facts(
     RunFacts,
     RecordingFacts,
+    WorkerFacts,
     ProgressFacts,
     MetricFacts,
     DeviceFacts,
@@ -69,6 +72,7 @@ def collect(
     *,
     whole: Folds,
     live: bool,
+    living: AbstractSet[int] | None = None,
     caught_up: bool,
     read_share: float | None,
     name: str,
@@ -83,6 +87,7 @@ def collect(
       folds: The run up to the shown moment.
       whole: The whole run.
       live: Whether more events may come.
+      living: The processes that still record it; None where it is not known.
       caught_up: Whether everything that was recorded has been read.
       read_share: Share of it that was read, None when unknown.
       name: The name of a run that has not reported one.
@@ -98,6 +103,7 @@ def collect(
     return {
         **run,
         **recording_facts(header, whole.lost, folds.evidence.last_cost),
+        **worker_facts(whole.columns("workers"), living),
         **progress_facts(folds.columns("steps"), live=shown_live),
         **metric_facts(folds.columns("metrics")),
         **device_facts(folds.columns("devices")),

@@ -23,7 +23,7 @@ function connect(page) {
   source.properties.data.change.connect(read)
   const tables = {
     reductions: "reduction_rows", programs: "programs_rows", events: "events_rows", runs: "runs_rows",
-    settings: "settings_rows", numbers: "numbers_rows",
+    settings: "settings_rows", numbers: "numbers_rows", workers: "workers_rows", links: "links_rows",
   }
   for (const [name, source] of Object.entries(tables)) {
     const rows = page.get_model_by_name(source)
