@@ -1,0 +1,110 @@
+"""The tables of processes: who lacks what, and what crosses between them."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from distlab.events import Compile, Event, RunEnd
+from distlab.folds import Folds
+from distlab.page.facts.workers import worker_facts
+from distlab.page.workers import LINKS, NAMES, link_rows, worker_rows
+from tests.several_workers import in_order, several
+
+
+def folded(parts: list[list[Event]]) -> Folds:
+    folds, envelopes = Folds(), in_order(parts)
+    folds.add([one.event for one in envelopes], [one.process for one in envelopes])
+    return folds
+
+
+def notes(parts: list[list[Event]], living: set[int] | None = None) -> list[str]:
+    return worker_facts(folded(parts).columns("workers"), living)["worker_notes"]
+
+
+def test_each_process_has_a_row() -> None:
+    shown = folded(several(40, workers=4)).columns("workers")
+    rows = worker_rows(shown, frozenset())
+    assert set(rows) == set(NAMES)
+    assert rows["worker"] == [f"worker {n}" for n in range(4)]
+    assert rows["host"] == [f"host-{n}" for n in range(4)]
+    assert rows["replicas"] == ["0 to 1", "2 to 3", "4 to 5", "6 to 7"]
+    assert rows["status"] == ["finished"] * 4
+    assert rows["steps"] == ["40"] * 4
+    assert rows["late"] == ["0 ms"] * 4
+    assert rows["clock"] == ["its own", "the same", "the same", "the same"]
+    facts = worker_facts(shown, frozenset())
+    assert (facts["workers"], facts["worker_notes"]) == ("4 processes on 4 machines", [])
+
+
+def test_a_process_that_is_missing_or_behind_is_named() -> None:
+    first, second = several(100)
+    assert notes([first]) == ["worker 1 has recorded nothing yet"]
+    cut = second[: len(second) // 2]
+    (said,) = notes([first, cut], set())
+    assert said.startswith("worker 1 ended without closing its recording at step ")
+    failed = RunEnd(time_ns=cut[-1].time_ns, status="failed", message="ValueError: no")
+    (said,) = notes([first, [*cut, failed]])
+    assert said.startswith("worker 1 failed at step ")
+    assert said.endswith(": ValueError: no")
+    finished = msgspec.structs.replace(failed, status="finished", message="")
+    (said,) = notes([first, [*cut, finished]])
+    assert said.endswith(", and another one is at step 99")
+    assert notes([first[:-1], cut], {0, 1}) == []
+    assert notes([first, second]) == []
+
+
+def test_a_run_of_one_process_has_no_workers() -> None:
+    facts = worker_facts(folded([several(3, workers=1)[0]]).columns("workers"), None)
+    assert (facts["has_workers"], facts["worker_notes"]) == (False, [])
+
+
+@pytest.mark.parametrize("workers", [2, 4])
+def test_as_many_links_of_the_ring_cross_as_there_are_processes(workers: int) -> None:
+    parts = [
+        [
+            msgspec.structs.replace(
+                e,
+                collectives=[msgspec.structs.replace(e.collectives[0], wire_bytes=1_000, group=8)],
+            )
+            if isinstance(e, Compile)
+            else e
+            for e in part
+            if type(e).__name__ != "Reduction"
+        ]
+        for part in several(10, workers=workers)
+    ]
+    folds = folded(parts)
+    sent = folds.columns("programs"), folds.columns("reductions")
+    rows = link_rows(folds.columns("workers"), *sent, steps=10)
+    assert set(rows) == set(LINKS)
+    ways = list(zip(rows["from"], rows["to"], rows["way"], rows["step"], strict=True))
+    inside = {2: "3.00 kB", 4: "1.00 kB"}[workers]
+    assert ways == [
+        *[
+            (f"worker {n}", f"worker {(n + 1) % workers}", "crosses", "1.00 kB")
+            for n in range(workers)
+        ],
+        *[(f"worker {n}", f"worker {n}", "stays inside", inside) for n in range(workers)],
+    ]
+
+
+def test_groups_within_a_process_send_nothing_to_another() -> None:
+    parts = [
+        [
+            msgspec.structs.replace(
+                e,
+                collectives=[msgspec.structs.replace(e.collectives[0], wire_bytes=500, group=4)],
+            )
+            if isinstance(e, Compile)
+            else e
+            for e in part
+            if type(e).__name__ != "Reduction"
+        ]
+        for part in several(10)
+    ]
+    folds = folded(parts)
+    sent = folds.columns("programs"), folds.columns("reductions")
+    rows = link_rows(folds.columns("workers"), *sent, steps=10)
+    assert rows["way"] == ["stays inside"] * 2
+    assert rows["total"] == ["20.0 kB"] * 2

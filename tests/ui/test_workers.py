@@ -1,0 +1,101 @@
+"""Runs of several processes in a real browser: recorded by real ones, and while they record."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from distlab.runs.run_file import RunFile
+from tests.several_workers import several
+from tests.ui.conftest import Pages, Served, Watched
+
+DEVICES = [f"worker {worker} CPU:{n}" for worker in range(2) for n in range(4)]
+
+
+def rows(page: Watched, table: str) -> list[list[str]]:
+    found: list[list[str]] = page.page.evaluate(
+        "(table) => [...document.querySelector(table).tBodies[0].rows]"
+        ".map((row) => [...row.cells].map((cell) => cell.textContent))",
+        table,
+    )
+    return found
+
+
+def wait_for_row(page: Watched, table: str, beginning: str, text: str) -> None:
+    page.page.wait_for_function(
+        "([table, beginning, text]) => [...document.querySelector(table).tBodies[0].rows]"
+        ".some((row) => row.cells[0].textContent === beginning && row.textContent.includes(text))",
+        arg=[table, beginning, text],
+    )
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (800, "dark")])
+def test_the_pages_of_a_run_that_real_processes_recorded(
+    workers_run: Path, served: Served, new_page: Pages, width: int, scheme: str
+) -> None:
+    page = new_page(width=width, scheme="dark" if scheme == "dark" else "light")
+    page.open(served(workers_run).url)
+    page.wait_for_text("devices", "8 simulated devices")
+    page.tab("workers")
+    wait_for_row(page, ".workers", "worker 1", "finished")
+    shown = rows(page, ".workers")
+    assert [(row[0], row[2], row[-1]) for row in shown] == [
+        ("worker 0", "0 to 3", "finished"),
+        ("worker 1", "4 to 7", "finished"),
+    ]
+    ways = [(row[0], row[1], row[-1]) for row in rows(page, ".links")]
+    assert ways == [
+        ("worker 0", "worker 1", "crosses"),
+        ("worker 1", "worker 0", "crosses"),
+        ("worker 0", "worker 0", "stays inside"),
+        ("worker 1", "worker 1", "stays inside"),
+    ]
+    assert page.text("workers") == "2 processes on 1 machine"
+    assert page.page.evaluate("document.documentElement.scrollWidth") <= width
+    page.tab("devices")
+    page.page.wait_for_selector('section[data-page="devices"] canvas', state="attached")
+    assert page.data("devices", "devices")["device"] in ([], DEVICES)
+    page.tab("steps")
+    assert page.page.evaluate("document.documentElement.scrollWidth") <= width
+    assert (page.errors, page.foreign) == ([], [])
+
+
+def test_a_page_follows_all_files_while_they_grow(
+    tmp_path: Path, served: Served, new_page: Pages
+) -> None:
+    first, second = several(60)
+    half = len(first) // 2
+    folder = tmp_path / "run"
+    chief = RunFile(folder, "run", process=0, processes=2)
+    chief.write(first[:half])
+    page = new_page().open(f"{served(folder).url}#workers")
+    wait_for_row(page, ".workers", "worker 0", "recording")
+    wait_for_row(page, ".workers", "worker 1", "has recorded nothing yet")
+    assert page.page.locator(".tabs a[data-page=workers]").is_visible()
+    worker = RunFile(folder, "run", process=1, processes=2)
+    worker.write(second[:half])
+    wait_for_row(page, ".workers", "worker 1", "recording")
+    chief.write(first[half:])
+    worker.write(second[half:])
+    wait_for_row(page, ".workers", "worker 0", "finished")
+    wait_for_row(page, ".workers", "worker 1", "finished")
+    chief.close()
+    worker.close()
+    page.tab("overview")
+    page.wait_for_text("steps", "60 of 60")
+    assert rows(page, ".workers")[1][3] == "60"
+    assert page.errors == []
+
+
+def test_a_run_of_one_process_has_no_page_of_workers(
+    tmp_path: Path, served: Served, new_page: Pages
+) -> None:
+    (alone,) = several(5, workers=1)
+    RunFile(tmp_path, "run").close()
+    file = RunFile(tmp_path, "run", overwrite=True)
+    file.write(alone)
+    file.close()
+    page = new_page().open(served(tmp_path).url)
+    page.wait_for_text("steps", "5 of 5")
+    assert page.page.locator(".tabs a[data-page=workers]").is_hidden()
