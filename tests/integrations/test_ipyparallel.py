@@ -10,7 +10,6 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import psutil
 import pytest
 from IPython.core.interactiveshell import InteractiveShell
 
@@ -24,6 +23,7 @@ from distlab.errors import (
 )
 from distlab.integrations.ipyparallel import magic
 from distlab.integrations.ipyparallel.cluster import Cluster
+from tests.integrations.clusters import start_and_stop
 from tests.launching.real_processes import LIMIT_S, is_gone, wait_for
 
 TRAIN = """
@@ -197,28 +197,6 @@ def test_an_interrupt_ends_workers_that_wait_for_each_other(
     assert "Interrupted. The workers may be at different steps" in capsys.readouterr().err
     cluster.restart()
     assert cluster.run(value_of, "me") == [0, 1]
-
-
-def children() -> set[int]:
-    return {child.pid for child in psutil.Process().children(recursive=True)}
-
-
-def ports_of(pids: set[int]) -> set[int]:
-    listening = (one for one in psutil.net_connections("inet") if one.status == psutil.CONN_LISTEN)
-    return {one.laddr.port for one in listening if one.pid in pids}
-
-
-def start_and_stop() -> None:
-    before = children()
-    with dl.launch(workers=2) as cluster:
-        assert cluster.run(abs, -1) == [1, 1]
-        started = children() - before
-        assert len(started) > 4
-        assert ports_of(started)
-    wait_for(lambda: all(is_gone(pid) for pid in started), "the end of all processes")
-    assert ports_of(started) == set()
-    with pytest.raises(ClusterError, match="was stopped"):
-        cluster.run(abs, -1)
 
 
 def test_starts_and_stops_leave_no_process_and_no_port() -> None:

@@ -1,6 +1,7 @@
 """What takes too long for the tests: kills, a minute at full speed, and many damaged files.
 
     python -m tests.soak.run [--kills 200] [--resumes 30] [--seconds 60] [--files 2000]
+        [--clusters 30]
 
 Ends with 1 when something was not as it must be.
 """
@@ -21,6 +22,7 @@ from distlab.events import Event, Lost, Step
 from distlab.recording import RingRecorder, Run
 from distlab.recording.writer import Writer
 from distlab.runs.run_file import RunFile
+from tests.integrations.clusters import start_and_stop
 from tests.integrations.orbax import killed
 from tests.recording import processes, samples
 
@@ -160,6 +162,19 @@ def damaged(folder: Path, count: int) -> list[str]:
     return wrong
 
 
+def clusters(count: int) -> list[str]:
+    """Starts and stops workers of a notebook; no process and no port may be left."""
+    wrong = []
+    begin = time.monotonic()
+    for number in range(count):
+        try:
+            start_and_stop()
+        except AssertionError as error:
+            wrong.append(f"cluster {number}: {error}")
+    print(f"{count} clusters in {time.monotonic() - begin:.0f} s: {len(wrong)} wrong")
+    return wrong
+
+
 def main() -> int:
     """Runs all and returns the exit code."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
@@ -167,6 +182,7 @@ def main() -> int:
     parser.add_argument("--resumes", type=int, default=30, metavar="N")
     parser.add_argument("--seconds", type=float, default=60.0, metavar="S")
     parser.add_argument("--files", type=int, default=2_000, metavar="N")
+    parser.add_argument("--clusters", type=int, default=30, metavar="N")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -175,6 +191,7 @@ def main() -> int:
             *full_speed(folder, args.seconds),
             *kills(folder, args.kills),
             *resumes(folder, args.resumes),
+            *clusters(args.clusters),
         ]
     for line in wrong:
         print(line)
