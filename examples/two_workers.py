@@ -4,19 +4,19 @@
     distlab launch --workers 2 --devices 4 examples/two_workers.py
     distlab launch --workers 2 --max-restarts 1 examples/two_workers.py --backup backup
 
-Alone it runs on one CPU device, or on all accelerators. Started by `distlab launch`, or by a cluster
-manager that sets TF_CONFIG, it is a worker among others. With --backup a run that is started
-again goes on at the batch that comes next; that needs Orbax: pip install "distlab[saving]".
+Alone it runs on one CPU device, or on all accelerators. Started by `distlab launch`, or by a
+cluster manager that sets TF_CONFIG, it is a worker among others. With --backup a run that is
+started again goes on where it was; that needs Orbax: pip install "distlab[saving]".
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from sklearn.datasets import load_digits
 
 import distlab as dl
@@ -29,13 +29,17 @@ def main(epochs: int, backup: str | None = None) -> float:
     strategy = dl.MultiWorkerMirroredStrategy()  # before JAX computes anything
     images, labels = load_digits(return_X_y=True)
     images, labels = (images / 16).astype("float32"), labels.astype("int32")
-    dataset = dl.data.Dataset.from_tensor_slices((images, labels)).shuffle(1797, seed=0)
-    batches = strategy.experimental_distribute_dataset(dataset.batch(BATCH))
+    dataset = dl.data.Dataset.from_tensor_slices((images, labels))
+    dataset = dataset.shuffle(len(labels), seed=0).batch(BATCH, drop_remainder=True).repeat(epochs)
+    options = dl.data.Options()  # each worker takes its part of every batch
+    options.experimental_distribute.auto_shard_policy = dl.data.AutoShardPolicy.DATA
+    batches = iter(strategy.experimental_distribute_dataset(dataset.with_options(options)))
+    steps_per_epoch = len(labels) // BATCH
 
     with strategy.scope():
         weights = dl.Variable(jnp.zeros((64, 10)), name="weights")
         bias = dl.Variable(jnp.zeros(10), name="bias")
-        epoch = dl.Variable(0, name="epoch")
+        step = dl.Variable(0, name="step")
 
     def train_step(x: jax.Array, y: jax.Array) -> jax.Array:
         def loss_fn(w: jax.Array, b: jax.Array) -> jax.Array:
@@ -49,19 +53,29 @@ def main(epochs: int, backup: str | None = None) -> float:
         bias.assign_sub(0.5 * gradients[1])
         return loss
 
+    state: contextlib.AbstractContextManager[Any] = contextlib.nullcontext()
+    if backup is not None:
+        checkpoint = dl.train.Checkpoint(weights=weights, bias=bias, step=step, batches=batches)
+        state = dl.BackupAndRestore(checkpoint, backup, save_freq=5)
     loss = float("nan")
-    for number in range(epochs):
-        losses = [
-            strategy.reduce("SUM", strategy.run(train_step, args=batch), axis=None)
-            for batch in batches
-        ]
-        loss = float(np.mean([float(one) for one in losses]))
-        print(f"epoch {number + 1}: loss {loss:.3f}, {strategy.num_replicas_in_sync} replicas")
+    with state as saved:
+        if int(step):
+            print(f"goes on after step {int(step)}")
+        for x, y in batches:
+            per_replica = strategy.run(train_step, args=(x, y))
+            step.assign_add(1)
+            if int(step) % steps_per_epoch == 0:
+                loss = float(strategy.reduce("SUM", per_replica, axis=None))
+                replicas = strategy.num_replicas_in_sync
+                print(f"step {int(step)}: loss {loss:.3f}, {replicas} replicas")
+            if saved is not None:
+                saved.step()
     return loss
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n\n")[0])
     parser.add_argument("--epochs", type=int, default=5, help="passes over the data (default 5)")
+    parser.add_argument("--backup", help="a folder for the state of a run that may be interrupted")
     arguments = parser.parse_args()
-    main(arguments.epochs)
+    main(arguments.epochs, arguments.backup)

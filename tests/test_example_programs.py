@@ -68,6 +68,13 @@ def test_keras_fit_learns_and_its_model_loads_anywhere() -> None:
     assert alone == replicated
 
 
+def test_the_program_for_two_workers_runs_alone() -> None:
+    alone = _printed("two_workers", "--epochs", "3")
+    losses = _numbers("loss", alone)
+    assert losses == sorted(losses, reverse=True)
+    assert "step 42: " in alone
+
+
 def test_every_program_is_tested_and_named_in_the_readme() -> None:
     readme = (ROOT / "README.md").read_text()
     tests = Path(__file__).read_text()
