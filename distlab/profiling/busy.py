@@ -18,6 +18,12 @@ from distlab.devices import jax_internals, selection
 from distlab.events import Capture, StepReady
 from distlab.profiling.watched_step import WatchedStep
 
+_LOOK_AFTER: Final = 0.92
+"""The share of the time until the expected end of a step after which it is polled."""
+
+_LOOKS_IN_A_STEP: Final = 7
+"""The most polls in the usual duration of a step."""
+
 _POLL_AHEAD: Final = 32
 """Steps in flight whose devices are polled one by one: as many as JAX lets a device have."""
 
@@ -43,6 +49,8 @@ class StrategyActivity:
         self._spans: list[list[tuple[int, int]]] = [[] for _ in self.devices]
         self._typical_ns: list[float | None] = [None] * len(self.devices)
         self._service_ns: list[float] | None = None
+        self._dispatched_ns = 0
+        self._interval_ns = 0.0
 
     @property
     def basis(self) -> Literal["ready", "profile"]:
@@ -83,6 +91,32 @@ class StrategyActivity:
         """
         self._stepped = True
         self._in_flight.append(WatchedStep(step, start_ns, result, len(self.devices)))
+        if self._dispatched_ns:
+            self._interval_ns += (start_ns - self._dispatched_ns - self._interval_ns) / 4
+        self._dispatched_ns = start_ns
+
+    def next_poll_ns(self, now_ns: int) -> int:
+        """Returns when to poll again: shortly before the next step is expected to be done.
+
+        A poll long before that learns nothing: until a step is done, its devices are busy.
+        A step that was done at a poll before its expected end makes the usual duration
+        shorter, so that the expectation follows the program.
+
+        Args:
+          now_ns: Monotonic time.
+        """
+        usual = max((typical or 0.0 for typical in self._typical_ns), default=0.0)
+        if not usual:
+            return now_ns
+        if self._in_flight:
+            before = max(spans[-1][1] if spans else 0 for spans in self._spans)
+            end = max(before, self._in_flight[0].start_ns) + usual
+        else:
+            end = self._dispatched_ns + self._interval_ns + usual
+        left = end - now_ns
+        # The longer a step is overdue, the less a late poll matters beside it.
+        least = max(usual / _LOOKS_IN_A_STEP, -left / 2)
+        return round(now_ns + max(_LOOK_AFTER * left, least))
 
     def catch_up(self, step: int, start_ns: int, result: jax.Array, now_ns: int) -> None:
         """Watches the last of the steps that were not watched, if it is not done yet.

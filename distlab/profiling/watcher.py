@@ -1,9 +1,10 @@
 """The watcher: finds out how busy the devices are, off the hot path.
 
-A thread polls the outputs of steps for the time at which each device is done. Polling
-costs time, more when steps are short, so it happens in windows: back to back
-when steps are long, short ones with gaps between them when they are not. Every
-step of a window is watched, so that a sample holds for the whole window.
+A thread polls the outputs of steps for the time at which each device is done, mostly when
+the steps' usual durations let expect that. Polling costs time, more when steps are short,
+so it happens in windows: back to back where that costs little, and with gaps between them
+where steps last less than some milliseconds. Every step of a window is watched, so that
+a sample holds for the whole window.
 """
 
 from __future__ import annotations
@@ -26,13 +27,15 @@ from distlab.profiling.nvml import gpu_use
 _CYCLE_SECONDS: Final = 0.2
 _MOST_STEPS: Final = 128
 _FEWEST_STEPS: Final = 4
-_POLLS_IN_A_STEP: Final = 20
 _SHORTEST_PAUSE, _LONGEST_PAUSE = 0.0002, 0.01
-_COST: Final = 0.01
-"""The share of a core that polling may use."""
+_COST: Final = 0.02
+"""The share of a core that watching may use, the callers' part included."""
 
-_REST, _LONGEST_REST = 20.0, 1.0
-"""The rest after a window, as a multiple of it, and at most, in seconds."""
+_LONGEST_REST: Final = 1.0
+"""The longest time between two windows, in seconds."""
+
+_WINDOWS_AVERAGED: Final = 4
+"""The windows of which the cost is a running mean: one alone may be that of a busy machine."""
 
 _QUIET_WINDOWS: Final = 4
 """Windows without work that are reported before a strategy is no longer watched."""
@@ -50,32 +53,32 @@ _Dispatched: TypeAlias = tuple[int, int, int, jax.Array]
 
 
 class Plan(NamedTuple):
-    """The timing of polls and windows.
+    """The timing of windows.
 
     Attributes:
-      pause: Seconds between polls.
       window: Seconds of a window.
       gap: Seconds between windows in which nothing is watched; 0 for none.
     """
 
-    pause: float
     window: float
     gap: float
 
 
-def plan(interval: float, poll: float) -> Plan:
-    """Returns a timing that costs little and gives accurate times.
+def plan(interval: float, used: float, window: float = 0.0) -> Plan:
+    """Returns a timing that costs little.
 
     Args:
       interval: Seconds from one step to the next.
-      poll: Processor time of one poll, in seconds.
+      used: The share of a core that watching takes in a window.
+      window: Seconds that the last window lasted.
     """
-    pause = min(max(interval / _POLLS_IN_A_STEP, _SHORTEST_PAUSE), _LONGEST_PAUSE)
-    share = min(1.0, _COST * pause / max(poll, 1e-6))
-    window = max(_CYCLE_SECONDS * share, _FEWEST_STEPS * interval)
-    if window > 0.7 * _CYCLE_SECONDS:
-        return Plan(pause, _CYCLE_SECONDS, 0.0)
-    return Plan(pause, window, _CYCLE_SECONDS - window)
+    share = min(1.0, _COST / max(used, 1e-6))
+    wanted = max(_CYCLE_SECONDS * share, _FEWEST_STEPS * interval)
+    if wanted > 0.7 * _CYCLE_SECONDS:
+        return Plan(_CYCLE_SECONDS, 0.0)
+    # A window lasts longer than planned where Python is busy: the rest is longer then.
+    rest = max(wanted, window) * (1 / share - 1)
+    return Plan(wanted, min(rest, _LONGEST_REST))
 
 
 class Watcher:
@@ -108,8 +111,8 @@ class Watcher:
         self._profiles: dict[int, Capture] = {}
         self._dispatched_ns: list[int] = []
         self._edge_ns = 0
-        self._plan = Plan(_FEWEST_STEPS * _SHORTEST_PAUSE, _CYCLE_SECONDS, 0.0)
-        self._poll_seconds = 0.0
+        self._plan = Plan(_CYCLE_SECONDS, 0.0)
+        self._used = 0.0
 
     def watch(self, strategy: int, step: int, time_ns: int, result: jax.Array) -> None:
         """Watches `result` until it is ready, for some of the steps. Never waits.
@@ -183,12 +186,13 @@ class Watcher:
     def _watch_window(self) -> None:
         """Watches all steps for a while, and emits how busy the devices were."""
         opened_ns = self._open()
-        used, polls = time.thread_time(), 0
+        used_s, called_ns = time.thread_time(), self.callers_ns
+        began_ns = time.monotonic_ns()
         limit_ns = opened_ns + round(self._plan.window * 1e9)
+        now_ns = self._poll()
         while True:
-            time.sleep(self._plan.pause)
+            self._pause(limit_ns)
             now_ns = self._poll()
-            polls += 1
             if (
                 now_ns >= limit_ns
                 or len(self._dispatched_ns) >= _MOST_STEPS
@@ -197,7 +201,9 @@ class Watcher:
                 break
             if self._flushing.is_set() and not self._in_flight():
                 break
-        self._poll_seconds = (time.thread_time() - used) / polls
+        used_s = time.thread_time() - used_s + (self.callers_ns - called_ns) / 1e9
+        used = used_s / max((now_ns - began_ns) / 1e9, 1e-6)
+        self._used += (used - self._used) / (_WINDOWS_AVERAGED if self._used else 1)
         # A step that was missed while the window was being opened makes its sample wrong.
         whole = not self._missed_step
         start_ns, end_ns = opened_ns, now_ns
@@ -280,7 +286,7 @@ class Watcher:
         """Keeps polling after a window, until its steps are done or a limit is reached."""
         limit_ns = time.monotonic_ns() + round(_SETTLE_SECONDS * 1e9)
         while self._in_flight() and not self._thread.stopping and self._poll() < limit_ns:
-            time.sleep(self._plan.pause)
+            self._pause(limit_ns)
 
     def _emit_samples(self, start_ns: int, end_ns: int, whole: bool) -> None:
         """Emits a sample for each strategy, and stops watching those without steps."""
@@ -303,9 +309,13 @@ class Watcher:
                 )
                 self._emit(sample)
 
+    def _pause(self, limit_ns: int) -> None:
+        """Waits until the devices are expected to be done, or a window ends."""
+        now_ns = time.monotonic_ns()
+        looks = [activity.next_poll_ns(now_ns) for activity in self._activities.values()]
+        pause = (min([*looks, limit_ns]) - now_ns) / 1e9
+        time.sleep(min(max(pause, _SHORTEST_PAUSE), _LONGEST_PAUSE))
+
     def _make_plan(self, seconds: float) -> None:
         steps = len(self._dispatched_ns)
-        made = plan(seconds / steps if steps else _CYCLE_SECONDS, self._poll_seconds)
-        # A window lasts longer than planned where Python is busy: the rest is longer then.
-        rest = min(max(made.gap, _REST * seconds), _LONGEST_REST) if made.gap else 0.0
-        self._plan = made._replace(gap=rest)
+        self._plan = plan(seconds / steps if steps else _CYCLE_SECONDS, self._used, seconds)

@@ -15,6 +15,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from distlab.devices import jax_internals
 from distlab.events import DeviceSample, Event, StepReady
+from distlab.profiling.busy import StrategyActivity, covered_ns
 from distlab.profiling.watcher import Watcher, plan
 from distlab.recording import RingRecorder
 from tests.recording import samples
@@ -22,11 +23,13 @@ from tests.recording import samples
 REPLICAS = 4
 
 
-def spin(seconds: float) -> Callable[[Any], Any]:
-    """A callback that keeps its device busy for so long."""
+def spin(seconds: float, worked: list[tuple[int, int]]) -> Callable[[Any], Any]:
+    """A callback that keeps its device busy for so long, and notes when."""
 
     def call(value: Any) -> Any:
+        begin = time.monotonic_ns()
         time.sleep(seconds)
+        worked.append((begin, time.monotonic_ns()))
         return value
 
     return call
@@ -38,7 +41,8 @@ class Program:
     def __init__(self, *seconds: float) -> None:
         mesh = Mesh(np.array(jax.devices()[:REPLICAS]), ("replica",))
         self.split = NamedSharding(mesh, PartitionSpec("replica"))
-        calls = [spin(s) for s in seconds]
+        self.worked: list[list[tuple[int, int]]] = [[] for _ in seconds]
+        calls = [spin(s, worked) for s, worked in zip(seconds, self.worked, strict=True)]
 
         def on_replica(value: Any) -> Any:
             shape = jax.ShapeDtypeStruct(value.shape, value.dtype)
@@ -229,13 +233,67 @@ def test_pieces_are_the_parts_in_the_order_of_the_devices() -> None:
     assert [piece.device for piece in pieces] == jax.devices()[:REPLICAS]
 
 
-@pytest.mark.parametrize(("interval", "gapless"), [(2e-5, False), (0.005, False), (0.1, True)])
-def test_short_steps_are_watched_a_part_of_the_time(interval: float, gapless: bool) -> None:
-    chosen = plan(interval, 4e-5)
+@pytest.mark.parametrize(
+    ("interval", "used", "gapless"),
+    [(2e-5, 0.4, False), (0.001, 0.05, False), (0.004, 0.015, True), (0.1, 0.9, True)],
+)
+def test_steps_are_watched_all_the_time_unless_that_costs_much(
+    interval: float, used: float, gapless: bool
+) -> None:
+    chosen = plan(interval, used)
     assert (chosen.gap == 0) == gapless
-    assert 0.0002 <= chosen.pause <= 0.01
-    assert chosen.window + chosen.gap == pytest.approx(0.2)
-    assert 4e-5 / chosen.pause * chosen.window / 0.2 < 0.05
+    share = chosen.window / (chosen.window + chosen.gap)
+    assert share == pytest.approx(1 if gapless else 0.02 / used, rel=0.5)
+    assert plan(interval, used, 10.0).gap <= 1.0
+
+
+def test_a_window_that_lasted_long_is_followed_by_a_longer_rest() -> None:
+    assert plan(2e-5, 0.4, 0.02).gap == pytest.approx(0.02 * 19)
+
+
+def test_polls_come_shortly_before_the_end_of_a_step() -> None:
+    program = Program(0.0)
+    result = program.step(program.value)
+    activity = StrategyActivity(3, result)
+    ms = 1_000_000
+    assert activity.next_poll_ns(0) == 0  # nothing is known yet: as soon as possible
+    activity.add(0, 0, result)
+    result.block_until_ready()
+    activity.poll(8 * ms)  # done at some time in 8 ms: 4 ms are assumed
+    activity.add(1, 10 * ms, result)
+    assert activity.next_poll_ns(10 * ms) == pytest.approx(13.68 * ms, rel=1e-3)
+    assert activity.next_poll_ns(round(13.9 * ms)) == pytest.approx(14.47 * ms, rel=1e-3)
+    assert activity.next_poll_ns(18 * ms) == pytest.approx(20 * ms, rel=1e-3)  # overdue
+    activity.poll(12 * ms)  # earlier than expected: the next one is, too
+    activity.add(2, 12 * ms, result)
+    assert activity.next_poll_ns(12 * ms) < 12 * ms + 3.6 * ms
+
+
+def test_what_is_known_agrees_with_the_times_at_which_the_devices_worked() -> None:
+    """An independent measurement: each device notes when it begins and ends its work."""
+    events: list[Event] = []
+    watcher = Watcher(events.append)
+    program = Program(*[0.004] * REPLICAS)
+    noted: list[tuple[int, int]] = []
+    steps = 150
+    begin = time.monotonic_ns()
+    for number in range(steps):
+        called = time.monotonic_ns()
+        result = program.step(program.value)
+        watcher.watch(3, number, called, result)
+        result.block_until_ready()
+        noted.append((called, time.monotonic_ns()))
+        time.sleep(0.002)
+    end = time.monotonic_ns()
+    watcher.flush()
+    windows = [one for one in samples_of(events) if begin <= one.start_ns and one.time_ns <= end]
+    known = sum(one.time_ns - one.start_ns for one in windows)
+    assert known > 0.1 * (end - begin)  # far more on a machine that is not busy
+    most = sum(covered_ns(noted, one.start_ns, one.time_ns) for one in windows)
+    for device, worked in enumerate(program.worked):
+        least = sum(covered_ns(worked, one.start_ns, one.time_ns) for one in windows)
+        busy = sum(one.busy_ns[device] for one in windows)
+        assert least - 0.1 * known < busy < most + 0.1 * known
 
 
 def test_compiling_does_not_count_as_busy(recorder: RingRecorder) -> None:
