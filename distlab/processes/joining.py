@@ -30,7 +30,8 @@ _CONNECT_SECONDS: Final = 60
 _SHUTDOWN_SECONDS: Final = 10
 _END_SECONDS: Final = 60.0
 """How long the chief, which serves the others, stays for those that still run at its end."""
-_END_AFTER_ERROR_SECONDS: Final = 3.0
+_END_AFTER_ERROR_SECONDS: Final = 30.0
+"""The same after an error: the others are told at once, and may save before they end."""
 _SILENT_SECONDS: Final = 5.0
 _POLL_SECONDS: Final = 0.01
 _COUNT_FLAG: Final = "xla_force_host_platform_device_count"
@@ -149,7 +150,9 @@ def _await_others(left: ProcessGroup, seconds: float) -> None:
     """Waits, within a limit, until the other processes have left or ended."""
     until = time.monotonic() + seconds
     told_after = time.monotonic() + _SILENT_SECONDS
-    remaining = list(zip(left.others, left.links, strict=True))
+    lost = left.failure.worker if left.failure is not None else None
+    ends = zip(left.others, left.links, strict=True)
+    remaining = [(worker, link) for worker, link in ends if worker.name != lost]
     while time.monotonic() < until:
         remaining = [(worker, link) for worker, link in remaining if not meeting.has_closed(link)]
         if not remaining:

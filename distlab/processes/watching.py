@@ -21,6 +21,8 @@ _POLL_SECONDS: Final = 0.1
 _BEAT_SECONDS: Final = 0.5
 _SILENT_SECONDS: Final = 30.0
 """How long a process may show no sign of life where no shorter time was asked for."""
+_LEAST_SILENT_SECONDS: Final = 3.0
+"""What is asked for at least: Python code can keep a process from showing that it lives."""
 _AFTER_LEAVING_SECONDS: Final = 5.0
 """How long steps may go on that another process has done before it ended its program."""
 
@@ -36,7 +38,8 @@ class Watcher:
     def __init__(self, group: ProcessGroup, addresses: set[Address]) -> None:
         self._group = group
         self._addresses = addresses
-        self._limit = min(_SILENT_SECONDS, group.timeout or _SILENT_SECONDS)
+        asked = min(_SILENT_SECONDS, group.timeout or _SILENT_SECONDS)
+        self._limit = max(_LEAST_SILENT_SECONDS, asked)
         self._stopped = threading.Event()
         self._beaten = 0.0
         self._beats: dict[int, tuple[str, float]] = {}
