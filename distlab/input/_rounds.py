@@ -72,13 +72,18 @@ class Rounds:
             text = self.processes.kv.awaited(key, _SLICE_SECONDS)
             if text is not None:
                 return text.encode()
+            if self.processes.has_left(worker) and self.processes.kv.find(key) is None:
+                raise self._error(worker, "Its program has ended without reading")
             if until is not None and time.monotonic() >= until:
-                raise WorkerError(
-                    worker.name,
-                    worker.host,
-                    f"It did not read batch {self._round} of a distributed dataset within "
-                    f"{self.processes.timeout:g} seconds, and all workers take each step "
-                    "together. Look whether it still runs, and give communication_options a "
-                    "larger timeout_seconds if it is only slow.",
-                )
+                seconds = f"{self.processes.timeout:g} seconds"
+                raise self._error(worker, f"It did not come within {seconds} to reading")
         raise StopIteration
+
+    def _error(self, worker: Worker, what: str) -> WorkerError:
+        return WorkerError(
+            worker.name,
+            worker.host,
+            f"{what} batch {self._round} of a distributed dataset, and all workers take each step "
+            "together. Run the same loop on each, and give communication_options a larger "
+            "timeout_seconds where one is only slow.",
+        )

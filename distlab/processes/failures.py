@@ -13,13 +13,10 @@ from typing import Final
 from distlab.devices import in_flight, jax_internals
 from distlab.errors import ClusterError, WorkerError
 from distlab.processes import group
-from distlab.processes.group import ProcessGroup
+from distlab.processes.group import LEFT, ProcessGroup
 
 FAILED: Final = "failed"
 """The folder of the key-value store that has the errors, by process."""
-
-LEFT: Final = "left"
-"""The folder that names the processes which have ended their program, or left the cluster."""
 
 ALIVE: Final = "alive"
 """The folder in which each process shows that it lives, with the number of its steps."""

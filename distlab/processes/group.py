@@ -17,6 +17,9 @@ from distlab.processes.meeting import Link
 
 _current: ProcessGroup | None = None
 
+LEFT: Final = "left"
+"""The folder that names the processes which have ended their program, or left the cluster."""
+
 _SLICE_SECONDS: Final = 0.5
 """How long a wait lasts before it looks whether a process was lost, or Ctrl-C pressed."""
 
@@ -138,6 +141,14 @@ class ProcessGroup:
             failure = self._failure
             raise WorkerError(failure.worker, failure.host, failure.message)
 
+    def has_left(self, worker: Worker) -> bool:
+        """Returns whether a process has ended its program, or has left.
+
+        Args:
+          worker: The process.
+        """
+        return self.kv.find(f"{LEFT}/{worker.index}") is not None
+
     def next_number(self, name: str) -> int:
         """Returns how often it was called for a name before.
 
@@ -220,6 +231,9 @@ class ProcessGroup:
             text = self.kv.awaited(key, max(0.001, min(left, _SLICE_SECONDS)))
             if text is not None:
                 return text
+            if self.has_left(worker) and self.kv.find(key) is None:
+                message = f'Its program has ended, and this one waits for it at "{what}".'
+                raise WorkerError(worker.name, worker.host, message)
             if until is not None and time.monotonic() >= until:
                 raise WorkerError(worker.name, worker.host, f'It did not come to "{what}" in time.')
 

@@ -18,7 +18,7 @@ import jax
 from distlab.devices import in_flight, jax_internals, selection, thread_pool
 from distlab.errors import BackendStartedError, ClusterError
 from distlab.processes import failures, gloo_sockets, group, meeting
-from distlab.processes.group import ProcessGroup, Worker
+from distlab.processes.group import LEFT, ProcessGroup, Worker
 from distlab.processes.meeting import Hello, Service
 from distlab.processes.watching import Watcher
 
@@ -182,7 +182,7 @@ def _stop_watching(left: ProcessGroup) -> None:
     """Says that this process comes to no further collective."""
     while _watchers:
         _watchers.pop().stop()
-    failures.tell(left, failures.LEFT, left.index, "")
+    failures.tell(left, LEFT, left.index, "")
 
 
 def _is_hosted() -> bool:

@@ -7,8 +7,8 @@ import time
 import weakref
 from typing import Final, final
 
-from distlab.processes import group, meeting
-from distlab.processes.group import ProcessGroup, Worker
+from distlab.processes import group
+from distlab.processes.group import ProcessGroup
 from distlab.processes.preemption import (
     end_thread,
     give_notice,
@@ -18,7 +18,6 @@ from distlab.processes.preemption import (
 )
 
 _POLL_SECONDS: Final = 0.2
-_LEFT: Final = "preemption/left"
 
 
 @final
@@ -77,28 +76,13 @@ class PreemptionWatcher:
         if processes is None or worker is None or worker.index == processes.index:
             return
         pause = threading.Event()
-        while processes.failure is None and not _has_left(processes, worker):
+        while processes.failure is None and not processes.has_left(worker):
             pause.wait(_POLL_SECONDS)
 
 
-def _has_left(processes: ProcessGroup, worker: Worker) -> bool:
-    """Returns whether a process has ended. The chief tells the others, unless it has ended, too."""
-    key = f"{_LEFT}/{worker.index}"
-    if not processes.is_chief:
-        return meeting.has_closed(processes.links[0]) or processes.kv.find(key) is not None
-    has_left = meeting.has_closed(processes.links[worker.index - 1])
-    if has_left:
-        processes.kv.set(key, "", overwrite=True)
-    return has_left
-
-
 def _tell(processes: ProcessGroup, made: float, ended: threading.Event) -> None:
-    """Tells the others of a SIGTERM; the chief also tells them who has ended."""
-    told = False
+    """Tells the others of a SIGTERM."""
     while not ended.wait(_POLL_SECONDS):
-        if not told and sigterm_since(made):
+        if sigterm_since(made):
             give_notice(processes)
-            told = True
-        worker = noticed_worker(processes) if processes.is_chief else None
-        if worker is not None and worker.index and _has_left(processes, worker):
             return

@@ -13,9 +13,9 @@ from typing import Final
 from distlab.devices import in_flight
 from distlab.errors import DistlabError, WorkerError
 from distlab.processes import gloo_sockets, meeting
-from distlab.processes.failures import ALIVE, FAILED, LEFT, tell, told
+from distlab.processes.failures import ALIVE, FAILED, tell, told
 from distlab.processes.gloo_sockets import Address
-from distlab.processes.group import ProcessGroup, Worker
+from distlab.processes.group import LEFT, ProcessGroup, Worker
 
 _POLL_SECONDS: Final = 0.1
 _BEAT_SECONDS: Final = 0.5

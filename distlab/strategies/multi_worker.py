@@ -172,8 +172,8 @@ def _devices_of_one_worker(asked: int | None) -> list[jax.Device]:
         return local
     if asked is not None and asked > len(local):
         raise BackendStartedError(
-            f"The worker was to have {shown(asked)} CPU devices, and JAX runs with {len(local)}. Make "
-            "the strategy before anything is computed."
+            f"The worker was to have {shown(asked)} CPU devices, and JAX runs with {len(local)}. "
+            "Make the strategy before anything is computed."
         )
     return local[: asked or 1]
 

@@ -368,8 +368,21 @@ def test_a_worker_that_does_not_come_is_named_when_the_limit_is_over() -> None:
     )
     reader = steps.open()
     for _ in range(2):  # and again: no later round can follow
-        with pytest.raises(WorkerError, match="worker 1 on host: It did not read batch 0"):
+        with pytest.raises(WorkerError, match="worker 1 on host: It did not come within"):
             reader.read()
+
+
+def test_a_worker_whose_program_has_ended_is_not_waited_for() -> None:
+    members = groups(2)
+    members[0].timeout = None
+    as_threads(members[0]).left = {members[0].workers[1]}
+    dataset = Dataset.range(4).batch(2)
+    steps = AgreedSteps(
+        distribute.replica_steps([dataset], 1, fills=True), members[0], 0, 1, [2, 2], endless=False
+    )
+    reader = steps.open()
+    with pytest.raises(WorkerError, match="worker 1 on host: Its program has ended without"):
+        reader.read()
 
 
 def test_closing_ends_the_wait_of_another_thread() -> None:

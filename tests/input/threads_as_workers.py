@@ -48,11 +48,15 @@ class Threads:
         self.index, self.workers, self.kv = index, workers, store
         self.timeout: float | None = LIMIT_SECONDS
         self.lost: WorkerError | None = None
+        self.left: set[Worker] = set()
         self._calls: Counter[str] = Counter()
 
     def check(self) -> None:
         if self.lost is not None:
             raise self.lost
+
+    def has_left(self, worker: Worker) -> bool:
+        return worker in self.left
 
     def next_number(self, name: str) -> int:
         self._calls[name] += 1
