@@ -95,6 +95,7 @@ class Exported:
           The file's path.
 
         Raises:
+          ArgumentTypeError: `path` is no path.
           CheckpointError: The disk is full, or the path is a folder.
 
         Example:
@@ -105,7 +106,7 @@ class Exported:
           >>> dl.load_exported(path)(jnp.ones(3)).tolist()
           [2.0, 2.0, 2.0]
         """
-        target = Path(os.fspath(path)).expanduser().absolute()
+        target = _file(path).absolute()
         beside = target.with_name(f"{target.name}.{os.getpid()}.new")
         try:
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -181,7 +182,10 @@ def export(fn: Callable[..., Any], spec: Any, *, platforms: Sequence[str] = PLAT
         )
     export_library = _jax_export()
     specs = spec if isinstance(spec, tuple) else (spec,)
-    abstract = _Symbols(export_library).abstract(specs)
+    symbols = _Symbols(export_library)
+    if spec is None:
+        raise symbols.refusal(spec)
+    abstract = symbols.abstract(specs)
     reading = _ReadingFrame()
     with frames.use(reading):
         traced, out_shape = jax.make_jaxpr(fn, return_shape=True)(*abstract)
@@ -204,6 +208,7 @@ def load_exported(path: str | os.PathLike[str]) -> Exported:
       path: The file.
 
     Raises:
+      ArgumentTypeError: `path` is no path.
       NotFoundError: There is no such file.
       DataLossError: It is damaged, or something else.
       MissingExtraError: `flatbuffers` is not installed; the extra `saving` installs it.
@@ -216,10 +221,10 @@ def load_exported(path: str | os.PathLike[str]) -> Exported:
       [1, 2, 3]
     """
     export_library = _jax_export()
-    file = Path(os.fspath(path)).expanduser()
+    file = _file(path)
     if not file.exists():
         raise NotFoundError(
-            f"There is no exported function {file}. Exported.save returns its path."
+            f"There is no exported function {file}. Pass the path that Exported.save returned."
         )
     with _damage_as_error(file), zipfile.ZipFile(file) as held:
         about = json.loads(held.read(_ABOUT))
@@ -271,18 +276,24 @@ class _Symbols:
         self._others = 0
 
     def abstract(self, specs: Any) -> Any:
-        return jax.tree.map(self._leaf, specs, is_leaf=lambda leaf: isinstance(leaf, TensorSpec))
+        one = TensorSpec | DistributedValues
+        return jax.tree.map(self._leaf, specs, is_leaf=lambda leaf: isinstance(leaf, one))
 
     def _leaf(self, spec: Any) -> jax.ShapeDtypeStruct:
-        if isinstance(spec, TensorSpec) and spec.dtype.kind not in "OSU":
+        if isinstance(spec, TensorSpec) and _is_numeric(spec.dtype):
             shape = tuple(
                 self._dimension(axis) if size is None else size
                 for axis, size in enumerate(spec.shape)
             )
             return jax.ShapeDtypeStruct(shape, jax.dtypes.canonicalize_dtype(spec.dtype))
-        if isinstance(spec, jax.ShapeDtypeStruct | jax.Array | np.ndarray | np.generic):
+        kinds = jax.ShapeDtypeStruct | jax.Array | np.ndarray | np.generic
+        if isinstance(spec, kinds) and _is_numeric(spec.dtype):
             return jax.ShapeDtypeStruct(spec.shape, jax.dtypes.canonicalize_dtype(spec.dtype))
-        raise ArgumentTypeError(
+        raise self.refusal(spec)
+
+    @staticmethod
+    def refusal(spec: Any) -> ArgumentTypeError:
+        return ArgumentTypeError(
             f"A spec must be a dl.data.TensorSpec of numbers, a jax.ShapeDtypeStruct or an array, "
             f"got {shown(spec)}. Write dl.data.TensorSpec([None, 28, 28], 'float32')."
         )
@@ -292,6 +303,21 @@ class _Symbols:
         if axis:
             name, self._others = f"d{self._others}", self._others + 1
         return self._symbol(name, scope=self._scope)[0]
+
+
+def _is_numeric(dtype: Any) -> bool:
+    """Returns whether programs compute with a dtype."""
+    return bool(jnp.issubdtype(dtype, np.number) or jnp.issubdtype(dtype, np.bool_))
+
+
+def _file(path: Any) -> Path:
+    """Returns the file that a path names."""
+    if not isinstance(path, str | os.PathLike) or not os.fspath(path):
+        raise ArgumentTypeError(
+            f"An exported function's file must be a string or a path, got {shown(path)}. Write for "
+            "example 'model.dlx'."
+        )
+    return Path(os.fsdecode(path)).expanduser()
 
 
 def _own(array: Any) -> jax.Array:

@@ -7,6 +7,7 @@ import signal
 from collections.abc import Iterator
 from pathlib import Path
 
+import hypothesis
 import jax
 import pytest
 from playwright.sync_api import Browser, sync_playwright
@@ -17,6 +18,10 @@ import distlab
 distlab.use_cpu_devices(8)
 os.environ["KERAS_BACKEND"] = "jax"  # Keras reads it when it is imported
 pytest.register_assert_rewrite("tests.misuse.world")
+
+# The same examples in each run; `make test ARGS=--hypothesis-profile=default` tries others.
+hypothesis.settings.register_profile("same", derandomize=True, deadline=None)
+hypothesis.settings.load_profile("same")
 
 from distlab._cli.browser import find_browser  # noqa: E402
 from distlab.events import sink  # noqa: E402

@@ -12,8 +12,7 @@ from distlab import events
 from distlab.errors import ArgumentValueError, DistlabError
 from distlab.events import sink
 from distlab.integrations.orbax.manager import CheckpointManager
-from distlab.text.counts import is_count
-from distlab.text.shown import shown
+from distlab.training.checks import require_count, require_kind
 from distlab.training.standard import Outputs, StandardEvaluator, StandardTrainer
 
 Action = Callable[[Outputs], None]
@@ -78,11 +77,14 @@ class Controller:
         eval_actions: Sequence[Action] = (),
     ) -> None:
         if trainer is None and evaluator is None:
-            raise ArgumentValueError("Controller needs a trainer or an evaluator, got neither.")
-        if not is_count(steps_per_loop) or steps_per_loop == 0:
             raise ArgumentValueError(
-                f"steps_per_loop must be a positive number of steps, got {shown(steps_per_loop)}."
+                "Controller needs a trainer or an evaluator, and both are None. Pass trainer= or "
+                "evaluator=."
             )
+        require_count("steps_per_loop", steps_per_loop)
+        require_kind("trainer", trainer, StandardTrainer, optional=True)
+        require_kind("evaluator", evaluator, StandardEvaluator, optional=True)
+        require_kind("checkpoint_manager", checkpoint_manager, CheckpointManager, optional=True)
         self._trainer, self._evaluator = trainer, evaluator
         self._global_step = global_step
         self._steps_per_loop = steps_per_loop

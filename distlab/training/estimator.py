@@ -20,10 +20,11 @@ from distlab.errors import (
 from distlab.input.context import InputContext
 from distlab.integrations.orbax.checkpoint import Checkpoint
 from distlab.integrations.orbax.manager import CheckpointManager, latest_checkpoint
+from distlab.integrations.orbax.options import absolute
 from distlab.integrations.orbax.readers import list_variables, load_variable
 from distlab.strategies.abstract import Strategy
 from distlab.strategies.current import get_strategy
-from distlab.text.shown import shown
+from distlab.training.checks import require_count, require_function, require_kind
 from distlab.training.controller import Controller
 from distlab.training.model import Model
 from distlab.training.specs import EstimatorSpec, EvalSpec, ModeKeys, RunConfig, TrainSpec
@@ -76,22 +77,18 @@ class Estimator:
         config: RunConfig | None = None,
         params: Any = None,
     ) -> None:
-        if not callable(model_fn):
-            raise ArgumentTypeError(
-                f"Estimator needs a model function first, got {shown(model_fn)}."
-            )
-        if config is not None and not isinstance(config, RunConfig):
-            raise ArgumentTypeError(
-                f"config must be a dl.estimator.RunConfig, got {shown(config)}."
-            )
+        require_function("model_fn", model_fn)
+        require_kind("config", config, RunConfig, optional=True)
         config = config or RunConfig()
+        if model_dir is not None:
+            absolute(model_dir)
         self.config = config if model_dir is None else config.replace(model_dir=str(model_dir))
         if self.config.model_dir is None:
             raise ArgumentValueError(
                 "An Estimator keeps its model in a folder. Pass model_dir, or a RunConfig with one."
             )
         self._model_fn, self.params = model_fn, params
-        self._wants = set(inspect.signature(model_fn).parameters)
+        self._wants = _parameters(model_fn)
         self._models: dict[str, tuple[Strategy, Model]] = {}
 
     @property
@@ -126,7 +123,11 @@ class Estimator:
                 "train takes no hooks. Use a dl.Controller, which has train_actions."
             )
         if steps is not None and max_steps is not None:
-            raise ArgumentValueError("train takes steps or max_steps, got both.")
+            raise ArgumentValueError(
+                f"train takes steps or max_steps, got {steps} and {max_steps}. Leave one out."
+            )
+        require_count("steps", steps, optional=True)
+        require_count("max_steps", max_steps, optional=True)
         training = self.begin(input_fn)
         until = max_steps if steps is None else training.controller.step + steps
         training.until(until)
@@ -148,6 +149,7 @@ class Estimator:
         Raises:
           NotFoundError: There is no checkpoint.
         """
+        require_count("steps", steps, optional=True)
         strategy, model, elements = self._restored(input_fn, ModeKeys.EVAL)
         sums: dict[str, float] = {}
         for number, element in enumerate(elements):
@@ -248,7 +250,7 @@ class Estimator:
         return self._model_fn(features, **{n: v for n, v in known.items() if n in self._wants})
 
     def _input(self, strategy: Strategy, input_fn: Callable[..., Dataset], mode: str) -> Any:
-        wants = set(inspect.signature(input_fn).parameters)
+        wants = _parameters(input_fn)
         known = {"mode": mode, "params": self.params, "config": self.config}
         given = {name: value for name, value in known.items() if name in wants}
 
@@ -348,6 +350,14 @@ class Training:
         self.manager.checkpoint.train_iterator = iter(self.dataset)
         self.manager.save(self.controller.step, check_interval=False)
         self.manager.sync()
+
+
+def _parameters(fn: Callable[..., Any]) -> set[str]:
+    """Returns the names of a function's parameters; none of a class that does not tell them."""
+    try:
+        return set(inspect.signature(fn).parameters)
+    except ValueError:
+        return set()
 
 
 def _arguments(element: Any) -> tuple[Any, ...]:

@@ -7,10 +7,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, final
 
-from distlab.errors import ArgumentValueError
 from distlab.strategies.abstract import Strategy
-from distlab.text.counts import is_count
-from distlab.text.shown import shown
+from distlab.training.checks import require_count, require_function, require_kind
 
 
 class ModeKeys:
@@ -58,11 +56,10 @@ class RunConfig:
 
     def __post_init__(self) -> None:
         for name in ("save_checkpoints_steps", "log_step_count_steps"):
-            number = getattr(self, name)
-            if not is_count(number) or number == 0:
-                raise ArgumentValueError(
-                    f"{name} must be a positive number of steps, got {shown(number)}."
-                )
+            require_count(name, getattr(self, name))
+        require_count("keep_checkpoint_max", self.keep_checkpoint_max, "checkpoints", optional=True)
+        for name in ("train_distribute", "eval_distribute"):
+            require_kind(name, getattr(self, name), Strategy, optional=True)
 
     def replace(self, **changes: Any) -> RunConfig:
         """Returns a copy with other values."""
@@ -112,6 +109,10 @@ class TrainSpec:
     input_fn: Callable[..., Any]
     max_steps: int
 
+    def __post_init__(self) -> None:
+        require_function("input_fn", self.input_fn)
+        require_count("max_steps", self.max_steps)
+
 
 @final
 @dataclass(frozen=True)
@@ -129,3 +130,7 @@ class EvalSpec:
 
     input_fn: Callable[..., Any]
     steps: int | None = 100
+
+    def __post_init__(self) -> None:
+        require_function("input_fn", self.input_fn)
+        require_count("steps", self.steps, optional=True)

@@ -6,8 +6,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from distlab.errors import ArgumentValueError, OutOfRangeError
-from distlab.text.shown import shown
+from distlab.errors import OutOfRangeError
+from distlab.training.checks import require_count
 
 Outputs = dict[str, Any] | None
 """Results by name: numbers, or arrays of shape ()."""
@@ -68,7 +68,7 @@ class StandardTrainer(ABC):
         Raises:
           OutOfRangeError: The dataset has ended.
         """
-        _require_count("num_steps", num_steps, least=1)
+        require_count("num_steps", num_steps)
         self.train_loop_begin()
         for number in range(num_steps):
             try:
@@ -129,7 +129,8 @@ class StandardEvaluator(ABC):
         Returns:
           The result of `eval_end`.
         """
-        _require_count("num_steps", num_steps, least=-1)
+        if num_steps != -1:
+            require_count("num_steps", num_steps)
         self.eval_begin()
         iterator, taken = iter(self.eval_dataset), 0
         while taken != num_steps:
@@ -139,10 +140,3 @@ class StandardEvaluator(ABC):
                 break
             taken += 1
         return self.eval_end()
-
-
-def _require_count(name: str, given: Any, *, least: int) -> None:
-    if not isinstance(given, int) or given < least:
-        raise ArgumentValueError(
-            f"{name} must be a whole number of at least {least}, got {shown(given)}."
-        )

@@ -171,7 +171,7 @@ def test_wrong_uses_are_refused(tmp_path: Path) -> None:
     estimator = made(tmp_path)
     with pytest.raises(NotFoundError, match="There is no trained model"):
         estimator.evaluate(lambda: data().batch(4))
-    with pytest.raises(ArgumentValueError, match="steps or max_steps, got both"):
+    with pytest.raises(ArgumentValueError, match="steps or max_steps, got 1 and 1"):
         estimator.train(lambda: data().batch(4), steps=1, max_steps=1)
     with pytest.raises(ArgumentTypeError, match="takes no hooks"):
         estimator.train(lambda: data().batch(4), hooks=[1])

@@ -14,10 +14,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from distlab.errors import ArgumentTypeError, ArgumentValueError, MissingExtraError
+from distlab.errors import (
+    ArgumentTypeError,
+    ArgumentValueError,
+    MissingExtraError,
+    ValueShapeError,
+)
 from distlab.strategies.abstract import Strategy
 from distlab.text.counts import is_number
 from distlab.text.shown import shown
+from distlab.values.checks import as_numbers
 from distlab.values.distributed import DistributedValues, Mirrored
 from distlab.variables import frames
 from distlab.variables.kinds import VariableAggregation, VariableSynchronization
@@ -289,8 +295,8 @@ def _check_kind(metric: Any, nnx: Any) -> None:
         if not isinstance(part, nnx.metrics.Average):
             raise ArgumentTypeError(
                 "A metric that replicas add up is an nnx.metrics.Average or derives from it, as "
-                f"nnx.metrics.Accuracy does, got {shown(part)}. Compute others of the examples "
-                "themselves, which strategy.gather returns."
+                f"nnx.metrics.Accuracy does, got {shown(part)}. Pass such a one; compute other "
+                "metrics of the examples themselves, which strategy.gather returns."
             )
 
 
@@ -314,8 +320,21 @@ def _common(value: Any) -> Any:
 
 
 def _as_array(value: Any) -> Any:
-    """Returns numbers as an array; distributed values unchanged."""
-    return value if _is_distributed(value) else jnp.asarray(value)
+    """Returns numbers as an array; distributed values unchanged.
+
+    Raises:
+      ValueShapeError: It holds no real numbers.
+      DonatedError: It is an array that was deleted.
+    """
+    if _is_distributed(value):
+        return value
+    array = as_numbers(value, "update_state")
+    if jnp.iscomplexobj(array):
+        raise ValueShapeError(
+            f"update_state adds up real numbers, got {shown(value)}: {array.dtype}. Pass "
+            "jnp.abs or the real part."
+        )
+    return array
 
 
 def _as_floats(value: Any) -> Any:

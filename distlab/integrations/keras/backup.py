@@ -69,7 +69,8 @@ class BackupAndRestore(keras.callbacks.Callback):  # type: ignore[misc]
         given: Any = save_freq
         if given != "epoch" and (not is_count(given) or given == 0):
             raise ArgumentValueError(
-                f"save_freq must be 'epoch' or a positive number of batches, got {shown(given)}."
+                f"save_freq must be 'epoch' or a positive number of batches, got {shown(given)}. "
+                "Write for example save_freq=100."
             )
         self._every = None if given == "epoch" else int(given)
         self._delete = delete_checkpoint

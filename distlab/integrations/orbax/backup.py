@@ -84,8 +84,8 @@ class BackupAndRestore:
     ) -> None:
         if not is_count(save_freq) or save_freq == 0:
             raise ArgumentValueError(
-                f"save_freq must be a positive number of steps, got {shown(save_freq)}. Keras' "
-                "'epoch' has no meaning for a loop of your own."
+                f"save_freq must be a positive number of steps, got {shown(save_freq)}. Write "
+                "for example save_freq=100; Keras' 'epoch' has no meaning for a loop of your own."
             )
         self.restored: str | None = None
         self._manager = CheckpointManager(

@@ -115,6 +115,7 @@ class Checkpoint:
           >>> checkpoint.save("checkpoints/ckpt").endswith("checkpoints/ckpt-1")
           True
         """
+        absolute(file_prefix)  # refuses what is no path, before anything is counted
         before = self.save_counter
         self.save_counter = before + 1
         try:

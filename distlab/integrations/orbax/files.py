@@ -200,8 +200,8 @@ def _place(path: Path) -> Path:
         return aside
     if not path.exists():
         raise NotFoundError(
-            f"There is no checkpoint {path}. A folder's newest one is that of "
-            "dl.train.latest_checkpoint(folder)."
+            f"There is no checkpoint {path}. Pass dl.train.latest_checkpoint(folder), which is the "
+            "path of a folder's newest one."
         )
     return path
 

@@ -14,6 +14,7 @@ from distlab.errors import ArgumentTypeError, ArgumentValueError, CheckpointErro
 from distlab.integrations.orbax import files, workers
 from distlab.integrations.orbax.checkpoint import Checkpoint
 from distlab.integrations.orbax.options import CheckpointOptions, absolute
+from distlab.text.counts import is_count, is_number
 from distlab.text.shown import shown
 
 _SECONDS_AN_HOUR: Final = 3600
@@ -88,9 +89,13 @@ class CheckpointManager:
             "keep_every": keep_every,
         }
         for name, number in limits.items():
-            if number is not None and (not isinstance(number, int | float) or number <= 0):
+            hours = name == "keep_checkpoint_every_n_hours"
+            fits = is_number(number) if hours else is_count(number)
+            if number is not None and not (fits and number > 0):
+                kind = "positive number" if hours else "positive whole number"
                 raise ArgumentValueError(
-                    f"{name} must be a positive number or None, got {shown(number)}."
+                    f"{name} must be a {kind} or None, got {shown(number)}. Write for example "
+                    f"{name}=5."
                 )
         if checkpoint_interval is not None and step_counter is None:
             raise ArgumentValueError(

@@ -156,7 +156,7 @@ def test_latest_checkpoint_of_an_empty_or_missing_folder_is_none(tmp_path: Path)
 @pytest.mark.parametrize(
     ("options", "error", "says"),
     [
-        ({"max_to_keep": 0}, ArgumentValueError, "max_to_keep must be a positive number"),
+        ({"max_to_keep": 0}, ArgumentValueError, "max_to_keep must be a positive whole number"),
         ({"checkpoint_interval": 3}, ArgumentValueError, "needs step_counter"),
         ({"keep_every": -1}, ArgumentValueError, "keep_every must be"),
         ({"directory": None}, ArgumentTypeError, "path must be a string"),

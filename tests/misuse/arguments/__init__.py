@@ -13,10 +13,13 @@ from tests.misuse.arguments import (
     files,
     loops,
     losses,
+    nests,
     recordings,
     replicas,
     running,
+    saving,
     strategies,
+    training,
     variables,
 )
 
@@ -31,9 +34,12 @@ AREAS = (
     files,
     loops,
     losses,
+    nests,
     recordings,
     replicas,
     running,
+    saving,
     strategies,
+    training,
     variables,
 )

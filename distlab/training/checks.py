@@ -1,0 +1,63 @@
+"""Checks of what trainers, controllers and estimators are given."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from distlab.errors import ArgumentTypeError, ArgumentValueError
+from distlab.strategies.abstract import Strategy
+from distlab.text.counts import is_count
+from distlab.text.shown import shown
+
+
+def require_count(name: str, value: Any, unit: str = "steps", *, optional: bool = False) -> None:
+    """Checks that an argument is a number of things, of at least one.
+
+    Args:
+      name: The argument's name.
+      value: Its value.
+      unit: What is counted.
+      optional: Whether it may be None.
+
+    Raises:
+      ArgumentValueError: It is something else.
+    """
+    if (value is None and optional) or (is_count(value) and value > 0):
+        return
+    or_none = " or None" if optional else ""
+    raise ArgumentValueError(
+        f"{name} must be a positive whole number of {unit}{or_none}, got {shown(value)}. Write for "
+        f"example {name}=100."
+    )
+
+
+def require_function(name: str, value: Any) -> None:
+    """Checks that an argument can be called.
+
+    Raises:
+      ArgumentTypeError: It can't.
+    """
+    if not callable(value):
+        raise ArgumentTypeError(f"{name} must be a function, got {shown(value)}. Pass one by name.")
+
+
+def require_kind(name: str, value: Any, kind: type, *, optional: bool = False) -> None:
+    """Checks that an argument is an object of a class.
+
+    Args:
+      name: The argument's name.
+      value: Its value.
+      kind: The class, which has a public name in `distlab`.
+      optional: Whether it may be None.
+
+    Raises:
+      ArgumentTypeError: It is something else.
+    """
+    if isinstance(value, kind) or (value is None and optional):
+        return
+    or_none = " or None" if optional else ""
+    known = "strategy, such as dl.MirroredStrategy()" if kind is Strategy else kind.__name__
+    raise ArgumentTypeError(
+        f"{name} must be a {known}{or_none}, got {shown(value)}. Make one first, and pass it as "
+        f"{name}=."
+    )
