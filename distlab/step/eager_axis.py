@@ -175,7 +175,7 @@ def _intercept() -> None:
     for primitive in jax_internals.COLLECTIVES:
         _intercept_one(primitive, jaxprs.is_collective)
     for primitive in (jit_p, scan_p, while_p, cond_p):
-        _intercept_one(primitive, _communicates)
+        _intercept_one(primitive, _communicates, _reads_number)
     computed: Any = axis_index_p.impl
 
     def own_number(**params: Any) -> Any:
@@ -187,14 +187,21 @@ def _intercept() -> None:
     axis_index_p.def_impl(own_number)
 
 
-def _intercept_one(primitive: Primitive, applies: Callable[[Operation], bool]) -> None:
+def _intercept_one(
+    primitive: Primitive,
+    communicates: Callable[[Operation], bool],
+    reads_number: Callable[[Operation], bool] = lambda _: False,
+) -> None:
     computed: Any = primitive.impl
 
     def meet(*operands: Any, **params: Any) -> Any:
         replica = _running.get()
         operation = Operation(primitive, params)
-        if replica is None or not applies(operation):
+        if replica is None:
             return computed(*operands, **params)
+        if not communicates(operation):
+            own = jaxprs.numbered(params, replica.number) if reads_number(operation) else params
+            return computed(*operands, **own)
         token = _running.set(None)  # the program of all replicas computes as JAX does
         try:
             results = replica.meet(operation, [jnp.asarray(operand) for operand in operands])
@@ -206,10 +213,18 @@ def _intercept_one(primitive: Primitive, applies: Callable[[Operation], bool]) -
 
 
 def _communicates(operation: Operation) -> bool:
-    return any(_reads_axis(jaxpr) for jaxpr in jaxprs.inner_jaxprs(operation))
+    return any(map(_has_collective, jaxprs.inner_jaxprs(operation)))
+
+
+def _reads_number(operation: Operation) -> bool:
+    return any(map(_has_number, jaxprs.inner_jaxprs(operation)))
 
 
 @functools.lru_cache(maxsize=256)
-def _reads_axis(jaxpr: Any) -> bool:
-    """Returns whether a jaxpr communicates over the axis, or reads the replica's number."""
-    return jaxprs.collective_in(jaxpr) is not None or jaxprs.reads_replica_id(jaxpr)
+def _has_collective(jaxpr: Any) -> bool:
+    return jaxprs.collective_in(jaxpr) is not None
+
+
+@functools.lru_cache(maxsize=256)
+def _has_number(jaxpr: Any) -> bool:
+    return jaxprs.reads_replica_id(jaxpr)

@@ -6,12 +6,14 @@ distlab reads them.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Final, NamedTuple
 
 import jax
 import numpy as np
 from jax.extend import core
+from jax.extend.core.primitives import copy_p
 
 from distlab.devices.jax_internals import ConcreteArray
 from distlab.devices.mesh import AXIS, SAME_ON_ALL
@@ -230,6 +232,16 @@ def reads_replica_id(jaxpr: Any) -> bool:
     return _first(jaxpr, is_replica_id) is not None
 
 
+def numbered(params: dict[str, Any], number: int) -> dict[str, Any]:
+    """Returns an operation's parameters for one replica, whose number is a constant in them.
+
+    Args:
+      params: The parameters, whose jaxprs read the replica's own number and do not communicate.
+      number: The replica's number.
+    """
+    return {name: _numbered(value, number) for name, value in params.items()}
+
+
 def has_effect(equation: Any) -> bool:
     """Returns whether an equation does more than compute its outputs, as printing does."""
     return any(type(effect).__name__ != "NamedAxisEffect" for effect in equation.effects)
@@ -294,6 +306,34 @@ def _first(jaxpr: Any, matches: Callable[[Any], bool]) -> Any:
             if found is not None:
                 return found
     return None
+
+
+def _numbered(value: Any, number: int) -> Any:
+    if isinstance(value, core.Jaxpr | core.ClosedJaxpr):
+        return _numbered_jaxpr(value, number)
+    if type(value) in {tuple, list}:
+        return type(value)(_numbered(part, number) for part in value)
+    return value
+
+
+@functools.lru_cache(maxsize=256)  # JAX keeps what it compiled by the jaxpr
+def _numbered_jaxpr(jaxpr: Any, number: int) -> Any:
+    if isinstance(jaxpr, core.ClosedJaxpr):
+        return core.ClosedJaxpr(_numbered_jaxpr(jaxpr.jaxpr, number), jaxpr.consts)
+    equations = [_numbered_equation(equation, number) for equation in jaxpr.eqns]
+    return jaxpr.replace(eqns=equations, effects=_without_axis(jaxpr.effects))
+
+
+def _numbered_equation(equation: Any, number: int) -> Any:
+    effects = _without_axis(equation.effects)
+    if is_replica_id(equation):
+        own = core.Literal(np.int32(number), equation.outvars[0].aval)
+        return equation.replace(primitive=copy_p, invars=[own], params={}, effects=effects)
+    return equation.replace(params=numbered(equation.params, number), effects=effects)
+
+
+def _without_axis(effects: Any) -> Any:
+    return {effect for effect in effects if type(effect).__name__ != "NamedAxisEffect"}
 
 
 def _parameter_key(value: Any, *, derivatives: bool) -> Hashable:

@@ -15,6 +15,7 @@ from jax import lax
 import distlab as dl
 from distlab import events
 from distlab.errors import ContextError, ValueShapeError
+from distlab.values.distributed import stack
 from tests.listening import listening
 
 REPLICAS = 4
@@ -116,6 +117,26 @@ def test_under_the_default_strategy_the_axis_has_the_size_one(name: str) -> None
     wanted = dl.OneDeviceStrategy("CPU:0").run(PROGRAMS[name], args=(x,))
     found = dl.get_strategy().run(PROGRAMS[name], args=(x,))
     jax.tree.map(lambda w, f: np.testing.assert_allclose(f, w, rtol=1e-6), wanted, found)
+
+
+@jax.jit
+def moved(rows: jax.Array) -> jax.Array:
+    return lax.scan(lambda c, _: (c * 2 + number(), None), rows, length=2)[0]
+
+
+def test_a_compiled_function_that_reads_the_number_alone_takes_any_shapes(
+    strategy: dl.Strategy,
+) -> None:
+    """Each replica computes by itself, with its number in place of the first one's."""
+    rows = stack([jnp.ones((n, 2)) for n in (2, 0, 1, 1)], strategy.mesh)
+    for _ in range(2):
+        found = strategy.run(moved, args=(rows,), options=EAGERLY)
+        assert [part.tolist() for part in found.values] == [
+            [[4, 4]] * 2,
+            [],
+            [[10, 10]],
+            [[13, 13]],
+        ]
 
 
 def test_a_layer_with_an_axis_name_normalises_over_all_replicas(strategy: dl.Strategy) -> None:
