@@ -34,15 +34,20 @@ def distribute_dataset(
     context, replicas = strategy.input_context, len(strategy.mesh.local_replicas)
     may_read = isinstance(dataset, Dataset)
 
-    def steps(whole: Dataset) -> Steps:
-        return steps_of(whole, context, replicas, may_read=may_read)
+    def steps(of: Dataset) -> Steps:
+        return steps_of(of, context, replicas, may_read=may_read)
 
     processes = _processes_of(context)
     if processes is None:
         return DistributedDataset(steps(as_dataset(dataset)), strategy, options, _name_of(dataset))
-    agreed = agreed_steps(
-        processes, replicas, lambda: as_dataset(dataset), steps, global_batches=True
-    )
+
+    def whole() -> Dataset:
+        made = as_dataset(dataset)
+        if effective_policy(made) is AutoShardPolicy.DATA:
+            warn_of_reading_all(made, processes.count)
+        return made
+
+    agreed = agreed_steps(processes, replicas, whole, steps, global_batches=True)
     return DistributedDataset(agreed, strategy, options, _name_of(dataset))
 
 
@@ -148,7 +153,6 @@ def steps_of(dataset: Dataset, context: InputContext, replicas: int, *, may_read
     everywhere = workers * replicas
     whole = GlobalBatches(dataset, everywhere, may_read=may_read, workers=workers, worker=worker)
     if workers > 1 and policy is AutoShardPolicy.DATA:
-        warn_of_reading_all(dataset, workers)
         return whole
     if workers == 1 and policy is not AutoShardPolicy.HINT:
         by_data = policy is AutoShardPolicy.DATA or global_batch_size(dataset.plan) is None

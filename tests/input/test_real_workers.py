@@ -9,6 +9,7 @@ import pytest
 from tests.processes.cluster import Outcome, run_workers
 
 READ = """
+import logging
 import os
 import numpy as np
 import distlab as dl
@@ -54,7 +55,12 @@ after = local(next(iterator))
 iterator.restore(position)
 show("restored", local(next(iterator)) == after)
 
+said = []
+handler = logging.Handler()
+handler.emit = lambda record: said.append(record.getMessage())
+logging.getLogger("distlab").addHandler(handler)
 shuffled = strategy.experimental_distribute_dataset(Dataset.range(16).shuffle(16).batch(8))
+show("said", said)
 show("shuffled", [x for step in steps(shuffled) for part in step for x in part])
 
 own = strategy.distribute_datasets_from_function(
@@ -130,6 +136,11 @@ def test_a_loop_may_be_broken_off_and_started_again(outcomes: list[Outcome]) -> 
 def test_the_shards_of_a_shuffled_dataset_do_not_overlap(outcomes: list[Outcome]) -> None:
     first, second = shown(outcomes, "shuffled")
     assert sorted(first + second) == list(range(16))
+
+
+def test_that_each_worker_reads_all_of_the_data_is_said_once(outcomes: list[Outcome]) -> None:
+    for (message,) in shown(outcomes, "said"):
+        assert "each of the 2 workers reads all of it" in message
 
 
 def test_workers_with_less_data_go_on_with_empty_batches(outcomes: list[Outcome]) -> None:

@@ -146,7 +146,7 @@ def test_falling_back_on_data_is_said_over_several_workers_only(
         dl.data.auto_shard(with_policy(numbers(8, 4), AutoShardPolicy.DATA), 2, 0)
         dl.data.auto_shard(lines(tmp_path, 2, 4), 2, 0)
         assert caplog.messages == []
-        _as_worker(numbers(8, 4), 2, 1, 1)
+        dl.data.auto_shard(numbers(8, 4), 2, 1)
     (message,) = caplog.messages
     assert "each of the 2 workers reads all of it" in message
 
