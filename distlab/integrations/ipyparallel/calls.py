@@ -47,7 +47,7 @@ class Call:
           interrupt: Is called with the workers that still run when they could not.
         """
         next_step: float | None = None
-        untold = False
+        pause = 0.0  # between interrupts: Python can lose one that comes in the middle of an import
         while not all(result.ready() for result in self.results.values()):
             time.sleep(_POLL_SECONDS)
             self._print()
@@ -56,12 +56,12 @@ class Call:
                 next_step = time.monotonic() + _STUCK_SECONDS
             if next_step is None or time.monotonic() < next_step:
                 continue
-            if untold:
+            if pause:
                 interrupt(self.running())
+                pause *= 2
             elif not tell(self._failed[0], message_of(self.results[self._failed[0]])):
-                untold, next_step = True, time.monotonic() + _UNTOLD_SECONDS
-                continue
-            next_step = math.inf
+                pause = _UNTOLD_SECONDS
+            next_step = time.monotonic() + pause if pause else math.inf
         self._note_failures()
         for result in self.results.values():
             result.wait_for_output(_OUTPUT_SECONDS)
