@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import sys
 import threading
 from pathlib import Path
 from typing import Any
 
-from distlab._cli.options import HelpFormatter, positive, seconds, whole
+from distlab._cli.options import HelpFormatter, folder, port, positive, seconds, whole
 from distlab.errors import NotFoundError
 from distlab.launching import job
 from distlab.launching.worker_process import Stream
@@ -30,7 +31,8 @@ exit code: 0 when all workers ended well, else that of the worker which failed f
 examples:
   distlab launch --workers 2 --devices 4 train.py --epochs 3
   distlab launch --workers 2 -m package.train
-  distlab launch --workers 4 --max-restarts 3 train.py"""
+  distlab launch --workers 4 --max-restarts 3 train.py
+  distlab launch --dashboard runs/first train.py"""
 
 
 def add_to(commands: Any) -> None:
@@ -59,6 +61,14 @@ def add_to(commands: Any) -> None:
         help="start all workers again after a failure, so often (default: %(default)s)",
     )  # fmt: skip
     parser.add_argument(
+        "--dashboard", type=folder, metavar="RUN",
+        help="show the run that the workers record in this folder, while they run",
+    )  # fmt: skip
+    parser.add_argument(
+        "--port", type=port, metavar="PORT",
+        help="port of the dashboard (default: the first free one from 5006)",
+    )  # fmt: skip
+    parser.add_argument(
         "-m", dest="module", action="store_true", help="PROGRAM is a module, as in python -m"
     )
     parser.add_argument("program", metavar="PROGRAM", help="the Python program of each worker")
@@ -77,17 +87,29 @@ def run(args: argparse.Namespace) -> int:
         )
     program = ["-m", args.program] if args.module else [args.program]
     output = _Output()
-    return job.run(
-        job.Job(
-            command=[sys.executable, *program, *args.arguments],
-            workers=args.workers,
-            devices=args.devices,
-            grace=args.grace,
-            max_restarts=args.max_restarts,
-        ),
-        output.write,
-        lambda text: output.write("err", "distlab launch", text.encode()),
-    )
+
+    def say(text: str) -> None:
+        output.write("err", "distlab launch", text.encode())
+
+    shown: contextlib.AbstractContextManager[object] = contextlib.nullcontext()
+    if args.dashboard is not None:
+        from distlab._cli.live_dashboard import LiveDashboard
+        from distlab._cli.serving import prepare
+
+        prepare(args.port)
+        shown = LiveDashboard(args.dashboard, args.port, say)
+    with shown:
+        return job.run(
+            job.Job(
+                command=[sys.executable, *program, *args.arguments],
+                workers=args.workers,
+                devices=args.devices,
+                grace=args.grace,
+                max_restarts=args.max_restarts,
+            ),
+            output.write,
+            say,
+        )
 
 
 class _Output:

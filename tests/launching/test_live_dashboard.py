@@ -1,0 +1,45 @@
+"""`distlab launch --dashboard` shows the run that its workers record, while they do."""
+
+from __future__ import annotations
+
+import urllib.request
+from pathlib import Path
+
+from tests.launching.real_processes import LIMIT_S, Launched
+
+PROGRAM = """
+import sys, time
+from pathlib import Path
+from distlab.runs.run_file import RunFile
+
+file = RunFile(Path(sys.argv[1]), "run")
+while not Path(sys.argv[2]).exists():
+    time.sleep(0.05)
+file.close()
+"""
+
+
+def test_the_dashboard_begins_with_the_run_and_ends_with_the_workers(tmp_path: Path) -> None:
+    program, runs, enough = tmp_path / "program.py", tmp_path / "runs", tmp_path / "enough"
+    program.write_text(PROGRAM)
+    launched = Launched(
+        *("-n", "1", "--dashboard", str(runs), "--port", "0"),
+        *(str(program), str(runs / "first"), str(enough)),
+    )
+    try:
+        launched.wait_for_line("[distlab launch] dashboard: ")
+        line = next(one for one in launched.lines if "dashboard: " in one)
+        with urllib.request.urlopen(line.rpartition("dashboard: ")[2], timeout=LIMIT_S) as answer:
+            assert b"distlab" in answer.read()
+        enough.touch()
+        assert launched.end() == 0
+    finally:
+        launched.kill()
+
+
+def test_no_run_is_no_reason_to_wait(tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text("print('done')")
+    launched = Launched("-n", "1", "--dashboard", str(tmp_path / "runs"), str(program))
+    assert launched.end() == 0
+    assert launched.lines == ["[worker-0] done"]
