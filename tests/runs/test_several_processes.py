@@ -134,7 +134,7 @@ def test_exports_name_the_process(folder: Path, tmp_path: Path) -> None:
         meta, *lines = run.export(tmp_path / "events.jsonl").read_text().splitlines()
         events = list(run.events())
         trace = json.loads(run.export(tmp_path / "trace.json").read_text())["traceEvents"]
-        table = run.to_pandas("metric")
+        table, begun = run.to_pandas("metric"), run.to_pandas("run")
     decoder = msgspec.json.Decoder(AnyEvent, strict=False)
     assert [decoder.decode(line) for line in lines] == events
     assert [json.loads(line).get("process_index", 0) for line in lines[:4]] == [0, 1, 0, 1]
@@ -143,6 +143,8 @@ def test_exports_name_the_process(folder: Path, tmp_path: Path) -> None:
     calls = [(e["pid"], e["ts"]) for e in trace if e.get("cat") == "step"]
     assert calls[:2] == [(70, 2e6), (71, 2.5e6)]
     assert table["process_index"].tolist() == [0, 1]
+    assert begun["process_index"].tolist() == [0, 1]
+    assert lines[1].count('"process_index"') == 1
 
 
 def test_a_run_lives_as_long_as_one_of_its_processes(tmp_path: Path) -> None:

@@ -40,7 +40,7 @@ def to_pandas(run: Recorded, kind: str) -> Any:
             f"has, got {shown(kind)}. Pass for example 'step'."
         )
     columns = list(structs[kind].__struct_fields__) if kind in structs else None
-    if several and columns is not None:
+    if several and columns is not None and "process_index" not in columns:
         columns.append("process_index")
     return pd.DataFrame(rows, columns=columns)
 

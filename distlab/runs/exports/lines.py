@@ -33,7 +33,9 @@ def line_of(envelope: Envelope) -> tuple[str, str]:
     """Returns an event's kind, and the event as JSON."""
     process, event = envelope
     line = _encoder.encode(_as_json(event)).decode()
-    return kind_of(event), f'{line[:-1]},"process_index":{process}}}' if process else line
+    if process and not hasattr(event, "process_index"):  # the event `run` has it as a field
+        line = f'{line[:-1]},"process_index":{process}}}'
+    return kind_of(event), line
 
 
 def _as_json(event: Event | Unknown) -> Any:
