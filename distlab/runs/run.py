@@ -12,9 +12,10 @@ from types import TracebackType
 from typing import Any, Final, Self, get_args
 
 from distlab.advice import advise
-from distlab.errors import ArgumentValueError, NewerRunWarning, NotARunError
+from distlab.errors import ArgumentTypeError, ArgumentValueError, NewerRunWarning, NotARunError
 from distlab.events import SCHEMA, Advice, AnyEvent, Chunk, Envelope, Event, Unknown, kind_of
 from distlab.folds import Join
+from distlab.runs.comparison import Comparison, compare_runs
 from distlab.runs.exports import export
 from distlab.runs.exports.frame import to_pandas
 from distlab.runs.exports.tensorboard import to_tensorboard
@@ -355,6 +356,37 @@ class Run:
           []
         """
         return advise(self)
+
+    def compare(self, other: Run) -> Comparison:
+        """Compares this run with another one: what differs in configuration, and their numbers.
+
+        Args:
+          other: The other run.
+
+        Returns:
+          Both runs side by side: text when it is printed, tables in a notebook.
+
+        Raises:
+          ArgumentTypeError: `other` is no run.
+          RecordError: One of the runs was closed.
+
+        Example:
+          >>> import distlab as dl
+          >>> for name, steps in (("first", 10), ("second", 20)):
+          ...     with dl.record(f"runs/{name}", total_steps=steps) as recording:
+          ...         recording.log(0, loss=0.5)
+          >>> with dl.Run.open("runs/first") as run, dl.Run.open("runs/second") as other:
+          ...     print(run.compare(other))
+          first and second
+            planned steps  10 | 20
+          ...
+        """
+        if not isinstance(other, Run):
+            raise ArgumentTypeError(
+                f"A run is compared with another run, got {shown(other)}. Open it first: "
+                'run.compare(dl.Run.open("runs/second")).'
+            )
+        return compare_runs(self, other)
 
     def programs(self) -> Programs:
         """Returns the compiled programs: the cause, contents and devices of each.

@@ -117,7 +117,9 @@ def check_reductions(page: Watched, steps: int) -> None:
     table, bars = page.table(), page.data("reductions", "reduction_bars")
     assert table["times"] == bars["count_text"] == [str(steps)] * 3
     assert sorted(table["kind"]) == ["all-reduce", "all-reduce", "reduce MEAN"]
-    assert bars["name"] == [f"{k}, {w}" for k, w in zip(table["kind"], table["where"], strict=True)]
+    assert bars["name"][0] == "all-reduce of 8 arrays and 1 number"
+    assert sorted(bars["name"][1:]) == ["all-reduce of 1 number", "reduce MEAN, from Python"]
+    assert table["what"][0] == "8 arrays and 1 number, the largest like dense/kernel"
     assert bars["text"] == [
         f"{total} = {steps} \u00d7 {each}"
         for total, each in zip(table["bytes in all"], table["bytes each"], strict=True)
