@@ -139,11 +139,11 @@ def _batch(batch: BatchDetail | None, batches: BatchColumns) -> str:
     if batch is None:
         return _NONE_YET["batches"]
     names = batches["datasets"]
-    of = f" {plain(names[batch['dataset']])}" if len(names) > 1 else ""
+    of = f"; {plain(names[batch['dataset']])}" if len(names) > 1 else ""
     return (
-        f"Batch {count_text(batch['number'])} (of {count_text(batches['count'])} so far, from 0)"
-        f"{of}: "
+        f"Batch {count_text(batch['number'])} (of {count_text(batches['count'])} so far, from 0): "
         f"{counted(sum(batch['size']), 'example')} over {counted(len(batch['size']), 'replica')}"
+        f"{of}"
     )
 
 
