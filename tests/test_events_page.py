@@ -24,7 +24,7 @@ KINDS: dict[str, type[msgspec.Struct]] = {
     str(kind.__struct_config__.tag): kind for kind in typing.get_args(events.AnyEvent)
 }
 PARTS: dict[str, type[msgspec.Struct]] = {
-    part.__name__: part for part in (events.Device, events.Collective)
+    part.__name__: part for part in (events.Device, events.Collective, events.Doubt)
 }
 STRUCTS = {**KINDS, **PARTS}
 ROW = re.compile(r"^\| `(\w+)` \| `([^`]+)` \| (.+) \|$", re.MULTILINE)

@@ -1,7 +1,7 @@
-"""Advice: what slows a run down, with numbers and a remedy.
+"""Advice: what a run computes wrongly and what slows it down, with numbers and a remedy.
 
-`advise` analyses a recorded run, or one that is still recorded, and returns its findings,
-the most expensive first. Each cause is one file: a pure function over the columns of
+`advise` analyses a recorded run, or one that is still recorded, and returns its findings: what is
+wrong first, then the most expensive. Each cause is one file: a pure function over the columns of
 `folds.Evidence`, with its thresholds and their reasons at its top. docs/advice.md explains
 the causes.
 """
@@ -13,6 +13,7 @@ from typing import Final
 
 from distlab.advice import (
     algorithms,
+    drifting,
     host_transfers,
     memory,
     not_finite,
@@ -20,6 +21,8 @@ from distlab.advice import (
     own_python,
     recompiling,
     reducing,
+    same_on_all,
+    scaling,
     slow_worker,
     stragglers,
     uneven,
@@ -31,9 +34,20 @@ from distlab.events import Advice, Chunk, Envelope, Event, Source, Unknown
 from distlab.folds import Evidence, EvidenceColumns, Join, WorkerColumns, Workers
 from distlab.text.shown import shown
 
-__all__ = ["CAUSES", "Advice", "advise", "advise_on", "evidence_text"]
+__all__ = ["CAUSES", "WRONG", "Advice", "advise", "advise_on", "evidence_text"]
+
+WRONG: Final = (
+    drifting.CAUSE,
+    same_on_all.EXAMPLES,
+    same_on_all.RANDOM,
+    scaling.SUM,
+    scaling.MEAN,
+    not_finite.CAUSE,
+)
+"""Causes for which a run computes something else than it should; they come first."""
 
 CAUSES: Final = (
+    *WRONG,
     stragglers.CAUSE,
     slow_worker.CAUSE,
     slow_worker.INPUT,
@@ -47,12 +61,14 @@ CAUSES: Final = (
     algorithms.CAUSE,
     memory.CAUSE,
     own_python.CAUSE,
-    not_finite.CAUSE,
     observer.CAUSE,
 )
 """All causes that an advice may name."""
 
 _FINDERS: Final = (
+    drifting.find,
+    same_on_all.find,
+    scaling.find,
     stragglers.find,
     waiting_input.find,
     recompiling.find,
@@ -68,7 +84,7 @@ _FINDERS: Final = (
 
 
 def advise(source: Source | Iterable[Event | Unknown], cursor: int = 0) -> list[Advice]:
-    """Returns what slows a run down.
+    """Returns what a run computes wrongly, and what slows it down.
 
     Args:
       source: A `distlab.Run`, a recording's ring, another source of events, or events,
@@ -77,7 +93,7 @@ def advise(source: Source | Iterable[Event | Unknown], cursor: int = 0) -> list[
         only those are used that later events refer to.
 
     Returns:
-      The findings, the most expensive first; empty when there are none.
+      The findings: what is wrong, then what costs the most; empty when there are none.
 
     Raises:
       ArgumentTypeError: `source` is neither a source of events nor iterable.
@@ -98,7 +114,7 @@ def advise(source: Source | Iterable[Event | Unknown], cursor: int = 0) -> list[
 
 
 def advise_on(columns: EvidenceColumns, workers: WorkerColumns | None = None) -> list[Advice]:
-    """Returns what slows a run down, from the evidence of its folds.
+    """Returns what `advise` returns, from the evidence of its folds.
 
     Args:
       columns: Columns of `folds.Evidence`.
@@ -116,7 +132,12 @@ def advise_on(columns: EvidenceColumns, workers: WorkerColumns | None = None) ->
     found = [advice for find in _FINDERS for advice in find(columns)]
     if workers is not None:
         found += slow_worker.find(columns, workers)
-    return sorted(found, key=lambda advice: -advice.share)
+    return sorted(found, key=_rank)
+
+
+def _rank(advice: Advice) -> tuple[bool, float, float]:
+    """Returns what sorts advice: what is wrong, then what saves the most, then its share."""
+    return advice.cause not in WRONG, -advice.saves_s, -advice.share
 
 
 def _chunks(source: Source | Iterable[Event | Unknown], cursor: int) -> Iterator[list[Envelope]]:

@@ -20,6 +20,8 @@ def new_advice(
     share: float,
     steps: Sequence[int] | Ints = (),
     time_ns: int = 0,
+    source: str = "",
+    saves_s: float = 0.0,
 ) -> Advice:
     """Makes an advice; `distlab.events.Advice` documents the fields."""
     return Advice(
@@ -32,6 +34,8 @@ def new_advice(
         steps=[int(steps[0]), int(steps[-1])] if len(steps) else [],
         page=page,
         share=min(max(float(share), 0.0), 1.0),
+        source=source,
+        saves_s=max(float(saves_s), 0.0),
     )
 
 
@@ -48,6 +52,11 @@ def numbers_text(numbers: Sequence[int]) -> str:
 def replicas_text(numbers: Sequence[int]) -> str:
     """Returns the names of replicas: `"replica 2"`, `"replicas 2 and 5"`."""
     return f"replica{'s' * (len(numbers) > 1)} {numbers_text(numbers)}"
+
+
+def at(source: str) -> str:
+    """Returns a line of the program in brackets after a space; nothing where it is not known."""
+    return f" ({source})" if source else ""
 
 
 def ms_text(nanoseconds: float) -> str:

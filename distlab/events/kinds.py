@@ -42,6 +42,15 @@ _CollectiveKind: TypeAlias = Annotated[
 _Cause: TypeAlias = Annotated[
     str, msgspec.Meta(examples=["new function", "new shapes", "new structure"])
 ]
+_About: TypeAlias = Annotated[
+    str,
+    msgspec.Meta(
+        examples=[
+            *("own_updates", "same_random", "same_work", "sum_of_means", "mean_of_means"),
+            "sparse_gradient",
+        ]
+    ),
+]
 _Verb: TypeAlias = Annotated[str, msgspec.Meta(examples=["reduce", "gather", "all_reduce"])]
 _Op: TypeAlias = Annotated[str, msgspec.Meta(examples=["SUM", "MEAN"])]
 _Algorithm: TypeAlias = Annotated[
@@ -96,6 +105,29 @@ class Collective(msgspec.Struct, frozen=True, kw_only=True):
     wire_bytes: int | None = None
     group: int = 0
     values: list[str] = []
+
+
+class Doubt(msgspec.Struct, frozen=True, kw_only=True):
+    """What the trace of a program shows that is right in few programs.
+
+    Attributes:
+      about: `"own_updates"` (each replica assigns its own value to its copy of a state),
+        `"same_random"` (all replicas draw the same random numbers for different examples),
+        `"same_work"` (nothing that the replicas receive differs), `"sum_of_means"` (gradients of
+        each replica's mean loss are added up), `"mean_of_means"` (averaged, though the means are
+        over different numbers of examples) or `"sparse_gradient"` (of a table of which few rows
+        were used).
+      subject: The variable, argument or function concerned.
+      because: The inputs that it follows from, joined by commas.
+      source: File and line of the user's program, as far as JAX kept them.
+      numbers: Names to the numbers behind it; names end in their unit.
+    """
+
+    about: _About
+    subject: str
+    because: str
+    source: str
+    numbers: dict[str, float] = {}
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind"):
@@ -304,6 +336,8 @@ class Compile(Event, frozen=True, kw_only=True, tag="compile"):
       peak_bytes: The most memory that one execution holds on one device at any
         time: arguments, outputs and scratch memory.
       source: File and line of the function's definition.
+      assigned: Names of the variables that it assigns.
+      doubts: What its trace shows that is right in few programs.
     """
 
     STANDING = True
@@ -324,6 +358,8 @@ class Compile(Event, frozen=True, kw_only=True, tag="compile"):
     output_bytes: int | None = None
     peak_bytes: int | None = None
     source: str = ""
+    assigned: list[str] = []
+    doubts: list[Doubt] = []
 
 
 class Step(Event, frozen=True, kw_only=True, tag="step"):
@@ -345,6 +381,29 @@ class Step(Event, frozen=True, kw_only=True, tag="step"):
     strategy: int
     dispatched_ns: int
     examples: int
+
+
+class CopiesCompared(Event, frozen=True, kw_only=True, tag="copies"):
+    """The replicas' copies of a state were compared.
+
+    Only copies that a program assigns on each replica by itself are compared: after steps 1, 2,
+    4, 8 and so on of that program, and when somebody else has assigned them meanwhile.
+
+    Attributes:
+      step: Number of the last step before.
+      strategy: Number of the strategy.
+      program: Number of the program that assigns them.
+      subject: The state, as the program's doubt names it.
+      differing: Replicas whose copy differs from the first replica's.
+      largest: The largest difference, as a share of the largest number of the first copy.
+    """
+
+    step: int
+    strategy: int
+    program: int
+    subject: str
+    differing: list[int]
+    largest: float
 
 
 class StepReady(Event, frozen=True, kw_only=True, tag="step_ready"):
@@ -477,6 +536,8 @@ class Advice(Event, frozen=True, kw_only=True, tag="advice"):
       steps: First and last step concerned, empty when there is none.
       page: The chart that shows it, by its name in the dashboard.
       share: The share of the time, or of the devices' work, that it costs; 0 to 1.
+      source: File and line of the user's program to change, as far as it is known.
+      saves_s: Seconds a step that the remedy saves at most; 0 where that is not known.
     """
 
     cause: str
@@ -487,6 +548,8 @@ class Advice(Event, frozen=True, kw_only=True, tag="advice"):
     steps: list[int]
     page: str
     share: float
+    source: str = ""
+    saves_s: float = 0.0
 
 
 class RecorderCost(Event, frozen=True, kw_only=True, tag="recorder"):
@@ -629,6 +692,7 @@ AnyEvent: TypeAlias = (
     | Preview
     | Compile
     | Step
+    | CopiesCompared
     | StepReady
     | Reduction
     | Copy

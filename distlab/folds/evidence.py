@@ -10,6 +10,7 @@ from typing import ClassVar, Final, NamedTuple, TypedDict, TypeVar
 from distlab.events import (
     Capture,
     Compile,
+    CopiesCompared,
     Copy,
     DeviceSample,
     Event,
@@ -74,6 +75,24 @@ class NotFinite(NamedTuple):
     values: int
 
 
+class Compared(NamedTuple):
+    """Comparisons of the replicas' copies of one state.
+
+    Attributes:
+      strategy: The number of the strategy.
+      first: The first comparison that found a difference; None before one.
+      last: The last comparison.
+      number: How many there were.
+      met: Whether copies that differed were found equal later.
+    """
+
+    strategy: int
+    first: CopiesCompared | None
+    last: CopiesCompared
+    number: int
+    met: bool
+
+
 class EvidenceColumns(TypedDict):
     """Columns of `Evidence`; tables have the last 5,000 events of a kind, oldest first.
 
@@ -98,6 +117,7 @@ class EvidenceColumns(TypedDict):
         sample reports; without strategies on platforms that do not report them.
       pauses: Times in which a controlled loop was paused, as `(begin_ns, end_ns)`.
       not_finite: Names of metrics whose last value is NaN or infinite to since when.
+      copies_compared: Programs and subjects to the comparisons of the replicas' copies.
       lost: How many events the recording lost, by its own count.
     """
 
@@ -117,6 +137,7 @@ class EvidenceColumns(TypedDict):
     memory: dict[int, list[int]]
     pauses: list[tuple[int, int]]
     not_finite: dict[str, NotFinite]
+    copies_compared: dict[tuple[int, str], Compared]
     lost: int
 
 
@@ -126,6 +147,7 @@ class Evidence:
     KINDS: ClassVar[tuple[type[Event], ...]] = (
         *(Run, Strategy, Placement, Sharding, Compile, Step, StepReady),
         *(Reduction, Copy, Capture, DeviceSample, RecorderCost, Lost, Loop, Metric),
+        CopiesCompared,
     )
 
     def __init__(self) -> None:
@@ -141,6 +163,7 @@ class Evidence:
         self._paused_ns: dict[int, int] = {}
         self._pauses: deque[tuple[int, int]] = deque(maxlen=_MOST_PAUSES)
         self._not_finite: dict[str, NotFinite] = {}
+        self._compared: dict[tuple[int, str], Compared] = {}
         self._lost = 0
         self._kept: dict[type[Event], deque[Event]] = {
             kind: deque(maxlen=most) for kind, most in _MOST.items()
@@ -171,6 +194,8 @@ class Evidence:
                 self._loop(event)
             case Metric():
                 self._metric(event)
+            case CopiesCompared():
+                self._compare(event)
             case Placement():
                 self._place(event)
             case Strategy():
@@ -199,6 +224,17 @@ class Evidence:
                 self._not_finite[name] = NotFinite(since.step, event.step, since.values + 1)
             elif len(self._not_finite) < _MOST_NAMES:
                 self._not_finite[name] = NotFinite(event.step, event.step, 1)
+
+    def _compare(self, event: CopiesCompared) -> None:
+        key = event.program, event.subject
+        known = self._compared.get(key)
+        first = known.first if known is not None else None
+        met = (known is not None and known.met) or (first is not None and not event.differing)
+        if first is None and event.differing:
+            first = event
+        if known is not None or len(self._compared) < _MOST_NAMES:
+            number = 1 if known is None else known.number + 1
+            self._compared[key] = Compared(event.strategy, first, event, number, met)
 
     def _place(self, event: Placement) -> None:
         """Adds a variable, or removes one; a free of the largest state notes it first."""
@@ -247,5 +283,6 @@ class Evidence:
             "memory": dict(self._memory),
             "pauses": list(self._pauses),
             "not_finite": dict(self._not_finite),
+            "copies_compared": dict(self._compared),
             "lost": self._lost,
         }

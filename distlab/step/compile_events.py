@@ -18,7 +18,11 @@ from distlab.text.shown import shown
 
 
 def emit(
-    program: Program, programs: dict[Any, Program], strategy: int, recorder: sink.Recorder
+    program: Program,
+    programs: dict[Any, Program],
+    strategy: int,
+    doubts: list[events.Doubt],
+    recorder: sink.Recorder,
 ) -> None:
     """Emits the event of a compiled program.
 
@@ -26,6 +30,7 @@ def emit(
       program: The program.
       programs: The function's other programs, oldest first.
       strategy: The number of the strategy.
+      doubts: What its trace shows that is right in few programs.
       recorder: Receives the event.
     """
     cause, changed = _cause(program, list(programs.values()))
@@ -45,6 +50,8 @@ def emit(
             trace_ns=program.trace_ns,
             compile_ns=program.compile_ns,
             source=program.source,
+            assigned=[variable.name for variable in program.spmd.written],
+            doubts=doubts,
             **contents,
         )
 

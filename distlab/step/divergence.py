@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import functools
 import operator
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, TypeAlias, final
 
 from jax.extend import core
@@ -35,8 +35,15 @@ def cause(number: int) -> Causes:
     return OWN << (number + 1)
 
 
+Observer: TypeAlias = Callable[[Any, list[Causes]], None]
+"""Receives each operation and why its operands may differ; in loops again, with more causes."""
+
+
 def analysed(
-    closed: core.ClosedJaxpr, inputs: Sequence[Causes], trusted: Causes = 0
+    closed: core.ClosedJaxpr,
+    inputs: Sequence[Causes],
+    trusted: Causes = 0,
+    observe: Observer | None = None,
 ) -> list[Causes]:
     """Returns why each output may differ between replicas.
 
@@ -45,20 +52,22 @@ def analysed(
       inputs: For each input, why it may differ.
       trusted: The causes for which a branch or loop may hold a collective nevertheless: copies
         of variables, which are equal unless somebody assigned one alone.
+      observe: Receives each operation with the causes of its operands.
 
     Raises:
       StructureError: A collective is inside a branch or loop that may diverge
         between replicas.
     """
-    return _Analysis(trusted).of_jaxpr(closed.jaxpr, inputs)
+    return _Analysis(trusted, observe).of_jaxpr(closed.jaxpr, inputs)
 
 
 @final
 class _Analysis:
     """Follows the causes through a jaxpr."""
 
-    def __init__(self, trusted: Causes) -> None:
+    def __init__(self, trusted: Causes, observe: Observer | None) -> None:
         self._trusted = trusted
+        self._observe = observe
 
     def of_jaxpr(self, jaxpr: Any, inputs: Sequence[Causes]) -> list[Causes]:
         """Returns why each output of a jaxpr may differ."""
@@ -69,6 +78,8 @@ class _Analysis:
 
         for equation in jaxpr.eqns:
             operands = [causes(atom) for atom in equation.invars]
+            if self._observe is not None:
+                self._observe(equation, operands)
             known.update(zip(equation.outvars, self._of_equation(equation, operands), strict=True))
         return [causes(atom) for atom in jaxpr.outvars]
 

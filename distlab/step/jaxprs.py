@@ -7,7 +7,9 @@ distlab reads them.
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Callable, Hashable, Sequence
+from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import jax
@@ -30,6 +32,18 @@ _CALLS: Final = {
     "custom_vjp_call": "call_jaxpr",
 }
 """Operations that run one inner jaxpr once, and the parameter that holds it."""
+
+_RANDOM: Final = frozenset(
+    {"random_bits", "rng_bit_generator", "rng_uniform", "threefry2x32", "random_gamma"}
+)
+
+_NOT_BY_ELEMENT: Final = re.compile(
+    r"dot|conv_general|gather|scatter|slice|sort|top_k|cum|reduce|rev$|fft|cholesky|triangular|"
+    r"lu|eig|svd|qr|iota|random|pad|concatenate|psum|pmin|pmax|all_|ppermute"
+)
+
+_INSTALLED: Final = frozenset({"site-packages", "dist-packages"})
+_OWN: Final = Path(__file__).parent.parent
 
 _SMALL_CONST: Final = 1 << 10
 
@@ -190,6 +204,11 @@ def while_loop(equation: Any) -> While | None:
     )
 
 
+def is_loop_or_branch(equation: Any) -> bool:
+    """Returns whether an equation runs jaxprs other than once each."""
+    return name(equation) in {"scan", "while", "cond"}
+
+
 def inner_jaxprs(equation: Any) -> list[Any]:
     """Returns all jaxprs that an equation may run."""
     return list(core.jaxprs_in_params(equation.params))
@@ -245,6 +264,100 @@ def numbered(params: dict[str, Any], number: int) -> dict[str, Any]:
 def has_effect(equation: Any) -> bool:
     """Returns whether an equation does more than compute its outputs, as printing does."""
     return any(type(effect).__name__ != "NamedAxisEffect" for effect in equation.effects)
+
+
+def is_random(equation: Any) -> bool:
+    """Returns whether an operation draws random numbers."""
+    return name(equation) in _RANDOM
+
+
+def is_by_element(equation: Any) -> bool:
+    """Returns whether each element of the result is computed from the same one of the operands.
+
+    Single numbers among the operands belong to all elements.
+    """
+    if inner_jaxprs(equation) or _NOT_BY_ELEMENT.match(name(equation)):
+        return False
+    shape = equation.outvars[0].aval.shape
+    shapes = (getattr(atom.aval, "shape", None) for atom in equation.invars)
+    return all(one == shape or (one is not None and set(one) <= {1}) for one in shapes)
+
+
+def keeps_rows(equation: Any) -> bool:
+    """Returns whether an operation changes the shape of an array and keeps its first axis."""
+    if name(equation) not in {"broadcast_in_dim", "reshape", "squeeze", "expand_dims"}:
+        return False
+    before, after = equation.invars[0].aval.shape, equation.outvars[0].aval.shape
+    if name(equation) == "broadcast_in_dim" and before:
+        return equation.params["broadcast_dimensions"][0] == 0 and before[:1] == after[:1]
+    return bool(before) and before[:1] == after[:1]
+
+
+def is_product(equation: Any) -> bool:
+    """Returns whether an operation is a matrix product or a convolution."""
+    return name(equation) in {"dot_general", "conv_general_dilated"}
+
+
+def is_addition(equation: Any) -> bool:
+    """Returns whether an operation adds or subtracts."""
+    return name(equation) in {"add", "sub", "add_any"}
+
+
+def is_root(equation: Any) -> bool:
+    """Returns whether an operation makes a value independent of its operand's scale, or nearly."""
+    return name(equation) in {"sqrt", "rsqrt", "sign", "pow"}
+
+
+def number(atom: Any) -> float | None:
+    """Returns the value of a literal that is one number; None for others."""
+    if not isinstance(atom, core.Literal) or np.ndim(atom.val) or np.iscomplexobj(atom.val):
+        return None
+    return float(atom.val)
+
+
+def scaled(equation: Any, numbers: Sequence[float | None]) -> float | None:
+    """Returns by what number an operation multiplies its first operand, or the second.
+
+    Args:
+      equation: The operation.
+      numbers: The operands that are known numbers.
+
+    Returns:
+      The factor; 1 for what changes no value, None for any other operation.
+    """
+    kind = name(equation)
+    if kind in {"convert_element_type", "copy", "reshape", "squeeze", "broadcast_in_dim"}:
+        return 1.0
+    if kind == "neg":
+        return -1.0
+    if kind == "mul":
+        return numbers[1] if numbers[0] is None else numbers[0]
+    if kind == "div" and numbers[1]:
+        return 1.0 / numbers[1]
+    return None
+
+
+def added_rows(equation: Any) -> int | None:
+    """Returns how many rows of a table an operation adds to; None for other operations.
+
+    The gradient of `table[ids]` adds the gradients of the rows to zeros.
+    """
+    if name(equation) not in {"scatter-add", "scatter_add"}:
+        return None
+    return int(np.prod(equation.invars[1].aval.shape[:-1], dtype=np.int64))
+
+
+def user_line(equation: Any) -> str:
+    """Returns the file and line of the user's program that an operation stems from.
+
+    Lines of installed packages and of distlab are left out; empty where no other is known.
+    """
+    traceback = equation.source_info.traceback
+    for frame in traceback.frames if traceback is not None else ():
+        path = Path(frame.file_name)
+        if not (_INSTALLED & set(path.parts)) and _OWN not in path.parents:
+            return f"{path.name}:{frame.line_num}"
+    return ""
 
 
 def literal_key(literal: Any) -> Hashable:

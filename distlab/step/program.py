@@ -44,6 +44,8 @@ class Program:
       compiled: The executable, or the programs of a ragged step; None until the first call.
       trace_ns: Nanoseconds that tracing and lowering took.
       compile_ns: Nanoseconds that XLA took; 0 until the first call.
+      copies: Compares the copies of states that each replica updates by itself, before and after
+        a step; None where no replica does.
     """
 
     def __init__(
@@ -75,6 +77,7 @@ class Program:
         self.compiled: Any = None
         self.trace_ns = time.monotonic_ns() - started
         self.compile_ns = 0
+        self.copies: Any = None
         self._mesh = host.mesh
         self._call: Callable[..., list[jax.Array]] | None = None
         self._marker: int | None = None  # the output that is awaited as the step's end
@@ -100,6 +103,8 @@ class Program:
         inputs = self.inputs
         if inputs.donates:
             inputs.require_alive(leaves)
+        if self.copies is not None:
+            self.copies.look(leaves)
         arrays = inputs.arrays(leaves)
         # Where a program that has run before receives a donated array, JAX ends the process.
         if any(array.is_deleted() for array in arrays if type(array) is ConcreteArray):

@@ -26,6 +26,7 @@ from distlab.events import sink
 from distlab.processes import failures
 from distlab.step import compile_events, eager, in_place
 from distlab.step.chosen_arguments import Chosen, chosen_arguments
+from distlab.step.copies import examined
 from distlab.step.place import Place
 from distlab.step.program import Program
 from distlab.step.program_cache import keep
@@ -168,26 +169,38 @@ def _run_traced(
         _require_alive(error, program, call.leaves)
         failures.explain(error)
         raise
-    recorder = sink.recorder()
-    if recorder.enabled:
+    if sink.recorder().enabled:
         if fresh:
-            compile_events.emit(program, programs, place.number, recorder)
-        step = next(_steps)
-        recorder.emit(
-            events.Step(
-                time_ns=called,
-                step=step,
-                program=program.number,
-                strategy=place.number,
-                dispatched_ns=time.monotonic_ns(),
-                examples=place.batch.examples_among(call.leaves),
-            )
-        )
-        if watched is not None:
-            recorder.watch(place.number, step, called, watched)
+            doubts = examined(program, place.number, call.leaves, result)
+            compile_events.emit(program, programs, place.number, doubts, sink.recorder())
+        examples = place.batch.examples_among(call.leaves)
+        step = _recorded(program, place.number, examples, watched, called)
+        if program.copies is not None:
+            program.copies.keep(result, step)
     if fresh:
         keep(programs, call.key, program)
     return result
+
+
+def _recorded(
+    program: Program, strategy: int, examples: int, watched: jax.Array | None, called: int
+) -> int:
+    """Emits a step and returns its number."""
+    recorder = sink.recorder()
+    step = next(_steps)
+    recorder.emit(
+        events.Step(
+            time_ns=called,
+            step=step,
+            program=program.number,
+            strategy=strategy,
+            dispatched_ns=time.monotonic_ns(),
+            examples=examples,
+        )
+    )
+    if watched is not None:
+        recorder.watch(strategy, step, called, watched)
+    return step
 
 
 class _Call(NamedTuple):

@@ -34,6 +34,9 @@ class SpmdFunction:
     """A function of variables' values and arrays that computes a step on all replicas.
 
     Attributes:
+      traces: The function's trace for each group of replicas with equal shapes.
+      leaves: The arrays among the arguments, which are the inputs after the variables.
+      replicas: The number of replicas.
       read: The variables whose values are inputs.
       written: The variables whose new values are the last outputs.
       computed: The number of outputs before them, which are results.
@@ -47,16 +50,17 @@ class SpmdFunction:
     def __init__(self, fn: Callable[..., Any], arguments: Arguments, host: CollectiveHost) -> None:
         mesh = host.mesh
         firsts, group_of = _group_replicas(arguments, mesh.replicas)
-        self._traces = _trace_groups(fn, arguments, host, firsts, group_of)
-        _require_same_results(self._traces)
-        self._leaves = arguments.dynamic()
+        self.traces = _trace_groups(fn, arguments, host, firsts, group_of)
+        _require_same_results(self.traces)
+        self.leaves = arguments.dynamic()
         self._group_of = group_of
         self.ragged = len(firsts) > 1
         self._mesh = mesh
+        self.replicas = mesh.replicas
         self._alone = mesh.replicas == 1
-        self.written = self._traces[0].written
-        self.computed = self._traces[0].computed
-        self.read = tuple(dict.fromkeys(v for t in self._traces for v in t.read if v is not None))
+        self.written = self.traces[0].written
+        self.computed = self.traces[0].computed
+        self.read = tuple(dict.fromkeys(v for t in self.traces for v in t.read if v is not None))
         self._stages: Stages | None = None
         if self.ragged:
             members = [
@@ -65,23 +69,23 @@ class SpmdFunction:
             ]
             self._stages = divide(
                 [
-                    _group(local, self.read, self._leaves, of_group, mesh.replicas)
-                    for local, of_group in zip(self._traces, members, strict=True)
+                    _group(local, self.read, self.leaves, of_group, mesh.replicas)
+                    for local, of_group in zip(self.traces, members, strict=True)
                 ]
             )
         self.agreement: Agreement | None = None
         if not self._alone:
             groups = self._stages.groups if self._stages is not None else []
             self.agreement = Agreement(
-                function_name(fn), self._traces, groups, self.read, self._leaves
+                function_name(fn), self.traces, groups, self.read, self.leaves
             )
         self.parted = self._stages is not None and can_be_parted(self._stages)
-        self.waits = self.ragged or any(_may_wait(local.jaxpr.jaxpr) for local in self._traces)
+        self.waits = self.ragged or any(_may_wait(local.jaxpr.jaxpr) for local in self.traces)
         self.overwritten = self._overwritten()
         self._out = [
-            _padded_shape(column) for column in zip(*map(_out_shapes, self._traces), strict=True)
+            _padded_shape(column) for column in zip(*map(_out_shapes, self.traces), strict=True)
         ]
-        self._shapes = [self._ragged_shapes(n) for n in range(self._traces[0].computed)]
+        self._shapes = [self._ragged_shapes(n) for n in range(self.traces[0].computed)]
         # XLA does not divide arrays without elements, so their layout would not tell what they are.
         self._empty = [n for n, _ in enumerate(self._shapes) if 0 in self._out[n][0]]
         self._mapped = jax.shard_map(
@@ -89,7 +93,7 @@ class SpmdFunction:
             mesh=mesh.mesh,
             in_specs=(
                 [_partition(variable).spec for variable in self.read],
-                [leaf.partition.spec for leaf in self._leaves],
+                [leaf.partition.spec for leaf in self.leaves],
             ),
             out_specs=[partition.spec for partition in self._out_partitions()],
             check_vma=False,  # else gradients of whole inputs are summed over the replicas
@@ -119,7 +123,7 @@ class SpmdFunction:
           donated: For each of them, whether results may use its memory.
         """
         assert self._stages is not None
-        inputs = [*map(_partition, self.read), *(leaf.partition for leaf in self._leaves)]
+        inputs = [*map(_partition, self.read), *(leaf.partition for leaf in self.leaves)]
         outputs, shapes = self._out_partitions(), self._out_shapes()
         boundary = Boundary(inputs, outputs, shapes, [*[False] * len(values), *donated])
         return RaggedPrograms(name, self._stages, boundary, self._mesh, [*values, *arrays])
@@ -129,7 +133,7 @@ class SpmdFunction:
 
         With one replica they are plain arrays, as in TensorFlow.
         """
-        first = self._traces[0]
+        first = self.traces[0]
         computed: list[Any] = outputs[: self.computed]
         if not self._alone:
             for position in self._empty:
@@ -148,9 +152,9 @@ class SpmdFunction:
     def _on_replica(self, values: list[Any], arrays: list[Any]) -> list[jax.Array]:
         """Computes one replica's step on its blocks of the global arrays."""
         own_values = [_partition(v).local(b) for v, b in zip(self.read, values, strict=True)]
-        own = [leaf.partition.local(b) for leaf, b in zip(self._leaves, arrays, strict=True)]
+        own = [leaf.partition.local(b) for leaf, b in zip(self.leaves, arrays, strict=True)]
         by_variable = dict(zip(self.read, own_values, strict=True))
-        first = self._traces[0]
+        first = self.traces[0]
         try:
             if self._stages is not None:
                 inputs = [*own_values, *own]
@@ -177,7 +181,7 @@ class SpmdFunction:
         """
         if self.parted:
             return frozenset()
-        for local in self._traces:
+        for local in self.traces:
             keys = any(jnp.issubdtype(a.dtype, jax.dtypes.extended) for a in local.jaxpr.out_avals)
             if keys or jaxprs.calls_python(local.jaxpr.jaxpr):
                 return frozenset()
@@ -189,7 +193,7 @@ class SpmdFunction:
     def _out_partitions(self) -> list[Partition]:
         results = [
             ROWS if declared is None and not self._alone else WHOLE
-            for declared in self._traces[0].declared
+            for declared in self.traces[0].declared
         ]
         return [*results, *map(_partition, self.written)]
 

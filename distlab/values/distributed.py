@@ -23,7 +23,7 @@ from distlab.errors import DonatedError, GatheredWarning, StructureError
 from distlab.text.shown import shown
 from distlab.values.components_text import components_text
 from distlab.values.not_an_array import NotAnArray
-from distlab.values.stacks import remember
+from distlab.values.stacks import remember, remember_equal_rows
 from distlab.values.user_code import warn
 
 Shape: TypeAlias = tuple[int, ...]
@@ -288,6 +288,8 @@ def stack(components: Sequence[Any], mesh: ReplicaMesh) -> PerReplica:
         for array, device in zip(arrays, mesh.local_devices, strict=True)
     ]
     stacked = jax.make_array_from_single_device_arrays((mesh.replicas, *largest), mesh.split, rows)
+    if all(component is components[0] for component in components):
+        remember_equal_rows(stacked)
     return PerReplica(stacked, None if len(set(shapes)) == 1 else shapes)
 
 

@@ -35,6 +35,17 @@ def remember(array: Any) -> None:
         _others[key] = weakref.ref(array, forget)
 
 
+def remember_equal_rows(array: Any) -> None:
+    """Notes that all components of a per-replica value are equal."""
+    if type(array) is ConcreteArray:
+        array._has_equal_rows = True  # type: ignore[attr-defined]
+
+
+def has_equal_rows(array: Any) -> bool:
+    """Returns whether all components of a per-replica value are known to be equal."""
+    return hasattr(array, "_has_equal_rows")
+
+
 def is_stack(array: Any) -> bool:
     """Returns whether an array holds the components of a per-replica value, or looks like it.
 

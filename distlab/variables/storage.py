@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 import threading
+import weakref
 from typing import Final, final
 
 import jax
@@ -126,6 +127,16 @@ class Storage:
                 return False
             self.set_apart(apart=False)
         return True
+
+    def reference(self) -> weakref.ref[jax.Array]:
+        """Returns a reference to the present array, which keeps no memory and reads nothing."""
+        self._settle()
+        return weakref.ref(self._array)
+
+    def holds(self, reference: weakref.ref[jax.Array] | None) -> bool:
+        """Returns whether a reference is to the present array: nobody assigned another since."""
+        self._settle()
+        return reference is not None and reference() is self._array
 
     def over(self, mesh: ReplicaMesh) -> tuple[jax.Array, bool]:
         """Returns the value as an argument of a program over `mesh` that keeps it, at once.

@@ -10,6 +10,7 @@ import distlab as dl
 from distlab.advice import CAUSES, Advice, advise
 from distlab.recording import RingRecorder
 from tests.advice.programs import CLEAN, FAULTS, Program
+from tests.advice.wrong_programs import WRONG
 
 
 def found(program: Program, folder: Path) -> list[Advice]:
@@ -23,8 +24,9 @@ def test_there_are_forty_of_each_and_every_cause_is_planted_or_told_elsewhere() 
     assert len(FAULTS) >= 40
     assert len(CLEAN) >= 40
     # What recording costs depends on the machine: test_finders has it. Of several processes
-    # test_slow_worker has the causes.
+    # test_slow_worker has the causes, and of wrong results test_wrong_results.
     elsewhere = {"recording_cost", "slow_worker", "slow_worker_input"}
+    elsewhere |= {cause for _, cause, _ in WRONG.values()}
     assert {program.cause for program in FAULTS} == set(CAUSES) - elsewhere
 
 

@@ -1,0 +1,62 @@
+"""Copies of one state that come apart, since each replica updates its own.
+
+The trace of a function shows which states each replica assigns by itself; the copies of those are
+compared at steps 1, 2, 4, 8 and so on. They must differ in each comparison, and in three or more:
+replicas that train apart for some steps and then average meet again.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Final
+
+from distlab.advice._texts import at, new_advice, percent_text
+from distlab.events import Advice, Doubt
+from distlab.folds import EvidenceColumns
+from distlab.folds.evidence import Compared
+
+CAUSE: Final = "drifting_copies"
+
+_FEWEST: Final = 3
+
+
+def find(columns: EvidenceColumns) -> list[Advice]:
+    """Finds states whose copies differ, in columns of `folds.Evidence`."""
+    programs = {program.program: program for program in columns["compiles"]}
+    apart: dict[tuple[int, str], list[tuple[Doubt, Compared]]] = defaultdict(list)
+    for (number, subject), compared in columns["copies_compared"].items():
+        program = programs.get(number)
+        if program is None or compared.met or compared.number < _FEWEST:
+            continue
+        doubts = [d for d in program.doubts if (d.about, d.subject) == ("own_updates", subject)]
+        if doubts and compared.last.differing:
+            apart[program.strategy, program.function].append((doubts[0], compared))
+    return [_drift(function, found) for (_, function), found in apart.items()]
+
+
+def _drift(function: str, found: list[tuple[Doubt, Compared]]) -> Advice:
+    doubt, compared = found[0]
+    first = compared.first or compared.last
+    others = f" So do {len(found) - 1} other states." if len(found) > 1 else ""
+    return new_advice(
+        CAUSE,
+        doubt.subject,
+        f"The copies of {doubt.subject} differ between replicas from step {first.step} on, by up "
+        f"to {percent_text(compared.last.largest)} of its largest number: in {function} each "
+        f"replica assigns what follows from its own {doubt.because}{at(doubt.source)}, without an "
+        f"all-reduce between.{others}",
+        "Combine the gradients before the update: "
+        'distlab.get_replica_context().all_reduce("MEAN", gradients). A value that is to be each '
+        "replica's own belongs in a variable with synchronization=ON_READ.",
+        evidence={
+            "first_step": first.step,
+            "differing_replicas": len(compared.last.differing),
+            "largest_difference_share": compared.last.largest,
+            "states": len(found),
+        },
+        page="placement",
+        share=1.0,
+        steps=[first.step, compared.last.step],
+        time_ns=first.time_ns,
+        source=doubt.source,
+    )

@@ -1,0 +1,67 @@
+"""Replicas that do what another one does already: the same examples, or the same random numbers.
+
+Both follow from the trace of a function: all that it trains on reaches every replica alike, or
+numbers drawn from a key that all replicas share meet the examples of each, row by row.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from distlab.advice._doubts import doubts_about
+from distlab.advice._texts import at, new_advice
+from distlab.events import Advice
+from distlab.folds import EvidenceColumns
+
+EXAMPLES: Final = "same_examples"
+RANDOM: Final = "same_random_numbers"
+
+
+def find(columns: EvidenceColumns) -> list[Advice]:
+    """Finds replicas that repeat another's work, in columns of `folds.Evidence`."""
+    return [*_same_work(columns), *_same_random(columns)]
+
+
+def _same_work(columns: EvidenceColumns) -> list[Advice]:
+    found = []
+    for program, doubt, steps in doubts_about(columns, "same_work"):
+        replicas = len(columns["strategies"].get(program.strategy, ("", []))[1])
+        found.append(
+            new_advice(
+                EXAMPLES,
+                doubt.subject,
+                f"All {replicas} replicas of {program.function} receive the same "
+                f"{doubt.because}{at(doubt.source)} and compute the same from it: an array that "
+                "run receives is whole on every replica.",
+                "Divide the batches: strategy.experimental_distribute_dataset(dataset), or pass a "
+                "PerReplica with each replica's own examples.",
+                evidence={"replicas": replicas, "steps": len(steps)},
+                page="batches",
+                share=1 - 1 / max(replicas, 1),
+                steps=steps,
+                time_ns=program.time_ns,
+                source=doubt.source,
+            )
+        )
+    return found
+
+
+def _same_random(columns: EvidenceColumns) -> list[Advice]:
+    return [
+        new_advice(
+            RANDOM,
+            f"function {doubt.subject}",
+            f"{doubt.subject} draws the same random numbers on all replicas{at(doubt.source)} and "
+            "applies them to each replica's own examples: example 0 of every replica gets the same "
+            "mask or noise.",
+            "Give each replica its own key: jax.random.fold_in(key, "
+            "distlab.get_replica_context().replica_id_in_sync_group).",
+            evidence={"places": doubt.numbers.get("places", 1), "steps": len(steps)},
+            page="events",
+            share=1.0,
+            steps=steps,
+            time_ns=program.time_ns,
+            source=doubt.source,
+        )
+        for program, doubt, steps in doubts_about(columns, "same_random")
+    ]

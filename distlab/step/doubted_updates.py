@@ -1,0 +1,171 @@
+"""States that each replica updates by itself, and replicas that all do the same.
+
+A mirrored variable holds one value. Where replicas assign what follows from their own examples,
+without an all-reduce between, its copies come apart: each replica trains a model of its own. So do
+the components of a state that `replicate` made. A component may be the replica's own by design (a
+metric that is added up later, the error of a compressed gradient, an environment), so a state is
+doubted only where other results depend on it too, and either nothing is combined across replicas
+or parts beside it are.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from math import prod
+from typing import Any, NamedTuple
+
+from distlab.events import Doubt
+from distlab.step import jaxprs
+from distlab.step.causes import CausesOf, Kind, is_inexact, is_key, is_mirrored
+from distlab.step.divergence import Causes, union
+from distlab.variables.variable import Variable
+
+
+class State(NamedTuple):
+    """A part of a functional state.
+
+    Attributes:
+      argument: Its position among the arrays of the arguments.
+      result: Its position among the computed results.
+      data: The positions of the replica's own arguments that its new value follows from.
+    """
+
+    argument: int
+    result: int
+    data: tuple[int, ...] = ()
+
+
+def own_variables(causes: CausesOf) -> Iterator[tuple[Variable, Doubt]]:
+    """Yields the mirrored variables that each replica assigns by itself."""
+    local = causes.local
+    outputs = zip(
+        local.written,
+        causes.of_outputs[local.computed :],
+        local.jaxpr.jaxpr.outvars[local.computed :],
+        strict=True,
+    )
+    for variable, why, out in outputs:
+        own = causes.own(why)
+        if own and is_mirrored(variable) and is_inexact(variable.dtype):
+            yield variable, _own_updates(causes, f"variable {variable.name}", own, out)
+
+
+def own_states(causes: CausesOf) -> Iterator[tuple[State, Doubt]]:
+    """Yields the parts of a functional state that each replica updates by itself."""
+    states = matched(causes)
+    arguments = {state.argument for state in states}
+    data = {
+        position: why
+        for position, (why, leaf) in enumerate(zip(causes.of_leaf, causes.leaves, strict=True))
+        if position not in arguments and causes.own(why) and not is_key(leaf)
+    }
+    combines = _combines(causes)
+    alike = {
+        _parent(causes.leaves[state.argument].label)
+        for state in states
+        if not causes.own(causes.of_outputs[state.result])
+    }
+    outvars = causes.local.jaxpr.jaxpr.outvars
+    for state in states:
+        label = causes.leaves[state.argument].label
+        own = causes.own(causes.of_outputs[state.result])
+        needed = tuple(position for position, why in data.items() if own & why)
+        trained = bool(needed) and _has_effect(causes, state)
+        if trained and (not combines or _parent(label) in alike):
+            yield (
+                state._replace(data=needed),
+                _own_updates(causes, label, own, outvars[state.result]),
+            )
+
+
+def matched(causes: CausesOf) -> list[State]:
+    """Returns the parts of a state: arguments with a result of the same shape, in order.
+
+    Whether the loop passes the result back is seen when it does.
+    """
+    results: dict[Kind, list[int]] = defaultdict(list)
+    local = causes.local
+    for position, out in enumerate(local.jaxpr.out_avals[: local.computed]):
+        results[tuple(out.shape), out.dtype].append(position)
+    found = []
+    for position, (leaf, shape, why) in enumerate(
+        zip(causes.leaves, causes.shapes, causes.of_leaf, strict=True)
+    ):
+        same = results.get((shape, leaf.dtype))
+        equal = leaf.role == "split" and not causes.own(why)
+        if same and equal and is_inexact(leaf.dtype):
+            found.append(State(position, same.pop(0)))
+    return found
+
+
+def same_work(causes: CausesOf) -> Iterator[Doubt]:
+    """Yields that all replicas train on what they all receive alike, where they do."""
+    seen = list(_operations(causes.local.jaxpr.jaxpr))
+    if any(causes.own(why) for e in seen for why in causes.of_operands.get(id(e), ())):
+        return
+    if any(jaxprs.is_replica_id(equation) for equation in seen):
+        return
+    assigned = any(is_mirrored(v) and is_inexact(v.dtype) for v in causes.local.written) or bool(
+        matched(causes)
+    )
+    for equation in seen:
+        why = union(causes.of_operands.get(id(equation), ()))
+        examples = why & causes.whole & _examples(causes)
+        combined = _is_large_sum(equation)
+        trained = assigned and jaxprs.is_product(equation) and why & ~causes.whole
+        if examples and (combined or trained):
+            yield Doubt(
+                about="same_work",
+                subject=f"argument {causes.named(examples)}",
+                because=causes.named(examples),
+                source=jaxprs.user_line(equation),
+            )
+            return
+
+
+def _own_updates(causes: CausesOf, subject: str, own: Causes, out: Any) -> Doubt:
+    made = next((e for e in causes.local.jaxpr.jaxpr.eqns if out in e.outvars), None)
+    return Doubt(
+        about="own_updates",
+        subject=subject,
+        because=causes.named(own),
+        source="" if made is None else jaxprs.user_line(made),
+    )
+
+
+def _has_effect(causes: CausesOf, state: State) -> bool:
+    """Returns whether results other than its own new value depend on a part of a state."""
+    bit = causes.of_leaf[state.argument]
+    others = [why for n, why in enumerate(causes.of_outputs) if n != state.result]
+    return any(why & bit for why in others)
+
+
+def _combines(causes: CausesOf) -> bool:
+    return any(
+        _is_large_sum(equation) and any(map(causes.own, causes.of_operands.get(id(equation), ())))
+        for equation in _operations(causes.local.jaxpr.jaxpr)
+    )
+
+
+def _is_large_sum(equation: Any) -> bool:
+    return jaxprs.is_collective(equation) and any(
+        prod(atom.aval.shape) > 1 for atom in equation.invars
+    )
+
+
+def _examples(causes: CausesOf) -> Causes:
+    return union(
+        why for why, shape in zip(causes.of_leaf, causes.shapes, strict=True) if prod(shape) > 1
+    )
+
+
+def _operations(jaxpr: Any) -> Iterator[Any]:
+    for equation in jaxpr.eqns:
+        yield equation
+        for inner in jaxprs.inner_jaxprs(equation):
+            yield from _operations(inner)
+
+
+def _parent(label: str) -> str:
+    return label.rpartition("[")[0] if label.endswith("]") else label.rpartition(".")[0]

@@ -1,0 +1,54 @@
+"""Advice names what makes a run compute something else than it should, and no near-twin."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from distlab.advice import WRONG as CAUSES
+from distlab.advice import Advice, advise
+from distlab.events import CopiesCompared, Error
+from distlab.recording import RingRecorder
+from tests.advice.wrong_programs import RIGHT, WRONG, Made
+
+
+def told(program: Made, recorder: RingRecorder) -> list[Advice]:
+    program()
+    assert not [e for e in recorder.ring.since(0).events if isinstance(e, Error)]
+    return [one for one in advise(recorder.ring) if one.cause in CAUSES]
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_what_is_wrong_is_named_once_with_its_line(name: str, recorder: RingRecorder) -> None:
+    program, cause, subject = WRONG[name]
+    found = told(program, recorder)
+    assert [one.cause for one in found] == [cause]
+    assert found[0].subject.startswith(subject)
+    file, _, line = found[0].source.partition(":")
+    assert file == "wrong_programs.py"
+    lines = (Path(__file__).parent / file).read_text().splitlines()
+    assert lines[int(line) - 1].strip()
+
+
+@pytest.mark.parametrize("name", RIGHT)
+def test_a_near_twin_that_is_right_gets_no_advice(name: str, recorder: RingRecorder) -> None:
+    assert [(one.cause, one.subject) for one in told(RIGHT[name], recorder)] == []
+
+
+def test_copies_are_compared_only_where_replicas_update_them_alone(recorder: RingRecorder) -> None:
+    RIGHT["averaged"]()
+    assert not [e for e in recorder.ring.since(0).events if isinstance(e, CopiesCompared)]
+    WRONG["never reduced"][0]()
+    compared = [e for e in recorder.ring.since(0).events if isinstance(e, CopiesCompared)]
+    first = compared[0].step
+    kernels = [e.step - first for e in compared if e.subject == "variable kernel"]
+    assert kernels == [0, 1, 3]
+    assert all(event.differing == [1] for event in compared)
+
+
+def test_the_difference_that_is_told_is_that_of_the_copies(recorder: RingRecorder) -> None:
+    (one,) = told(WRONG["never reduced"][0], recorder)
+    assert 0 < one.evidence["largest_difference_share"] < 10
+    assert one.evidence["states"] == 2
+    assert one.evidence["first_step"] == one.steps[0]
