@@ -1,13 +1,15 @@
 """Replicas that do what another one does already: the same examples, or the same random numbers.
 
-Both follow from the trace of a function: all that it trains on reaches every replica alike, or
-numbers drawn from a key that all replicas share meet the examples of each, row by row.
+The trace of a function shows that all it trains on reaches every replica alike, or that numbers
+drawn from a key that all replicas share meet the examples of each, row by row. Of datasets some
+batches are compared as they are divided.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
+from distlab.advice._datasets import batches_by_dataset
 from distlab.advice._doubts import doubts_about
 from distlab.advice._texts import at, new_advice
 from distlab.events import Advice
@@ -16,10 +18,39 @@ from distlab.folds import EvidenceColumns
 EXAMPLES: Final = "same_examples"
 RANDOM: Final = "same_random_numbers"
 
+_FEWEST_BATCHES: Final = 3
+
 
 def find(columns: EvidenceColumns) -> list[Advice]:
     """Finds replicas that repeat another's work, in columns of `folds.Evidence`."""
-    return [*_same_work(columns), *_same_random(columns)]
+    return [*_same_work(columns), *_same_batches(columns), *_same_random(columns)]
+
+
+def _same_batches(columns: EvidenceColumns) -> list[Advice]:
+    found = []
+    batches = columns["batches"]
+    for name, rows in batches_by_dataset(columns):
+        repeated = batches["repeated"][rows]
+        seen = int((repeated > 0).sum())
+        if seen < _FEWEST_BATCHES:
+            continue
+        replicas = len(batches["sizes"][rows[-1]])
+        found.append(
+            new_advice(
+                EXAMPLES,
+                name,
+                f"{int(repeated.max()) + 1} of {replicas} replicas receive the same examples of "
+                f"the {name}, in all {seen} batches that were compared.",
+                "Divide one dataset of global batches, strategy.experimental_distribute_dataset, "
+                "or give each pipeline its own part: dataset.shard(context.num_input_pipelines, "
+                "context.input_pipeline_id).",
+                evidence={"replicas": int(repeated.max()) + 1, "batches": seen},
+                page="batches",
+                share=float(repeated.max()) / max(replicas, 1),
+                source=batches["source"][rows[-1]],
+            )
+        )
+    return found
 
 
 def _same_work(columns: EvidenceColumns) -> list[Advice]:

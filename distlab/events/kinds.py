@@ -265,6 +265,9 @@ class Sharding(Event, frozen=True, kw_only=True, tag="sharding"):
       source: File and line of the call that distributed the dataset; empty in runs
         recorded before this field.
       name: The dataset's `Options.dataset_name`, empty without one.
+      repeated: Replicas whose examples are the first replica's again, of examples that differ
+        among themselves and from batch to batch. Looked at in the first 4 batches of an epoch
+        and in every 64th, else 0.
     """
 
     strategy: int
@@ -280,6 +283,7 @@ class Sharding(Event, frozen=True, kw_only=True, tag="sharding"):
     policy: Literal["rebatch", "per_replica"]
     source: str = ""
     name: str = ""
+    repeated: int = 0
 
 
 class Preview(Event, frozen=True, kw_only=True, tag="preview"):

@@ -37,10 +37,13 @@ class ShardingTable(TypedDict):
     time_ns: Ints
     strategy: Ints
     dataset: Ints
+    batch: Ints
     epoch: Ints
     wait_ns: Ints
     transfer_ns: Ints
     sizes: list[list[int]]
+    indices: list[bytes | None]
+    repeated: Ints
     policy: list[str]
     source: list[str]
 
@@ -108,10 +111,13 @@ def sharding_table(events: Sequence[Sharding]) -> ShardingTable:
         "time_ns": _ints([event.time_ns for event in events]),
         "strategy": _ints([event.strategy for event in events]),
         "dataset": _ints([event.dataset for event in events]),
+        "batch": _ints([event.batch for event in events]),
         "epoch": _ints([event.epoch for event in events]),
         "wait_ns": _ints([event.wait_ns for event in events]),
         "transfer_ns": _ints([event.transfer_ns for event in events]),
         "sizes": [event.sizes for event in events],
+        "indices": [event.indices for event in events],
+        "repeated": _ints([event.repeated for event in events]),
         "policy": [event.policy for event in events],
         "source": [event.source for event in events],
     }

@@ -7,6 +7,8 @@ from collections import deque
 from collections.abc import Sequence
 from typing import ClassVar, Final, NamedTuple, TypedDict, TypeVar
 
+import numpy as np
+
 from distlab.events import (
     Capture,
     Compile,
@@ -18,6 +20,7 @@ from distlab.events import (
     Lost,
     Metric,
     Placement,
+    Preview,
     RecorderCost,
     Reduction,
     Run,
@@ -51,6 +54,7 @@ _MOST_NUMBERS: Final = 640_000
 
 _MOST_PAUSES: Final = 1_000
 _MOST_NAMES: Final = 1_000
+_MOST_LABELS: Final = 50_000
 
 _MOST: Final[dict[type[Event], int]] = {
     **dict.fromkeys((Step, StepReady, Sharding, Reduction, Copy, RecorderCost), _MOST_EVENTS),
@@ -93,6 +97,18 @@ class Compared(NamedTuple):
     met: bool
 
 
+class Labels(NamedTuple):
+    """The labels of a dataset's examples.
+
+    Attributes:
+      of_examples: Positions in the source to labels.
+      of_batches: Epochs and numbers of batches to labels, for sources without positions.
+    """
+
+    of_examples: dict[int, str]
+    of_batches: dict[tuple[int, int], list[str]]
+
+
 class EvidenceColumns(TypedDict):
     """Columns of `Evidence`; tables have the last 5,000 events of a kind, oldest first.
 
@@ -117,6 +133,7 @@ class EvidenceColumns(TypedDict):
         sample reports; without strategies on platforms that do not report them.
       pauses: Times in which a controlled loop was paused, as `(begin_ns, end_ns)`.
       not_finite: Names of metrics whose last value is NaN or infinite to since when.
+      labels: Numbers of datasets to the labels of their first examples.
       copies_compared: Programs and subjects to the comparisons of the replicas' copies.
       lost: How many events the recording lost, by its own count.
     """
@@ -137,6 +154,7 @@ class EvidenceColumns(TypedDict):
     memory: dict[int, list[int]]
     pauses: list[tuple[int, int]]
     not_finite: dict[str, NotFinite]
+    labels: dict[int, Labels]
     copies_compared: dict[tuple[int, str], Compared]
     lost: int
 
@@ -147,7 +165,7 @@ class Evidence:
     KINDS: ClassVar[tuple[type[Event], ...]] = (
         *(Run, Strategy, Placement, Sharding, Compile, Step, StepReady),
         *(Reduction, Copy, Capture, DeviceSample, RecorderCost, Lost, Loop, Metric),
-        CopiesCompared,
+        *(CopiesCompared, Preview),
     )
 
     def __init__(self) -> None:
@@ -164,6 +182,8 @@ class Evidence:
         self._pauses: deque[tuple[int, int]] = deque(maxlen=_MOST_PAUSES)
         self._not_finite: dict[str, NotFinite] = {}
         self._compared: dict[tuple[int, str], Compared] = {}
+        self._labels: dict[int, Labels] = {}
+        self._labelled = 0
         self._lost = 0
         self._kept: dict[type[Event], deque[Event]] = {
             kind: deque(maxlen=most) for kind, most in _MOST.items()
@@ -194,6 +214,8 @@ class Evidence:
                 self._loop(event)
             case Metric():
                 self._metric(event)
+            case Preview():
+                self._label(event)
             case CopiesCompared():
                 self._compare(event)
             case Placement():
@@ -224,6 +246,17 @@ class Evidence:
                 self._not_finite[name] = NotFinite(since.step, event.step, since.values + 1)
             elif len(self._not_finite) < _MOST_NAMES:
                 self._not_finite[name] = NotFinite(event.step, event.step, 1)
+
+    def _label(self, event: Preview) -> None:
+        if not event.labels or self._labelled >= _MOST_LABELS:
+            return
+        self._labelled += len(event.labels)
+        known = self._labels.setdefault(event.dataset, Labels({}, {}))
+        if event.batch is not None:
+            known.of_batches[event.epoch, event.batch] = event.labels
+            return
+        positions = np.frombuffer(event.indices, "<i8").tolist()
+        known.of_examples.update(zip(positions, event.labels, strict=False))
 
     def _compare(self, event: CopiesCompared) -> None:
         key = event.program, event.subject
@@ -283,6 +316,7 @@ class Evidence:
             "memory": dict(self._memory),
             "pauses": list(self._pauses),
             "not_finite": dict(self._not_finite),
+            "labels": dict(self._labels),
             "copies_compared": dict(self._compared),
             "lost": self._lost,
         }

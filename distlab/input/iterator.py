@@ -19,6 +19,7 @@ from distlab.events import sink
 from distlab.input._distribution import Distribution
 from distlab.input._feed import DirectFeed, Feed, PlacedStep
 from distlab.input._prefetch import PrefetchFeed
+from distlab.input._repeated import Repeats
 from distlab.input.host import InputHost
 from distlab.text.shown import shown
 from distlab.values.distributed import PerReplica
@@ -46,6 +47,7 @@ class DistributedIterator(Resumable):
         self._batch = 0
         self._nominal = distribution.steps.nominal or 0
         self._ended = False
+        self._repeats = Repeats()
         self._feed = _open_feed(distribution)
 
     def __iter__(self) -> DistributedIterator:
@@ -222,6 +224,7 @@ class DistributedIterator(Resumable):
                 policy=self._distribution.steps.policy,
                 source=self._distribution.source,
                 name=self._distribution.name,
+                repeated=self._repeats.count(step.columns, step.sizes, self._batch),
             )
         )
         self._distribution.previewer.show(recorder, step.columns, indices, self._epoch, self._batch)

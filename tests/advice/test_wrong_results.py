@@ -10,7 +10,7 @@ from distlab.advice import WRONG as CAUSES
 from distlab.advice import Advice, advise
 from distlab.events import CopiesCompared, Error
 from distlab.recording import RingRecorder
-from tests.advice.wrong_programs import RIGHT, WRONG, Made
+from tests.advice.wrong_programs import RIGHT, WRONG, Made, looked_up, mirrored
 
 
 def told(program: Made, recorder: RingRecorder) -> list[Advice]:
@@ -52,3 +52,18 @@ def test_the_difference_that_is_told_is_that_of_the_copies(recorder: RingRecorde
     assert 0 < one.evidence["largest_difference_share"] < 10
     assert one.evidence["states"] == 2
     assert one.evidence["first_step"] == one.steps[0]
+
+
+def test_a_gradient_of_which_few_rows_are_not_zero_is_named_with_its_size(
+    recorder: RingRecorder,
+) -> None:
+    looked_up(mirrored(4), 20_000, whole=True)
+    (one,) = [one for one in advise(recorder.ring) if one.cause == "sparse_gradient"]
+    assert one.subject == "function train_step"
+    assert one.evidence == {"used_rows": 2, "rows": 20_000, "bytes": 20_000 * 16 * 4, "steps": 8}
+
+
+@pytest.mark.parametrize(("rows", "whole"), [(20_000, False), (2_000, True), (20, True)])
+def test_few_rows_or_small_tables_are_not(rows: int, whole: bool, recorder: RingRecorder) -> None:
+    looked_up(mirrored(2), rows, whole=whole)
+    assert [one for one in advise(recorder.ring) if one.cause == "sparse_gradient"] == []

@@ -604,3 +604,120 @@ RIGHT: dict[str, Made] = {
     "evaluated whole": lambda: evaluated_whole(mirrored()),
     "NNX": lambda: nnx_model(mirrored(), "MEAN"),
 }
+
+
+# --- datasets ------------------------------------------------------------------------------------
+
+
+def classifier(strategy: Any, distributed: Any, *, trains: bool = True) -> None:
+    """Logistic regression on batches of `(x, label)`."""
+    with strategy.scope():
+        kernel = dl.Variable(jnp.zeros((6, 4)), name="kernel")
+
+    def train_step(inputs: Any) -> None:
+        x, label = inputs
+
+        def loss(kernel: Any) -> Any:
+            return optax.softmax_cross_entropy_with_integer_labels(x @ kernel, label).mean()
+
+        kernel.assign_sub(0.1 * reduce("MEAN", jax.grad(loss)(kernel.value())))
+
+    def evaluate(inputs: Any) -> Any:
+        x, label = inputs
+        return (jnp.argmax(x @ kernel.value(), axis=-1) == label).sum()
+
+    for inputs in distributed:
+        strategy.run(train_step if trains else evaluate, (inputs,))
+
+
+def labelled(labels: np.ndarray, *, shuffle: bool = False) -> dl.data.Dataset:
+    x = np.random.default_rng(3).normal(size=(len(labels), 6)).astype(np.float32)
+    dataset = dl.data.Dataset.from_tensor_slices((x, labels))
+    return dataset.shuffle(len(labels), seed=0) if shuffle else dataset
+
+
+def of_a_generator(labels: np.ndarray) -> dl.data.Dataset:
+    def rows() -> Iterator[Any]:
+        for number, label in enumerate(labels):
+            yield np.full(6, number, np.float32), label
+
+    signature = (dl.data.TensorSpec((6,), "float32"), dl.data.TensorSpec((), "int32"))
+    return dl.data.Dataset.from_generator(rows, output_signature=signature)
+
+
+def by_label(dataset: dl.data.Dataset, *, trains: bool = True) -> None:
+    strategy = mirrored()
+    distributed = strategy.experimental_distribute_dataset(dataset.batch(8))
+    classifier(strategy, distributed, trains=trains)
+
+
+def for_each_replica(make: Callable[[Any], dl.data.Dataset]) -> None:
+    strategy = mirrored(4)
+    per_replica = dl.InputOptions(
+        experimental_replication_mode=dl.InputReplicationMode.PER_REPLICA,
+        experimental_fetch_to_device=False,
+    )
+    distributed = strategy.distribute_datasets_from_function(make, per_replica)
+    classifier(strategy, distributed)
+
+
+SORTED = np.repeat(np.arange(4, dtype=np.int32), 24)
+RARE = (np.arange(96) % 32 == 5).astype(np.int32)
+
+WRONG |= {
+    "sorted": (lambda: by_label(labelled(SORTED)), "sorted_examples", "dataset at wrong_"),
+    "sorted, of a generator": (
+        lambda: by_label(of_a_generator(SORTED)), "sorted_examples", "dataset at wrong_"
+    ),
+    "one pipeline for each replica": (
+        lambda: for_each_replica(lambda _: labelled(RARE, shuffle=True).batch(8)),
+        "same_examples",
+        "dataset at wrong_",
+    ),
+}  # fmt: skip
+
+RIGHT |= {
+    "shuffled": lambda: by_label(labelled(SORTED, shuffle=True)),
+    "sorted, evaluated": lambda: by_label(labelled(SORTED), trains=False),
+    "labels in turn": lambda: by_label(labelled(SORTED.reshape(4, -1).T.ravel())),
+    "one label": lambda: by_label(labelled(np.zeros(96, np.int32))),
+    "rare label": lambda: by_label(labelled(RARE)),
+    "batches of one label in turn": lambda: by_label(
+        labelled(np.repeat(np.arange(96, dtype=np.int32) // 8 % 3, 1))
+    ),
+    "a part for each replica": lambda: for_each_replica(
+        lambda context: (
+            labelled(RARE).shard(context.num_input_pipelines, context.input_pipeline_id).batch(8)
+        )
+    ),
+    "zeros for each replica": lambda: for_each_replica(
+        lambda _: dl.data.Dataset.from_tensors(
+            (np.zeros((8, 6), np.float32), np.zeros(8, np.int32))
+        ).repeat(8)
+    ),
+    "one batch for each replica": lambda: for_each_replica(
+        lambda _: dl.data.Dataset.from_tensors((X[:8], RARE[:8])).repeat(8)
+    ),
+}
+
+
+# --- tables --------------------------------------------------------------------------------------
+
+
+def looked_up(strategy: Any, rows: int, *, whole: bool) -> None:
+    with strategy.scope():
+        table = dl.Variable(jnp.zeros((rows, 16)), name="table")
+
+    def train_step(ids: Any) -> None:
+        if whole:
+            grads = reduce("MEAN", jax.grad(lambda t: (t[ids] ** 2).mean())(table.value()))
+            table.assign_sub(0.1 * grads)
+            return
+        found = table.value()[ids]
+        grads = jax.grad(lambda t: (t**2).mean())(found)
+        grads, used = dl.get_replica_context().all_gather((grads, ids), axis=0)
+        table.assign(table.value().at[used].add(-0.1 * grads))
+
+    dataset = dl.data.Dataset.range(64).map(lambda n: n % 20).batch(8)
+    for ids in strategy.experimental_distribute_dataset(dataset):
+        strategy.run(train_step, (ids,))

@@ -1,0 +1,129 @@
+"""Training examples that arrive sorted by their label.
+
+Batches of one class each pull a model to and fro. That is told of datasets whose batches train, of
+which labels are known (the previews' labels), when in 8 batches or more nine tenths of a batch are
+of one label on average, shuffled batches of the same labels would be far more mixed, and each
+label's batches follow one another.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import pairwise
+from typing import Final
+
+import numpy as np
+
+from distlab.advice._datasets import batches_by_dataset
+from distlab.advice._texts import new_advice, percent_text
+from distlab.events import Advice
+from distlab.folds import EvidenceColumns
+from distlab.folds.arrays import Ints
+
+CAUSE: Final = "sorted_examples"
+
+_FEWEST_BATCHES: Final = 8
+_MOST_BATCHES: Final = 500
+_FEWEST_EXAMPLES: Final = 4
+_SORTED: Final = 0.9
+_MIXED: Final = 0.75
+_CHANGES_OF_A_LABEL: Final = 2
+_LARGE_SUM_BYTES: Final = 64
+
+
+def find(columns: EvidenceColumns) -> list[Advice]:
+    """Finds datasets that are sorted, in columns of `folds.Evidence`."""
+    if not columns["labels"]:
+        return []
+    trained = _rows_that_train(columns)
+    found = []
+    for name, rows in batches_by_dataset(columns):
+        if np.isin(rows, trained).mean() > 0.5:
+            batches = _labels_of_batches(columns, rows)
+            advice = _sorted(columns, name, rows, batches) if batches else None
+            found += [] if advice is None else [advice]
+    return found
+
+
+def _sorted(
+    columns: EvidenceColumns, name: str, rows: Ints, batches: list[list[str]]
+) -> Advice | None:
+    every = [label for batch in batches for label in batch]
+    labels = Counter(every)
+    if len(batches) < _FEWEST_BATCHES or not 2 <= len(labels) <= len(every) / _FEWEST_EXAMPLES:
+        return None
+    share = _one_label(batches)
+    mixed = np.random.default_rng(0).permutation(every)
+    ends = np.cumsum([len(batch) for batch in batches])[:-1]
+    shuffled = _one_label([part.tolist() for part in np.split(mixed, ends)])
+    main = [Counter(batch).most_common(1)[0][0] for batch in batches]
+    changes = sum(one != following for one, following in pairwise(main))
+    if share < _SORTED or shuffled > _MIXED or changes > _CHANGES_OF_A_LABEL * len(labels):
+        return None
+    source = columns["batches"]["source"][rows[0]]
+    return new_advice(
+        CAUSE,
+        name,
+        f"The {name} is sorted by label: on average {percent_text(share)} of a batch have one "
+        f"label; of shuffled batches it would be {percent_text(shuffled)}.",
+        "Shuffle the examples before they are batched: "
+        "dataset.shuffle(len(dataset)).batch(global_batch_size).",
+        evidence={
+            "one_label_share": share,
+            "shuffled_share": shuffled,
+            "labels": len(labels),
+            "batches": len(batches),
+        },
+        page="batches",
+        share=1.0,
+        source=source,
+    )
+
+
+def _one_label(batches: list[list[str]]) -> float:
+    """Returns the mean share of a batch's most frequent label."""
+    shares = [Counter(batch).most_common(1)[0][1] / len(batch) for batch in batches]
+    return float(np.mean(shares))
+
+
+def _labels_of_batches(columns: EvidenceColumns, rows: Ints) -> list[list[str]]:
+    """Returns the labels of a dataset's batches in one epoch, as far as they are known."""
+    batches = columns["batches"]
+    found: list[list[str]] = []
+    for row in rows.tolist():
+        dataset, epoch = int(batches["dataset"][row]), int(batches["epoch"][row])
+        if (dataset, epoch) != (batches["dataset"][rows[0]], batches["epoch"][rows[0]]):
+            break
+        indices = batches["indices"][row]
+        known = columns["labels"].get(dataset)
+        if known is None:
+            continue
+        if indices is None:
+            labels = known.of_batches.get((epoch, int(batches["batch"][row])), [])
+        else:
+            positions = np.frombuffer(indices, "<i8").tolist()
+            labels = [known.of_examples.get(position, "") for position in positions]
+        if len(labels) >= _FEWEST_EXAMPLES and all(labels):
+            found.append(labels)
+        if len(found) == _MOST_BATCHES:
+            break
+    return found
+
+
+def _rows_that_train(columns: EvidenceColumns) -> Ints:
+    """Returns the rows of the batches that a program followed that trains, as far as it shows."""
+    training = {
+        program.program
+        for program in columns["compiles"]
+        if program.assigned
+        or any(
+            one.kind == "all-reduce" and one.operand_bytes > _LARGE_SUM_BYTES
+            for one in program.collectives
+        )
+    }
+    steps, times = columns["steps"], columns["batches"]["time_ns"]
+    if not len(steps["time_ns"]):
+        return np.zeros(0, int)
+    following = np.searchsorted(steps["time_ns"], times)
+    following = np.minimum(following, len(steps["time_ns"]) - 1)
+    return np.flatnonzero(np.isin(steps["program"][following], list(training)))
