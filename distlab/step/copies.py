@@ -83,8 +83,11 @@ def _are_equal(leaf: Leaf, array: Any) -> bool:
         return leaf.role == "split"
     if not is_key(leaf) or array.is_deleted():
         return False
-    rows = np.asarray(jax_internals.plain(array))
-    return bool((rows == rows[:1]).all())
+    rows = jax_internals.pieces(jax_internals.plain(array))
+    if len(rows) < len(array):  # those of other processes are not known here
+        return False
+    first, *others = map(np.asarray, rows)
+    return all(np.array_equal(first, other) for other in others)
 
 
 @final

@@ -288,7 +288,8 @@ def stack(components: Sequence[Any], mesh: ReplicaMesh) -> PerReplica:
         for array, device in zip(arrays, mesh.local_devices, strict=True)
     ]
     stacked = jax.make_array_from_single_device_arrays((mesh.replicas, *largest), mesh.split, rows)
-    if all(component is components[0] for component in components):
+    # The components of other processes are not known here.
+    if len(rows) == mesh.replicas and all(one is components[0] for one in components):
         remember_equal_rows(stacked)
     return PerReplica(stacked, None if len(set(shapes)) == 1 else shapes)
 
