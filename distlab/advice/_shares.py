@@ -35,3 +35,16 @@ def loop_share(columns: EvidenceColumns, time_ns: Ints, duration_ns: Ints) -> fl
         event.trace_ns + event.compile_ns for event in columns["compiles"] if event.time_ns > begin
     )
     return float(duration_ns[inside].sum()) / max(end - begin - compiling, 1)
+
+
+def seconds_a_step(columns: EvidenceColumns, time_ns: Ints, duration_ns: Ints) -> float:
+    """Returns the seconds that calls took in the loop, for each of its steps.
+
+    Args:
+      columns: The evidence, with one step or more.
+      time_ns: Monotonic times at which the calls began.
+      duration_ns: Nanoseconds that each took.
+    """
+    begin = loop_begin(columns)
+    steps = int((columns["steps"]["dispatched_ns"] >= begin).sum())
+    return float(duration_ns[time_ns >= begin].sum()) / 1e9 / max(steps, 1)

@@ -71,7 +71,7 @@ def percent_text(share: float) -> str:
 
 
 def evidence_text(advice: Advice) -> str:
-    """Returns the evidence of an advice as one line.
+    """Returns the evidence of an advice as one line: its numbers, what it saves, and the line.
 
     Args:
       advice: The advice.
@@ -84,7 +84,12 @@ def evidence_text(advice: Advice) -> str:
       ...     share=0.4))
       'late 20 ms, last share 95%'
     """
-    return ", ".join(_number_text(name, value) for name, value in advice.evidence.items())
+    parts = [_number_text(name, value) for name, value in advice.evidence.items()]
+    if advice.saves_s:
+        parts.append(f"saves up to {ms_text(advice.saves_s * 1e9)} a step")
+    if advice.source and advice.source not in advice.subject + advice.text:
+        parts.append(advice.source)
+    return ", ".join(parts)
 
 
 def _number_text(name: str, value: float) -> str:

@@ -12,7 +12,7 @@ from typing import Final
 
 import numpy as np
 
-from distlab.advice._shares import loop_share
+from distlab.advice._shares import loop_share, seconds_a_step
 from distlab.advice._texts import ms_text, new_advice, percent_text
 from distlab.events import Advice
 from distlab.folds import EvidenceColumns
@@ -50,7 +50,8 @@ def find(columns: EvidenceColumns) -> list[Advice]:
         if len(rows) < _FEWEST:
             continue
         spent = reductions["duration_ns"][rows]
-        share = loop_share(columns, reductions["time_ns"][rows], spent)
+        times = reductions["time_ns"][rows]
+        share = loop_share(columns, times, spent)
         if share < _LEAST_SHARE:
             continue
         typical = float(np.median(reductions["bytes"][rows]))
@@ -72,6 +73,7 @@ def find(columns: EvidenceColumns) -> list[Advice]:
                 },
                 page="reductions",
                 share=share,
+                saves_s=(1 - 1 / faster) * seconds_a_step(columns, times, spent),
             )
         )
     return found

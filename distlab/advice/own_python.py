@@ -60,6 +60,7 @@ def find(columns: EvidenceColumns) -> list[Advice]:
             page="steps",
             share=share,
             steps=steps["step"],
+            saves_s=each / 1e9,
         )
     ]
 

@@ -46,6 +46,7 @@ def _recompiled(columns: EvidenceColumns, function: str, events: list[Compile]) 
     if len(events) < _FEWEST or own.sum() > _STEPS_A_PROGRAM * len(events):
         return None
     spent = sum(event.trace_ns + event.compile_ns for event in events)
+    again = sum(event.trace_ns + event.compile_ns for event in events[1:])
     elapsed = events[-1].time_ns - events[0].time_ns + events[0].trace_ns + events[0].compile_ns
     anew = sum(event.cause == "new function" for event in events)
     if anew > len(events) / 2:
@@ -79,6 +80,8 @@ def _recompiled(columns: EvidenceColumns, function: str, events: list[Compile]) 
         share=share,
         steps=steps["step"][own],
         time_ns=events[-1].time_ns,
+        source=events[-1].source,
+        saves_s=again / 1e9 / max(int(own.sum()), 1),
     )
 
 

@@ -15,7 +15,7 @@ from typing import Final
 
 import numpy as np
 
-from distlab.advice._shares import loop_share
+from distlab.advice._shares import loop_share, seconds_a_step
 from distlab.advice._texts import ms_text, new_advice, percent_text
 from distlab.events import Advice, Collective, Compile
 from distlab.folds import EvidenceColumns
@@ -74,6 +74,12 @@ def _loop_share(columns: EvidenceColumns, rows: Ints) -> float:
     return loop_share(columns, reductions["time_ns"][rows], reductions["duration_ns"][rows])
 
 
+def _seconds_a_step(columns: EvidenceColumns, rows: Ints) -> float:
+    """Returns the seconds that calls took, for each step of the loop."""
+    reductions = columns["reductions"]
+    return seconds_a_step(columns, reductions["time_ns"][rows], reductions["duration_ns"][rows])
+
+
 def _repeated_calls(columns: EvidenceColumns) -> list[Advice]:
     reductions = columns["reductions"]
     steps, again = [], []
@@ -110,6 +116,7 @@ def _repeated_calls(columns: EvidenceColumns) -> list[Advice]:
             page="reductions",
             share=share,
             steps=steps,
+            saves_s=_seconds_a_step(columns, rows),
         )
     ]
 
@@ -142,6 +149,7 @@ def _many_calls(columns: EvidenceColumns) -> list[Advice]:
             page="reductions",
             share=share,
             steps=steps,
+            saves_s=(1 - 1 / number) * _seconds_a_step(columns, np.array(kept)),
         )
     ]
 
@@ -179,6 +187,7 @@ def _large_calls(columns: EvidenceColumns) -> list[Advice]:
             page="reductions",
             share=share,
             steps=steps,
+            saves_s=_seconds_a_step(columns, rows),
         )
     ]
 
@@ -225,6 +234,7 @@ def _large_in(program: Compile, steps: Ints) -> Advice | None:
         share=0.0,
         steps=steps,
         time_ns=program.time_ns,
+        source=place if ":" in place else program.source,
     )
 
 
@@ -257,6 +267,7 @@ def _repeated_in(program: Compile, steps: Ints) -> Advice | None:
         share=0.0,
         steps=steps,
         time_ns=program.time_ns,
+        source=place if ":" in place else program.source,
     )
 
 

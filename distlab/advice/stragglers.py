@@ -151,6 +151,7 @@ def _told(capture: Capture, slow: list[int], profile: _Profile) -> list[Advice]:
             },
             page="devices",
             share=excess / whole,
+            saves_s=excess / 1e9 / max(profile.steps, 1),
             time_ns=capture.time_ns,
         )
     ]
@@ -232,6 +233,7 @@ def _in_ready_times(columns: EvidenceColumns, strategy: int) -> list[Advice]:
             },
             page="devices",
             share=float(gap / length),
+            saves_s=float(gap) / 1e9,
             steps=numbers,
         )
     ]

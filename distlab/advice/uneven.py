@@ -75,4 +75,5 @@ def _unevenness(
         },
         page="batches",
         share=share,
+        source=columns["batches"]["source"][rows[-1]],
     )

@@ -72,4 +72,6 @@ def _waiting(columns: EvidenceColumns, name: str, rows: Ints) -> Advice | None:
         page="batches",
         share=whole_share,
         steps=columns["steps"]["step"],
+        source=batches["source"][rows[-1]],
+        saves_s=float(spent.mean()) / 1e9,
     )
