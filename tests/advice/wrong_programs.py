@@ -641,7 +641,10 @@ def of_a_generator(labels: np.ndarray) -> dl.data.Dataset:
         for number, label in enumerate(labels):
             yield np.full(6, number, np.float32), label
 
-    signature = (dl.data.TensorSpec((6,), "float32"), dl.data.TensorSpec((), "int32"))
+    signature = (
+        dl.data.TensorSpec((6,), np.dtype("float32")),
+        dl.data.TensorSpec((), np.dtype("int32")),
+    )
     return dl.data.Dataset.from_generator(rows, output_signature=signature)
 
 
