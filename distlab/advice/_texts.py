@@ -102,4 +102,8 @@ def _number_text(name: str, value: float) -> str:
         return f"{name.replace('_', ' ')} {percent_text(value)}"
     if "bytes" in name:
         return f"{name.replace('_', ' ')} {bytes_text(value)}"
-    return f"{name.replace('_', ' ')} {value:,.4g}"
+    return (
+        f"{name.replace('_', ' ')} {value:,.0f}"
+        if value.is_integer()
+        else (f"{name.replace('_', ' ')} {value:,.4g}")
+    )

@@ -37,7 +37,7 @@ def find(columns: EvidenceColumns) -> list[Advice]:
 def _drift(function: str, found: list[tuple[Doubt, Compared]]) -> Advice:
     doubt, compared = found[0]
     first = compared.first or compared.last
-    others = f" So do {len(found) - 1} other states." if len(found) > 1 else ""
+    others = _others([other.subject for other, _ in found[1:]])
     return new_advice(
         CAUSE,
         doubt.subject,
@@ -60,3 +60,10 @@ def _drift(function: str, found: list[tuple[Doubt, Compared]]) -> Advice:
         time_ns=first.time_ns,
         source=doubt.source,
     )
+
+
+def _others(subjects: list[str]) -> str:
+    if not subjects:
+        return ""
+    more = f" and {len(subjects) - 1} more" if len(subjects) > 1 else ""
+    return f" So do those of {subjects[0]}{more}."

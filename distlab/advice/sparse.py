@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from distlab.advice._doubts import doubts_about
-from distlab.advice._texts import at, new_advice, percent_text
+from distlab.advice._texts import at, new_advice
 from distlab.events import Advice
 from distlab.folds import EvidenceColumns
 from distlab.text.bytes import bytes_text
@@ -28,7 +28,7 @@ def find(columns: EvidenceColumns) -> list[Advice]:
                 f"function {program.function}",
                 f"{program.function} combines a gradient of {bytes_text(size)} across replicas"
                 f"{at(doubt.source)}, of which at most {used:,.0f} of {rows:,.0f} rows are not "
-                f"zero: {percent_text(1 - used / rows)} of what it sends is zeros.",
+                f"zero: it sends {rows / max(used, 1):,.0f} times as much as it needs.",
                 "Differentiate with respect to the rows that were looked up, all_gather those "
                 "gradients and their ids, and add them to the table: table.at[ids].add(...).",
                 evidence={"used_rows": used, "rows": rows, "bytes": size, "steps": len(steps)},
