@@ -97,7 +97,7 @@ def test_texts_are_exchanged_in_order_and_passed_on_by_the_chief(looked: list[Ou
 def test_waits_end_at_their_limit_and_name_who_did_not_come(looked: list[Outcome]) -> None:
     worker, message = looked[1].shown["missed"]
     assert worker == "worker 0"
-    assert '"alone 0" in time' in message
+    assert '"alone 0"' in message  # in time, or before the other's program had ended
     assert "missed" not in looked[0].shown
     for outcome in looked:
         assert "'nothing' within 0.1 seconds" in outcome.shown["limit"]
