@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from distlab.events import (
     Capture,
+    CopiesCompared,
     Envelope,
     Error,
     Event,
@@ -194,6 +195,20 @@ def test_errors_name_their_worker() -> None:
     parts = several(2)
     parts[1].insert(3, Error(time_ns=START_NS + 5, where="run", type="ValueError", message="no"))
     assert folded(in_order(parts)).columns("header")["errors"] == ["worker 1: run: ValueError: no"]
+
+
+def test_copies_are_compared_once_for_all_processes() -> None:
+    parts = several(3)
+    for worker, part in enumerate(parts):
+        part.insert(
+            -1,
+            CopiesCompared(
+                time_ns=START_NS + 300_000_000, step=2, strategy=10 * worker, program=10 * worker,
+                subject="w", differing=[1], largest=0.5,
+            ),
+        )  # fmt: skip
+    (found,) = (e for e in Join().add(in_order(parts)) if isinstance(e, CopiesCompared))
+    assert (found.strategy, found.program) == (0, 0)
 
 
 def test_strategies_of_a_process_alone_keep_their_own_devices() -> None:

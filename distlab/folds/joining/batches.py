@@ -139,6 +139,7 @@ def _joined(batch: _Batch, dataset: int) -> Sharding:
         bytes=sum(event.bytes for event in events),
         wait_ns=max(event.wait_ns for event in events),
         transfer_ns=max(event.transfer_ns for event in events),
+        repeated=sum(event.repeated for event in events),
     )
 
 

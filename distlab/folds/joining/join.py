@@ -12,6 +12,7 @@ from distlab.events import (
     Advice,
     Capture,
     Compile,
+    CopiesCompared,
     Copy,
     DeviceSample,
     Envelope,
@@ -190,6 +191,13 @@ class Join:
 
     @_join.register
     def _(self, event: Compile, process: int) -> Iterator[Event]:
+        members = self._leads(process, event.strategy)
+        if members is not None:
+            program = self._numbers.meet("program", process, event.program, (process,))
+            yield msgspec.structs.replace(event, strategy=members.strategy, program=program)
+
+    @_join.register
+    def _(self, event: CopiesCompared, process: int) -> Iterator[Event]:
         members = self._leads(process, event.strategy)
         if members is not None:
             program = self._numbers.meet("program", process, event.program, (process,))
