@@ -36,7 +36,7 @@ from distlab.events import Advice, Chunk, Envelope, Event, Source, Unknown
 from distlab.folds import Evidence, EvidenceColumns, Join, WorkerColumns, Workers
 from distlab.text.shown import shown
 
-__all__ = ["CAUSES", "WRONG", "Advice", "advise", "advise_on", "evidence_text"]
+__all__ = ["CAUSES", "Advice", "advise", "advise_on", "evidence_text"]
 
 WRONG: Final = (
     drifting.CAUSE,
