@@ -7,6 +7,8 @@ where TensorFlow has one, so that ported `except` clauses work.
 
 from __future__ import annotations
 
+from typing import Any
+
 
 class DistlabError(Exception):
     """Base of all errors that distlab raises by itself.
@@ -173,9 +175,37 @@ class WorkerError(ClusterError):
         self.host = host
         self.message = message
 
-    def __reduce__(self) -> tuple[type[WorkerError], tuple[str, str, str]]:
+    def __reduce__(self) -> tuple[Any, ...]:
         """Pickles the three parts."""
         return type(self), (self.worker, self.host, self.message)
+
+
+class ProgramOrderError(WorkerError):
+    """Two workers ran different programs where all must run the same, in the same order.
+
+    Args:
+      worker: The name of the worker that differs from the chief.
+      host: The name of its machine.
+      message: Which programs they are.
+      step: The number of the first program that differs, from 1.
+
+    Attributes:
+      step: The number of the first program that differs, from 1.
+
+    Example:
+      >>> import distlab as dl
+      >>> error = dl.errors.ProgramOrderError("worker 1", "node-7", "train, evaluate", 65)
+      >>> error.step, isinstance(error, dl.errors.WorkerError)
+      (65, True)
+    """
+
+    def __init__(self, worker: str, host: str, message: str, step: int) -> None:
+        super().__init__(worker, host, message)
+        self.step = step
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickles the parts."""
+        return type(self), (self.worker, self.host, self.message, self.step)
 
 
 class CancelledError(DistlabError, RuntimeError):

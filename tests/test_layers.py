@@ -40,9 +40,9 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "launching": ("text", "errors"),
     "devices": ("text", "errors", "events"),
     "processes": ("text", "errors", "devices"),
-    "values": ("text", "errors", "events", "devices"),
+    "values": ("text", "errors", "events", "devices", "processes"),
     "context": ("text", "errors", "devices", "values"),
-    "variables": ("text", "errors", "events", "devices", "values", "context"),
+    "variables": ("text", "errors", "events", "devices", "processes", "values", "context"),
     "nest": ("text", "errors", "values", "variables"),
     "collectives": (
         *("text", "errors", "events", "devices", "values", "context"),

@@ -17,6 +17,7 @@ import numpy as np
 
 from distlab.collectives.host_sums import can_sum, host_sum
 from distlab.devices import selection
+from distlab.devices.combining import sums_of_rows
 from distlab.devices.jax_internals import is_ready
 from distlab.devices.mesh import AXIS, SAME_ON_ALL, ReplicaMesh
 from distlab.devices.pieces import pieces
@@ -258,7 +259,7 @@ class NcclAllReduce(CrossDeviceOps):
         """Returns the sums by one program whose collectives XLA may combine, on every device."""
         if any(isinstance(stacked, jax.core.Tracer) for stacked in several):
             return _add_rows_of_each(several)
-        return _psum(mesh)(several)
+        return sums_of_rows(several, mesh) if mesh.shared else _psum(mesh)(several)
 
     def sum_in_program(self, values: list[jax.Array], replicas: int) -> list[jax.Array]:
         """Sums all arrays by collectives that XLA may combine into one."""
@@ -284,6 +285,8 @@ class ChosenBySize(CrossDeviceOps):
 
     def chosen(self, mesh: ReplicaMesh, row_bytes: int) -> CrossDeviceOps:
         """Returns the algorithm for a value of this size."""
+        if mesh.shared:
+            return _ALL_REDUCE
         on_cpu = mesh.devices[0].platform == "cpu"
         return _TO_ONE if on_cpu or row_bytes <= _SMALL_BYTES else _ALL_REDUCE
 

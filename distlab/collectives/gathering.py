@@ -10,6 +10,7 @@ import jax.numpy as jnp
 
 from distlab.collectives.host import CollectiveHost
 from distlab.collectives.reducing import calls, report
+from distlab.collectives.rows import on_first_device
 from distlab.collectives.shapes import gather_axis, require_joinable
 from distlab.collectives.traced import TracedPerReplica
 from distlab.context import scopes
@@ -50,15 +51,14 @@ def _gather_leaf(strategy: CollectiveHost, value: Any, axis: int) -> jax.Array:
     shapes = replica_shapes(value)
     along = gather_axis(shapes[0], axis, "gather")
     require_joinable(shapes, along, "gather")
-    parts = value.values
-    if not isinstance(value.stacked, jax.core.Tracer):
-        parts = jax.device_put(parts, strategy.mesh.local_devices[0])
+    traced = isinstance(value.stacked, jax.core.Tracer)
+    parts = value.values if traced else on_first_device(value, strategy.mesh)
     gathered = jnp.concatenate(parts, axis=along)
     report(
         strategy,
         "gather",
         "",
-        "to_one_device",
+        "all_gather" if strategy.mesh.shared else "to_one_device",
         stacked=value.stacked,
         started=started,
         call=next(calls),

@@ -13,6 +13,7 @@ import numpy as np
 
 from distlab import events
 from distlab.collectives.host import CollectiveHost
+from distlab.collectives.rows import on_first_device
 from distlab.collectives.traced import TracedPerReplica
 from distlab.context import scopes
 from distlab.context.host import Host
@@ -29,6 +30,7 @@ from distlab.values.distributed import (
     PerReplica,
     Shape,
     replica_shapes,
+    stack,
 )
 from distlab.values.indexed_slices import IndexedSlices
 from distlab.values.reduce_op import ReduceOp
@@ -65,7 +67,7 @@ def reduce(strategy: CollectiveHost, reduce_op: ReduceOp | str, value: Any, axis
             if isinstance(leaf, PerReplica)
             else _reduce_slices(strategy, op, leaf, axes)
             if isinstance(leaf, IndexedSlices)
-            else _reduce_other(op, leaf, axes, replicas)
+            else _reduce_other(strategy, op, leaf, axes)
             for leaf in leaves
         ],
     )
@@ -144,10 +146,36 @@ def _as_per_replica(value: Any, strategy: Host, replicas: int) -> Any:
     return value
 
 
-def _reduce_other(op: ReduceOp, value: Any, axes: Axes | None, replicas: int) -> jax.Array:
+def _reduce_other(
+    strategy: CollectiveHost, op: ReduceOp, value: Any, axes: Axes | None
+) -> jax.Array:
     if isinstance(value, TracedPerReplica):
         return _reduce_traced(op, value, axes)
-    return _reduce_plain(op, value, axes, replicas)
+    if strategy.mesh.shared and not isinstance(value, jax.core.Tracer):
+        return _reduce_over_workers(strategy, op, value, axes)
+    return _reduce_plain(op, value, axes, strategy.num_replicas_in_sync)
+
+
+def _reduce_over_workers(
+    strategy: CollectiveHost, op: ReduceOp, value: Any, axes: Axes | None
+) -> jax.Array:
+    """Reduces a value of which each worker has its own, as TensorFlow does.
+
+    A value that variables or `Mirrored` hold, or that has axes to reduce, counts once for each
+    replica; any other value once for each worker.
+    """
+    mesh = strategy.mesh
+    for_each_replica = axes is not None or isinstance(value, Mirrored | Variable)
+    if isinstance(value, Mirrored):
+        value = first_piece(value.array)
+    array = as_numbers(value, "reduce")
+    if for_each_replica:
+        stacked = stack([array] * len(mesh.local_replicas), mesh)
+        return reduce_per_replica(strategy, op, [stacked], axes)[0]
+    zeros = [jnp.zeros_like(array)] * (len(mesh.local_replicas) - 1)
+    stacked = stack([array, *zeros], mesh)
+    (total,) = reduce_per_replica(strategy, ReduceOp.SUM, [stacked], None)
+    return _divide(total, len(mesh.by_process)) if op is ReduceOp.MEAN else total
 
 
 def _axes_within(axes: Axes | None, shapes: tuple[Shape, ...]) -> Axes | None:
@@ -182,7 +210,7 @@ def _joined(strategy: CollectiveHost, value: DistributedValues) -> jax.Array:
     """Returns the replicas' rows, one after another."""
     if isinstance(value, TracedPerReplica):
         return value.collectives.all_gather([value.local], 0)[0]
-    parts = jax.device_put(value.values, strategy.mesh.local_devices[0])
+    parts = on_first_device(value, strategy.mesh)
     joined: jax.Array = jax_internals.uncommitted(jnp.concatenate(parts))
     return joined
 

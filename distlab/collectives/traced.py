@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any, final
 
@@ -43,8 +44,11 @@ class TracedPerReplica(DistributedValues):
 
     @property
     def values(self) -> tuple[Any, ...]:
-        """The components of all replicas, which must have one shape."""
-        rows = self.collectives.all_gather([self.local[None]], 0)[0]
+        """The components of all replicas of this worker, which must have one shape."""
+        if self.collectives.shared:
+            rows = self.collectives.on_worker(self.local)
+        else:
+            rows = self.collectives.all_gather([self.local[None]], 0)[0]
         return tuple(rows[replica] for replica in range(rows.shape[0]))
 
     def component(self, replica: Any) -> Any:
@@ -69,7 +73,8 @@ class TracedCollectives:
     `tf.distribute`: JAX transposes `psum` to `psum`.
 
     Args:
-      replicas: The number of replicas.
+      workers: The numbers of the replicas of each worker, in order; those of one worker for
+        replicas of one process.
       ops: The algorithm that sums values.
       plan: For each array that the function all-gathers, in order, its shape on every
         replica. Arrays beyond the plan have the same shape on all replicas.
@@ -77,18 +82,27 @@ class TracedCollectives:
     Attributes:
       gathered: The shape on the traced replica of each array all-gathered so far.
       common: The traced arguments that all replicas receive whole.
+      merged_into_one: Of several workers, the values that a `merge_call` returned as one for all
+        replicas. Returned by the function, each is one array, as in TensorFlow.
       made: The variables that the function made while it was traced.
+      shared: Whether the replicas are those of several workers.
       may_make: Whether it may make variables: in its first trace, as in a `tf.function`.
     """
 
     def __init__(
-        self, replicas: int, ops: CrossDeviceOps, plan: Sequence[Sequence[Shape]] = ()
+        self,
+        workers: Sequence[Sequence[int]],
+        ops: CrossDeviceOps,
+        plan: Sequence[Sequence[Shape]] = (),
     ) -> None:
         self.gathered: list[Shape] = []
         self.common: list[Any] = []
         self.made: list[Variable] = []
+        self.merged_into_one: list[Any] = []
         self.may_make = True
-        self._replicas = replicas
+        self.shared = len(workers) > 1
+        self._workers = [list(members) for members in workers]
+        self._replicas = sum(map(len, workers))
         self._ops = ops
         self._plan = plan
 
@@ -123,10 +137,31 @@ class TracedCollectives:
         return jnp.concatenate(parts, axis=along)
 
     def first(self, value: jax.Array) -> jax.Array:
-        """Returns replica 0's value."""
-        mine = jnp.where(self.replica_id() == 0, value, jnp.zeros_like(value))
-        summable = mine.astype(jnp.int32) if value.dtype == bool else mine
-        return jax.lax.psum(summable, AXIS).astype(value.dtype)
+        """Returns the value of the first replica; of several workers, of each worker's first."""
+        return self.sum_on_worker(jnp.where(self._is_end(0), value, jnp.zeros_like(value)))
+
+    def last(self, value: jax.Array) -> jax.Array:
+        """Returns the value of the last replica; of several workers, of each worker's last."""
+        return self.sum_on_worker(jnp.where(self._is_end(-1), value, jnp.zeros_like(value)))
+
+    def sum_on_worker(self, value: jax.Array) -> jax.Array:
+        """Returns the sum over the replicas; of several workers, over those of each worker."""
+        if all(len(members) == 1 for members in self._workers):
+            return value
+        summable = value.astype(jnp.int32) if value.dtype == bool else value
+        groups = self._workers if len(self._workers) > 1 else None
+        return jax.lax.psum(summable, AXIS, axis_index_groups=groups).astype(value.dtype)
+
+    def on_worker(self, value: jax.Array) -> jax.Array:
+        """Returns the values of all replicas, `(replicas, ...)`; of several workers, its own."""
+        groups = self._workers if len(self._workers) > 1 else None
+        rows: jax.Array = jax.lax.all_gather(value, AXIS, axis_index_groups=groups)
+        return rows
+
+    def _is_end(self, end: int) -> jax.Array:
+        ends = [members[end] for members in self._workers]
+        replica = self.replica_id()
+        return functools.reduce(jnp.logical_or, [replica == number for number in ends])
 
     def merge(
         self, host: Host, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -135,6 +170,9 @@ class TracedCollectives:
         args, kwargs = self.merged((args, kwargs))
         with scopes.cross_replica(host, merging=self):
             result = fn(host, *args, **kwargs)
+        if self.shared:
+            leaves = jax.tree.leaves(result, is_leaf=_keep)
+            self.merged_into_one += [leaf for leaf in leaves if isinstance(leaf, jax.core.Tracer)]
         return local_part(result)
 
     def merged(self, nest: Any) -> Any:
@@ -182,6 +220,8 @@ class TracedCollectives:
 
     def is_same(self, value: Any) -> bool:
         """Returns whether all replicas pass one object: a whole argument, or a captured array."""
+        if self.shared and all(len(members) == 1 for members in self._workers):
+            return False  # each worker's only replica passes the worker's own value
         captured = isinstance(value, jax.Array) and not isinstance(value, jax.core.Tracer)
         return captured or any(value is argument for argument in self.common)
 

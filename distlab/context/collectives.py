@@ -24,7 +24,13 @@ class Collectives(Protocol):
         """Returns the arrays of all replicas, concatenated along `axis`."""
 
     def first(self, value: jax.Array) -> jax.Array:
-        """Returns replica 0's value, on each replica."""
+        """Returns replica 0's value, on each replica; of several workers, each worker's first."""
+
+    def last(self, value: jax.Array) -> jax.Array:
+        """Returns the last replica's value; of several workers, each worker's last."""
+
+    def sum_on_worker(self, value: jax.Array) -> jax.Array:
+        """Returns the sum over all replicas; of several workers, over those of each worker."""
 
     def is_same(self, value: Any) -> bool:
         """Returns whether all replicas pass one and the same object, which none of them made."""

@@ -11,7 +11,6 @@ from typing import Any, Final, Literal, Protocol, TypeAlias, final
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax.sharding import PartitionSpec
 
 from distlab.devices.jax_internals import uncommitted
@@ -133,7 +132,7 @@ class _OnMesh(ABC):
 
     def over(self, array: jax.Array, mesh: ReplicaMesh) -> jax.Array:
         """Returns the array itself on its own mesh; elsewhere, copies of its first copy."""
-        return array if mesh is self._mesh else jax.device_put(self.first(array), mesh.whole)
+        return array if mesh is self._mesh else mesh.put_whole(self.first(array))
 
     def is_over(self, mesh: ReplicaMesh) -> bool:
         """Returns whether that is the layout's own mesh."""
@@ -151,7 +150,7 @@ class Replicated(_OnMesh):
 
     def place(self, value: jax.Array) -> jax.Array:
         """Copies the value to every device."""
-        return jax.device_put(value, self._mesh.whole)
+        return self._mesh.put_whole(value)
 
     def copies(self, array: jax.Array) -> dict[int, jax.Array]:
         """Returns each device's copy."""
@@ -177,8 +176,7 @@ class OnePerReplica(_OnMesh):
 
     def place(self, value: jax.Array) -> jax.Array:
         """Copies the value to every replica's row."""
-        rows = np.broadcast_to(np.asarray(value)[None], (self._mesh.replicas, *value.shape))
-        return jax.device_put(rows, self._mesh.split)
+        return self._mesh.put_rows(value)
 
     def copies(self, array: jax.Array) -> dict[int, jax.Array]:
         """Returns each replica's value."""
@@ -232,7 +230,7 @@ class OnOneDevice:
 
     def over(self, array: jax.Array, mesh: ReplicaMesh) -> jax.Array:
         """Copies the value to every device of the mesh."""
-        return jax.device_put(self.first(array), mesh.whole)
+        return mesh.put_whole(self.first(array))
 
     def is_over(self, mesh: ReplicaMesh) -> bool:
         """Returns False: the one copy lies outside of any program."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import Final, final
+from typing import Any, Final, final
 
 import jax
 import numpy as np
@@ -28,6 +28,9 @@ class ReplicaMesh:
       replicas: Number of replicas in all processes.
       local_replicas: Numbers of the replicas whose devices belong to this process.
       local_devices: The devices of the local replicas.
+      shared: Whether other processes have replicas, too. An operation on such an array is one of
+        all processes, except on the pieces that lie here.
+      by_process: The numbers of each process's replicas, in order.
       mesh: The JAX mesh with the single axis `"replica"`.
       split: Sharding of an array `(replicas, ...)`, one row on each device.
       whole: Sharding of an array of which each device holds a full copy.
@@ -41,9 +44,37 @@ class ReplicaMesh:
         self.mesh = Mesh(np.array(devices), (AXIS,))
         self.local_replicas = local_positions(self.mesh)
         self.local_devices = tuple(devices[replica] for replica in self.local_replicas)
+        self.shared = len(self.local_replicas) < self.replicas
+        self.by_process = _by_process(devices)
         self.split = NamedSharding(self.mesh, PartitionSpec(AXIS))
         self.whole = NamedSharding(self.mesh, PartitionSpec())
         self.first = SingleDeviceSharding(self.local_devices[0])
+
+    def put_whole(self, value: Any) -> jax.Array:
+        """Puts a copy of a value on each device; of several processes, each puts its own value.
+
+        Args:
+          value: An array-like.
+        """
+        if not self.shared or getattr(value, "sharding", None) == self.whole:
+            return jax.device_put(value, self.whole)
+        # `device_put` would compare the processes' values, and wait for all of them.
+        copies = [jax.device_put(value, device) for device in self.local_devices]
+        return jax.make_array_from_single_device_arrays(copies[0].shape, self.whole, copies)
+
+    def put_rows(self, value: Any) -> jax.Array:
+        """Puts a value into the row of each replica; of several processes, each puts its own.
+
+        Args:
+          value: An array-like.
+        """
+        row = np.asarray(value)[None]
+        if not self.shared:
+            rows = np.broadcast_to(row, (self.replicas, *row.shape[1:]))
+            return jax.device_put(rows, self.split)
+        shape = (self.replicas, *row.shape[1:])
+        rows_here = [jax.device_put(row, device) for device in self.local_devices]
+        return jax.make_array_from_single_device_arrays(shape, self.split, rows_here)
 
 
 @cache
@@ -57,3 +88,10 @@ def local_positions(mesh: Mesh) -> tuple[int, ...]:
     """Returns the positions in a mesh of the devices that belong to this process."""
     here = jax.process_index()
     return tuple(n for n, device in enumerate(mesh.devices.flat) if device.process_index == here)
+
+
+def _by_process(devices: tuple[jax.Device, ...]) -> tuple[tuple[int, ...], ...]:
+    found: dict[int, list[int]] = {}
+    for replica, device in enumerate(devices):
+        found.setdefault(device.process_index, []).append(replica)
+    return tuple(map(tuple, found.values()))

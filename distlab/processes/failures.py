@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import sys
 import time
 import traceback
@@ -84,7 +85,7 @@ def _cause(own: ProcessGroup, error: Exception) -> WorkerError:
             own.fail(_suspected(own, left, error))
         else:
             time.sleep(_POLL_SECONDS)
-    return WorkerError(own.failure.worker, own.failure.host, own.failure.message)
+    return copy.copy(own.failure)
 
 
 def told(own: ProcessGroup) -> WorkerError | None:

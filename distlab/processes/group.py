@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import threading
 import time
 from collections import Counter
@@ -10,6 +11,7 @@ from typing import Final, final
 
 import jax
 
+from distlab.devices import dispatch_order
 from distlab.devices.mesh import ReplicaMesh
 from distlab.errors import WorkerError
 from distlab.processes.key_values import KeyValues
@@ -124,12 +126,14 @@ class ProcessGroup:
         return self._failure
 
     def fail(self, error: WorkerError) -> None:
-        """Notes that a process is lost: waits end with this error. The first one stays.
+        """Notes that a process is lost: waits, and steps to come, raise the first such error.
 
         Args:
           error: The error, which names the process.
         """
-        self._failure = self._failure or error
+        if self._failure is None:
+            self._failure = error
+            dispatch_order.refuse(error)
 
     def check(self) -> None:
         """Raises what `fail` was told.
@@ -138,8 +142,7 @@ class ProcessGroup:
           WorkerError: A process is lost.
         """
         if self._failure is not None:
-            failure = self._failure
-            raise WorkerError(failure.worker, failure.host, failure.message)
+            raise copy.copy(self._failure)
 
     def has_left(self, worker: Worker) -> bool:
         """Returns whether a process has ended its program, or has left.
@@ -174,9 +177,8 @@ class ProcessGroup:
         Raises:
           WorkerError: A process did not pass its text in time, or is lost.
         """
-        number = self.next_number(name)
+        number = self.tell(name, text)
         place = f"exchange/{name}/{number}/"
-        self.kv.set(f"{place}{self.index}", text)
         until = self._until(timeout)
         texts = [
             text
@@ -187,6 +189,20 @@ class ProcessGroup:
         if number:  # all have passed this text, so they have read the one before it
             self.kv.delete(f"exchange/{name}/{number - 1}/{self.index}")
         return texts
+
+    def tell(self, name: str, text: str) -> int:
+        """Takes part in an exchange without waiting for the texts of the others.
+
+        Args:
+          name: The name of what is exchanged.
+          text: The text of this process.
+
+        Returns:
+          The number of the exchange.
+        """
+        number = self.next_number(name)
+        self.kv.set(f"exchange/{name}/{number}/{self.index}", text)
+        return number
 
     def from_chief(self, name: str, text: str | None, timeout: float | None = None) -> str:
         """Returns the text that the chief passes; what the others pass is ignored.

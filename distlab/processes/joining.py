@@ -20,6 +20,7 @@ from distlab.errors import BackendStartedError, ClusterError
 from distlab.processes import failures, gloo_sockets, group, meeting
 from distlab.processes.group import LEFT, ProcessGroup, Worker
 from distlab.processes.meeting import Hello, Service
+from distlab.processes.order_guard import OrderGuard
 from distlab.processes.watching import Watcher
 
 START_SECONDS: Final = 300.0
@@ -119,7 +120,7 @@ def join(
     jax_internals.explain_failures(failures.explain)
     told = made.exchange("addresses", json.dumps(sorted(gloo)), _CONNECT_SECONDS)
     of_all = {(host, port) for text in told for host, port in json.loads(text)}
-    _watchers.append(Watcher(made, of_all))
+    _watchers.extend([Watcher(made, of_all), OrderGuard(made)])
     _require_equal_numbers(made)
     return made
 
@@ -190,7 +191,7 @@ def _is_hosted() -> bool:
     return bool(os.environ.get("DISTLAB_COORDINATOR"))
 
 
-_watchers: list[Watcher] = []
+_watchers: list[Watcher | OrderGuard] = []
 _registered = False
 
 
@@ -229,6 +230,9 @@ def _configure(cpu_devices: int, timeout: float | None) -> None:
     with contextlib.suppress(AttributeError):
         # Its handler swallows SIGTERM; a program that saves when it is told to leave asks for it.
         jax.config.update("jax_enable_preemption_service", False)
+    threads = thread_pool.needed(max(cpu_devices, 2))
+    if thread_pool.size(cpu_devices) < threads:
+        os.environ["PJRT_NPROC"] = str(threads)
     if timeout is not None:
         flags = os.environ.get("XLA_FLAGS", "")
         os.environ["XLA_FLAGS"] = f"{flags} {_TIMEOUT_FLAG}={max(1, round(timeout))}".strip()

@@ -7,6 +7,7 @@ Each replica has a thread, and waits for the others at a collective or a
 from __future__ import annotations
 
 import functools
+import json
 import time
 from collections.abc import Callable, Sequence
 from typing import Any, final
@@ -17,6 +18,7 @@ import numpy as np
 
 from distlab.collectives.host import CollectiveHost
 from distlab.collectives.reducing import calls, report
+from distlab.collectives.rows import on_first_device
 from distlab.collectives.shapes import gather_axis, require_joinable
 from distlab.context import scopes
 from distlab.context.host import Host
@@ -24,13 +26,21 @@ from distlab.context.replica_context import ReplicaContext
 from distlab.devices.jax_internals import being_staged
 from distlab.devices.mesh import AXIS
 from distlab.errors import ContextError, StructureError, ValueShapeError
+from distlab.processes import group
 from distlab.step import eager_axis, in_place
 from distlab.step.captured_arrays import explain_devices, require_references
 from distlab.step.captured_state import captured_state
+from distlab.step.eager_processes import ProcessMeeting
 from distlab.step.regroup import regroup, select, to_device
 from distlab.step.rendezvous import Rendezvous, ReplicaThread, run_in_turn, unwind
 from distlab.values.checks import require_components, require_plain
-from distlab.values.distributed import DistributedValues, PerReplica, replica_shapes, stack
+from distlab.values.distributed import (
+    DistributedValues,
+    PerReplica,
+    Shape,
+    replica_shapes,
+    stack,
+)
 from distlab.values.reduce_op import ReduceOp
 from distlab.variables import frames
 from distlab.variables.protocol import StoredVariable
@@ -72,12 +82,14 @@ def run(host: CollectiveHost, fn: Callable[..., Any], args: Any, kwargs: Any) ->
             )
 
     replicas = [ReplicaThread(number, body) for number in mesh.local_replicas]
+    meeting = ProcessMeeting(mesh)
     try:
-        run_in_turn(replicas)
+        run_in_turn(replicas, meeting.meet)
         if captured is not None:
             captured.require_unchanged()
         return regroup([replica.result for replica in replicas], mesh)
     except BaseException as error:
+        meeting.failed(error)
         try:
             unwind(replicas)  # after an interrupt one may still run, and assign
         finally:
@@ -140,18 +152,34 @@ class EagerCollectives:
         return gathered
 
     def first(self, value: jax.Array) -> jax.Array:
-        """Returns replica 0's value."""
+        """Returns the value of the first replica of this process."""
         chosen: jax.Array = self._on_all("first", value, lambda values: values[0])
         return chosen
 
+    def last(self, value: jax.Array) -> jax.Array:
+        """Returns the value of the last replica of this process."""
+        chosen: jax.Array = self._on_all("last", value, lambda values: values[-1])
+        return chosen
+
+    def sum_on_worker(self, value: jax.Array) -> jax.Array:
+        """Returns the sum over the replicas of this process."""
+        home = self._mesh.local_devices[0]
+        total: jax.Array = self._on_all(
+            "sum", value, lambda values: jnp.sum(jnp.stack(jax.device_put(values, home)), axis=0)
+        )
+        return total
+
     def is_same(self, value: Any) -> bool:
         """Returns whether all replicas pass one object: a whole argument, or a captured array."""
-        if any(value is argument for argument in self.common):
+        alone = len(self._mesh.local_replicas) == 1
+        if not alone and any(value is argument for argument in self.common):
             return True
         number = id(value) if isinstance(value, jax.Array) else None
 
         def compare(numbers: list[Any]) -> Sequence[Any]:
-            return [number is not None and len(set(numbers)) == 1] * len(numbers)
+            # A worker's only replica passes the worker's own value, which others do not have.
+            same = number is not None and len(set(numbers)) == 1 < len(numbers)
+            return [same] * len(numbers)
 
         same: bool = self._replica.wait_at(Rendezvous("assign with SUM", number, compare))
         return same
@@ -219,9 +247,12 @@ class EagerCollectives:
 
     def _reduce(self, op: ReduceOp, arrays: list[jax.Array]) -> list[jax.Array]:
         def total(column: Sequence[jax.Array]) -> jax.Array:
-            _require_equal_shapes(column)
+            if not self._mesh.shared:
+                _require_equal_shapes([array.shape for array in column])
             started = time.monotonic_ns()
-            stacked = stack(column, self._mesh).stacked
+            value = stack(column, self._mesh)
+            _require_equal_shapes(replica_shapes(value))
+            stacked = value.stacked
             ops = self._host.cross_device_ops.chosen(
                 self._mesh, stacked.nbytes // self._mesh.replicas
             )
@@ -241,13 +272,16 @@ class EagerCollectives:
 
     def _gather(self, arrays: list[jax.Array], along: list[int]) -> list[jax.Array]:
         axes = iter(along)
-        home = self._mesh.local_devices[0]
+
+        def parts(column: Sequence[jax.Array]) -> list[jax.Array]:
+            if self._mesh.shared:
+                return on_first_device(stack(column, self._mesh), self._mesh)
+            return [jax.device_put(array, self._mesh.local_devices[0]) for array in column]
+
         return self._combined(
             f"all_gather along {along}",
             arrays,
-            lambda column: _concatenated(
-                [jax.device_put(array, home) for array in column], next(axes)
-            ),
+            lambda column: _concatenated(parts(column), next(axes)),
         )
 
     def _scatter(
@@ -255,7 +289,7 @@ class EagerCollectives:
     ) -> list[jax.Array]:
         lengths = [array.shape[axis] for array, axis in zip(arrays, along, strict=True)]
         before: list[list[int]] = self._replica.wait_at(
-            Rendezvous("all_gather", lengths, lambda rows: [rows] * len(rows))
+            Rendezvous("all_gather", lengths, lambda rows: [self._of_all(rows)] * len(rows))
         )
         totals = self.all_reduce(ReduceOp.SUM, cotangents)
         starts = [sum(row[i] for row in before[: self._replica.number]) for i in range(len(arrays))]
@@ -263,6 +297,14 @@ class EagerCollectives:
             jax.lax.slice_in_dim(total, start, start + length, axis=axis)
             for total, start, length, axis in zip(totals, starts, lengths, along, strict=True)
         ]
+
+    def _of_all(self, rows: list[list[int]]) -> list[list[int]]:
+        """Returns the numbers of the replicas of all processes."""
+        processes = group.current() if self._mesh.shared else None
+        if processes is None:
+            return rows
+        texts = processes.exchange("lengths", json.dumps(rows))
+        return [row for text in texts for row in json.loads(text)]
 
     def _combined(
         self,
@@ -326,8 +368,8 @@ def _differentiable(
     return function
 
 
-def _require_equal_shapes(arrays: Sequence[jax.Array]) -> None:
-    shapes = [list(array.shape) for array in arrays]
+def _require_equal_shapes(each: Sequence[Shape]) -> None:
+    shapes = [list(shape) for shape in each]
     if any(shape != shapes[0] for shape in shapes):
         raise ValueShapeError(
             f"all_reduce needs the same shapes on all replicas, got {shapes}. Reduce over the "
@@ -348,7 +390,7 @@ def _own(nest: Any, replica: int, device: jax.Device, common: list[Any]) -> Any:
     own = []
     for leaf in leaves:
         if isinstance(leaf, DistributedValues):
-            own.append(_to_device(leaf.values[replica], device))
+            own.append(_to_device(leaf.component(replica), device))
             continue
         # A replica may write to its NumPy array, and must not change that of the others.
         own.append(leaf.copy() if isinstance(leaf, np.ndarray) else _to_device(leaf, device))

@@ -20,7 +20,7 @@ from jax.extend.core import Primitive
 from jax.extend.core.primitives import axis_index_p, cond_p, jit_p, scan_p, while_p
 from jax.sharding import PartitionSpec
 
-from distlab.devices import in_flight, jax_internals
+from distlab.devices import dispatch_order, in_flight, jax_internals
 from distlab.devices.mesh import AXIS, ReplicaMesh
 from distlab.errors import ContextError, ValueShapeError
 from distlab.step import jaxprs
@@ -112,7 +112,13 @@ def joined(
             "calls Python. Pass what differs as an argument, or leave out jit and scan where "
             "functions run eagerly."
         )
-    return Known(keys[0], operations[0]), [stack(column, mesh).stacked for column in columns]
+    values = [stack(column, mesh) for column in columns]
+    if any(value.shapes is not None for value in values):  # other processes' differ
+        raise ValueShapeError(
+            f"{operations[0]} over the axis {AXIS!r} needs the same shapes on all workers, got "
+            f"{[value.brief() for value in values]}. Reduce over the batch before it."
+        )
+    return Known(keys[0], operations[0]), [value.stacked for value in values]
 
 
 def run(known: Known, stacked: Sequence[jax.Array], mesh: ReplicaMesh) -> list[list[jax.Array]]:
@@ -125,6 +131,8 @@ def run(known: Known, stacked: Sequence[jax.Array], mesh: ReplicaMesh) -> list[l
     """
     program = _program(known, mesh)
     with in_flight.dispatching:
+        if mesh.shared:
+            dispatch_order.note(str(known.operation), [f"{a.dtype}{a.shape}" for a in stacked])
         results = program(*stacked)
         if results:
             in_flight.admit(results[-1])

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -234,6 +234,17 @@ def collective_in(jaxpr: Any) -> str | None:
     if found is None:
         return None
     return "all_reduce" if is_marked(found) else name(found)
+
+
+def collectives_in(jaxpr: Any) -> Iterator[str]:
+    """Yields the collectives of a jaxpr in order, at any depth, as text with their shapes."""
+    for equation in jaxpr.eqns:
+        if is_collective(equation):
+            shapes = [getattr(value, "aval", None) for value in equation.invars]
+            yield f"{name(equation)} {[str(shape) for shape in shapes]}"
+        else:
+            for inner in inner_jaxprs(equation):
+                yield from collectives_in(inner)
 
 
 def calls_collective(equation: Any) -> bool:

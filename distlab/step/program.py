@@ -12,7 +12,8 @@ import jax
 import jax.numpy as jnp
 
 from distlab.collectives.host import CollectiveHost
-from distlab.devices import in_flight, jax_internals, selection
+from distlab.devices import connections, dispatch_order, in_flight, jax_internals, selection
+from distlab.devices.dispatch_order import Dispatch
 from distlab.devices.jax_internals import ConcreteArray, plain
 from distlab.errors import ContextError
 from distlab.step.arguments import Arguments
@@ -79,6 +80,7 @@ class Program:
         self.compile_ns = 0
         self.copies: Any = None
         self._mesh = host.mesh
+        self._dispatch = _dispatch(self) if host.mesh.shared else None
         self._call: Callable[..., list[jax.Array]] | None = None
         self._marker: int | None = None  # the output that is awaited as the step's end
         # An output that marks the step's end is needed where all others may be given away, and
@@ -112,8 +114,11 @@ class Program:
         if self.compiled is None:
             arrays = inputs.on_mesh(arrays)
         with in_flight.dispatching:
-            if self.compiled is None:
+            fresh = self.compiled is None
+            if fresh:
                 self._compile(arrays)
+            if self._dispatch is not None:
+                dispatch_order.noted_as(self._dispatch)
             with self._reading:
                 outputs = self._execute(arrays)
             marker = None if self._marker is None else plain(outputs[self._marker])
@@ -121,6 +126,8 @@ class Program:
                 del outputs[-1]
             if marker is not None and self.spmd.waits:
                 in_flight.admit(marker)
+            if fresh and self._mesh.shared:
+                connections.settle(outputs)
         return self.spmd.result(outputs), marker
 
     def inline(self, leaves: list[Any]) -> Any:
@@ -220,6 +227,12 @@ class Program:
         if self._call is None:
             self._call = jax_internals.compiled_call(self.compiled)
         return outputs
+
+
+def _dispatch(program: Program) -> Dispatch:
+    """Returns what the guard compares between processes: what the program exchanges, and how."""
+    parts = [program.function, *map(str, program.arguments.dynamic()), *program.spmd.exchanges()]
+    return Dispatch(program.function, dispatch_order.fingerprint(parts))
 
 
 def _merged(second: list[bool], ones: list[Any], others: list[Any]) -> list[Any]:

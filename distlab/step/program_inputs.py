@@ -131,9 +131,17 @@ class ProgramInputs:
           arrays: The dynamic arguments.
         """
         return [
-            _put(array, self._mesh.whole if leaf.role == "whole" else self._mesh.split, leaf)
+            self._on_all(array, leaf)
+            if leaf.role == "whole"
+            else _put(array, self._mesh.split, leaf)
             for array, leaf in zip(arrays, self._dynamic, strict=True)
         ]
+
+    def _on_all(self, array: Any, leaf: Leaf) -> jax.Array:
+        """Puts an array on each device; of several workers, each puts its own."""
+        if not self._mesh.shared:
+            return _put(array, self._mesh.whole, leaf)
+        return self._mesh.put_whole(jnp.copy(array) if leaf.donated else array)
 
     def by_donation(self, arrays: list[Any]) -> tuple[list[Any], list[Any]]:
         """Returns the arrays that are kept, and the donated ones.
@@ -184,7 +192,7 @@ class ProgramInputs:
         from_host = isinstance(value, np.ndarray)
         if from_host:
             value = value.copy()  # JAX may share the buffer, and the user may write to it
-        placed = _put(value, self._mesh.whole, leaf)
+        placed = self._on_all(value, leaf)
         if from_host or isinstance(value, ConcreteArray):
             direction: Direction = "to_devices" if from_host else "between_devices"
             self._emit_copy(f"argument {leaf.label}", direction, value.nbytes, started)

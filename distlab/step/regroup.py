@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -11,9 +13,10 @@ import numpy as np
 from distlab.devices.jax_internals import plain
 from distlab.devices.mesh import ReplicaMesh
 from distlab.errors import StructureError
+from distlab.processes import group
 from distlab.step.parameters import Declared, declared
 from distlab.values.checks import declared_array, is_array_like
-from distlab.values.distributed import DistributedValues, Mirrored, PerReplica, stack
+from distlab.values.distributed import DistributedValues, Mirrored, PerReplica, stack, stack_to
 from distlab.variables.variable import is_variable
 from distlab.variables.variable_copy import VariableCopy
 
@@ -22,7 +25,7 @@ def regroup(nests: Sequence[Any], mesh: ReplicaMesh) -> Any:
     """Merges the replicas' nests into one nest.
 
     Args:
-      nests: One nest for each replica, all of one structure.
+      nests: One nest for each local replica, all of one structure.
       mesh: The replicas' devices.
 
     Returns:
@@ -33,7 +36,7 @@ def regroup(nests: Sequence[Any], mesh: ReplicaMesh) -> Any:
     Raises:
       StructureError: The structures differ, or so do values declared `Mirrored`.
     """
-    if len(nests) == 1:
+    if mesh.replicas == 1:
         return undeclared(nests[0])
     structures: list[Any] = [jax.tree.structure(nest, is_leaf=_keep) for nest in nests]
     for structure in structures:
@@ -44,10 +47,11 @@ def regroup(nests: Sequence[Any], mesh: ReplicaMesh) -> Any:
             )
     paths, _ = jax.tree_util.tree_flatten_with_path(nests[0], is_leaf=_keep)
     columns = zip(*(jax.tree.leaves(nest, is_leaf=_keep) for nest in nests), strict=True)
-    merged = [
-        _merge(column, declared(path), mesh)
-        for (path, _), column in zip(paths, columns, strict=True)
-    ]
+    names = [declared(path) for path, _ in paths]
+    if mesh.shared:
+        merged = _merge_with_others(list(columns), names, mesh)
+    else:
+        merged = [_merge(column, name, mesh) for column, name in zip(columns, names, strict=True)]
     return jax.tree.unflatten(structures[0], merged)
 
 
@@ -78,7 +82,7 @@ def select(nest: Any, replica: int) -> Any:
       replica: The replica's number.
     """
     return jax.tree.map(
-        lambda leaf: leaf.values[replica] if isinstance(leaf, DistributedValues) else leaf,
+        lambda leaf: leaf.component(replica) if isinstance(leaf, DistributedValues) else leaf,
         nest,
         is_leaf=_keep,
     )
@@ -115,14 +119,105 @@ def _merge(column: Sequence[Any], name: Declared, mesh: ReplicaMesh) -> Any:
         kinds = {(np.ndim(leaf), jax.numpy.result_type(leaf)) for leaf in column}
         if len(kinds) == 1:
             return stack(column, mesh)
+    return PerReplica(_objects(column))
+
+
+def _merge_with_others(
+    columns: list[tuple[Any, ...]], names: list[Declared], mesh: ReplicaMesh
+) -> list[Any]:
+    """Merges the leaves of the local replicas' nests, where other processes have replicas, too.
+
+    All processes call it. They tell each other what they have at each leaf, because the shape
+    of a global array depends on all of them.
+
+    Raises:
+      StructureError: The processes have different leaves, or values declared `Mirrored` differ.
+    """
+    processes = group.current()
+    assert processes is not None
+    labels = [name.label for name in names]
+    own = [
+        labels,
+        [_described(column, name, mesh) for column, name in zip(columns, names, strict=True)],
+    ]
+    told = [json.loads(text) for text in processes.exchange("results", json.dumps(own))]
+    for worker, (theirs, _) in zip(processes.workers, told, strict=True):
+        if theirs != labels:
+            raise StructureError(
+                f"All workers must return the same structure, but {processes.worker.name} returns "
+                f"{labels} and {worker.name} returns {theirs}. Return the same components on each."
+            )
+    of_all = zip(*(described for _, described in told), strict=True)
+    return [
+        _merged_with_others(column, name, parts, mesh)
+        for column, name, parts in zip(columns, names, of_all, strict=True)
+    ]
+
+
+def _described(column: Sequence[Any], name: Declared, mesh: ReplicaMesh) -> dict[str, Any]:
+    """Returns what the other processes must know of one leaf."""
+    if any(type(leaf) is Mirrored for leaf in column):
+        array = _same_array(column, name, mesh)
+        digest = hashlib.sha256(_bits(array)).hexdigest()
+        return {"mirrored": [str(array.dtype), list(array.shape), digest]}
+    first = column[0]
+    described: dict[str, Any] = {}
+    if all(leaf is first for leaf in column) and (len(column) > 1 or _is_fixed(first)):
+        described["same"] = repr(first) if _is_fixed(first) else "an object"
+    if all(map(is_array_like, column)) and not any(map(is_variable, column)):
+        kinds = [(str(jax.numpy.result_type(leaf)), list(np.shape(leaf))) for leaf in column]
+        if len({(dtype, len(shape)) for dtype, shape in kinds}) == 1:
+            described["arrays"] = kinds
+    return described
+
+
+def _merged_with_others(
+    column: Sequence[Any], name: Declared, parts: Sequence[dict[str, Any]], mesh: ReplicaMesh
+) -> Any:
+    """Merges one leaf, from what all processes said of it."""
+    first = column[0]
+    if any("mirrored" in part for part in parts):
+        if any(part != parts[0] for part in parts):
+            raise StructureError(
+                name.refusal(f"workers have {[part.get('mirrored', 'another') for part in parts]}")
+            )
+        return Mirrored(mesh.put_whole(_same_array(column, name, mesh)))
+    if isinstance(first, VariableCopy) and tuple(column) == first.variable.values:
+        return first.variable
+    if "same" in parts[0] and all(part.get("same") == parts[0]["same"] for part in parts):
+        return first
+    if all("arrays" in part for part in parts):
+        kinds = [kind for part in parts for kind in part["arrays"]]
+        if len({(dtype, len(shape)) for dtype, shape in kinds}) == 1:
+            shapes = tuple(tuple(shape) for _, shape in kinds)
+            return stack_to([jax.numpy.asarray(leaf) for leaf in column], shapes, mesh)
+    return PerReplica(_objects(column))
+
+
+def _is_fixed(leaf: Any) -> bool:
+    """Returns whether a leaf is the same in two processes when its text is."""
+    return leaf is None or isinstance(leaf, bool | int | float | complex | str | bytes)
+
+
+def _objects(column: Sequence[Any]) -> np.ndarray:
     objects = np.empty(len(column), dtype=object)
     for replica, leaf in enumerate(column):  # NumPy would make an array of a list
         objects[replica] = leaf
-    return PerReplica(objects)
+    return objects
 
 
 def _mirrored(column: Sequence[Any], name: Declared, mesh: ReplicaMesh) -> Mirrored:
-    """Returns one mirrored value of those that the replicas declare to be the same.
+    """Returns one mirrored value of those that the replicas declare to be the same."""
+    _same_array(column, name, mesh)
+    copies = [
+        jax.device_put(declared_array(leaf, name.label), device)
+        for leaf, device in zip(column, mesh.local_devices, strict=True)
+    ]
+    return Mirrored(jax.make_array_from_single_device_arrays(copies[0].shape, mesh.whole, copies))
+
+
+def _same_array(column: Sequence[Any], name: Declared, mesh: ReplicaMesh) -> jax.Array:
+    """Returns the first of the arrays that the local replicas declare to be the same.
 
     Raises:
       StructureError: They are not the same, or not all replicas declare one.
@@ -142,11 +237,7 @@ def _mirrored(column: Sequence[Any], name: Declared, mesh: ReplicaMesh) -> Mirro
                     f"{mesh.local_replicas[0]} has {_numbers(first)}"
                 )
             )
-    copies = [
-        jax.device_put(array, device)
-        for array, device in zip(arrays, mesh.local_devices, strict=True)
-    ]
-    return Mirrored(jax.make_array_from_single_device_arrays(first.shape, mesh.whole, copies))
+    return first
 
 
 def _numbers(array: jax.Array) -> str:

@@ -130,11 +130,13 @@ def unwind(replicas: Sequence[ReplicaThread]) -> None:
         replica._join()
 
 
-def run_in_turn(replicas: Sequence[ReplicaThread]) -> None:
+def run_in_turn(replicas: Sequence[ReplicaThread], meet: Callable[[str | None], None]) -> None:
     """Runs the replicas to their end, one after another from rendezvous to rendezvous.
 
     Args:
       replicas: The replicas, in order.
+      meet: Is called at each rendezvous with its verb, and with None when all have ended; it may
+        wait for other processes.
 
     Raises:
       ContextError: The replicas do not all reach the same rendezvous.
@@ -147,6 +149,7 @@ def run_in_turn(replicas: Sequence[ReplicaThread]) -> None:
         if not waiting:
             for replica in replicas:
                 replica._join()
+            meet(None)
             return
         verbs = [None if rendezvous is None else rendezvous.verb for rendezvous in reached]
         if len(set(verbs)) > 1:
@@ -155,6 +158,7 @@ def run_in_turn(replicas: Sequence[ReplicaThread]) -> None:
                 f"but they are at {verbs} (None: it has returned). Call them in every replica, not "
                 "under an `if` that only some enter."
             )
+        meet(waiting[0].verb)
         outcomes = waiting[0].combine([rendezvous.value for rendezvous in waiting])
         for replica, outcome in zip(replicas, outcomes, strict=True):
             replica.outcome = outcome

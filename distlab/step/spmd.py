@@ -79,7 +79,8 @@ class SpmdFunction:
             self.agreement = Agreement(
                 function_name(fn), self.traces, groups, self.read, self.leaves
             )
-        self.parted = self._stages is not None and can_be_parted(self._stages)
+        # Programs of some replicas alone have not all processes, so one program has all shapes.
+        self.parted = self._stages is not None and not mesh.shared and can_be_parted(self._stages)
         self.waits = self.ragged or any(_may_wait(local.jaxpr.jaxpr) for local in self.traces)
         self.overwritten = self._overwritten()
         self._out = [
@@ -128,6 +129,17 @@ class SpmdFunction:
         boundary = Boundary(inputs, outputs, shapes, [*[False] * len(values), *donated])
         return RaggedPrograms(name, self._stages, boundary, self._mesh, [*values, *arrays])
 
+    def exchanges(self) -> list[str]:
+        """Returns the collectives of the step in order, and the shapes of its results, as text."""
+        return [
+            text
+            for local in self.traces
+            for text in (
+                *jaxprs.collectives_in(local.jaxpr.jaxpr),
+                *(aval.str_short() for aval in local.jaxpr.out_avals),
+            )
+        ]
+
     def result(self, outputs: list[jax.Array]) -> Any:
         """Returns the result of `fn`, with per-replica or mirrored values at the computed leaves.
 
@@ -144,6 +156,11 @@ class SpmdFunction:
                     computed, self._shapes, first.declared, strict=True
                 )
             ]
+            if any(first.one):
+                computed = [
+                    value.values[0] if one else value
+                    for value, one in zip(computed, first.one, strict=True)
+                ]
         if self.computed < len(first.static):
             rest = iter(computed)
             computed = [next(rest) if fixed is None else fixed[0] for fixed in first.static]
@@ -239,7 +256,7 @@ def _trace_groups(
         failures: list[tuple[Exception, int]] = []
         made = False
         for replica in firsts:
-            collectives = TracedCollectives(host.mesh.replicas, host.cross_device_ops, gathered)
+            collectives = TracedCollectives(host.mesh.by_process, host.cross_device_ops, gathered)
             collectives.may_make = may_make
             try:
                 traces.append(

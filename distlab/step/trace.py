@@ -46,6 +46,7 @@ class LocalTrace(NamedTuple):
       static: For each leaf of the result None when it is computed, or a tuple of
         the object that `fn` returned.
       declared: For each computed leaf its name when `fn` returned it as `Mirrored`; else None.
+      one: For each computed leaf whether a `merge_call` of several workers made it, one for all.
       divided: What is wrong where a program can't hold an array from outside of `fn`.
     """
 
@@ -55,6 +56,7 @@ class LocalTrace(NamedTuple):
     results: Any
     static: tuple[tuple[Any] | None, ...]
     declared: tuple[Declared | None, ...]
+    one: tuple[bool, ...] = ()
     divided: str = ""
 
     @property
@@ -112,6 +114,9 @@ def trace(
             for (path, leaf), fixed in zip(paths, found["static"], strict=True)
             if fixed is None
         ]
+        found["one"] = tuple(
+            any(leaf is merged for merged in collectives.merged_into_one) for _, leaf in computed
+        )
         found["declared"] = tuple(name if _is_mirrored(leaf) else None for name, leaf in computed)
         found["read"] = tuple(v if v in frame.read else None for v in candidates)
         found["written"] = tuple(frame.written)

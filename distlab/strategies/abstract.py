@@ -131,8 +131,14 @@ class Strategy(ABC):  # noqa: B024 - abstract because a subclass chooses the dev
 
     @property
     def parameter_device_names(self) -> tuple[str, ...]:
-        """The devices that hold variables."""
-        return self.device_names
+        """The devices that hold variables; of several workers, this one's."""
+        return self.local_device_names
+
+    @property
+    def local_device_names(self) -> tuple[str, ...]:
+        """The device of each replica of this process, in replica order."""
+        mesh = self.mesh
+        return tuple(mesh.names[replica] for replica in mesh.local_replicas)
 
     @property
     def reads_here(self) -> bool:
@@ -293,6 +299,8 @@ class Strategy(ABC):  # noqa: B024 - abstract because a subclass chooses the dev
     ) -> Any:
         """Makes a per-replica value by calling a function for each replica.
 
+        Of several workers, each calls the function for its own replicas, and all must come here.
+
         Args:
           value_fn: Returns a replica's value, or a nest of values, from a
             `ValueContext` with the replica's number.
@@ -319,7 +327,9 @@ class Strategy(ABC):  # noqa: B024 - abstract because a subclass chooses the dev
         replicas, merging = self.num_replicas_in_sync, scopes.merging()
         if merging is None:
             jax_internals.require_not_staged("experimental_distribute_values_from_function")
-        nests = [value_fn(ValueContext(i, replicas)) for i in range(replicas)]
+        # While all workers trace one program, it holds the values of all replicas.
+        numbers = self.mesh.local_replicas if merging is None else range(replicas)
+        nests = [value_fn(ValueContext(i, replicas)) for i in numbers]
         return regroup(nests, self.mesh) if merging is None else merging.distributed(nests)
 
     def experimental_distribute_dataset(
@@ -509,6 +519,8 @@ class Strategy(ABC):  # noqa: B024 - abstract because a subclass chooses the dev
     def experimental_local_results(self, value: Any) -> tuple[Any, ...]:
         """Returns the components of a per-replica value, in replica order.
 
+        Of several workers, each has the components of its own replicas.
+
         Args:
           value: A distributed value, or a nest: it is returned once for each replica, with
             the replica's components. Any other value is returned in a tuple of one.
@@ -542,7 +554,7 @@ class Strategy(ABC):  # noqa: B024 - abstract because a subclass chooses the dev
                     for leaf, column in zip(leaves, columns, strict=True)
                 ],
             )
-            for replica in range(self.num_replicas_in_sync)
+            for replica in range(len(self.mesh.local_replicas))
         )
 
     def replicate(self, tree: Any) -> Any:
@@ -597,7 +609,7 @@ class Strategy(ABC):  # noqa: B024 - abstract because a subclass chooses the dev
             as_array(leaf, "replicate")
         if self.mesh.replicas == 1:
             return jax.device_put(leaf, self.mesh.whole)
-        return stack([leaf] * self.num_replicas_in_sync, self.mesh)
+        return stack([leaf] * len(self.mesh.local_replicas), self.mesh)
 
     def unwrap(self, value: Any) -> list[Any]:
         """Returns `experimental_local_results` as a list, as in TensorFlow 1.

@@ -44,6 +44,10 @@ class ExtendedHost(CollectiveHost, Protocol):
     def parameter_device_names(self) -> tuple[str, ...]:
         """The devices that hold variables."""
 
+    @property
+    def local_device_names(self) -> tuple[str, ...]:
+        """The devices of the replicas of this process."""
+
     def run(self, fn: Callable[..., Any], args: Any = (), kwargs: Any = None) -> Any:
         """Runs a function on every replica."""
 
@@ -64,12 +68,12 @@ class StrategyExtended:
 
     @property
     def worker_devices(self) -> tuple[str, ...]:
-        """The devices that run replicas, in replica order.
+        """The devices that run replicas, in replica order; of several workers, this one's.
 
         Raises:
           ContextError: The strategy is the default one, which has no list of devices.
         """
-        return self._named("worker_devices", self._strategy.device_names)
+        return self._named("worker_devices", self._strategy.local_device_names)
 
     @property
     def parameter_devices(self) -> tuple[str, ...]:
@@ -203,8 +207,8 @@ class StrategyExtended:
         merging = scopes.merging()
         if merging is not None:
             return self._update_traced(merging, var.values, fn, args, kwargs, group=group)
-        devices = [next(iter(piece.devices())) for piece in var.storage.copies().values()]
-        return self._update_each(devices, var.values, fn, args, kwargs, group=group)
+        places = {n: next(iter(copy.devices())) for n, copy in var.storage.copies().items()}
+        return self._update_each(places, var.values, fn, args, kwargs, group=group)
 
     def update_non_slot(
         self,
@@ -248,11 +252,16 @@ class StrategyExtended:
         if merging is not None:
             self._require_traceable(devices)
             return self._update_traced(merging, copies, fn, args, kwargs, group=group)
-        return self._update_each(devices, copies, fn, args, kwargs, group=group)
+        return self._update_each(self._replicas_on(devices), copies, fn, args, kwargs, group=group)
+
+    def _replicas_on(self, devices: Sequence[jax.Device]) -> dict[int, jax.Device]:
+        """Returns devices by the replica whose component of distributed values they receive."""
+        first = self._strategy.mesh.local_replicas[0]
+        return dict(enumerate(devices, first))
 
     def _update_each(
         self,
-        devices: Sequence[jax.Device],
+        devices: dict[int, jax.Device],
         copies: Sequence[VariableCopy | None],
         fn: Callable[..., Any],
         args: tuple[Any, ...],
@@ -265,7 +274,7 @@ class StrategyExtended:
         before: dict[StoredVariable, jax.Array] = {}
         results = []
         try:
-            for number, (device, copy) in enumerate(zip(devices, copies, strict=True)):
+            for (number, device), copy in zip(devices.items(), copies, strict=True):
                 own_args, own_kwargs = _beside(device, select((args, kwargs), number))
                 own_args = own_args if copy is None else (copy, *own_args)
                 with (
@@ -292,7 +301,8 @@ class StrategyExtended:
     ) -> Any:
         """Calls a function once in a `merge_call` that is being traced, for all copies."""
         own_args, own_kwargs = local_part((args, kwargs))
-        if len(copies) == 1 < self._strategy.num_replicas_in_sync:
+        for_all = len(copies) == len(self._strategy.mesh.local_replicas)
+        if not for_all:
             own_args, own_kwargs = jax.tree.map(
                 lambda whole, own: merging.first(own) if whole is not own else own,
                 (args, kwargs),
@@ -303,14 +313,14 @@ class StrategyExtended:
             own_args = (VariableCopy(copies[0].variable, None), *own_args)
         with scopes.cross_replica(self._strategy, merging, updating=True):
             result = fn(*own_args, **own_kwargs)
-        if len(copies) > 1:
+        if for_all and self._strategy.num_replicas_in_sync > 1:
             result = merging.merged(_without_copies(result, group=group))
         return result if group else jax.tree.map(_components, result, is_leaf=_is_leaf)
 
     def _require_traceable(self, devices: Sequence[jax.Device]) -> None:
         """Checks that a traced `merge_call` can call a function for each of these devices."""
         every = [selection.name(device) for device in devices]
-        if len(devices) > 1 and every != list(self._strategy.device_names):
+        if len(devices) > 1 and every != list(self._strategy.local_device_names):
             raise UnsupportedError(
                 "In a merge_call that is being traced, update_non_slot calls its function for all "
                 f"replicas' devices or for one device, got {every}. Pass non_slot_devices([]), or "
@@ -561,7 +571,7 @@ class StrategyExtended:
             return jax.device_put(value, device)
         if self._strategy.num_replicas_in_sync == 1 or isinstance(destinations, np.ndarray):
             return value
-        return Mirrored(jax.device_put(value, self._strategy.mesh.whole))
+        return Mirrored(self._strategy.mesh.put_whole(value))
 
 
 def _only_device(destinations: Any) -> jax.Device | None:

@@ -54,15 +54,15 @@ def require_components(value: PerReplica, label: str, replicas: int) -> None:
     Raises:
       StructureError: The number of components is wrong, or they differ in dtype or rank.
     """
-    if np.shape(value.stacked)[:1] != (replicas,):
-        raise StructureError(
-            f"{label} must have a component for each of {replicas} replicas, got {value.brief()}. "
-            "It belongs to another strategy: make it with the strategy that runs the function."
-        )
     if isinstance(value.stacked, np.ndarray) and value.stacked.dtype.kind == "O":
         raise StructureError(
             f"{label} must have arrays of one dtype and one number of dimensions, got "
             f"{shown(list(value.stacked), 200)}. Convert the components to the same dtype and rank."
+        )
+    if np.shape(value.stacked)[:1] != (replicas,):
+        raise StructureError(
+            f"{label} must have a component for each of {replicas} replicas, got {value.brief()}. "
+            "It belongs to another strategy: make it with the strategy that runs the function."
         )
 
 

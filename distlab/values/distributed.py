@@ -7,6 +7,7 @@ copy. They are not arrays, and refuse the operations of arrays.
 
 from __future__ import annotations
 
+import json
 from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Any, TypeAlias, final
@@ -17,9 +18,10 @@ import numpy as np
 from jax.sharding import NamedSharding
 
 from distlab.devices.jax_internals import ConcreteArray, uncommitted
-from distlab.devices.mesh import ReplicaMesh, replica_mesh
+from distlab.devices.mesh import ReplicaMesh, local_positions, replica_mesh
 from distlab.devices.pieces import is_divided, pieces
 from distlab.errors import DonatedError, GatheredWarning, StructureError
+from distlab.processes import group
 from distlab.text.shown import shown
 from distlab.values.components_text import components_text
 from distlab.values.not_an_array import NotAnArray
@@ -117,7 +119,8 @@ class PerReplica(DistributedValues):
           StructureError: A program over the replicas uses it, and the shapes differ.
         """
         if isinstance(replica, int):
-            return self.values[replica]
+            return self.values[position(replica, self.stacked)]
+        _require_whole_here(self.stacked, self.brief())
         if self.shapes is not None:
             raise StructureError(
                 f"{self.brief()} has components of different shapes, and a replica function uses "
@@ -221,7 +224,7 @@ class Mirrored(DistributedValues):
           replica: The replica's number.
         """
         if isinstance(replica, int):
-            return self.values[replica]
+            return self.values[position(replica, self.array)]
         traced = isinstance(self.array, jax.core.Tracer)
         return jnp.asarray(self.array if traced else np.asarray(self.array))
 
@@ -274,6 +277,7 @@ def stack(components: Sequence[Any], mesh: ReplicaMesh) -> PerReplica:
     for component in {id(c): c for c in components if is_divided(c)}.values():
         warn_of_gathering("A component of a per-replica value", component)
     arrays = [jnp.asarray(component) for component in components]
+    (shapes,) = shapes_of_all([arrays], mesh)
     dtypes, ranks = {a.dtype for a in arrays}, {a.ndim for a in arrays}
     if len(dtypes) > 1 or len(ranks) > 1:
         raise StructureError(
@@ -281,7 +285,47 @@ def stack(components: Sequence[Any], mesh: ReplicaMesh) -> PerReplica:
             f"dimensions, got {[f'{a.dtype}{list(a.shape)}' for a in arrays]}. Convert them "
             "(array.astype changes the dtype, reshape the number of dimensions)."
         )
-    shapes = tuple(a.shape for a in arrays)
+    return stack_to(arrays, shapes, mesh)
+
+
+def shapes_of_all(columns: Sequence[Sequence[Any]], mesh: ReplicaMesh) -> list[tuple[Shape, ...]]:
+    """Returns the shapes of the components of all replicas, in replica order.
+
+    With several processes, all of them call it, and tell each other the shapes of their own.
+
+    Args:
+      columns: For each value the components of the local replicas.
+      mesh: The mesh of the replicas.
+
+    Raises:
+      StructureError: The processes' components differ in dtype or in rank.
+    """
+    own = [[[str(a.dtype), list(a.shape)] for a in column] for column in columns]
+    processes = group.current()
+    if not mesh.shared or processes is None:
+        return [tuple(tuple(shape) for _, shape in column) for column in own]
+    told = [json.loads(text) for text in processes.exchange("shapes", json.dumps(own))]
+    found = []
+    for parts in zip(*told, strict=True):
+        kinds = [(dtype, shape) for part in parts for dtype, shape in part]
+        if len({(dtype, len(shape)) for dtype, shape in kinds}) > 1:
+            raise StructureError(
+                "The components of a per-replica value must have one dtype and one number of "
+                f"dimensions on all workers, got {[f'{d}{s}' for d, s in kinds]}. Convert them "
+                "(array.astype changes the dtype, reshape the number of dimensions)."
+            )
+        found.append(tuple(tuple(shape) for _, shape in kinds))
+    return found
+
+
+def stack_to(arrays: Sequence[Any], shapes: tuple[Shape, ...], mesh: ReplicaMesh) -> PerReplica:
+    """Places arrays on the local replicas' devices, where the shapes of all are known.
+
+    Args:
+      arrays: Arrays of one dtype and one rank, one for each local replica, in order.
+      shapes: The shapes of all replicas' components.
+      mesh: The mesh of the replicas.
+    """
     largest = tuple(int(n) for n in np.max(np.array(shapes, dtype=np.int64), axis=0))
     rows = [
         jax.device_put(_pad(array, largest)[None], device)
@@ -348,6 +392,26 @@ def warn_of_gathering(what: str, array: jax.Array) -> None:
         "that is divided over the replicas is an argument of run as it is.",
         GatheredWarning,
     )
+
+
+def position(replica: int, array: Any) -> int:
+    """Returns the position of a replica among those of this process."""
+    sharding = getattr(array, "sharding", None)
+    if isinstance(array, np.ndarray):  # objects: of several workers, those of this one
+        return replica % max(1, len(array))
+    if isinstance(array, jax.core.Tracer) or not isinstance(sharding, NamedSharding):
+        return replica
+    return local_positions(sharding.mesh).index(replica)
+
+
+def _require_whole_here(stacked: Any, what: str) -> None:
+    """Checks that a program can hold the numbers of all components."""
+    concrete = isinstance(stacked, jax.Array) and not isinstance(stacked, jax.core.Tracer)
+    if concrete and not stacked.is_fully_addressable:
+        raise StructureError(
+            f"{what} has components of other workers, and a replica function uses it without "
+            "receiving it. Pass it as an argument of run."
+        )
 
 
 def _pad(array: jax.Array, shape: Shape) -> jax.Array:

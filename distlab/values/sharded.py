@@ -16,7 +16,7 @@ from distlab.devices.jax_internals import uncommitted
 from distlab.devices.mesh import ReplicaMesh
 from distlab.devices.pieces import is_divided
 from distlab.errors import ShardingError
-from distlab.values.distributed import DistributedValues, Shape, stack
+from distlab.values.distributed import DistributedValues, Shape, position, stack
 from distlab.values.stacks import require_no_stack
 
 
@@ -46,7 +46,7 @@ class Sharded(DistributedValues):
         Args:
           replica: The replica's number, an int: functions receive their parts as arrays.
         """
-        return self.values[replica]
+        return self.values[position(replica, self.array)]
 
     def tree_flatten(self) -> tuple[tuple[Any], None]:
         """Returns the array as the child."""

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 from distlab.context import scopes
 from distlab.context.collectives import Collectives
 from distlab.context.replica_context import ReplicaContext, get_replica_context
+from distlab.devices.combining import all_rows
 from distlab.errors import ValueShapeError
 from distlab.text.shown import shown
 from distlab.values.checks import require_components
@@ -113,10 +114,8 @@ def in_turn(
     """
     if frames.is_eager():
         return array  # eager replicas assign it one after another
-    if verb == "assign":
-        last = context.replica_id_in_sync_group == context.num_replicas_in_sync - 1
-        array = jnp.where(last, array, jnp.zeros_like(array))
-    total: jax.Array = context.all_reduce(ReduceOp.SUM, array)
+    collectives = context.collectives
+    total = collectives.last(array) if verb == "assign" else collectives.sum_on_worker(array)
     return total.astype(variable.dtype)
 
 
@@ -174,7 +173,13 @@ def aggregated_copies(variable: StoredVariable) -> jax.Array:
     """
     if variable.aggregation is VariableAggregation.NONE:
         raise ValueShapeError(_no_common_value(variable.name, "read_value"))
-    rows = jax.device_put(variable.storage.alive(), variable.strategy.mesh.first)
+    mesh = variable.strategy.mesh
+    if variable.aggregation is VariableAggregation.ONLY_FIRST_REPLICA and mesh.shared:
+        return variable.storage.first()
+    if mesh.shared:
+        (rows,) = all_rows([variable.storage.alive()], mesh)
+    else:
+        rows = jax.device_put(variable.storage.alive(), mesh.first)
     if variable.aggregation is VariableAggregation.ONLY_FIRST_REPLICA:
         return rows[0]
     combine = jnp.sum if variable.aggregation is VariableAggregation.SUM else jnp.mean

@@ -32,6 +32,7 @@ from distlab.values.distributed import DistributedValues, Mirrored, PerReplica, 
 from distlab.values.indexed_slices import IndexedSlices
 from distlab.values.operators import ArrayOperators
 from distlab.variables import frames, replicas, scattering
+from distlab.variables.chiefs_value import chiefs_value
 from distlab.variables.conversion import as_value, checked_value
 from distlab.variables.creators import chained
 from distlab.variables.kinds import VariableAggregation, VariableSynchronization, check_kinds
@@ -166,6 +167,8 @@ class Variable(ArrayOperators, scattering.Scatters):
         self.on_read = on_read and self.strategy.num_replicas_in_sync > 1
         self.shape: tuple[int, ...] = array.shape
         self.dtype = array.dtype
+        if self.strategy.mesh.shared:
+            array = chiefs_value(array, self.name, self.strategy.mesh)
         layout = self.strategy.variable_layout(per_replica=self.on_read)
         self._warn_if_gathered(array, layout)
         self.storage = Storage(array, layout, self.name)
