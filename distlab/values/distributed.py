@@ -285,7 +285,11 @@ def stack(components: Sequence[Any], mesh: ReplicaMesh) -> PerReplica:
             f"dimensions, got {[f'{a.dtype}{list(a.shape)}' for a in arrays]}. Convert them "
             "(array.astype changes the dtype, reshape the number of dimensions)."
         )
-    return stack_to(arrays, shapes, mesh)
+    value = stack_to(arrays, shapes, mesh)
+    # The components of other processes are not known here.
+    if len(arrays) == mesh.replicas and all(one is components[0] for one in components):
+        remember_equal_rows(value.stacked)
+    return value
 
 
 def shapes_of_all(columns: Sequence[Sequence[Any]], mesh: ReplicaMesh) -> list[tuple[Shape, ...]]:
@@ -332,9 +336,6 @@ def stack_to(arrays: Sequence[Any], shapes: tuple[Shape, ...], mesh: ReplicaMesh
         for array, device in zip(arrays, mesh.local_devices, strict=True)
     ]
     stacked = jax.make_array_from_single_device_arrays((mesh.replicas, *largest), mesh.split, rows)
-    # The components of other processes are not known here.
-    if len(rows) == mesh.replicas and all(one is components[0] for one in components):
-        remember_equal_rows(stacked)
     return PerReplica(stacked, None if len(set(shapes)) == 1 else shapes)
 
 
