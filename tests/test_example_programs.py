@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -9,6 +10,8 @@ from pathlib import Path
 
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+from tests.launching.real_processes import Launched
 
 ROOT = Path(__file__).parent.parent
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
@@ -68,11 +71,57 @@ def test_keras_fit_learns_and_its_model_loads_anywhere() -> None:
     assert alone == replicated
 
 
-def test_the_program_for_two_workers_runs_alone() -> None:
+def test_two_workers_learn_what_one_does(tmp_path: Path) -> None:
     alone = _printed("two_workers", "--epochs", "3")
     losses = _numbers("loss", alone)
     assert losses == sorted(losses, reverse=True)
     assert "step 42: " in alone
+    run = Launched("--devices", "2", str(ROOT / "examples" / "two_workers.py"), "--epochs", "3")
+    try:
+        assert run.end() == 0
+    finally:
+        run.kill()
+    for worker in range(2):
+        lines = [line for line in run.lines if line.startswith(f"[worker-{worker}] step ")]
+        assert _numbers("loss", "\n".join(lines)) == losses
+        assert lines[-1].endswith(", 4 replicas")
+
+
+KILLED_ONCE = """
+import os, signal, sys
+import distlab as dl
+import two_workers
+
+step = dl.BackupAndRestore.step
+steps = []
+
+def step_or_die(backup):
+    step(backup)
+    steps.append(1)
+    first = os.environ["DISTLAB_GENERATION"] == "0"
+    if first and len(steps) == 20 and '"index": 1' in os.environ["TF_CONFIG"]:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+dl.BackupAndRestore.step = step_or_die
+two_workers.main(2, sys.argv[1])
+"""
+
+
+def test_a_killed_worker_is_restarted_and_training_goes_on_where_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT / "examples"), *sys.path]))
+    program = tmp_path / "killed_once.py"
+    program.write_text(KILLED_ONCE)
+    run = Launched("--max-restarts", "1", "--grace", "60", str(program), str(tmp_path / "backup"))
+    try:
+        assert run.end() == 0
+    finally:
+        run.kill()
+    assert "[worker-0] goes on after step 20" in run.lines
+    assert "[worker-1] goes on after step 20" in run.lines
+    wanted = _numbers("loss", _printed("two_workers", "--epochs", "2"))
+    assert _numbers("loss", "\n".join(line for line in run.lines if "worker-0" in line)) == wanted
 
 
 def test_every_program_is_tested_and_named_in_the_readme() -> None:
