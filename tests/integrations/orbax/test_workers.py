@@ -158,3 +158,82 @@ def test_a_program_of_one_process_restores_it_too(saved: list[Outcome], folder: 
     numbers = dl.train.Checkpoint(others=iter(dl.data.Dataset.range(9)))
     with pytest.raises(CheckpointMismatchError, match="on each worker, of which 2 were saved"):
         numbers.restore(path, partial=True)
+
+
+VARIABLES = """
+import os
+import jax.numpy as jnp
+import numpy as np
+import distlab as dl
+
+strategy = dl.MultiWorkerMirroredStrategy(devices_per_worker=DEVICES)
+SUM, NONE = dl.VariableAggregation.SUM, dl.VariableAggregation.NONE
+ON_READ = dl.VariableSynchronization.ON_READ
+with strategy.scope():
+    weights = dl.Variable(np.arange(3.0) + RANK, aggregation=SUM)
+    total = dl.Variable(0.0, synchronization=ON_READ, aggregation=SUM)
+    own = dl.Variable(0.0, synchronization=ON_READ, aggregation=NONE)
+state = strategy.replicate({"m": np.ones(2, np.float32)})
+dataset = dl.data.Dataset.range(32).shuffle(32, seed=2).batch(8)
+iterator = iter(strategy.experimental_distribute_dataset(dataset))
+
+def step(x):
+    number = dl.get_replica_context().replica_id_in_sync_group
+    weights.assign_add(x.sum() * jnp.ones(3))
+    total.assign_add(x.sum().astype(jnp.float32))
+    own.assign_add(1.0 + number)
+
+def seen():
+    return [weights.numpy().tolist(), float(total.numpy())]
+
+def of_each():
+    return [float(value) for value in own.values]
+
+def examples():
+    parts = strategy.experimental_local_results(next(iterator))
+    return [x for part in parts for x in np.asarray(part).tolist()]
+
+common = dict(weights=weights, total=total, state=state, iterator=iterator)
+if SAVES:
+    manager = dl.train.CheckpointManager(dl.train.Checkpoint(own=own, **common), "variables")
+    strategy.run(step, args=(next(iterator),))
+    manager.save()
+    show("saved", seen())
+    before = of_each(), examples()
+    strategy.run(step, args=(next(iterator),))
+    manager.restore_latest()
+    show("restored", seen())
+    show("own", [before, (of_each(), examples())])
+else:
+    path = dl.train.latest_checkpoint("variables")
+    dl.train.Checkpoint(**common).restore(path, partial=True)
+    show("restored", seen())
+    show("examples", examples())
+    try:
+        dl.train.Checkpoint(own=own).restore(path, partial=True)
+    except Exception as error:
+        show("own", [type(error).__name__, str(error)])
+"""
+
+
+def test_variables_are_restored_on_another_number_of_workers(tmp_path: Path) -> None:
+    def run(count: int, devices: int, saves: bool) -> list[Outcome]:
+        start = f"import os; os.chdir({str(tmp_path)!r}); DEVICES = {devices}; SAVES = {saves}\n"
+        found = run_workers(start + VARIABLES, workers=count)
+        assert not any("raised" in outcome.shown for outcome in found)
+        return found
+
+    order = list(map(int, dl.data.Dataset.range(32).shuffle(32, seed=2)))
+    sum_of_first = float(sum(order[:8]))
+    values = [[n + sum_of_first for n in range(3)], sum_of_first]
+    saved = run(2, 2, saves=True)
+    assert shown(saved, "saved") == shown(saved, "restored") == [values] * 2
+    for before, after in shown(saved, "own"):
+        assert before == after
+    assert [before[0] for before, _ in shown(saved, "own")] == [[1.0, 2.0], [3.0, 4.0]]
+    others = run(3, 1, saves=False)
+    assert shown(others, "restored") == [values] * 3
+    assert [x for part in shown(others, "examples") for x in part] == order[8:16]
+    for kind, message in shown(others, "own"):
+        assert kind == "CheckpointMismatchError"
+        assert "4 were saved and there are 3 now" in message
