@@ -33,7 +33,7 @@ demo: $(DEMO)  ## Train on 8 CPU devices and watch it live (options: ARGS="--por
 	@$(BIN)/distlab demo $(ARGS)
 
 test: lint browser  ## Run ruff, mypy and all tests, browser tests included
-	@$(BIN)/python -m pytest -q $(ARGS)
+	@$(BIN)/python -m tests.halves $(ARGS)
 
 lint: $(DEV)  ## Run ruff and mypy
 	@$(BIN)/ruff check .

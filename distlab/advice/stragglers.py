@@ -35,6 +35,9 @@ _FEWEST_REPLICAS: Final = 4
 
 _LEAST_SHARE: Final = 0.1
 _LEAST_NS: Final = 200_000
+_OTHER_WORK: Final = 20.0
+"""How many times as long as the others a replica of the same program does not take: where nobody
+waits for it, it computes something else, such as the sums of `strategy.reduce`."""
 _PARTS: Final = 3
 _COMPUTE: Final = 0
 _SHORTEST_PROFILE_NS: Final = 20_000_000
@@ -131,6 +134,8 @@ def _told(capture: Capture, slow: list[int], profile: _Profile) -> list[Advice]:
     longest = compute[slow].max()
     ratio = longest / max(np.median(others), 1.0)
     waited = np.median(np.delete(waiting, slow))
+    if ratio > _OTHER_WORK and waited < _LEAST_SHARE * whole:
+        return []
     names = replicas_text(slow)
     devices = ", ".join(capture.devices[replica] for replica in slow)
     return [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -212,6 +213,14 @@ def capture(compute: list[int], length: int = 100 * MS) -> Capture:
 def test_who_computes_twice_as_long_as_the_others_is_named(compute: list[int], named: str) -> None:
     found = causes([*beginning(len(compute)), capture(compute)])
     assert found == ([("slow_replica", named)] if named else [])
+
+
+def test_a_device_that_computes_the_sums_of_reduce_is_not_slow() -> None:
+    """All others compute next to nothing then, and none waits in a collective."""
+    sums = capture([14, 0, 0, 0])
+    nobody_waits = msgspec.structs.replace(sums, waiting_ns=[0, 0, 0, 0])
+    assert causes([*beginning(4), nobody_waits]) == []
+    assert causes([*beginning(4), sums]) == [("slow_replica", "replica 0")]
 
 
 def test_a_replica_with_more_examples_is_uneven_and_not_slow() -> None:
