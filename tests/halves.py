@@ -18,7 +18,8 @@ ROOT: Final = Path(__file__).parent.parent
 FIRST: Final = (
     *("advice", "binder", "charts", "cluster", "collectives", "context", "control", "data"),
     *("demo", "devices", "events", "folds", "input", "integrations", "io", "launching"),
-    *("misuse", "notebooks", "page", "processes", "test_conformance.py"),
+    *("misuse", "notebooks", "page", "processes"),
+    *("test_conformance_many.py", "test_example_programs.py"),
 )
 """What takes about half of the time; everything else is the second half."""
 
