@@ -35,7 +35,7 @@ _FEWEST_REPLICAS: Final = 4
 
 _LEAST_SHARE: Final = 0.1
 _LEAST_NS: Final = 200_000
-_OTHER_WORK: Final = 20.0
+_OTHER_WORK: Final = 50.0
 """How many times as long as the others a replica of the same program does not take: where nobody
 waits for it, it computes something else, such as the sums of `strategy.reduce`."""
 _PARTS: Final = 3
