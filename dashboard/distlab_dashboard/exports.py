@@ -30,6 +30,7 @@ RETRY_SECONDS: Final = 5
 _CHUNK: Final = 1 << 20
 _SEND_SECONDS: Final = 60.0
 """How long a reader may take nothing of its file."""
+_STOPPED: Final = "The server was stopped before the file was made."
 
 
 class BusyError(DistlabError, RuntimeError):
@@ -78,11 +79,15 @@ class Exports:
                 f"The server makes one file at a time, and {MOST_WAITING} more are waiting. "
                 f"Try again in {RETRY_SECONDS} s."
             )
+        try:
+            made = self._worker.submit(_write, run, path)
+        except RuntimeError:  # stop() came between the request and its turn
+            raise BusyError(_STOPPED) from None
         self._asked += 1
         try:
-            await asyncio.get_running_loop().run_in_executor(self._worker, _write, run, path)
+            await asyncio.wrap_future(made)
         except asyncio.CancelledError:
-            raise BusyError("The server was stopped before the file was made.") from None
+            raise BusyError(_STOPPED) from None
         finally:
             self._asked -= 1
 

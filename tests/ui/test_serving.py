@@ -135,6 +135,16 @@ def test_a_server_stops_quietly_while_files_are_made(
     assert [record for record in caplog.records if record.exc_info] == []
 
 
+def test_a_file_asked_for_while_the_server_stops_is_refused(recorded: Path) -> None:
+    made = serve(recorded)
+    try:
+        made._exports.stop()  # its turn comes before the sockets are closed
+        answer = ask(made, "export/trace.json")
+    finally:
+        made.stop()
+    assert (answer.status, b"was stopped before" in answer.body) == (503, True)
+
+
 def is_ended(connection: socket.socket) -> bool:
     """Whether the server has closed a connection, once it has sent what it had to."""
     connection.settimeout(60)
