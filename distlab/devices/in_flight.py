@@ -72,6 +72,13 @@ def admit(result: jax.Array) -> None:
             older.block_until_ready()
 
 
+def begin_anew() -> None:
+    """Forgets the steps in flight, and counts from 0: their devices were given up."""
+    global admitted
+    admitted = 0
+    _waiting.clear()
+
+
 def waiting() -> list[jax.Array]:
     """Returns the results of the steps in flight, the oldest first."""
     return list(_waiting)

@@ -143,6 +143,7 @@ def leave(seconds: float = _END_SECONDS) -> None:
         _await_others(left, seconds)
     jax.distributed.shutdown()
     jax_internals.clear_backends()
+    in_flight.begin_anew()  # what failed in the old generation must not fail in the new one
     for link in left.links:  # which the chief awaits
         link.close()
 

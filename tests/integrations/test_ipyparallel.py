@@ -155,7 +155,7 @@ def test_a_killed_worker_is_told_and_replaced(cluster: Cluster) -> None:
     with pytest.raises(ClusterError, match="worker 1 is lost"):
         cluster.run(os.getpid)
     cluster.restart()
-    cluster.execute(TRAIN + "after = train(2)")
+    cluster.execute(TRAIN + "after = train(40)")  # more steps than may be in flight
     assert cluster.run(value_of, "before") == [4.0, None]  # who lived keeps what it has
     assert cluster.run(value_of, "after") == [4.0, 4.0]
 

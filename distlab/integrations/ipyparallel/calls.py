@@ -17,6 +17,7 @@ _UNTOLD_SECONDS: Final = 3.0
 """How long after that they are interrupted if they can't be told; they may learn it themselves."""
 _OUTPUT_SECONDS: Final = 5.0
 _TOLD: Final = "WorkerError"
+_ENDED: Final = "EngineError"
 
 
 class Call:
@@ -82,9 +83,7 @@ class Call:
         """
         if self._failed:
             self._print_tracebacks()
-            # What the others say is that they were told.
-            own = [w for w in self._failed if error_of(self.results[w])[0] != _TOLD]
-            worker = (own or self._failed)[0]
+            worker = self._own_failures()[0]
             raise WorkerError(f"worker {worker}", hosts[worker], message_of(self.results[worker]))
         return [self.results[worker].get() for worker in sorted(self.results)]
 
@@ -120,23 +119,36 @@ class Call:
                     print(_prefixed(worker, text[begin:end].rstrip("\n")), file=file)
                     self._shown[worker, stream] = end
 
+    def _own_failures(self) -> list[int]:
+        """Returns the workers that failed by themselves: the others were told, and say so."""
+        own = [w for w in self._failed if error_of(self.results[w])[0] != _TOLD]
+        return own or self._failed
+
     def _print_tracebacks(self) -> None:
-        """Prints each traceback once: in SPMD programs the workers often fail alike."""
+        """Prints each traceback once: in SPMD programs the workers often fail alike.
+
+        Of a worker that was told of another's failure, or whose process has ended, only the
+        message tells something.
+        """
+        own = self._own_failures()
         same: dict[tuple[str, str], list[int]] = {}
         for worker in self._failed:
             same.setdefault(error_of(self.results[worker]), []).append(worker)
-        for workers in same.values():
-            error = self.results[workers[0]].exception()
-            traceback = getattr(error, "traceback", None) or str(error)
+        for (name, _), workers in same.items():
+            result = self.results[workers[0]]
             names = ", ".join(f"worker-{worker}" for worker in sorted(workers))
-            print(f"[{names}]\n{traceback}", file=sys.stderr)
+            traceback = getattr(result.exception(), "traceback", None)
+            if workers[0] in own and name != _ENDED and traceback:
+                print(f"[{names}]\n{traceback}", file=sys.stderr)
+            else:
+                print(f"[{names}] {message_of(result)}", file=sys.stderr)
 
 
 def error_of(result: Any) -> tuple[str, str]:
     """Returns the class and the text of a failed worker's error."""
     error = result.exception()
-    if type(error).__name__ == "EngineError" or getattr(error, "ename", "") == "EngineError":
-        return "EngineError", "Its process has ended: it was killed, or it crashed."
+    if _ENDED in (type(error).__name__, getattr(error, "ename", "")):
+        return _ENDED, "Its process has ended: it was killed, or it crashed."
     if isinstance(error, KeyboardInterrupt):
         return "KeyboardInterrupt", ""
     return getattr(error, "ename", type(error).__name__), str(getattr(error, "evalue", error))
@@ -145,7 +157,7 @@ def error_of(result: Any) -> tuple[str, str]:
 def message_of(result: Any) -> str:
     """Returns a failed worker's error as one text."""
     name, text = error_of(result)
-    if name == "EngineError":
+    if name == _ENDED:
         return text
     return f"{name}: {text}" if text else name
 

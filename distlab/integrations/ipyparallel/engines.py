@@ -84,7 +84,7 @@ class Engines:
         self._watch(self._local_processes())
         if self.client is None:
             self.client = self._cluster.connect_client_sync()
-        self.client.wait_for_engines(len(self.numbers), timeout=_START_SECONDS)
+        self.client.wait_for_engines(len(self.numbers), timeout=_START_SECONDS, interactive=False)
         # The helper of each engine has a group of its own.
         self._watch([child.pid for pid in self._local_processes() for child in _children(pid)])
         fresh = sorted(set(self.client.ids) - known)

@@ -11,7 +11,7 @@ import json
 import shutil
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -29,6 +29,7 @@ from distlab.errors import (
 )
 from distlab.integrations.orbax.entry import Entry, Saved
 from distlab.processes import group
+from distlab.processes.group import ProcessGroup
 from distlab.text.shown import shown_text
 
 VERSION: Final = 1
@@ -275,15 +276,21 @@ def _orbax() -> Any:
     return orbax
 
 
-@cache
 def _checkpointer() -> Any:
+    return _checkpointer_of(group.current())
+
+
+@lru_cache(maxsize=1)
+def _checkpointer_of(processes: ProcessGroup | None) -> Any:
+    """Returns the checkpointer of this process among others, which change with a restart."""
     orbax = _orbax()
+    _forget_connection()
     # The arrays are copies already, and no other registration of handlers must change the format.
     registry = orbax.type_handlers.create_type_handler_registry(
         (np.ndarray, orbax.type_handlers.NumpyHandler(deepcopy_host_arrays=False)),
         (jax.Array, orbax.type_handlers.ArrayHandler()),  # Orbax warns where it has none
     )
-    if group.current() is None:
+    if processes is None:
         options: dict[str, Any] = {}
         composite = orbax.CompositeOptions()
     else:  # one process writes, and each reads: Orbax would have all of them meet
@@ -301,3 +308,11 @@ def _checkpointer() -> Any:
         ),
         **options,
     )
+
+
+def _forget_connection() -> None:
+    """Lets Orbax connect anew: it keeps its first connection, also to processes that were left."""
+    with suppress(ImportError, AttributeError):
+        from orbax.checkpoint._src.futures import signaling_client
+
+        signaling_client.get_signaling_client.cache_clear()
