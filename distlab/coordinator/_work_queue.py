@@ -10,6 +10,7 @@ from typing import Any, Final, NamedTuple, final
 
 from distlab.coordinator.remote_value import RemoteValue
 from distlab.errors import CancelledError, ClusterError
+from distlab.strategies.workers import current_worker
 
 _MOST_WAITING: Final = 256 * 1024
 """The length at which `schedule` waits, as in TensorFlow."""
@@ -33,8 +34,9 @@ class Closure(NamedTuple):
 class WorkQueue:
     """A first-in, first-out queue from which the workers take functions.
 
-    When a function fails, those that wait are cancelled. As in TensorFlow, the
-    next call of `put`, `idle` or `join` raises the error and clears it.
+    As in TensorFlow, the first error is kept until a call of `put`, `idle` or `join` tells it,
+    and the other functions go on until then. That call cancels those that wait, lets those
+    that run end, raises the error and forgets it. A call that waits tells it at once.
 
     Args:
       stall_seconds: How long a call waits while no function begins or ends.
@@ -46,6 +48,7 @@ class WorkQueue:
         self._waiting: deque[Closure] = deque()
         self._running: dict[int, tuple[Closure, float]] = {}
         self._error: BaseException | None = None
+        self._listeners = 0  # calls that wait, and tell an error as soon as there is one
         self._closed = False
         self._last_progress = time.monotonic()
 
@@ -60,8 +63,8 @@ class WorkQueue:
           ClusterError: The queue is full, and no function began or ended in time.
         """
         with self._changed:
-            self._raise_error()
-            self._wait_for(lambda: len(self._waiting) < _MOST_WAITING)
+            self._tell_error()
+            self._listen_until(lambda: len(self._waiting) < _MOST_WAITING)
             self._waiting.append(closure)
             self._progressed()
 
@@ -93,7 +96,8 @@ class WorkQueue:
             del self._running[worker]
             if error is not None and self._error is None:
                 self._error = error
-                self._cancel("an earlier one raised " + repr(error))
+                if self._listeners:
+                    self._cancel_for_error()
             self._progressed()
 
     def idle(self) -> bool:
@@ -103,7 +107,7 @@ class WorkQueue:
           Exception: A function raised it.
         """
         with self._changed:
-            self._raise_error()
+            self._tell_error()
             return self._is_idle()
 
     def join(self) -> None:
@@ -114,8 +118,8 @@ class WorkQueue:
           ClusterError: No function began or ended in time.
         """
         with self._changed:
-            self._wait_for(self._is_idle)
-            self._raise_error()
+            self._tell_error()
+            self._listen_until(self._is_idle)
 
     def wait(self, ended: threading.Event) -> None:
         """Waits until a function ended.
@@ -134,7 +138,6 @@ class WorkQueue:
         with self._changed:
             self._closed = True
             self._cancel("the coordinator was dropped")
-            self._changed.notify_all()
 
     def _is_idle(self) -> bool:
         return not self._waiting and not self._running
@@ -147,10 +150,29 @@ class WorkQueue:
                     f"{closure.name} did not run, as {why}. Schedule it again to run it."
                 )
             )
+        self._changed.notify_all()
 
-    def _raise_error(self) -> None:
+    def _cancel_for_error(self) -> None:
+        self._cancel(f"an earlier one raised {self._error!r}")
+
+    def _listen_until(self, condition: Callable[[], bool]) -> None:
+        """Waits for a condition, and tells an error if there is one before."""
+        self._listeners += 1
+        try:
+            self._wait_for(lambda: condition() or self._error is not None)
+        finally:
+            self._listeners -= 1
+        self._tell_error()
+
+    def _tell_error(self) -> None:
+        """Raises the first error, once nothing that was scheduled before it is told can run."""
+        if self._error is None:
+            return
+        self._cancel_for_error()
+        if current_worker() is None:  # a function that runs can't wait for its own end
+            self._wait_for(lambda: not self._running)
         error, self._error = self._error, None
-        if error is not None:
+        if error is not None:  # another thread may have told it meanwhile
             raise error
 
     def _progressed(self) -> None:
@@ -162,7 +184,7 @@ class WorkQueue:
         while not condition():
             left = max(self._last_progress, began) + self._stall_seconds - time.monotonic()
             if left <= 0:
-                raise ClusterError(self._stalled())
+                raise ClusterError(self._stalled()) from self._error
             self._changed.wait(left)
 
     def _stalled(self) -> str:

@@ -180,40 +180,107 @@ def test_workers_run_at_the_same_time(
     assert sorted(coordinator.fetch(results)) == [("a", True), ("b", True), ("c", True)]
 
 
-def test_the_first_error_cancels_what_waits_and_is_raised_once(
-    coordinator: ClusterCoordinator,
+class _Busy:
+    """Functions that keep workers busy until `go_on` is set."""
+
+    def __init__(self, coordinator: ClusterCoordinator) -> None:
+        self.go_on = threading.Event()
+        self._coordinator = coordinator
+        self._began = threading.Semaphore(0)
+
+    def schedule(self, count: int, then: Callable[[], Any] = lambda: "went on") -> list[Any]:
+        def run() -> Any:
+            self._began.release()
+            assert self.go_on.wait(LIMIT_SECONDS)
+            return then()
+
+        return [self._coordinator.schedule(run) for _ in range(count)]
+
+    def wait_until_all_workers_are(self) -> None:
+        for _ in range(WORKERS):
+            assert self._began.acquire(timeout=LIMIT_SECONDS)
+
+
+@pytest.fixture
+def busy(coordinator: ClusterCoordinator) -> Iterator[_Busy]:
+    workers = _Busy(coordinator)
+    yield workers
+    workers.go_on.set()
+
+
+def _fails() -> None:
+    raise FloatingPointError("loss is NaN")
+
+
+def test_functions_go_on_until_an_error_is_told_and_it_is_told_once(
+    coordinator: ClusterCoordinator, busy: _Busy
 ) -> None:
-    started, go_on = threading.Semaphore(0), threading.Event()
-
-    def held(number: int) -> int:
-        started.release()
-        assert go_on.wait(LIMIT_SECONDS)
-        if number == 0:
-            raise FloatingPointError("loss is NaN")
-        return number
-
-    running = [coordinator.schedule(held, args=(n,)) for n in range(WORKERS)]
-    for _ in range(WORKERS):
-        assert started.acquire(timeout=LIMIT_SECONDS)
-    waiting = coordinator.schedule(held, args=(7,))
-    assert not coordinator.done()
-    go_on.set()
+    before = busy.schedule(WORKERS)
+    failing = [coordinator.schedule(_fails) for _ in range(2)]
+    after = [coordinator.schedule(abs, args=(-n,)) for n in range(8)]
+    busy.go_on.set()
+    assert coordinator.fetch([*before, *after]) == ["went on"] * WORKERS + [*range(8)]
+    for result in failing:
+        with pytest.raises(FloatingPointError, match="loss is NaN"):
+            result.fetch()  # which does not count as telling
     with pytest.raises(FloatingPointError, match="loss is NaN"):
         coordinator.join()
+    coordinator.join()
+    assert coordinator.done()
+
+
+@pytest.mark.parametrize("tell", ["join", "done", "schedule"])
+def test_telling_an_error_cancels_what_waits_and_lets_what_runs_end(
+    coordinator: ClusterCoordinator, busy: _Busy, tell: str
+) -> None:
+    first = busy.schedule(WORKERS)
+    coordinator.schedule(_fails)
+    second = _Busy(coordinator)
+    running = second.schedule(WORKERS)
+    waiting = [coordinator.schedule(int) for _ in range(2)]
+    busy.go_on.set()
+    assert coordinator.fetch(first) == ["went on"] * WORKERS
+    second.wait_until_all_workers_are()  # so the error was recorded
+    cancelled: list[BaseException] = []
+
+    def go_on_when_cancelled() -> None:
+        with pytest.raises(CancelledError, match="did not run, as an earlier one raised") as told:
+            waiting[0].get()
+        cancelled.append(told.value)
+        second.go_on.set()
+
+    thread = threading.Thread(target=go_on_when_cancelled)
+    thread.start()
+    call = {"join": coordinator.join, "done": coordinator.done}.get(
+        tell, lambda: coordinator.schedule(int)
+    )
     with pytest.raises(FloatingPointError, match="loss is NaN"):
-        running[0].fetch()
-    assert [result.fetch() for result in running[1:]] == [1, 2]
-    outcome = _outcome(waiting.get)
-    assert outcome == 7 or isinstance(outcome, CancelledError)
-    coordinator.join()  # the error was raised before
+        call()
+    thread.join(LIMIT_SECONDS)
+    assert len(cancelled) == 1
+    with pytest.raises(CancelledError):
+        waiting[1].fetch()
+    assert coordinator.fetch(running) == ["went on"] * WORKERS  # their end was waited for
+    assert coordinator.schedule(abs, args=(-3,)).fetch() == 3
+    assert coordinator.done()
+
+
+def test_a_function_that_schedules_another_is_told_an_error_without_waiting_for_itself(
+    coordinator: ClusterCoordinator, busy: _Busy
+) -> None:
+    busy.schedule(WORKERS)
+    coordinator.schedule(_fails)
+    second = _Busy(coordinator)
+    (nested,) = second.schedule(1, then=lambda: coordinator.schedule(int))
+    second.schedule(WORKERS - 1)
+    busy.go_on.set()
+    second.wait_until_all_workers_are()
+    second.go_on.set()
+    with pytest.raises(FloatingPointError, match="loss is NaN"):
+        nested.fetch()
+    with pytest.raises(FloatingPointError, match="loss is NaN"):
+        coordinator.join()
     assert coordinator.schedule(lambda: jnp.ones(2)).fetch().tolist() == [1.0, 1.0]
-
-
-def _outcome(call: Callable[[], Any]) -> Any:
-    try:
-        return call()
-    except CancelledError as error:
-        return error
 
 
 def test_a_dataset_that_ends_is_told_as_such(coordinator: ClusterCoordinator) -> None:
