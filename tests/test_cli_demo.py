@@ -94,7 +94,7 @@ def test_demo_serves_until_ctrl_c(start: Start) -> None:
     lines = read_until(process, "Serving ")
     address = re.fullmatch(r"Dashboard: (http://127\.0\.0\.1:\d+/?)", lines[0])
     assert address is not None, "the address comes first"
-    with urllib.request.urlopen(address[1], timeout=30) as page:
+    with urllib.request.urlopen(address[1], timeout=60) as page:
         assert page.status == 200
     process.send_signal(signal.SIGINT)
     code, out, err = finish(process)
@@ -122,7 +122,7 @@ def test_port_0_is_any_free_port(command: str, start: Start, tmp_path: Path) -> 
     assert port is not None
     assert int(port[1]) > 0
     page = line.removeprefix("Dashboard: ")
-    with urllib.request.urlopen(page, timeout=30) as answer:
+    with urllib.request.urlopen(page, timeout=60) as answer:
         assert answer.status == 200
     process.send_signal(signal.SIGTERM)
     finish(process)
@@ -155,7 +155,7 @@ def test_dashboard_opens_what_the_demo_recorded(start: Start) -> None:
     process = start("dashboard", "run")
     lines = read_until(process, "Serving run until Ctrl-C.")
     address = lines[0].removeprefix("Dashboard: ")
-    with urllib.request.urlopen(address, timeout=30) as page:
+    with urllib.request.urlopen(address, timeout=60) as page:
         assert page.status == 200
     process.send_signal(signal.SIGTERM)
     assert finish(process) == (0, "Stopped.\n", "")

@@ -44,6 +44,12 @@ _HANG_UP_SECONDS: Final = 0.1
 _END_SECONDS: Final = 2.0
 _PING_SECONDS: Final = 30
 
+UNUSED_SECONDS: Final = 60
+"""How long a session stays whose page does not connect.
+
+Scripts load slowly over a slow line, and a page without its session would ask a CDN for styles.
+"""
+
 
 class DashboardServer:
     """A dashboard that is being served; made by `serve`.
@@ -204,9 +210,7 @@ class DashboardServer:
             keep_alive_milliseconds=0,
             websocket_ping_interval=_PING_SECONDS,
             check_unused_sessions_milliseconds=2_000,
-            # Scripts load slowly over a slow line, and a page without its session would ask a
-            # CDN for styles.
-            unused_session_lifetime_milliseconds=60_000,
+            unused_session_lifetime_milliseconds=UNUSED_SECONDS * 1_000,
             transforms=[SafeHeaders],
         )
 

@@ -173,7 +173,8 @@ class Writer:
         """
         if not own:
             self._notes[id(lost)] = lost
-        self._ring.append(lost)
-        # Where warnings are errors, one raised here would only end this thread.
+        # Where warnings are errors, one raised here would only end this thread. It comes first:
+        # who finds the event has been warned.
         with contextlib.suppress(RuntimeWarning):
             warnings.warn(f"{self.file.path}: {lost.reason}", RuntimeWarning, stacklevel=2)
+        self._ring.append(lost)

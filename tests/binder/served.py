@@ -76,7 +76,7 @@ class Served:
     def request(self, path: str, method: str = "GET") -> Any:
         """What an address answers, read as JSON."""
         asked = urllib.request.Request(self.url(path), method=method)
-        with urllib.request.urlopen(asked, timeout=30) as answer:
+        with urllib.request.urlopen(asked, timeout=60) as answer:
             body = answer.read()
         return json.loads(body) if body else None
 

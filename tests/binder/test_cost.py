@@ -32,7 +32,7 @@ def holder() -> Iterator[subprocess.Popen[str]]:
     assert process.stdout is not None
     assert process.stdout.readline() == "50000000\n"
     yield process
-    process.communicate("\n", timeout=30)
+    process.communicate("\n", timeout=60)
 
 
 def test_memory_and_cpu_time_of_a_process(holder: subprocess.Popen[str]) -> None:

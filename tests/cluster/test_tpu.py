@@ -101,7 +101,7 @@ def metadata_server(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         monkeypatch.setenv("GCE_METADATA_HOST", f"127.0.0.1:{server.server_port}")
         yield
         server.shutdown()
-        thread.join(10)
+        thread.join(60)
 
 
 @pytest.mark.usefixtures("metadata_server")

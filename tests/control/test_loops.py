@@ -14,7 +14,7 @@ from distlab.control.loops import LoopControl, loops
 from distlab.errors import ArgumentTypeError, ArgumentValueError
 from distlab.events import Loop, sink
 
-LIMIT_SECONDS = 30
+LIMIT_SECONDS = 60
 
 
 def wait_until(holds: Callable[[], bool], what: str) -> None:
@@ -36,6 +36,8 @@ class Worker:
         self.thread.start()
         wait_until(lambda: any(id(c) not in before for c in loops()), "the loop")
         self.control: LoopControl = next(c for c in loops() if id(c) not in before)
+        # A loop that is paused any earlier pauses before it.
+        wait_until(lambda: bool(self.taken), "the first element")
 
     def _work(self, count: int, options: dict[str, Any]) -> None:
         for number in dl.controlled(range(count), **options):

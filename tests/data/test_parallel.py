@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,7 @@ import pytest
 from distlab.data import AUTOTUNE, Dataset
 from tests.data.models import lists
 
-LIMIT_SECONDS = 30
+LIMIT_SECONDS = 60
 
 
 def test_calls_run_at_the_same_time_and_results_come_in_order() -> None:
@@ -40,8 +40,18 @@ def test_datasets_are_read_at_the_same_time_and_results_come_in_order() -> None:
     assert lists(found) == [0, 10, 1, 11, 2, 12, 3, 13]
 
 
+_clock = [0.0]
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The time that calls take, whatever else the machine does."""
+    watch = SimpleNamespace(perf_counter=lambda: _clock[0])
+    monkeypatch.setattr("distlab.data._parallel.time", watch)
+
+
 def _slow(x: Any) -> Any:
-    time.sleep(0.002)
+    _clock[0] += 0.002
     return threading.current_thread().name, x
 
 
@@ -49,6 +59,7 @@ def _quick(x: Any) -> Any:
     return threading.current_thread().name, x
 
 
+@pytest.mark.usefixtures("clock")
 @pytest.mark.parametrize(("function", "own_thread"), [(_slow, False), (_quick, True)])
 def test_autotune_uses_threads_where_calls_take_long(
     function: Callable[[Any], Any], own_thread: bool, monkeypatch: pytest.MonkeyPatch
@@ -60,6 +71,7 @@ def test_autotune_uses_threads_where_calls_take_long(
     assert ({name for name, _ in pairs} == {here}) == own_thread
 
 
+@pytest.mark.usefixtures("clock")
 def test_autotune_reads_slow_datasets_ahead() -> None:
     def part(n: Any) -> Dataset:
         return Dataset.range(10 * n, 10 * n + 3).map(_slow)
@@ -85,12 +97,16 @@ def test_synchronous_means_the_thread_that_reads() -> None:
     assert name == threading.current_thread().name.encode()
 
 
+def _threads() -> set[threading.Thread]:
+    return {thread for thread in threading.enumerate() if thread.name.startswith("distlab-map")}
+
+
 @pytest.mark.parametrize("end", [list, lambda iterator: iterator.close()])
 def test_threads_end_with_the_iteration(end: Callable[[Any], Any]) -> None:
-    before = set(threading.enumerate())
+    before = _threads()
     iterator = iter(Dataset.range(9).map(_quick, num_parallel_calls=3))
     next(iterator)
-    started = set(threading.enumerate()) - before
+    started = _threads() - before
     assert started
     end(iterator)
     for thread in started:

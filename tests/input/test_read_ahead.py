@@ -16,6 +16,8 @@ from distlab import events
 from tests.input.feeding import local, mirrored, numbers, steps
 from tests.listening import listening
 
+LIMIT_SECONDS = 60.0
+
 
 def _ahead(dataset: Any, size: int = 3) -> tuple[dl.MirroredStrategy, Any]:
     strategy = mirrored(2)
@@ -24,9 +26,9 @@ def _ahead(dataset: Any, size: int = 3) -> tuple[dl.MirroredStrategy, Any]:
 
 
 def _until(condition: Callable[[], bool]) -> None:
-    limit = time.monotonic() + 20
+    limit = time.monotonic() + LIMIT_SECONDS
     while not condition():
-        assert time.monotonic() < limit, "the condition did not come true in 20 s"
+        assert time.monotonic() < limit, "the condition did not come true in time"
         time.sleep(0.005)
 
 
@@ -118,7 +120,7 @@ def test_events_say_what_the_caller_waited_for() -> None:
     with listening() as heard:
         iterator = iter(distributed)
         next(iterator)
-        assert ready.wait(20)
+        assert ready.wait(LIMIT_SECONDS)
         next(iterator)
     first, second = heard.of(events.Sharding)
     assert (first.batch, second.batch, first.sizes) == (0, 1, [2, 2])

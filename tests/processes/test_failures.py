@@ -135,7 +135,7 @@ try:
 finally:
     os.kill(processes.workers[1].pid, signal.SIGKILL)
 """,
-        timeout=3.0,
+        timeout=5.0,
     )
     assert stopped.code == -signal.SIGKILL
     silent = "no sign of life" in first.shown["told"][2]
@@ -170,7 +170,7 @@ train_until_told()
 if RANK == 0:
     processes.kv.set("given up", "")
 """,
-        timeout=1.0,
+        timeout=5.0,
     )
     assert_told(first, "worker 1", "did not come to a collective in time")
     assert late.shown["told"][0] == "worker 0"

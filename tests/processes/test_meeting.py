@@ -80,7 +80,7 @@ def test_an_end_of_a_process_closes_its_link(address: str, start: Any) -> None:
 def test_all_are_told_who_does_not_come(address: str, start: Any) -> None:
     other = start(meeting.as_worker, address, hello(2), SECONDS)
     with pytest.raises(ClusterError, match="worker:1 did not come") as at_chief:
-        meeting.as_chief(address, hello(0), NAMES, 1.0)
+        meeting.as_chief(address, hello(0), NAMES, 5.0)
     with pytest.raises(ClusterError) as at_worker:
         other.result(SECONDS)
     assert str(at_worker.value) == str(at_chief.value)

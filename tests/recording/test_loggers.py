@@ -14,6 +14,7 @@ from distlab.errors import ArgumentTypeError, RecordError
 from distlab.events import Error, Lost, RecorderCost, sink
 from distlab.loggers import Logger, RunFacts
 from distlab.recording import Ring, RingRecorder, Run, record
+from tests.patience import LIMIT_SECONDS, wait_until
 from tests.recording import samples
 
 
@@ -85,9 +86,7 @@ def test_a_logger_is_told_while_the_run_goes_on(recorder: RingRecorder) -> None:
     logger = Numbers()
     with record(None, loggers=[logger]) as run:
         run.log(0, loss=1.0)
-        limit = time.monotonic() + 20
-        while not logger.values and time.monotonic() < limit:
-            time.sleep(0.01)
+        wait_until(lambda: bool(logger.values), "the number")
         assert logger.values == [(0, 1.0)]
         assert logger.ended == []
 
@@ -141,7 +140,7 @@ def test_what_a_logger_raises_is_said_once_and_counted(
     logger, other = Unlucky(), Numbers()
     with pytest.warns(RuntimeWarning, match="raised ConnectionError: no answer at 1") as said:
         log(tmp_path, [logger, other], 4)
-    assert len(said) == 1
+    assert sum(one.category is RuntimeWarning for one in said) == 1
     assert [step for step, _ in logger.values] == [0, 3]
     assert [step for step, _ in other.values] == [0, 1, 2, 3]
     assert logger.ended == [("finished", "")]
@@ -233,9 +232,7 @@ def test_closing_waits_for_a_stuck_logger_within_a_limit(
     with pytest.raises(RecordError, match="in use"):
         record(None, loggers=[slow])
     slow.let_go.set()
-    limit = time.monotonic() + 20
-    while not slow.ended and time.monotonic() < limit:
-        time.sleep(0.01)
+    wait_until(lambda: bool(slow.ended), "the logger's end")
     assert slow.ended == [("finished", "")]
 
 
@@ -249,7 +246,7 @@ def test_a_loggers_processor_time_is_a_cost_of_recording(
                 pass
 
     with record(None, loggers=[Busy()]) as run:
-        limit = time.monotonic() + 30
+        limit = time.monotonic() + LIMIT_SECONDS
         costs: list[RecorderCost] = []
         while not any(cost.writer_ns > 50_000_000 for cost in costs):
             assert time.monotonic() < limit

@@ -59,14 +59,14 @@ def test_what_it_says_of_callers_is_what_they_spend(
     emit, watch = recorder.emit, recorder.watch
 
     def timed_emit(event: Any) -> None:
-        began = time.perf_counter_ns()
+        began = time.thread_time_ns()
         emit(event)
-        spent[0] += time.perf_counter_ns() - began
+        spent[0] += time.thread_time_ns() - began
 
     def timed_watch(*given: Any) -> None:
-        began = time.perf_counter_ns()
+        began = time.thread_time_ns()
         watch(*given)
-        spent[0] += time.perf_counter_ns() - began
+        spent[0] += time.thread_time_ns() - began
 
     def step(x: Any) -> Any:
         return x + 1

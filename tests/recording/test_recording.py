@@ -12,6 +12,7 @@ from distlab.errors import RecordError, ValueShapeError
 from distlab.events import Event, Lost, Metric, RecorderCost, RunEnd, Step, Unknown, sink
 from distlab.events import Run as RunBegin
 from distlab.recording import RingRecorder, Run, make_default, record
+from tests.patience import wait_until
 from tests.recording import processes, samples
 
 
@@ -210,9 +211,9 @@ def test_when_there_is_room_again_nothing_is_missing(
     database.execute("PRAGMA max_page_count=20")
 
     def wait_for_the_note() -> None:
-        limit = time.monotonic() + 10
-        while not any(isinstance(e, Lost) for e in recorder.ring.since(5_000).events):
-            assert time.monotonic() < limit
+        wait_until(
+            lambda: any(isinstance(e, Lost) for e in recorder.ring.since(5_000).events), "the note"
+        )
 
     with pytest.warns(RuntimeWarning, match="full"):
         overflow(recorder, wait_for_the_note)

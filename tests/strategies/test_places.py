@@ -66,6 +66,6 @@ def test_other_threads_and_other_clusters_are_not_that_worker() -> None:
     with workers.acting_as(1):
         thread = threading.Thread(target=lambda: seen.append(current_worker()))
         thread.start()
-        thread.join(10)
+        thread.join(60)
         assert others.place.mesh.names == ("CPU:2",)
     assert seen == [None]

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from distlab_dashboard import DashboardServer
 
-LIMIT_SECONDS = 30
+LIMIT_SECONDS = 60
 HANDSHAKE = {
     "Upgrade": "websocket",
     "Connection": "Upgrade",

@@ -126,7 +126,7 @@ def test_addresses_of_ipv6_are_served(address: str) -> None:
 
 
 def test_a_page_returns_to_a_server_that_was_started_again(browser: Browser) -> None:
-    first = serve(source(), token=TOKEN)
+    first = serve(source(), token=TOKEN, port=0)  # one that nobody else takes meanwhile
     page = browser.new_page()
     page.goto(first.url)
     page.wait_for_selector("html[data-ready=true]")

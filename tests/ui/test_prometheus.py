@@ -18,6 +18,7 @@ from distlab_dashboard.brake import MOST_GUESSES
 from tests.recording import samples
 from tests.synthetic import START_NS, STEP_NS, ListSource, beginning, compiled, steps, whole_run
 from tests.ui.asking import ask
+from tests.ui.waiting import LIMIT_SECONDS
 
 TOKEN = "a-long-token"
 
@@ -46,7 +47,7 @@ class Figures:
 
 def figures(server: DashboardServer, query: str = "") -> Figures:
     """Returns what a server answers when it has read all of the run."""
-    limit = time.monotonic() + 30
+    limit = time.monotonic() + LIMIT_SECONDS
     while True:
         answer = ask(server, "metrics" + query)
         if answer.status == 200:
@@ -152,7 +153,7 @@ def test_a_folder_has_the_runs_that_go_on(recorder: RingRecorder, tmp_path: Path
             found = figures(made)
             assert found.one("distlab_runs", status="finished") == 1
             assert found.one("distlab_runs", status="running") == 1
-            limit = time.monotonic() + 30
+            limit = time.monotonic() + LIMIT_SECONDS
             while "distlab_metric" not in found.names() and time.monotonic() < limit:
                 time.sleep(0.1)  # the folder's list is renewed every 2 s
                 found = figures(made)

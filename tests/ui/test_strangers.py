@@ -79,7 +79,7 @@ def test_under_other_names_nothing_is_answered(
 
 def test_two_hosts_or_none_are_not_answered(server: DashboardServer) -> None:
     for lines in (b"", b"Host: 127.0.0.1\r\nHost: evil.test\r\n"):
-        with socket.create_connection(("127.0.0.1", server.port), timeout=30) as connection:
+        with socket.create_connection(("127.0.0.1", server.port), timeout=60) as connection:
             connection.sendall(b"GET /health HTTP/1.1\r\n" + lines + b"Connection: close\r\n\r\n")
             connection.settimeout(30)
             said = b""

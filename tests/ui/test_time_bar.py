@@ -116,7 +116,7 @@ _SIGNS_OF_THE_OUTAGE = ("ERR_CONNECTION", "WebSocket", "Lost websocket", "not co
 def test_a_page_that_loses_its_server_shows_it_and_comes_back(new_page: Pages) -> None:
     source = ListSource(whole_run(60))
     source.live = False
-    first = serve(source)
+    first = serve(source, port=0)  # one that nobody else takes meanwhile
     page = new_page().open(f"{first.url}#batches?batch=22")
     page.wait_for_text("batch_number", "22")
     first.stop()

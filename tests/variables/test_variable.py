@@ -201,13 +201,13 @@ def test_making_one_at_every_call_is_refused() -> None:
 def test_placing_and_freeing_are_events() -> None:
     s = _strategy()
     with listening() as heard, s.scope():
-        v = dl.Variable(np.zeros((4, 2), np.float32), name="kernel")
+        v = dl.Variable(np.zeros((4, 2), np.float32), name="placed and freed")
         del v
         gc.collect()
-    place, free = [p for p in heard.of(dl.events.Placement) if p.name == "kernel"]
+    place, free = [p for p in heard.of(dl.events.Placement) if p.name == "placed and freed"]
     assert (place.action, place.name, place.layout, place.shape) == (
         "place",
-        "kernel",
+        "placed and freed",
         "replicated",
         [4, 2],
     )

@@ -1,0 +1,40 @@
+"""Waiting for conditions, and measuring on a machine that others use as well."""
+
+from __future__ import annotations
+
+import functools
+import threading
+import time
+from collections.abc import Callable
+from typing import Final, ParamSpec
+
+LIMIT_SECONDS: Final = 60
+ATTEMPTS: Final = 4
+
+P = ParamSpec("P")
+
+
+def wait_until(holds: Callable[[], bool], what: str = "a condition") -> None:
+    """Waits until something holds, with a limit."""
+    end = time.monotonic() + LIMIT_SECONDS
+    while not holds():
+        assert time.monotonic() < end, f"waited too long for {what}"
+        threading.Event().wait(0.01)
+
+
+def measured(test: Callable[P, None]) -> Callable[P, None]:
+    """A test of times, which passes if one of some attempts does.
+
+    Whatever else runs on this machine takes the cores from a test now and then.
+    """
+
+    @functools.wraps(test)
+    def attempt(*args: P.args, **kwargs: P.kwargs) -> None:
+        for _ in range(ATTEMPTS - 1):
+            try:
+                return test(*args, **kwargs)
+            except AssertionError:
+                continue
+        return test(*args, **kwargs)
+
+    return attempt
