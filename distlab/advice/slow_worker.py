@@ -3,8 +3,8 @@
 All workers take every step together. One that reads its batches slowly, or whose program does
 something between the steps that the others' do not, calls each step later than the others, which
 wait for it in the step's first collective. Workers run ahead of their devices by some steps: half
-a step's time counts. A worker whose devices compute 1.5 times as long as those of the others is
-slow, too, though it calls its steps in time.
+a step's time counts, and what may be an error of their clocks does not. A worker whose devices
+compute 1.5 times as long as those of the others is slow, too, though it calls its steps in time.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def _late(columns: EvidenceColumns, workers: WorkerColumns) -> list[Advice]:
     slow = int(np.nanargmax(late))
     others = [number for number in range(len(late)) if number != slow]
     step_ms = float(np.nanmedian(lengths))
-    behind = float(late[slow] - np.nanmax(late[others]))
+    behind = float(late[slow] - np.nanmax(late[others])) - max(workers["error_ms"])
     if behind < max(_LATE * step_ms, _LEAST_LATE_MS) or behind < _OTHERS_LATE * late[slow]:
         return []
     name, waits = workers["name"][slow], np.array(workers["wait_share"])

@@ -164,7 +164,8 @@ class Run(Event, frozen=True, kw_only=True, tag="run"):
       process_index: Its number among the processes that record the run.
       processes: Number of these processes.
       generation: Number of earlier starts of the cluster.
-      clock_offset_ns: Nanoseconds to add to its clock to get that of process 0.
+      clock_offset_ns: Nanoseconds to add to its clock to get that of process 0; events of the
+        kind `clock_offset` have newer ones.
       clock_error_ns: The largest error of this offset; 0 where both read one clock.
     """
 
@@ -197,6 +198,18 @@ class RunEnd(Event, frozen=True, kw_only=True, tag="run_end"):
 
     status: Literal["finished", "failed", "interrupted"]
     message: str = ""
+
+
+class ClockOffset(Event, frozen=True, kw_only=True, tag="clock_offset"):
+    """The clock of a process on another machine was compared again with that of process 0.
+
+    Attributes:
+      offset_ns: Nanoseconds to add to its clock to get that of process 0, from here on.
+      error_ns: The largest error of this offset.
+    """
+
+    offset_ns: int
+    error_ns: int
 
 
 class Strategy(Event, frozen=True, kw_only=True, tag="strategy"):
@@ -690,6 +703,7 @@ class Unknown(msgspec.Struct, frozen=True, kw_only=True):
 AnyEvent: TypeAlias = (
     Run
     | RunEnd
+    | ClockOffset
     | Strategy
     | Placement
     | Sharding

@@ -8,6 +8,7 @@ number; an event that is stored late comes after those that were returned before
 
 from __future__ import annotations
 
+import bisect
 import heapq
 import threading
 import time
@@ -18,7 +19,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from distlab.events.kinds import Event, Unknown
+from distlab.events.kinds import ClockOffset, Event, Unknown
 from distlab.events.source import Chunk, Envelope, Source
 
 PATIENCE_SECONDS: Final = 0.25
@@ -40,13 +41,47 @@ class Origin(NamedTuple):
 
     Attributes:
       source: Its ring or run file.
-      clock_offset_ns: Nanoseconds to add to its clock to get the common clock.
+      clock_offset_ns: Nanoseconds to add to its clock to get the common clock, up to its first
+        `ClockOffset`.
       live: Returns whether its process may still emit events.
     """
 
     source: Source
     clock_offset_ns: int = 0
     live: Callable[[], bool] = _never
+
+
+class Offsets:
+    """What is to be added to a process's clock to get the common clock, which changes in time.
+
+    Args:
+      first: Nanoseconds to add up to the first `ClockOffset` that is noted.
+    """
+
+    def __init__(self, first: int = 0) -> None:
+        self._since_ns: list[int] = []
+        self._offsets = [first]
+
+    def note(self, event: Event | Unknown) -> None:
+        """Takes over a newer offset, if the event is one."""
+        if not isinstance(event, ClockOffset):
+            return
+        if not self._since_ns or event.time_ns > self._since_ns[-1]:
+            self._since_ns.append(event.time_ns)
+            self._offsets.append(event.offset_ns)
+
+    def at(self, time_ns: int) -> int:
+        """Returns the offset at a time of the process's own clock."""
+        return self._offsets[bisect.bisect_right(self._since_ns, time_ns)]
+
+    @property
+    def range(self) -> tuple[int, int]:
+        """The smallest and the largest offset."""
+        return min(self._offsets), max(self._offsets)
+
+    def moved(self, event: Event | Unknown) -> Event | Unknown:
+        """Returns an event with its times on the common clock."""
+        return on_clock(event, self.at(event.time_ns))
 
 
 def merged(origins: Sequence[Origin]) -> Source:
@@ -122,7 +157,8 @@ class _Reader:
     """
 
     def __init__(self, origin: Origin) -> None:
-        self.source, self.offset_ns, self.live = origin
+        self.source, first, self.live = origin
+        self._offsets = Offsets(first)
         self.cursor = 0
         self._latest_ns = -(1 << 63)
         self.read_at = 0.0
@@ -135,7 +171,8 @@ class _Reader:
             skipped = chunk.cursor - self.cursor - len(chunk.events)
             lost = chunk.lost
             for process, event in chunk.envelopes():
-                moved = on_clock(event, self.offset_ns)
+                self._offsets.note(event)
+                moved = self._offsets.moved(event)
                 self._latest_ns = max(self._latest_ns, moved.time_ns)
                 item = _Item(self._latest_ns, Envelope(process, moved), skipped, lost)
                 self.items.append(item)
@@ -163,7 +200,7 @@ class _Reader:
                 break
             lost += chunk.lost
             found += [None] * (chunk.cursor - begin - len(chunk.events))
-            found += [Envelope(p, on_clock(e, self.offset_ns)) for p, e in chunk.envelopes()]
+            found += [Envelope(p, self._offsets.moved(e)) for p, e in chunk.envelopes()]
         return found + [None] * (end - first - len(found)), lost
 
     def _up_to(self, begin: int, end: int) -> Chunk | None:

@@ -9,6 +9,7 @@ from typing import Final, TypedDict
 import numpy as np
 
 from distlab.events import (
+    ClockOffset,
     DeviceSample,
     Envelope,
     Event,
@@ -23,7 +24,7 @@ from distlab.folds._fold import Clock
 from distlab.folds.arrays import Floats
 from distlab.folds.joining.worker_name import worker_name
 
-_KINDS: Final = (Run, RunEnd, Strategy, Sharding, Step, DeviceSample)
+_KINDS: Final = (Run, RunEnd, ClockOffset, Strategy, Sharding, Step, DeviceSample)
 _MOST_STEPS: Final = 512
 """Steps and batches of each process that its medians are of: the newest."""
 
@@ -39,7 +40,8 @@ class WorkerColumns(TypedDict):
       pid: Their process numbers on their machines.
       devices: Names of each process's devices among the replicas of the newest strategy.
       generation: How often the cluster had been started before.
-      offset_ms: Milliseconds by which each clock is behind that of the first process.
+      offset_ms: Milliseconds by which each clock is behind that of the first process, as it
+        was measured last.
       error_ms: The largest error of this offset.
       recorded: Whether anything was recorded.
       status: Status of each process's `RunEnd` event, empty before it.
@@ -86,6 +88,8 @@ class _Worker:
     def __init__(self) -> None:
         self.run: Run | None = None
         self.end: RunEnd | None = None
+        self.offset_ns = 0
+        self.error_ns = 0
         self.steps = 0
         self.last_step = -1
         self.last_ns = 0
@@ -142,12 +146,16 @@ class Workers:
                 self._batch(process, worker, event)
             case Run():
                 worker.run, worker.end = event, None
+                worker.offset_ns = event.clock_offset_ns
+                worker.error_ns = event.clock_error_ns
                 self._expected = max(self._expected, event.processes)
                 if self._first is None or process <= self._first:
                     self._first, self._clock = process, Clock()
                     self._clock.start(event.time_ns)
             case RunEnd():
                 worker.end = event
+            case ClockOffset():
+                worker.offset_ns, worker.error_ns = event.offset_ns, event.error_ns
             case Strategy():
                 self._strategies[process, event.strategy] = event
                 if event.processes or self._strategy is None:
@@ -183,8 +191,8 @@ class Workers:
             "pid": [run.process if run else 0 for run in runs],
             "devices": [self._devices(number) for number in numbers],
             "generation": [run.generation if run else 0 for run in runs],
-            "offset_ms": [run.clock_offset_ns / 1e6 if run else 0.0 for run in runs],
-            "error_ms": [run.clock_error_ns / 1e6 if run else 0.0 for run in runs],
+            "offset_ms": [worker.offset_ns / 1e6 for worker in workers],
+            "error_ms": [worker.error_ns / 1e6 for worker in workers],
             "recorded": [number in self._workers for number in numbers],
             "status": [worker.end.status if worker.end else "" for worker in workers],
             "message": [worker.end.message if worker.end else "" for worker in workers],

@@ -45,7 +45,7 @@ def worker_rows(workers: WorkerColumns, living: AbstractSet[int] | None) -> Rows
         "status": [status_text(workers, place, living) for place in places],
         "status_full": [plain(message, 400) for message in workers["message"]],
         "steps": [count_text(steps) for steps in workers["steps"]],
-        "late": [_ms(late) for late in workers["late_ms"]],
+        "late": [_late(workers, place) for place in places],
         "wait": [_ms(wait) for wait in workers["wait_ms"]],
         "wait_share": [
             NOTHING if math.isnan(share) else share_text(share) for share in workers["wait_share"]
@@ -67,6 +67,14 @@ def _replicas(workers: WorkerColumns, place: int) -> str:
 
 def _ms(milliseconds: float) -> str:
     return NOTHING if math.isnan(milliseconds) else f"{milliseconds:.3g} ms"
+
+
+def _late(workers: WorkerColumns, place: int) -> str:
+    """Returns how late a process is, with the error of its clock where that is another one."""
+    late, error = workers["late_ms"][place], workers["error_ms"][place]
+    if math.isnan(late) or not error:
+        return _ms(late)
+    return f"{late:.3g} \u00b1 {error:.2g} ms"
 
 
 def _clock(workers: WorkerColumns, place: int) -> str:

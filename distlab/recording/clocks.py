@@ -1,18 +1,26 @@
 """How far a process's monotonic clock is behind that of process 0.
 
 Processes of one boot of one machine read the same clock. Between machines, all of them read
-their clocks just after a barrier, several times: they leave it within a tenth of a millisecond.
+their clocks just before and just after they meet, several times: what one read before lies, in
+time, before what another read after. So each meeting gives a lowest and a highest offset, and the
+one where they are closest counts. Clocks drift apart, so this is done again once a minute.
 """
 
 from __future__ import annotations
 
-import statistics
+import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final, NamedTuple, Protocol
 
+from distlab.errors import DistlabError
+
 _BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 _READINGS: Final = 8
+_EVERY_SECONDS: Final = 60.0
+_MEETING_SECONDS: Final = 2.0
+"""How long the others are waited for once a minute; they may have ended their recording."""
 
 
 class Clock(NamedTuple):
@@ -37,9 +45,6 @@ class Processes(Protocol):
     def exchange(self, name: str, text: str, timeout: float | None = None) -> list[str]:
         """Returns the texts of all processes."""
 
-    def barrier(self, name: str, timeout: float | None = None) -> None:
-        """Waits until all processes are there."""
-
 
 def boot_id() -> str:
     """Returns what identifies the present boot of this machine; empty where it is not known."""
@@ -54,7 +59,7 @@ def compared(processes: Processes, name: str, timeout: float) -> Clock:
 
     Args:
       processes: The processes.
-      name: The name under which they meet.
+      name: The name under which they meet, another one each time.
       timeout: The seconds to wait for the others.
 
     Raises:
@@ -63,13 +68,64 @@ def compared(processes: Processes, name: str, timeout: float) -> Clock:
     boots = processes.exchange(f"{name}, boot", boot_id(), timeout)
     if boots[0] and len(set(boots)) == 1:
         return Clock()
-    behind = []
+    before, after = [], []
     for _ in range(_READINGS):
-        processes.barrier(f"{name}, clock", timeout)
         now_ns = time.monotonic_ns()
-        texts = processes.exchange(f"{name}, time", str(now_ns), timeout)
-        behind.append(int(texts[0]) - now_ns)
+        texts = processes.exchange(f"{name}, clock", str(now_ns), timeout)
+        after.append(time.monotonic_ns())
+        before.append((now_ns, int(texts[0])))
+    text = " ".join(map(str, after))
+    of_first = map(int, processes.exchange(f"{name}, times", text, timeout)[0].split())
     if boots[0] and boots[0] == boots[processes.index]:
         return Clock()
-    offset_ns = round(statistics.median(behind))
-    return Clock(offset_ns, max(1, *(abs(one - offset_ns) for one in behind)))
+    lowest_to_highest = (
+        (first_before - own_after, first_after - own_before)
+        for (own_before, first_before), own_after, first_after in zip(
+            before, after, of_first, strict=True
+        )
+    )
+    low, high = min(lowest_to_highest, key=lambda ends: ends[1] - ends[0])
+    return Clock((low + high) // 2, max(1, (high - low + 1) // 2))
+
+
+class ClockWatch:
+    """Compares this process's clock with that of process 0 once a minute, until `stop`.
+
+    Args:
+      processes: The processes; each of them begins a watch at about the same time.
+      name: The name under which they meet.
+      note: Is called with each new comparison, by the thread that made it; not in processes on
+        the machine of process 0, whose clock is the same.
+      every: Seconds from one comparison to the next.
+    """
+
+    def __init__(
+        self,
+        processes: Processes,
+        name: str,
+        note: Callable[[Clock], None],
+        every: float = _EVERY_SECONDS,
+    ) -> None:
+        self._processes = processes
+        self._name = name
+        self._note = note
+        self._every = every
+        self._ending = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="distlab clock", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Ends the thread; waits for a comparison that is being made."""
+        self._ending.set()
+        self._thread.join()
+
+    def _watch(self) -> None:
+        number, began = 1, time.monotonic()
+        while not self._ending.wait(max(0.0, began + number * self._every - time.monotonic())):
+            try:
+                clock = compared(self._processes, f"{self._name}, {number}", _MEETING_SECONDS)
+            except DistlabError:  # the others came too late, have ended their recording or are lost
+                clock = Clock()
+            if clock.error_ns:
+                self._note(clock)
+            number += 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -11,7 +12,7 @@ from typing import Final
 from distlab.errors import RecordError, WorkerError
 from distlab.processes import group
 from distlab.processes.group import ProcessGroup
-from distlab.recording.clocks import Clock, compared
+from distlab.recording.clocks import Clock, ClockWatch, compared
 from distlab.runs.run_file import RunFile
 from distlab.text.shown import shown_text
 
@@ -30,6 +31,8 @@ class Participant:
       count: Number of the processes.
       generation: How often the cluster was started before.
       clock: Its clock beside that of process 0.
+      meeting: The name under which the processes compare their clocks again; empty where they
+        are on one machine.
     """
 
     job: str = ""
@@ -38,20 +41,28 @@ class Participant:
     count: int = 1
     generation: int = 0
     clock: Clock = field(default_factory=Clock)
+    meeting: str = ""
 
 
-def present(clock: Clock | None = None) -> Participant:
+def present(clock: Clock | None = None, meeting: str = "") -> Participant:
     """Returns this process among those that it has joined, if it has.
 
     Args:
       clock: Its clock beside that of process 0; None where both are one.
+      meeting: The name under which the processes compare their clocks again.
     """
     joined = group.current()
     if joined is None:
         return Participant()
     job, _, task = joined.worker.task.partition(":")
     return Participant(
-        job, int(task or 0), joined.index, joined.count, joined.generation, clock or Clock()
+        job,
+        int(task or 0),
+        joined.index,
+        joined.count,
+        joined.generation,
+        clock or Clock(),
+        meeting,
     )
 
 
@@ -79,16 +90,15 @@ def open_run_file(
     meeting = f"record {folder}"
     if not joined.is_chief:
         _await_the_first(joined, meeting, folder)
-        clock = _clock(joined, meeting)
-        return _file(folder, name, present(clock), overwrite=overwrite), present(clock)
+        participant = _beside_the_first(joined, meeting)
+        return _file(folder, name, participant, overwrite=overwrite), participant
     try:
         file = _file(folder, name, present(), overwrite=overwrite)
     except RecordError as error:
         joined.from_chief(meeting, json.dumps({"refused": str(error)}))
         raise
     joined.from_chief(meeting, json.dumps({"refused": ""}))
-    _clock(joined, meeting)
-    return file, present()
+    return file, _beside_the_first(joined, meeting)
 
 
 def _file_of_one(folder: Path, name: str, *, overwrite: bool, process: int) -> RunFile:
@@ -132,13 +142,26 @@ def _await_the_first(joined: ProcessGroup, meeting: str, folder: Path) -> None:
         raise RecordError(f"Worker 0 could not begin the run. {said['refused']}")
 
 
-def _clock(joined: ProcessGroup, meeting: str) -> Clock:
-    """Compares clocks where the processes run on several machines."""
+def _beside_the_first(joined: ProcessGroup, meeting: str) -> Participant:
+    """Returns this process, with its clock compared where the processes run on several machines."""
     if len({worker.host for worker in joined.workers}) == 1:
-        return Clock()
+        return present()
     try:
-        return compared(joined, meeting, _BEGIN_SECONDS)
+        return present(compared(joined, meeting, _BEGIN_SECONDS), meeting)
     except WorkerError:
         if joined.is_chief:  # the chief records alone, on its own clock
-            return Clock()
+            return present()
         raise
+
+
+def watch_clock(participant: Participant, note: Callable[[Clock], None]) -> ClockWatch | None:
+    """Compares clocks again while a recording goes on; None where there is but one clock.
+
+    Args:
+      participant: This process among those that record the run.
+      note: Is called with each new comparison.
+    """
+    joined = group.current()
+    if joined is None or not participant.meeting:
+        return None
+    return ClockWatch(joined, participant.meeting, note)

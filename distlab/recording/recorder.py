@@ -18,16 +18,17 @@ import msgspec
 
 from distlab.advice import advise
 from distlab.devices import jax_internals, selection
-from distlab.events import Capture, Compile, Error, Event, Run, RunEnd, Step, sink
+from distlab.events import Capture, ClockOffset, Compile, Error, Event, Run, RunEnd, Step, sink
 from distlab.profiling.capture import Capturer
 from distlab.profiling.compiled import read_program, read_programs
 from distlab.profiling.prober import Prober
 from distlab.profiling.watcher import Watcher
 from distlab.recording.agreed_steps import agreed_steps
+from distlab.recording.clocks import Clock, ClockWatch
 from distlab.recording.logger_thread import LoggerThread, close_all
 from distlab.recording.metrics import Metrics
 from distlab.recording.overhead import Overhead
-from distlab.recording.participant import Participant, present
+from distlab.recording.participant import Participant, present, watch_clock
 from distlab.recording.ring import Ring
 from distlab.recording.writer import Writer
 
@@ -67,6 +68,7 @@ class Announcement:
         self.cursor = cursor
         self.participant = participant
         self.made = False
+        self.clock_watch: ClockWatch | None = None
 
     @property
     def readers(self) -> list[Writer | LoggerThread]:
@@ -193,6 +195,8 @@ class RingRecorder:
                 )
         if jax_internals.backend_started():
             self._announce()
+        if participant is not None:
+            opened.clock_watch = watch_clock(participant, self._note_clock)
         return opened
 
     def close(self, opened: Announcement, end: RunEnd) -> None:
@@ -202,6 +206,8 @@ class RingRecorder:
           opened: The result of `open`.
           end: The recording's last event.
         """
+        if opened.clock_watch is not None:
+            opened.clock_watch.stop()
         prober = self._probers.pop(id(opened), None)
         if prober is not None:
             prober.stop()
@@ -270,6 +276,11 @@ class RingRecorder:
         self.overhead.note_thread("writer")
         self.overhead.note_backlog(waiting=waiting, lost=lost)
         self.overhead.report(self.last_step)
+
+    def _note_clock(self, clock: Clock) -> None:
+        """Records how far this process's clock is from that of process 0 now."""
+        now_ns = time.monotonic_ns()
+        self.emit(ClockOffset(time_ns=now_ns, offset_ns=clock.offset_ns, error_ns=clock.error_ns))
 
     def note_logged(self) -> None:
         """Notes the processor time of a logger's thread; that thread calls it."""

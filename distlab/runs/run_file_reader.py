@@ -18,6 +18,7 @@ import msgspec
 
 from distlab.errors import RecordError
 from distlab.events import Chunk, Envelope, Event, Lost, Unknown
+from distlab.events.merged import Offsets
 from distlab.runs.meta import checked_meta
 from distlab.runs.run_file import being_written, decode, event_of
 from distlab.runs.totals import Totals
@@ -46,7 +47,8 @@ class RunFileReader:
       path: The run file.
       meta: The file's facts before its first event.
       process: Index of the process that wrote it; 0 in files that do not state it.
-      clock_offset_ns: Nanoseconds to add to its clock to get that of process 0.
+      clock_offset_ns: Nanoseconds to add to its clock to get that of process 0, when the
+        recording began.
 
     Raises:
       sqlite3.Error: The file is no run file, or can't be read.
@@ -143,6 +145,14 @@ class RunFileReader:
                         for event in page
                         if low_ns <= event.time_ns < high_ns
                     ]
+
+    def offsets(self) -> Offsets:
+        """Returns what to add to its clock to get that of process 0, as far as it was measured."""
+        found = Offsets(self.clock_offset_ns)
+        for page in self.pages("clock_offset"):
+            for event in page:
+                found.note(event)
+        return found
 
     def totals(self) -> tuple[Totals, tuple[int, int]]:
         """Returns the numbers of a summary, and the earliest and the latest time.

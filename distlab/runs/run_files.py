@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 
 from distlab.events import Chunk, Envelope, Event, Source, Unknown
-from distlab.events.merged import Merged, Origin, on_clock
+from distlab.events.merged import Merged, Offsets, Origin
 from distlab.runs.run_file import PATTERN, being_written
 from distlab.runs.run_file_reader import PAGE, RunFileReader
 from distlab.runs.totals import Totals
@@ -156,27 +156,26 @@ class MergedReaders:
         ends: Sequence[int | None] = [None] * len(self._readers)
         if before is not None:
             ends = self._merged.vector(before)
-        found = [
-            reader.between(
-                low_ns - reader.clock_offset_ns, high_ns - reader.clock_offset_ns, kinds, end
-            )
-            for reader, end in zip(self._readers, ends, strict=True)
-        ]
-        return self._in_order([([one.event for one in page] for page in own) for own in found])
+        found = []
+        for reader, end in zip(self._readers, ends, strict=True):
+            least, most = reader.offsets().range
+            found.append(reader.between(low_ns - most, high_ns - least, kinds, end))
+        for page in self._in_order([([one.event for one in p] for p in own) for own in found]):
+            yield [one for one in page if low_ns <= one.event.time_ns < high_ns]
 
     def totals(self) -> tuple[Totals, tuple[int, int]]:
         """Returns the numbers of a summary, and the earliest and the latest time."""
         found = [reader.totals() for reader in self._readers]
         ends = [
-            (low + reader.clock_offset_ns, high + reader.clock_offset_ns)
-            for reader, (_, (low, high)) in zip(self._readers, found, strict=True)
+            _moved(reader.offsets(), own)
+            for reader, (_, own) in zip(self._readers, found, strict=True)
         ]
         return Totals.over_processes([totals for totals, _ in found]), _outermost(ends)
 
     def ends(self) -> tuple[int, int] | None:
         """Returns the earliest and the latest time, None when they are not stored."""
         found = [
-            (ends[0] + reader.clock_offset_ns, ends[1] + reader.clock_offset_ns)
+            _moved(reader.offsets(), ends)
             for reader in self._readers
             if (ends := reader.ends()) is not None
         ]
@@ -218,11 +217,17 @@ def _timed(
 ) -> Iterator[tuple[int, Envelope]]:
     """Yields events with the time that orders them, which never decreases."""
     latest = -(1 << 63)
+    offsets = reader.offsets()
     for page in pages:
         for event in page:
-            moved = on_clock(event, reader.clock_offset_ns)
+            moved = offsets.moved(event)
             latest = max(latest, moved.time_ns)
             yield latest, Envelope(reader.process, moved)
+
+
+def _moved(offsets: Offsets, ends: tuple[int, int]) -> tuple[int, int]:
+    """Returns an earliest and a latest time of a process on the clock of process 0."""
+    return ends[0] + offsets.at(ends[0]), ends[1] + offsets.at(ends[1])
 
 
 def _outermost(ends: Sequence[tuple[int, int]]) -> tuple[int, int]:

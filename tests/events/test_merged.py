@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from distlab import events
-from distlab.events import Chunk, Event, Source, Step, StepReady, Unknown
+from distlab.events import Chunk, ClockOffset, Event, Source, Step, StepReady, Unknown
 from distlab.events.merged import PATIENCE_SECONDS, Merged, Origin, merged, on_clock
 from distlab.recording import Ring
 
@@ -201,3 +201,17 @@ def test_the_moments_of_a_kind_are_its_fields_that_the_page_calls_times(
     assert set(kind.MOMENTS) == told | {"time_ns"}
     types = typing.get_type_hints(kind)
     assert {types[name] for name in kind.MOMENTS} <= {int, list[int]}
+
+
+def test_from_a_new_offset_on_events_are_moved_by_it() -> None:
+    log = Log(1, [10, 20])
+    log.events.append(ClockOffset(time_ns=25, offset_ns=105, error_ns=1))
+    log.add([30])
+    log.add([24])  # nearly in order: it happened before the clock was compared
+    both = Merged([Origin(Log(0, [115, 134])), Origin(log, 100)])
+    wanted = [(0, 0, 115), (1, 0, 110), (1, 1, 120), (0, 1, 134), (1, 3, 135), (1, 4, 124)]
+    assert sorted(read(both)) == sorted(wanted)
+    assert [read(both, cursor, limit=1) for cursor in range(8)] == [
+        read(both, cursor) for cursor in range(8)
+    ]
+    assert ClockOffset(time_ns=130, offset_ns=105, error_ns=1) in both.since(0).events

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from distlab.events import (
     Capture,
+    ClockOffset,
     CopiesCompared,
     Envelope,
     Error,
@@ -246,6 +247,17 @@ def test_the_processes_are_listed_with_what_each_did() -> None:
     assert workers["devices"][1] == [f"worker 1 CPU:{n}" for n in range(4)]
     assert workers["late_ms"] == [0.0, pytest.approx(3.0)]
     assert sum(workers["examples"]) > 0
+
+
+def test_of_a_clock_the_newest_comparison_is_listed() -> None:
+    first, second = several(5)
+    second[-1:-1] = [
+        ClockOffset(time_ns=second[-1].time_ns, offset_ns=offset_ns, error_ns=200_000)
+        for offset_ns in (4_000_000, 3_000_000)
+    ]
+    workers = folded(in_order([first, second])).columns("workers")
+    assert workers["offset_ms"] == [0.0, 3.0]
+    assert workers["error_ms"] == [0.0, 0.2]
 
 
 def test_a_process_that_recorded_nothing_is_listed() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from distlab.events import Compile, Event, RunEnd
+from distlab.events import ClockOffset, Compile, Event, RunEnd
 from distlab.folds import Folds
 from distlab.page.facts.workers import worker_facts
 from distlab.page.workers import LINKS, NAMES, link_rows, worker_rows
@@ -35,6 +35,14 @@ def test_each_process_has_a_row() -> None:
     assert rows["clock"] == ["its own", "the same", "the same", "the same"]
     facts = worker_facts(shown, frozenset())
     assert (facts["workers"], facts["worker_notes"]) == ("4 processes on 4 machines", [])
+
+
+def test_the_error_of_another_machines_clock_is_shown() -> None:
+    first, second = several(40)
+    compared = ClockOffset(time_ns=second[-1].time_ns, offset_ns=-1_500_000, error_ns=120_000)
+    rows = worker_rows(folded([first, [*second[:-1], compared]]).columns("workers"), None)
+    assert rows["clock"] == ["its own", "-1.5 \u00b1 0.12 ms"]
+    assert rows["late"] == ["0 ms", "0 \u00b1 0.12 ms"]
 
 
 def test_a_process_that_is_missing_or_behind_is_named() -> None:

@@ -12,7 +12,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from distlab.errors import NotARunError, RecordError
-from distlab.events import AnyEvent, Event, Metric, RunEnd, Step, StepReady, Strategy, TimedSource
+from distlab.events import (
+    AnyEvent,
+    ClockOffset,
+    Event,
+    Metric,
+    RunEnd,
+    Step,
+    StepReady,
+    Strategy,
+    TimedSource,
+)
 from distlab.events import Run as RunBegin
 from distlab.recording import Run
 from distlab.runs.run_file import RunFile
@@ -102,6 +112,22 @@ def test_a_part_of_the_time_has_the_events_of_all_processes(folder: Path) -> Non
         assert [event for page in pages for event in page] == run.since(0, 5).events
         standing = [e for page in run.between(0, 1 << 62, standing=True) for e in page]
         assert [type(event) for event in standing] == [RunBegin, RunBegin, Strategy, Strategy]
+
+
+def test_a_clock_that_was_compared_again_counts_from_then_on(tmp_path: Path) -> None:
+    write(tmp_path, 0, [begin(0, 0), *(step(n, (2 + n) * SECOND) for n in range(4))]).close()
+    own: list[Event] = [begin(1, -OFFSET), *(step(n, (2 + n) * SECOND - OFFSET) for n in range(2))]
+    offset_ns = OFFSET + SECOND // 4
+    own += [ClockOffset(time_ns=7 * SECOND // 2 - OFFSET, offset_ns=offset_ns, error_ns=1)]
+    own += [step(n, (2 + n) * SECOND - OFFSET) for n in range(2, 4)]
+    write(tmp_path, 1, own, OFFSET).close()
+    with Run.open(tmp_path) as run:
+        times = [event.time_ns / SECOND for event in run.events("step")]
+        assert times == [2, 2, 3, 3, 4, 4.25, 5, 5.25]
+        assert [e.time_ns / SECOND for e in run.since(0).events if type(e) is Step] == times
+        assert run.seconds == pytest.approx(5.25)
+        part = [event.time_ns / SECOND for event in run.events("step", start=4, end=5.25)]
+        assert part == [4, 4.25, 5]
 
 
 def test_a_summary_counts_steps_once_and_examples_of_all(folder: Path) -> None:
