@@ -219,8 +219,11 @@ def test_a_device_that_computes_the_sums_of_reduce_is_not_slow() -> None:
     """All others compute next to nothing then, and none waits in a collective."""
     sums = capture([14, 0, 0, 0])
     nobody_waits = msgspec.structs.replace(sums, waiting_ns=[0, 0, 0, 0])
-    assert causes([*beginning(4), nobody_waits]) == []
-    assert causes([*beginning(4), sums]) == [("slow_replica", "replica 0")]
+    reduce = reduction(SECOND, 1_000)
+    slow = [("slow_replica", "replica 0")]
+    assert causes([*beginning(4), reduce, nobody_waits]) == []
+    assert causes([*beginning(4), reduce, sums]) == slow
+    assert causes([*beginning(4), nobody_waits]) == slow  # there are no sums
 
 
 def test_a_replica_with_more_examples_is_uneven_and_not_slow() -> None:
