@@ -94,7 +94,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         *("text", "errors", "events", "values", "context", "variables", "data", "input"),
         *("strategies", "control", "integrations.hook", "integrations.orbax"),
     ),
-    "integrations.ipyparallel": ("text", "errors", "launching", "processes"),
+    "integrations.ipyparallel": ("text", "errors", "launching", "processes", "runs"),
     "integrations.mlflow": ("text", "errors", "tracking"),
     "integrations.wandb": ("text", "errors", "tracking"),
     "training": (

@@ -16,6 +16,10 @@ GENERATION: Final = "DISTLAB_GENERATION"
 """How often the cluster was restarted."""
 
 
+COLLECTOR: Final = "DISTLAB_COLLECTOR"
+"""Host, port and key of a process that writes the run files of all workers."""
+
+
 def name_of(index: int) -> str:
     """Returns the name of a worker in messages."""
     return f"worker-{index}"
@@ -29,6 +33,7 @@ def for_worker(
     coordinator: str | None = None,
     devices: int | None = None,
     generation: int = 0,
+    collector: str | None = None,
 ) -> dict[str, str]:
     """Returns the environment of one worker of a cluster.
 
@@ -39,6 +44,7 @@ def for_worker(
       coordinator: The address of the coordination service, None where the first worker hosts it.
       devices: The number of CPU devices of each worker, None for the strategy's default.
       generation: How often the cluster was restarted.
+      collector: Host, port and key of a process that writes the run files of all workers.
 
     Example:
       >>> from distlab.launching.environment import for_worker
@@ -54,6 +60,7 @@ def for_worker(
         DEVICES: None if devices is None else str(devices),
         COORDINATOR: coordinator,
         GENERATION: str(generation),
+        COLLECTOR: collector,
         "PYTHONUNBUFFERED": "1",  # lines are passed on when they are printed
     }
     kept = {name: value for name, value in inherited.items() if name not in own}

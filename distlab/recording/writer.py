@@ -18,6 +18,7 @@ from typing import Final
 from distlab.events import Chunk, Event, Lost, Run, RunEnd, Unknown
 from distlab.recording.ring import Ring
 from distlab.runs.run_file import RunFile
+from distlab.runs.sent_run_file import SentRunFile
 from distlab.text.shown import shown_text
 
 COMMIT_SECONDS: Final = 0.05
@@ -43,7 +44,10 @@ class Writer:
     """
 
     def __init__(
-        self, ring: Ring, file: RunFile, stored: Callable[..., None] = lambda **_: None
+        self,
+        ring: Ring,
+        file: RunFile | SentRunFile,
+        stored: Callable[..., None] = lambda **_: None,
     ) -> None:
         self.file = file
         self._stored = stored

@@ -86,6 +86,7 @@ class RunFile:
       processes: Number of processes that record the run.
       clock_offset_ns: Nanoseconds to add to this process's clock to get that of
         process 0.
+      of: The number and the machine of the process; None for this one.
 
     Attributes:
       path: The file.
@@ -103,11 +104,12 @@ class RunFile:
         process: int = 0,
         processes: int = 1,
         clock_offset_ns: int = 0,
+        of: tuple[int, str] | None = None,
     ) -> None:
         self.path = folder / f"process-{process}.sqlite"
         self._end = 0
         self._totals = Totals()
-        meta = _meta(name, process, clock_offset_ns) | {"processes": processes}
+        meta = _meta(name, process, clock_offset_ns, of) | {"processes": processes}
         _create_folder(folder)
         try:
             held = sorted(folder.glob(PATTERN)) if process == 0 else [self.path]
@@ -145,7 +147,7 @@ class RunFile:
             raise RecordError(
                 f"{self.path.parent} was deleted, moved or replaced while a run was recorded to it"
             )
-        stored = [_encoded(event) for event in events]
+        stored = [encoded(event) for event in events]
         rows: list[Row] = [
             (number, event.time_ns, kind_of(event), body)
             for number, (event, body) in enumerate(stored, self._end)
@@ -196,7 +198,7 @@ class RunFile:
         os.close(self._lock)
 
 
-def _encoded(event: Event | Unknown) -> tuple[Event | Unknown, bytes]:
+def encoded(event: Event | Unknown) -> tuple[Event | Unknown, bytes]:
     """Returns an event as it is stored, and its body; `Lost` when it can't be encoded."""
     try:
         given: Any = event.time_ns
@@ -263,14 +265,17 @@ def being_written(path: Path) -> bool:
     return False
 
 
-def _meta(name: str, process: int, clock_offset_ns: int) -> dict[str, str | int]:
+def _meta(
+    name: str, process: int, clock_offset_ns: int, of: tuple[int, str] | None
+) -> dict[str, str | int]:
+    pid, host = of or (os.getpid(), socket.gethostname())
     return {
         "schema": SCHEMA,
         "name": name,
-        "process": os.getpid(),
+        "process": pid,
         "process_index": process,
         "clock_offset_ns": clock_offset_ns,
-        "host": socket.gethostname(),
+        "host": host,
         "unix_ns": time.time_ns(),
     }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -249,3 +250,33 @@ def test_importing_distlab_does_not_import_ipyparallel() -> None:
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=LIMIT_S, check=True
     )
     assert done.stdout == "False\n"
+
+
+def test_workers_on_another_machine_send_their_events_to_the_notebook(
+    tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(socket, "gethostname", lambda: "localhost")  # not what the engine is named
+
+    def record() -> int:
+        import os
+        import pathlib
+        import tempfile
+
+        import jax.numpy as jnp
+
+        import distlab as dl
+
+        os.chdir(tempfile.mkdtemp())
+        with dl.record("runs/x") as recording:
+            for number in range(5):
+                dl.MirroredStrategy().run(lambda x: x + 1, args=(jnp.float32(number),))
+                recording.log(number=number)
+        return len([*pathlib.Path().iterdir()])
+
+    with dl.launch(workers=1) as cluster:
+        assert cluster.run(record) == [0]
+        (worker,) = cluster.run(os.getpid)
+    with dl.Run.open(tmp_path / "runs" / "x") as run:
+        assert (run.summary()["status"], run.summary()["steps"]) == ("finished", 5)
+        assert run.meta["process"] == worker

@@ -53,6 +53,7 @@ class Group:
             Worker(n, f"worker:{n}", host, 100 + n, 2) for n, host in enumerate(hosts)
         )
         self.generation = 3
+        self.links = ()
         self.calls: Counter[str] = Counter()
 
     @property

@@ -21,6 +21,7 @@ from distlab.launching import coordinator, environment
 from distlab.launching.ports import Ports
 from distlab.launching.warden import Warden
 from distlab.launching.worker_process import WorkerProcess
+from distlab.runs.collector import Collector
 
 T = TypeVar("T")
 
@@ -55,6 +56,7 @@ class Cluster:
         self.devices = devices
         self.generation = 0
         self._service: WorkerProcess | None = None
+        self._collector: Collector | None = None
         self._ports: Ports | None = None
         self._hosts: dict[int, str] = {}
         self._stopped = False
@@ -145,6 +147,8 @@ class Cluster:
         magic.withdraw(self)
         self._engines.stop()
         self._stop_service()
+        if self._collector is not None:
+            self._collector.close()
         self._warden.close()
 
     def _begin(self, workers: Sequence[int], start: Callable[[Any], Any]) -> Call:
@@ -196,6 +200,7 @@ class Cluster:
         local = set(self._hosts.values()) == {here}
         addresses = [f"{'127.0.0.1' if local else host}:{port}" for host, port, _ in places]
         service = self._start_service() if local and self.workers > 1 else None
+        collector = None if local else self._start_collector(here)
         paths = [os.path.abspath(path) for path in sys.path]  # noqa: PTH100 - "" is this folder
         calls = [
             self._engines.view(worker).apply_async(
@@ -207,6 +212,7 @@ class Cluster:
                     coordinator=service,
                     devices=self.devices,
                     generation=self.generation,
+                    collector=collector,
                 ),
                 paths if local else [],
             )
@@ -235,6 +241,16 @@ class Cluster:
             ended=ended.put,
         )
         return address
+
+    def _start_collector(self, host: str) -> str:
+        """Takes the events of workers on other machines, and writes the files of their runs.
+
+        Returns:
+          What the workers need to know.
+        """
+        if self._collector is None:
+            self._collector = Collector()
+        return f"{host} {self._collector.port} {self._collector.key}"
 
     def _stop_service(self) -> None:
         if self._service is not None:

@@ -30,7 +30,7 @@ def enter(environment: Mapping[str, str], paths: list[str]) -> None:
     """
     from distlab.launching import environment as names
 
-    for name in (names.DEVICES, names.COORDINATOR):
+    for name in (names.DEVICES, names.COORDINATOR, names.COLLECTOR):
         os.environ.pop(name, None)
     os.environ.update(environment)
     sys.path += [path for path in paths if path not in sys.path]

@@ -1,0 +1,178 @@
+"""Events that travel to another process, which writes the run file."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from distlab.errors import RecordError
+from distlab.events import Event, Lost, Metric, RunEnd, Step
+from distlab.recording import Run
+from distlab.runs import collector as collectors
+from distlab.runs.channel import Channel
+from distlab.runs.collector import Collector
+from distlab.runs.run_file import being_written
+from distlab.runs.sent_run_file import SentRunFile
+from tests.launching.real_processes import wait_for
+from tests.recording import samples
+
+
+@pytest.fixture
+def collector(tmp_path: Path) -> Iterator[Collector]:
+    made = Collector("127.0.0.1", tmp_path)
+    yield made
+    made.close()
+
+
+def begin(collector: Collector, **given: Any) -> SentRunFile:
+    address = ("127.0.0.1", collector.port)
+    return SentRunFile(address, collector.key, Path("runs/x"), "x", **given)
+
+
+def steps(count: int, first: int = 0) -> list[Event]:
+    return [samples.step(number) for number in range(first, first + count)]
+
+
+def stored_steps(folder: Path) -> list[int]:
+    with Run.open(folder / "runs/x") as run:
+        return [event.step for event in run.events("step") if isinstance(event, Step)]
+
+
+def lose(file: SentRunFile) -> None:
+    """Cuts the connection, as a network that fails."""
+    assert file._channel is not None
+    file._channel._link.shutdown(socket.SHUT_RDWR)
+
+
+def test_two_processes_record_one_run_into_the_collectors_folder(
+    collector: Collector, tmp_path: Path
+) -> None:
+    files = [begin(collector, process=n, processes=2) for n in range(2)]
+    for process, file in enumerate(files):
+        assert file.path == Path(f"runs/x/process-{process}.sqlite")
+        assert file.write([samples.run(), *steps(3 + process)]) == []
+        assert being_written(tmp_path / file.path)
+        assert file.write([RunEnd(time_ns=99, status="finished")]) == []
+        file.close()
+        assert not being_written(tmp_path / file.path)
+    with Run.open(tmp_path / "runs/x") as run:
+        assert run.processes == (0, 1)
+        assert run.summary()["status"] == "finished"
+    assert stored_steps(tmp_path).count(2) == 2
+
+
+def test_what_the_folder_refuses_is_said_where_it_was_asked_for(collector: Collector) -> None:
+    begin(collector).close()
+    with pytest.raises(RecordError, match="already holds one"):
+        begin(collector)
+    begin(collector, overwrite=True).close()
+
+
+def test_after_a_lost_connection_every_event_is_stored_once(
+    collector: Collector, tmp_path: Path
+) -> None:
+    file = begin(collector)
+    file.write([samples.run(), *steps(3)])
+    lose(file)
+    more = steps(3, first=3)
+    with pytest.raises(OSError, match=r"."):
+        file.write(more)
+    file.write(more)
+    file.close()
+    assert stored_steps(tmp_path) == list(range(6))
+
+
+def test_an_answer_that_is_lost_does_not_store_events_twice(
+    collector: Collector, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = begin(collector)
+    file.write([samples.run()])
+    receive = Channel.receive
+    stored, own = threading.Event(), file._channel
+
+    def lost(channel: Channel) -> bytes:
+        message = receive(channel)
+        if channel is own:
+            stored.set()
+            lose(file)
+            raise ConnectionError("the answer is lost")
+        return message
+
+    monkeypatch.setattr(Channel, "receive", lost)
+    first = steps(2)
+    with pytest.raises(OSError, match="the answer is lost"):
+        file.write(first)
+    assert stored.is_set()
+    file.write([*first, *steps(2, first=2)])  # the writer has more by now
+    file.close()
+    assert stored_steps(tmp_path) == [0, 1, 2, 3]
+
+
+def test_large_batches_are_sent_in_parts(
+    collector: Collector, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("distlab.runs.sent_run_file._MOST_AT_ONCE", 200)
+    file = begin(collector)
+    file.write([samples.run(), *steps(50)])
+    lose(file)
+    with pytest.raises(OSError, match=r"."):
+        file.write(steps(50, first=50))
+    file.write(steps(50, first=50))
+    file.close()
+    assert stored_steps(tmp_path) == list(range(100))
+
+
+def test_an_event_that_can_not_be_encoded_is_reported(collector: Collector) -> None:
+    file = begin(collector)
+    wrong: Any = object()
+    (lost,) = file.write([samples.run(), Metric(time_ns=1, step=0, values={"loss": wrong})])
+    assert isinstance(lost, Lost)
+    file.close()
+
+
+def test_a_process_that_does_not_come_back_was_killed(
+    collector: Collector, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(collectors, "_AWAY_SECONDS", 0.0)
+    file = begin(collector)
+    file.write([samples.run(), *steps(2)])
+    lose(file)
+    wait_for(lambda: not being_written(tmp_path / file.path), "the end of the file")
+    assert Run.open(tmp_path / "runs/x").summary()["status"] == "killed"
+    for _ in range(2):
+        with pytest.raises(OSError, match=r"."):
+            file.write(steps(1))
+    assert stored_steps(tmp_path) == [0, 1]
+
+
+def test_without_the_key_nothing_is_read(collector: Collector, tmp_path: Path) -> None:
+    with pytest.raises(OSError, match=r"closed the connection|reset"):
+        SentRunFile(("127.0.0.1", collector.port), "guessed", Path("x"), "x")
+    with socket.create_connection(("127.0.0.1", collector.port), 10) as stranger:
+        stranger.settimeout(60)
+        stranger.recv(32)
+        stranger.sendall(b"\0" * 64)
+        assert stranger.recv(64) == b""
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_collector_that_is_gone_is_an_error_within_the_time_to_connect(
+    tmp_path: Path,
+) -> None:
+    gone = Collector("127.0.0.1", tmp_path)
+    file = begin(gone)
+    file.write([samples.run()])
+    gone.close()
+    events: Sequence[Event] = steps(1)
+    for _ in range(2):
+        with pytest.raises(OSError, match=r"."):
+            file.write(events)
+    file.close()
+    assert not being_written(tmp_path / file.path)
+    with pytest.raises(OSError, match="which writes the run's files"):
+        begin(gone)
