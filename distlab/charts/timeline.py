@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from bokeh.core.properties import value
 from bokeh.models import (
@@ -284,8 +286,14 @@ def _lane_rows(columns: TimelineColumns) -> dict[str, list[str] | Floats]:
     middles, heights = lane_places(len(devices) + FIRST_DEVICE)
     return {
         "lane": ["input", "python", *devices],
-        "label": ["input", "python", *thinned(devices, _MOST_LABELS)],
+        "label": ["input", _caller(columns["device"]), *thinned(devices, _MOST_LABELS)],
         "y": middles,
         "height": heights,
         "amount": [waited, calls, *thinned(texts, _MOST_LABELS)],
     }
+
+
+def _caller(devices: Sequence[str]) -> str:
+    """Names the lane of calls, which of several workers are those of the first."""
+    workers = [name.rpartition(" ")[0] for name in devices]
+    return f"{workers[0]} python" if len(set(workers)) > 1 else "python"

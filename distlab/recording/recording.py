@@ -110,6 +110,9 @@ class Recording:
         taking a profile of its own, that one is ended first, which takes some
         milliseconds.
 
+        Of several processes each captures its own devices. Where all of them call it before
+        the same step, one picture shows all devices.
+
         Args:
           steps: Number of steps to capture.
           seconds: The longest wait for them; the event covers the steps until then.

@@ -15,6 +15,7 @@ from distlab.charts._lanes import CALL, EVEN, ODD
 from distlab.events import Event, Strategy
 from distlab.folds import Folds, window
 from tests.folds.test_timeline import call, ready, sample
+from tests.several_workers import in_order, several
 from tests.synthetic import START_NS, beginning, whole_run
 
 
@@ -54,6 +55,19 @@ def test_each_device_has_a_lane_below_input_and_python() -> None:
     assert data["lane"] == ["input", "python", "CPU:0", "CPU:1"]
     assert (np.diff(data["y"]) < 0).all()
     assert data["amount"] == ["0 %", "10 %", "60 %", "60 %"]
+
+
+def test_of_several_workers_the_lane_of_calls_names_the_first() -> None:
+    folds = Folds()
+    parts = several(10, workers=2, replicas=4)
+    envelopes = in_order(parts)
+    folds.add([one.event for one in envelopes], [one.process for one in envelopes])
+    chart = StepTimeline()
+    chart.update(folds.columns("timeline"))
+    assert chart.source.data["label"] == [
+        *("input", "worker 0 python", "worker 0 CPU:0", "worker 0 CPU:1"),
+        *("worker 1 CPU:0", "worker 1 CPU:1"),
+    ]
 
 
 def test_few_steps_are_spans_with_their_own_times() -> None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from distlab.events import ClockOffset, Compile, Event, RunEnd
+from distlab.events import Capture, ClockOffset, Compile, Event, RunEnd, Strategy
 from distlab.folds import Folds
+from distlab.page.facts.captures import capture_facts
 from distlab.page.facts.workers import worker_facts
 from distlab.page.workers import LINKS, NAMES, link_rows, worker_rows
 from tests.several_workers import in_order, several
@@ -43,6 +44,37 @@ def test_the_error_of_another_machines_clock_is_shown() -> None:
     rows = worker_rows(folded([first, [*second[:-1], compared]]).columns("workers"), None)
     assert rows["clock"] == ["its own", "-1.5 \u00b1 0.12 ms"]
     assert rows["late"] == ["0 ms", "0 \u00b1 0.12 ms"]
+
+
+def test_a_capture_names_the_workers_that_it_lacks() -> None:
+    first, second = several(40)
+    taken = Capture(
+        time_ns=second[-2].time_ns,
+        strategy=next(e.strategy for e in first if isinstance(e, Strategy)),
+        start_ns=second[-2].time_ns - 10,
+        steps=2,
+        asked_by="user",
+        devices=["worker 0 CPU:0"],
+        compute_ns=[10],
+        waiting_ns=[0],
+        copy_ns=[0],
+        idle_ns=[0],
+        spans=[b""],
+        spans_left_out=0,
+        profile_bytes=100,
+        cost_ns=10,
+        first_step=39,
+    )
+    parts = [[e for e in part if not isinstance(e, Capture)] for part in (first, second)]
+    parts[0].insert(-1, taken)
+    folds = folded(parts)
+    note = capture_facts(folds.columns("captures"), folds.columns("workers"))["capture_note"]
+    assert note.endswith(
+        "It lacks worker 1: one picture shows the workers that capture at the same step."
+    )
+    whole = folded(several(40))
+    said = capture_facts(whole.columns("captures"), whole.columns("workers"))["capture_note"]
+    assert "lacks" not in said
 
 
 def test_a_process_that_is_missing_or_behind_is_named() -> None:

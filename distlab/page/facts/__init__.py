@@ -107,7 +107,7 @@ def collect(
         **progress_facts(folds.columns("steps"), live=shown_live),
         **metric_facts(folds.columns("metrics")),
         **device_facts(folds.columns("devices")),
-        **capture_facts(folds.columns("captures")),
+        **capture_facts(folds.columns("captures"), whole.columns("workers")),
         **reduction_facts(folds.columns("reductions")),
         **program_facts(folds.columns("programs")),
         **batch_facts(folds.batch(batch, dataset), folds.columns("batches"), dataset),

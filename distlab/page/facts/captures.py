@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TypedDict
+from typing import Final, TypedDict
 
-from distlab.folds import CaptureColumns
+from distlab.folds import CaptureColumns, WorkerColumns
 from distlab.page.facts.amounts import counted
 from distlab.text.bytes import bytes_text
 from distlab.text.units import count_text, duration_text, plain
+
+_NAMED: Final = 3
+"""Workers that are named as missing."""
 
 
 class CaptureFacts(TypedDict):
@@ -36,11 +39,12 @@ class CaptureButtonFacts(TypedDict):
     capture_state: str
 
 
-def capture_facts(captures: CaptureColumns) -> CaptureFacts:
+def capture_facts(captures: CaptureColumns, workers: WorkerColumns) -> CaptureFacts:
     """Returns the note on the newest capture.
 
     Args:
       captures: The newest capture.
+      workers: The processes of the run.
     """
     if not captures["count"]:
         return {"has_capture": False, "capture_note": ""}
@@ -54,6 +58,18 @@ def capture_facts(captures: CaptureColumns) -> CaptureFacts:
     )
     if left:
         note += f" {count_text(left)} short spans were not kept."
+    captured = set(captures["device"])
+    absent = [
+        name
+        for name, devices in zip(workers["name"], workers["devices"], strict=True)
+        if devices and captured.isdisjoint(devices)
+    ]
+    if 0 < len(absent) < len(workers["name"]):
+        more = f" and {len(absent) - _NAMED} more" if len(absent) > _NAMED else ""
+        note += (
+            f" It lacks {', '.join(absent[:_NAMED])}{more}: one picture shows the workers that "
+            "capture at the same step."
+        )
     return {"has_capture": True, "capture_note": note}
 
 
