@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import sys
+import threading
 import time
 import traceback
 from collections.abc import Mapping
@@ -14,7 +15,7 @@ from typing import Final
 from distlab.devices import in_flight, jax_internals
 from distlab.errors import ClusterError, WorkerError
 from distlab.processes import group
-from distlab.processes.group import LEFT, ProcessGroup
+from distlab.processes.group import LEFT, RAISED, ProcessGroup
 
 FAILED: Final = "failed"
 """The folder of the key-value store that has the errors, by process."""
@@ -48,7 +49,7 @@ def tell(own: ProcessGroup, folder: str, index: int, message: str) -> None:
 
     Args:
       own: The processes.
-      folder: `FAILED` or `LEFT`.
+      folder: `FAILED`, `LEFT` or `RAISED`.
       index: The number of the process.
       message: What happened to it.
     """
@@ -110,8 +111,9 @@ def _suspected(own: ProcessGroup, left: Mapping[str, str], error: Exception) -> 
     steps = {index: int(text.split()[0]) for index, text in own.kv.below(ALIVE).items()}
     for worker in own.others:
         if str(worker.index) in left:
-            message = "Its program has ended, and this one still communicates with it."
-            return WorkerError(worker.name, worker.host, message)
+            return own.lost(
+                worker, "Its program has ended, and this one still communicates with it."
+            )
     begun = {worker: steps.get(str(worker.index), 0) for worker in own.others}
     slowest = min(own.others, key=lambda worker: begun[worker])
     if begun[slowest] < in_flight.admitted:
@@ -119,7 +121,7 @@ def _suspected(own: ProcessGroup, left: Mapping[str, str], error: Exception) -> 
             f"It did not come to a collective in time: it has begun {begun[slowest]} steps, and "
             f"this process {in_flight.admitted}."
         )
-        return WorkerError(slowest.name, slowest.host, message)
+        return own.lost(slowest, message)
     names = " or ".join(worker.name for worker in own.others)
     if any(word in str(error).lower() for word in _IN_TIME):
         return WorkerError(names, slowest.host, "It did not come to a collective in time.")
@@ -127,14 +129,20 @@ def _suspected(own: ProcessGroup, left: Mapping[str, str], error: Exception) -> 
 
 
 def watch_uncaught_errors() -> None:
-    """Publishes the error that ends this program, from now on."""
+    """Publishes the error that ends this program, from now on; keeps that of a thread in mind."""
     if sys.excepthook is not _uncaught:
         _before.append(sys.excepthook)
         sys.excepthook = _uncaught
+    if threading.excepthook is not _uncaught_in_thread:
+        _before_in_thread.append(threading.excepthook)
+        threading.excepthook = _uncaught_in_thread
 
 
 _before = [sys.excepthook]
 """What Python would have called, as the last element."""
+
+_before_in_thread = [threading.excepthook]
+"""The same for threads beside the main one."""
 
 
 def _uncaught(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
@@ -148,3 +156,14 @@ def _uncaught(kind: type[BaseException], error: BaseException, trace: TracebackT
     else:
         publish("".join(traceback.format_exception_only(error)).strip())
     _before[-1](kind, error, trace)
+
+
+def _uncaught_in_thread(raised: threading.ExceptHookArgs) -> None:
+    """Notes the error of a thread. It ends that thread alone, so it is not a failure by itself."""
+    own = group.current()
+    error = raised.exc_value
+    if own is not None and error is not None and not isinstance(error, SystemExit | WorkerError):
+        text = "".join(traceback.format_exception_only(error)).strip()
+        name = raised.thread.name if raised.thread is not None else "a thread"
+        tell(own, RAISED, own.index, f"Before, its thread {name!r} had raised {text}")
+    _before_in_thread[-1](raised)

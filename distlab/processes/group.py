@@ -22,6 +22,9 @@ _current: ProcessGroup | None = None
 LEFT: Final = "left"
 """The folder that names the processes which have ended their program, or left the cluster."""
 
+RAISED: Final = "raised"
+"""The folder that has, by process, the first error which a thread beside the main one raised."""
+
 _SLICE_SECONDS: Final = 0.5
 """How long a wait lasts before it looks whether a process was lost, or Ctrl-C pressed."""
 
@@ -152,6 +155,19 @@ class ProcessGroup:
         """
         return self.kv.find(f"{LEFT}/{worker.index}") is not None
 
+    def lost(self, worker: Worker, message: str) -> WorkerError:
+        """Returns the error that says what happened to a process.
+
+        An error in a thread of its own does not end a process, but may be why it does not come:
+        the message tells of it.
+
+        Args:
+          worker: The process.
+          message: What is known of it.
+        """
+        raised = self.kv.find(f"{RAISED}/{worker.index}")
+        return WorkerError(worker.name, worker.host, f"{message} {raised}" if raised else message)
+
     def next_number(self, name: str) -> int:
         """Returns how often it was called for a name before.
 
@@ -248,10 +264,11 @@ class ProcessGroup:
             if text is not None:
                 return text
             if self.has_left(worker) and self.kv.find(key) is None:
-                message = f'Its program has ended, and this one waits for it at "{what}".'
-                raise WorkerError(worker.name, worker.host, message)
+                raise self.lost(
+                    worker, f'Its program has ended, and this one waits for it at "{what}".'
+                )
             if until is not None and time.monotonic() >= until:
-                raise WorkerError(worker.name, worker.host, f'It did not come to "{what}" in time.')
+                raise self.lost(worker, f'It did not come to "{what}" in time.')
 
     def __repr__(self) -> str:
         """Names this process."""

@@ -11,7 +11,7 @@ import time
 from typing import Final
 
 from distlab.devices import in_flight
-from distlab.errors import DistlabError, WorkerError
+from distlab.errors import DistlabError
 from distlab.processes import gloo_sockets, meeting
 from distlab.processes.failures import ALIVE, FAILED, tell, told
 from distlab.processes.gloo_sockets import Address
@@ -82,7 +82,7 @@ class Watcher:
             elif worker in closed and group.failure is None:
                 message = "Its process has ended without a word: it was killed, or it crashed."
                 tell(group, FAILED, worker.index, message)
-                group.fail(WorkerError(worker.name, worker.host, message))
+                group.fail(group.lost(worker, message))
         if group.failure is not None:
             gloo_sockets.shut(self._addresses)  # those too that a step opens after it
 
@@ -107,7 +107,7 @@ class Watcher:
                     f"It has shown no sign of life for {now - since:.0f} seconds: it is stopped, "
                     "or its machine can't be reached."
                 )
-                self._group.fail(WorkerError(worker.name, worker.host, message))
+                self._group.fail(self._group.lost(worker, message))
 
     def _end_steps_later(self, worker: Worker, now: float) -> None:
         """Ends steps that wait for a process whose program has come to its end."""

@@ -124,6 +124,42 @@ if RANK == 0:
     assert_told(first, "worker 1", "Its program has ended")
 
 
+def test_an_error_in_a_thread_is_told_with_the_end_that_follows_from_it() -> None:
+    first, second = outcomes(
+        """
+train(3)
+if RANK == 0:
+    train_until_told()
+else:
+    def load():
+        raise OSError("no such shard")
+    loader = threading.Thread(target=load, name="loader")
+    loader.start()
+    loader.join()
+    train(0)  # nothing came, so the program takes no further step
+"""
+    )
+    assert second.code == 0
+    assert "raised" not in second.shown
+    assert_told(first, "worker 1", "Its program has ended")
+    assert "its thread 'loader' had raised OSError: no such shard" in first.shown["told"][2]
+
+
+def test_an_error_in_a_thread_is_no_failure_of_its_worker() -> None:
+    both = outcomes(
+        """
+train(3)
+if RANK == 1:
+    loader = threading.Thread(target=lambda: 1 / 0)
+    loader.start()
+    loader.join()
+train(30)
+show("steps", kept["steps"])
+"""
+    )
+    assert [outcome.shown for outcome in both] == [{"steps": 33}] * 2
+
+
 def test_a_stopped_worker_is_told_after_the_timeout() -> None:
     first, stopped = outcomes(
         """
