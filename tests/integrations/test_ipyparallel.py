@@ -22,7 +22,7 @@ from distlab.errors import (
     MissingExtraError,
     WorkerError,
 )
-from distlab.integrations.ipyparallel import magic
+from distlab.integrations.ipyparallel import engines, magic
 from distlab.integrations.ipyparallel.cluster import Cluster
 from tests.integrations.clusters import start_and_stop
 from tests.launching.real_processes import LIMIT_S, is_gone, wait_for
@@ -280,3 +280,17 @@ def test_workers_on_another_machine_send_their_events_to_the_notebook(
     with dl.Run.open(tmp_path / "runs" / "x") as run:
         assert (run.summary()["status"], run.summary()["steps"]) == ("finished", 5)
         assert run.meta["process"] == worker
+
+
+def test_another_launcher_has_the_settings_of_the_default_profile(
+    tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    profile = tmp_path / "profile_default"
+    profile.mkdir()
+    (profile / "ipcluster_config.py").write_text(
+        'c = get_config()\nc.SSHEngineSetLauncher.engines = {"node-1": 2}\n'
+    )
+    monkeypatch.setenv("IPYTHONDIR", str(tmp_path))
+    given = engines.as_configured("ssh")
+    assert given["engines"] == "ssh"
+    assert given["config"].SSHEngineSetLauncher.engines == {"node-1": 2}

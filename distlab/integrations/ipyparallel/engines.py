@@ -40,6 +40,7 @@ class Engines:
 
         self._folder = tempfile.mkdtemp(prefix="distlab-cluster-")
         self._warden = warden
+        self._is_local = launcher is None
         self._watched: set[int] = set()
         self.client: Any = None
         self.numbers: list[int] = []
@@ -54,7 +55,7 @@ class Engines:
                 f"--HeartMonitor.period={_HEARTBEAT_MS}",
                 f"--HeartMonitor.max_heartmonitor_misses={_LOST_AFTER_BEATS}",
             ],
-            **({} if launcher is None else {"engines": launcher}),
+            **({} if launcher is None else as_configured(launcher)),
         )
         try:
             self._cluster.start_controller_sync()
@@ -124,6 +125,8 @@ class Engines:
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def _local_processes(self) -> list[int]:
+        if not self._is_local:  # their numbers are those of processes on other machines
+            return []
         return [
             engine.pid
             for engine_set in self._cluster.engines.values()
@@ -136,6 +139,13 @@ class Engines:
             if pid > 0 and pid not in self._watched:
                 self._watched.add(pid)
                 self._warden.watch(pid)
+
+
+def as_configured(launcher: str) -> dict[str, Any]:
+    """Returns a launcher with the settings of the user's default profile of IPython."""
+    import ipyparallel
+
+    return {"engines": launcher, "config": ipyparallel.Cluster().profile_config}
 
 
 def _process(pid: int) -> Any:
