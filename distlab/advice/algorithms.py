@@ -3,7 +3,8 @@
 On CPU devices, calls from Python are faster at every size when one device adds up, as
 measured with `make bench` (docs/performance.md): the other algorithms compile a program
 that moves data between buffers of one memory. On GPUs and TPUs the links decide: there is
-no advice for them, nor for `TPUStrategy`, which always uses all-reduce.
+no advice for them, nor for `TPUStrategy`, which always uses all-reduce, and
+`MultiWorkerMirroredStrategy`, whose workers have no device in common.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from distlab.folds import EvidenceColumns
 
 CAUSE: Final = "slow_algorithm"
 
+_NO_CHOICE: Final = ("TPUStrategy", "MultiWorkerMirroredStrategy")
 _FASTER_HERE: Final = "to_one_device"
 _TIMES_FASTER: Final = ((1 << 10, 6.0), (1 << 20, 2.1), (1 << 26, 2.6))
 """Bytes of a value, and how many times faster one device adds it up than all devices."""
@@ -81,7 +83,7 @@ def find(columns: EvidenceColumns) -> list[Advice]:
 
 def _chosen(columns: EvidenceColumns, strategy: int) -> bool:
     """Whether the user chose the algorithm, and not the strategy."""
-    return columns["strategies"].get(strategy, ("", []))[0] != "TPUStrategy"
+    return columns["strategies"].get(strategy, ("", []))[0] not in _NO_CHOICE
 
 
 def _logarithmic() -> tuple[list[float], list[float]]:

@@ -172,6 +172,23 @@ def reduction(time_ns: int, duration_ns: int) -> Reduction:
     )
 
 
+@pytest.mark.parametrize(
+    ("strategy", "named"), [("MirroredStrategy", True), ("MultiWorkerMirroredStrategy", False)]
+)
+def test_an_algorithm_is_named_where_the_user_may_choose_another(
+    strategy: str, *, named: bool
+) -> None:
+    run, made = beginning(2, "cpu")
+    events: list[Event] = [run, msgspec.structs.replace(made, name=strategy)]
+    for number in range(30):
+        called = number * 10 * MS
+        reduced = msgspec.structs.replace(
+            reduction(called + MS, 3 * MS), algorithm="all_reduce", bytes=64
+        )
+        events += [step(number, called), reduced]
+    assert ("slow_algorithm" in [cause for cause, _ in causes(events)]) == named
+
+
 def capture(compute: list[int], length: int = 100 * MS) -> Capture:
     """A profile in which each replica computes evenly, so that each third looks the same."""
     packed = []
