@@ -66,6 +66,7 @@ from distlab.values.indexed_slices import IndexedSlices
 from distlab.values.reduce_op import ReduceOp
 from distlab.variables.creators import variable_creator_scope
 from distlab.variables.kinds import VariableAggregation, VariableSynchronization
+from distlab.variables.sharded_variable import ShardedVariable
 from distlab.variables.variable import Variable
 
 if TYPE_CHECKING:
@@ -101,6 +102,7 @@ __all__ = [
     "Run",
     "RunOptions",
     "Server",
+    "ShardedVariable",
     "StandardEvaluator",
     "StandardTrainer",
     "Strategy",

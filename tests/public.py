@@ -10,7 +10,19 @@ import distlab
 
 MODULES = (
     *("advice", "charts", "cluster_resolver", "coordinator", "data", "errors", "estimator"),
-    *("events", "experimental", "flax", "folds", "io", "keras", "loggers", "metrics", "nest", "nn"),
+    *(
+        "events",
+        "experimental",
+        "experimental.partitioners",
+        "flax",
+        "folds",
+        "io",
+        "keras",
+        "loggers",
+        "metrics",
+        "nest",
+        "nn",
+    ),
     *("tpu", "train", "widgets"),
 )
 """The public modules of `distlab`."""

@@ -52,7 +52,6 @@ experimental_should_init non_slot_devices read_var should_checkpoint should_save
 update_non_slot get_loss_reduction experimental_run_v2
 """
 NOT_HERE = {
-    "experimental.partitioners",
     "experimental.rpc",
 }
 

@@ -105,7 +105,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "cluster_resolver": ("cluster",),
     "estimator": ("training",),
     "experimental": (
-        *("values", "processes", "collectives", "strategies", "coordinator"),
+        *("values", "processes", "variables", "collectives", "strategies", "coordinator"),
         "integrations.orbax",
     ),
     "flax": ("errors", "integrations.flax"),

@@ -41,3 +41,13 @@ class Host(Protocol):
 
     def make_on_workers(self, make: Callable[[], Any]) -> Any:
         """Returns a variable on each worker; without workers, the one that `make` makes."""
+
+    def make_variable(
+        self, make: Callable[[dict[str, Any]], Any], arguments: dict[str, Any]
+    ) -> Any:
+        """Returns a new variable, whole or in parts.
+
+        Args:
+          make: Makes a variable from its arguments.
+          arguments: The arguments of `Variable`, by name.
+        """

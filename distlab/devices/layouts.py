@@ -87,12 +87,14 @@ class Layout(Protocol):
       partition: How a program over the mesh divides the array.
       copies_differ: Whether each replica may hold a value of its own.
       one_copy: Whether all replicas share one copy.
+      server: The number of the parameter server that holds the copy; None without servers.
     """
 
     name: LayoutName
     partition: Partition
     copies_differ: bool
     one_copy: bool
+    server: int | None
 
     def place(self, value: jax.Array) -> jax.Array:
         """Returns the array whose copies all equal `value`."""
@@ -118,6 +120,8 @@ class Layout(Protocol):
 
 class _OnMesh(ABC):
     """A layout with a copy for each replica of a mesh."""
+
+    server: int | None = None
 
     def __init__(self, mesh: ReplicaMesh) -> None:
         self._mesh = mesh
@@ -197,6 +201,7 @@ class OnOneDevice:
 
     Args:
       home: The device of the copy; None keeps it where JAX puts it.
+      server: The number of the parameter server that holds it; None without servers.
     """
 
     name: LayoutName = "single"
@@ -204,8 +209,9 @@ class OnOneDevice:
     copies_differ = False
     one_copy = True
 
-    def __init__(self, home: jax.Device | None = None) -> None:
+    def __init__(self, home: jax.Device | None = None, server: int | None = None) -> None:
         self._home = home
+        self.server = server
 
     def place(self, value: jax.Array) -> jax.Array:
         """Copies the value to the device."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, ClassVar, NoReturn
 
 import jax
@@ -31,11 +31,13 @@ from distlab.strategies.extended import StrategyExtended
 from distlab.values.checks import as_array, checked_call, require_alive
 from distlab.values.distributed import DistributedValues, stack
 from distlab.values.last_batches import LastBatches
+from distlab.values.operators import ArrayOperators
 from distlab.values.reduce_op import ReduceOp
 from distlab.values.sharded import as_distributed
 from distlab.values.stacks import require_no_stack
 from distlab.values.value_context import ValueContext
-from distlab.variables.variable import Variable, is_variable
+from distlab.variables.sharded_variable import ShardedVariable
+from distlab.variables.variable import Variable
 
 
 class Strategy(ABC):  # noqa: B024 - abstract because a subclass chooses the devices
@@ -293,6 +295,17 @@ class Strategy(ABC):  # noqa: B024 - abstract because a subclass chooses the dev
     def make_on_workers(self, make: Callable[[], Any]) -> Any:
         """Returns the variable that `make` makes: the strategy has no workers with their own."""
         return make()
+
+    def make_variable(
+        self, make: Callable[[dict[str, Any]], Any], arguments: dict[str, Any]
+    ) -> Any:
+        """Returns the variable that `make` makes of the arguments: it is whole."""
+        return make(arguments)
+
+    def beside(self, variable: Variable | ShardedVariable) -> AbstractContextManager[None]:
+        """Does nothing: all variables of the strategy have the same devices."""
+        del variable
+        return nullcontext()
 
     def experimental_distribute_values_from_function(
         self, value_fn: Callable[[ValueContext], Any]
@@ -599,7 +612,7 @@ class Strategy(ABC):  # noqa: B024 - abstract because a subclass chooses the dev
             return jax.tree.map(
                 lambda part: self._copies(part) if hasattr(part, "dtype") else part, leaf
             )
-        if is_variable(leaf):
+        if isinstance(leaf, ArrayOperators):
             leaf = leaf.value()
         elif is_static(leaf):
             return leaf

@@ -33,6 +33,7 @@ from distlab.values.reduce_op import ReduceOp
 from distlab.variables import frames
 from distlab.variables.conversion import as_value
 from distlab.variables.protocol import StoredVariable
+from distlab.variables.sharded_variable import ShardedVariable
 from distlab.variables.variable import Variable
 from distlab.variables.variable_copy import VariableCopy
 
@@ -50,6 +51,11 @@ class ExtendedHost(CollectiveHost, Protocol):
 
     def run(self, fn: Callable[..., Any], args: Any = (), kwargs: Any = None) -> Any:
         """Runs a function on every replica."""
+
+    def beside(
+        self, variable: Variable | ShardedVariable
+    ) -> contextlib.AbstractContextManager[None]:
+        """Puts the variables that are made in a block where another one is."""
 
 
 @final
@@ -190,7 +196,8 @@ class StrategyExtended:
         """
         if not isinstance(var, Variable):
             raise ValueShapeError(
-                f"update needs a distlab.Variable, got {shown(var)}. Pass the variable itself."
+                f"update needs a distlab.Variable, got {shown(var)}. Pass the variable itself; of "
+                "a ShardedVariable, each of its variables."
             )
         if var.strategy is not self._strategy and var.strategy.distributed:
             raise ContextError(
@@ -454,7 +461,7 @@ class StrategyExtended:
           >>> float(strategy.extended.read_var(weight))
           2.0
         """
-        if not isinstance(v, Variable | VariableCopy):
+        if not isinstance(v, Variable | VariableCopy | ShardedVariable):
             raise ValueShapeError(
                 f"read_var needs a distlab.Variable, got {shown(v)}. Pass the variable itself."
             )
@@ -489,13 +496,18 @@ class StrategyExtended:
           >>> strategy.extended.variable_created_in_scope(dl.Variable(1.0))
           False
         """
-        return isinstance(v, Variable) and v.strategy is self._strategy
+        return isinstance(v, Variable | ShardedVariable) and v.strategy is self._strategy
 
     @contextlib.contextmanager
-    def colocate_vars_with(self, colocate_with_variable: Variable) -> Iterator[None]:
+    def colocate_vars_with(
+        self, colocate_with_variable: Variable | ShardedVariable
+    ) -> Iterator[None]:
         """Places the variables made in its block on the devices of another variable.
 
-        All variables of a strategy have the same devices, so this only checks.
+        Those of a `ParameterServerStrategy` go to the parameter server of the other one. Beside a
+        variable in parts, one with as many rows is made in the same parts, each beside its
+        counterpart, and any other is whole. Under other strategies all variables have the same
+        devices, so this only checks.
 
         Args:
           colocate_with_variable: A variable of this strategy.
@@ -524,7 +536,8 @@ class StrategyExtended:
                 f"colocate_vars_with needs a variable made under {self._strategy!r}, got "
                 f"{shown(colocate_with_variable)}. Make it in strategy.scope()."
             )
-        yield
+        with self._strategy.beside(colocate_with_variable):
+            yield
 
     @property
     def _is_chief(self) -> bool:

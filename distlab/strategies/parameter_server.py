@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from typing import Any, Final, final
@@ -21,13 +20,15 @@ from distlab.errors import (
     ArgumentTypeError,
     ClusterError,
     ClusterSpecError,
-    UnsupportedError,
 )
 from distlab.step.place import Place
 from distlab.strategies.abstract import Strategy
+from distlab.strategies.dealing import Dealing
 from distlab.strategies.workers import ThreadWorkers, Workers, current_worker
 from distlab.text.shown import shown
 from distlab.variables.per_worker import PerWorkerVariable
+from distlab.variables.sharded_variable import ShardedVariable
+from distlab.variables.variable import Variable
 
 _JOBS: Final = ("chief", "worker", "ps", "evaluator")
 _own_home: ContextVar[jax.Device | None] = ContextVar("distlab_own_home", default=None)
@@ -52,14 +53,17 @@ class ParameterServerStrategy(Strategy):
     Args:
       cluster_resolver: The resolver of the cluster, with at least one task in each of
         the jobs `worker` and `ps`, and at most one `chief`.
-      variable_partitioner: None; variables are not partitioned.
+      variable_partitioner: Called with the `shape` and `dtype` of each new variable that has
+        rows, it returns the number of parts along each axis; more than one along the first make a
+        `ShardedVariable` of variables on the servers in turn. One of
+        `distlab.experimental.partitioners`, or None, which leaves variables whole.
 
     Raises:
-      ArgumentTypeError: `cluster_resolver` is not a `ClusterResolver`.
+      ArgumentTypeError: `cluster_resolver` is not a `ClusterResolver`, or `variable_partitioner`
+        can't be called.
       ClusterSpecError: The cluster has no worker or no parameter server, more
         than one chief, or other jobs.
       ClusterError: A task has no server in this process.
-      UnsupportedError: A partitioner is passed.
 
     Example:
       >>> import distlab as dl
@@ -83,18 +87,13 @@ class ParameterServerStrategy(Strategy):
                 "SimpleClusterResolver(ClusterSpec({'worker': [...], 'ps': [...]}))."
             )
         cluster = _checked(cluster_resolver.cluster_spec())
-        if variable_partitioner is not None:
-            raise UnsupportedError(
-                "variable_partitioner must be None, as each variable is whole on one parameter "
-                f"server, got {shown(variable_partitioner)}. Leave it out."
-            )
         self._resolver = cluster_resolver
         workers, servers = cluster.num_tasks("worker"), cluster.num_tasks("ps")
+        self._dealing = Dealing(servers, variable_partitioner)
         devices = selection.available()
         homes = devices if devices[0].platform == "cpu" else jax.local_devices(backend="cpu")
         first_home = workers if homes is devices else 0
         self._homes = [homes[(first_home + n) % len(homes)] for n in range(servers)]
-        self._next_home = itertools.cycle(self._homes)
         places = [
             Place.on([devices[n % len(devices)]], f"{type(self).__name__} worker {n}")
             for n in range(workers)
@@ -141,7 +140,23 @@ class ParameterServerStrategy(Strategy):
     def variable_layout(self, *, per_replica: bool) -> Layout:
         """Returns one copy on the next parameter server's device."""
         del per_replica  # there is one replica in sync, so one copy
-        return OnOneDevice(_own_home.get() or next(self._next_home))
+        own = _own_home.get()
+        if own is not None:
+            return OnOneDevice(own)
+        server = self._dealing.next_server()
+        return OnOneDevice(self._homes[server], server)
+
+    def make_variable(
+        self, make: Callable[[dict[str, Any]], Any], arguments: dict[str, Any]
+    ) -> Any:
+        """Returns a new variable, in parts where the partitioner divides it."""
+        return self._dealing.made(make, arguments)
+
+    def beside(
+        self, variable: Variable | ShardedVariable
+    ) -> contextlib.AbstractContextManager[None]:
+        """Puts the variables that are made in a block on the parameter servers of another one."""
+        return self._dealing.beside(variable)
 
     def make_on_workers(self, make: Callable[[], Any]) -> PerWorkerVariable:
         """Returns a variable on each worker's device, and one for the coordinator."""

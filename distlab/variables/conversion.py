@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -12,7 +12,14 @@ from distlab.text.shown import shown, shown_text
 from distlab.values.checks import require_alive
 from distlab.values.operators import ArrayOperators
 from distlab.values.stacks import require_no_stack
-from distlab.variables.protocol import StoredVariable
+
+
+class _Typed(Protocol):
+    """A named value of fixed shape and dtype."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: Any
 
 
 def as_value(value: Any, dtype: Any, what: str) -> jax.Array:
@@ -53,7 +60,7 @@ def _require_dtype(dtype: Any, what: str) -> None:
         ) from error
 
 
-def checked_value(variable: StoredVariable, value: Any, verb: str) -> jax.Array:
+def checked_value(variable: _Typed, value: Any, verb: str) -> jax.Array:
     """Returns a value as an array that can be assigned to a variable.
 
     Args:

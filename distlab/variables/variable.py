@@ -426,6 +426,24 @@ class Variable(ArrayOperators, scattering.Scatters):
         """
         return self.strategy if self.strategy.distributed else None
 
+    @property
+    def parameter_server(self) -> int | None:
+        """The number of the parameter server that holds the variable; None without servers.
+
+        Example:
+          >>> import distlab as dl
+          >>> cluster = dl.ClusterSpec({"worker": ["a:2711"], "ps": ["b:2711", "c:2711"]})
+          >>> servers = [
+          ...     dl.Server(cluster, job_name=job, task_index=n)
+          ...     for job, n in [("worker", 0), ("ps", 0), ("ps", 1)]
+          ... ]
+          >>> resolver = dl.cluster_resolver.SimpleClusterResolver(cluster)
+          >>> with dl.ParameterServerStrategy(resolver).scope():
+          ...     [dl.Variable(0.0).parameter_server for _ in range(3)]
+          [0, 1, 0]
+        """
+        return self.storage.layout.server
+
     def __copy__(self) -> Variable:
         """Refuses, because the copy would be another name for the same storage.
 
@@ -475,12 +493,15 @@ for _class in (Variable, VariableCopy):
 def _made(cls: type[Variable], *, per_worker_variable: bool | None = None, **kwargs: Any) -> Any:
     """Makes a variable, without the creators that are in scope."""
 
-    def make() -> Variable:
+    def make(arguments: dict[str, Any]) -> Variable:
         variable: Variable = object.__new__(cls)
-        variable.__init__(**kwargs)  # `cls()` would ask the creators again
+        variable.__init__(**arguments)  # `cls()` would ask the creators again
         return variable
 
-    return scopes.current_strategy().make_on_workers(make) if per_worker_variable else make()
+    strategy = scopes.current_strategy()
+    if per_worker_variable:
+        return strategy.make_on_workers(lambda: make(kwargs))
+    return strategy.make_variable(make, kwargs)
 
 
 def _require_name(name: Any) -> None:

@@ -18,6 +18,7 @@ from distlab.integrations.orbax.workers import on_host, placed, same_on_all_work
 from distlab.values.checks import require_alive
 from distlab.values.distributed import Mirrored, PerReplica, Shape
 from distlab.variables.kinds import VariableAggregation
+from distlab.variables.sharded_variable import ShardedVariable
 from distlab.variables.variable import Variable
 
 
@@ -93,6 +94,31 @@ class VariableKind(_ArrayKind):
 
         def assign() -> Any:
             leaf.storage.array = array
+            return leaf
+
+        return assign
+
+
+@final
+class ShardedVariableKind(_ArrayKind):
+    """Variables in parts: one array, so that any number of parts restores it."""
+
+    def accepts(self, leaf: Any) -> bool:
+        """Returns whether it is one."""
+        return isinstance(leaf, ShardedVariable)
+
+    def saved(self, name: str, leaf: Any) -> Saved:  # noqa: ARG002
+        """Returns the whole value."""
+        return _saved(leaf.numpy())
+
+    def put(self, leaf: Any, value: Any, entry: Entry) -> Put:
+        """Places each part's rows on its parameter server."""
+        whole = VariableKind()
+        parts = [whole.put(part, rows, entry) for part, rows in leaf.parts_of(value)]
+
+        def assign() -> Any:
+            for put in parts:
+                put()
             return leaf
 
         return assign

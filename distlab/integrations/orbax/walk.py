@@ -20,6 +20,7 @@ from distlab.integrations.orbax.array_kinds import (
     KerasKind,
     MirroredKind,
     PerReplicaKind,
+    ShardedVariableKind,
     VariableKind,
 )
 from distlab.integrations.orbax.kinds import Generator, Kind, Position, Python, Refused
@@ -31,6 +32,7 @@ Visit: TypeAlias = Callable[[str, Any], Any]
 
 _KINDS: Final[tuple[Kind, ...]] = (
     VariableKind(),
+    ShardedVariableKind(),
     MirroredKind(),
     PerReplicaKind(),
     Refused(bytes, VariableCopy, PerWorkerVariable),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import distlab as dl
+from distlab.experimental import partitioners
 from tests.misuse.table import row
 from tests.misuse.world import World
 
@@ -75,3 +76,47 @@ def _(w: World, v: Any) -> object:
 @row("VariableCopy.assign.value", "list variable variable_of_other", tells="empty_list empty_tuple")
 def _(w: World, v: Any) -> object:
     return w.weights.values[0].assign(v)
+
+
+@row("FixedShardsPartitioner.num_shards", "big huge")
+def _(w: World, v: Any) -> object:
+    return partitioners.FixedShardsPartitioner(v)((4, 2), "float32")
+
+
+@row("MinSizePartitioner.min_shard_bytes", "big fraction")
+def _(w: World, v: Any) -> object:
+    return partitioners.MinSizePartitioner(v)((4, 2), "float32")
+
+
+@row("MinSizePartitioner.max_shards", "big huge")
+def _(w: World, v: Any) -> object:
+    return partitioners.MinSizePartitioner(1, v)((4, 2), "float32")
+
+
+@row("MaxSizePartitioner.max_shard_bytes", "big fraction")
+def _(w: World, v: Any) -> object:
+    return partitioners.MaxSizePartitioner(v)((4, 2), "float32")
+
+
+@row("MaxSizePartitioner.max_shards", "none big huge")
+def _(w: World, v: Any) -> object:
+    return partitioners.MaxSizePartitioner(1, v)((4, 2), "float32")
+
+
+@row("ShardedVariable.variables", tells="empty_list empty_tuple")
+def _(w: World, v: Any) -> object:
+    return dl.ShardedVariable(v)
+
+
+@row(
+    "ShardedVariable.assign.value",
+    "list variable variable_of_other",
+    tells="empty_list empty_tuple",
+)
+def _(w: World, v: Any) -> object:
+    return dl.ShardedVariable([dl.Variable([1.0]), dl.Variable([2.0])]).assign(v)
+
+
+@row("ShardedVariable.sparse_read.indices", "list", tells="empty_list empty_tuple")
+def _(w: World, v: Any) -> object:
+    return dl.ShardedVariable([dl.Variable([1.0, 2.0]), dl.Variable([2.0])]).sparse_read(v)

@@ -11,6 +11,7 @@ from distlab import coordinator
 from distlab.collectives.options import CommunicationImplementation, CommunicationOptions
 from distlab.collectives.options import CommunicationImplementation as CollectiveCommunication
 from distlab.collectives.options import collective_hints as CollectiveHints
+from distlab.experimental import partitioners
 from distlab.integrations.orbax.preemption import PreemptionCheckpointHandler, TerminationConfig
 from distlab.processes.preemption_watcher import PreemptionWatcher
 from distlab.strategies.central_storage import CentralStorageStrategy
@@ -33,4 +34,5 @@ __all__ = [
     "TerminationConfig",
     "ValueContext",
     "coordinator",
+    "partitioners",
 ]

@@ -1,0 +1,192 @@
+"""Into how many parts a variable is divided: `tf.distribute.experimental.partitioners`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, final
+
+import numpy as np
+
+from distlab.errors import ArgumentTypeError, ArgumentValueError
+from distlab.text.counts import is_number
+from distlab.text.shown import shown
+
+
+class Partitioner:
+    """The base of partitioners, for your own.
+
+    A `ParameterServerStrategy` calls its partitioner for each new variable with at least one row.
+
+    Example:
+      >>> import distlab as dl
+      >>> class LargeTables(dl.experimental.partitioners.Partitioner):
+      ...     def __call__(self, shape, dtype, axis=0):
+      ...         return [4 if shape[axis] >= 1000 else 1] + [1] * (len(shape) - 1)
+      >>> LargeTables()((5000, 8), "float32")
+      [4, 1]
+    """
+
+    def __call__(self, shape: Sequence[int], dtype: Any, axis: int = 0) -> list[int]:
+        """Returns the number of parts along each axis.
+
+        Args:
+          shape: The shape of the variable.
+          dtype: Its dtype.
+          axis: The axis to divide; a `ParameterServerStrategy` divides the first one alone.
+        """
+        raise NotImplementedError(f"{type(self).__name__} needs a method __call__.")
+
+
+@final
+class FixedShardsPartitioner(Partitioner):
+    """Divides each variable into the same number of parts, or one for each row if it has fewer.
+
+    Args:
+      num_shards: The number of parts.
+
+    Raises:
+      ArgumentTypeError: `num_shards` is not a whole number.
+      ArgumentValueError: It is less than 1.
+
+    Example:
+      >>> import distlab as dl
+      >>> dl.experimental.partitioners.FixedShardsPartitioner(2)((10, 3), "float32")
+      [2, 1]
+    """
+
+    def __init__(self, num_shards: int) -> None:
+        self._num_shards = _checked_count("num_shards", num_shards)
+
+    def __call__(self, shape: Sequence[int], dtype: Any, axis: int = 0) -> list[int]:
+        """Returns the number of parts along each axis."""
+        del dtype
+        return _along(shape, axis, min(self._num_shards, shape[_checked_axis(shape, axis)]))
+
+
+@final
+class MinSizePartitioner(Partitioner):
+    """Divides a variable into as many parts as have `min_shard_bytes`, up to `max_shards`.
+
+    Args:
+      min_shard_bytes: The least bytes of a part; 256 KiB by default.
+      max_shards: The most parts; 1 by default, which divides nothing.
+      bytes_per_string: The bytes that one string counts.
+
+    Raises:
+      ArgumentTypeError: An argument is not a number.
+      ArgumentValueError: An argument is less than 1.
+
+    Example:
+      >>> import distlab as dl
+      >>> partitioner = dl.experimental.partitioners.MinSizePartitioner(4, max_shards=10)
+      >>> partitioner((6, 1), "float32")
+      [6, 1]
+    """
+
+    def __init__(
+        self,
+        min_shard_bytes: float = 256 << 10,
+        max_shards: int = 1,
+        bytes_per_string: float = 16,
+    ) -> None:
+        self._min_shard_bytes = _checked_bytes("min_shard_bytes", min_shard_bytes)
+        self._max_shards = _checked_count("max_shards", max_shards)
+        self._bytes_per_string = _checked_bytes("bytes_per_string", bytes_per_string)
+
+    def __call__(self, shape: Sequence[int], dtype: Any, axis: int = 0) -> list[int]:
+        """Returns the number of parts along each axis."""
+        rows = shape[_checked_axis(shape, axis)]
+        size = math.prod(shape) * _element_bytes(dtype, self._bytes_per_string)
+        wanted = math.ceil(size / self._min_shard_bytes)
+        return _along(shape, axis, max(1, min(rows, self._max_shards, wanted)))
+
+
+@final
+class MaxSizePartitioner(Partitioner):
+    """Divides a variable into as few parts as have at most `max_shard_bytes`.
+
+    Args:
+      max_shard_bytes: The most bytes of a part; a single row may have more.
+      max_shards: The most parts, which may have more bytes then; None or 0 for no limit.
+      bytes_per_string: The bytes that one string counts.
+
+    Raises:
+      ArgumentTypeError: An argument is not a number.
+      ArgumentValueError: An argument is less than 1.
+
+    Example:
+      >>> import distlab as dl
+      >>> dl.experimental.partitioners.MaxSizePartitioner(4)((6, 1), "float32")
+      [6, 1]
+      >>> dl.experimental.partitioners.MaxSizePartitioner(4, max_shards=2)((6, 1), "float32")
+      [2, 1]
+    """
+
+    def __init__(
+        self,
+        max_shard_bytes: float,
+        max_shards: int | None = None,
+        bytes_per_string: float = 16,
+    ) -> None:
+        self._max_shard_bytes = _checked_bytes("max_shard_bytes", max_shard_bytes)
+        limit = 0 if max_shards is None else _checked_count("max_shards", max_shards, least=0)
+        self._max_shards = limit or math.inf
+        self._bytes_per_string = _checked_bytes("bytes_per_string", bytes_per_string)
+
+    def __call__(self, shape: Sequence[int], dtype: Any, axis: int = 0) -> list[int]:
+        """Returns the number of parts along each axis."""
+        rows = shape[_checked_axis(shape, axis)]
+        size = math.prod(shape) * _element_bytes(dtype, self._bytes_per_string)
+        if not size:
+            return _along(shape, axis, min(rows, 1))
+        rows_of_a_part = max(1, math.floor(self._max_shard_bytes / (size / rows)))
+        parts = math.ceil(rows / rows_of_a_part)
+        return _along(shape, axis, int(min(parts, self._max_shards)))
+
+
+def _along(shape: Sequence[int], axis: int, parts: int) -> list[int]:
+    counts = [1] * len(shape)
+    counts[axis] = parts
+    return counts
+
+
+def _element_bytes(dtype: Any, bytes_per_string: float) -> float:
+    kind = np.dtype(dtype)
+    return bytes_per_string if kind.kind in "OSU" else kind.itemsize
+
+
+def _checked_axis(shape: Sequence[int], axis: int) -> int:
+    if not -len(shape) <= axis < len(shape):
+        raise ArgumentValueError(
+            f"axis must be an axis of the shape {shown(tuple(shape))}, got {shown(axis)}. Leave it "
+            "out for the first one; a value without axes can't be divided."
+        )
+    return axis
+
+
+def _checked_count(name: str, value: Any, least: int = 1) -> int:
+    if isinstance(value, bool) or not isinstance(value, int | np.integer):
+        raise ArgumentTypeError(
+            f"{name} must be a whole number of parts, got {shown(value)}. Pass an int."
+        )
+    if value < least:
+        raise ArgumentValueError(
+            f"{name} must be at least {least}, got {shown(value)}. Pass 1 to leave variables whole."
+        )
+    return int(value)
+
+
+def _checked_bytes(name: str, value: Any) -> float:
+    if isinstance(value, np.number):
+        value = value.item()
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ArgumentTypeError(
+            f"{name} must be a number of bytes, got {shown(value)}. Pass an int, such as 1 << 20."
+        )
+    if not is_number(value) or value < 1:
+        raise ArgumentValueError(
+            f"{name} must be at least 1 byte, and finite, got {shown(value)}. Pass for example "
+            "256 << 10 for 256 KiB."
+        )
+    return float(value)

@@ -1,0 +1,149 @@
+"""Partitioners divide as those of TensorFlow do."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from distlab.errors import ArgumentTypeError, ArgumentValueError
+from distlab.experimental.partitioners import (
+    FixedShardsPartitioner,
+    MaxSizePartitioner,
+    MinSizePartitioner,
+    Partitioner,
+)
+from distlab.variables import partitioning
+
+ROWS = st.integers(1, 500)
+PARTS = st.integers(1, 40)
+
+
+@given(ROWS, PARTS)
+@settings(max_examples=200, deadline=None)
+def test_parts_have_all_rows_and_the_first_ones_have_one_more(rows: int, parts: int) -> None:
+    parts = min(rows, parts)
+    sizes = partitioning.sizes(rows, parts)
+    assert len(sizes) == parts
+    assert sum(sizes) == rows
+    assert sizes == sorted(sizes, reverse=True)
+    assert sizes[0] - sizes[-1] in (0, 1)
+
+
+@given(ROWS, PARTS, st.integers(0, 3))
+@settings(max_examples=100, deadline=None)
+def test_fixed_shards_are_as_many_as_asked_for_or_as_there_are_rows(
+    rows: int, parts: int, more_axes: int
+) -> None:
+    shape = (rows, *[2] * more_axes)
+    counts = FixedShardsPartitioner(parts)(shape, jnp.float32)
+    assert counts == [min(rows, parts)] + [1] * more_axes
+
+
+@given(ROWS, st.integers(1, 64), st.integers(1, 4000), st.integers(1, 50))
+@settings(max_examples=200, deadline=None)
+def test_parts_have_at_most_the_bytes_that_they_may_have(
+    rows: int, columns: int, most: int, limit: int
+) -> None:
+    (parts, one) = MaxSizePartitioner(most)((rows, columns), np.float32)
+    row = columns * 4
+    assert one == 1
+    assert 1 <= parts <= rows
+    assert math.ceil(rows / parts) * row <= max(most, row)
+    (limited, _) = MaxSizePartitioner(most, max_shards=limit)((rows, columns), np.float32)
+    assert limited == min(parts, limit)
+
+
+@given(ROWS, st.integers(1, 64), st.integers(1, 4000), st.integers(1, 50))
+@settings(max_examples=200, deadline=None)
+def test_there_are_as_many_parts_as_have_the_least_bytes(
+    rows: int, columns: int, least: int, limit: int
+) -> None:
+    (parts, one) = MinSizePartitioner(least, max_shards=limit)((rows, columns), np.float32)
+    size = rows * columns * 4
+    assert one == 1
+    assert 1 <= parts <= min(rows, limit)
+    assert parts == 1 or size > (parts - 1) * least
+
+
+@pytest.mark.parametrize(
+    ("partitioner", "shape", "dtype", "counts"),
+    [
+        # The examples of TensorFlow's documentation
+        (FixedShardsPartitioner(num_shards=2), (10, 3), "float32", [2, 1]),
+        (MinSizePartitioner(min_shard_bytes=4, max_shards=2), (6, 1), "float32", [2, 1]),
+        (MinSizePartitioner(min_shard_bytes=4, max_shards=10), (6, 1), "float32", [6, 1]),
+        (MaxSizePartitioner(max_shard_bytes=4), (6, 1), "float32", [6, 1]),
+        (MaxSizePartitioner(max_shard_bytes=4, max_shards=2), (6, 1), "float32", [2, 1]),
+        (MaxSizePartitioner(max_shard_bytes=1024), (6, 1), "float32", [1, 1]),
+        # Defaults
+        (MinSizePartitioner(), (1 << 20, 4), "float32", [1, 1]),
+        (MinSizePartitioner(max_shards=8), (1 << 16, 4), "float32", [4, 1]),
+        (MaxSizePartitioner(1 << 18, max_shards=0), (1 << 16, 4), "float32", [4, 1]),
+        (MaxSizePartitioner(1e6), (1 << 18,), jnp.float32, [2]),
+        # Other dtypes
+        (MaxSizePartitioner(8), (8,), jnp.bfloat16, [2]),
+        (MaxSizePartitioner(32), (8,), str, [4]),
+        (MaxSizePartitioner(32, bytes_per_string=32), (8,), str, [8]),
+        (MinSizePartitioner(32, max_shards=8, bytes_per_string=8), (8,), str, [2]),
+        # No elements
+        (MaxSizePartitioner(8), (8, 0), "float32", [1, 1]),
+        (MaxSizePartitioner(8), (0, 8), "float32", [0, 1]),
+    ],
+)
+def test_partitioners_return_the_parts_along_each_axis(
+    partitioner: Partitioner, shape: tuple[int, ...], dtype: Any, counts: list[int]
+) -> None:
+    assert partitioner(shape, dtype) == counts
+
+
+def test_another_axis_can_be_asked_for() -> None:
+    for partitioner in (
+        FixedShardsPartitioner(3),
+        MinSizePartitioner(4, max_shards=3),
+        MaxSizePartitioner(16),
+    ):
+        assert partitioner((2, 6), "float32", axis=1) == [1, 3]
+        assert partitioner((2, 6), "float32", axis=-1) == [1, 3]
+        with pytest.raises(ArgumentValueError, match=r"axis of the shape \(2, 6\), got 2.*Leave"):
+            partitioner((2, 6), "float32", axis=2)
+        with pytest.raises(ArgumentValueError, match=r"axis of the shape \(\), got 0"):
+            partitioner((), "float32")
+
+
+@pytest.mark.parametrize(
+    ("make", "says"),
+    [
+        (lambda: FixedShardsPartitioner(0), "num_shards must be at least 1, got 0"),
+        (lambda: MinSizePartitioner(0), "min_shard_bytes must be at least 1 byte.*got 0"),
+        (lambda: MinSizePartitioner(max_shards=-1), "max_shards must be at least 1, got -1"),
+        (lambda: MinSizePartitioner(bytes_per_string=0), "bytes_per_string must be at least 1"),
+        (lambda: MaxSizePartitioner(-5), "max_shard_bytes must be at least 1 byte.*got -5"),
+        (lambda: MaxSizePartitioner(8, max_shards=-1), "max_shards must be at least 0"),
+        (lambda: MaxSizePartitioner(8, bytes_per_string=0.5), "bytes_per_string.*got 0.5"),
+        (lambda: MaxSizePartitioner(float("nan")), "max_shard_bytes.*finite, got nan"),
+    ],
+)
+def test_what_tensorflow_refuses_is_a_value_error(make: Any, says: str) -> None:
+    with pytest.raises(ArgumentValueError, match=says) as told:
+        make()
+    assert isinstance(told.value, ValueError)
+
+
+@pytest.mark.parametrize("odd", [2.5, True, "2", None])
+def test_parts_are_counted_in_whole_numbers(odd: Any) -> None:
+    with pytest.raises(ArgumentTypeError, match="num_shards must be a whole number of parts, got"):
+        FixedShardsPartitioner(odd)
+
+
+def test_a_partitioner_without_a_call_says_so() -> None:
+    class Mine(Partitioner):
+        pass
+
+    with pytest.raises(NotImplementedError, match="Mine needs a method __call__"):
+        Mine()((2,), "float32")
