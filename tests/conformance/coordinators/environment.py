@@ -1,0 +1,123 @@
+"""What a coordinator's cluster adds to the environment of the programs of one process.
+
+  env.cluster(workers, ps, partitioner=None) -> c with c.strategy and c.coordinator
+  env.closure(fn)                          a function for coordinator.schedule
+  env.busy(seconds)                        inside a closure: works that long
+  env.ps_of(variable)                      number of the parameter server that holds it
+  env.partitioner(kind, **kw)              "fixed"(shards), "min"(bytes, max_shards), "max"(bytes)
+  env.shards(variable)                     the parts of a partitioned variable (a list)
+  env.catch(thunk)                         {"raises": category} or {"returned": value}
+
+Run as a program with a mode and names of programs, it prints what each returns, one a line.
+"""
+
+import itertools
+import json
+import os
+import sys
+import threading
+import time
+import traceback
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.dirname(HERE))
+
+import env as base_env  # noqa: E402
+
+CATEGORIES = {"CancelledError": "Cancelled", "ClusterError": "Unavailable",
+              **base_env._CATEGORY_BY_CLASS}
+LIMIT_SECONDS = 60
+
+
+def category_of(exc):
+    for cls in type(exc).__mro__:
+        if cls.__name__ in CATEGORIES:
+            return CATEGORIES[cls.__name__]
+    return type(exc).__name__
+
+
+class Cluster:
+    def __init__(self, strategy, coordinator):
+        self.strategy, self.coordinator = strategy, coordinator
+
+
+class CoordinatorEnv(base_env.DistlabEnv):
+    """A cluster whose workers and parameter servers are threads of this process."""
+
+    category = staticmethod(category_of)
+
+    def __init__(self):
+        super().__init__()
+        self._ports = itertools.count()
+        self._waits = None
+
+    def catch(self, thunk):
+        try:
+            r = thunk()
+        except Exception as e:      # pylint: disable=broad-except
+            return {"raises": category_of(e)}
+        return {"returned": self._safe_py(r)}
+
+    def cluster(self, workers, ps, partitioner=None):
+        jobs = {"worker": workers, "ps": ps}
+        spec = self.ClusterSpec({job: ["here:%d" % next(self._ports) for _ in range(n)]
+                                 for job, n in jobs.items()})
+        for job, n in jobs.items():
+            for i in range(n):
+                self.dist.Server(spec, job_name=job, task_index=i)
+        resolver = self.dist.cluster_resolver.SimpleClusterResolver(spec)
+        strategy = self.dist.ParameterServerStrategy(resolver, variable_partitioner=partitioner)
+        coordinator = self.dist.coordinator.ClusterCoordinator(strategy)
+        self._waits = threading.Event()
+        for verb in ("join", "fetch", "done"):
+            setattr(coordinator, verb, self._telling(getattr(coordinator, verb), self._waits))
+        return Cluster(strategy, coordinator)
+
+    def _telling(self, verb, waits):
+        def call(*args):
+            waits.set()
+            return verb(*args)
+        return call
+
+    def closure(self, fn):
+        return fn
+
+    def busy(self, seconds):
+        """Works on for some time after the program waits: a slow machine changes no order."""
+        assert self._waits.wait(LIMIT_SECONDS)
+        time.sleep(seconds)
+        return self.tensor(0.0)
+
+    def ps_of(self, v):
+        return v.parameter_server
+
+    def partitioner(self, kind, **kw):
+        p = self.dist.experimental.partitioners
+        return {"fixed": lambda: p.FixedShardsPartitioner(kw["shards"]),
+                "min": lambda: p.MinSizePartitioner(kw["bytes"], kw["max_shards"]),
+                "max": lambda: p.MaxSizePartitioner(kw["bytes"])}[kind]()
+
+    def shards(self, v):
+        return list(v.variables) if hasattr(v, "variables") else [v]
+
+
+def read(name):
+    with open(os.path.join(HERE, name)) as f:
+        return json.load(f)
+
+
+def main(mode, *names):
+    import cases
+    env, params = CoordinatorEnv(), read("params.json")
+    env.dist.run_functions_eagerly(mode == "eager")
+    for name in names:
+        try:
+            out = getattr(cases, "case_" + name)(env, params[name])
+        except Exception as e:      # pylint: disable=broad-except
+            traceback.print_exc()
+            out = {"error": category_of(e), "message": str(e)[:300]}
+        print(json.dumps([name, out]), flush=True)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
