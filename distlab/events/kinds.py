@@ -244,6 +244,7 @@ class Placement(Event, frozen=True, kw_only=True, tag="placement"):
       dtype: Element type.
       devices: Names of the devices that hold a copy.
       bytes_per_device: Bytes on each of `devices`, in the same order.
+      server: Number of the parameter server that holds it; None without servers.
     """
 
     STANDING = True
@@ -256,6 +257,7 @@ class Placement(Event, frozen=True, kw_only=True, tag="placement"):
     dtype: str
     devices: list[str]
     bytes_per_device: list[int]
+    server: int | None = None
 
 
 class Sharding(Event, frozen=True, kw_only=True, tag="sharding"):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Collection, Sequence
 from typing import ClassVar, TypedDict
 
 import numpy as np
@@ -12,7 +13,7 @@ from distlab.folds.arrays import Ints
 
 
 class PlacementColumns(TypedDict):
-    """Columns of `Placements`: one row for each variable, largest first.
+    """Columns of `Placements`: one row for each variable or part of one, largest variable first.
 
     Attributes:
       name: Names of the variables.
@@ -20,8 +21,9 @@ class PlacementColumns(TypedDict):
       shape: Shapes of one copy.
       dtype: Element types.
       bytes: Bytes on each device, `(variables, devices)`; 0 where there is no copy.
-      device: Names of the devices, one for each column of `bytes`.
-      device_bytes: Bytes of all variables on each device.
+      device: Names of the devices, one for each column of `bytes`; parameter servers are
+        `server 0` and so on, in order, whichever devices they have.
+      device_bytes: Bytes of all variables on each device or server.
     """
 
     name: list[str]
@@ -42,6 +44,7 @@ class Placements:
         self.version = 0
         self._arrays: dict[int, Placement] = {}
         self._devices: dict[str, None] = {}
+        self._servers: set[int] = set()
 
     def add(self, events: Sequence[Event]) -> None:
         """Adds events, oldest first."""
@@ -50,22 +53,24 @@ class Placements:
                 continue
             if event.action == "place":
                 self._arrays[event.array] = event
-                self._devices.update(dict.fromkeys(event.devices))
+                if event.server is None:
+                    self._devices.update(dict.fromkeys(event.devices))
+                else:
+                    self._servers.add(event.server)
             else:
                 self._arrays.pop(event.array, None)
         self.version += bool(events)
 
     def columns(self) -> PlacementColumns:
         """Returns the variables that are placed now."""
-        arrays = sorted(
-            self._arrays.values(),
-            key=lambda placed: (-sum(placed.bytes_per_device), placed.name, placed.array),
-        )
-        column = {name: place for place, name in enumerate(self._devices)}
+        arrays = _in_order(self._arrays.values())
+        servers = [_server(number) for number in sorted(self._servers)]
+        column = {name: place for place, name in enumerate([*self._devices, *servers])}
         table = np.zeros((len(arrays), len(column)), np.int64)
         for row, placed in enumerate(arrays):
             for device, size in zip(placed.devices, placed.bytes_per_device, strict=True):
-                table[row, column[device]] += size
+                home = device if placed.server is None else _server(placed.server)
+                table[row, column[home]] += size
         return {
             "name": [placed.name for placed in arrays],
             "layout": [placed.layout for placed in arrays],
@@ -75,3 +80,26 @@ class Placements:
             "device": list(column),
             "device_bytes": table.sum(axis=0),
         }
+
+
+def _in_order(arrays: Collection[Placement]) -> list[Placement]:
+    """Returns the largest variables first, with the parts of each together."""
+    total: Counter[tuple[str, int]] = Counter()
+    for placed in arrays:
+        total[_whole(placed)] += sum(placed.bytes_per_device)
+    return sorted(
+        arrays,
+        key=lambda placed: (-total[_whole(placed)], *_whole(placed), placed.array),
+    )
+
+
+def _whole(placed: Placement) -> tuple[str, int]:
+    """Returns what the parts of a variable have in common, and no other variable has."""
+    name, _, part = placed.name.rpartition("/part_")
+    if placed.server is None or not part.isdecimal():
+        return placed.name, placed.array
+    return name, placed.strategy
+
+
+def _server(number: int) -> str:
+    return f"server {number}"

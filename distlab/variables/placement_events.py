@@ -26,6 +26,7 @@ def announce(variable: StoredVariable, number: int) -> None:
         return
     storage = variable.storage
     strategy, name, layout = variable.strategy.number, variable.name, storage.layout.name
+    server = storage.layout.server
     shape, dtype = list(variable.shape), str(variable.dtype)
     devices = [selection.name(d) for copy in storage.copies().values() for d in copy.devices()]
     size = int(np.prod(shape)) * variable.dtype.itemsize
@@ -43,6 +44,7 @@ def announce(variable: StoredVariable, number: int) -> None:
                 dtype=dtype,
                 devices=devices,
                 bytes_per_device=[size] * len(devices),
+                server=server,
             )
         )
 

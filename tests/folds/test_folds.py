@@ -12,6 +12,7 @@ from distlab.events import (
     Error,
     Lost,
     Metric,
+    Placement,
     Preview,
     Reduction,
     Run,
@@ -420,6 +421,39 @@ def test_placement_is_a_table_of_variables_and_devices(folds: Folds) -> None:
     assert placement["bytes"][averages].tolist() == [40] + [0] * 7
     total = 4 * (64 * 32 + 32 + 32 * 10 + 10)
     assert placement["device_bytes"].tolist() == [total + 40] + [total] * 7
+
+
+def test_parts_of_variables_are_together_in_the_columns_of_parameter_servers() -> None:
+    def placed(array: int, name: str, server: int | None, size: int) -> Placement:
+        return Placement(
+            time_ns=START_NS + array,
+            strategy=0,
+            array=array,
+            name=name,
+            action="place",
+            layout="single",
+            shape=[size // 4],
+            dtype="float32",
+            devices=["CPU:3"],  # two servers may share a device
+            bytes_per_device=[size],
+            server=server,
+        )
+
+    fold = Placements()
+    fold.add(
+        [
+            placed(0, "bias", 1, 40),
+            *(placed(1 + n, f"table/part_{n}", (2 + n) % 3, 24) for n in range(11)),
+            placed(12, "kernel", 1, 80),
+            placed(13, "own/part_1", None, 8),
+        ]
+    )
+    columns = fold.columns()
+    assert columns["device"] == ["CPU:3", "server 0", "server 1", "server 2"]
+    parts = [f"table/part_{n}" for n in range(11)]
+    assert columns["name"] == [*parts, "kernel", "bias", "own/part_1"]
+    assert columns["bytes"][:2].tolist() == [[0, 0, 0, 24], [0, 24, 0, 0]]
+    assert columns["device_bytes"].tolist() == [8, 4 * 24, 3 * 24 + 120, 4 * 24]
 
 
 def test_freed_variables_leave_the_table() -> None:
