@@ -11,6 +11,7 @@ import pytest
 
 import distlab as dl
 from distlab.events import Copy, Placement
+from distlab.text.bytes import bytes_text
 from tests.notebooks.executed import check_stored, execute, html_of, pictures, text_of
 
 NAME = "03_where_variables_live"
@@ -119,16 +120,16 @@ def test_the_view_shows_the_bytes_that_were_placed(executed: Any, folder: Path) 
     for name, devices in at_once.items():
         line = f"{name} +{LARGE:,} bytes on each of {' '.join(devices)}"
         assert re.search(f"^{line}$", text_of(executed, "placed"), re.MULTILINE)
-    held = dict.fromkeys(DEVICES, 0)
+    held = dict.fromkeys([*DEVICES, "server 0", "server 1"], 0)
     for event in events:
         sign = 1 if event.action == "place" else -1
         for device, size in zip(event.devices, event.bytes_per_device, strict=True):
-            held[device] += sign * size
+            held[device if event.server is None else f"server {event.server}"] += sign * size
     (picture,) = pictures(executed)
-    shown = re.findall(r"^  (CPU:\d)  ([\d.]+) MB$", picture["text/plain"], re.MULTILINE)
-    assert shown == [(device, f"{size / 1e6:.2f}") for device, size in held.items()]
+    shown = re.findall(r"^  (\w+[: ]\d) +([\d.]+ [kM]B)$", picture["text/plain"], re.MULTILINE)
+    assert shown == [(home, bytes_text(size)) for home, size in held.items()]
     common = MATRIX + LARGE
-    assert list(held.values()) == [2 * common, common, common + LARGE + 8_000, common + 8_000]
+    assert list(held.values()) == [2 * common, common, common, common, LARGE + 8_000, 8_000]
 
 
 def test_what_nobody_holds_is_given_back(executed: Any) -> None:
