@@ -37,11 +37,15 @@ with dl.record(sys.argv[1], total_steps={STEPS}) as recording:
 
 def record(folder: Path, program: str = PROGRAM) -> None:
     """Runs a program in several processes, each with the run's folder as its argument."""
-    script = folder.with_name(f"{folder.name}.py")
+    launch(folder.with_name(f"{folder.name}.py"), program, str(folder), devices=DEVICES)
+
+
+def launch(script: Path, program: str, *arguments: str, devices: int) -> None:
+    """Runs a program in several processes, which must end well."""
     script.write_text(program)
     command = [sys.executable, "-m", "distlab", "launch", "--workers", str(WORKERS)]
     done = subprocess.run(
-        [*command, "--devices", str(DEVICES), str(script), str(folder)],
+        [*command, "--devices", str(devices), str(script), *arguments],
         capture_output=True,
         text=True,
         timeout=LIMIT_S,

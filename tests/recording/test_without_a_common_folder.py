@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -14,11 +11,10 @@ from distlab.events import Run, Step
 from distlab.recording import participant, run_files_elsewhere
 from distlab.runs.collector import Collector
 from distlab.runs.run_file import RunFile
+from tests.recorded_by_workers import WORKERS, launch
 from tests.recording.test_several_workers import Group, together
 
-WORKERS = 2
 STEPS = 20
-LIMIT_S = 240
 
 PROGRAM = f"""
 import json
@@ -52,20 +48,9 @@ with dl.record("runs/first") as recording:
 """
 
 
-def launch(folder: Path, *environment: str) -> None:
+def record(folder: Path, *environment: str) -> None:
     """Runs the program on workers that have a folder and a machine's name of their own each."""
-    script = folder / "program.py"
-    script.write_text(PROGRAM)
-    command = [sys.executable, "-m", "distlab", "launch", "--workers", str(WORKERS)]
-    done = subprocess.run(
-        [*command, str(script), str(folder), *environment],
-        capture_output=True,
-        text=True,
-        timeout=LIMIT_S,
-        env={**os.environ, "PYTHONWARNINGS": "error"},
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
+    launch(folder / "program.py", PROGRAM, str(folder), *environment, devices=1)
 
 
 def check(folder: Path) -> None:
@@ -86,7 +71,7 @@ def run_files(folder: Path) -> list[str]:
 
 
 def test_the_chief_writes_the_files_of_workers_that_do_not_see_its_folder(tmp_path: Path) -> None:
-    launch(tmp_path)
+    record(tmp_path)
     assert run_files(tmp_path / "machine-0") == ["process-0.sqlite", "process-1.sqlite"]
     assert run_files(tmp_path / "machine-1") == []
     check(tmp_path / "machine-0" / "runs" / "first")
@@ -97,7 +82,7 @@ def test_who_started_the_workers_writes_their_files(tmp_path: Path) -> None:
     home.mkdir()
     collector = Collector("127.0.0.1", home)
     try:
-        launch(tmp_path, f"DISTLAB_COLLECTOR=127.0.0.1 {collector.port} {collector.key}")
+        record(tmp_path, f"DISTLAB_COLLECTOR=127.0.0.1 {collector.port} {collector.key}")
     finally:
         collector.close()
     assert run_files(home) == ["process-0.sqlite", "process-1.sqlite"]
