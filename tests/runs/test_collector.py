@@ -174,5 +174,7 @@ def test_a_collector_that_is_gone_is_an_error_within_the_time_to_connect(
             file.write(events)
     file.close()
     assert not being_written(tmp_path / file.path)
-    with pytest.raises(OSError, match="which writes the run's files"):
-        begin(gone)
+    with socket.socket() as held:  # nobody listens there, and nobody else can
+        held.bind(("127.0.0.1", 0))
+        with pytest.raises(OSError, match="which writes the run's files"):
+            SentRunFile(held.getsockname(), "key", Path("x"), "x")
