@@ -91,10 +91,7 @@ def _of_extra(extra: str) -> Iterator[Finding]:
     for name in CORE:
         version, tested = installed_version(name), supported_versions(name, extra)
         if version and version in supported_versions(name) and version not in tested:
-            text = (
-                f"{version}; the extra '{extra}' was tested with {tested}, and may fail with others"
-            )
-            yield Finding("wrong", name, text, f"pip install '{name}{tested}'")
+            yield _untested(name, version, tested, f"the extra '{extra}'")
 
 
 def _of_version(name: str, version: str, extra: str = "") -> Finding:
@@ -102,7 +99,11 @@ def _of_version(name: str, version: str, extra: str = "") -> Finding:
     tested = supported_versions(name, extra)
     if tested.contains(version, prereleases=True):
         return Finding("ok", name, version)
-    text = f"{version}; distlab was tested with {tested}, and may fail with others"
+    return _untested(name, version, tested, "distlab")
+
+
+def _untested(name: str, version: str, tested: SpecifierSet, who: str) -> Finding:
+    text = f"{version}; {who} was tested with {tested}, and may fail with others"
     return Finding("wrong", name, text, f"pip install '{name}{tested}'")
 
 

@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from distlab.errors import InvalidArgumentError
-from distlab.text.counts import is_count
+from distlab.text.counts import is_positive_count
 from distlab.text.shown import shown
 
 _PYTHON_DTYPES: Final = {int: np.int32, float: np.float32}
@@ -52,7 +52,7 @@ def decode_raw(
     dtype = _numeric_dtype(out_type)
     shape, flat = _texts("decode_raw", input_bytes)
     if fixed_length is not None:
-        if not is_count(fixed_length, _MOST_BYTES) or not fixed_length:
+        if not is_positive_count(fixed_length, _MOST_BYTES):
             raise InvalidArgumentError(
                 f"fixed_length of decode_raw must be a number of bytes from 1 to {_MOST_BYTES}, "
                 f"got {shown(fixed_length)}. Leave it out to read all bytes."

@@ -20,7 +20,7 @@ from distlab.recording.logger_thread import LoggerThread, checked_loggers
 from distlab.recording.participant import open_run_file, present
 from distlab.recording.recorder import Announcement, RingRecorder
 from distlab.recording.writer import Writer
-from distlab.text.counts import is_count, is_number
+from distlab.text.counts import is_count, is_number, is_positive_count
 from distlab.text.shown import shown, shown_text
 from distlab.tracking.logger import Logger
 from distlab.tracking.tensorboard import TensorBoard
@@ -139,7 +139,7 @@ class Recording:
           >>> event.steps, event.devices
           (2, ['CPU:0', 'CPU:1'])
         """
-        if not is_count(steps, LARGEST) or steps == 0:
+        if not is_positive_count(steps, LARGEST):
             raise ArgumentValueError(
                 f"steps must be a whole number of steps, at least 1, got {shown(steps)}. Leave it "
                 "out for 5."

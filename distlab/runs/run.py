@@ -238,17 +238,7 @@ class Run:
     def envelopes_between(
         self, low_ns: int, high_ns: int, *, before: int | None = None, standing: bool = False
     ) -> Iterator[list[Envelope]]:
-        """Yields the events of a range of time with their processes, as `between` does.
-
-        Args:
-          low_ns: The first nanosecond, by the run's own clock (`Event.time_ns`).
-          high_ns: The first nanosecond after the range.
-          before: Only events with lower sequence numbers; None for all.
-          standing: Only kinds that later events refer to.
-
-        Raises:
-          RecordError: The run was closed.
-        """
+        """Yields the events of `between`, each with the process it came from."""
         kinds: tuple[str | None, ...] = _STANDING if standing else (None,)
         return self._reader.between(low_ns, high_ns, kinds, before)
 

@@ -204,9 +204,9 @@ def _intercept_one(
 
     def meet(*operands: Any, **params: Any) -> Any:
         replica = _running.get()
-        operation = Operation(primitive, params)
         if replica is None:
             return computed(*operands, **params)
+        operation = Operation(primitive, params)
         if not communicates(operation):
             own = jaxprs.numbered(params, replica.number) if reads_number(operation) else params
             return computed(*operands, **own)

@@ -22,7 +22,7 @@ from distlab.errors import (
 from distlab.processes import joining
 from distlab.step.place import Place
 from distlab.strategies.abstract import Strategy
-from distlab.text.counts import is_count
+from distlab.text.counts import is_positive_count
 from distlab.text.shown import shown
 
 _DEVICES: Final = "DISTLAB_DEVICES_PER_WORKER"
@@ -154,7 +154,7 @@ def _asked_devices(given: int | None) -> int | None:
         return None
     if given is None and text is not None and text.strip().isdecimal():
         number = int(text)
-    if not is_count(number) or number < 1:
+    if not is_positive_count(number):
         raise DeviceError(
             f"{what} must be a whole number of CPU devices, at least 1, got {shown(number)}. "
             "Leave it out for one."

@@ -31,7 +31,7 @@ from distlab.input._steps import Reader
 from distlab.input.context import InputContext
 from distlab.input.distribute import replica_steps, steps_of
 from distlab.step import jaxprs
-from distlab.text.counts import is_count
+from distlab.text.counts import is_count, is_positive_count
 from distlab.text.shown import shown
 
 MOST_REPLICAS: Final = 16
@@ -96,7 +96,7 @@ class Choices:
             ("replicas", MOST_REPLICAS), ("batch", MOST_EXAMPLES), ("examples", MOST_EXAMPLES)
         ):  # fmt: skip
             value = getattr(self, name)
-            if not is_count(value, most) or value == 0:
+            if not is_positive_count(value, most):
                 raise ArgumentValueError(
                     f"{name} must be a whole number from 1 to {most}, got {shown(value)}."
                 )

@@ -16,6 +16,11 @@ def is_count(value: Any, most: int | None = None) -> bool:
     )
 
 
+def is_positive_count(value: Any, most: int | None = None) -> bool:
+    """Returns whether a value is a whole number from 1 to `most`; True is not."""
+    return is_count(value, most) and value > 0
+
+
 def is_number(value: Any) -> bool:
     """Returns whether a value is a finite real number; True and False are not."""
     if isinstance(value, bool) or not isinstance(value, int | float):

@@ -6,7 +6,7 @@ from typing import Any
 
 from distlab.errors import ArgumentTypeError, ArgumentValueError
 from distlab.strategies.abstract import Strategy
-from distlab.text.counts import is_count
+from distlab.text.counts import is_positive_count
 from distlab.text.shown import shown
 
 
@@ -22,7 +22,7 @@ def require_count(name: str, value: Any, unit: str = "steps", *, optional: bool 
     Raises:
       ArgumentValueError: It is something else.
     """
-    if (value is None and optional) or (is_count(value) and value > 0):
+    if (value is None and optional) or is_positive_count(value):
         return
     or_none = " or None" if optional else ""
     raise ArgumentValueError(

@@ -190,14 +190,7 @@ class Join:
             yield from self._batches.preview(process, event, dataset)
 
     @_join.register
-    def _(self, event: Compile, process: int) -> Iterator[Event]:
-        members = self._leads(process, event.strategy)
-        if members is not None:
-            program = self._numbers.meet("program", process, event.program, (process,))
-            yield msgspec.structs.replace(event, strategy=members.strategy, program=program)
-
-    @_join.register
-    def _(self, event: CopiesCompared, process: int) -> Iterator[Event]:
+    def _(self, event: Compile | CopiesCompared, process: int) -> Iterator[Event]:
         members = self._leads(process, event.strategy)
         if members is not None:
             program = self._numbers.meet("program", process, event.program, (process,))

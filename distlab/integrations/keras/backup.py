@@ -16,7 +16,7 @@ from distlab.integrations.keras import resuming
 from distlab.integrations.orbax import files
 from distlab.integrations.orbax.checkpoint import Checkpoint
 from distlab.integrations.orbax.manager import CheckpointManager
-from distlab.text.counts import is_count
+from distlab.text.counts import is_positive_count
 from distlab.text.shown import shown
 
 
@@ -67,7 +67,7 @@ class BackupAndRestore(keras.callbacks.Callback):  # type: ignore[misc]
         super().__init__()
         del double_checkpoint
         given: Any = save_freq
-        if given != "epoch" and (not is_count(given) or given == 0):
+        if given != "epoch" and not is_positive_count(given):
             raise ArgumentValueError(
                 f"save_freq must be 'epoch' or a positive number of batches, got {shown(given)}. "
                 "Write for example save_freq=100."

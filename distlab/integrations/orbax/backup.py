@@ -19,7 +19,7 @@ from distlab.integrations.orbax.preemption import RESTART_CODE
 from distlab.integrations.orbax.workers import is_writer
 from distlab.processes import group
 from distlab.processes.preemption import StopAgreement, sigterm_since, watch_for_sigterm
-from distlab.text.counts import is_count
+from distlab.text.counts import is_positive_count
 from distlab.text.shown import shown
 
 
@@ -82,7 +82,7 @@ class BackupAndRestore:
         *,
         enable_async: bool = False,
     ) -> None:
-        if not is_count(save_freq) or save_freq == 0:
+        if not is_positive_count(save_freq):
             raise ArgumentValueError(
                 f"save_freq must be a positive number of steps, got {shown(save_freq)}. Write "
                 "for example save_freq=100; Keras' 'epoch' has no meaning for a loop of your own."

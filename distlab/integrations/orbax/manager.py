@@ -14,7 +14,7 @@ from distlab.errors import ArgumentTypeError, ArgumentValueError, CheckpointErro
 from distlab.integrations.orbax import files, workers
 from distlab.integrations.orbax.checkpoint import Checkpoint
 from distlab.integrations.orbax.options import CheckpointOptions, absolute
-from distlab.text.counts import is_count, is_number
+from distlab.text.counts import is_number, is_positive_count
 from distlab.text.shown import shown
 
 _SECONDS_AN_HOUR: Final = 3600
@@ -90,8 +90,8 @@ class CheckpointManager:
         }
         for name, number in limits.items():
             hours = name == "keep_checkpoint_every_n_hours"
-            fits = is_number(number) if hours else is_count(number)
-            if number is not None and not (fits and number > 0):
+            fits = is_number(number) and number > 0 if hours else is_positive_count(number)
+            if number is not None and not fits:
                 kind = "positive number" if hours else "positive whole number"
                 raise ArgumentValueError(
                     f"{name} must be a {kind} or None, got {shown(number)}. Write for example "
