@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import nullcontext
-from typing import Final, Generic, Literal, ParamSpec, TypeAlias, TypeVar
+from typing import Any, Final, Generic, Literal, ParamSpec, TypeAlias, TypeVar
 
 from distlab.context import scopes
 from distlab.control.loops import LoopControl, loops
@@ -168,6 +168,17 @@ class Background(Generic[T]):
     def _error_text(self) -> str:
         error = self._error
         return "" if error is None else f"{type(error).__name__}: {error}"[:_MOST_TEXT]
+
+    def __reduce__(self) -> str | tuple[Any, ...]:
+        """Refuses to be copied or pickled: its thread belongs to this process.
+
+        Raises:
+          ArgumentTypeError: Always.
+        """
+        raise ArgumentTypeError(
+            f"{self!r} can't be copied or pickled: its thread belongs to this process. Pass what "
+            "result() returns."
+        )
 
     def __repr__(self) -> str:
         texts = [self._facts(), *(map(_loop_text, self._loops()) if self.running else ())]

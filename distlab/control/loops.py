@@ -27,7 +27,8 @@ PAUSE_SECONDS: Final = 3_600.0
 _POLL_SECONDS: Final = 0.2
 _numbers = itertools.count()
 _running: list[LoopControl] = []
-_lock = threading.Lock()
+_lock = threading.RLock()
+"""A loop that is garbage ends in the middle of anything else, this module's work included."""
 
 
 class LoopControl:

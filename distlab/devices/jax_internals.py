@@ -24,6 +24,7 @@ from jax._src.lax import parallel as _parallel
 from jax._src.lib import _profiler as _profiler_library
 from jax.sharding import NamedSharding
 from jaxlib import _jax as _jaxlib
+from jaxlib import xla_client as _xla_client
 
 from distlab.errors import ContextError
 
@@ -108,9 +109,20 @@ def explain_failures(explain: Callable[[Exception], None]) -> None:
             explain(error)
             raise
 
+    several: Any = _xla_client
+    wait_for_all = several.batched_block_until_ready
+
+    def batched_block_until_ready(arrays: Any) -> Any:
+        try:
+            return wait_for_all(arrays)
+        except (RuntimeFailure, ValueError) as error:
+            explain(error)
+            raise
+
     cast(Any, block_until_ready).explains = True
     declared._value = property(value)
     declared.block_until_ready = block_until_ready
+    several.batched_block_until_ready = batched_block_until_ready
 
 
 def clear_backends() -> None:

@@ -184,15 +184,16 @@ class RingRecorder:
         opened = Announcement(
             name, total_steps, writer, loggers, cursor=self.ring.end, participant=participant
         )
+        # Not under the lock: Python waits for a thread to start, and that thread may free a
+        # variable first, which is an event.
+        prober = Prober(self.capturer, lambda: self.last_step, agreed_steps()) if probe else None
         with self._lock:
             # From here on the new run takes the place of the process's own.
             self._unannounced = [a for a in self._unannounced if a.readers]
             self._unannounced.append(opened)
             self._open.append(opened)
-            if probe:
-                self._probers[id(opened)] = Prober(
-                    self.capturer, lambda: self.last_step, agreed_steps()
-                )
+            if prober is not None:
+                self._probers[id(opened)] = prober
         if jax_internals.backend_started():
             self._announce()
         if participant is not None:

@@ -197,6 +197,17 @@ class Recording:
         self._recorder.close(opened, end)
         self._warn_of_not_finite(self._recorder)
 
+    def __reduce__(self) -> str | tuple[Any, ...]:
+        """Refuses to be copied or pickled: one object writes a recording, in one process.
+
+        Raises:
+          ArgumentTypeError: Always.
+        """
+        raise ArgumentTypeError(
+            f"The recording {self.name!r} can't be copied or pickled: one object of this process "
+            "writes it. Pass the recording itself, or open its folder with dl.Run.open(path)."
+        )
+
     def __enter__(self) -> Self:
         """Returns itself.
 

@@ -500,6 +500,17 @@ class Run:
         """
         return to_tensorboard(self, logdir)
 
+    def __reduce__(self) -> str | tuple[Any, ...]:
+        """Refuses to be copied or pickled: it reads open files.
+
+        Raises:
+          ArgumentTypeError: Always.
+        """
+        raise ArgumentTypeError(
+            f"{self!r} can't be copied or pickled: it reads open files. Pass its path, and open it "
+            "again with dl.Run.open(path)."
+        )
+
     def __repr__(self) -> str:
         """Names the run and its folder."""
         return f"<Run {self.meta.get('name', '')!r} in {self.path}>"

@@ -442,8 +442,9 @@ def _numbered(value: Any, number: int) -> Any:
 
 @functools.lru_cache(maxsize=256)  # JAX keeps what it compiled by the jaxpr
 def _numbered_jaxpr(jaxpr: Any, number: int) -> Any:
-    if isinstance(jaxpr, core.ClosedJaxpr):
-        return core.ClosedJaxpr(_numbered_jaxpr(jaxpr.jaxpr, number), jaxpr.consts)
+    bare = getattr(jaxpr, "jaxpr", jaxpr)
+    if bare is not jaxpr:  # since JAX 0.12 one class holds the equations and the constants
+        return core.ClosedJaxpr(_numbered_jaxpr(bare, number), jaxpr.consts)
     equations = [_numbered_equation(equation, number) for equation in jaxpr.eqns]
     return jaxpr.replace(eqns=equations, effects=_without_axis(jaxpr.effects))
 

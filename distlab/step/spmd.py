@@ -127,7 +127,11 @@ class SpmdFunction:
         inputs = [*map(_partition, self.read), *(leaf.partition for leaf in self.leaves)]
         outputs, shapes = self._out_partitions(), self._out_shapes()
         boundary = Boundary(inputs, outputs, shapes, [*[False] * len(values), *donated])
-        return RaggedPrograms(name, self._stages, boundary, self._mesh, [*values, *arrays])
+        try:
+            return RaggedPrograms(name, self._stages, boundary, self._mesh, [*values, *arrays])
+        except (ValueError, NotImplementedError) as error:
+            self._explain_divided(error)
+            raise
 
     def exchanges(self) -> list[str]:
         """Returns the collectives of the step in order, and the shapes of its results, as text."""
@@ -185,9 +189,14 @@ class SpmdFunction:
                 for partition, out in zip(self._out_partitions(), outputs, strict=True)
             ]
         except (ValueError, NotImplementedError) as error:
-            if first.divided:
-                raise ShardingError(first.divided) from error
+            self._explain_divided(error)
             raise
+
+    def _explain_divided(self, error: Exception) -> None:
+        """Names a divided array that the function uses from outside, when a program fails."""
+        for local in self.traces:
+            if local.divided:
+                raise ShardingError(local.divided) from error
 
     def _overwritten(self) -> frozenset[Variable]:
         """Returns no variable when the step may fail or stop between two of them.

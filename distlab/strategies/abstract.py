@@ -705,6 +705,17 @@ class Strategy(ABC):  # noqa: B024 - abstract because a subclass chooses the dev
         """Refuses, as `copy.copy` does."""
         return self.__copy__()
 
+    def __reduce__(self) -> str | tuple[Any, ...]:
+        """Refuses to be pickled: devices belong to a process.
+
+        Raises:
+          ContextError: Always.
+        """
+        raise ContextError(
+            f"{self!r} can't be pickled: its devices, variables and programs belong to this "
+            "process. Make a strategy in the process that needs one."
+        )
+
     def _repr_html_(self) -> str:
         """Shows the device of each replica in notebooks."""
         from distlab.values.reprs import strategy_html

@@ -474,6 +474,17 @@ class Variable(ArrayOperators, scattering.Scatters):
         _keep(new, next(_numbers))
         return new
 
+    def __reduce__(self) -> str | tuple[Any, ...]:
+        """Refuses to be pickled: its copies lie on devices of this process.
+
+        Raises:
+          ArgumentTypeError: Always.
+        """
+        raise ArgumentTypeError(
+            f"{self!r} can't be pickled: its copies lie on devices of this process. Write "
+            "pickle.dumps(numpy.asarray(variable)), or save it with dl.train.Checkpoint."
+        )
+
     def _repr_html_(self) -> str:
         """Returns HTML for notebooks: the device of each copy and its first numbers."""
         from distlab.values.reprs import variable_html

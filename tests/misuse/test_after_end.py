@@ -26,7 +26,7 @@ from distlab.errors import (
 from tests.misuse.table import has_remedy
 from tests.misuse.world import World
 
-pytestmark = pytest.mark.timeout(60)  # no misuse may hang
+pytestmark = pytest.mark.timeout(240)  # no misuse may hang
 
 Verb: TypeAlias = Callable[[Any], object]
 

@@ -24,7 +24,7 @@ from tests.misuse.places import PLACES
 from tests.misuse.table import has_remedy
 from tests.misuse.world import World
 
-pytestmark = pytest.mark.timeout(120)  # no misuse may hang
+pytestmark = pytest.mark.timeout(240)  # no misuse may hang
 
 REPLICAS: Final = frozenset({"replicas", "eager_replicas"})
 ON_OTHERS: Final = frozenset({"replicas_of_another", "eager_replicas_of_another"})

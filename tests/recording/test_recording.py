@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -11,8 +13,9 @@ import pytest
 from distlab.errors import RecordError, ValueShapeError
 from distlab.events import Event, Lost, Metric, RecorderCost, RunEnd, Step, Unknown, sink
 from distlab.events import Run as RunBegin
+from distlab.profiling.prober import Prober
 from distlab.recording import RingRecorder, Run, make_default, record
-from tests.patience import wait_until
+from tests.patience import LIMIT_SECONDS, wait_until
 from tests.recording import processes, samples
 
 
@@ -222,6 +225,25 @@ def test_when_there_is_room_again_nothing_is_missing(
     assert [e for e in events_of(tmp_path) if isinstance(e, Step)] == [
         samples.step(number) for number in range(5_000)
     ]
+
+
+def test_a_thread_that_a_recording_starts_may_tell_of_something_at_once(
+    recorder: RingRecorder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Python may free a variable in a thread that begins, and waits until it has begun."""
+    waited: list[bool] = []
+
+    def make(*given: Any) -> Prober:
+        thread = threading.Thread(target=recorder.emit, args=(samples.step(0),))
+        thread.start()
+        thread.join(LIMIT_SECONDS)
+        waited.append(thread.is_alive())
+        return Prober(*given)
+
+    monkeypatch.setattr("distlab.recording.recorder.Prober", make)
+    with record(tmp_path):
+        pass
+    assert waited == [False]
 
 
 def test_recording_can_be_off(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

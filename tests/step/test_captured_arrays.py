@@ -84,6 +84,16 @@ def test_parts_are_refused_with_the_name_and_the_remedy(
         strategy.run(lambda x: table * x, args=(2.0,), options=options)
 
 
+def test_parts_are_refused_where_replicas_have_different_shapes() -> None:
+    strategy = dl.MirroredStrategy(["CPU:0", "CPU:1"])
+    dataset = dl.data.Dataset.range(3).batch(4)
+    (batch,) = strategy.experimental_distribute_dataset(dataset)
+    sharding = NamedSharding(strategy.mesh.whole.mesh, PartitionSpec("replica"))
+    table = jax.device_put(jnp.arange(4.0), sharding)
+    with pytest.raises(ShardingError, match=r"table, an array float32\[4\], is divided over 2 .*"):
+        strategy.run(lambda x: x.sum() + table.sum(), args=(batch,))
+
+
 @MODES
 def test_a_deleted_array_is_refused_with_its_name(
     strategy: dl.MirroredStrategy, eagerly: bool
