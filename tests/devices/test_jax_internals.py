@@ -162,3 +162,23 @@ def test_outside_of_traces_numbers_are_known() -> None:
 
     jax.make_jaxpr(traced)(1.0)
     assert seen == [float(jnp.sin(1.0))]
+
+
+def test_an_error_of_several_arrays_that_are_waited_for_is_explained(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    arrays: Any = jax_internals.ConcreteArray
+    internals: Any = jax_internals
+    for name in ("_value", "block_until_ready"):
+        monkeypatch.setattr(arrays, name, getattr(arrays, name))
+
+    def fail(arrays: list[jax.Array]) -> None:
+        raise internals.RuntimeFailure(f"{len(arrays)} arrays: connection closed")
+
+    def explain(error: Exception) -> None:
+        raise LookupError("worker 1 was killed") from error
+
+    monkeypatch.setattr(internals._xla_client, "batched_block_until_ready", fail)
+    jax_internals.explain_failures(explain)
+    with pytest.raises(LookupError, match="worker 1 was killed"):
+        jax.block_until_ready([jnp.ones(1), jnp.ones(2)])

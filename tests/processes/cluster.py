@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import subprocess
 import sys
 import textwrap
 from collections.abc import Mapping
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, NamedTuple
+
+from distlab.launching.ports import Ports
 
 ROOT = Path(__file__).parent.parent.parent
 SECONDS = 180.0
@@ -88,14 +88,21 @@ def run_workers(
       environment: Additional environment variables.
       chief: Whether the first one is a task of the job `chief`.
     """
-    hosts = free_addresses(workers)
+    with Ports(workers) as ports:
+        return _run_workers(program, ports.numbers, environment or {}, chief=chief)
+
+
+def _run_workers(
+    program: str, ports: list[int], environment: Mapping[str, str], *, chief: bool
+) -> list[Outcome]:
+    hosts = [f"127.0.0.1:{port}" for port in ports]
     cluster = {"chief": hosts[:1], "worker": hosts[1:]} if chief else {"worker": hosts}
     tasks = [(job, index) for job, of_job in cluster.items() for index in range(len(of_job))]
     configs = [
         {"TF_CONFIG": json.dumps({"cluster": cluster, "task": {"type": job, "index": index}})}
         for job, index in tasks
     ]
-    every = {"JAX_PLATFORMS": "cpu", "JAX_NUM_CPU_DEVICES": "1", **(environment or {})}
+    every = {"JAX_PLATFORMS": "cpu", "JAX_NUM_CPU_DEVICES": "1", **environment}
     inherited = {k: v for k, v in os.environ.items() if k not in {"XLA_FLAGS", "PJRT_NPROC"}}
     done = subprocess.run(
         [sys.executable, "-c", _NURSERY],
@@ -109,12 +116,3 @@ def run_workers(
     assert done.returncode == 0, done.stderr
     sys.stderr.write(done.stderr)  # pytest shows it with a failure
     return [Outcome(code, shown) for code, shown in json.loads(done.stdout)]
-
-
-def free_addresses(count: int) -> list[str]:
-    """Returns addresses of this machine whose ports are free."""
-    with ExitStack() as opened:
-        listeners = [
-            opened.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)
-        ]
-        return [f"127.0.0.1:{listener.getsockname()[1]}" for listener in listeners]

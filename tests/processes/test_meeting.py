@@ -5,13 +5,14 @@ from __future__ import annotations
 import pickle
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import pytest
 
 from distlab.errors import ClusterError, WorkerError
+from distlab.launching.ports import Ports
 from distlab.processes import meeting
 
 NAMES = ["worker:0", "worker:1", "worker:2"]
@@ -23,9 +24,9 @@ def hello(index: int, **same: object) -> dict[str, Any]:
 
 
 @pytest.fixture
-def address() -> str:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        return f"127.0.0.1:{free.getsockname()[1]}"
+def address() -> Iterator[str]:
+    with Ports(1) as ports:
+        yield f"127.0.0.1:{ports.numbers[0]}"
 
 
 def connected(address: str) -> socket.socket:
