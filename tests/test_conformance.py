@@ -27,7 +27,7 @@ def _listed() -> set[str]:
 def test_programs_recorded_under_tensorflow_give_the_same_results(mode: str) -> None:
     check = [sys.executable, "check.py", "--impl", "distlab", "--path", str(HERE.parent)]
     done = subprocess.run(
-        [*check, "--mode", mode, "--jobs", "2"],
+        [*check, "--mode", mode, "--jobs", "2", "--timeout", "300"],
         cwd=FOLDER,
         capture_output=True,
         text=True,
