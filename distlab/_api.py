@@ -45,8 +45,9 @@ from distlab.input.context import InputContext
 from distlab.input.dataset import DistributedDataset
 from distlab.input.iterator import DistributedIterator
 from distlab.input.options import InputOptions, InputReplicationMode
+from distlab.integrations.dask.offer import offer as _offer_dask
 from distlab.integrations.flax import offer as _offer_flax
-from distlab.integrations.ipyparallel.launch import launch
+from distlab.integrations.launch import launch
 from distlab.integrations.orbax.backup import BackupAndRestore
 from distlab.integrations.orbax.hook import watch_for_orbax
 from distlab.recording import Run, record
@@ -74,6 +75,7 @@ if TYPE_CHECKING:
     from distlab.widgets import watch  # noqa: TC004
 
 watch_for_orbax()
+_offer_dask()
 
 __all__ = [
     "BackupAndRestore",

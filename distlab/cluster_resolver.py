@@ -23,10 +23,12 @@ from distlab.cluster.spec import ClusterSpec
 from distlab.cluster.tf_config import TFConfigClusterResolver
 from distlab.cluster.tpu import TPUClusterResolver
 from distlab.cluster.union import UnionResolver
+from distlab.integrations.dask.resolver import DaskClusterResolver
 
 __all__ = [
     "ClusterResolver",
     "ClusterSpec",
+    "DaskClusterResolver",
     "GCEClusterResolver",
     "KubernetesClusterResolver",
     "KubernetesExecutableLocation",

@@ -208,6 +208,10 @@ class ProgramOrderError(WorkerError):
         return type(self), (self.worker, self.host, self.message, self.step)
 
 
+class ServerLostError(ClusterError):
+    """A parameter server is lost, and with it the variables that it held."""
+
+
 class CancelledError(DistlabError, RuntimeError):
     """A scheduled function did not run (TensorFlow's `CancelledError`)."""
 
@@ -246,3 +250,7 @@ class RecompilationWarning(UserWarning):
 
 class GatheredWarning(UserWarning):
     """An array that was divided over devices is copied to each of them as a whole."""
+
+
+class CapturedStateWarning(UserWarning):
+    """A function that runs in another process changes a copy of what it refers to."""

@@ -13,7 +13,7 @@ import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final, final
+from typing import Any, Final, NoReturn, final
 
 import jax
 import jax.numpy as jnp
@@ -249,6 +249,13 @@ class _ReadingFrame:
 
     def set(self, variable: StoredVariable, value: jax.Array) -> None:
         del value
+        self._refuse(variable)
+
+    def update(self, variable: StoredVariable, operation: object) -> None:
+        del operation
+        self._refuse(variable)
+
+    def _refuse(self, variable: StoredVariable) -> NoReturn:
         raise ContextError(
             f"{variable.name} is assigned by the function that is exported, which would change "
             "nothing where it is loaded. Export a function that only reads variables: a model's "

@@ -34,6 +34,7 @@ def test_the_reference_has_every_public_name_and_no_other() -> None:
     assert [name for name in names if name not in shown and id(names[name]) not in same] == []
     modules = {f"distlab.{module}" for module in public.MODULES}
     assert SHOWN - {*names} - modules == {
+        "distlab.integrations.dask.cluster.ParameterServerCluster",
         "distlab.integrations.ipyparallel.cluster.Cluster",
         "distlab.recording.Recording",
     }

@@ -83,6 +83,9 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     # Other libraries on what stands above, each in its own package.
     "integrations": (),
     "integrations.hook": (),
+    "integrations.dask": (
+        *("text", "errors", "cluster", "variables", "step", "strategies", "coordinator"),
+    ),
     "integrations.flax": (
         *("text", "errors", "values", "context", "variables", "step", "strategies"),
     ),
@@ -95,6 +98,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         *("strategies", "control", "integrations.hook", "integrations.orbax"),
     ),
     "integrations.ipyparallel": ("text", "errors", "launching", "processes", "runs"),
+    "integrations.launch": ("text", "errors", "integrations.dask", "integrations.ipyparallel"),
     "integrations.mlflow": ("text", "errors", "tracking"),
     "integrations.wandb": ("text", "errors", "tracking"),
     "training": (
@@ -102,7 +106,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         *("strategies", "integrations.orbax"),
     ),
     # The faces: modules of public names, and what uses nothing but them.
-    "cluster_resolver": ("cluster",),
+    "cluster_resolver": ("cluster", "integrations.dask"),
     "estimator": ("training",),
     "experimental": (
         *("values", "processes", "variables", "collectives", "strategies", "coordinator"),
@@ -118,7 +122,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         *("errors", "events", "cluster", "devices", "values", "context", "variables"),
         *("collectives", "step", "io", "data", "input", "strategies", "coordinator", "control"),
         *("nest", "nn", "exported", "advice", "runs", "recording", "widgets", "training", *_FACES),
-        *("integrations.flax", "integrations.ipyparallel", "integrations.keras"),
+        *("integrations.dask", "integrations.flax", "integrations.keras", "integrations.launch"),
         "integrations.orbax",
     ),
     "demo": ("public", "errors", "data", "input"),
@@ -143,6 +147,7 @@ ALSO_USES = {
     "profiling": {"pynvml"},
     "runs": {"pandas", "pyarrow"},
     "recording": set(),
+    "integrations.dask": {"cloudpickle", "dask", "distributed", "ml_dtypes"},
     "integrations.flax": {"flax"},
     "integrations.keras": {"keras"},
     "integrations.ipyparallel": {"ipyparallel", "psutil", "IPython"},

@@ -39,6 +39,10 @@ class Host(Protocol):
           per_replica: Whether each replica has a value of its own (ON_READ).
         """
 
+    @property
+    def value_servers(self) -> Any:
+        """The parameter servers of other processes that hold variables, or None."""
+
     def make_on_workers(self, make: Callable[[], Any]) -> Any:
         """Returns a variable on each worker; without workers, the one that `make` makes."""
 

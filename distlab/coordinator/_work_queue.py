@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import threading
 import time
+import warnings
 from collections import deque
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple, final
 
+from distlab.coordinator.closures import name_of
 from distlab.coordinator.remote_value import RemoteValue
-from distlab.errors import CancelledError, ClusterError
+from distlab.errors import CancelledError, CapturedStateWarning, ClusterError
 from distlab.strategies.workers import current_worker
 
 _MOST_WAITING: Final = 256 * 1024
@@ -17,17 +19,26 @@ _MOST_WAITING: Final = 256 * 1024
 
 
 class Closure(NamedTuple):
-    """A scheduled function with its arguments and its result."""
+    """A scheduled function with its arguments and its result.
+
+    Attributes:
+      fn: The function.
+      args: Its arguments.
+      kwargs: Its named arguments.
+      result: Its result.
+      sent: What travels to a worker of another process.
+    """
 
     fn: Callable[..., Any]
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     result: RemoteValue
+    sent: Any = None
 
     @property
     def name(self) -> str:
         """The function's name."""
-        return getattr(self.fn, "__qualname__", repr(self.fn))
+        return name_of(self.fn)
 
 
 @final
@@ -40,6 +51,9 @@ class WorkQueue:
 
     Args:
       stall_seconds: How long a call waits while no function begins or ends.
+
+    Attributes:
+      on_put: Called when there is another function, without a lock held.
     """
 
     def __init__(self, stall_seconds: float) -> None:
@@ -48,8 +62,10 @@ class WorkQueue:
         self._waiting: deque[Closure] = deque()
         self._running: dict[int, tuple[Closure, float]] = {}
         self._error: BaseException | None = None
+        self._warnings: list[str] = []
         self._listeners = 0  # calls that wait, and tell an error as soon as there is one
         self._closed = False
+        self.on_put: Callable[[], None] = lambda: None
         self._last_progress = time.monotonic()
 
     def put(self, closure: Closure) -> None:
@@ -67,6 +83,7 @@ class WorkQueue:
             self._listen_until(lambda: len(self._waiting) < _MOST_WAITING)
             self._waiting.append(closure)
             self._progressed()
+        self.on_put()
 
     def take(self, worker: int) -> Closure | None:
         """Waits for a function and returns it; None when the queue is closed.
@@ -78,12 +95,24 @@ class WorkQueue:
             # An idle worker waits until its coordinator is dropped, which closes the queue.
             while not self._waiting and not self._closed:
                 self._changed.wait()
-            if self._closed:
+            return self.take_now(worker)
+
+    def take_now(self, worker: int) -> Closure | None:
+        """Returns a function for a worker; None when there is none, or the queue is closed."""
+        with self._changed:
+            if self._closed or not self._waiting:
                 return None
             closure = self._waiting.popleft()
             self._running[worker] = (closure, time.monotonic())
             self._progressed()
             return closure
+
+    def put_back(self, worker: int) -> None:
+        """Puts the function of a lost worker at the end of the queue."""
+        with self._changed:
+            closure, _ = self._running.pop(worker)
+            self._waiting.append(closure)
+            self._progressed()
 
     def finished(self, worker: int, error: BaseException | None = None) -> None:
         """Records that a worker's function ended.
@@ -139,6 +168,16 @@ class WorkQueue:
             self._closed = True
             self._cancel("the coordinator was dropped")
 
+    @property
+    def waits(self) -> bool:
+        """Whether a function waits for a worker."""
+        return bool(self._waiting)
+
+    @property
+    def closed(self) -> bool:
+        """Whether the queue is closed."""
+        return self._closed
+
     def _is_idle(self) -> bool:
         return not self._waiting and not self._running
 
@@ -164,8 +203,15 @@ class WorkQueue:
             self._listeners -= 1
         self._tell_error()
 
+    def warn(self, message: str) -> None:
+        """Has the next call of `put`, `idle` or `join` tell of captured state that was changed."""
+        with self._changed:
+            self._warnings.append(message)
+
     def _tell_error(self) -> None:
         """Raises the first error, once nothing that was scheduled before it is told can run."""
+        while self._warnings:
+            warnings.warn(self._warnings.pop(0), CapturedStateWarning, stacklevel=4)
         if self._error is None:
             return
         self._cancel_for_error()

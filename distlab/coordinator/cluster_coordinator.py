@@ -11,9 +11,11 @@ from typing import Any, Final, final
 import jax
 
 from distlab.coordinator._work_queue import Closure, WorkQueue
-from distlab.coordinator.per_worker import PerWorkerDataset, part_of
+from distlab.coordinator.closures import call
+from distlab.coordinator.per_worker import PerWorkerDataset
+from distlab.coordinator.remote_datasets import RemoteDataset
 from distlab.coordinator.remote_value import RemoteValue
-from distlab.errors import ArgumentTypeError, ArgumentValueError, OutOfRangeError
+from distlab.errors import ArgumentTypeError, ArgumentValueError
 from distlab.strategies.parameter_server import ParameterServerStrategy
 from distlab.text.shown import shown
 
@@ -81,6 +83,10 @@ class ClusterCoordinator:
     def _start(self, strategy: ParameterServerStrategy, stall_seconds: float) -> None:
         self._strategy = strategy
         self._queue = WorkQueue(stall_seconds)
+        self._tasks = strategy.tasks
+        if self._tasks is not None:
+            weakref.finalize(self, self._tasks.serve(self._queue))
+            return
         threads = [
             threading.Thread(
                 target=contextvars.Context().run,
@@ -141,6 +147,8 @@ class ClusterCoordinator:
                 f"{closure.name} can't have a RemoteValue as an argument, as in TensorFlow. Call "
                 "fetch() on it first."
             )
+        if self._tasks is not None:
+            closure = closure._replace(sent=self._tasks.sent(fn, closure.args, closure.kwargs))
         self._queue.put(closure)
         return closure.result
 
@@ -210,7 +218,7 @@ class ClusterCoordinator:
             lambda leaf: leaf.fetch() if isinstance(leaf, RemoteValue) else leaf, val
         )
 
-    def create_per_worker_dataset(self, dataset_fn: Any) -> PerWorkerDataset:
+    def create_per_worker_dataset(self, dataset_fn: Any) -> PerWorkerDataset | RemoteDataset:
         """Makes a dataset for each worker.
 
         As in TensorFlow nothing is sharded: each worker reads the whole dataset,
@@ -234,6 +242,8 @@ class ClusterCoordinator:
           >>> int(coordinator.schedule(sum, (iter(dataset),)).fetch())
           3
         """
+        if self._tasks is not None:
+            return RemoteDataset(dataset_fn)
         datasets = []
         for worker in range(self._strategy.num_workers):
             with self._strategy.as_worker(worker):
@@ -256,19 +266,11 @@ def _work(worker: int, strategy: ParameterServerStrategy, queue: WorkQueue) -> N
 def _run(closure: Closure, worker: int) -> BaseException | None:
     """Runs a function and sets its result, before the queue records that it ended."""
     try:
-        args, kwargs = part_of(worker, (closure.args, closure.kwargs))
-        closure.result.set(closure.fn(*args, **kwargs))
-    except StopIteration:
-        error: BaseException = OutOfRangeError(
-            f"{closure.name} asked for more batches than worker {worker} has. Schedule as many "
-            "steps as there are batches, or repeat() the dataset."
-        )
-    except BaseException as raised:  # noqa: BLE001 - join and fetch raise it
-        error = raised
-    else:
-        return None
-    closure.result.fail(error)
-    return error
+        closure.result.set(call(closure.fn, closure.args, closure.kwargs, worker))
+    except BaseException as error:  # noqa: BLE001 - join and fetch raise it
+        closure.result.fail(error)
+        return error
+    return None
 
 
 def _end(queue: WorkQueue, threads: list[threading.Thread]) -> None:

@@ -33,6 +33,7 @@ class RemoteValue:
         self._wait = wait
         self._ended = threading.Event()
         self._value: Any = None
+        self._load: Callable[[bool], Any] | None = None
         self._error: BaseException | None = None
 
     def get(self) -> Any:
@@ -52,10 +53,15 @@ class RemoteValue:
           >>> coordinator.schedule(pow, (2, 3)).get()
           8
         """
+        self._require_ended()
+        if self._load is not None:
+            self._value, self._load = self._load(False), None
+        return self._value
+
+    def _require_ended(self) -> None:
         self._wait(self._ended)
         if self._error is not None:
             raise self._error
-        return self._value
 
     def fetch(self) -> Any:
         """Waits for the function's result and returns it with NumPy arrays.
@@ -75,11 +81,23 @@ class RemoteValue:
           >>> coordinator.schedule(strategy.run, (lambda x: x * 2.0, (3,))).fetch()
           np.float32(6.0)
         """
-        return jax.tree.map(_to_numpy, self.get())
+        self._require_ended()
+        if self._load is not None:
+            return self._load(True)
+        return jax.tree.map(_to_numpy, self._value)
 
     def set(self, value: Any) -> None:
         """Sets the function's result."""
         self._value = value
+        self._ended.set()
+
+    def set_sent(self, load: Callable[[bool], Any]) -> None:
+        """Sets a result that came from another process.
+
+        Args:
+          load: Returns it; with True its JAX arrays as NumPy arrays.
+        """
+        self._load = load
         self._ended.set()
 
     def fail(self, error: BaseException) -> None:

@@ -44,6 +44,7 @@ from distlab.values.distributed import (
 from distlab.values.reduce_op import ReduceOp
 from distlab.variables import frames
 from distlab.variables.protocol import StoredVariable
+from distlab.variables.storage import Storage
 from distlab.variables.variable import live
 
 
@@ -196,7 +197,8 @@ class EagerCollectives:
         def combine(operands: list[Any]) -> Sequence[Any]:
             functions, args, kwargs = zip(*operands, strict=True)
             merged_args, merged_kwargs = regroup(list(zip(args, kwargs, strict=True)), self._mesh)
-            held = {variable: variable.storage.array for variable in live()}
+            storages = {variable: variable.storage for variable in live()}
+            held = {v: s.array for v, s in storages.items() if isinstance(s, Storage)}
             try:
                 with scopes.cross_replica(host):
                     result = functions[0](host, *merged_args, **merged_kwargs)

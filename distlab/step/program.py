@@ -23,7 +23,8 @@ from distlab.step.ragged_programs import RaggedPrograms
 from distlab.step.spmd import SpmdFunction
 from distlab.step.static_values import GuardedArguments
 from distlab.values.checks import function_name, function_source, require_plain
-from distlab.variables import storage
+from distlab.variables import remote_storage, storage
+from distlab.variables.remote_storage import RemoteStorage
 
 _numbers = itertools.count()
 
@@ -79,6 +80,11 @@ class Program:
         self.trace_ns = time.monotonic_ns() - started
         self.compile_ns = 0
         self.copies: Any = None
+        self._updates = [
+            (variable.storage, verb, count)
+            for variable, verb, count in self.spmd.updates
+            if isinstance(variable.storage, RemoteStorage)
+        ]
         self._mesh = host.mesh
         self._dispatch = _dispatch(self) if host.mesh.shared else None
         self._call: Callable[..., list[jax.Array]] | None = None
@@ -224,6 +230,8 @@ class Program:
         if written:
             for variable, new in zip(written, outputs[first : first + len(written)], strict=True):
                 variable.storage.adopt(new)
+        if self._updates:
+            remote_storage.apply(self._updates, outputs[first + len(written) :])
         if self._call is None:
             self._call = jax_internals.compiled_call(self.compiled)
         return outputs

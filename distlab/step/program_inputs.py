@@ -23,6 +23,7 @@ from distlab.step.spmd import SpmdFunction
 from distlab.values import copy_events
 from distlab.values.copy_events import Direction
 from distlab.values.stacks import is_stack
+from distlab.variables.remote_storage import RemoteStorage, values_of
 from distlab.variables.variable import Variable
 
 _LEAST_GIVEN_BYTES: Final = 1 << 16
@@ -64,6 +65,11 @@ class ProgramInputs:
         self._storages = [
             (variable.storage, given) for variable, given in zip(spmd.read, self.given, strict=True)
         ]
+        self._remote = [
+            variable.storage
+            for variable in spmd.read
+            if isinstance(variable.storage, RemoteStorage)
+        ]
         self._strategy = host.number
         self._all_split = all(leaf.role == "split" for leaf in arguments.leaves)
         self._copies: dict[int, tuple[weakref.ref[jax.Array], jax.Array]] = {}
@@ -83,7 +89,15 @@ class ProgramInputs:
             return kept, given
         started = time.monotonic_ns()
         moved: list[int] = []
+        pulled = values_of(self._remote, self._mesh)
+        if pulled:
+            size = sum(value.nbytes for value in pulled)
+            self._emit_copy(f"{len(pulled)} variables", "to_devices", size, started)
+        remote = iter(pulled)
         for storage, is_given in self._storages:
+            if isinstance(storage, RemoteStorage):
+                kept.append(next(remote))
+                continue
             if is_given:
                 given.append(storage.give(keep=keep))
                 continue

@@ -38,7 +38,9 @@ class SpmdFunction:
       leaves: The arrays among the arguments, which are the inputs after the variables.
       replicas: The number of replicas.
       read: The variables whose values are inputs.
-      written: The variables whose new values are the last outputs.
+      written: The variables whose new values are the outputs after the results.
+      updates: The operations on variables of parameter servers: the variable, the verb and the
+        number of operands, which are the last outputs.
       computed: The number of outputs before them, which are results.
       ragged: Whether the replicas compute different shapes.
       parted: Whether `programs` can compute the step, which is ragged then.
@@ -59,6 +61,7 @@ class SpmdFunction:
         self.replicas = mesh.replicas
         self._alone = mesh.replicas == 1
         self.written = self.traces[0].written
+        self.updates = self.traces[0].updates
         self.computed = self.traces[0].computed
         self.read = tuple(dict.fromkeys(v for t in self.traces for v in t.read if v is not None))
         self._stages: Stages | None = None
@@ -108,7 +111,7 @@ class SpmdFunction:
           arrays: The dynamic arguments; split ones have the shape `(replicas, ...)`.
 
         Returns:
-          The results, `(replicas, ...)` each, then the new values of `written`.
+          The results, `(replicas, ...)` each, then the new values of `written`, then operands.
         """
         return self._mapped(values, arrays)
 
@@ -221,7 +224,8 @@ class SpmdFunction:
             ROWS if declared is None and not self._alone else WHOLE
             for declared in self.traces[0].declared
         ]
-        return [*results, *map(_partition, self.written)]
+        operands = [WHOLE] * sum(count for _, _, count in self.updates)
+        return [*results, *map(_partition, self.written), *operands]
 
     def _ragged_shapes(self, number: int) -> tuple[Shape, ...] | None:
         _, by_group = self._out[number]

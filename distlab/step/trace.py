@@ -41,12 +41,14 @@ class LocalTrace(NamedTuple):
       jaxpr: Computes the results and the written variables' new values from the
         variables' values and the dynamic arguments.
       read: The variable of each of the jaxpr's first inputs; None for unused inputs.
-      written: The assigned variables, in the order of the last outputs.
+      written: The assigned variables, in the order of the outputs after the results.
       results: The structure of the result.
       static: For each leaf of the result None when it is computed, or a tuple of
         the object that `fn` returned.
       declared: For each computed leaf its name when `fn` returned it as `Mirrored`; else None.
       one: For each computed leaf whether a `merge_call` of several workers made it, one for all.
+      updates: For each operation on a variable of a parameter server the variable, the verb and
+        the number of operands, which are the last outputs.
       divided: What is wrong where a program can't hold an array from outside of `fn`.
     """
 
@@ -57,6 +59,7 @@ class LocalTrace(NamedTuple):
     static: tuple[tuple[Any] | None, ...]
     declared: tuple[Declared | None, ...]
     one: tuple[bool, ...] = ()
+    updates: tuple[tuple[Variable, str, int], ...] = ()
     divided: str = ""
 
     @property
@@ -120,8 +123,11 @@ def trace(
         found["declared"] = tuple(name if _is_mirrored(leaf) else None for name, leaf in computed)
         found["read"] = tuple(v if v in frame.read else None for v in candidates)
         found["written"] = tuple(frame.written)
-        return [_array(leaf, name.label) for name, leaf in computed] + [
-            frame.written[variable] for variable in found["written"]
+        found["updates"] = tuple((v, o.verb, len(o.operands)) for v, o in frame.updates)
+        return [
+            *(_array(leaf, name.label) for name, leaf in computed),
+            *(frame.written[variable] for variable in found["written"]),
+            *(operand for _, operation in frame.updates for operand in operation.operands),
         ]
 
     shapes = [jax.ShapeDtypeStruct(v.shape, v.dtype) for v in candidates]

@@ -36,6 +36,7 @@ from distlab.values.reduce_op import ReduceOp
 from distlab.values.sharded import as_distributed
 from distlab.values.stacks import require_no_stack
 from distlab.values.value_context import ValueContext
+from distlab.variables.remote_storage import ValueServers
 from distlab.variables.sharded_variable import ShardedVariable
 from distlab.variables.variable import Variable
 
@@ -291,6 +292,11 @@ class Strategy(ABC):  # noqa: B024 - abstract because a subclass chooses the dev
           Array([0, 1, 2], dtype=int32)
         """
         return gathering.gather(self, value, axis)
+
+    @property
+    def value_servers(self) -> ValueServers | None:
+        """The parameter servers of other processes that hold variables; None without any."""
+        return None
 
     def make_on_workers(self, make: Callable[[], Any]) -> Any:
         """Returns the variable that `make` makes: the strategy has no workers with their own."""

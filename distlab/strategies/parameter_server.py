@@ -20,13 +20,16 @@ from distlab.errors import (
     ArgumentTypeError,
     ClusterError,
     ClusterSpecError,
+    UnsupportedError,
 )
 from distlab.step.place import Place
 from distlab.strategies.abstract import Strategy
 from distlab.strategies.dealing import Dealing
-from distlab.strategies.workers import ThreadWorkers, Workers, current_worker
+from distlab.strategies.remote_tasks import CoordinatedTasks, RemoteTasks, connected
+from distlab.strategies.workers import RemoteWorkers, ThreadWorkers, Workers, current_worker
 from distlab.text.shown import shown
 from distlab.variables.per_worker import PerWorkerVariable
+from distlab.variables.remote_storage import ValueServers
 from distlab.variables.sharded_variable import ShardedVariable
 from distlab.variables.variable import Variable
 
@@ -77,9 +80,16 @@ class ParameterServerStrategy(Strategy):
 
     def __init__(
         self,
-        cluster_resolver: ClusterResolver,
+        cluster_resolver: ClusterResolver | Any,
         variable_partitioner: Callable[..., Any] | None = None,
     ) -> None:
+        self._coordinated = connected(cluster_resolver)
+        self._tasks: RemoteTasks | None = self._coordinated
+        self._resolver: Any = cluster_resolver
+        if self._coordinated is not None:
+            self._begin(self._coordinated, None, variable_partitioner)
+            self._coordinated.attach(self)
+            return
         if not isinstance(cluster_resolver, ClusterResolver):
             raise ArgumentTypeError(
                 "ParameterServerStrategy needs a ClusterResolver that names its workers and "
@@ -87,7 +97,6 @@ class ParameterServerStrategy(Strategy):
                 "SimpleClusterResolver(ClusterSpec({'worker': [...], 'ps': [...]}))."
             )
         cluster = _checked(cluster_resolver.cluster_spec())
-        self._resolver = cluster_resolver
         workers, servers = cluster.num_tasks("worker"), cluster.num_tasks("ps")
         self._dealing = Dealing(servers, variable_partitioner)
         devices = selection.available()
@@ -102,6 +111,41 @@ class ParameterServerStrategy(Strategy):
         self._places = places
         self._workers: Workers = ThreadWorkers(places)
 
+    @classmethod
+    def in_worker(cls, tasks: RemoteTasks, number: int) -> ParameterServerStrategy:
+        """Returns the strategy of a coordinator in another process, as its worker has it.
+
+        Args:
+          tasks: The tasks, as the worker knows them.
+          number: The worker's number.
+        """
+        strategy = cls.__new__(cls)
+        strategy._resolver = strategy._coordinated = None
+        strategy._begin(tasks, number, None)
+        return strategy
+
+    def _begin(
+        self, tasks: RemoteTasks, own: int | None, partitioner: Callable[..., Any] | None
+    ) -> None:
+        """Takes part in a cluster of processes, as its coordinator or as one of its workers."""
+        which = "coordinator" if own is None else f"worker {own}"
+        place = Place.on(selection.available()[:1], f"{type(self).__name__} {which}")
+        super().__init__(place)
+        self._tasks = tasks
+        self._homes = []
+        self._dealing = Dealing(len(tasks.servers), partitioner)
+        self._workers = RemoteWorkers(place, tasks.workers, own)
+
+    @property
+    def tasks(self) -> CoordinatedTasks | None:
+        """The tasks in other processes that this one coordinates; None when they are threads."""
+        return self._coordinated
+
+    @property
+    def value_servers(self) -> ValueServers | None:
+        """The parameter servers of other processes that hold variables; None without any."""
+        return None if self._tasks is None else self._tasks.values
+
     @property
     def place(self) -> Place:
         """The place of the worker that the calling thread runs; elsewhere the first one."""
@@ -113,7 +157,7 @@ class ParameterServerStrategy(Strategy):
         return len(self._workers)
 
     @property
-    def cluster_resolver(self) -> ClusterResolver:
+    def cluster_resolver(self) -> Any:
         """The resolver of the cluster."""
         return self._resolver
 
@@ -125,7 +169,9 @@ class ParameterServerStrategy(Strategy):
     @property
     def parameter_device_names(self) -> tuple[str, ...]:
         """The devices of the parameter servers."""
-        return tuple(map(selection.name, self._homes))
+        return (
+            tuple(map(selection.name, self._homes)) if self._tasks is None else self._tasks.servers
+        )
 
     @contextlib.contextmanager
     def as_worker(self, number: int) -> Iterator[None]:
@@ -144,7 +190,7 @@ class ParameterServerStrategy(Strategy):
         if own is not None:
             return OnOneDevice(own)
         server = self._dealing.next_server()
-        return OnOneDevice(self._homes[server], server)
+        return OnOneDevice(None if self._tasks is not None else self._homes[server], server)
 
     def make_variable(
         self, make: Callable[[dict[str, Any]], Any], arguments: dict[str, Any]
@@ -159,7 +205,17 @@ class ParameterServerStrategy(Strategy):
         return self._dealing.beside(variable)
 
     def make_on_workers(self, make: Callable[[], Any]) -> PerWorkerVariable:
-        """Returns a variable on each worker's device, and one for the coordinator."""
+        """Returns a variable on each worker's device, and one for the coordinator.
+
+        Raises:
+          UnsupportedError: The workers are other processes.
+        """
+        if self._tasks is not None:
+            raise UnsupportedError(
+                "per_worker_variable=True needs workers that are threads of this process, and "
+                "these are other processes. Keep what each worker has for itself in the objects "
+                "of a per-worker dataset, or in a variable for each worker."
+            )
 
         def made_on(home: jax.Device) -> Any:
             token = _own_home.set(home)
@@ -180,13 +236,16 @@ class ParameterServerStrategy(Strategy):
         A function that runs eagerly may read and assign variables at any time, so
         the other workers wait for it.
         """
+        if self._tasks is not None:
+            return super()._run(fn, args, kwargs, options)
         eagerly = modes.eager_asked_for(options)
         with in_flight.dispatching if eagerly else contextlib.nullcontext():
             return super()._run(fn, args, kwargs, options)
 
     def __repr__(self) -> str:
         """Returns the numbers of tasks."""
-        return f"ParameterServerStrategy({self.num_workers} workers, {len(self._homes)} servers)"
+        servers = len(self.parameter_device_names)
+        return f"ParameterServerStrategy({self.num_workers} workers, {servers} servers)"
 
 
 def _checked(cluster: ClusterSpec) -> ClusterSpec:

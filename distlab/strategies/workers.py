@@ -10,11 +10,12 @@ from typing import NamedTuple, Protocol, final
 
 import jax
 
+from distlab.errors import ContextError
 from distlab.step.place import Place
 
 
 class Workers(Protocol):
-    """The workers of one strategy: threads today, processes of a cluster to come."""
+    """The workers of one strategy: threads of this process, or other processes."""
 
     def __len__(self) -> int:
         """Returns the number of workers."""
@@ -78,5 +79,52 @@ class ThreadWorkers:
         try:
             with jax.default_device(self._places[number].mesh.local_devices[0]):
                 yield
+        finally:
+            _identity.reset(token)
+
+
+@final
+class RemoteWorkers:
+    """Workers that are processes of their own, as one of them or their coordinator sees them.
+
+    Args:
+      place: The place of what runs in this process.
+      count: The number of workers.
+      own: The number of this process's worker; None in the coordinator.
+    """
+
+    def __init__(self, place: Place, count: int, own: int | None = None) -> None:
+        self._place = place
+        self._count = count
+        self._own = own
+
+    def __len__(self) -> int:
+        """Returns the number of workers."""
+        return self._count
+
+    @property
+    def place(self) -> Place:
+        """The place of what runs in this process."""
+        return self._place
+
+    @property
+    def current(self) -> int | None:
+        """The number of this process's worker; None in the coordinator."""
+        return self._own
+
+    @contextlib.contextmanager
+    def acting_as(self, number: int) -> Iterator[None]:
+        """Checks that this process is a worker.
+
+        Raises:
+          ContextError: It is another one, or none.
+        """
+        if number != self._own:
+            raise ContextError(
+                f"Worker {number} is another process. Schedule a function, which runs there."
+            )
+        token = _identity.set(_Identity(self, number))
+        try:
+            yield
         finally:
             _identity.reset(token)

@@ -13,10 +13,12 @@ import jax.numpy as jnp
 from distlab.context import scopes
 from distlab.devices import jax_internals
 from distlab.devices.mesh import AXIS
-from distlab.errors import ContextError
+from distlab.errors import ContextError, UnsupportedError
 from distlab.values.checks import require_alive, require_components
 from distlab.values.distributed import DistributedValues, Mirrored, PerReplica
+from distlab.variables.operations import Operation
 from distlab.variables.protocol import StoredVariable
+from distlab.variables.remote_storage import RemoteStorage
 
 
 class Frame(Protocol):
@@ -27,6 +29,9 @@ class Frame(Protocol):
 
     def set(self, variable: StoredVariable, value: jax.Array) -> None:
         """Assigns this replica's value of a variable."""
+
+    def update(self, variable: StoredVariable, operation: Operation) -> None:
+        """Changes a variable on a parameter server."""
 
     def get_copy(self, variable: StoredVariable, number: int | None) -> jax.Array:
         """Returns the present value of one copy of a variable; None is this replica's."""
@@ -49,12 +54,14 @@ class TracedFrame:
       made: The variables that the function made.
       read: The variables whose value before the step the function reads.
       written: The variables that the function assigns, with their last value.
+      updates: The operations on variables of parameter servers, in order.
     """
 
     def __init__(self, values: dict[StoredVariable, jax.Array]) -> None:
         self.made: Sequence[StoredVariable] = ()
         self.read: set[StoredVariable] = set()
         self.written: dict[StoredVariable, jax.Array] = {}
+        self.updates: list[tuple[StoredVariable, Operation]] = []
         self._values = values
         self._trace = jax_internals.current_trace()
 
@@ -66,6 +73,12 @@ class TracedFrame:
         """
         if variable in self.written:
             return self.written[variable]
+        if isinstance(variable.storage, RemoteStorage):
+            return self._updated(variable)
+        return self._before(variable)
+
+    def _before(self, variable: StoredVariable) -> jax.Array:
+        """Returns the value from before the step."""
         if variable in self.made:
             return variable.storage.first()  # the function is traced again, with its value
         if variable not in self._values:
@@ -83,8 +96,26 @@ class TracedFrame:
           ContextError: The call is inside a transformation in the function (scan, cond,
             jit, grad), whose traced values can't leave it.
         """
+        if isinstance(variable.storage, RemoteStorage):
+            self.update(variable, Operation("assign", (value,)))
+            return
         _require_trace(self._trace, variable)
         self.written[variable] = value
+
+    def update(self, variable: StoredVariable, operation: Operation) -> None:
+        """Adds an operation to those that the program returns; raises what `set` raises."""
+        _require_trace(self._trace, variable)
+        self.updates.append((variable, operation))
+
+    def _updated(self, variable: StoredVariable) -> jax.Array:
+        """Returns the value after the function's own operations, and reads it only if need be."""
+        operations = [operation for updated, operation in self.updates if updated is variable]
+        assigned = [n for n, operation in enumerate(operations) if operation.verb == "assign"]
+        value = None if assigned else self._before(variable)
+        for operation in operations[assigned[-1] if assigned else 0 :]:
+            value = operation.applied_to(value)
+        assert value is not None
+        return value
 
     def get_copy(self, variable: StoredVariable, number: int | None) -> jax.Array:
         """Returns the traced value of one copy."""
@@ -125,6 +156,18 @@ class LoopFrame:
         """Assigns a variable; raises what `TracedFrame.set` raises."""
         _require_trace(self._trace, variable)
         self.written[variable] = value
+
+    def update(self, variable: StoredVariable, operation: Operation) -> None:
+        """Refuses: the operations of all iterations would be one assignment, and lose others'.
+
+        Raises:
+          UnsupportedError: Always.
+        """
+        raise UnsupportedError(
+            f"{variable.name} is on a parameter server, which {operation.verb} in dl.scan can't "
+            "reach. Call strategy.run for each step, or sum up what to add in the carry and add "
+            "it after the loop."
+        )
 
     def get_copy(self, variable: StoredVariable, number: int | None) -> jax.Array:
         """Returns the traced value of one copy."""
@@ -210,8 +253,14 @@ class EagerFrame:
                 "transformation, while functions run eagerly. Return the value from it and assign "
                 "it afterwards."
             )
-        self._before.setdefault(variable, variable.storage.array)
+        if not isinstance(variable.storage, RemoteStorage):
+            self._before.setdefault(variable, variable.storage.array)
         variable.storage.set_copy(self._replica if number is None else number, value)
+
+    def update(self, variable: StoredVariable, operation: Operation) -> None:
+        """Changes a variable on a parameter server at once, also when the function fails later."""
+        assert isinstance(variable.storage, RemoteStorage)
+        variable.storage.update(operation)
 
     def own(self, value: DistributedValues) -> Any:
         """Returns the replica's component."""

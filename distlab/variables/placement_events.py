@@ -9,7 +9,6 @@ from typing import Literal
 import numpy as np
 
 from distlab import events
-from distlab.devices import selection
 from distlab.events import sink
 from distlab.variables.protocol import StoredVariable
 
@@ -28,7 +27,7 @@ def announce(variable: StoredVariable, number: int) -> None:
     strategy, name, layout = variable.strategy.number, variable.name, storage.layout.name
     server = storage.layout.server
     shape, dtype = list(variable.shape), str(variable.dtype)
-    devices = [selection.name(d) for copy in storage.copies().values() for d in copy.devices()]
+    devices = storage.device_names()
     size = int(np.prod(shape)) * variable.dtype.itemsize
 
     def emit(action: Literal["place", "free"]) -> None:

@@ -8,6 +8,7 @@ import jax
 
 from distlab.context.host import Host
 from distlab.variables.kinds import VariableAggregation
+from distlab.variables.remote_storage import RemoteStorage
 from distlab.variables.storage import Storage
 
 
@@ -20,7 +21,7 @@ class StoredVariable(Protocol):
     trainable: bool
     aggregation: VariableAggregation
     on_read: bool
-    storage: Storage
+    storage: Storage | RemoteStorage
     strategy: Host
 
     @property

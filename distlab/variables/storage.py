@@ -16,6 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from distlab.devices import selection
 from distlab.devices.jax_internals import plain
 from distlab.devices.layouts import Layout
 from distlab.devices.mesh import ReplicaMesh
@@ -93,10 +94,12 @@ class Storage:
         new._own, new._coming, new.apart = False, None, self.apart
         return new
 
-    def same_layout(self, other: Storage) -> bool:
+    def same_layout(self, other: object) -> bool:
         """Returns whether both have a copy of one value on each of the same devices."""
         equal = not (self.layout.copies_differ or self.layout.one_copy)
-        return equal and self.array.sharding == other.array.sharding
+        if not equal or not isinstance(other, Storage):
+            return False
+        return self.array.sharding == other.array.sharding
 
     def copies(self) -> dict[int, jax.Array]:
         """Returns the copies in this process by replica, each on its own device."""
@@ -105,6 +108,10 @@ class Storage:
     def first(self) -> jax.Array:
         """Returns the first copy in this process."""
         return self.layout.first(self.alive())
+
+    def device_names(self) -> list[str]:
+        """Returns the device of each copy in this process."""
+        return [selection.name(d) for copy in self.copies().values() for d in copy.devices()]
 
     def set_copy(self, replica: int, value: jax.Array) -> None:
         """Replaces one copy and keeps the others."""

@@ -13,7 +13,7 @@ import inspect
 import itertools
 import weakref
 from collections.abc import Callable
-from typing import Any, TypeAlias, cast, final
+from typing import Any, Final, TypeAlias, cast, final
 
 import jax
 import jax.numpy as jnp
@@ -36,7 +36,9 @@ from distlab.variables.chiefs_value import chiefs_value
 from distlab.variables.conversion import as_value, checked_value
 from distlab.variables.creators import chained
 from distlab.variables.kinds import VariableAggregation, VariableSynchronization, check_kinds
+from distlab.variables.operations import Operation
 from distlab.variables.placement_events import announce
+from distlab.variables.remote_storage import RemoteStorage
 from distlab.variables.storage import Storage
 from distlab.variables.variable_copy import VariableCopy
 
@@ -45,6 +47,7 @@ Combine: TypeAlias = Callable[[Any, Any], Any]
 
 _live: weakref.WeakSet[Variable] = weakref.WeakSet()
 _numbers = itertools.count()
+_DESCRIBED: Final = ("name", "shape", "dtype", "trainable", "aggregation", "synchronization")
 
 
 @final
@@ -169,9 +172,14 @@ class Variable(ArrayOperators, scattering.Scatters):
         self.dtype = array.dtype
         if self.strategy.mesh.shared:
             array = chiefs_value(array, self.name, self.strategy.mesh)
+        self.storage: Storage | RemoteStorage
         layout = self.strategy.variable_layout(per_replica=self.on_read)
-        self._warn_if_gathered(array, layout)
-        self.storage = Storage(array, layout, self.name)
+        servers = self.strategy.value_servers
+        if servers is not None and layout.server is not None:
+            self.storage = RemoteStorage.made(servers, array, self.name, layout.server)
+        else:
+            self._warn_if_gathered(array, layout)
+            self.storage = Storage(array, layout, self.name)
         _keep(self, number)
 
     def _warn_if_gathered(self, array: Any, layout: Layout) -> None:
@@ -312,13 +320,17 @@ class Variable(ArrayOperators, scattering.Scatters):
                 self._update_all(self.storage.layout.place(each), verb, combine)
             return self
         # Read before the replicas synchronize: the first to continue changes a shared copy.
-        old = None if verb == "assign" else frame.get(self)
+        remote = isinstance(self.storage, RemoteStorage)
+        old = None if remote or verb == "assign" else frame.get(self)
         if scopes.in_cross_replica_context():
             if not scopes.updating():
                 array = replicas.value_of_each_copy(self, array, verb)
         elif not self.on_read:
             array = replicas.assigned(self, operand, array, verb, get_replica_context())
-        frame.set(self, combine(old, array))
+        if remote:
+            frame.update(self, Operation(verb, (array,)))
+        else:
+            frame.set(self, combine(old, array))
         return self
 
     def _update_copies(self, value: DistributedValues, verb: str, combine: Combine) -> Variable:
@@ -331,6 +343,9 @@ class Variable(ArrayOperators, scattering.Scatters):
 
     def _update_all(self, placed: jax.Array, verb: str, combine: Combine) -> None:
         """Assigns every copy from cross-replica context."""
+        if isinstance(self.storage, RemoteStorage):
+            self.storage.update(Operation(verb, (placed,)))
+            return
         with in_flight.dispatching:  # no step or thread may assign between the read and the write
             old = None if verb == "assign" else self.storage.alive()
             self.storage.array = combine(old, placed)
@@ -360,6 +375,9 @@ class Variable(ArrayOperators, scattering.Scatters):
             rows = self._rows(kind, slices)
             self._require_no_trace(rows[0], verb)
             values, indices = (self.storage.layout.place(part) for part in rows)
+            if isinstance(self.storage, RemoteStorage):
+                self.storage.update(Operation(verb, (indices, values)))
+                return self
             with in_flight.dispatching:
                 self.storage.array = combine(self.storage.alive(), indices, values)
             return self
@@ -368,7 +386,10 @@ class Variable(ArrayOperators, scattering.Scatters):
         if not scopes.in_cross_replica_context():
             context = get_replica_context()
             values, indices = replicas.assigned_rows(self, (values, indices), context)
-        frame.set(self, combine(frame.get(self), indices, values))
+        if isinstance(self.storage, RemoteStorage):
+            frame.update(self, Operation(verb, (indices, values)))
+        else:
+            frame.set(self, combine(frame.get(self), indices, values))
         return self
 
     def _rows(self, kind: str, slices: IndexedSlices) -> scattering.Rows:
@@ -526,6 +547,26 @@ def _require_name(name: Any) -> None:
 def _keep(variable: Variable, number: int) -> None:
     _live.add(variable)
     announce(variable, number)
+
+
+def description(variable: Variable) -> dict[str, Any]:
+    """Returns what another process has to know of a variable on a parameter server."""
+    return {name: getattr(variable, name) for name in _DESCRIBED}
+
+
+def linked(strategy: Host, storage: RemoteStorage, about: dict[str, Any]) -> Variable:
+    """Returns this process's variable for a value on a parameter server, which stays there.
+
+    Args:
+      strategy: The strategy in this process.
+      storage: Where the value is.
+      about: The `description` of the variable in the process that made it.
+    """
+    variable = object.__new__(Variable)
+    variable.__dict__.update(about)
+    variable.strategy, variable.storage, variable.on_read = strategy, storage, False
+    _keep(variable, next(_numbers))
+    return variable
 
 
 def is_variable(value: Any) -> bool:

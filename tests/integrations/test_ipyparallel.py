@@ -233,13 +233,13 @@ def test_bad_arguments_are_refused_before_anything_starts() -> None:
     with pytest.raises(ArgumentValueError, match="workers must be at least 1, got 0"):
         dl.launch(workers=0)
     with pytest.raises(ArgumentTypeError, match="devices must be a whole number"):
-        dl.launch(devices="4")  # type: ignore[arg-type]
+        dl.launch(devices="4")  # type: ignore[call-overload]
     with pytest.raises(ArgumentTypeError, match="engines must be the name"):
-        dl.launch(engines=3)  # type: ignore[arg-type]
+        dl.launch(engines=3)  # type: ignore[call-overload]
 
 
 def test_without_ipyparallel_the_remedy_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("distlab.integrations.ipyparallel.launch.find_spec", {}.get)
+    monkeypatch.setattr("distlab.integrations.launch.find_spec", {}.get)
     with pytest.raises(MissingExtraError, match=r"distlab\[workers\]"):
         dl.launch()
 

@@ -1,0 +1,82 @@
+"""Datasets that workers in other processes make and read."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from typing import Any, Final, NoReturn, final
+
+from distlab.errors import UnsupportedError
+
+_numbers: Final = itertools.count()
+
+
+@final
+class RemoteDataset:
+    """A dataset that each worker makes in its own process.
+
+    Args:
+      source: A dataset, or a function without arguments that returns one.
+
+    Attributes:
+      number: Its number among the coordinator's datasets and iterators.
+      source: What a worker makes it of.
+    """
+
+    def __init__(self, source: Any) -> None:
+        self.number = next(_numbers)
+        self.source = source
+
+    @property
+    def element_spec(self) -> Any:
+        """The shapes and types of the elements; the coordinator makes the dataset to see them."""
+        return dataset_of(self.source).element_spec
+
+    def __iter__(self) -> Iterator[Any]:
+        """Returns an iterator for each worker, as an argument for `schedule`."""
+        return RemoteIterator(self)
+
+    def __repr__(self) -> str:
+        """Tells where it is."""
+        return "RemoteDataset(one in each worker)"
+
+
+@final
+class RemoteIterator(Iterator[Any]):
+    """An iterator that each worker makes in its own process.
+
+    A worker that is started anew begins its dataset anew.
+
+    Args:
+      dataset: The dataset.
+
+    Attributes:
+      number: Its number among the coordinator's datasets and iterators.
+      dataset: The dataset.
+    """
+
+    def __init__(self, dataset: RemoteDataset) -> None:
+        self.number = next(_numbers)
+        self.dataset = dataset
+
+    def __next__(self) -> NoReturn:
+        """Refuses, as in TensorFlow: each worker reads its own iterator.
+
+        Raises:
+          UnsupportedError: Always.
+        """
+        raise UnsupportedError(
+            "A per-worker iterator is read by the workers, so next() can't be called on it here. "
+            "Call it in a function that a worker runs: coordinator.schedule(fn, args=(iterator,))."
+        )
+
+    get_next = __next__
+
+    def __repr__(self) -> str:
+        """Tells where it is."""
+        return "RemoteIterator(one in each worker)"
+
+
+def dataset_of(source: Any) -> Any:
+    """Returns the dataset that a source is or makes."""
+    return source() if callable(source) else source

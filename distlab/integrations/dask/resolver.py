@@ -1,0 +1,92 @@
+"""The workers of a Dask cluster as workers and parameter servers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, final
+
+from distlab.cluster.resolver import ClusterResolver, address_of_task
+from distlab.cluster.spec import ClusterSpec
+from distlab.errors import ArgumentTypeError, ArgumentValueError
+from distlab.text.counts import is_count
+from distlab.text.shown import shown
+
+if TYPE_CHECKING:
+    from distributed import Client
+
+
+@final
+class DaskClusterResolver(ClusterResolver):
+    """Workers and parameter servers that are the workers of a Dask cluster.
+
+    Dask's workers that are named `worker-0`, `worker-1`, ... and `ps-0`, ... have these roles; of
+    others the first ones are workers and the next ones parameter servers.
+
+    Args:
+      client: A `distributed.Client` of the cluster.
+      workers: The number of workers; by default all but the parameter servers.
+      parameter_servers: The number of parameter servers.
+
+    Attributes:
+      client: The client.
+      workers: The number of workers.
+      parameter_servers: The number of parameter servers.
+
+    Raises:
+      ArgumentTypeError: `client` is not a Dask client, or a number is not one.
+      ArgumentValueError: There would be no worker, or no parameter server.
+    """
+
+    def __init__(
+        self, client: Client, workers: int | None = None, parameter_servers: int = 1
+    ) -> None:
+        if not is_dask_client(client):
+            raise ArgumentTypeError(
+                f"A DaskClusterResolver needs a distributed.Client, got {shown(client)}. Make one "
+                "of the scheduler's address: distributed.Client('tcp://host:8786')."
+            )
+        if workers is None:
+            workers = len(client.scheduler_info(n_workers=-1)["workers"]) - parameter_servers
+        for name, number in (("workers", workers), ("parameter_servers", parameter_servers)):
+            if not is_count(number):
+                raise ArgumentTypeError(
+                    f"{name} must be a whole number of at least 1, got {shown(number)}."
+                )
+            if number < 1:
+                raise ArgumentValueError(
+                    f"{name} must be at least 1, got {number}. Start more Dask workers, or ask for "
+                    "fewer of the others."
+                )
+        self.client = client
+        self.workers = workers
+        self.parameter_servers = parameter_servers
+
+    def cluster_spec(self) -> ClusterSpec:
+        """Returns the addresses of Dask's workers by role."""
+        from distlab.integrations.dask.members import names_in_order
+
+        about = self.client.scheduler_info(n_workers=-1)["workers"]
+        addresses = {known["name"]: address for address, known in about.items()}
+        names = names_in_order(list(addresses), self.workers, self.parameter_servers)
+        jobs: dict[str, list[str]] = {"worker": [], "ps": []}
+        for task, name in names.items():
+            jobs[task.job].append(addresses[name].rpartition("//")[2])
+        return ClusterSpec(jobs)
+
+    def master(
+        self,
+        task_type: str | None = None,
+        task_id: int | None = None,
+        rpc_layer: str | None = None,
+    ) -> str:
+        """Returns the address of a task, or of Dask's scheduler when none is named."""
+        if task_type is None or task_id is None:
+            return str(self.client.scheduler_info()["address"])
+        return address_of_task(self, task_type, task_id, rpc_layer)
+
+
+def is_dask_client(value: object) -> bool:
+    """Returns whether a value is a Dask client; Dask is not imported to see it."""
+    return any(
+        base.__module__ == "distributed.client" and base.__name__ == "Client"
+        for base in type(value).__mro__
+    )

@@ -1,0 +1,146 @@
+"""A worker's side of a session: the closures, variables and datasets of one coordinator."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Any, final
+
+from distributed import Worker
+
+from distlab.coordinator.closures import call
+from distlab.coordinator.remote_datasets import dataset_of
+from distlab.errors import ClusterError, ServerLostError
+from distlab.integrations.dask import references
+from distlab.integrations.dask.buffered_values import BufferedValues
+from distlab.integrations.dask.captured import CapturedContainers
+from distlab.integrations.dask.event_loop import event_loop
+from distlab.integrations.dask.messages import Frames, sendable
+from distlab.integrations.dask.pickling import loaded, pickled
+from distlab.integrations.dask.server_calls import ServerCalls
+from distlab.strategies.parameter_server import ParameterServerStrategy
+from distlab.variables.remote_storage import Key, RemoteStorage
+from distlab.variables.variable import Variable, linked
+
+
+@final
+class WorkerSession:
+    """Runs the closures of one coordinator in this process.
+
+    Args:
+      name: The session's name.
+      worker: The Dask worker.
+      number: This worker's number.
+      workers: The number of workers.
+      servers: The addresses of the parameter servers.
+      paths: Where the coordinator's process finds modules.
+
+    Attributes:
+      strategy: The coordinator's strategy, as it is here.
+      values: The variables' values.
+      workers: The number of workers.
+      servers: The names of the parameter servers.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        worker: Worker,
+        *,
+        number: int,
+        workers: int,
+        servers: Sequence[str],
+        paths: Sequence[str],
+    ) -> None:
+        sys.path += [path for path in paths if path not in sys.path]
+        self._name = name
+        self._number = number
+        calls = ServerCalls(name, worker.rpc, event_loop(worker), servers.__getitem__)
+        self.values = BufferedValues(calls)
+        self.workers = workers
+        self.servers = tuple(f"ps {n}" for n in range(len(servers)))
+        self.strategy = ParameterServerStrategy.in_worker(self, number)
+        self._variables: dict[Key, Variable] = {}
+        self._definitions: dict[int, Frames] = {}
+        self._functions: dict[int, tuple[Any, CapturedContainers]] = {}
+        self._resources: dict[int, Any] = {}
+        references.sessions[name] = self
+
+    def run(
+        self, fn: int, args: Frames | None, functions: Any, resources: Any, forget: Sequence[int]
+    ) -> dict[str, Any]:
+        """Runs a closure.
+
+        Args:
+          fn: The number of the function.
+          args: Its arguments and named arguments; None for none.
+          functions: The functions that this worker has not seen, by number.
+          resources: What it makes datasets and iterators of, likewise.
+          forget: The numbers of functions that are not used any more.
+
+        Returns:
+          The result, the error, or the parameter server that is lost.
+        """
+        for number in forget:
+            self._functions.pop(number, None)
+        self._definitions.update(resources)
+        try:
+            with self.strategy.as_worker(self._number):
+                for number, frames in functions:
+                    function = loaded(frames)
+                    self._functions[number] = function, CapturedContainers(function)
+                given, named = ((), {}) if args is None else loaded(args)
+                self.values.begin(fn)
+                function, captured = self._functions[fn]
+                captured.remember()
+                result = call(function, given, named, self._number)
+                self.values.end()
+                answer = {"result": self._frames("The result of a closure", result)}
+                changes = captured.changes() if captured else None
+                if changes is not None and any(changes):
+                    answer["changes"] = self._frames("What a closure appended", tuple(changes))
+        except ServerLostError as error:
+            self.values.drop()
+            return {"lost": str(error)}
+        except BaseException as error:  # noqa: BLE001 - the coordinator raises it
+            answer = {"error": self._error(error)}
+        return answer
+
+    def variable(self, key: Key, about: dict[str, Any]) -> Variable:
+        """Returns this process's variable for a value on a parameter server."""
+        known = self._variables.get(key)
+        if known is None:
+            storage = RemoteStorage(self.values, key, about["name"])
+            known = self._variables[key] = linked(self.strategy, storage, about)
+        return known
+
+    def resource(self, number: int) -> Any:
+        """Returns a dataset or an iterator, which it makes when it is first asked for."""
+        if number not in self._resources:
+            kind, source = loaded(self._definitions[number])
+            self._resources[number] = dataset_of(source) if kind == "dataset" else iter(source)
+        return self._resources[number]
+
+    def close(self) -> None:
+        """Forgets everything."""
+        references.sessions.pop(self._name, None)
+
+    def _frames(self, what: str, value: Any) -> Frames | None:
+        if value is None:
+            return None
+        return sendable(pickled(self._name, what, value)[0])
+
+    def _error(self, error: BaseException) -> Frames | None:
+        """Returns an error as bytes; one that can't be pickled by its text."""
+        try:
+            self.values.end()
+        except ServerLostError:
+            self.values.drop()
+        error.__traceback__ = None
+        try:
+            frames = pickled(self._name, "An error", error)[0]
+            loaded(frames)
+        except Exception:  # noqa: BLE001 - whatever a class of others does
+            text = f"{type(error).__name__}: {error}"
+            frames = pickled(self._name, "An error", ClusterError(text))[0]
+        return sendable(frames)

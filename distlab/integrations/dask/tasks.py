@@ -1,0 +1,180 @@
+"""The connection of a coordinator with its workers and parameter servers."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import uuid
+import weakref
+from collections.abc import Callable
+from typing import Any, Final, final
+
+from distributed import Client
+
+from distlab.coordinator._work_queue import WorkQueue
+from distlab.errors import ClusterError, ServerLostError
+from distlab.integrations.dask import references
+from distlab.integrations.dask.closures_sent import ClosuresSent, Sent
+from distlab.integrations.dask.dispatch import Dispatch, asked
+from distlab.integrations.dask.event_loop import event_loop
+from distlab.integrations.dask.members import Members, Task, names_in_order
+from distlab.integrations.dask.plugin import TaskPlugin
+from distlab.integrations.dask.references import CoordinatorsOwn
+from distlab.integrations.dask.server_calls import ServerCalls
+from distlab.variables.remote_storage import Key, RemoteStorage
+from distlab.variables.variable import live
+
+_START_SECONDS: Final = 120.0
+_telling: Final[set[asyncio.Future[None]]] = set()  # the event loop keeps no reference
+
+
+@final
+class DaskTasks:
+    """A session with the workers and parameter servers of a Dask cluster (`CoordinatedTasks`).
+
+    Args:
+      client: The client of Dask's scheduler.
+      workers: The number of workers.
+      servers: The number of parameter servers.
+
+    Attributes:
+      workers: The number of workers.
+      servers: The names of the parameter servers.
+      values: The variables' values.
+
+    Raises:
+      ClusterError: Dask has too few workers, or one can't be reached.
+    """
+
+    def __init__(self, client: Client, workers: int, servers: int) -> None:
+        self._client = client
+        self._session = uuid.uuid4().hex
+        self._loop = event_loop(client)
+        self.workers = workers
+        self.servers = tuple(f"ps {n}" for n in range(servers))
+        known = client.scheduler_info(n_workers=-1)["workers"].values()
+        names = names_in_order([about["name"] for about in known], workers, servers)
+        self._members = Members(client, names)
+        self._lost: dict[int, ServerLostError] = {}
+        self._closures = ClosuresSent(self._session)
+        client.register_plugin(TaskPlugin())
+        self._addresses: list[str] = client.sync(self._start, callback_timeout=_START_SECONDS)
+        self.values = ServerCalls(self._session, client.rpc, self._loop, self._address_of_server)
+        about = {"workers": workers, "servers": self._addresses, "paths": list(sys.path)}
+        self._dispatch = Dispatch(self._session, client.rpc, self._members, self._closures, about)
+
+    def sent(self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Sent:
+        """Returns a closure as it travels to a worker.
+
+        Raises:
+          ArgumentTypeError: It can't.
+        """
+        return self._closures.closure(fn, args, kwargs)
+
+    @property
+    def strategy(self) -> Any:
+        """The strategy."""
+        return self._strategy()
+
+    def attach(self, strategy: Any) -> None:
+        """Notes the strategy, which results may refer to.
+
+        Args:
+          strategy: The strategy whose tasks these are.
+        """
+        self._strategy = weakref.ref(strategy)
+        references.sessions[self._session] = self
+        weakref.finalize(strategy, references.sessions.pop, self._session, None).atexit = False
+
+    def variable(self, key: Key, about: dict[str, Any]) -> Any:
+        """Returns the variable for a value on a parameter server."""
+        for variable in live():
+            storage = variable.storage
+            if not isinstance(storage, RemoteStorage) or storage.servers is not self.values:
+                continue
+            if storage.key == key:
+                return variable
+        raise ClusterError(f"{about['name']} is no variable of the coordinator any more.")
+
+    def resource(self, number: int) -> Any:
+        """Returns a per-worker dataset or iterator, which a closure returned."""
+        return CoordinatorsOwn(f"per-worker dataset {number}")
+
+    def serve(self, queue: WorkQueue) -> Callable[[], None]:
+        """Runs what a coordinator's queue holds, and returns what ends that."""
+        loop, dispatch, members = self._loop, self._dispatch, self._members
+        client, session = self._client, self._session
+
+        def wake() -> None:
+            if not loop.is_closed():
+                loop.call_soon_threadsafe(dispatch.wake)
+
+        running = asyncio.run_coroutine_threadsafe(dispatch.run(queue, self.workers), loop)
+        queue.on_put = wake
+
+        def end() -> None:
+            queue.close()
+            if client.status == "running" and not loop.is_closed():
+                loop.call_soon_threadsafe(_close, client, session, members, running)
+
+        return end
+
+    async def _start(self) -> list[str]:
+        await self._members.start()
+        servers = [Task("ps", n) for n in range(len(self.servers))]
+        addresses = [await self._members.present(task) for task in servers]
+        for address in addresses:
+            await asked(self._client.rpc, address, "distlab_serve", session=self._session)
+        self._members.on_lost(self._note_lost)
+        return addresses
+
+    def _note_lost(self, task: Task) -> None:
+        if task.job == "ps":
+            address = self._addresses[task.index]
+            self._lost[task.index] = ServerLostError(
+                f"Parameter server {task.index} at {address} is gone, and with it its variables. "
+                "Start the cluster anew, make the strategy anew, and restore the variables from a "
+                "checkpoint."
+            )
+            self._dispatch.fail(self._lost[task.index])
+
+    def _address_of_server(self, server: int) -> str:
+        if server in self._lost:
+            raise self._lost[server]
+        return self._addresses[server]
+
+
+def _close(client: Client, session: str, members: Members, running: Any) -> None:
+    """Has all tasks forget a session, as far as they are there."""
+    running.cancel()
+    members.stop()
+
+    async def tell() -> None:
+        calls = [
+            client.rpc(address).distlab_close(session=session) for address in members.addresses
+        ]
+        await asyncio.gather(*calls, return_exceptions=True)
+
+    told = asyncio.ensure_future(tell())
+    _telling.add(told)
+    told.add_done_callback(_telling.discard)
+
+
+def connect(client: Client, workers: int, servers: int) -> DaskTasks:
+    """Returns a session with Dask's workers.
+
+    Args:
+      client: The client of Dask's scheduler.
+      workers: The number of workers.
+      servers: The number of parameter servers.
+
+    Raises:
+      ClusterError: The client is closed, or asynchronous; or Dask has too few workers.
+    """
+    if client.asynchronous or client.status != "running":
+        state = "is asynchronous" if client.asynchronous else f"is {client.status}"
+        raise ClusterError(
+            f"ParameterServerStrategy needs a Dask client that waits and is connected, and this "
+            f"one {state}. Make distributed.Client(address) outside of a coroutine."
+        )
+    return DaskTasks(client, workers, servers)

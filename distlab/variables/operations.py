@@ -1,0 +1,42 @@
+"""The operations that change a variable, by name.
+
+A variable in another process receives operations in place of new values, so that those of several
+workers are all applied.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple
+
+import jax.numpy as jnp
+
+from distlab.variables import scattering
+
+COMBINE: Final[dict[str, Callable[..., Any]]] = {
+    "assign": lambda _, new: new,
+    "assign_add": jnp.add,
+    "assign_sub": jnp.subtract,
+    **{f"scatter_{kind}": combine for kind, combine in scattering.COMBINE.items()},
+}
+"""The new value from the present one and the operands: a value, or indices and rows."""
+
+
+class Operation(NamedTuple):
+    """A change of a variable.
+
+    Attributes:
+      verb: A name in `COMBINE`.
+      operands: A value of the variable's shape; of a scatter, `[rows]` indices and the rows.
+    """
+
+    verb: str
+    operands: tuple[Any, ...]
+
+    def applied_to(self, value: Any) -> Any:
+        """Returns the new value.
+
+        Args:
+          value: The present one; `assign` does not need it.
+        """
+        return COMBINE[self.verb](value, *self.operands)

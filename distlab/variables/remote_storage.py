@@ -1,0 +1,188 @@
+"""The storage of a variable whose value is in another process, on a parameter server."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple, Protocol, final
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from distlab.devices.layouts import OnOneDevice
+from distlab.devices.mesh import ReplicaMesh
+from distlab.variables.operations import Operation
+
+
+class Key(NamedTuple):
+    """Where a value is.
+
+    Attributes:
+      server: The number of the parameter server.
+      number: The number of the value there.
+    """
+
+    server: int
+    number: int
+
+
+class ValueServers(Protocol):
+    """The parameter servers, as seen from one process."""
+
+    def make(self, value: np.ndarray, server: int) -> Key:
+        """Stores a value on a server."""
+
+    def read(self, keys: Sequence[Key]) -> list[np.ndarray]:
+        """Returns values, by one call of each server."""
+
+    def update(self, updates: Sequence[tuple[Key, Operation]]) -> None:
+        """Changes values in this order, by one call of each server."""
+
+    def forget(self, key: Key) -> None:
+        """Frees a value that nothing refers to any more. Never waits."""
+
+
+@final
+class RemoteStorage:
+    """The value of a variable on a parameter server, with the interface of `Storage`.
+
+    Every read asks the server, and every change goes there as an operation.
+
+    Args:
+      servers: The parameter servers.
+      key: Where the value is.
+      name: The variable's name, for messages.
+
+    Attributes:
+      layout: One copy.
+      apart: False: one copy is equal to itself.
+    """
+
+    __slots__ = ("__weakref__", "key", "layout", "name", "servers")
+
+    apart: Final = False
+
+    def __init__(self, servers: ValueServers, key: Key, name: str) -> None:
+        self.layout = OnOneDevice(server=key.server)
+        self.servers = servers
+        self.key = key
+        self.name = name
+
+    @classmethod
+    def made(cls, servers: ValueServers, value: jax.Array, name: str, server: int) -> RemoteStorage:
+        """Returns a new storage, whose value is freed with it.
+
+        Args:
+          servers: The parameter servers.
+          value: The initial value.
+          name: The variable's name.
+          server: The number of the server.
+        """
+        storage = cls(servers, servers.make(np.asarray(value), server), name)
+        weakref.finalize(storage, servers.forget, storage.key).atexit = False
+        return storage
+
+    @property
+    def array(self) -> jax.Array:
+        """The present value, on JAX's default device."""
+        return jnp.asarray(self.servers.read([self.key])[0])
+
+    @array.setter
+    def array(self, array: jax.Array) -> None:
+        self.update(Operation("assign", (array,)))
+
+    def update(self, operation: Operation) -> None:
+        """Changes the value on the server."""
+        self.servers.update([(self.key, operation)])
+
+    def alive(self) -> jax.Array:
+        """Returns the present value."""
+        return self.array
+
+    def duplicate(self) -> RemoteStorage:
+        """Returns another storage with the same value."""
+        return self.made(self.servers, self.array, self.name, self.key.server)
+
+    def same_layout(self, other: object) -> bool:
+        """Returns False: values travel through this process."""
+        del other
+        return False
+
+    def copies(self) -> dict[int, jax.Array]:
+        """Returns the value as that of replica 0."""
+        return {0: self.array}
+
+    def first(self) -> jax.Array:
+        """Returns the present value."""
+        return self.array
+
+    def device_names(self) -> list[str]:
+        """Returns the name of the parameter server."""
+        return [f"ps {self.key.server}"]
+
+    def set_copy(self, replica: int, value: jax.Array) -> None:
+        """Replaces the value, whichever replica assigns it."""
+        del replica
+        self.array = value
+
+    def set_apart(self, *, apart: bool) -> None:
+        """Does nothing, as there is one copy."""
+
+    def agrees(self) -> bool:
+        """Returns True, as there is one copy."""
+        return True
+
+    def reference(self) -> None:
+        """Returns None: there is no array here."""
+
+    def holds(self, reference: weakref.ref[jax.Array] | None) -> bool:
+        """Returns False: others may assign at any time."""
+        del reference
+        return False
+
+    def over(self, mesh: ReplicaMesh) -> tuple[jax.Array, bool]:
+        """Returns the present value as an argument of a program over `mesh`, copied there."""
+        return mesh.put_whole(self.array), True
+
+    def give(self, *, keep: bool) -> jax.Array:
+        """Returns the present value, which nobody else has."""
+        del keep
+        return self.array
+
+    def expect(self, outputs: list[list[jax.Array]], position: int) -> None:
+        """Does nothing: programs return operations for the server."""
+
+    def adopt(self, array: jax.Array) -> None:
+        """Replaces the value."""
+        self.array = array
+
+
+def values_of(storages: Sequence[RemoteStorage], mesh: ReplicaMesh) -> list[jax.Array]:
+    """Returns present values on a mesh, by one call of each server.
+
+    Args:
+      storages: Storages of one strategy.
+      mesh: The devices.
+    """
+    if not storages:
+        return []
+    arrays = storages[0].servers.read([storage.key for storage in storages])
+    placed: list[jax.Array] = jax.device_put(arrays, mesh.whole)
+    return placed
+
+
+def apply(updates: Sequence[tuple[RemoteStorage, str, int]], operands: Sequence[Any]) -> None:
+    """Sends a program's operations to the servers, by one call of each.
+
+    Args:
+      updates: For each operation the storage, the verb and the number of operands.
+      operands: The operands of all, in order.
+    """
+    left = iter(operands)
+    operations = [
+        (storage.key, Operation(verb, tuple(next(left) for _ in range(count))))
+        for storage, verb, count in updates
+    ]
+    if operations:
+        updates[0][0].servers.update(operations)

@@ -1,0 +1,306 @@
+"""Asynchronous training with workers and parameter servers as processes; some are killed."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import distlab as dl
+from distlab.errors import (
+    ArgumentTypeError,
+    CapturedStateWarning,
+    ClusterError,
+    ContextError,
+    InvalidArgumentError,
+    OptionError,
+    OutOfRangeError,
+    ServerLostError,
+)
+from distlab.integrations.dask.cluster import ParameterServerCluster
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[ParameterServerCluster]:
+    with dl.launch(workers=2, parameter_servers=2) as made:
+        yield made
+
+
+@pytest.fixture
+def strategy(cluster: ParameterServerCluster) -> dl.ParameterServerStrategy:
+    return dl.ParameterServerStrategy(cluster.resolver)
+
+
+@pytest.fixture
+def coordinator(strategy: dl.ParameterServerStrategy) -> dl.coordinator.ClusterCoordinator:
+    return dl.coordinator.ClusterCoordinator(strategy)
+
+
+def test_functions_run_in_other_processes(
+    cluster: ParameterServerCluster,
+    strategy: dl.ParameterServerStrategy,
+    coordinator: dl.coordinator.ClusterCoordinator,
+) -> None:
+    ran = {coordinator.schedule(os.getpid).fetch() for _ in range(3)}
+    assert ran <= {cluster.pid("worker", 0), cluster.pid("worker", 1)}
+    result = coordinator.schedule(lambda x, scale: {"y": x * scale}, (jnp.ones(2),), {"scale": 3.0})
+    assert isinstance(result.get()["y"], jax.Array)
+    assert result.fetch()["y"].tolist() == [3.0, 3.0]
+    assert repr(strategy) == "ParameterServerStrategy(2 workers, 2 servers)"
+    assert strategy.num_replicas_in_sync == 1
+
+
+def test_no_update_of_several_workers_is_lost(
+    strategy: dl.ParameterServerStrategy, coordinator: dl.coordinator.ClusterCoordinator
+) -> None:
+    with strategy.scope():
+        count = dl.Variable(0)
+        table = dl.Variable(np.zeros((3, 2), np.float32))
+        half = dl.Variable(jnp.zeros(2, jnp.bfloat16))
+
+    def step(x: jax.Array) -> jax.Array:
+        half.assign_add(jnp.ones(2, jnp.bfloat16))
+        table.scatter_add(dl.IndexedSlices(jnp.ones((1, 2)), jnp.array([1])))
+        return table.value().sum() + x
+
+    def closure(x: float) -> Any:
+        count.assign_add(1)
+        return strategy.run(step, args=(x,))
+
+    results = [coordinator.schedule(closure, (0.5,)) for _ in range(20)]
+    coordinator.join()
+    assert int(count.numpy()) == 20
+    assert table.numpy().tolist() == [[0.0, 0.0], [20.0, 20.0], [0.0, 0.0]]
+    assert half.numpy().astype(float).tolist() == [20.0, 20.0]
+    assert {float(loss) % 1 for loss in coordinator.fetch(results)} == {0.5}
+    count.assign(7)
+    assert coordinator.schedule(lambda: count.value() * 2).fetch() == 14
+
+
+def test_a_closure_reads_its_own_changes_and_then_those_of_others(
+    strategy: dl.ParameterServerStrategy, coordinator: dl.coordinator.ClusterCoordinator
+) -> None:
+    with strategy.scope():
+        a, b = dl.Variable(1.0), dl.Variable(10.0)
+
+    def closure() -> list[float]:
+        seen = [float(a), float(b)]
+        a.assign_add(1.0)
+        b.assign(20.0)
+        return [*seen, float(a), float(b), float(a)]
+
+    assert coordinator.schedule(closure).fetch() == [1.0, 10.0, 2.0, 20.0, 2.0]
+    a.assign(5.0)
+    assert coordinator.schedule(closure).fetch() == [5.0, 20.0, 6.0, 20.0, 6.0]
+
+
+def test_each_worker_reads_a_dataset_of_its_own(
+    coordinator: dl.coordinator.ClusterCoordinator,
+) -> None:
+    dataset = coordinator.create_per_worker_dataset(lambda: dl.data.Dataset.range(6).batch(3))
+    assert dataset.element_spec.shape == (None,)
+
+    def two(batches: Any) -> list[list[int]]:
+        time.sleep(0.5)  # so that each worker takes one
+        return [next(batches).tolist(), next(batches).tolist()]
+
+    iterator = iter(dataset)
+    results = [coordinator.schedule(two, (iterator,)) for _ in range(2)]
+    assert coordinator.fetch(results) == [[[0, 1, 2], [3, 4, 5]]] * 2
+    coordinator.schedule(two, (iterator,))
+    with pytest.raises(OutOfRangeError, match="asked for more batches than worker"):
+        coordinator.join()
+
+
+def test_what_a_function_appends_arrives_and_other_changes_are_told(
+    coordinator: dl.coordinator.ClusterCoordinator,
+) -> None:
+    losses: list[float] = []
+    seen: dict[str, int] = {"n": 0}
+
+    def step(x: float) -> None:
+        losses.append(x)
+
+    def count() -> None:
+        seen["n"] += 1
+
+    for x in (1.0, 2.0, 3.0):
+        coordinator.schedule(step, (x,))
+    coordinator.join()
+    assert sorted(losses) == [1.0, 2.0, 3.0]
+    coordinator.schedule(count)
+    with pytest.warns(CapturedStateWarning, match="count changes a list, dictionary or set"):
+        coordinator.join()
+
+    def assign() -> None:
+        nonlocal losses
+        losses = []
+
+    with pytest.warns(CapturedStateWarning, match="assign assigns losses, which is outside"):
+        coordinator.schedule(assign)
+    coordinator.join()
+
+
+def test_errors_are_those_of_the_function(coordinator: dl.coordinator.ClusterCoordinator) -> None:
+    class OddError(Exception):
+        def __init__(self, one: int, two: int) -> None:
+            super().__init__(f"{one} and {two}")
+
+    def fail() -> None:
+        raise InvalidArgumentError("negative")
+
+    def odd() -> None:
+        raise OddError(1, 2)
+
+    failed = coordinator.schedule(fail)
+    with pytest.raises(InvalidArgumentError, match="negative"):
+        failed.fetch()
+    with pytest.raises(InvalidArgumentError, match="negative"):
+        coordinator.join()
+    coordinator.schedule(odd)
+    with pytest.raises(ClusterError, match="OddError: 1 and 2"):
+        coordinator.join()
+    assert coordinator.done()
+
+
+def test_what_cannot_travel_is_refused(
+    cluster: ParameterServerCluster,
+    strategy: dl.ParameterServerStrategy,
+    coordinator: dl.coordinator.ClusterCoordinator,
+) -> None:
+    lock = threading.Lock()
+    with pytest.raises(ArgumentTypeError, match=r"must be picklable.*lock"):
+        coordinator.schedule(lambda: lock)
+    with pytest.raises(ArgumentTypeError, match="RemoteValue"):
+        coordinator.schedule(abs, (coordinator.schedule(abs, (1,)),))
+    for closure, words in [
+        (lambda: dl.Variable(1.0), "Make variables in the coordinator"),
+        (lambda: cluster.kill("worker", 0), "lives in the coordinator's process"),
+        (coordinator.join, "lives in the coordinator's process"),
+    ]:
+        coordinator.schedule(closure)
+        with pytest.raises(ContextError, match=words):
+            coordinator.join()
+    coordinator.schedule(threading.Lock)
+    with pytest.raises(ArgumentTypeError, match="The result of a closure"):
+        coordinator.join()
+    with strategy.scope():
+        v = dl.Variable(2.0)
+    assert coordinator.schedule(lambda: v).get() is v
+    with pytest.raises(OptionError, match="devices and engines have no meaning"):
+        dl.launch(workers=1, devices=2, parameter_servers=1)  # type: ignore[call-overload]
+
+
+def test_a_function_defined_anew_at_each_call_is_compiled_once(
+    strategy: dl.ParameterServerStrategy,
+    coordinator: dl.coordinator.ClusterCoordinator,
+) -> None:
+    traced: list[int] = []
+    with strategy.scope():
+        v = dl.Variable(1.0)
+
+    def train(rate: float) -> dl.coordinator.RemoteValue:
+        def replica() -> jax.Array:
+            traced.append(1)
+            return v.value() * rate
+
+        return coordinator.schedule(lambda: strategy.run(replica))
+
+    assert [float(train(2.0).fetch()) for _ in range(6)] == [2.0] * 6
+    assert len(traced) <= 2  # once in each worker
+
+
+def test_a_killed_worker_loses_no_function_and_comes_back_with_its_dataset_anew(
+    cluster: ParameterServerCluster,
+    strategy: dl.ParameterServerStrategy,
+    coordinator: dl.coordinator.ClusterCoordinator,
+    tmp_path: Path,
+) -> None:
+    with strategy.scope():
+        done = dl.Variable(0)
+    batches = iter(coordinator.create_per_worker_dataset(lambda: dl.data.Dataset.range(100)))
+    begun = tmp_path / "begun"
+
+    def step(number: int, batches: Any) -> tuple[int, int]:
+        first = int(next(batches))
+        if number == 0 and not begun.exists():
+            begun.write_text(str(os.getpid()))
+            time.sleep(600)  # until it is killed
+        done.assign_add(1)
+        return number, first
+
+    results = [coordinator.schedule(step, (n, batches)) for n in range(8)]
+    deadline = time.monotonic() + 120
+    while not begun.exists() or not begun.read_text():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    victim = next(n for n in range(2) if cluster.pid("worker", n) == int(begun.read_text()))
+    cluster.kill("worker", victim)
+    coordinator.join()
+    assert [number for number, _ in coordinator.fetch(results)] == list(range(8))
+    assert int(done.numpy()) == 8
+    # Both workers run again: each waits until the other one is there.
+    both = tmp_path / "both"
+    both.mkdir()
+
+    def meet(batches: Any) -> int:
+        (both / str(os.getpid())).touch()
+        end = time.monotonic() + 120
+        while len(list(both.iterdir())) < 2:
+            assert time.monotonic() < end
+            time.sleep(0.01)
+        return int(next(batches))
+
+    met = [coordinator.schedule(meet, (batches,)) for _ in range(2)]
+    assert 0 in coordinator.fetch(met)  # the new process began anew
+
+
+def test_strategies_of_one_cluster_are_apart(cluster: ParameterServerCluster) -> None:
+    strategies = [dl.ParameterServerStrategy(cluster.client) for _ in range(2)]
+    assert strategies[0].num_workers == 3  # one parameter server when none is asked for
+    made = []
+    for number, strategy in enumerate(strategies):
+        with strategy.scope():
+            made.append(dl.Variable(float(number)))
+    coordinators = [dl.coordinator.ClusterCoordinator(strategy) for strategy in strategies]
+    closures = [
+        coordinator.schedule(lambda v=v: float(v))
+        for coordinator, v in zip(coordinators, made, strict=True)
+    ]
+    assert [closure.fetch() for closure in closures] == [0.0, 1.0]
+
+
+def test_a_lost_parameter_server_is_told_within_a_second_to_all_who_wait() -> None:
+    with dl.launch(workers=1, parameter_servers=2) as cluster:
+        strategy = dl.ParameterServerStrategy(cluster.resolver)
+        coordinator = dl.coordinator.ClusterCoordinator(strategy)
+        with strategy.scope():
+            kept, lost = dl.Variable(1.0), dl.Variable(2.0)
+
+        def step() -> None:
+            kept.assign_add(1.0)
+            lost.assign_add(1.0)
+            time.sleep(0.02)
+
+        coordinator.schedule(step)
+        coordinator.join()
+        results = [coordinator.schedule(step) for _ in range(10_000)]
+        cluster.kill("ps", 1)
+        began = time.monotonic()
+        with pytest.raises(ServerLostError, match=r"Parameter server 1 .* is gone"):
+            coordinator.join()
+        assert time.monotonic() - began < 60  # about 0.1 s; the machine may be busy
+        assert "failed" in repr(results[-1])
+        with pytest.raises(ServerLostError, match="Parameter server 1"):
+            lost.numpy()
+        assert float(kept.numpy()) >= 2.0
+        with pytest.raises(ServerLostError):
+            coordinator.schedule(step).fetch()
