@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 FOLDER = Path(__file__).parent / "conformance" / "coordinators"
-LIMIT_SECONDS = 300
+LIMIT_SECONDS = 600
 GOLDENS: dict[str, Any] = json.loads((FOLDER / "goldens.json").read_text())
 KILLING = {
     "all_workers_killed_one_comes_back",

@@ -26,7 +26,7 @@ import env as base_env  # noqa: E402
 
 CATEGORIES = {"CancelledError": "Cancelled", "ClusterError": "Unavailable",
               **base_env._CATEGORY_BY_CLASS}
-LIMIT_SECONDS = 60
+LIMIT_SECONDS = 120
 
 
 def category_of(exc):
