@@ -118,11 +118,12 @@ class Background(Generic[T]):
                 target=self._keep_stopping, name=f"{self._thread.name}-stop", daemon=True
             ).start()
 
-    def _keep_stopping(self) -> None:
+    def _keep_stopping(self, seconds: float = float("inf")) -> None:
+        until = time.monotonic() + seconds
         while True:
             for loop in self._loops():
                 loop.stop()
-            if self._ended.wait(_POLL_SECONDS):
+            if self._ended.wait(_POLL_SECONDS) or time.monotonic() > until:
                 return
 
     def _loops(self) -> list[LoopControl]:
@@ -148,8 +149,8 @@ class Background(Generic[T]):
     def _stop_at_exit(self) -> None:
         """Lets the present step end before the interpreter does."""
         in_flight.end_threads()  # also ends loops that nobody can stop, at their next step
-        self.stop()
-        self._ended.wait(_EXIT_SECONDS)
+        self._stop_asked.set()
+        self._keep_stopping(_EXIT_SECONDS)  # in this thread: Python 3.12 starts none at its end
 
     @property
     def _status(self) -> Status:
