@@ -70,7 +70,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "page": ("text", "errors", "events", "control", "folds", "charts", "advice"),
     "tracking": ("text", "errors", "events", "io", "folds"),
     # What keeps it. A recording ends with its advice, and exports draw the page.
-    "profiling": ("errors", "events", "devices", "cluster"),
+    "profiling": ("errors", "events", "devices", "cluster", "values"),
     "runs": ("text", "errors", "events", "folds", "advice", "page", "tracking"),
     "recording": (
         *("text", "errors", "events", "devices", "processes", "advice", "tracking", "profiling"),

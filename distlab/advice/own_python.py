@@ -3,20 +3,24 @@
 That is what passes outside of `run`, of the verbs that reduce, of the input and of reads of
 variables: a checkpoint, a metric computed on the host, a function that the program compiled
 itself, the garbage collector. It is the bottleneck when it takes 60 % of the loop's time and
-2 ms a step, while no step is in flight for half of the time: a loop whose devices are the
-bottleneck also waits where it reads a result, and then one is.
+2 ms a step, the longest pause left out, while no step is in flight for half of the time: a loop
+whose devices are the bottleneck also waits where it reads a result, and then one is.
+
+The line is the innermost one that takes half of that time, as far as the looks at the program's
+stack tell. A line that leads to a call of `run` is none: it takes all of the loop's time.
 """
 
 from __future__ import annotations
 
-from itertools import pairwise
-from typing import Final
+from collections import Counter
+from itertools import accumulate, pairwise
+from typing import Final, NamedTuple
 
 import numpy as np
 
 from distlab.advice._shares import loop_begin
 from distlab.advice._texts import ms_text, new_advice, percent_text
-from distlab.events import Advice
+from distlab.events import Advice, OwnPython
 from distlab.folds import EvidenceColumns
 
 CAUSE: Final = "host_bound"
@@ -26,7 +30,22 @@ _IN_FLIGHT: Final = 0.5
 _LEAST_NS: Final = 2_000_000
 _FEWEST_STEPS: Final = 20
 _FEWEST_WATCHED: Final = 8
+_WELL_KNOWN: Final = 0.5
+"""The most by which a step's watched duration may be too long, as a share of it."""
+
 _SHORTEST_NS: Final = 1_000_000_000
+_OF_OWN: Final = 0.5
+_LEAST_SEEN_NS: Final = 300_000_000
+_INSIDE: Final = " > "
+_FIND: Final = "Find the lines with a profiler (python -m cProfile)."
+_REMEDY: Final = (
+    "Save and evaluate less often, compute metrics inside the function that run executes, or take "
+    "several steps in one call with dl.scan."
+)
+_COMPILING: Final = (
+    "JAX compiles there again and again: call jax.jit once, outside of the loop, and keep the "
+    "shapes of its arguments."
+)
 _IN_THREADS: Final = "ParameterServerStrategy"
 
 
@@ -40,47 +59,119 @@ def find(columns: EvidenceColumns) -> list[Advice]:
     begin = loop_begin(columns)
     end = int(steps["dispatched_ns"][-1])
     in_flight = _in_flight(columns)
-    length = end - begin - _overlap(columns["pauses"], begin, end)
+    gaps = _gaps([*_in_distlab(columns), *columns["pauses"]], begin, end)
+    length = sum(_gaps(columns["pauses"], begin, end))
     if length < _SHORTEST_NS or in_flight is None or in_flight >= _IN_FLIGHT:
         return []
-    own = length - _overlap(_in_distlab(columns), begin, end)
-    share, each = own / length, own / count
-    if share < _SHARE or each < _LEAST_NS:
+    own, longest = sum(gaps), max(gaps, default=0)
+    # One long pause, such as a checkpoint or a cell that waits for its user, is no rule.
+    usual = own - longest
+    if usual < _SHARE * (length - longest) or usual < _LEAST_NS * count:
         return []
+    share, each = own / length, own / count
+    line = _busiest_line(columns)
+    where = f", {percent_text(line.share)} of that at {line.source}" if line.source else ""
     return [
         new_advice(
             CAUSE,
             "loop",
             f"{percent_text(share)} of the loop's time, {ms_text(each)} a step, passes in the "
-            f"program's own Python; a step is in flight {percent_text(in_flight)} of it.",
-            "Find the lines with a profiler (python -m cProfile). Save and evaluate less often, "
-            "compute metrics inside the function that run executes, or take several steps in one "
-            "call with dl.scan.",
-            evidence={"share": share, "step_ms": each / 1e6, "in_flight_share": in_flight},
+            f"program's own Python{where}; a step is in flight {percent_text(in_flight)} of it.",
+            _COMPILING if line.compiles else _REMEDY if line.source else f"{_FIND} {_REMEDY}",
+            evidence={"share": share, "step_ms": each / 1e6, "in_flight_share": in_flight}
+            | ({"line_share": line.share} if line.source else {}),
             page="steps",
             share=share,
             steps=steps["step"],
+            source=line.source,
             saves_s=each / 1e9,
         )
     ]
 
 
+class _Line(NamedTuple):
+    """A line of the program.
+
+    Attributes:
+      source: Its file and number; empty where no line takes most of the time.
+      share: Its share of the own Python's time.
+      compiles: Whether JAX compiles there.
+    """
+
+    source: str
+    share: float
+    compiles: bool
+
+
+def _busiest_line(columns: EvidenceColumns) -> _Line:
+    spent: Counter[str] = Counter()
+    for stack, ns in columns["own_python"].items():
+        for place in _places(stack):
+            spent[place] += ns
+    total = sum(columns["own_python"].values())
+    leading = {place for call in columns["run_calls"] for place in _places(call)}
+    most = [place for place, ns in spent.items() if ns >= _OF_OWN * total and place not in leading]
+    if total < _LEAST_SEEN_NS or not most:
+        return _Line("", 0.0, compiles=False)
+    innermost = max(most, key=len)
+    *_, source, last = ["", *innermost.split(_INSIDE)]
+    compiles = last == OwnPython.COMPILES
+    return _Line(source if compiles else last, spent[innermost] / total, compiles)
+
+
+def _places(stack: str) -> list[str]:
+    """Returns a stack's lines, each with those that lead to it."""
+    return list(accumulate(stack.split(_INSIDE), lambda outer, line: f"{outer}{_INSIDE}{line}"))
+
+
 def _in_flight(columns: EvidenceColumns) -> float | None:
-    """Returns the share of the time with a step in flight; None where too few were watched."""
+    """Returns the share of the time with a step in flight; None where too few were watched.
+
+    A step's end is seen late where Python keeps its lock, as the garbage collector does, or where
+    the machine is busy. It is in flight until it was last seen so, or as long as it usually is.
+    """
     steps, ready = columns["steps"], columns["ready"]
-    done = {
-        step: max(times)
-        for step, times in zip(ready["step"].tolist(), ready["ready_ns"], strict=True)
+    seen = {
+        step: (max(times), late)
+        for step, times, late in zip(
+            ready["step"].tolist(), ready["ready_ns"], ready["resolution_ns"].tolist(), strict=True
+        )
     }
-    watched = worked = 0
-    count = 0
-    calls = zip(steps["step"].tolist(), pairwise(steps["time_ns"].tolist()), strict=False)
-    for step, (called, following) in calls:
-        if step in done:
-            watched += following - called
-            worked += max(0, min(done[step], following) - called)
-            count += 1
+    calls = [
+        (called, following, *seen[step])
+        for step, (called, following) in zip(
+            steps["step"].tolist(), pairwise(steps["time_ns"].tolist()), strict=False
+        )
+        if step in seen
+    ]
+    usual = _usual_duration(columns, [(end - called, late) for called, _, end, late in calls])
+    watched = worked = count = 0
+    for called, following, end, late in calls:
+        if usual is None and late > _WELL_KNOWN * (end - called):
+            continue
+        known = max(end - late, min(end, called + (usual or 0)))
+        watched += following - called
+        worked += max(0, min(known, following) - called)
+        count += 1
     return worked / watched if count >= _FEWEST_WATCHED and watched > 0 else None
+
+
+def _usual_duration(columns: EvidenceColumns, watched: list[tuple[int, int]]) -> int | None:
+    """Returns how long a step occupies its devices; None where that is not known.
+
+    Args:
+      columns: The evidence.
+      watched: Watched durations of steps, and by how much each may be too long.
+    """
+    profiled = [
+        max(map(sum, zip(one.compute_ns, one.waiting_ns, one.copy_ns, strict=True))) // one.steps
+        for one in columns["captures"]
+        if one.steps and one.compute_ns
+    ]
+    if profiled:
+        return max(profiled)
+    known = [duration for duration, late in watched if late <= _WELL_KNOWN * duration]
+    return int(np.median(known)) if len(known) >= _FEWEST_WATCHED else None
 
 
 def _in_distlab(columns: EvidenceColumns) -> list[tuple[int, int]]:
@@ -98,12 +189,13 @@ def _in_distlab(columns: EvidenceColumns) -> list[tuple[int, int]]:
     return list(zip(begins, ends, strict=True))
 
 
-def _overlap(spans: list[tuple[int, int]], begin: int, end: int) -> int:
-    """Returns how much of the time from `begin` to `end` is in one span or more."""
-    covered, until = 0, begin
+def _gaps(spans: list[tuple[int, int]], begin: int, end: int) -> list[int]:
+    """Returns the lengths of the times from `begin` to `end` that are in no span."""
+    gaps, until = [], begin
     for start, stop in sorted(spans):
-        fresh = min(stop, end) - max(start, until)
-        if fresh > 0:
-            covered += fresh
-            until = min(stop, end)
-    return covered
+        if start > until:
+            gaps.append(min(start, end) - until)
+        until = max(until, stop)
+        if until >= end:
+            return gaps
+    return [*gaps, end - until]

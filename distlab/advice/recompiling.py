@@ -34,6 +34,8 @@ def find(columns: EvidenceColumns) -> list[Advice]:
     for event in columns["compiles"]:
         if event.time_ns < columns["begin_ns"] - _SLACK_NS:
             continue  # compiled before the recording, for steps outside of it
+        if event.mode == "eager":
+            continue
         functions[event.strategy, event.function, event.source].append(event)
     found = [_recompiled(columns, name, events) for (_, name, _), events in functions.items()]
     return [advice for advice in found if advice is not None]
@@ -56,7 +58,7 @@ def _recompiled(columns: EvidenceColumns, function: str, events: list[Compile]) 
             "Define the function once, outside of the loop, and pass changing values as arguments."
         )
     else:
-        argument, change = _changing(events)
+        argument, change = changing(events)
         subject = f"argument {argument}" if argument else "arguments"
         why = f"{argument or 'the structure of its arguments'} changes ({change})"
         remedy = (
@@ -85,10 +87,14 @@ def _recompiled(columns: EvidenceColumns, function: str, events: list[Compile]) 
     )
 
 
-def _changing(events: list[Compile]) -> tuple[str, str]:
+def changing(events: list[Compile]) -> tuple[str, str]:
     """Returns the argument that changed most often, and its last change.
 
-    The argument is empty where no single one changed.
+    Args:
+      events: Compilations of one function.
+
+    Returns:
+      The argument, empty where no single one changed, and the change.
     """
     named: Counter[str] = Counter()
     last: dict[str, str] = {}

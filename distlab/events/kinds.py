@@ -334,6 +334,8 @@ class Preview(Event, frozen=True, kw_only=True, tag="preview"):
 class Compile(Event, frozen=True, kw_only=True, tag="compile"):
     """A function was traced and compiled for one set of argument shapes.
 
+    A function that runs eagerly has one such event, too, without any contents.
+
     Attributes:
       program: Number of the program in this process; steps refer to it.
       strategy: Number of the strategy.
@@ -341,8 +343,9 @@ class Compile(Event, frozen=True, kw_only=True, tag="compile"):
       cause: `"new function"`, `"new shapes"` or `"new structure"`.
       changed: The argument that changed and how, empty for a new function.
       arguments: Each argument leaf as `name: dtype[shape]`, per replica.
-      mode: `"traced"` (one program for all replicas) or `"ragged"` (replicas
-        had different shapes: a program for each device between collectives).
+      mode: `"traced"` (one program for all replicas), `"ragged"` (replicas
+        had different shapes: a program for each device between collectives) or
+        `"eager"` (ordinary Python for each replica: nothing was compiled).
       trace_ns: Nanoseconds spent tracing Python.
       compile_ns: Nanoseconds spent in XLA.
       collectives: Every collective of the optimised program.
@@ -366,7 +369,7 @@ class Compile(Event, frozen=True, kw_only=True, tag="compile"):
     cause: _Cause
     changed: str
     arguments: list[str]
-    mode: Literal["traced", "ragged"]
+    mode: Literal["traced", "ragged", "eager"]
     trace_ns: int
     compile_ns: int
     collectives: list[Collective]
@@ -389,7 +392,8 @@ class Step(Event, frozen=True, kw_only=True, tag="step"):
       program: Number of the program that was executed.
       strategy: Number of the strategy.
       dispatched_ns: Monotonic time at which the step was dispatched. The
-        devices work on after that: see `StepReady`.
+        devices work on after that: see `StepReady`. Of an eager step the time at
+        which all replicas' Python had returned.
       examples: Examples in the step's batch, 0 when no argument came from a
         distributed dataset.
     """
@@ -441,6 +445,26 @@ class StepReady(Event, frozen=True, kw_only=True, tag="step_ready"):
     strategy: int
     ready_ns: list[int]
     resolution_ns: int
+
+
+class OwnPython(Event, frozen=True, kw_only=True, tag="own_python"):
+    """Where the program's own Python was while no step was in flight; `time_ns` is its end.
+
+    A stack has the program's lines alone, outermost first, as `train.py:90 > train.py:34`; one
+    that ends with `jax compiles` was inside of JAX's compiler.
+
+    Attributes:
+      start_ns: Monotonic time at which the period begins.
+      stacks: Stacks to nanoseconds, estimated from looks of the thread that watches the
+        devices. The 20 longest.
+      calls: The stacks at which `run` was called meanwhile, some of them.
+    """
+
+    MOMENTS = ("time_ns", "start_ns")
+    COMPILES: ClassVar[str] = "jax compiles"
+    start_ns: int
+    stacks: dict[str, int]
+    calls: list[str]
 
 
 class Reduction(Event, frozen=True, kw_only=True, tag="reduction"):
@@ -714,6 +738,7 @@ AnyEvent: TypeAlias = (
     | Step
     | CopiesCompared
     | StepReady
+    | OwnPython
     | Reduction
     | Copy
     | Capture

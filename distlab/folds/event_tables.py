@@ -21,6 +21,7 @@ class StepTable(TypedDict):
     program: Ints
     strategy: Ints
     dispatched_ns: Ints
+    examples: Ints
 
 
 class ReadyTable(TypedDict):
@@ -29,6 +30,7 @@ class ReadyTable(TypedDict):
     step: Ints
     strategy: Ints
     ready_ns: list[list[int]]
+    resolution_ns: Ints
 
 
 class ShardingTable(TypedDict):
@@ -39,6 +41,7 @@ class ShardingTable(TypedDict):
     dataset: Ints
     batch: Ints
     epoch: Ints
+    bytes: Ints
     wait_ns: Ints
     transfer_ns: Ints
     sizes: list[list[int]]
@@ -93,6 +96,7 @@ def step_table(events: Sequence[Step]) -> StepTable:
         "program": _ints([event.program for event in events]),
         "strategy": _ints([event.strategy for event in events]),
         "dispatched_ns": _ints([event.dispatched_ns for event in events]),
+        "examples": _ints([event.examples for event in events]),
     }
 
 
@@ -102,6 +106,7 @@ def ready_table(events: Sequence[StepReady]) -> ReadyTable:
         "step": _ints([event.step for event in events]),
         "strategy": _ints([event.strategy for event in events]),
         "ready_ns": [event.ready_ns for event in events],
+        "resolution_ns": _ints([event.resolution_ns for event in events]),
     }
 
 
@@ -113,6 +118,7 @@ def sharding_table(events: Sequence[Sharding]) -> ShardingTable:
         "dataset": _ints([event.dataset for event in events]),
         "batch": _ints([event.batch for event in events]),
         "epoch": _ints([event.epoch for event in events]),
+        "bytes": _ints([event.bytes for event in events]),
         "wait_ns": _ints([event.wait_ns for event in events]),
         "transfer_ns": _ints([event.transfer_ns for event in events]),
         "sizes": [event.sizes for event in events],

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Sequence
 from typing import ClassVar, Final, NamedTuple, TypedDict, TypeVar
 
@@ -19,6 +19,7 @@ from distlab.events import (
     Loop,
     Lost,
     Metric,
+    OwnPython,
     Placement,
     Preview,
     RecorderCost,
@@ -135,6 +136,8 @@ class EvidenceColumns(TypedDict):
       not_finite: Names of metrics whose last value is NaN or infinite to since when.
       labels: Numbers of datasets to the labels of their first examples.
       copies_compared: Programs and subjects to the comparisons of the replicas' copies.
+      own_python: Stacks of the program's own Python to nanoseconds; see `OwnPython`.
+      run_calls: The stacks at which `run` was called, some of them.
       lost: How many events the recording lost, by its own count.
     """
 
@@ -156,6 +159,8 @@ class EvidenceColumns(TypedDict):
     not_finite: dict[str, NotFinite]
     labels: dict[int, Labels]
     copies_compared: dict[tuple[int, str], Compared]
+    own_python: dict[str, int]
+    run_calls: set[str]
     lost: int
 
 
@@ -165,7 +170,7 @@ class Evidence:
     KINDS: ClassVar[tuple[type[Event], ...]] = (
         *(Run, Strategy, Placement, Sharding, Compile, Step, StepReady),
         *(Reduction, Copy, Capture, DeviceSample, RecorderCost, Lost, Loop, Metric),
-        *(CopiesCompared, Preview),
+        *(CopiesCompared, Preview, OwnPython),
     )
 
     def __init__(self) -> None:
@@ -184,6 +189,8 @@ class Evidence:
         self._compared: dict[tuple[int, str], Compared] = {}
         self._labels: dict[int, Labels] = {}
         self._labelled = 0
+        self._own_python: Counter[str] = Counter()
+        self._run_calls: set[str] = set()
         self._lost = 0
         self._kept: dict[type[Event], deque[Event]] = {
             kind: deque(maxlen=most) for kind, most in _MOST.items()
@@ -195,6 +202,8 @@ class Evidence:
             kept = self._kept.get(type(event))
             if kept is not None:
                 kept.append(event)
+            elif isinstance(event, OwnPython):
+                self._add_own_python(event)
             else:
                 self._update(event)
         self.version += bool(events)
@@ -246,6 +255,13 @@ class Evidence:
                 self._not_finite[name] = NotFinite(since.step, event.step, since.values + 1)
             elif len(self._not_finite) < _MOST_NAMES:
                 self._not_finite[name] = NotFinite(event.step, event.step, 1)
+
+    def _add_own_python(self, event: OwnPython) -> None:
+        for stack, spent in event.stacks.items():
+            if stack in self._own_python or len(self._own_python) < _MOST_NAMES:
+                self._own_python[stack] += spent
+        if len(self._run_calls) < _MOST_NAMES:
+            self._run_calls.update(event.calls)
 
     def _label(self, event: Preview) -> None:
         if not event.labels or self._labelled >= _MOST_LABELS:
@@ -318,5 +334,7 @@ class Evidence:
             "not_finite": dict(self._not_finite),
             "labels": dict(self._labels),
             "copies_compared": dict(self._compared),
+            "own_python": dict(self._own_python),
+            "run_calls": set(self._run_calls),
             "lost": self._lost,
         }

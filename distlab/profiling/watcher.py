@@ -9,6 +9,7 @@ a sample holds for the whole window.
 
 from __future__ import annotations
 
+import random
 import threading
 import time
 from collections import deque
@@ -23,6 +24,7 @@ from distlab.profiling.busy import StrategyActivity
 from distlab.profiling.helper_thread import HelperThread
 from distlab.profiling.memory import device_memory_bytes, process_memory_bytes
 from distlab.profiling.nvml import gpu_use
+from distlab.profiling.own_lines import OwnLines
 
 _CYCLE_SECONDS: Final = 0.2
 _MOST_STEPS: Final = 128
@@ -42,6 +44,9 @@ _QUIET_WINDOWS: Final = 4
 
 _KEEP_EVERY_NS: Final = 5_000_000
 """The age at which the kept one of the unwatched steps is replaced: keeping one costs 4 us."""
+
+_LOOKS_BETWEEN: Final = 0.25
+"""How often a look at an idle device's program comes at a moment of its own."""
 
 _SLEEP_SECONDS: Final = 60.0
 _SETTLE_SECONDS: Final = 0.1
@@ -113,6 +118,8 @@ class Watcher:
         self._edge_ns = 0
         self._plan = Plan(_CYCLE_SECONDS, 0.0)
         self._used = 0.0
+        self._lines = OwnLines(emit)
+        self._call_noted = False
 
     def watch(self, strategy: int, step: int, time_ns: int, result: jax.Array) -> None:
         """Watches `result` until it is ready, for some of the steps. Never waits.
@@ -126,6 +133,9 @@ class Watcher:
         if self.listening:
             began = time.perf_counter_ns()
             self._inbox.append((strategy, step, time_ns, _own(result)))
+            if not self._call_noted:
+                self._call_noted = True
+                self._lines.note_call(time_ns)
             if self._asleep:
                 self._thread.wake()
             self.callers_ns += time.perf_counter_ns() - began
@@ -217,6 +227,7 @@ class Watcher:
                     start_ns, end_ns = max(opened_ns, first), last
             self._settle()
         self._edge_ns = end_ns
+        self._lines.report(now_ns, whole=self._flushing.is_set())
         self._emit_samples(start_ns, end_ns, whole)
         self._make_plan((now_ns - opened_ns) / 1e9)
         self._after_window()
@@ -240,6 +251,7 @@ class Watcher:
     def _open(self) -> int:
         """Begins to listen, if needed; returns the time at which the window begins."""
         self._dispatched_ns = []
+        self._call_noted = False
         if not self.listening:
             self._inbox.clear()
             self.listening = True
@@ -265,6 +277,7 @@ class Watcher:
         for activity in self._activities.values():
             for event in activity.poll(now_ns):
                 self._emit(event)
+        self._lines.look(now_ns, idle=not self._in_flight())
         return now_ns
 
     def _receive(self) -> None:
@@ -314,6 +327,8 @@ class Watcher:
         now_ns = time.monotonic_ns()
         looks = [activity.next_poll_ns(now_ns) for activity in self._activities.values()]
         pause = (min([*looks, limit_ns]) - now_ns) / 1e9
+        if not self._in_flight() and random.random() < _LOOKS_BETWEEN:  # noqa: S311 - no secret
+            pause *= random.random()  # noqa: S311
         time.sleep(min(max(pause, _SHORTEST_PAUSE), _LONGEST_PAUSE))
 
     def _make_plan(self, seconds: float) -> None:

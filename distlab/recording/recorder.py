@@ -88,6 +88,7 @@ class RingRecorder:
     def __init__(self, ring: Ring | None = None) -> None:
         self.ring = Ring() if ring is None else ring
         self.last_step = -1
+        self._last_on_devices = -1
         self._compiled_ns = 0
         self.overhead = Overhead(self.emit, lambda: self.ring.end, lambda: self.watcher.callers_ns)
         self.watcher = Watcher(self.emit, self._watched)
@@ -128,6 +129,7 @@ class RingRecorder:
           time_ns: Monotonic time at which the step was called.
           result: One output, sharded or replicated over the replicas' devices.
         """
+        self._last_on_devices = step
         timed = self.overhead.sampling and not self.watcher.listening
         began = time.perf_counter_ns() if timed else 0
         # A step whose program had to be compiled first was dispatched after that.
@@ -186,7 +188,9 @@ class RingRecorder:
         )
         # Not under the lock: Python waits for a thread to start, and that thread may free a
         # variable first, which is an event.
-        prober = Prober(self.capturer, lambda: self.last_step, agreed_steps()) if probe else None
+        prober = (
+            Prober(self.capturer, lambda: self._last_on_devices, agreed_steps()) if probe else None
+        )
         with self._lock:
             # From here on the new run takes the place of the process's own.
             self._unannounced = [a for a in self._unannounced if a.readers]

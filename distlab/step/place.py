@@ -34,12 +34,14 @@ class Place:
       number: The place's number in this process.
       batch: The last batches of distributed datasets here.
       programs: The compiled programs of the functions that ran here.
+      eager_programs: Numbers of the functions that ran here eagerly, by name and line.
     """
 
     def __init__(self, number: int, find_mesh: Callable[[], ReplicaMesh]) -> None:
         self.number = number
         self.batch = LastBatches()
         self.programs = ProgramCache()
+        self.eager_programs: dict[tuple[str, str], int] = {}
         self._find_mesh = find_mesh
 
     @classmethod

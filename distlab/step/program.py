@@ -29,6 +29,11 @@ from distlab.variables.remote_storage import RemoteStorage
 _numbers = itertools.count()
 
 
+def next_number() -> int:
+    """Returns the number of a new program, or of a function that runs eagerly."""
+    return next(_numbers)
+
+
 @final
 class Program:
     """The program of one function for one set of argument shapes.
@@ -60,7 +65,7 @@ class Program:
     ) -> None:
         require_plain(fn)
         started = time.monotonic_ns()
-        self.number = next(_numbers)
+        self.number = next_number()
         self.function = function_name(fn)
         self.source = function_source(fn)
         self.arguments = Arguments(fn, args, kwargs, host.mesh, donated)

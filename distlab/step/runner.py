@@ -24,7 +24,7 @@ from distlab.devices.jax_internals import ConcreteArray
 from distlab.errors import ContextError
 from distlab.events import sink
 from distlab.processes import failures
-from distlab.step import compile_events, eager, in_place
+from distlab.step import compile_events, eager, eager_events, in_place
 from distlab.step.chosen_arguments import Chosen, chosen_arguments
 from distlab.step.copies import examined
 from distlab.step.place import Place
@@ -86,7 +86,7 @@ def run(
         args, kwargs = taken.args, taken.kwargs
         chosen = Chosen(args, kwargs, chosen.donated)
     if eagerly:
-        result = _run_eagerly(host, fn, args, kwargs)
+        result = _run_eagerly(host, place, fn, args, kwargs, called=called)
     else:
         result = _run_traced(host, place, fn, chosen, called=called)
     return result if taken is None else taken.updated(result)
@@ -106,7 +106,13 @@ def _run_merging(
 
 
 def _run_eagerly(
-    host: CollectiveHost, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    host: CollectiveHost,
+    place: Place,
+    fn: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    *,
+    called: int,
 ) -> Any:
     """Runs as ordinary Python, once for each replica."""
     args, kwargs = accepted(fn, args, kwargs, host.mesh, compiled=False)
@@ -119,7 +125,11 @@ def _run_eagerly(
             "outside of it, or call run_functions_eagerly(False)."
         )
     in_flight.require_open()
-    return eager.run(host, fn, args, kwargs)
+    result = eager.run(host, fn, args, kwargs)
+    if sink.recorder().enabled:
+        leaves = jax.tree.leaves((args, kwargs))
+        eager_events.emit(place, fn, leaves, next(_steps), called)
+    return result
 
 
 def _run_traced(

@@ -29,9 +29,19 @@ def calling_line() -> str:
     A notebook's cells have files of IPython's, whose names say nothing: those are `"cell:34"`.
     """
     _, frame = _caller(sys._getframe(1))
-    path = Path(frame.f_code.co_filename)
+    return line_text(frame.f_code.co_filename, frame.f_lineno)
+
+
+def line_text(filename: str, line: int) -> str:
+    """Returns a line as text, as `calling_line` does.
+
+    Args:
+      filename: The file as Python names it.
+      line: The line's number.
+    """
+    path = Path(filename)
     of_cell = path.parent.name.startswith("ipykernel_") or path.name.startswith("<ipython-input")
-    return f"{'cell' if of_cell else path.name}:{frame.f_lineno}"
+    return f"{'cell' if of_cell else path.name}:{line}"
 
 
 def _caller(frame: FrameType) -> tuple[int, FrameType]:

@@ -1,0 +1,146 @@
+"""Which lines of the program run while its devices have nothing to do.
+
+The watcher's thread looks now and then at the stack of the thread that calls `run`, when no step
+is in flight. A look takes some microseconds, and none is taken while devices work.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+import sysconfig
+import threading
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType
+from typing import Final, Literal
+
+from distlab.events import Event, OwnPython
+from distlab.values.user_code import line_text
+
+_DEEPEST: Final = 12
+"""The most lines of a stack that are kept: the innermost ones."""
+
+_MOST_STACKS: Final = 20
+_REPORT_NS: Final = 1_000_000_000
+_DISTLAB: Final = Path(__file__).parents[1]
+_COMPILERS: Final = ("compiler.py", "mlir.py", "partial_eval.py")
+_LIBRARIES: Final = tuple(sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib"))
+
+_Part = Literal["user", "distlab", "compiler", "library"]
+
+
+class OwnLines:
+    """Adds up the time of each stack of the program's own Python.
+
+    Args:
+      emit: Receives the `OwnPython` events.
+    """
+
+    def __init__(self, emit: Callable[[Event], None]) -> None:
+        self._emit = emit
+        self._thread = 0
+        self._calls: set[str] = set()
+        self._spent: Counter[str] = Counter()
+        self._seen: str | None = None
+        self._seen_ns = 0
+        self._reported_ns = 0
+
+    def note_call(self, now_ns: int) -> None:
+        """Notes which lines call `run`; their thread calls this.
+
+        Args:
+          now_ns: Monotonic time.
+        """
+        self._thread = threading.get_ident()
+        self._reported_ns = self._reported_ns or now_ns
+        if len(self._calls) < _MOST_STACKS:
+            self._calls.add(" > ".join(_lines(sys._getframe(1))))
+
+    def look(self, now_ns: int, *, idle: bool) -> None:
+        """Looks where the thread is.
+
+        Args:
+          now_ns: Monotonic time.
+          idle: Whether no step is in flight.
+        """
+        frame = sys._current_frames().get(self._thread) if idle and self._thread else None
+        stack = None if frame is None else own_stack(frame)
+        half = (now_ns - self._seen_ns) // 2 if self._seen_ns else 0
+        for one in (self._seen, stack):
+            if one is not None and half and (one in self._spent or len(self._spent) < 1_000):
+                self._spent[one] += half
+        self._seen, self._seen_ns = stack, now_ns
+
+    def report(self, now_ns: int, *, whole: bool = False) -> None:
+        """Emits what was seen, once a second.
+
+        Args:
+          now_ns: Monotonic time.
+          whole: Whether to emit it at once.
+        """
+        if not self._spent or not (whole or now_ns - self._reported_ns >= _REPORT_NS):
+            return
+        self._emit(
+            OwnPython(
+                time_ns=now_ns,
+                start_ns=self._reported_ns,
+                stacks=dict(self._spent.most_common(_MOST_STACKS)),
+                calls=sorted(self._calls),
+            )
+        )
+        self._spent.clear()
+        self._calls.clear()
+        self._reported_ns = now_ns
+
+
+def own_stack(frame: FrameType) -> str | None:
+    """Returns the lines of the program that a thread is at; None in distlab's calls.
+
+    Args:
+      frame: The thread's innermost frame.
+    """
+    at: FrameType | None = frame
+    compiles = False
+    while at is not None and (part := _part(at.f_code.co_filename)) != "user":
+        if part == "distlab":
+            return None
+        compiles = compiles or part == "compiler"
+        at = at.f_back
+    lines = [] if at is None else _lines(at)
+    if not lines:
+        return None
+    return " > ".join([*lines, OwnPython.COMPILES] if compiles else lines)
+
+
+def _lines(frame: FrameType) -> list[str]:
+    """Returns the program's lines, outermost first; none of code that distlab calls for input."""
+    lines: list[str] = []
+    at: FrameType | None = frame
+    while at is not None:
+        code = at.f_code
+        part = _part(code.co_filename)
+        if part == "user" and len(lines) < _DEEPEST:
+            lines.append(line_text(code.co_filename, at.f_lineno))
+        elif part == "distlab" and lines and _is_input(code.co_filename):
+            return []
+        at = at.f_back
+    return lines[::-1]
+
+
+@functools.lru_cache(4096)
+def _part(filename: str) -> _Part:
+    """Returns whose a file is; the demo counts as a user's program."""
+    path = Path(filename)
+    if _DISTLAB in path.parents:
+        return "user" if path.relative_to(_DISTLAB).parts[0] == "demo" else "distlab"
+    if filename.startswith(("<frozen", *_LIBRARIES)):
+        inside = "jax" in path.parts and path.name in _COMPILERS
+        return "compiler" if inside else "library"
+    return "user"
+
+
+@functools.lru_cache(4096)
+def _is_input(filename: str) -> bool:
+    return Path(filename).relative_to(_DISTLAB).parts[0] in {"data", "input", "step"}

@@ -1,0 +1,70 @@
+"""Advice names what is wrong with a loop, and no near-twin."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import distlab as dl
+from distlab.advice import Advice, advise
+from distlab.events import Event
+from distlab.folds import Evidence
+from distlab.recording import RingRecorder
+from tests.advice.loop_programs import CLEAN, FAULTS, WAITED_FOR, Loop
+
+OF_LOOPS = {"eager_mode", "nearly_empty_batches", "mostly_compiling", "recompilation", "host_bound"}
+
+
+def found(program: Loop, folder: Path) -> list[Advice]:
+    with dl.record(folder) as recording:
+        program(recording)
+    with dl.Run.open(folder) as run:
+        return advise(run)
+
+
+def test_faults_of_loops_are_named_with_their_subject_and_line(
+    recorder: RingRecorder, tmp_path: Path
+) -> None:
+    missed = {}
+    for name, (program, cause, subject) in FAULTS.items():
+        advice = found(program, tmp_path / name)
+        own = [one for one in advice if one.cause == cause and one.subject.startswith(subject)]
+        if len(own) != 1:
+            missed[name] = [(one.cause, one.subject) for one in advice]
+            continue
+        assert own[0].source.startswith("loop_programs.py:")
+        assert own[0].text.endswith(".")
+        assert own[0].saves_s > 0
+    # Real programs on a machine that does other things as well: one may come at a bad moment.
+    assert len(missed) <= 1, missed
+
+
+@pytest.mark.parametrize("name", WAITED_FOR)
+def test_the_line_for_which_the_devices_wait_is_known(
+    name: str, recorder: RingRecorder, tmp_path: Path
+) -> None:
+    """What is named depends on how busy the machine is; which line it is does not."""
+    program, line = WAITED_FOR[name]
+    with dl.record(tmp_path / "run") as recording:
+        program(recording)
+    evidence = Evidence()
+    with dl.Run.open(tmp_path / "run") as run:
+        known = [one for one in run.since(0).events if isinstance(one, Event)]
+        evidence.add([one for one in known if type(one) in Evidence.KINDS])
+        advice = run.advice()
+    columns = evidence.columns()
+    assert set(columns["run_calls"])
+    lines = (Path(__file__).parent / "loop_programs.py").read_text().splitlines()
+    longest = max(columns["own_python"], key=lambda stack: columns["own_python"][stack])
+    *_, last = [one for one in longest.split(" > ") if one.startswith("loop_programs.py:")]
+    assert line in lines[int(last.partition(":")[2]) - 1]
+    for one in advice:
+        if one.cause == "host_bound":
+            assert one.source in ("", last)
+
+
+@pytest.mark.parametrize("name", CLEAN)
+def test_near_twins_are_not(name: str, recorder: RingRecorder, tmp_path: Path) -> None:
+    told = [(one.cause, one.subject) for one in found(CLEAN[name], tmp_path / "run")]
+    assert [one for one in told if one[0] in OF_LOOPS] == []
