@@ -9,6 +9,7 @@ import pytest
 import distlab as dl
 from distlab.advice import CAUSES, Advice, advise
 from distlab.recording import RingRecorder
+from tests.advice.loop_programs import FAULTS as OF_LOOPS
 from tests.advice.programs import CLEAN, FAULTS, Program
 from tests.advice.wrong_programs import WRONG
 from tests.patience import ATTEMPTS, measured
@@ -28,6 +29,7 @@ def test_there_are_forty_of_each_and_every_cause_is_planted_or_told_elsewhere() 
     # test_slow_worker has the causes, and of wrong results test_wrong_results.
     elsewhere = {"recording_cost", "slow_worker", "slow_worker_input", "sparse_gradient"}
     elsewhere |= {cause for _, cause, _ in WRONG.values()}
+    elsewhere |= {cause for _, cause, _ in OF_LOOPS.values()}  # test_loop
     assert {program.cause for program in FAULTS} == set(CAUSES) - elsewhere
 
 
