@@ -119,6 +119,7 @@ class Watcher:
         self._plan = Plan(_CYCLE_SECONDS, 0.0)
         self._used = 0.0
         self._lines = OwnLines(emit)
+        self._random = random.Random(0)  # noqa: S311 - the program's own numbers stay as seeded
         self._call_noted = False
 
     def watch(self, strategy: int, step: int, time_ns: int, result: jax.Array) -> None:
@@ -327,8 +328,8 @@ class Watcher:
         now_ns = time.monotonic_ns()
         looks = [activity.next_poll_ns(now_ns) for activity in self._activities.values()]
         pause = (min([*looks, limit_ns]) - now_ns) / 1e9
-        if not self._in_flight() and random.random() < _LOOKS_BETWEEN:  # noqa: S311 - no secret
-            pause *= random.random()  # noqa: S311
+        if not self._in_flight() and self._random.random() < _LOOKS_BETWEEN:
+            pause *= self._random.random()
         time.sleep(min(max(pause, _SHORTEST_PAUSE), _LONGEST_PAUSE))
 
     def _make_plan(self, seconds: float) -> None:
