@@ -146,7 +146,8 @@ def _in_flight(columns: EvidenceColumns) -> float | None:
     ]
     usual = _usual_duration(columns, [(end - called, late) for called, _, end, late in calls])
     watched = worked = count = 0
-    for called, following, end, late in calls:
+    # As of the loop's own time, the longest pause is left out.
+    for called, following, end, late in sorted(calls, key=lambda one: one[1] - one[0])[:-1]:
         if usual is None and late > _WELL_KNOWN * (end - called):
             continue
         known = max(end - late, min(end, called + (usual or 0)))

@@ -463,7 +463,6 @@ FAULTS: dict[str, tuple[Loop, str, str]] = {
 WAITED_FOR: dict[str, tuple[Loop, str]] = {
     "garbage in each step": (collected(1), "gc.collect()"),
     "jit in each step": (jitted_by_hand(anew=True), "assert rate(float(number)) <= 1"),
-    "words in each step": (scored_on_the_host(1), "return sum(len(set(str(row)"),
     "saved in every fifth step": (saved(5, 0.1), "time.sleep(seconds)"),
     "batches by hand": (made_by_hand(4000), "[[random.random() for"),
 }

@@ -19,6 +19,7 @@ from distlab.events import (
     Event,
     Loop,
     Lost,
+    OwnPython,
     RecorderCost,
     Reduction,
     Run,
@@ -122,6 +123,41 @@ def test_a_loop_that_leaves_its_devices_idle_is_named_with_its_own_time() -> Non
     assert one.evidence == pytest.approx(
         {"share": 1 - 0.1 / 50, "step_ms": 29 * 49.9 / 30, "in_flight_share": 5 / 50}, abs=0.01
     )
+
+
+@pytest.mark.parametrize(
+    ("stacks", "source"),
+    [
+        ({"a.py:9 > a.py:5": 900, "a.py:9 > a.py:6": 100}, "a.py:5"),
+        ({"a.py:9 > a.py:5 > b.py:2": 800, "a.py:9 > a.py:5 > b.py:3": 100}, "b.py:2"),
+        ({f"a.py:9 > a.py:5 > b.py:{line}": 300 for line in (2, 3, 4)}, "a.py:5"),
+        ({"a.py:9 > a.py:5 > jax compiles": 900, "a.py:9 > a.py:6": 100}, "a.py:5"),
+        ({"a.py:9 > a.py:5": 300, "a.py:9 > a.py:6": 300, "a.py:9 > a.py:7": 300}, ""),
+        ({"a.py:9 > a.py:4": 900}, ""),
+        ({"a.py:9 > a.py:5": 9}, ""),
+    ],
+)
+def test_the_line_that_takes_half_of_the_loops_own_time_is_named(
+    stacks: dict[str, int], source: str
+) -> None:
+    own = OwnPython(
+        time_ns=SECOND,
+        start_ns=0,
+        stacks={stack: spent * MS for stack, spent in stacks.items()},
+        calls=["a.py:9 > a.py:4"],
+    )
+    (one,) = advise([*stepped([[5.0, 5.0]] * 30), own])
+    assert (one.cause, one.source) == ("host_bound", source)
+    assert ("jax.jit once" in one.remedy) == any("jax compiles" in stack for stack in stacks)
+
+
+def test_one_long_pause_of_a_loop_is_no_rule() -> None:
+    events = stepped([[8.0, 8.0]] * 60, every_ms=10)
+    later = [
+        *(step(60 + n, 3 * SECOND + n * 10 * MS) for n in range(60)),
+        *(ready(60 + n, 3 * SECOND + n * 10 * MS, [8.0, 8.0]) for n in range(60)),
+    ]
+    assert causes([*events, *later]) == []
 
 
 def test_what_a_remedy_saves_in_each_step_is_told_and_orders_the_advice() -> None:
