@@ -464,7 +464,6 @@ WAITED_FOR: dict[str, tuple[Loop, str]] = {
     "garbage in each step": (collected(1), "gc.collect()"),
     "jit in each step": (jitted_by_hand(anew=True), "assert rate(float(number)) <= 1"),
     "saved in every fifth step": (saved(5, 0.1), "time.sleep(seconds)"),
-    "batches by hand": (made_by_hand(4000), "[[random.random() for"),
 }
 """Names of programs whose devices wait for them to what they do, and the line that takes long."""
 
