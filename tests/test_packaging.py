@@ -17,7 +17,7 @@ ROOT = Path(__file__).parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 EXTRAS = (
     *("dashboard", "notebook", "demo", "export", "images"),
-    *("keras", "flax", "saving", "mlflow", "wandb", "workers"),
+    *("cluster", "keras", "flax", "saving", "mlflow", "wandb", "workers"),
 )
 FOLDERS = (".ci", "binder", "dashboard", "distlab", "docs", "notebooks", "tests")
 FILES = ("CHANGELOG.md", "LICENSE", "MANIFEST.in", "Makefile", "README.md", "pyproject.toml")
