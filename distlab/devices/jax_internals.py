@@ -272,6 +272,27 @@ def pieces(array: jax.Array) -> list[jax.Array]:
     return list(held)
 
 
+def with_copies(array: jax.Array, count: int | None = None) -> jax.Array:
+    """Returns an array of copies of the first pieces of another, and of its other pieces.
+
+    A copy by `device_put` needs no program, which would be compiled for each shape.
+
+    Args:
+      array: An array on devices of this process, or of several.
+      count: The number of the pieces that are copied; None copies all.
+
+    Raises:
+      RuntimeError: The array is deleted.
+    """
+    held = pieces(array)
+    first = held[:count]
+    copied = jax.device_put(first, [piece.sharding for piece in first], may_alias=False)
+    together: Any = [*copied, *held[len(first) :]]
+    aval = cast(ArrayImpl, array).aval
+    result = ArrayImpl(aval, array.sharding, together, committed=True, _skip_checks=True)
+    return cast(jax.Array, result)
+
+
 def for_another_thread(array: jax.Array) -> jax.Array:
     """Returns an array object of the same memory, for a thread that asks whether it is ready.
 

@@ -102,6 +102,12 @@ class Program:
             or self.spmd.parted
         )
         self._reading = storage.giving if self.inputs.gives else contextlib.nullcontext()
+        self._order, self._taken = _order_of_outputs(self.spmd, self.inputs)
+        positions = {number: position for position, number in enumerate(self._order)}
+        self._written = [
+            (variable.storage, positions[number])
+            for number, variable in enumerate(self.spmd.written, self.spmd.computed)
+        ]
 
     def __call__(self, leaves: list[Any]) -> tuple[Any, jax.Array | None]:
         """Dispatches one step to the devices, without waiting for it.
@@ -172,6 +178,7 @@ class Program:
         ) -> list[jax.Array]:
             values = _merged(inputs.given, kept_values, given_values)
             results = self.spmd(values, _merged(inputs.donated, kept, donated))
+            results = [results[position] for position in self._order]
             if not self._marks:
                 return results
             # Other outputs may be given away before this step is done, so an array that no
@@ -196,7 +203,8 @@ class Program:
         if self._marks:
             self._marker = -1
             return
-        sizes = [out.size * out.dtype.itemsize for out in jax.tree.leaves(lowered.out_info)]
+        outputs = jax.tree.leaves(lowered.out_info)[self._taken :]
+        sizes = [out.size * out.dtype.itemsize for out in outputs]
         if sizes:
             # Results rather than variables, whose memory the next step may take over.
             sizes = sizes[: self.spmd.computed] or sizes
@@ -224,28 +232,42 @@ class Program:
         call = self._call or self.compiled
         keep = self._call is None or (self.inputs.gives and jax_internals.checks_results())
         values = self.inputs.values(keep=keep)
-        written = self.spmd.written
-        first = self.spmd.computed
         ran: list[list[jax.Array]] = []
-        for position, variable in enumerate(written, first):
-            variable.storage.expect(ran, position)
+        for stored, position in self._written:
+            stored.expect(ran, position)
         # One call of Python's C code, so that no interrupt comes between step and list.
         ran.extend(itertools.starmap(call, ((*values, *arrays),)))
         (outputs,) = ran
-        if written:
-            for variable, new in zip(written, outputs[first : first + len(written)], strict=True):
-                variable.storage.adopt(new)
+        for stored, position in self._written:
+            stored.adopt(outputs[position])
         if self._updates:
-            remote_storage.apply(self._updates, outputs[first + len(written) :])
+            operands = self.spmd.computed + len(self.spmd.written)  # they follow all others
+            remote_storage.apply(self._updates, outputs[operands:])
         if self._call is None:
             self._call = jax_internals.compiled_call(self.compiled)
-        return outputs
+        return outputs[self._taken :]
 
 
 def _dispatch(program: Program) -> Dispatch:
     """Returns what the guard compares between processes: what the program exchanges, and how."""
     parts = [program.function, *map(str, program.arguments.dynamic()), *program.spmd.exchanges()]
     return Dispatch(program.function, dispatch_order.fingerprint(parts))
+
+
+def _order_of_outputs(spmd: SpmdFunction, inputs: ProgramInputs) -> tuple[list[int], int]:
+    """Returns the outputs of `spmd` in the order of the program's, and how many go first.
+
+    The new values of the variables that are given come first, in the order of the old ones. XLA
+    pairs given arrays with outputs of their size one by one, and copies a value that has to
+    leave its memory to that of another variable.
+    """
+    numbers = {variable: n for n, variable in enumerate(spmd.written, spmd.computed)}
+    first = [numbers[v] for v, given in zip(spmd.read, inputs.given, strict=True) if given]
+    taken = set(first)
+    operands = sum(count for _, _, count in spmd.updates)
+    total = spmd.computed + len(spmd.written) + operands
+    rest = [n for n in range(total) if n not in taken]
+    return [*first, *rest], len(first)
 
 
 def _merged(second: list[bool], ones: list[Any], others: list[Any]) -> list[Any]:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import functools
-import math
 import time
 import weakref
-from typing import Any, Final, final
+from typing import Any, final
 
 import jax
 import jax.numpy as jnp
@@ -15,7 +14,6 @@ from jax.sharding import NamedSharding
 
 from distlab.context.host import Host
 from distlab.devices.jax_internals import ConcreteArray
-from distlab.devices.mesh import ReplicaMesh
 from distlab.devices.pieces import is_divided
 from distlab.errors import DonatedError
 from distlab.step.arguments import Arguments, Leaf, does_not_fit
@@ -24,10 +22,6 @@ from distlab.values import copy_events
 from distlab.values.copy_events import Direction
 from distlab.values.stacks import is_stack
 from distlab.variables.remote_storage import RemoteStorage, values_of
-from distlab.variables.variable import Variable
-
-_LEAST_GIVEN_BYTES: Final = 1 << 16
-"""Smaller variables keep their memory: to copy them where somebody reads them costs more."""
 
 
 class NotWholeError(Exception):
@@ -60,7 +54,7 @@ class ProgramInputs:
         self._dynamic = arguments.dynamic()
         self._mesh = host.mesh
         overwritten = spmd.overwritten
-        self.given = [v in overwritten and _is_worth_giving(v, host.mesh) for v in spmd.read]
+        self.given = [v in overwritten and v.storage.layout.is_over(host.mesh) for v in spmd.read]
         self.gives = any(self.given)
         self._storages = [
             (variable.storage, given) for variable, given in zip(spmd.read, self.given, strict=True)
@@ -230,11 +224,6 @@ class ProgramInputs:
             copies=self._mesh.replicas,
             started=started,
         )
-
-
-def _is_worth_giving(variable: Variable, mesh: ReplicaMesh) -> bool:
-    size = math.prod(variable.shape) * variable.dtype.itemsize
-    return size >= _LEAST_GIVEN_BYTES and variable.storage.layout.is_over(mesh)
 
 
 def _put(array: Any, sharding: NamedSharding, leaf: Leaf) -> jax.Array:

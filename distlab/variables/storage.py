@@ -2,7 +2,8 @@
 
 A step that overwrites a variable may put the new value into the old one's memory, as long as
 nobody else can use the old one. The storage knows: who reads its array may keep it, and what a
-program computed and nobody read is its own.
+program computed and nobody read is its own. Of what was read, the step receives a copy: of the
+first piece where only that was read, as by `Variable.value`, so that a read costs little.
 """
 
 from __future__ import annotations
@@ -13,11 +14,10 @@ import weakref
 from typing import Final, final
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from distlab.devices import selection
-from distlab.devices.jax_internals import plain
+from distlab.devices.jax_internals import plain, with_copies
 from distlab.devices.layouts import Layout
 from distlab.devices.mesh import ReplicaMesh
 from distlab.errors import DonatedError
@@ -25,8 +25,6 @@ from distlab.text.shown import shown
 
 giving: Final = threading.RLock()
 """Held while arrays are read, and while a step takes over the memory of some."""
-
-_copied: Final = jax.jit(jnp.copy)
 
 _changes: Final = itertools.count(1)
 _last_change = 0
@@ -52,13 +50,14 @@ class Storage:
       apart: Whether copies that should be equal may differ, since one was assigned alone.
     """
 
-    __slots__ = ("_array", "_coming", "_own", "apart", "layout", "name")
+    __slots__ = ("_array", "_coming", "_first_read", "_own", "apart", "layout", "name")
 
     def __init__(self, value: jax.Array, layout: Layout, name: str) -> None:
         self.layout = layout
         self.name = name
         self._array = layout.place(value)
         self._own = False  # `place` may share the value's memory
+        self._first_read = True
         self.apart = False
         self._coming: tuple[list[list[jax.Array]], int] | None = None
 
@@ -91,7 +90,7 @@ class Storage:
         """Returns another storage with the same value and layout."""
         new = object.__new__(Storage)
         new.layout, new.name, new._array = self.layout, self.name, self.alive()
-        new._own, new._coming, new.apart = False, None, self.apart
+        new._own, new._first_read, new._coming, new.apart = False, True, None, self.apart
         return new
 
     def same_layout(self, other: object) -> bool:
@@ -106,8 +105,12 @@ class Storage:
         return self.layout.copies(self.alive())
 
     def first(self) -> jax.Array:
-        """Returns the first copy in this process."""
-        return self.layout.first(self.alive())
+        """Returns the first copy in this process. The reader may keep it."""
+        with giving:
+            self._settle()
+            self._require_alive()
+            self._first_read = True
+            return self.layout.first(self._array)
 
     def device_names(self) -> list[str]:
         """Returns the device of each copy in this process."""
@@ -170,7 +173,9 @@ class Storage:
         """
         self._settle()
         self._require_alive()
-        return self._array if self._own and not keep else _copied(self._array)
+        if keep or not self._own:
+            return with_copies(self._array)
+        return with_copies(self._array, 1) if self._first_read else self._array
 
     def expect(self, outputs: list[list[jax.Array]], position: int) -> None:
         """Announces that a program is about to compute the next value.
@@ -189,11 +194,12 @@ class Storage:
         """Stores the output of a program over the mesh, which nobody else has."""
         self._array = self.layout.adopt(array)
         self._own = True
+        self._first_read = False
         self._coming = None
 
     def _require_alive(self) -> None:
         """Checks that the value has its memory; a program that receives it without ends Python."""
-        if self._own:
+        if self._own and not self._first_read:
             return  # nobody else has it
         array = self._array
         if array.is_deleted():

@@ -45,7 +45,7 @@ from distlab.variables.variable_copy import VariableCopy
 Combine: TypeAlias = Callable[[Any, Any], Any]
 """Returns the new value from the present one and the operand."""
 
-_live: weakref.WeakSet[Variable] = weakref.WeakSet()
+_live: weakref.WeakValueDictionary[int, Variable] = weakref.WeakValueDictionary()
 _numbers = itertools.count()
 _DESCRIBED: Final = ("name", "shape", "dtype", "trainable", "aggregation", "synchronization")
 
@@ -545,7 +545,7 @@ def _require_name(name: Any) -> None:
 
 
 def _keep(variable: Variable, number: int) -> None:
-    _live.add(variable)
+    _live[number] = variable
     announce(variable, number)
 
 
@@ -575,5 +575,5 @@ def is_variable(value: Any) -> bool:
 
 
 def live() -> list[Variable]:
-    """Returns all existing variables."""
-    return list(_live)
+    """Returns all existing variables, in the order in which they were made."""
+    return list(_live.values())

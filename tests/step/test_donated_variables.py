@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import signal
 import threading
 from collections.abc import Callable
@@ -11,12 +12,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import distlab as dl
 from distlab.errors import DonatedError
 
 SIZE = 1 << 15
-"""Elements of a variable that is large enough to be worth it."""
+"""Elements of a variable whose memory nobody else gets between two steps."""
 
 
 def _strategy(replicas: int) -> dl.Strategy:
@@ -52,6 +55,28 @@ def test_a_new_value_takes_over_the_memory_of_the_old_one(replicas: int) -> None
         strategy.run(step)
     assert _memory(strategy, v) == before
     np.testing.assert_array_equal(v.numpy(), np.full(SIZE, 41.0))
+
+
+@pytest.mark.parametrize("replicas", [1, 4])
+def test_each_of_several_equal_variables_keeps_its_own_memory(replicas: int) -> None:
+    strategy = _strategy(replicas)
+    several = [_variable(strategy, float(number)) for number in range(12)]
+    unread = _variable(strategy)
+
+    def step() -> jax.Array:
+        unread.assign(several[0].value() * 2)
+        for v in reversed(several):
+            v.assign_add(jnp.ones(SIZE))
+        return several[3].value() + 1  # as large as a variable, and the first output
+
+    strategy.run(step)
+    before = [_memory(strategy, v) for v in several]
+    for _ in range(3):
+        result = strategy.run(step)
+    assert [_memory(strategy, v) for v in several] == before
+    assert [float(v.numpy()[-1]) for v in several] == [number + 4.0 for number in range(12)]
+    assert float(unread.numpy()[0]) == 6.0
+    assert float(strategy.experimental_local_results(result)[0][0]) == 8.0
 
 
 def test_each_replicas_own_copy_takes_over_its_memory() -> None:
@@ -101,6 +126,130 @@ def test_what_was_read_before_a_step_stays_as_it_was(
         strategy.run(step)
     assert [float(np.asarray(value)[0]) for value in saved] == [5.0, 7.0, 9.0, 11.0]
     assert float(v.numpy()[0]) == 13.0
+
+
+READS_OF_THE_FIRST_COPY = ("value", "read_value", "numpy", "a view without a copy", "a nest")
+
+
+@pytest.mark.parametrize("read", READS_OF_THE_FIRST_COPY)
+def test_a_read_of_the_first_copy_costs_the_other_replicas_nothing(read: str) -> None:
+    strategy = _strategy(3)
+    v = _variable(strategy)
+    step = _adds_one(v)
+    strategy.run(step)
+    before = _memory(strategy, v)
+    held = READS[read](v)
+    strategy.run(step)
+    first, *others = _memory(strategy, v)
+    assert others == before[1:]
+    assert first != before[0]
+    strategy.run(step)
+    assert _memory(strategy, v) == [first, *others]  # nobody has read the present value
+    assert float(np.asarray(held)[0]) == 1.0
+    assert [float(copy.numpy()[-1]) for copy in v.values] == [3.0, 3.0, 3.0]
+
+
+SHAPES = ((), (0,), (1,), (3,), (2, 5), (300, 70))
+DTYPES = ("float32", "bfloat16", "int32", "uint8", "bool", "complex64")
+
+
+@pytest.mark.parametrize("replicas", [1, 3])
+def test_variables_of_any_shape_and_dtype_keep_what_was_read(replicas: int) -> None:
+    strategy = _strategy(replicas)
+    with strategy.scope():
+        variables = [dl.Variable(jnp.zeros(s, d)) for s in SHAPES for d in DTYPES]
+
+    def step() -> None:
+        for v in variables:
+            one = jnp.ones((), v.dtype)
+            v.assign(~v.value() if v.dtype == bool else v.value() + one)
+
+    held: list[tuple[int, list[jax.Array]]] = []
+    for number in range(5):
+        held.append((number, [v.value() for v in variables]))
+        strategy.run(step)
+        strategy.run(step)
+    for number, values in held:
+        for v, value in zip(variables, values, strict=True):
+            expected = np.full(v.shape, 0 if v.dtype == bool else 2 * number)
+            np.testing.assert_array_equal(np.asarray(value), expected.astype(v.dtype))
+
+
+@functools.cache
+def _several(replicas: int) -> tuple[dl.Strategy, list[dl.Variable], dict[str, Any]]:
+    """Returns variables and the steps on them, which are compiled once for all examples."""
+    strategy = _strategy(replicas)
+    with strategy.scope():
+        variables = [dl.Variable(jnp.zeros(shape)) for shape in [(), (4,), (4,), (64, 9)]]
+
+    def adds_one() -> jax.Array:
+        for v in variables:
+            v.assign_add(jnp.ones(v.shape))
+        return variables[1].value()
+
+    def moves_on() -> jax.Array:
+        one, other = variables[1].value(), variables[2].value()
+        variables[1].assign(other)
+        variables[2].assign(one)
+        return one + other
+
+    def reads() -> jax.Array:
+        return variables[3].value() * 2
+
+    return strategy, variables, {"adds": adds_one, "exchanges": moves_on, "reads": reads}
+
+
+@settings(max_examples=40)
+@given(
+    replicas=st.sampled_from([1, 3]),
+    work=st.lists(
+        st.one_of(
+            st.tuples(st.just("run"), st.sampled_from(["adds", "adds", "exchanges", "reads"])),
+            st.tuples(st.just("read"), st.sampled_from(sorted(READS)), st.integers(0, 3)),
+            st.tuples(st.just("assign"), st.integers(0, 3), st.integers(0, 3)),
+            st.tuples(st.just("copy"), st.integers(1, 2), st.integers(1, 2)),
+        ),
+        max_size=25,
+    ),
+)
+def test_whatever_was_read_and_returned_stays_as_it_was(
+    replicas: int, work: list[tuple[Any, ...]]
+) -> None:
+    strategy, variables, steps = _several(replicas)
+    numbers = [0.0] * 4
+    for v in variables:
+        v.assign(jnp.zeros(v.shape))
+    held: list[tuple[Any, float]] = []
+    for kind, *what in work:
+        if kind == "run":
+            result = strategy.run(steps[what[0]])
+            if what[0] == "adds":
+                numbers = [number + 1 for number in numbers]
+                expected = numbers[1]
+            elif what[0] == "exchanges":
+                expected = numbers[1] + numbers[2]
+                numbers[1], numbers[2] = numbers[2], numbers[1]
+            else:
+                expected = 2 * numbers[3]
+            held += [(v, expected) for v in strategy.experimental_local_results(result)]
+        elif kind == "read":
+            name, position = what
+            if name != "a part of it" or variables[position].shape:
+                held.append((READS[name](variables[position]), numbers[position]))
+        elif kind == "assign":
+            position, number = what
+            value = jnp.full(variables[position].shape, float(number))
+            variables[position].assign(value)
+            numbers[position] = float(number)
+            held.append((value, float(number)))
+        else:
+            to, of = what
+            variables[to].assign(variables[of])
+            numbers[to] = numbers[of]
+    held += [(v.numpy(), number) for v, number in zip(variables, numbers, strict=True)]
+    for value, number in held:
+        array = np.asarray(value)
+        np.testing.assert_array_equal(array, np.full(array.shape, number, np.float32))
 
 
 @pytest.mark.parametrize("replicas", [1, 3])

@@ -13,6 +13,7 @@ import distlab as dl
 from distlab import VariableAggregation as Aggregation
 from distlab.errors import ContextError, ValueShapeError
 from distlab.values.distributed import stack
+from distlab.variables.variable import live
 from tests.listening import listening
 
 
@@ -214,3 +215,10 @@ def test_placing_and_freeing_are_events() -> None:
     assert place.devices == ["CPU:0", "CPU:1"]
     assert place.bytes_per_device == [32, 32]
     assert (free.action, free.array) == ("free", place.array)
+
+
+def test_variables_are_listed_in_the_order_in_which_they_were_made() -> None:
+    # A step's program takes them in this order, so that it is the same program in each process.
+    made = [dl.Variable(0.0) for _ in range(50)]
+    del made[::7]
+    assert [v for v in live() if any(v is own for own in made)] == made
