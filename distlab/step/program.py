@@ -94,13 +94,10 @@ class Program:
         self._dispatch = _dispatch(self) if host.mesh.shared else None
         self._call: Callable[..., list[jax.Array]] | None = None
         self._marker: int | None = None  # the output that is awaited as the step's end
-        # An output that marks the step's end is needed where all others may be given away, and
-        # where several programs make them.
-        self._marks = (
-            self.inputs.donates
-            or (self.inputs.gives and not self.spmd.computed)
-            or self.spmd.parted
-        )
+        # An output that marks the step's end is needed where all others may be given away, as
+        # variables are to the next step, and where several programs make them.
+        only_variables = bool(self.spmd.written) and not self.spmd.computed
+        self._marks = self.inputs.donates or only_variables or self.spmd.parted
         self._reading = storage.giving if self.inputs.gives else contextlib.nullcontext()
         self._order, self._taken = _order_of_outputs(self.spmd, self.inputs)
         positions = {number: position for position, number in enumerate(self._order)}

@@ -6,6 +6,7 @@ first step, and reads the state when it asks for it: at the end of an epoch, or 
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, Literal, TypeAlias, final
 
@@ -51,18 +52,18 @@ class Held:
                 aggregation=aggregation,
                 synchronization=synchronization,
             )
-        self._shown = array
+        self._shown = weakref.ref(array)
         self.away = False
 
     def receive(self, array: Any) -> None:
         """Assigns what Keras holds, unless it is what `show` returned last."""
-        if array is not self._shown:
+        if array is not self._shown():
             self.variable.assign(array)
-            self._shown = array
+            self._shown = weakref.ref(array)
 
     def comes_back(self, array: Any) -> bool:
         """Returns whether Keras takes its value back; any other value is assigned here."""
-        if array is self._shown:
+        if array is self._shown():
             self.away = False
             return True
         self.receive(array)
@@ -70,8 +71,9 @@ class Held:
 
     def show(self) -> Any:
         """Returns the present value for Keras: a plain array on one device."""
-        self._shown = self.variable.value()
-        return self._shown
+        array = self.variable.value()
+        self._shown = weakref.ref(array)  # which Keras gives away when the next epoch begins
+        return array
 
 
 @final

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -264,3 +265,20 @@ def test_a_frozen_base_stays_as_it_is() -> None:
     for old, new in zip(before, base.get_weights(), strict=True):
         np.testing.assert_array_equal(old, new)
     assert not np.array_equal(head, network.get_weights()[-1])
+
+
+def test_nothing_holds_the_weights_of_the_epoch_before() -> None:
+    with mirrored(2).scope():
+        trained = model()
+    trained.fit(X, Y, **FIT)
+    before = [weakref.ref(v._value) for v in trained.trainable_variables]
+    assert all(value() is not None for value in before)
+    held: list[bool] = []
+
+    class Looks(keras.callbacks.Callback):  # type: ignore[misc]
+        def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+            held.extend(value() is not None for value in before)
+
+    trained.fit(X, Y, callbacks=[Looks()], **FIT)
+    assert held
+    assert not any(held[len(before) :])  # after the first batch
