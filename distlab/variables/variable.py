@@ -576,4 +576,4 @@ def is_variable(value: Any) -> bool:
 
 def live() -> list[Variable]:
     """Returns all existing variables, in the order in which they were made."""
-    return list(_live.values())
+    return [v for reference in _live.valuerefs() if (v := reference()) is not None]
