@@ -160,7 +160,7 @@ class EvidenceColumns(TypedDict):
     labels: dict[int, Labels]
     copies_compared: dict[tuple[int, str], Compared]
     own_python: dict[str, int]
-    run_calls: set[str]
+    run_calls: list[str]
     lost: int
 
 
@@ -335,6 +335,6 @@ class Evidence:
             "labels": dict(self._labels),
             "copies_compared": dict(self._compared),
             "own_python": dict(self._own_python),
-            "run_calls": set(self._run_calls),
+            "run_calls": sorted(self._run_calls),
             "lost": self._lost,
         }
