@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 import distlab as dl
 from distlab.errors import DonatedError
+from distlab.variables.storage import Storage
 
 SIZE = 1 << 15
 """Elements of a variable whose memory nobody else gets between two steps."""
@@ -328,6 +329,7 @@ def test_a_step_in_which_devices_call_python_keeps_the_old_memory() -> None:
         v.assign_add(jnp.ones(SIZE))
 
     strategy.run(step)
+    assert isinstance(v.storage, Storage)
     before = v.storage._array
     strategy.run(step)
     assert not before.is_deleted()

@@ -379,7 +379,7 @@ def test_a_task_elsewhere_is_refused_with_a_remedy() -> None:
 
 def test_misuse_is_refused(coordinator: ClusterCoordinator) -> None:
     with pytest.raises(ArgumentTypeError, match=r"needs a ClusterResolver.*NoneType"):
-        dl.ParameterServerStrategy(None)  # type: ignore[arg-type]
+        dl.ParameterServerStrategy(None)
     with pytest.raises(ArgumentTypeError, match=r"ParameterServerStrategy.*MirroredStrategy"):
         ClusterCoordinator(dl.MirroredStrategy())  # type: ignore[arg-type]
     with pytest.raises(ArgumentValueError, match="stall_seconds must be more than 0, got 0"):
