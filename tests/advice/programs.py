@@ -20,6 +20,8 @@ import pytest
 
 import distlab as dl
 from distlab.errors import NotFiniteWarning, RecompilationWarning
+from distlab.events import Capture, sink
+from distlab.recording import RingRecorder
 
 FLOAT = np.dtype("float32")
 
@@ -60,6 +62,14 @@ def for_seconds(seconds: float, least: int) -> Iterator[int]:
         number += 1
 
 
+def is_profiled(strategy: dl.Strategy) -> bool:
+    """Whether the recorder has taken a profile of the strategy's steps."""
+    recorder = sink.recorder()
+    assert isinstance(recorder, RingRecorder)
+    events = recorder.ring.since(0, 1 << 30).events
+    return any(isinstance(one, Capture) and one.strategy == strategy.number for one in events)
+
+
 # --- faults ------------------------------------------------------------------------------------
 
 
@@ -75,6 +85,9 @@ def straggler(replicas: int, slow: int, *, together: bool, rounds: int, times: i
 
         x = filled(strategy, (4,))
         for _number in for_seconds(0.8, 25):
+            x = strategy.run(step, (x,))
+        end = time.monotonic() + 30
+        while not is_profiled(strategy) and time.monotonic() < end:  # on a busy machine
             x = strategy.run(step, (x,))
         jax.block_until_ready(x)
 
