@@ -25,11 +25,15 @@ KILLING = {
 }
 """Programs that kill processes, of which a cluster of threads has none."""
 
+LAST = "ps_killed"
+"""It kills a parameter server, which no later program could use."""
+
 RUNNING = {"aggregation_inside", "reduce_inside", "run_inside", "run_outside", "train"}
 """Programs that call `strategy.run`, which compiles a function or runs it eagerly."""
 
 CASES = [("traced", name) for name in sorted(set(GOLDENS) - KILLING)]
 CASES += [("eager", name) for name in sorted(RUNNING)]
+CASES += [("processes", name) for name in sorted(GOLDENS, key=lambda name: (name == LAST, name))]
 
 
 @functools.cache

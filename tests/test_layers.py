@@ -94,7 +94,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         *("data", "input", "integrations.hook"),
     ),
     "integrations.keras": (
-        *("text", "errors", "events", "values", "context", "variables", "data", "input"),
+        *("text", "errors", "events", "devices", "values", "context", "variables", "data", "input"),
         *("strategies", "control", "integrations.hook", "integrations.orbax"),
     ),
     "integrations.ipyparallel": ("text", "errors", "launching", "processes", "runs"),

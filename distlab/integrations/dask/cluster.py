@@ -17,6 +17,7 @@ from distributed import Client, Scheduler
 from distributed.deploy.spec import ProcessInterface, SpecCluster
 
 from distlab.errors import ArgumentValueError, ClusterError
+from distlab.integrations.dask.members import lose_all
 from distlab.integrations.dask.references import CoordinatorsOwn
 from distlab.integrations.dask.resolver import DaskClusterResolver
 from distlab.integrations.dask.settings import SETTINGS
@@ -163,6 +164,8 @@ class ParameterServerCluster:
     def stop(self) -> None:
         """Ends all processes."""
         atexit.unregister(self.stop)
+        if self.client.status == "running":
+            self.client.sync(lose_all, self.client)
         self.client.close(timeout=_STOP_SECONDS)
         self._cluster.close(timeout=_STOP_SECONDS)
         _log.setLevel(self._log_level)

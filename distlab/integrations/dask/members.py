@@ -104,6 +104,11 @@ class Members:
             for watcher in self._watchers:
                 watcher(task)
 
+    def lose_all(self) -> None:
+        """Notes that all tasks are lost."""
+        for task, address in list(self._addresses.items()):
+            self.lose(task, address)
+
     async def told(self, about: Any) -> None:
         """Learns what happened to a worker of Dask's.
 
@@ -137,6 +142,12 @@ class Members:
 def scheduler(client: Client) -> Any:
     """Returns what calls a client's scheduler."""
     return client.scheduler
+
+
+async def lose_all(client: Client) -> None:
+    """Tells all who listen to a client's scheduler that their tasks are lost, as it ends them."""
+    for members in list(_listening.get(client, [])):
+        members.lose_all()
 
 
 async def _tell(listening: list[Members], event: tuple[float, Any]) -> None:

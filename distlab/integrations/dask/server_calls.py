@@ -85,7 +85,7 @@ class ServerCalls:
         Raises:
           ServerLostError: One does not answer.
         """
-        if self._loop.is_closed():
+        if not self._loop.is_running():
             raise ServerLostError(
                 "The connection to the parameter servers was closed, so their variables can't be "
                 "reached. Use them before the cluster is stopped."

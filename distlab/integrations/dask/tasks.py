@@ -84,7 +84,8 @@ class DaskTasks:
         """
         self._strategy = weakref.ref(strategy)
         references.sessions[self._session] = self
-        weakref.finalize(strategy, references.sessions.pop, self._session, None).atexit = False
+        ended = (self._client, self._loop, self._session, self._members)
+        weakref.finalize(strategy, _end, *ended).atexit = False
 
     def variable(self, key: Key, about: dict[str, Any]) -> Any:
         """Returns the variable for a value on a parameter server."""
@@ -102,8 +103,7 @@ class DaskTasks:
 
     def serve(self, queue: WorkQueue) -> Callable[[], None]:
         """Runs what a coordinator's queue holds, and returns what ends that."""
-        loop, dispatch, members = self._loop, self._dispatch, self._members
-        client, session = self._client, self._session
+        loop, dispatch = self._loop, self._dispatch
 
         def wake() -> None:
             if not loop.is_closed():
@@ -114,8 +114,7 @@ class DaskTasks:
 
         def end() -> None:
             queue.close()
-            if client.status == "running" and not loop.is_closed():
-                loop.call_soon_threadsafe(_close, client, session, members, running)
+            running.cancel()
 
         return end
 
@@ -144,20 +143,24 @@ class DaskTasks:
         return self._addresses[server]
 
 
-def _close(client: Client, session: str, members: Members, running: Any) -> None:
-    """Has all tasks forget a session, as far as they are there."""
-    running.cancel()
-    members.stop()
+def _end(client: Client, loop: asyncio.AbstractEventLoop, session: str, members: Members) -> None:
+    """Has all tasks forget a session whose strategy, with its variables, is gone."""
+    references.sessions.pop(session, None)
 
     async def tell() -> None:
+        members.stop()
         calls = [
             client.rpc(address).distlab_close(session=session) for address in members.addresses
         ]
         await asyncio.gather(*calls, return_exceptions=True)
 
-    told = asyncio.ensure_future(tell())
-    _telling.add(told)
-    told.add_done_callback(_telling.discard)
+    def begin() -> None:
+        told = asyncio.ensure_future(tell())
+        _telling.add(told)
+        told.add_done_callback(_telling.discard)
+
+    if client.status == "running" and loop.is_running():
+        loop.call_soon_threadsafe(begin)
 
 
 def connect(client: Client, workers: int, servers: int) -> DaskTasks:

@@ -8,13 +8,16 @@
   env.shards(variable)                     the parts of a partitioned variable (a list)
   env.catch(thunk)                         {"raises": category} or {"returned": value}
 
-Run as a program with a mode and names of programs, it prints what each returns, one a line.
+Run as a program with a mode and names of programs, it prints what each returns, one a line. The
+mode is "traced", "eager" or "processes"; in that, workers and parameter servers are processes,
+c.kill_worker(i) and c.kill_ps(i) kill them, and a killed worker comes back by itself.
 """
 
 import itertools
 import json
 import os
 import sys
+import tempfile
 import threading
 import time
 import traceback
@@ -88,6 +91,9 @@ class CoordinatorEnv(base_env.DistlabEnv):
         time.sleep(seconds)
         return self.tensor(0.0)
 
+    def close(self):
+        """Ends what was started."""
+
     def ps_of(self, v):
         return v.parameter_server
 
@@ -101,6 +107,58 @@ class CoordinatorEnv(base_env.DistlabEnv):
         return list(v.variables) if hasattr(v, "variables") else [v]
 
 
+class ProcessEnv(CoordinatorEnv):
+    """A cluster of processes, which the programs share until one kills a parameter server."""
+
+    def __init__(self):
+        super().__init__()
+        self._launched = None
+        self._waiting = None
+
+    def cluster(self, workers, ps, partitioner=None):
+        if self._launched is None:
+            self._launched = self.dist.launch(workers=3, parameter_servers=3)
+        launched = self._launched
+        launched.client.wait_for_workers(6, timeout=LIMIT_SECONDS)  # one may have been killed
+        resolver = self.dist.cluster_resolver.DaskClusterResolver(launched.client, workers, ps)
+        strategy = self.dist.ParameterServerStrategy(resolver, variable_partitioner=partitioner)
+        coordinator = self.dist.coordinator.ClusterCoordinator(strategy)
+        self._waiting = os.path.join(tempfile.mkdtemp(), "waiting")
+        for verb in ("join", "fetch", "done"):
+            setattr(coordinator, verb, self._noting(getattr(coordinator, verb), self._waiting))
+        made = Cluster(strategy, coordinator)
+        made.kill_worker = lambda i: launched.kill("worker", i)
+        made.start_worker = lambda i: None
+        made.kill_ps = self._kill_ps
+        return made
+
+    def _noting(self, verb, waiting):
+        def call(*args):
+            with open(waiting, "w"):
+                pass
+            return verb(*args)
+        return call
+
+    def _kill_ps(self, i):
+        self._launched.kill("ps", i)
+
+    def busy(self, seconds):
+        """Works on for some time after the program waits: a slow machine changes no order."""
+        end = time.monotonic() + LIMIT_SECONDS
+        while not os.path.exists(self._waiting):
+            assert time.monotonic() < end
+            time.sleep(0.005)
+        time.sleep(seconds)
+        return self.tensor(0.0)
+
+    def close(self):
+        if self._launched is not None:
+            self._launched.stop()
+
+    def __getstate__(self):
+        return {**self.__dict__, "_launched": None}
+
+
 def read(name):
     with open(os.path.join(HERE, name)) as f:
         return json.load(f)
@@ -108,7 +166,7 @@ def read(name):
 
 def main(mode, *names):
     import cases
-    env, params = CoordinatorEnv(), read("params.json")
+    env, params = (ProcessEnv if mode == "processes" else CoordinatorEnv)(), read("params.json")
     env.dist.run_functions_eagerly(mode == "eager")
     for name in names:
         try:
@@ -117,6 +175,7 @@ def main(mode, *names):
             traceback.print_exc()
             out = {"error": category_of(e), "message": str(e)[:300]}
         print(json.dumps([name, out]), flush=True)
+    env.close()
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import threading
 import time
@@ -263,6 +264,22 @@ def test_a_killed_worker_loses_no_function_and_comes_back_with_its_dataset_anew(
     assert 0 in coordinator.fetch(met)  # the new process began anew
 
 
+def test_variables_outlive_their_coordinator(strategy: dl.ParameterServerStrategy) -> None:
+    with strategy.scope():
+        v = dl.Variable(1.0)
+
+    def train() -> None:
+        coordinator = dl.coordinator.ClusterCoordinator(strategy)
+        coordinator.schedule(lambda: v.assign_add(1.0) and None)
+        coordinator.join()
+
+    train()
+    gc.collect()
+    assert float(v.numpy()) == 2.0
+    train()
+    assert float(v.numpy()) == 3.0
+
+
 def test_strategies_of_one_cluster_are_apart(cluster: ParameterServerCluster) -> None:
     strategies = [dl.ParameterServerStrategy(cluster.client) for _ in range(2)]
     assert strategies[0].num_workers == 3  # one parameter server when none is asked for
@@ -304,3 +321,16 @@ def test_a_lost_parameter_server_is_told_within_a_second_to_all_who_wait() -> No
         assert float(kept.numpy()) >= 2.0
         with pytest.raises(ServerLostError):
             coordinator.schedule(step).fetch()
+
+
+def test_those_who_wait_are_told_that_the_cluster_was_stopped() -> None:
+    with dl.launch(workers=1, parameter_servers=1) as cluster:
+        strategy = dl.ParameterServerStrategy(cluster.resolver)
+        coordinator = dl.coordinator.ClusterCoordinator(strategy)
+        with strategy.scope():
+            v = dl.Variable(1.0)
+        waiting = coordinator.schedule(time.sleep, (600,))
+    with pytest.raises(ServerLostError, match="Parameter server 0"):
+        waiting.fetch()
+    with pytest.raises(ServerLostError):
+        v.numpy()
