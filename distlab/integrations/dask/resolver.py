@@ -34,6 +34,13 @@ class DaskClusterResolver(ClusterResolver):
     Raises:
       ArgumentTypeError: `client` is not a Dask client, or a number is not one.
       ArgumentValueError: There would be no worker, or no parameter server.
+
+    Example:
+      >>> import distlab as dl
+      >>> with dl.launch(workers=2, parameter_servers=1) as cluster:
+      ...     resolver = dl.cluster_resolver.DaskClusterResolver(cluster.client)
+      ...     resolver.workers, resolver.parameter_servers, resolver.cluster_spec().jobs
+      (2, 1, ['worker', 'ps'])
     """
 
     def __init__(
