@@ -20,8 +20,9 @@ class Combined(NamedTuple):
         `"1 array like kernel"`; empty when they are not known.
       largest: The largest array, such as `"like kernel"`, or its type and shape; empty for
         numbers.
-      values: Type, shape and name of each, such as `"float32[64,10] like kernel"`: the
-        variable or argument is one of the same shape, as a gradient is that of its variable.
+      values: Type, shape and name of each, the largest first, such as `"float32[64,10] like
+        kernel"`: the variable or argument is one of the same shape, as a gradient is that of its
+        variable.
     """
 
     text: str
@@ -64,6 +65,8 @@ def combined(collective: Collective) -> Combined:
         match = _VALUE.match(value.partition(" from ")[0])
         if match is not None:
             operands.append(_Operand(match["dtype"], match["sizes"], match["name"] or ""))
+    # Programs of one function combine the same values in orders of their own.
+    operands.sort(key=lambda one: (-one.length, one.name, one.shape))
     arrays = [one for one in operands if one.sizes]
     if not operands:
         return NOT_KNOWN

@@ -274,6 +274,7 @@ def test_workers_on_another_machine_send_their_events_to_the_notebook(
                 recording.log(number=number)
         return len([*pathlib.Path().iterdir()])
 
+    record.__module__ = "__main__"  # engines that start in this folder do not find the tests
     with dl.launch(workers=1) as cluster:
         assert cluster.run(record) == [0]
         (worker,) = cluster.run(os.getpid)
