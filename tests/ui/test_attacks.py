@@ -20,7 +20,6 @@ from tests.conftest import FLAGS
 from tests.synthetic import ListSource
 from tests.ui.conftest import Pages, Served
 from tests.ui.test_people import PAGES
-from tests.ui.waiting import wait_until
 from tests.wicked import ATTACK, wicked_run
 
 WATCH = """
@@ -345,19 +344,21 @@ def test_a_page_of_another_site_reaches_nothing(
 
 
 def frame_of(page: Page) -> Frame:
-    wait_until(lambda: len(page.frames) == 2, "the frame")
-    return page.frames[1]
+    # Asking the browser: `page.frames` learns nothing while this thread only waits.
+    element = page.wait_for_selector("iframe", state="attached")
+    frame = None if element is None else element.content_frame()
+    assert frame is not None
+    return frame
 
 
 def test_a_page_of_another_site_shows_it_in_no_frame(
     training: Training, elsewhere: Elsewhere, browser: Browser
 ) -> None:
     page = browser.new_page()
-    texts: list[str] = []
-    page.on("console", lambda message: texts.append(message.text))
-    page.goto(elsewhere.page(f"<iframe src='{training.server.url}' width=900 height=700></iframe>"))
-    wait_until(lambda: any("frame" in text for text in texts), "the browser's refusal")
-    assert page.frames[1].locator(".loops").count() == 0
+    frame = f"<iframe src='{training.server.url}' width=900 height=700></iframe>"
+    with page.expect_console_message(lambda message: "frame" in message.text):  # the refusal
+        page.goto(elsewhere.page(frame))
+    assert frame_of(page).locator(".loops").count() == 0
     page.close()
 
 
