@@ -27,10 +27,10 @@ class Call:
       results: What ipyparallel will return, by worker.
     """
 
-    def __init__(self, client: Any, results: Mapping[int, Any]) -> None:
+    def __init__(self, results: Mapping[int, Any]) -> None:
         self.results = dict(results)
-        # ipyparallel forgets the metadata of a call that has ended.
-        self._metadata = {w: client.metadata[r.msg_ids[0]] for w, r in self.results.items()}
+        # The results' own: the client forgets those of a call that has ended, which may be now.
+        self._metadata = {w: _metadata_of(r) for w, r in self.results.items()}
         self._shown: dict[tuple[int, str], int] = {}
         self._failed: list[int] = []  # in the order in which they failed
 
@@ -164,3 +164,9 @@ def message_of(result: Any) -> str:
 
 def _prefixed(worker: int, text: str) -> str:
     return "\n".join(f"[worker-{worker}] {line}" for line in text.split("\n"))
+
+
+def _metadata_of(result: Any) -> Any:
+    """Returns what ipyparallel keeps of one worker's call, its output among it."""
+    metadata = result.metadata
+    return metadata[0] if isinstance(metadata, list) else metadata

@@ -162,7 +162,7 @@ class Cluster:
                 "their variables."
             )
         views = {worker: self._engines.view(worker) for worker in workers}
-        call = Call(self._engines.client, {w: start(view) for w, view in views.items()})
+        call = Call({w: start(view) for w, view in views.items()})
         try:
             call.wait(self._tell, lambda running: self._engines.signal(running, signal.SIGINT))
         except KeyboardInterrupt:
