@@ -89,9 +89,9 @@ class ClosuresSent:
         frames, needed = pickled(self._session, f"An argument of {name_of(fn)}", (args, kwargs))
         return Sent(function, frames, self._needed(needed))
 
-    def is_used(self, number: int) -> bool:
-        """Returns whether a function may be scheduled again without being pickled anew."""
-        return any(function.number == number for function in self._functions.values())
+    def kept(self) -> set[int]:
+        """Returns the numbers of the functions that need not be pickled anew."""
+        return {function.number for function in self._functions.values()}
 
     def _function(self, fn: Callable[..., Any]) -> SentFunction:
         identity = identity_of(fn)

@@ -172,9 +172,7 @@ class Dispatch:
         new = [] if sent.function.number in functions else [sent.function]
         needed = [*sent.resources, *(number for fn in new for number in fn.resources)]
         missing = [number for number in needed if number not in resources]
-        forget = (
-            [number for number in functions if not self._closures.is_used(number)] if new else []
-        )
+        forget = list(functions - self._closures.kept()) if new else []
         answer = await self._pool(address).distlab_run(
             session=self._session,
             fn=sent.function.number,
