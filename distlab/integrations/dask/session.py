@@ -62,6 +62,7 @@ class WorkerSession:
         self.strategy = ParameterServerStrategy.in_worker(self, number)
         self._variables: dict[Key, Variable] = {}
         self._definitions: dict[int, Frames] = {}
+        self._sent: dict[int, Frames] = {}  # functions that are not loaded yet, or can't be
         self._functions: dict[int, tuple[Any, CapturedContainers]] = {}
         self._resources: dict[int, Any] = {}
         references.sessions[name] = self
@@ -83,12 +84,15 @@ class WorkerSession:
         """
         for number in forget:
             self._functions.pop(number, None)
+            self._sent.pop(number, None)
+        self._sent.update(functions)
         self._definitions.update(resources)
         try:
             with self.strategy.as_worker(self._number):
-                for number, frames in functions:
-                    function = loaded(frames)
-                    self._functions[number] = function, CapturedContainers(function)
+                if fn not in self._functions:
+                    function = loaded(self._sent[fn])
+                    self._functions[fn] = function, CapturedContainers(function)
+                    del self._sent[fn]
                 given, named = ((), {}) if args is None else loaded(args)
                 self.values.begin(fn)
                 function, captured = self._functions[fn]

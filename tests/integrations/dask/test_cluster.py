@@ -172,6 +172,27 @@ def test_errors_are_those_of_the_function(coordinator: dl.coordinator.ClusterCoo
     assert coordinator.done()
 
 
+def test_a_function_that_cannot_be_loaded_says_so_each_time(
+    coordinator: dl.coordinator.ClusterCoordinator,
+) -> None:
+    def fail() -> None:
+        raise InvalidArgumentError("can't be loaded")
+
+    class Broken:
+        def __reduce__(self) -> Any:
+            return fail, ()
+
+    broken = Broken()
+
+    def closure() -> str:
+        return repr(broken)
+
+    for _ in range(4):
+        coordinator.schedule(closure)
+        with pytest.raises(InvalidArgumentError, match="can't be loaded"):
+            coordinator.join()
+
+
 def test_what_cannot_travel_is_refused(
     cluster: ParameterServerCluster,
     strategy: dl.ParameterServerStrategy,
