@@ -14,6 +14,7 @@ from typing import Any, Final, Self, final
 
 import dask
 from distributed import Client, Scheduler
+from distributed.deploy.cluster import Cluster
 from distributed.deploy.spec import ProcessInterface, SpecCluster
 
 from distlab.errors import ArgumentValueError, ClusterError
@@ -25,6 +26,7 @@ from distlab.integrations.dask.settings import SETTINGS
 _START_SECONDS: Final = 120.0
 _RESTART_SECONDS: Final = 0.2
 _STOP_SECONDS: Final = 10
+_PIECE_BYTES: Final = 1 << 16
 _HOST: Final = "127.0.0.1"
 _log: Final = logging.getLogger("distributed")
 
@@ -66,17 +68,39 @@ class _TaskProcess(ProcessInterface):
             stderr=asyncio.subprocess.STDOUT,
         )
 
+    async def _print_lines(self, output: asyncio.StreamReader) -> None:
+        rest = b""
+        while some := await output.read(_PIECE_BYTES):
+            *lines, rest = (rest + some).split(b"\n")
+            if len(rest) > _PIECE_BYTES:  # no line is too long, or kept for ever
+                lines, rest = [*lines, rest], b""
+            for line in lines:
+                self._print(line)
+        if rest:
+            self._print(rest)
+
+    def _print(self, line: bytes) -> None:
+        print(f"[{self._name}] {line.decode(errors='replace')}", flush=True)
+
     async def _watch(self) -> None:
         while True:
             assert self.process is not None
             assert self.process.stdout is not None
-            async for line in self.process.stdout:
-                print(f"[{self._name}] {line.decode(errors='replace')}", end="", flush=True)
+            await self._print_lines(self.process.stdout)
             await self.process.wait()
             if not self._restarts:
                 return
             await asyncio.sleep(_RESTART_SECONDS)
             await self._start()
+
+
+class _Tasks(SpecCluster):
+    """A scheduler and the processes of the tasks, each of which watches itself."""
+
+    def _update_worker_status(self, op: str, msg: Any) -> None:
+        # SpecCluster would close a task for good that is not back within a quarter of a minute,
+        # which a process takes to start on a busy machine.
+        Cluster._update_worker_status(self, op, msg)
 
 
 @final
@@ -123,7 +147,7 @@ class ParameterServerCluster:
         self._log_level = _log.level
         _log.setLevel(logging.CRITICAL + 1)  # what matters of it is raised
         with dask.config.set(SETTINGS):
-            self._cluster = SpecCluster(
+            self._cluster: Any = _Tasks(  # type: ignore[no-untyped-call]
                 workers=tasks,
                 scheduler={"cls": Scheduler, "options": options},
                 name="distlab",

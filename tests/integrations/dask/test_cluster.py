@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import dask
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -27,6 +28,7 @@ from distlab.errors import (
     ServerLostError,
 )
 from distlab.integrations.dask.cluster import ParameterServerCluster
+from tests.patience import wait_until
 
 
 @pytest.fixture(scope="module")
@@ -283,6 +285,36 @@ def test_a_killed_worker_loses_no_function_and_comes_back_with_its_dataset_anew(
 
     met = [coordinator.schedule(meet, (batches,)) for _ in range(2)]
     assert 0 in coordinator.fetch(met)  # the new process began anew
+
+
+def test_a_worker_comes_back_however_long_its_start_takes(
+    cluster: ParameterServerCluster,
+) -> None:
+    killed = cluster.pid("worker", 1)
+    with dask.config.set({"distributed.deploy.lost-worker-timeout": "1 ms"}):
+        cluster.kill("worker", 1)
+        wait_until(lambda: cluster.pid("worker", 1) != killed, "the worker")
+        cluster.client.wait_for_workers(4, timeout=120)
+
+
+def test_what_a_worker_prints_is_shown_however_long_a_line_is(
+    coordinator: dl.coordinator.ClusterCoordinator, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def talk() -> None:
+        print("x" * 300_000)
+        print("after it")
+
+    coordinator.schedule(talk)
+    coordinator.join()
+    shown = ""
+
+    def arrived() -> bool:
+        nonlocal shown
+        shown += capfd.readouterr().out
+        return "] after it\n" in shown
+
+    wait_until(arrived)
+    assert shown.count("x") == 300_000
 
 
 def test_variables_outlive_their_coordinator(strategy: dl.ParameterServerStrategy) -> None:
