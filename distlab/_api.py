@@ -75,7 +75,7 @@ if TYPE_CHECKING:
     from distlab.widgets import watch  # noqa: TC004
 
 watch_for_orbax()
-_offer_dask()
+_offer_dask(__name__)
 
 __all__ = [
     "BackupAndRestore",

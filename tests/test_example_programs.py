@@ -124,6 +124,15 @@ def test_a_killed_worker_is_restarted_and_training_goes_on_where_it_was(
     assert _numbers("loss", "\n".join(line for line in run.lines if "worker-0" in line)) == wanted
 
 
+def test_workers_that_do_not_wait_learn_by_way_of_parameter_servers() -> None:
+    printed = _printed("parameter_servers", "--epochs", "3")
+    assert "table: (4, 64) on server 0\ntable: (3, 64) on server 1\n" in printed
+    losses = _numbers("loss", printed)
+    assert len(losses) == 3
+    assert losses[-1] < losses[0] / 2
+    assert _numbers("test accuracy", printed)[-1] > 0.9
+
+
 def test_every_program_is_tested_and_named_in_the_readme() -> None:
     readme = (ROOT / "README.md").read_text()
     tests = Path(__file__).read_text()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
 from collections.abc import Sequence
 from typing import Any, final
@@ -34,6 +35,7 @@ class WorkerSession:
       workers: The number of workers.
       servers: The addresses of the parameter servers.
       paths: Where the coordinator's process finds modules.
+      module: What makes this process know the libraries that the coordinator's knows.
 
     Attributes:
       strategy: The coordinator's strategy, as it is here.
@@ -51,8 +53,10 @@ class WorkerSession:
         workers: int,
         servers: Sequence[str],
         paths: Sequence[str],
+        module: str,
     ) -> None:
         sys.path += [path for path in paths if path not in sys.path]
+        importlib.import_module(module)
         self._name = name
         self._number = number
         calls = ServerCalls(name, worker.rpc, event_loop(worker), servers.__getitem__)

@@ -36,6 +36,7 @@ class DaskTasks:
       client: The client of Dask's scheduler.
       workers: The number of workers.
       servers: The number of parameter servers.
+      module: What a worker imports.
 
     Attributes:
       workers: The number of workers.
@@ -46,7 +47,7 @@ class DaskTasks:
       ClusterError: Dask has too few workers, or one can't be reached.
     """
 
-    def __init__(self, client: Client, workers: int, servers: int) -> None:
+    def __init__(self, client: Client, workers: int, servers: int, module: str) -> None:
         self._client = client
         self._session = uuid.uuid4().hex
         self._loop = event_loop(client)
@@ -60,7 +61,12 @@ class DaskTasks:
         client.register_plugin(TaskPlugin())
         self._addresses: list[str] = client.sync(self._start, callback_timeout=_START_SECONDS)
         self.values = ServerCalls(self._session, client.rpc, self._loop, self._address_of_server)
-        about = {"workers": workers, "servers": self._addresses, "paths": list(sys.path)}
+        about = {
+            "workers": workers,
+            "servers": self._addresses,
+            "paths": list(sys.path),
+            "module": module,
+        }
         self._dispatch = Dispatch(self._session, client.rpc, self._members, self._closures, about)
 
     def sent(self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Sent:
@@ -163,13 +169,14 @@ def _end(client: Client, loop: asyncio.AbstractEventLoop, session: str, members:
         loop.call_soon_threadsafe(begin)
 
 
-def connect(client: Client, workers: int, servers: int) -> DaskTasks:
+def connect(client: Client, workers: int, servers: int, module: str) -> DaskTasks:
     """Returns a session with Dask's workers.
 
     Args:
       client: The client of Dask's scheduler.
       workers: The number of workers.
       servers: The number of parameter servers.
+      module: What a worker imports.
 
     Raises:
       ClusterError: The client is closed, or asynchronous; or Dask has too few workers.
@@ -180,4 +187,4 @@ def connect(client: Client, workers: int, servers: int) -> DaskTasks:
             f"ParameterServerStrategy needs a Dask client that waits and is connected, and this "
             f"one {state}. Make distributed.Client(address) outside of a coroutine."
         )
-    return DaskTasks(client, workers, servers)
+    return DaskTasks(client, workers, servers, module)
