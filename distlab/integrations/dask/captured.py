@@ -26,11 +26,11 @@ class Changes(NamedTuple):
 
     Attributes:
       appended: What it appended to lists.
-      others: Whether it changed something in another way.
+      others: What it changed in another way, as text.
     """
 
     appended: Appended
-    others: bool
+    others: list[str]
 
 
 @final
@@ -56,7 +56,7 @@ class CapturedContainers:
     def changes(self) -> Changes:
         """Returns what was done since `remember`, and takes out what was appended."""
         appended: Appended = {}
-        others = False
+        others: list[str] = []
         for number, (now, before) in enumerate(zip(self._containers, self._before, strict=True)):
             if before is None or _same(now, before):
                 continue
@@ -64,7 +64,7 @@ class CapturedContainers:
                 appended[number] = now[len(before) :]
                 del now[len(before) :]
             else:
-                others = True
+                others.append(f"a {type(now).__name__}")
         return Changes(appended, others)
 
     def extend(self, appended: Appended) -> None:

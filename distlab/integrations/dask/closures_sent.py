@@ -120,13 +120,13 @@ class ClosuresSent:
         self._keep(identity, made)
         return made
 
-    def note(self, function: SentFunction, appended: Appended, *, others: bool) -> str | None:
+    def note(self, function: SentFunction, appended: Appended, others: list[str]) -> str | None:
         """Does to the coordinator's lists what a closure did to a worker's copies.
 
         Args:
           function: The closure's function.
           appended: What it appended to lists.
-          others: Whether it changed something else, which stays in the worker.
+          others: What else it changed, which stays in the worker.
 
         Returns:
           What to tell the user, once for each function.
@@ -138,9 +138,9 @@ class ClosuresSent:
             return None
         self._told.add(function.number)
         return (
-            f"{name_of(function.fn)} changes a list, dictionary or set that it refers to. It runs "
+            f"{name_of(function.fn)} changes {'; '.join(others)}, which it did not make. It runs "
             "in another process, where this changes a copy; only what it appends to a list "
-            "arrives here. Return what it computes."
+            "arrives here. Return what it computes, or keep it in a distlab.Variable."
         )
 
     def _keep(self, identity: Identity, function: SentFunction) -> None:

@@ -161,7 +161,7 @@ class Dispatch:
         else:
             if "changes" in answer:
                 appended, others = loaded(answer["changes"])
-                told = self._closures.note(closure.sent.function, appended, others=others)
+                told = self._closures.note(closure.sent.function, appended, others)
                 if told is not None:
                     queue.warn(told)
             closure.result.set_sent(_Loaded(answer["result"]))

@@ -15,6 +15,7 @@ from distlab.errors import ClusterError, ServerLostError
 from distlab.integrations.dask import references
 from distlab.integrations.dask.buffered_values import BufferedValues
 from distlab.integrations.dask.captured import CapturedContainers
+from distlab.integrations.dask.captured_objects import CapturedObjects
 from distlab.integrations.dask.event_loop import event_loop
 from distlab.integrations.dask.messages import Frames, sendable
 from distlab.integrations.dask.pickling import loaded, pickled
@@ -67,7 +68,7 @@ class WorkerSession:
         self._variables: dict[Key, Variable] = {}
         self._definitions: dict[int, Frames] = {}
         self._sent: dict[int, Frames] = {}  # functions that are not loaded yet, or can't be
-        self._functions: dict[int, tuple[Any, CapturedContainers]] = {}
+        self._functions: dict[int, tuple[Any, CapturedContainers, CapturedObjects]] = {}
         self._resources: dict[int, Any] = {}
         references.sessions[name] = self
 
@@ -95,18 +96,22 @@ class WorkerSession:
             with self.strategy.as_worker(self._number):
                 if fn not in self._functions:
                     function = loaded(self._sent[fn])
-                    self._functions[fn] = function, CapturedContainers(function)
+                    captured = CapturedContainers(function), CapturedObjects(function)
+                    self._functions[fn] = function, *captured
                     del self._sent[fn]
                 given, named = ((), {}) if args is None else loaded(args)
                 self.values.begin(fn)
-                function, captured = self._functions[fn]
-                captured.remember()
+                function, containers, objects = self._functions[fn]
+                containers.remember()
+                objects.remember(given, named)
                 result = call(function, given, named, self._number)
                 self.values.end()
                 answer = {"result": self._frames("The result of a closure", result)}
-                changes = captured.changes() if captured else None
-                if changes is not None and any(changes):
-                    answer["changes"] = self._frames("What a closure appended", tuple(changes))
+                appended, others = containers.changes()
+                others += objects.changes()
+                if appended or others:
+                    changes = (appended, others)
+                    answer["changes"] = self._frames("What a closure appended", changes)
         except ServerLostError as error:
             self.values.drop()
             return {"lost": str(error)}

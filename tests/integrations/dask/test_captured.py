@@ -20,7 +20,7 @@ def test_what_is_appended_is_taken_out_and_can_be_appended_elsewhere() -> None:
     def step(x: float) -> None:
         losses.append(x)
 
-    assert changes(step, 2.0) == ({0: [2.0]}, False)
+    assert changes(step, 2.0) == ({0: [2.0]}, [])
     assert losses == [1.0]
     CapturedContainers(step).extend({0: [2.0]})
     assert losses == [1.0, 2.0]
@@ -49,9 +49,9 @@ def test_other_changes_are_told() -> None:
     def sort() -> None:
         order.reverse()
 
-    assert changes(count) == ({}, True)
-    assert changes(sort) == ({}, True)
-    assert changes(lambda: seen["n"] + order[0]) == ({}, False)
+    assert changes(count) == ({}, ["a dict"])
+    assert changes(sort) == ({}, ["a list"])
+    assert changes(lambda: seen["n"] + order[0]) == ({}, [])
 
 
 total = 0

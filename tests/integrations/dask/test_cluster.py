@@ -140,7 +140,7 @@ def test_what_a_function_appends_arrives_and_other_changes_are_told(
     coordinator.join()
     assert sorted(losses) == [1.0, 2.0, 3.0]
     coordinator.schedule(count)
-    with pytest.warns(CapturedStateWarning, match="count changes a list, dictionary or set"):
+    with pytest.warns(CapturedStateWarning, match="count changes a dict, which it did not make"):
         coordinator.join()
 
     def assign() -> None:
