@@ -65,7 +65,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "nn": ("text", "errors", "values", "context"),
     # What shows it: events to columns, columns to charts, advice and a page.
     "folds": ("text", "errors", "events"),
-    "charts": ("text", "folds"),
+    "charts": ("text", "errors", "folds"),
     "advice": ("text", "errors", "events", "folds"),
     "page": ("text", "errors", "events", "control", "folds", "charts", "advice"),
     "tracking": ("text", "errors", "events", "io", "folds"),

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TypedDict
 
 from distlab.folds import ProgramColumns, ReductionColumns
+from distlab.folds.accepted import require_columns, require_number
 from distlab.text.units import plain
 
 
@@ -50,6 +51,11 @@ def traffic_row(
     Returns:
       The reduction, None when there is no such row.
 
+    Raises:
+      ArgumentTypeError: `reductions` or `programs` are something else, or `place` is no whole
+        number.
+      ArgumentValueError: `place` is negative.
+
     Example:
       >>> from distlab.charts import traffic_row
       >>> from distlab.events import Reduction
@@ -62,7 +68,11 @@ def traffic_row(
       >>> row["kind"], row["how"], row["bytes"], row["participants"]
       ('reduce SUM', 'to one device', 4096, 8)
     """
-    if not 0 <= place < len(reductions["kind"]):
+    require_columns("traffic_row", reductions, ReductionColumns, "Folds.columns('reductions')")
+    require_number("traffic_row", "place", place, optional=False)
+    if programs is not None:
+        require_columns("traffic_row", programs, ProgramColumns, "Folds.columns('programs')")
+    if place >= len(reductions["kind"]):
         return None
     inside, participants = reductions["inside"][place], reductions["participants"][place]
     group = _group(reductions, place, programs) if programs is not None and inside else 0

@@ -13,6 +13,7 @@ from distlab.charts._sources import add_empty_text, clear, new_source, set_empty
 from distlab.charts.sheet import Grid, as_pictures, fit, sheet
 from distlab.charts.theme import FAINT, FONT, INK, colour
 from distlab.folds import BatchDetail
+from distlab.folds.accepted import require_columns
 from distlab.folds.arrays import Floats, Ints
 from distlab.text.units import plain
 
@@ -141,7 +142,16 @@ class BatchTiles:
         self._shape.js_on_change("data", callback)
 
     def update(self, columns: BatchDetail | None) -> None:
-        """Shows one batch, or none."""
+        """Shows one batch, or none.
+
+        Args:
+          columns: `Folds.batch()`, or None.
+
+        Raises:
+          ArgumentTypeError: They are something else.
+        """
+        if columns is not None:
+            require_columns("BatchTiles.update", columns, BatchDetail, "Folds.batch()")
         set_empty(self._empty, columns is None)
         if columns is None:
             clear(self.source, self._strip, self._tiles, self._free, self._image, self._labels)

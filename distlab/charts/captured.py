@@ -10,6 +10,7 @@ from distlab.charts._row_labels import label_rows, thinned
 from distlab.charts._sources import add_empty_text, new_source, set_empty
 from distlab.charts.theme import FAINT, colour
 from distlab.folds import CaptureColumns
+from distlab.folds.accepted import require_columns
 from distlab.folds.arrays import Floats
 from distlab.text.units import plain, share_text
 
@@ -85,7 +86,15 @@ class CapturedSpans:
         self.root = plot
 
     def update(self, columns: CaptureColumns) -> None:
-        """Shows the newest columns of `folds.Captures`."""
+        """Shows the newest columns of `folds.Captures`.
+
+        Args:
+          columns: `Folds.columns("captures")`.
+
+        Raises:
+          ArgumentTypeError: They are something else.
+        """
+        require_columns("CapturedSpans.update", columns, CaptureColumns, "captures")
         devices = [plain(name, 24) for name in columns["device"]]
         length = 1e3 * (columns["end_s"] - columns["start_s"])
         self.source.data = {

@@ -27,6 +27,7 @@ from distlab.charts._row_labels import label_rows, thinned
 from distlab.charts._sources import add_empty_text, clear, new_source, set_empty
 from distlab.charts.theme import FAINT, FONT, INK, ramp
 from distlab.folds import DeviceColumns
+from distlab.folds.accepted import require_columns
 from distlab.folds.arrays import Floats
 from distlab.text.units import plain, share_text
 
@@ -124,7 +125,15 @@ class DeviceShares:
         return plot
 
     def update(self, columns: DeviceColumns) -> None:
-        """Shows the newest columns of `folds.Devices`."""
+        """Shows the newest columns of `folds.Devices`.
+
+        Args:
+          columns: `Folds.columns("devices")`.
+
+        Raises:
+          ArgumentTypeError: They are something else.
+        """
+        require_columns("DeviceShares.update", columns, DeviceColumns, "Folds.columns('devices')")
         devices = [plain(name, 24) for name in columns["device"]]
         rows = -np.arange(len(devices), dtype=np.float64)
         mean = np.clip(columns["mean"], 0, 1)

@@ -9,6 +9,7 @@ from distlab.charts._figure import draw, new_figure
 from distlab.charts._sources import add_empty_text, new_source, set_empty
 from distlab.charts.theme import colour
 from distlab.folds import BatchColumns
+from distlab.folds.accepted import require_columns
 
 _MOST_BATCHES = 120
 
@@ -56,7 +57,15 @@ class BatchHistory:
         self.root = plot
 
     def update(self, columns: BatchColumns) -> None:
-        """Shows the newest columns of `folds.Batches`."""
+        """Shows the newest columns of `folds.Batches`.
+
+        Args:
+          columns: `Folds.columns("batches")`.
+
+        Raises:
+          ArgumentTypeError: They are something else.
+        """
+        require_columns("BatchHistory.update", columns, BatchColumns, "Folds.columns('batches')")
         newest = slice(-_MOST_BATCHES, None)
         self.source.data = {
             "number": columns["number"][newest],

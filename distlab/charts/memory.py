@@ -7,6 +7,7 @@ import numpy as np
 from distlab.charts._figure import area_figure, bytes_formatter
 from distlab.charts._sources import add_empty_text, new_source, set_empty
 from distlab.folds import DeviceColumns
+from distlab.folds.accepted import require_columns
 from distlab.text.bytes import bytes_text
 
 
@@ -40,7 +41,15 @@ class ProcessMemory:
         )
 
     def update(self, columns: DeviceColumns) -> None:
-        """Shows the newest columns of `folds.Devices`."""
+        """Shows the newest columns of `folds.Devices`.
+
+        Args:
+          columns: `Folds.columns("devices")`.
+
+        Raises:
+          ArgumentTypeError: They are something else.
+        """
+        require_columns("ProcessMemory.update", columns, DeviceColumns, "Folds.columns('devices')")
         sizes = columns["process_bytes"].astype(np.float64)
         self.source.data = {
             "time": columns["end_s"],

@@ -10,6 +10,7 @@ from distlab.charts._figure import add_legend, draw_curves, new_figure
 from distlab.charts._sources import add_empty_text, finite, new_source, set_empty
 from distlab.charts.theme import colour
 from distlab.folds import MetricColumns
+from distlab.folds.accepted import require_columns
 from distlab.text.units import plain
 
 _MOST_CURVES = 8
@@ -50,7 +51,15 @@ class MetricLines:
         self.root = plot
 
     def update(self, columns: MetricColumns) -> None:
-        """Shows the newest columns of `folds.Metrics`."""
+        """Shows the newest columns of `folds.Metrics`.
+
+        Args:
+          columns: `Folds.columns("metrics")`.
+
+        Raises:
+          ArgumentTypeError: They are something else.
+        """
+        require_columns("MetricLines.update", columns, MetricColumns, "Folds.columns('metrics')")
         chosen = [place for place, name in enumerate(columns["name"]) if self._wanted(name)]
         chosen = chosen[:_MOST_CURVES]
         self.source.data = {

@@ -11,6 +11,7 @@ from distlab.charts._row_labels import label_rows, labelled_axis, thinned
 from distlab.charts._sources import add_empty_text, new_source, set_empty
 from distlab.charts.theme import FAINT, FONT, ink_on, ramp
 from distlab.folds import PlacementColumns
+from distlab.folds.accepted import require_columns
 from distlab.folds.arrays import Floats, Ints
 from distlab.text.bytes import bytes_text
 from distlab.text.units import plain
@@ -80,7 +81,15 @@ class PlacementTable:
         self.root = plot
 
     def update(self, columns: PlacementColumns) -> None:
-        """Shows the newest columns of `folds.Placements`."""
+        """Shows the newest columns of `folds.Placements`.
+
+        Args:
+          columns: `Folds.columns("placement")`.
+
+        Raises:
+          ArgumentTypeError: They are something else.
+        """
+        require_columns("PlacementTable.update", columns, PlacementColumns, "placement")
         names, details, table = _rows(columns, self._most_rows)
         devices = [plain(name, 18) for name in columns["device"]]
         heights = [-float(row) for row in range(len(names))]

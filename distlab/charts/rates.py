@@ -5,6 +5,7 @@ from __future__ import annotations
 from distlab.charts._figure import area_figure
 from distlab.charts._sources import add_empty_text, new_source, set_empty
 from distlab.folds import StepColumns
+from distlab.folds.accepted import require_columns
 from distlab.text.units import duration_text
 
 
@@ -41,7 +42,15 @@ class Rates:
         )
 
     def update(self, columns: StepColumns) -> None:
-        """Shows the newest columns of `folds.Steps`."""
+        """Shows the newest columns of `folds.Steps`.
+
+        Args:
+          columns: `Folds.columns("steps")`.
+
+        Raises:
+          ArgumentTypeError: They are something else.
+        """
+        require_columns("Rates.update", columns, StepColumns, "Folds.columns('steps')")
         bins = len(columns["time_s"])
         self.source.data = {
             "time": columns["time_s"],

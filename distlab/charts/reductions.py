@@ -12,6 +12,7 @@ from distlab.charts._row_labels import label_rows
 from distlab.charts._sources import add_empty_text, new_source, set_empty
 from distlab.charts.theme import colour
 from distlab.folds import ReductionColumns
+from distlab.folds.accepted import require_columns
 from distlab.text.bytes import bytes_text
 from distlab.text.units import count_text, dtype_text, duration_text, plain
 
@@ -80,7 +81,15 @@ class ReductionBars:
         self.root = plot
 
     def update(self, columns: ReductionColumns) -> None:
-        """Shows the newest columns of `folds.Reductions`."""
+        """Shows the newest columns of `folds.Reductions`.
+
+        Args:
+          columns: `Folds.columns("reductions")`.
+
+        Raises:
+          ArgumentTypeError: They are something else.
+        """
+        require_columns("ReductionBars.update", columns, ReductionColumns, "reductions")
         rows = len(columns["kind"])
         counts = [
             f"≥ {count_text(count)}" if at_least else count_text(count)

@@ -42,6 +42,7 @@ from distlab.charts._timeline_tools import (
 )
 from distlab.charts.theme import FAINT, FONT, INK
 from distlab.folds import TimelineColumns
+from distlab.folds.accepted import require_columns
 from distlab.folds.arrays import Floats
 from distlab.text.units import count_text, plain, share_text
 
@@ -190,7 +191,15 @@ class StepTimeline:
         return inside and (fine or chosen_steps(columns, seen) != slice(0, 0))
 
     def update(self, columns: TimelineColumns) -> None:
-        """Shows the newest columns of `folds.Timeline`."""
+        """Shows the newest columns of `folds.Timeline`.
+
+        Args:
+          columns: `Folds.columns("timeline")`.
+
+        Raises:
+          ArgumentTypeError: They are something else.
+        """
+        require_columns("StepTimeline.update", columns, TimelineColumns, "timeline")
         self._columns = columns
         self.redraw()
 
@@ -200,7 +209,12 @@ class StepTimeline:
         Args:
           columns: Columns that `folds.window` returned for the range of `wanted`; None to
             show the columns of `update` alone.
+
+        Raises:
+          ArgumentTypeError: They are something else.
         """
+        if columns is not None:
+            require_columns("StepTimeline.zoom", columns, TimelineColumns, "window(...)")
         self._detail = columns
         self.redraw()
 

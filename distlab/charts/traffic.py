@@ -22,6 +22,7 @@ from distlab.charts._sources import add_empty_text, clear, new_source, set_empty
 from distlab.charts._traffic_row import TrafficRow
 from distlab.charts._transfers import Phase, Plan, plan
 from distlab.charts.theme import FONT, INK, colour, ramp
+from distlab.folds.accepted import require_columns
 from distlab.folds.arrays import Floats
 from distlab.text.bytes import bytes_text
 from distlab.text.units import count_text, plain
@@ -105,7 +106,12 @@ class Traffic:
 
         Args:
           columns: What `traffic_row` returned.
+
+        Raises:
+          ArgumentTypeError: They are something else.
         """
+        if columns is not None:
+            require_columns("Traffic.update", columns, TrafficRow, "traffic_row(...)")
         clear(self.source, self.table, self.notes, self._devices, self._names)
         set_empty(self._empty, columns is None)
         if columns is None:

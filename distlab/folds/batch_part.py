@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from distlab.folds.accepted import require_columns, require_number
 from distlab.folds.batches import BatchColumns, BatchDetail
 
 MOST_DRAWN: Final = 32
@@ -22,10 +23,18 @@ def part_of_batch(
 
     Returns:
       The batch with these replicas and their examples alone, and with `whole_size`.
+
+    Raises:
+      ArgumentTypeError: `detail` is no batch, or a number no whole number.
+      ArgumentValueError: A number is too small.
     """
+    require_number("part_of_batch", "first", first, optional=False)
+    require_number("part_of_batch", "most", most, least=1, optional=False)
+    if detail is not None:
+        require_columns("part_of_batch", detail, BatchDetail, "Folds.batch()")
     if detail is None or len(detail["replica"]) <= most:
         return detail
-    first = min(max(0, first), len(detail["replica"]) - most)
+    first = min(first, len(detail["replica"]) - most)
     last = first + most
     begin, end = sum(detail["size"][:first]), sum(detail["size"][:last])
     index = detail["index"]
@@ -50,7 +59,13 @@ def part_of_batches(batches: BatchColumns, dataset: int | None = None) -> BatchC
 
     Returns:
       The columns with the rows of these batches; the totals are those of all.
+
+    Raises:
+      ArgumentTypeError: `batches` are no columns of batches, or `dataset` is no number.
+      ArgumentValueError: `dataset` is negative.
     """
+    require_columns("part_of_batches", batches, BatchColumns, "Folds.columns('batches')")
+    require_number("part_of_batches", "dataset", dataset)
     if dataset is None:
         return batches
     rows = batches["dataset"] == dataset

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Literal, TypedDict
+from collections.abc import Sequence
+from typing import Literal, TypedDict, cast
 
 import numpy as np
 
+from distlab.errors import ArgumentTypeError
 from distlab.folds._folds import Folds
 from distlab.folds._settings import settings
 from distlab.folds.arrays import Floats, Ints
 from distlab.folds.metrics import MetricColumns
+from distlab.text.shown import shown
 
 Unit = Literal["count", "s", "share", "per second", "bytes", "value"]
 _Curve = tuple[Ints, Floats]
@@ -70,6 +73,9 @@ def compare(first: Folds, second: Folds, names: tuple[str, str] = ("", "")) -> C
     Returns:
       Both runs' curves and rates, and a table of their numbers.
 
+    Raises:
+      ArgumentTypeError: `first` or `second` is no `Folds`, or `names` are no two texts.
+
     Example:
       >>> from distlab.events import Metric
       >>> from distlab.folds import Folds, compare
@@ -81,6 +87,13 @@ def compare(first: Folds, second: Folds, names: tuple[str, str] = ("", "")) -> C
       >>> columns["metric"], columns["largest"]  # step, and both runs' losses there
       (['loss', 'loss'], (3.0, 6.0, 3.0))
     """
+    for run in (first, second):
+        if not isinstance(run, Folds):
+            raise ArgumentTypeError(
+                f"compare takes the Folds of two runs, got {shown(run)}. Read each run into a "
+                "Folds first, or call Run.compare(other)."
+            )
+    _require_names(names)
     runs = [first, second]
     metrics = [run.columns("metrics") for run in runs]
     rates = [run.columns("steps") for run in runs]
@@ -113,6 +126,16 @@ def compare(first: Folds, second: Folds, names: tuple[str, str] = ("", "")) -> C
         "a": list(lines[0].values()),
         "b": list(lines[1].values()),
     }
+
+
+def _require_names(names: object) -> None:
+    pair = isinstance(names, tuple | list) and len(names) == 2
+    if pair and all(isinstance(name, str) for name in cast(Sequence[object], names)):
+        return
+    raise ArgumentTypeError(
+        f"names must be two texts, one a run, got {shown(names)}. Leave it out for the runs' own "
+        "names."
+    )
 
 
 def _names(runs: list[Folds], names: tuple[str, str]) -> list[str]:

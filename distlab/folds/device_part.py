@@ -8,6 +8,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from distlab.folds.accepted import require_columns, require_number
 from distlab.folds.arrays import Floats, Ints
 from distlab.folds.captures import CaptureColumns
 from distlab.folds.devices import DeviceColumns
@@ -31,7 +32,14 @@ def part_of_devices(
     Returns:
       The columns with `device`, `busy`, `now` and `mean` of these rows. A group has the mean
       shares of its devices.
+
+    Raises:
+      ArgumentTypeError: `devices` are other columns, or a number is no whole number.
+      ArgumentValueError: A number is too small.
     """
+    require_columns("part_of_devices", devices, DeviceColumns, "Folds.columns('devices')")
+    require_number("part_of_devices", "first", first)
+    require_number("part_of_devices", "most", most, least=1, optional=False)
     names = devices["device"]
     if len(names) <= most:
         return devices
@@ -64,7 +72,13 @@ def part_of_placements(placements: PlacementColumns, first: int | None = None) -
     Returns:
       The columns with `device` and `bytes` of these rows; `device_bytes` has all
       devices. A group has the mean bytes of its devices, rounded to whole bytes.
+
+    Raises:
+      ArgumentTypeError: `placements` are other columns, or a number is no whole number.
+      ArgumentValueError: A number is too small.
     """
+    require_columns("part_of_placements", placements, PlacementColumns, "placement")
+    require_number("part_of_placements", "first", first)
     names = placements["device"]
     if len(names) <= MOST_ROWS:
         return placements
@@ -87,7 +101,13 @@ def part_of_captures(captures: CaptureColumns, first: int | None = None) -> Capt
 
     Returns:
       The columns with `device`, the shares and `spans` of these devices.
+
+    Raises:
+      ArgumentTypeError: `captures` are other columns, or a number is no whole number.
+      ArgumentValueError: A number is too small.
     """
+    require_columns("part_of_captures", captures, CaptureColumns, "Folds.columns('captures')")
+    require_number("part_of_captures", "first", first)
     names = captures["device"]
     if len(names) <= MOST_ROWS:
         return captures

@@ -8,14 +8,17 @@ from typing import ClassVar, NamedTuple, TypedDict
 
 import numpy as np
 
-from distlab.errors import ArgumentValueError
+from distlab.errors import ArgumentTypeError, ArgumentValueError
 from distlab.events import DeviceSample, Event, Run, Sharding, Step, StepReady, Strategy, Unknown
 from distlab.folds._cells import Cells
 from distlab.folds._rows import Rows
+from distlab.folds.accepted import checked, require_number
 from distlab.folds.arrays import Floats, Ints
+from distlab.text.counts import is_number
 from distlab.text.shown import shown
 
 _MOST_CELLS = 512
+_MOST_CELLS_OF_A_WINDOW = 100_000
 _FIRST_WIDTH_S = 1 / 512
 _MOST_STEPS = 2_000
 _MOST_STRATEGIES = 8
@@ -297,7 +300,8 @@ def window(
       The columns of `Timeline` with cells of this part, and with its newest 2,000 steps.
 
     Raises:
-      ArgumentValueError: `end_s` is not after `start_s`, or `cells` is not even.
+      ArgumentTypeError: `events` has something else than events, or a number is none.
+      ArgumentValueError: `end_s` is not after `start_s`, or `cells` is odd, or above 100,000.
 
     Example:
       >>> from distlab.events import Step
@@ -308,20 +312,31 @@ def window(
       >>> columns["steps"].tolist(), columns["calls"].round(3).tolist()
       ([1, 1, 1, 1], [0.1, 0.1, 0.1, 0.1])
     """
+    require_number("window", "zero_ns", zero_ns, optional=False)
+    require_number("window", "cells", cells, optional=False)
+    for name, value in (("start_s", start_s), ("end_s", end_s)):
+        if not is_number(value):
+            raise ArgumentTypeError(
+                f"{name} of window must be a finite number, got {shown(value)}. Pass seconds since "
+                "the run began."
+            )
     if not start_s < end_s:
         raise ArgumentValueError(
             f"end_s must be after start_s, got {shown(start_s)} to {shown(end_s)}. Pass seconds "
             "since the run began."
         )
-    if cells < 2 or cells % 2:
-        raise ArgumentValueError(f"cells must be an even number of at least 2, got {shown(cells)}.")
+    if not 2 <= cells <= _MOST_CELLS_OF_A_WINDOW or cells % 2:
+        raise ArgumentValueError(
+            f"cells must be an even number from 2 to {_MOST_CELLS_OF_A_WINDOW}, got "
+            f"{shown(cells)}. Leave it out for the default."
+        )
     fold = Timeline()
     fold._begin(zero_ns, Cells(start_s, (end_s - start_s) / cells, cells, widen=False))
     end_ns = zero_ns + round(end_s * 1e9)
     fold.add(
         [
             event
-            for event in events
+            for event in checked("window", events)
             if isinstance(event, _OF_A_WINDOW)
             and (event.time_ns <= end_ns or not isinstance(event, Step))
         ]
