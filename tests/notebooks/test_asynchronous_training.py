@@ -1,0 +1,74 @@
+"""The notebook about asynchronous training: a worker is killed, and then a server."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+from tests.notebooks.executed import check_stored, execute, text_of
+
+NAME = "10_asynchronous_training"
+STEPS = 200
+
+
+@pytest.fixture(scope="module")
+def executed(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    return execute(NAME, tmp_path_factory.mktemp("asynchronous_training"))
+
+
+def steps_told(notebook: Any, cell_id: str) -> list[int]:
+    """How many steps each worker took in a cell."""
+    return [int(n) for n in re.findall(r"worker \d: (\d+) steps", text_of(notebook, cell_id))]
+
+
+def numbers(notebook: Any, cell_id: str, words: str) -> list[float]:
+    """The numbers in the words of a cell, such as `"(\\d+) updates"`."""
+    (found,) = re.findall(words, text_of(notebook, cell_id))
+    return [float(number) for number in ([found] if isinstance(found, str) else found)]
+
+
+def test_it_is_stored_without_outputs() -> None:
+    check_stored(NAME)
+
+
+def test_a_large_variable_is_divided_over_the_servers(executed: Any) -> None:
+    assert text_of(executed, "variables").splitlines() == [
+        "weights/part_0: shape (32, 10), on server 0",
+        "weights/part_1: shape (32, 10), on server 1",
+        "bias: shape (10,), on server 0",
+        "updates: shape (), on server 1",
+    ]
+    shown = text_of(executed, "placement")
+    assert re.findall(r"server \d", shown) == ["server 0", "server 1"]
+
+
+def test_two_workers_share_the_steps_and_the_model_learns(executed: Any) -> None:
+    shown = text_of(executed, "train")
+    assert shown.startswith("RemoteValue(pending)\nRemoteValue(ready)\n")
+    assert sum(steps_told(executed, "train")) == STEPS
+    updates, accuracy = numbers(executed, "train", r"(\d+) updates, test accuracy (\d\.\d+)")
+    assert updates == STEPS
+    assert accuracy > 0.85
+    assert sum(steps_told(executed, "stale")) == STEPS
+
+
+def test_a_killed_worker_loses_no_step(executed: Any) -> None:
+    assert sum(steps_told(executed, "dies")) == STEPS
+    functions, updates = numbers(executed, "dies", r"(\d+) functions, (\d+) updates")
+    assert functions == STEPS
+    assert updates in (STEPS, STEPS + 1)
+    killed, now = numbers(executed, "back", r"was process (\d+), and is now (\d+)")
+    assert killed != now
+
+
+def test_a_lost_server_is_told_and_its_variables_are_restored_on_another_cluster(
+    executed: Any,
+) -> None:
+    assert re.search(r"is told: Parameter server 1 at \S+ is gone", text_of(executed, "server"))
+    saved = numbers(executed, "save", r"saved after (\d+) updates, test accuracy (\d\.\d+)")
+    restored = numbers(executed, "restore", r"restored (\d+) updates, test accuracy (\d\.\d+)")
+    assert restored == saved
+    assert steps_told(executed, "on") == [100]
+    assert numbers(executed, "on", r"(\d+) updates, test")[0] == saved[0] + 100
