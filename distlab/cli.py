@@ -12,7 +12,7 @@ import sys
 from collections.abc import Sequence
 from importlib import metadata
 
-from distlab._cli import advise, dashboard, demo, doctor, export, launch, runs
+from distlab._cli import advise, dashboard, demo, doctor, export, launch, runs, server
 from distlab._cli.options import HelpFormatter
 from distlab.errors import DistlabError
 
@@ -65,7 +65,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"distlab {_version()}")
     parser.set_defaults(run=None)
     commands = parser.add_subparsers(title="commands")
-    for command in (demo, launch, dashboard, runs, advise, export, doctor):
+    for command in (demo, launch, server, dashboard, runs, advise, export, doctor):
         command.add_to(commands)
     return parser
 

@@ -41,6 +41,7 @@ COMMANDS = {
         "-m",
         "PROGRAM",
     ],
+    "server": ["--job", "--index", "--cluster", "--scheduler", "TF_CONFIG"],
     "dashboard": ["RUN", "--port", "--open", "--address", "--token", "--prefix", "--origin"],
     "runs": ["DIR"],
     "export": ["RUN", "--output", "--overwrite"],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final, final
 
 from distlab.cluster.spec import ClusterSpec
@@ -15,16 +15,23 @@ _LOCAL_JOB: Final = "local"
 _local_numbers = itertools.count()
 _running: dict[str, Server] = {}
 _lock = threading.Lock()
+serving: Final[list[Callable[[Server, threading.Event], None]]] = []
+"""Serve a task to other processes until the event is set; the integration with Dask adds it."""
 
 
 @final
 class Server:
     """One task of a cluster, in this process (`tf.distribute.Server`).
 
-    TensorFlow's server serves other processes. This one assigns its task's
-    address to this process, for a `ParameterServerStrategy` whose workers
-    are threads with a device each: the in-process cluster of TensorFlow's
-    guide runs unchanged. Nothing listens on the address.
+    In a process of its own, a worker or a parameter server makes its server and
+    calls `join()`, which listens at the task's address; the chief's program makes
+    a `ParameterServerStrategy` of the same cluster, which connects to all of them.
+    It may start before them or after. So does the command `distlab server`.
+
+    Where one process makes the servers of all workers and parameter servers, as
+    in the in-process cluster of TensorFlow's guide, the workers of a
+    `ParameterServerStrategy` are threads of it with a device each, and nothing
+    listens at the addresses.
 
     Args:
       server_or_cluster_def: The cluster, or an argument of `ClusterSpec`.
@@ -71,6 +78,7 @@ class Server:
         self.task_index = _only("task_index", task_index, indices)
         self.address = self.cluster.task_address(self.job_name, self.task_index)
         self.target = f"{protocol or 'grpc'}://{self.address}"
+        self._stopped = threading.Event()
         if start:
             self.start()
 
@@ -102,21 +110,36 @@ class Server:
                 )
 
     def stop(self) -> None:
-        """Releases the address. Strategies that were made before go on."""
+        """Releases the address, and ends `join()`. Strategies of this process go on."""
         with _lock:
             if _running.get(self.address) is self:
                 del _running[self.address]
+        self._stopped.set()
 
     def join(self) -> None:
-        """Raises an error: no other process can reach this one, so the wait would never end.
+        """Serves other processes: listens at the address until the process ends.
+
+        A worker runs what a `ClusterCoordinator` in another process schedules, in a thread of its
+        own; a parameter server holds variables. When the coordinator ends, they wait for the next
+        one. An address whose host is `localhost` or a loopback address is listened at on this
+        machine only, others on all of its interfaces, as in TensorFlow. Whoever can connect can
+        run code here, unless Dask's configuration asks for TLS.
 
         Raises:
-          UnsupportedError: The method was called.
+          ClusterSpecError: The task is neither a worker nor a parameter server, or its address
+            has no port.
+          PortInUseError: Another process listens at the address.
+          ClusterError: The address can't be listened at.
+          MissingExtraError: Dask is not installed.
         """
+        self.start()
+        self._stopped.clear()
+        for serve in serving:
+            serve(self, self._stopped)
+            return
         raise UnsupportedError(
-            f"{self!r} serves this process only, so there is nothing to wait for. Make all servers "
-            "of the cluster in the process that makes the ParameterServerStrategy, and leave "
-            "join() out."
+            f"{self!r} is served by an integration with Dask, and there is none. Import distlab, "
+            "not parts of it."
         )
 
     def __repr__(self) -> str:

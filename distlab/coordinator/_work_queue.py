@@ -62,7 +62,7 @@ class WorkQueue:
         self._waiting: deque[Closure] = deque()
         self._running: dict[int, tuple[Closure, float]] = {}
         self._error: BaseException | None = None
-        self._warnings: list[str] = []
+        self._warnings: list[tuple[str, type[Warning]]] = []
         self._listeners = 0  # calls that wait, and tell an error as soon as there is one
         self._closed = False
         self.on_put: Callable[[], None] = lambda: None
@@ -203,15 +203,16 @@ class WorkQueue:
             self._listeners -= 1
         self._tell_error()
 
-    def warn(self, message: str) -> None:
-        """Has the next call of `put`, `idle` or `join` tell of captured state that was changed."""
+    def warn(self, message: str, category: type[Warning] = CapturedStateWarning) -> None:
+        """Has the next call of `put`, `idle` or `join` warn; by default of captured state."""
         with self._changed:
-            self._warnings.append(message)
+            self._warnings.append((message, category))
 
     def _tell_error(self) -> None:
         """Raises the first error, once nothing that was scheduled before it is told can run."""
         while self._warnings:
-            warnings.warn(self._warnings.pop(0), CapturedStateWarning, stacklevel=4)
+            message, category = self._warnings.pop(0)
+            warnings.warn(message, category, stacklevel=4)
         if self._error is None:
             return
         self._cancel_for_error()

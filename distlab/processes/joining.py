@@ -90,7 +90,7 @@ def join(
             "TensorFlow."
         )
     generation = int(os.environ.get("DISTLAB_GENERATION", "0"))
-    limit = _start_limit() if start_seconds is None else start_seconds
+    limit = start_limit() if start_seconds is None else start_seconds
     hello = _hello(index, names, generation)
     hosted = os.environ.get("DISTLAB_COORDINATOR")
     if index == 0:
@@ -280,7 +280,12 @@ def _require_equal_numbers(joined: ProcessGroup) -> None:
         )
 
 
-def _start_limit() -> float:
+def start_limit() -> float:
+    """Returns how many seconds to wait until other processes have started.
+
+    Raises:
+      ClusterError: `DISTLAB_START_SECONDS` is not a number.
+    """
     text = os.environ.get("DISTLAB_START_SECONDS", "")
     try:
         return float(text) if text else START_SECONDS

@@ -47,9 +47,14 @@ class ParameterServerStrategy(Strategy):
     on its device, reads the variables' present values, and sends its update
     back. Updates are applied one after another, so none is lost.
 
-    All tasks are in this process: a worker is a thread with a device. Make a
-    `Server` for every worker and parameter server first, as in TensorFlow's
-    guide. Workers use the first devices, parameter servers the next ones (the
+    Where this process has made a `Server` for every worker and parameter server,
+    as in TensorFlow's guide, a worker is a thread with a device. Where it has made
+    none, they are processes that listen at the cluster's addresses
+    (`Server.join`, `distlab server`), and are waited for, 5 minutes or
+    `DISTLAB_START_SECONDS`. A Dask client names
+    processes, too.
+
+    Threads that are workers use the first devices, parameter servers the next ones (the
     host's CPU devices where there are accelerators); tasks share devices where
     there are fewer devices than tasks.
 
@@ -66,7 +71,9 @@ class ParameterServerStrategy(Strategy):
         can't be called.
       ClusterSpecError: The cluster has no worker or no parameter server, more
         than one chief, or other jobs.
-      ClusterError: A task has no server in this process.
+      ClusterError: Some tasks have a server in this process and some have not; or a process
+        does not listen in time, is another task or has other versions.
+      MissingExtraError: Tasks are in other processes, and Dask is not installed.
 
     Example:
       >>> import distlab as dl
@@ -84,19 +91,19 @@ class ParameterServerStrategy(Strategy):
         variable_partitioner: Callable[..., Any] | None = None,
     ) -> None:
         self._coordinated = connected(cluster_resolver)
-        self._tasks: RemoteTasks | None = self._coordinated
         self._resolver: Any = cluster_resolver
+        cluster = None
+        if self._coordinated is None:
+            cluster = _cluster_of(cluster_resolver)
+            if not _is_here(cluster):
+                _require_chief(cluster_resolver)
+                self._coordinated = connected(cluster)
+        self._tasks: RemoteTasks | None = self._coordinated
         if self._coordinated is not None:
             self._begin(self._coordinated, None, variable_partitioner)
             self._coordinated.attach(self)
             return
-        if not isinstance(cluster_resolver, ClusterResolver):
-            raise ArgumentTypeError(
-                "ParameterServerStrategy needs a ClusterResolver that names its workers and "
-                f"parameter servers, got a {type(cluster_resolver).__name__}. Use "
-                "SimpleClusterResolver(ClusterSpec({'worker': [...], 'ps': [...]}))."
-            )
-        cluster = _checked(cluster_resolver.cluster_spec())
+        assert cluster is not None
         workers, servers = cluster.num_tasks("worker"), cluster.num_tasks("ps")
         self._dealing = Dealing(servers, variable_partitioner)
         devices = selection.available()
@@ -248,7 +255,14 @@ class ParameterServerStrategy(Strategy):
         return f"ParameterServerStrategy({self.num_workers} workers, {servers} servers)"
 
 
-def _checked(cluster: ClusterSpec) -> ClusterSpec:
+def _cluster_of(resolver: Any) -> ClusterSpec:
+    if not isinstance(resolver, ClusterResolver):
+        raise ArgumentTypeError(
+            "ParameterServerStrategy needs a ClusterResolver that names its workers and "
+            f"parameter servers, got a {type(resolver).__name__}. Use "
+            "SimpleClusterResolver(ClusterSpec({'worker': [...], 'ps': [...]}))."
+        )
+    cluster = resolver.cluster_spec()
     odd = [job for job in cluster.jobs if job not in _JOBS]
     counts = {job: len(cluster.as_dict().get(job, ())) for job in _JOBS}
     if odd or not counts["worker"] or not counts["ps"] or counts["chief"] > 1:
@@ -257,14 +271,32 @@ def _checked(cluster: ClusterSpec) -> ClusterSpec:
             f"and 'ps', at most one 'chief' and no job but {list(_JOBS)}, got "
             f"{shown(cluster, 400)}. Name the missing tasks in the ClusterSpec."
         )
-    for job in ("worker", "ps"):
-        for index in cluster.task_indices(job):
-            address = cluster.task_address(job, index)
-            if server.running_at(address) is None:
-                raise ClusterError(
-                    "All workers and parameter servers must be in this process in this version, "
-                    f"and {job} {index} at {address} is not. Make distlab.Server(cluster, "
-                    f"job_name={job!r}, task_index={index}) first, or use "
-                    "MirroredStrategy on this process's devices."
-                )
     return cluster
+
+
+def _is_here(cluster: ClusterSpec) -> bool:
+    """Returns whether this process has made the servers of all tasks; false when it made none."""
+    tasks = [
+        (job, index, cluster.task_address(job, index))
+        for job in ("worker", "ps")
+        for index in cluster.task_indices(job)
+    ]
+    absent = [task for task in tasks if server.running_at(task[2]) is None]
+    if absent and len(absent) < len(tasks):
+        job, index, address = absent[0]
+        raise ClusterError(
+            "Either all workers and parameter servers are in this process, or none, and "
+            f"{job} {index} at {address} is not. Make distlab.Server(cluster, "
+            f"job_name={job!r}, task_index={index}) first; or stop() the servers of this process, "
+            "and start each in its own."
+        )
+    return not absent
+
+
+def _require_chief(resolver: ClusterResolver) -> None:
+    if resolver.task_type in ("worker", "ps"):
+        raise ClusterError(
+            f"This process is {resolver.task_type} {resolver.task_id} of the cluster, and the "
+            "chief makes the ParameterServerStrategy. Call distlab.Server(resolver.cluster_spec(), "
+            f"{resolver.task_type!r}, {resolver.task_id}).join() here."
+        )

@@ -8,7 +8,7 @@ import pytest
 
 import distlab as dl
 from distlab.cluster import server
-from distlab.errors import ClusterError, ClusterSpecError, UnsupportedError
+from distlab.errors import ClusterError, ClusterSpecError
 
 CLUSTER = dl.ClusterSpec({"worker": ["host:1", "host:2"], "ps": ["host:3"]})
 
@@ -63,8 +63,3 @@ def test_local_servers_have_addresses_of_their_own() -> None:
     assert first.address != second.address
     first.stop()
     second.stop()
-
-
-def test_join_refuses_as_nobody_could_end_it(started: dl.Server) -> None:
-    with pytest.raises(UnsupportedError, match="leave join\\(\\) out"):
-        started.join()

@@ -11,9 +11,10 @@ from distlab.coordinator._work_queue import Closure, WorkQueue
 from distlab.errors import ClusterError, ServerLostError
 from distlab.integrations.dask import references
 from distlab.integrations.dask.closures_sent import ClosuresSent, Sent
-from distlab.integrations.dask.members import Members, Task
+from distlab.integrations.dask.members import Membership, Task
 from distlab.integrations.dask.messages import UNKNOWN, Frames, sendable
 from distlab.integrations.dask.pickling import loaded
+from distlab.integrations.dask.versions import require_same
 
 _OPEN_SECONDS: Final = 60.0
 _RETRY_SECONDS: Final = 0.05
@@ -37,7 +38,7 @@ class Dispatch:
         self,
         session: str,
         pool: ConnectionPool,
-        members: Members,
+        members: Membership,
         closures: ClosuresSent,
         about: dict[str, Any],
     ) -> None:
@@ -82,13 +83,13 @@ class Dispatch:
     async def _serve(self, queue: WorkQueue, task: Task) -> None:
         wake = asyncio.Event()
         self._waits.add(wake)
-        await self._present(task)  # a worker begins to load JAX before its first closure
+        await self._present(queue, task)  # a worker begins to load JAX before its first closure
         while not queue.closed and self._lost is None:
             wake.clear()
             if not queue.waits:
                 await wake.wait()
                 continue
-            address = await self._present(task)
+            address = await self._present(queue, task)
             closure = queue.take_now(task.index) if address is not None else None
             if closure is not None and address is not None:
                 await self._run(queue, task, address, closure)
@@ -107,14 +108,18 @@ class Dispatch:
             if closure is not None:
                 _end(queue, nobody, closure, self._lost)
 
-    async def _present(self, task: Task) -> str | None:
+    async def _present(self, queue: WorkQueue, task: Task) -> str | None:
         """Returns the address of a worker that has the session, once it is there."""
         address = await self._members.present(task)
         if address in self._known:
             return address
         try:
             await self.open(task, address)
-        except (OSError, ClusterError):
+        except OSError:
+            self._members.lose(task, address)
+            return None
+        except ClusterError as error:
+            queue.warn(f"{task} is not used: {error}", RuntimeWarning)
             self._members.lose(task, address)
             return None
         return address
@@ -123,8 +128,9 @@ class Dispatch:
         """Begins the session in a worker.
 
         Raises:
-          ClusterError: It has no handlers of distlab.
+          ClusterError: It has no handlers of distlab, or other versions than this process.
         """
+        require_same(await asked(self._pool, address, "distlab_versions"), f"{task} at {address}")
         await asked(
             self._pool, address, "distlab_open", session=self._session, number=task.index,
             **self._about,
@@ -155,17 +161,22 @@ class Dispatch:
             self._known.pop(address, None)
             self._put_back(queue, task)
         elif "lost" in answer:
-            await self._server_lost(queue, task, closure, ServerLostError(answer["lost"]))
+            await self._server_lost(queue, task, closure, answer)
         elif "error" in answer:
+            self._note(queue, closure, answer)
             _end(queue, task, closure, loaded(answer["error"]))
         else:
-            if "changes" in answer:
-                appended, others = loaded(answer["changes"])
-                told = self._closures.note(closure.sent.function, appended, others)
-                if told is not None:
-                    queue.warn(told)
+            self._note(queue, closure, answer)
             closure.result.set_sent(_Loaded(answer["result"]))
             queue.finished(task.index)
+
+    def _note(self, queue: WorkQueue, closure: Closure, answer: Any) -> None:
+        """Does to captured lists what a closure did, one that failed as well."""
+        if "changes" in answer:
+            appended, others = loaded(answer["changes"])
+            told = self._closures.note(closure.sent.function, appended, others)
+            if told is not None:
+                queue.warn(told)
 
     async def _call(self, address: str, sent: Sent) -> Any:
         functions, resources = self._known[address]
@@ -188,7 +199,7 @@ class Dispatch:
         return answer
 
     async def _server_lost(
-        self, queue: WorkQueue, task: Task, closure: Closure, error: ServerLostError
+        self, queue: WorkQueue, task: Task, closure: Closure, answer: Any
     ) -> None:
         """Takes a worker's report for transient, unless a server is lost or it comes again."""
         self._reports += 1
@@ -196,7 +207,8 @@ class Dispatch:
             await asyncio.sleep(_RETRY_SECONDS)
             self._put_back(queue, task)
         else:
-            _end(queue, task, closure, self._lost or error)
+            self._note(queue, closure, answer)
+            _end(queue, task, closure, self._lost or ServerLostError(answer["lost"]))
 
     def _put_back(self, queue: WorkQueue, task: Task) -> None:
         queue.put_back(task.index)

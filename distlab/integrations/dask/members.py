@@ -6,7 +6,7 @@ import asyncio
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, final
+from typing import Any, Final, Protocol, final
 from weakref import WeakKeyDictionary
 
 from distributed import Client
@@ -35,6 +35,33 @@ class Task:
     def __str__(self) -> str:
         """Names the task."""
         return f"{self.job} {self.index}"
+
+
+class Membership(Protocol):
+    """Which process is which task, and who is lost. Its methods run in the event loop."""
+
+    async def start(self) -> None:
+        """Begins to follow the tasks.
+
+        Raises:
+          ClusterError: A task is not there.
+        """
+
+    def stop(self) -> None:
+        """Follows them no more."""
+
+    def on_lost(self, watcher: Callable[[Task], None]) -> None:
+        """Has a function called with each task that is lost."""
+
+    @property
+    def addresses(self) -> list[str]:
+        """The addresses of the tasks that are there."""
+
+    async def present(self, task: Task) -> str:
+        """Waits until a task is there, and returns its address."""
+
+    def lose(self, task: Task, address: str) -> None:
+        """Notes that a task does not answer at an address."""
 
 
 @final

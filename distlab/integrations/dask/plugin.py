@@ -6,16 +6,19 @@ A process may serve several strategies, one after another or at once: each has a
 from __future__ import annotations
 
 import asyncio
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, final
 
 import numpy as np
 from distributed import Worker, WorkerPlugin
+from distributed.core import Server
 from distributed.protocol.serialize import to_serialize
+from distributed.threadpoolexecutor import ThreadPoolExecutor
 
 from distlab.integrations.dask.messages import UNKNOWN
 from distlab.integrations.dask.packing import packed, unpacked
 from distlab.integrations.dask.values import Values
+from distlab.integrations.dask.versions import versions
 
 if TYPE_CHECKING:
     from distlab.integrations.dask.session import WorkerSession
@@ -32,30 +35,42 @@ class TaskPlugin(WorkerPlugin):
 
     def setup(self, worker: Worker) -> None:
         """Adds the handlers; Dask calls it in each of its workers, for each strategy anew."""
-        if "distlab_serve" in worker.handlers:
-            return
-        task = _Task(worker)
-        worker.handlers.update(
-            distlab_serve=task.serve,
-            distlab_make=task.make,
-            distlab_read=task.read,
-            distlab_update=task.update,
-            distlab_forget=task.forget,
-            distlab_open=task.open,
-            distlab_run=task.run,
-            distlab_close=task.close,
-        )
+        if "distlab_serve" not in worker.handlers:
+            worker.handlers.update(TaskSessions(worker).handlers())
 
 
 @final
-class _Task:
-    """The sessions of one process. Its methods run in Dask's event loop, one at a time."""
+class TaskSessions:
+    """The sessions of one process. Its methods run in Dask's event loop, one at a time.
 
-    def __init__(self, worker: Worker) -> None:
-        self._worker = worker
+    Args:
+      node: What listens in this process: a Dask worker, or a server of one task.
+    """
+
+    def __init__(self, node: Server) -> None:
+        self._node = node
         self._values: dict[str, Values] = {}
         self._sessions: dict[str, WorkerSession] = {}
+        # Its thread is a daemon: a process can end while it runs a closure.
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="distlab-worker")
+
+    def handlers(self) -> dict[str, Callable[..., Any]]:
+        """Returns what answers each message."""
+        return {
+            "distlab_versions": self.versions,
+            "distlab_serve": self.serve,
+            "distlab_make": self.make,
+            "distlab_read": self.read,
+            "distlab_update": self.update,
+            "distlab_forget": self.forget,
+            "distlab_open": self.open,
+            "distlab_run": self.run,
+            "distlab_close": self.close,
+        }
+
+    async def versions(self) -> dict[str, str]:
+        """Answers with the versions that must be those of the coordinator."""
+        return versions()
 
     async def serve(self, session: str) -> str:
         """Begins to hold values of a session."""
@@ -94,7 +109,7 @@ class _Task:
         from distlab.integrations.dask.session import WorkerSession
 
         if session not in self._sessions:
-            self._sessions[session] = WorkerSession(session, self._worker, **about)
+            self._sessions[session] = WorkerSession(session, self._node, **about)
         return "OK"
 
     async def run(self, session: str, **closure: Any) -> Any:

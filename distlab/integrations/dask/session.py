@@ -7,14 +7,14 @@ import sys
 from collections.abc import Sequence
 from typing import Any, final
 
-from distributed import Worker
+from distributed.core import Server
 
 from distlab.coordinator.closures import call
 from distlab.coordinator.remote_datasets import dataset_of
-from distlab.errors import ClusterError, ServerLostError
+from distlab.errors import ArgumentTypeError, ClusterError, ServerLostError
 from distlab.integrations.dask import references
 from distlab.integrations.dask.buffered_values import BufferedValues
-from distlab.integrations.dask.captured import CapturedContainers
+from distlab.integrations.dask.captured import CapturedContainers, Changes
 from distlab.integrations.dask.captured_objects import CapturedObjects
 from distlab.integrations.dask.event_loop import event_loop
 from distlab.integrations.dask.messages import Frames, sendable
@@ -31,7 +31,7 @@ class WorkerSession:
 
     Args:
       name: The session's name.
-      worker: The Dask worker.
+      node: What listens in this process.
       number: This worker's number.
       workers: The number of workers.
       servers: The addresses of the parameter servers.
@@ -48,7 +48,7 @@ class WorkerSession:
     def __init__(
         self,
         name: str,
-        worker: Worker,
+        node: Server,
         *,
         number: int,
         workers: int,
@@ -60,7 +60,7 @@ class WorkerSession:
         importlib.import_module(module)
         self._name = name
         self._number = number
-        calls = ServerCalls(name, worker.rpc, event_loop(worker), servers.__getitem__)
+        calls = ServerCalls(name, node.rpc, event_loop(node), servers.__getitem__)
         self.values = BufferedValues(calls)
         self.workers = workers
         self.servers = tuple(f"ps {n}" for n in range(len(servers)))
@@ -92,6 +92,8 @@ class WorkerSession:
             self._sent.pop(number, None)
         self._sent.update(functions)
         self._definitions.update(resources)
+        answer: dict[str, Any]
+        changes = Changes({}, [])
         try:
             with self.strategy.as_worker(self._number):
                 if fn not in self._functions:
@@ -104,19 +106,22 @@ class WorkerSession:
                 function, containers, objects = self._functions[fn]
                 containers.remember()
                 objects.remember(given, named)
-                result = call(function, given, named, self._number)
-                self.values.end()
-                answer = {"result": self._frames("The result of a closure", result)}
-                appended, others = containers.changes()
-                others += objects.changes()
-                if appended or others:
-                    changes = (appended, others)
-                    answer["changes"] = self._frames("What a closure appended", changes)
+                try:
+                    result = call(function, given, named, self._number)
+                    self.values.end()
+                    answer = {"result": self._frames("The result of a closure", result)}
+                finally:
+                    appended, others = containers.changes()
+                    changes = Changes(appended, others + objects.changes())
+                if any(changes):
+                    answer["changes"] = self._frames("What a closure appended", tuple(changes))
         except ServerLostError as error:
             self.values.drop()
-            return {"lost": str(error)}
+            answer = {"lost": str(error)}
         except BaseException as error:  # noqa: BLE001 - the coordinator raises it
             answer = {"error": self._error(error)}
+        if "result" not in answer and any(changes):
+            answer["changes"] = self._changes_before_error(changes)
         return answer
 
     def variable(self, key: Key, about: dict[str, Any]) -> Variable:
@@ -136,12 +141,20 @@ class WorkerSession:
 
     def close(self) -> None:
         """Forgets everything."""
-        references.sessions.pop(self._name, None)
+        if references.sessions.get(self._name) is self:  # else the coordinator has come back
+            del references.sessions[self._name]
 
     def _frames(self, what: str, value: Any) -> Frames | None:
         if value is None:
             return None
         return sendable(pickled(self._name, what, value)[0])
+
+    def _changes_before_error(self, changes: Changes) -> Frames | None:
+        """Returns changes as bytes; what can't be pickled is told as lost, beside the error."""
+        try:
+            return self._frames("What a closure appended", tuple(changes))
+        except ArgumentTypeError:
+            return self._frames("What a closure changed", ({}, [*changes.others, "a list"]))
 
     def _error(self, error: BaseException) -> Frames | None:
         """Returns an error as bytes; one that can't be pickled by its text."""

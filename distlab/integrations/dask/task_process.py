@@ -6,27 +6,57 @@ import asyncio
 import logging
 import os
 import sys
+from typing import Final
 
 import dask
 from distributed import Worker
 
+from distlab.errors import ClusterError
 from distlab.integrations.dask.settings import SETTINGS
 
+_SCHEDULER_SECONDS: Final = 120
 
-async def _serve(scheduler: str, name: str) -> None:
-    worker = await Worker(
-        scheduler, name=name, nthreads=1, memory_limit=0, dashboard=False, host="127.0.0.1"
-    )
+
+def join_scheduler(scheduler: str, name: str, host: str | None = None) -> None:
+    """Serves a Dask cluster until its scheduler ends, or the connection to it.
+
+    Args:
+      scheduler: The scheduler's address.
+      name: The name of this process there, such as `worker-0`.
+      host: Where this process listens; None for all of its interfaces.
+
+    Raises:
+      ClusterError: The scheduler can't be reached.
+    """
+    dask.config.set(SETTINGS)
+    logging.getLogger("distributed").setLevel(logging.CRITICAL + 1)
+    asyncio.run(_serve(scheduler, name, host))
+
+
+async def _serve(scheduler: str, name: str, host: str | None) -> None:
+    try:
+        worker = await Worker(
+            scheduler,
+            name=name,
+            nthreads=1,
+            memory_limit=0,
+            dashboard=False,
+            host=host,
+            death_timeout=_SCHEDULER_SECONDS,
+        )
+    except (OSError, TimeoutError, ValueError, RuntimeError) as error:
+        raise ClusterError(
+            f"{name} did not join the Dask cluster at {scheduler} within {_SCHEDULER_SECONDS} s: "
+            f"{error}. Look whether its scheduler runs there, and has no worker of that name."
+        ) from error
     await worker.finished()
 
 
 def main() -> None:
-    """Serves until the scheduler ends, or its connection."""
+    """Serves the scheduler of this machine that the arguments name."""
     scheduler, name = sys.argv[1:]
-    dask.config.set(SETTINGS)
-    logging.getLogger("distributed").setLevel(logging.CRITICAL + 1)
     try:
-        asyncio.run(_serve(scheduler, name))
+        join_scheduler(scheduler, name, "127.0.0.1")
     finally:
         os._exit(0)  # a closure may run in another thread, and nobody waits for it
 

@@ -11,29 +11,35 @@ from typing import Any, Final, final
 
 from distributed import Client
 
+from distlab.cluster.spec import ClusterSpec
 from distlab.coordinator._work_queue import WorkQueue
 from distlab.errors import ClusterError, ServerLostError
 from distlab.integrations.dask import references
+from distlab.integrations.dask.addressed import AddressedMembers, host_and_port
 from distlab.integrations.dask.closures_sent import ClosuresSent, Sent
+from distlab.integrations.dask.connection import Connection, own_connection, shared_connection
 from distlab.integrations.dask.dispatch import Dispatch, asked
-from distlab.integrations.dask.event_loop import event_loop
-from distlab.integrations.dask.members import Members, Task, names_in_order
+from distlab.integrations.dask.members import Members, Membership, Task, names_in_order
 from distlab.integrations.dask.plugin import TaskPlugin
 from distlab.integrations.dask.references import CoordinatorsOwn
 from distlab.integrations.dask.server_calls import ServerCalls
+from distlab.integrations.dask.versions import require_same
+from distlab.processes.joining import start_limit
 from distlab.variables.remote_storage import Key, RemoteStorage
 from distlab.variables.variable import live
 
-_START_SECONDS: Final = 120.0
+_ANSWER_SECONDS: Final = 120.0
 _telling: Final[set[asyncio.Future[None]]] = set()  # the event loop keeps no reference
 
 
 @final
 class DaskTasks:
-    """A session with the workers and parameter servers of a Dask cluster (`CoordinatedTasks`).
+    """A session with workers and parameter servers that are processes (`CoordinatedTasks`).
 
     Args:
-      client: The client of Dask's scheduler.
+      session: The session's name.
+      connection: How they are reached.
+      members: Who is where.
       workers: The number of workers.
       servers: The number of parameter servers.
       module: What a worker imports.
@@ -44,30 +50,43 @@ class DaskTasks:
       values: The variables' values.
 
     Raises:
-      ClusterError: Dask has too few workers, or one can't be reached.
+      ClusterError: A task is not there, or has other versions than this process.
     """
 
-    def __init__(self, client: Client, workers: int, servers: int, module: str) -> None:
-        self._client = client
-        self._session = uuid.uuid4().hex
-        self._loop = event_loop(client)
+    def __init__(
+        self,
+        session: str,
+        connection: Connection,
+        members: Membership,
+        *,
+        workers: int,
+        servers: int,
+        module: str,
+    ) -> None:
+        self._session = session
+        self._connection = connection
+        self._loop = connection.loop
         self.workers = workers
         self.servers = tuple(f"ps {n}" for n in range(servers))
-        known = client.scheduler_info(n_workers=-1)["workers"].values()
-        names = names_in_order([about["name"] for about in known], workers, servers)
-        self._members = Members(client, names)
+        self._members = members
         self._lost: dict[int, ServerLostError] = {}
-        self._closures = ClosuresSent(self._session)
-        client.register_plugin(TaskPlugin())
-        self._addresses: list[str] = client.sync(self._start, callback_timeout=_START_SECONDS)
-        self.values = ServerCalls(self._session, client.rpc, self._loop, self._address_of_server)
+        self._closures = ClosuresSent(session)
+        started = asyncio.run_coroutine_threadsafe(self._start(), self._loop)
+        try:
+            self._addresses = started.result()
+        except BaseException:
+            started.cancel()
+            _end(connection, session, members)
+            raise
+        pool = connection.pool
+        self.values = ServerCalls(session, pool, self._loop, self._address_of_server)
         about = {
             "workers": workers,
             "servers": self._addresses,
             "paths": list(sys.path),
             "module": module,
         }
-        self._dispatch = Dispatch(self._session, client.rpc, self._members, self._closures, about)
+        self._dispatch = Dispatch(session, pool, members, self._closures, about)
 
     def sent(self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Sent:
         """Returns a closure as it travels to a worker.
@@ -90,7 +109,7 @@ class DaskTasks:
         """
         self._strategy = weakref.ref(strategy)
         references.sessions[self._session] = self
-        ended = (self._client, self._loop, self._session, self._members)
+        ended = (self._connection, self._session, self._members)
         weakref.finalize(strategy, _end, *ended).atexit = False
 
     def variable(self, key: Key, about: dict[str, Any]) -> Any:
@@ -126,11 +145,31 @@ class DaskTasks:
 
     async def _start(self) -> list[str]:
         await self._members.start()
+        try:
+            async with asyncio.timeout(_ANSWER_SECONDS):
+                addresses = await self._greet()
+        except TimeoutError as error:
+            raise ClusterError(
+                f"The workers and parameter servers have not all answered within "
+                f"{_ANSWER_SECONDS:g} s. Look whether one of their processes is stopped."
+            ) from error
+        self._members.on_lost(self._note_lost)
+        return addresses
+
+    async def _greet(self) -> list[str]:
+        """Checks the versions of all tasks, and begins the session on the servers.
+
+        Returns:
+          Their addresses.
+        """
+        pool = self._connection.pool
         servers = [Task("ps", n) for n in range(len(self.servers))]
+        for task in [*(Task("worker", n) for n in range(self.workers)), *servers]:
+            address = await self._members.present(task)
+            require_same(await asked(pool, address, "distlab_versions"), f"{task} at {address}")
         addresses = [await self._members.present(task) for task in servers]
         for address in addresses:
-            await asked(self._client.rpc, address, "distlab_serve", session=self._session)
-        self._members.on_lost(self._note_lost)
+            await asked(pool, address, "distlab_serve", session=self._session)
         return addresses
 
     def _note_lost(self, task: Task) -> None:
@@ -149,27 +188,27 @@ class DaskTasks:
         return self._addresses[server]
 
 
-def _end(client: Client, loop: asyncio.AbstractEventLoop, session: str, members: Members) -> None:
+def _end(connection: Connection, session: str, members: Membership) -> None:
     """Has all tasks forget a session whose strategy, with its variables, is gone."""
     references.sessions.pop(session, None)
 
     async def tell() -> None:
+        addresses = members.addresses
         members.stop()
-        calls = [
-            client.rpc(address).distlab_close(session=session) for address in members.addresses
-        ]
+        calls = [connection.pool(known).distlab_close(session=session) for known in addresses]
         await asyncio.gather(*calls, return_exceptions=True)
+        connection.end()
 
     def begin() -> None:
         told = asyncio.ensure_future(tell())
         _telling.add(told)
         told.add_done_callback(_telling.discard)
 
-    if client.status == "running" and loop.is_running():
-        loop.call_soon_threadsafe(begin)
+    if connection.is_open() and connection.loop.is_running():
+        connection.loop.call_soon_threadsafe(begin)
 
 
-def connect(client: Client, workers: int, servers: int, module: str) -> DaskTasks:
+def of_client(client: Client, workers: int, servers: int, module: str) -> DaskTasks:
     """Returns a session with Dask's workers.
 
     Args:
@@ -187,4 +226,37 @@ def connect(client: Client, workers: int, servers: int, module: str) -> DaskTask
             f"ParameterServerStrategy needs a Dask client that waits and is connected, and this "
             f"one {state}. Make distributed.Client(address) outside of a coroutine."
         )
-    return DaskTasks(client, workers, servers, module)
+    known = client.scheduler_info(n_workers=-1)["workers"].values()
+    names = names_in_order([about["name"] for about in known], workers, servers)
+    members = Members(client, names)
+    client.register_plugin(TaskPlugin())
+    own = shared_connection(client)
+    return DaskTasks(
+        uuid.uuid4().hex, own, members, workers=workers, servers=servers, module=module
+    )
+
+
+def of_cluster(cluster: ClusterSpec, module: str) -> DaskTasks:
+    """Returns a session with the processes that listen at the addresses of a cluster.
+
+    Args:
+      cluster: A cluster with workers and parameter servers.
+      module: What a worker imports.
+
+    Raises:
+      ClusterSpecError: An address has no port.
+      ClusterError: One is not there in time, or is another task, or has other versions.
+    """
+    tasks = {
+        Task(job, index): cluster.task_address(job, index)
+        for job in ("worker", "ps")
+        for index in cluster.task_indices(job)
+    }
+    for address in tasks.values():
+        host_and_port(address)
+    limit = start_limit()
+    session = uuid.uuid4().hex
+    own = own_connection()
+    members = AddressedMembers(own, session, tasks, limit)
+    workers, servers = cluster.num_tasks("worker"), cluster.num_tasks("ps")
+    return DaskTasks(session, own, members, workers=workers, servers=servers, module=module)

@@ -152,6 +152,40 @@ def test_what_a_function_appends_arrives_and_other_changes_are_told(
     coordinator.join()
 
 
+def test_what_a_function_did_before_it_failed_is_told_as_well(
+    coordinator: dl.coordinator.ClusterCoordinator,
+) -> None:
+    begun: list[Any] = []
+    seen: dict[str, int] = {"n": 0}
+
+    def fail(x: int) -> None:
+        begun.append(x)
+        raise InvalidArgumentError("negative")
+
+    def count() -> None:
+        seen["n"] += 1
+        raise InvalidArgumentError("counted")
+
+    def append_lock() -> None:
+        begun.append(threading.Lock())
+        raise InvalidArgumentError("locked")
+
+    for x in range(2):
+        coordinator.schedule(fail, (x,))
+        with pytest.raises(InvalidArgumentError, match="negative"):
+            coordinator.join()
+    assert begun == [0, 1]
+    for function, error in ((count, "counted"), (append_lock, "locked")):
+        coordinator.schedule(function)
+        with (
+            pytest.warns(CapturedStateWarning, match=function.__name__),
+            pytest.raises(InvalidArgumentError, match=error),
+        ):
+            coordinator.join()
+    assert begun == [0, 1]
+    assert coordinator.done()
+
+
 def test_errors_are_those_of_the_function(coordinator: dl.coordinator.ClusterCoordinator) -> None:
     class OddError(Exception):
         def __init__(self, one: int, two: int) -> None:

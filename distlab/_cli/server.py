@@ -1,0 +1,102 @@
+"""`distlab server`: this process is a worker or a parameter server of a cluster."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+from importlib.util import find_spec
+from typing import Any
+
+from distlab._cli.options import HelpFormatter, whole
+from distlab.cluster.server import Server
+from distlab.cluster.spec import ClusterSpec
+from distlab.cluster.tf_config import TFConfigClusterResolver
+from distlab.errors import ClusterSpecError, MissingExtraError
+
+DESCRIPTION = """\
+Makes this process a worker or a parameter server of a cluster, for a program elsewhere that
+makes a ParameterServerStrategy. It listens at its task's address until it is ended, and serves
+one coordinator after another. It may start before them or after.
+
+TF_CONFIG says which task it is, or --job and --index do; and which cluster it belongs to, or
+--cluster does. With --scheduler it joins a Dask cluster instead, as the Dask worker of that
+name, and ends with it.
+
+Who can connect to it can run code here: use it inside of a network that you trust, or set up
+TLS in Dask's configuration."""
+
+EPILOG = """\
+examples:
+  TF_CONFIG='{"cluster": {...}, "task": {"type": "ps", "index": 0}}' distlab server
+  distlab server --job worker --index 0 --cluster '{"worker": ["a:2222"], "ps": ["b:2222"]}'
+  distlab server --job worker --index 0 --scheduler tcp://host:8786"""
+
+JOBS = ("worker", "ps")
+
+
+def add_to(commands: Any) -> None:
+    """Adds the subcommand to argparse's `commands`."""
+    parser = commands.add_parser(
+        "server",
+        help="be a worker or a parameter server of a cluster",
+        description=DESCRIPTION,
+        epilog=EPILOG,
+        formatter_class=HelpFormatter,
+    )
+    parser.add_argument(
+        "--job", choices=JOBS, help="the task's job (default: that of TF_CONFIG)"
+    )  # fmt: skip
+    parser.add_argument(
+        "--index", type=whole, metavar="N",
+        help="its number in the job, from 0 (default: that of TF_CONFIG)",
+    )  # fmt: skip
+    where = parser.add_mutually_exclusive_group()
+    where.add_argument(
+        "--cluster", metavar="JSON",
+        help="the addresses of each job's tasks (default: those of TF_CONFIG)",
+    )  # fmt: skip
+    where.add_argument("--scheduler", metavar="ADDRESS", help="the scheduler of a Dask cluster")
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Serves until the process is ended, and returns the exit code."""
+    if find_spec("distributed") is None:
+        raise MissingExtraError(
+            "distlab server works with Dask, which is not installed. Run: pip install "
+            "'distlab[cluster]'."
+        )
+    resolver = TFConfigClusterResolver()
+    job = resolver.task_type if args.job is None else args.job
+    index = resolver.task_id if args.index is None else args.index
+    if job not in JOBS or index is None:
+        raise ClusterSpecError(
+            "distlab server needs the task that this process is: a worker or a ps, with its "
+            f"index. Got job {job!r} and index {index}. Pass --job and --index, or set TF_CONFIG "
+            f"(now {os.environ.get('TF_CONFIG')!r})."
+        )
+    if args.scheduler is not None:
+        from distlab.integrations.dask.task_process import join_scheduler
+
+        print(f"{job}-{index} joins the Dask cluster at {args.scheduler}", flush=True)
+        join_scheduler(args.scheduler, f"{job}-{index}")
+        return 0
+    from distlab.integrations.dask.task_server import serve
+
+    cluster = resolver.cluster_spec() if args.cluster is None else _cluster(args.cluster)
+    server = Server(cluster, job, index)
+    print(f"{job} {index} serves at {server.address}", flush=True)
+    serve(server)
+    return 0
+
+
+def _cluster(text: str) -> ClusterSpec:
+    try:
+        jobs = json.loads(text)
+    except ValueError as error:
+        raise ClusterSpecError(
+            '--cluster must be JSON such as {"worker": ["a:2222"], "ps": ["b:2222"]}, got '
+            f"{text!r}: {error}."
+        ) from error
+    return ClusterSpec(jobs)
