@@ -15,7 +15,7 @@ DEV := $(VENV)/.installed-dev
 # Who has the development environment has all the demo needs.
 DEMO := $(if $(wildcard $(DEV)),$(DEV),$(VENV)/.installed-demo)
 
-.PHONY: help demo test lint browser bench bench-recording bench-records bench-workers bench-dashboard test-matrix soak conformance docs screenshots binder-check clean
+.PHONY: help demo test lint browser bench bench-recording bench-records bench-workers bench-coordinator bench-dashboard test-matrix soak conformance docs screenshots binder-check clean
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -54,6 +54,9 @@ bench-records: $(DEV)  ## Measure how fast records and examples are read
 
 bench-workers: $(DEV)  ## Compare training in several processes with raw jax.distributed
 	@$(BIN)/python -m tests.bench.workers $(ARGS)
+
+bench-coordinator: $(DEV)  ## Measure closures a second, also beside TensorFlow's
+	@$(BIN)/python -m tests.bench.coordinator $(ARGS)
 
 bench-dashboard: $(DEV) browser  ## Measure how soon a page shows an event, and what viewers cost
 	@$(BIN)/python -m tests.bench.dashboard $(ARGS)

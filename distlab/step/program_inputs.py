@@ -64,6 +64,7 @@ class ProgramInputs:
             for variable in spmd.read
             if isinstance(variable.storage, RemoteStorage)
         ]
+        self._pulled_bytes = 0
         self._strategy = host.number
         self._all_split = all(leaf.role == "split" for leaf in arguments.leaves)
         self._copies: dict[int, tuple[weakref.ref[jax.Array], jax.Array]] = {}
@@ -85,8 +86,9 @@ class ProgramInputs:
         moved: list[int] = []
         pulled = values_of(self._remote, self._mesh)
         if pulled:
-            size = sum(value.nbytes for value in pulled)
-            self._emit_copy(f"{len(pulled)} variables", "to_devices", size, started)
+            if not self._pulled_bytes:
+                self._pulled_bytes = sum(value.nbytes for value in pulled)
+            self._emit_copy(f"{len(pulled)} variables", "to_devices", self._pulled_bytes, started)
         remote = iter(pulled)
         for storage, is_given in self._storages:
             if isinstance(storage, RemoteStorage):

@@ -12,6 +12,7 @@ import numpy as np
 
 from distlab.devices.layouts import OnOneDevice
 from distlab.devices.mesh import ReplicaMesh
+from distlab.variables import packed_transfers
 from distlab.variables.operations import Operation
 
 
@@ -168,8 +169,7 @@ def values_of(storages: Sequence[RemoteStorage], mesh: ReplicaMesh) -> list[jax.
     if not storages:
         return []
     arrays = storages[0].servers.read([storage.key for storage in storages])
-    placed: list[jax.Array] = jax.device_put(arrays, mesh.whole)
-    return placed
+    return packed_transfers.to_device(arrays, mesh.whole)
 
 
 def apply(updates: Sequence[tuple[RemoteStorage, str, int]], operands: Sequence[Any]) -> None:
@@ -179,10 +179,11 @@ def apply(updates: Sequence[tuple[RemoteStorage, str, int]], operands: Sequence[
       updates: For each operation the storage, the verb and the number of operands.
       operands: The operands of all, in order.
     """
-    left = iter(operands)
+    if not updates:
+        return
+    left = iter(packed_transfers.to_host(operands))
     operations = [
         (storage.key, Operation(verb, tuple(next(left) for _ in range(count))))
         for storage, verb, count in updates
     ]
-    if operations:
-        updates[0][0].servers.update(operations)
+    updates[0][0].servers.update(operations)

@@ -13,7 +13,7 @@ from typing import Any
 from tests.bench import closures
 
 os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
-import tensorflow as tf  # noqa: E402
+import tensorflow as tf
 
 
 def free_ports(count: int) -> list[int]:

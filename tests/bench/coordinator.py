@@ -90,7 +90,10 @@ def main() -> None:
                 ended.callback(peers[name].close)
         for peer in peers.values():
             peer.ready()
-        print(f"{closures.WORKERS} workers and {closures.SERVERS} servers on {os.cpu_count()} ", end="")
+        print(
+            f"{closures.WORKERS} workers and {closures.SERVERS} servers on {os.cpu_count()} ",
+            end="",
+        )
         print(f"cores, {args.rounds} rounds, medians; load {os.getloadavg()[0]:.1f}")
         if not args.tensorflow:
             print("without TensorFlow: --tensorflow PYTHON compares with it")

@@ -16,7 +16,8 @@ from distributed.protocol.serialize import to_serialize
 from distributed.threadpoolexecutor import ThreadPoolExecutor
 
 from distlab.integrations.dask.messages import UNKNOWN
-from distlab.integrations.dask.packing import packed, unpacked
+from distlab.integrations.dask.packing import from_text, packed, unpacked
+from distlab.integrations.dask.server_connections import ThreadConnections
 from distlab.integrations.dask.values import Values
 from distlab.integrations.dask.versions import versions
 
@@ -48,9 +49,9 @@ class TaskSessions:
     """
 
     def __init__(self, node: Server) -> None:
-        self._node = node
         self._values: dict[str, Values] = {}
         self._sessions: dict[str, WorkerSession] = {}
+        self._connections = ThreadConnections(node)
         # Its thread is a daemon: a process can end while it runs a closure.
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="distlab-worker")
 
@@ -77,25 +78,25 @@ class TaskSessions:
         self._values.setdefault(session, Values())
         return "OK"
 
-    async def make(self, session: str, described: Any, buffer: np.ndarray) -> Any:
+    async def make(self, session: str, described: str, buffer: np.ndarray) -> Any:
         """Keeps a value, and answers with its number."""
         values = self._values.get(session)
         return UNKNOWN if values is None else values.make(unpacked(described, buffer)[0])
 
-    async def read(self, session: str, numbers: list[int]) -> Any:
+    async def read(self, session: str, numbers: str) -> Any:
         """Answers with values."""
         values = self._values.get(session)
         if values is None:
             return UNKNOWN
-        described, buffer = packed(values.read(numbers))
+        described, buffer = packed(values.read(from_text(numbers)))
         return described, to_serialize(buffer)
 
-    async def update(self, session: str, changes: Any, described: Any, buffer: np.ndarray) -> str:
+    async def update(self, session: str, changes: str, described: str, buffer: np.ndarray) -> str:
         """Changes values; all changes of one message are applied together."""
         values = self._values.get(session)
         if values is None:
             return UNKNOWN
-        values.update(changes, unpacked(described, buffer))
+        values.update(from_text(changes), unpacked(described, buffer))
         return "OK"
 
     async def forget(self, session: str, numbers: list[int]) -> str:
@@ -109,7 +110,8 @@ class TaskSessions:
         from distlab.integrations.dask.session import WorkerSession
 
         if session not in self._sessions:
-            self._sessions[session] = WorkerSession(session, self._node, **about)
+            self._thread.submit(self._connections.adopt)
+            self._sessions[session] = WorkerSession(session, self._connections, **about)
         return "OK"
 
     async def run(self, session: str, **closure: Any) -> Any:

@@ -53,7 +53,7 @@ def resource(session: str, number: int) -> Any:
 
 def array(value: np.ndarray) -> Any:
     """Returns a JAX array; with `arrays_as_numpy` the NumPy array, or a number of its type."""
-    return value[()] if _as_numpy.get() else jax.numpy.asarray(value)
+    return value[()] if _as_numpy.get() else jax.device_put(value)
 
 
 def key(data: np.ndarray, kind: str) -> jax.Array:

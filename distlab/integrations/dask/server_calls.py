@@ -1,11 +1,10 @@
-"""Calls of parameter servers from any thread of a worker or of the coordinator."""
+"""Calls of parameter servers, by a worker or by the coordinator."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from concurrent.futures import TimeoutError as FutureTimeoutError
-from typing import Any, Final, final
+from typing import Any, final
 
 import numpy as np
 from distributed.core import ConnectionPool
@@ -13,12 +12,10 @@ from distributed.protocol.serialize import to_serialize
 
 from distlab.errors import ServerLostError
 from distlab.integrations.dask.messages import UNKNOWN
-from distlab.integrations.dask.packing import packed, unpacked
+from distlab.integrations.dask.packing import as_text, packed, unpacked
+from distlab.integrations.dask.server_connections import CALL_SECONDS, Connections
 from distlab.variables.operations import Operation
 from distlab.variables.remote_storage import Key
-
-_CALL_SECONDS: Final = 120.0
-"""How long a server may take to answer."""
 
 
 @final
@@ -27,21 +24,18 @@ class ServerCalls:
 
     Args:
       session: The session's name.
-      pool: The connections to other processes.
-      loop: The event loop of those connections, which runs in another thread.
+      connections: The connections to other processes.
       address_of: Returns the address of a server; raises `ServerLostError` when it is lost.
     """
 
     def __init__(
         self,
         session: str,
-        pool: ConnectionPool,
-        loop: asyncio.AbstractEventLoop,
+        connections: Connections,
         address_of: Callable[[int], str],
     ) -> None:
         self._session = session
-        self._pool = pool
-        self._loop = loop
+        self._connections = connections
         self._address_of = address_of
 
     def make(self, value: np.ndarray, server: int) -> Key:
@@ -55,9 +49,8 @@ class ServerCalls:
         numbers: dict[int, list[int]] = {}
         for key in keys:
             numbers.setdefault(key.server, []).append(key.number)
-        answers = self._call(
-            {server: ("distlab_read", {"numbers": own}) for server, own in numbers.items()}
-        )
+        asked = {server: {"numbers": as_text(tuple(own))} for server, own in numbers.items()}
+        answers = self._call({server: ("distlab_read", about) for server, about in asked.items()})
         values = {server: iter(unpacked(*answer)) for server, answer in answers.items()}
         return [next(values[key.server]) for key in keys]
 
@@ -71,13 +64,9 @@ class ServerCalls:
     def forget(self, key: Key) -> None:
         """Frees a value, some time; a server that is lost has freed it."""
         about = {"numbers": [key.number]}
-
-        def begin() -> None:
-            task = asyncio.ensure_future(self._answer(key.server, "distlab_forget", about))
-            task.add_done_callback(lambda done: done.cancelled() or done.exception())
-
-        if not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(begin)
+        self._connections.begin(
+            lambda pool: self._answer(pool, key.server, "distlab_forget", about)
+        )
 
     def _call(self, calls: dict[int, tuple[str, dict[str, Any]]]) -> dict[int, Any]:
         """Calls servers at the same time, and returns the answer of each.
@@ -85,33 +74,31 @@ class ServerCalls:
         Raises:
           ServerLostError: One does not answer.
         """
-        if not self._loop.is_running():
-            raise ServerLostError(
-                "The connection to the parameter servers was closed, so their variables can't be "
-                "reached. Use them before the cluster is stopped."
-            )
-        waited = asyncio.run_coroutine_threadsafe(self._answers(calls), self._loop)
         try:
-            return dict(zip(calls, waited.result(_CALL_SECONDS), strict=True))
-        except FutureTimeoutError:
-            waited.cancel()
+            answers = self._connections.run(lambda pool: self._answers(pool, calls))
+            return dict(zip(calls, answers, strict=True))
+        except TimeoutError:
             raise ServerLostError(
-                f"Parameter servers {sorted(calls)} did not answer within {_CALL_SECONDS:g} s. "
+                f"Parameter servers {sorted(calls)} did not answer within {CALL_SECONDS:g} s. "
                 "Start the cluster anew, and restore the variables from a checkpoint."
             ) from None
 
-    async def _answers(self, calls: dict[int, tuple[str, dict[str, Any]]]) -> list[Any]:
+    async def _answers(
+        self, pool: ConnectionPool, calls: dict[int, tuple[str, dict[str, Any]]]
+    ) -> list[Any]:
         if len(calls) == 1:
             ((server, (verb, about)),) = calls.items()
-            return [await self._answer(server, verb, about)]
+            return [await self._answer(pool, server, verb, about)]
         return await asyncio.gather(
-            *(self._answer(server, verb, about) for server, (verb, about) in calls.items())
+            *(self._answer(pool, server, verb, about) for server, (verb, about) in calls.items())
         )
 
-    async def _answer(self, server: int, verb: str, about: dict[str, Any]) -> Any:
+    async def _answer(
+        self, pool: ConnectionPool, server: int, verb: str, about: dict[str, Any]
+    ) -> Any:
         address = self._address_of(server)
         try:
-            answer = await getattr(self._pool(address), verb)(session=self._session, **about)
+            answer = await getattr(pool(address), verb)(session=self._session, **about)
         except (OSError, TimeoutError) as error:
             raise ServerLostError(
                 f"Parameter server {server} at {address} is gone, and with it its variables "
@@ -126,8 +113,8 @@ class ServerCalls:
 
 
 def _message(updates: Sequence[tuple[Key, Operation]]) -> dict[str, Any]:
-    changes = [(key.number, change.verb, len(change.operands)) for key, change in updates]
+    changes = tuple((key.number, change.verb, len(change.operands)) for key, change in updates)
     described, buffer = packed(
         [np.asarray(operand) for _, change in updates for operand in change.operands]
     )
-    return {"changes": changes, "described": described, "buffer": to_serialize(buffer)}
+    return {"changes": as_text(changes), "described": described, "buffer": to_serialize(buffer)}

@@ -7,8 +7,6 @@ import sys
 from collections.abc import Sequence
 from typing import Any, final
 
-from distributed.core import Server
-
 from distlab.coordinator.closures import call
 from distlab.coordinator.remote_datasets import dataset_of
 from distlab.errors import ArgumentTypeError, ClusterError, ServerLostError
@@ -16,10 +14,10 @@ from distlab.integrations.dask import references
 from distlab.integrations.dask.buffered_values import BufferedValues
 from distlab.integrations.dask.captured import CapturedContainers, Changes
 from distlab.integrations.dask.captured_objects import CapturedObjects
-from distlab.integrations.dask.event_loop import event_loop
 from distlab.integrations.dask.messages import Frames, sendable
 from distlab.integrations.dask.pickling import loaded, pickled
 from distlab.integrations.dask.server_calls import ServerCalls
+from distlab.integrations.dask.server_connections import Connections
 from distlab.strategies.parameter_server import ParameterServerStrategy
 from distlab.variables.remote_storage import Key, RemoteStorage
 from distlab.variables.variable import Variable, linked
@@ -31,7 +29,7 @@ class WorkerSession:
 
     Args:
       name: The session's name.
-      node: What listens in this process.
+      connections: The connections to the parameter servers.
       number: This worker's number.
       workers: The number of workers.
       servers: The addresses of the parameter servers.
@@ -48,7 +46,7 @@ class WorkerSession:
     def __init__(
         self,
         name: str,
-        node: Server,
+        connections: Connections,
         *,
         number: int,
         workers: int,
@@ -60,8 +58,7 @@ class WorkerSession:
         importlib.import_module(module)
         self._name = name
         self._number = number
-        calls = ServerCalls(name, node.rpc, event_loop(node), servers.__getitem__)
-        self.values = BufferedValues(calls)
+        self.values = BufferedValues(ServerCalls(name, connections, servers.__getitem__))
         self.workers = workers
         self.servers = tuple(f"ps {n}" for n in range(len(servers)))
         self.strategy = ParameterServerStrategy.in_worker(self, number)

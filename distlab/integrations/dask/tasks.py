@@ -23,6 +23,7 @@ from distlab.integrations.dask.members import Members, Membership, Task, names_i
 from distlab.integrations.dask.plugin import TaskPlugin
 from distlab.integrations.dask.references import CoordinatorsOwn
 from distlab.integrations.dask.server_calls import ServerCalls
+from distlab.integrations.dask.server_connections import SharedConnections
 from distlab.integrations.dask.versions import require_same
 from distlab.processes.joining import start_limit
 from distlab.variables.remote_storage import Key, RemoteStorage
@@ -79,7 +80,8 @@ class DaskTasks:
             _end(connection, session, members)
             raise
         pool = connection.pool
-        self.values = ServerCalls(session, pool, self._loop, self._address_of_server)
+        connections = SharedConnections(pool, self._loop)
+        self.values = ServerCalls(session, connections, self._address_of_server)
         about = {
             "workers": workers,
             "servers": self._addresses,
