@@ -54,18 +54,21 @@ class WorkQueue:
 
     Attributes:
       on_put: Called when there is another function, without a lock held.
+      on_cancel: Called when functions that did not begin must not run any more. May not wait.
     """
 
     def __init__(self, stall_seconds: float) -> None:
         self._stall_seconds = stall_seconds
         self._changed = threading.Condition()
         self._waiting: deque[Closure] = deque()
-        self._running: dict[int, tuple[Closure, float]] = {}
+        self._running: dict[RemoteValue, tuple[Closure, int, float]] = {}
         self._error: BaseException | None = None
         self._warnings: list[tuple[str, type[Warning]]] = []
         self._listeners = 0  # calls that wait, and tell an error as soon as there is one
+        self._cancels = False  # an error is being told, and waits for those that run
         self._closed = False
         self.on_put: Callable[[], None] = lambda: None
+        self.on_cancel: Callable[[], None] = lambda: None
         self._last_progress = time.monotonic()
 
     def put(self, closure: Closure) -> None:
@@ -103,26 +106,39 @@ class WorkQueue:
             if self._closed or not self._waiting:
                 return None
             closure = self._waiting.popleft()
-            self._running[worker] = (closure, time.monotonic())
+            self._running[closure.result] = (closure, worker, time.monotonic())
             self._progressed()
             return closure
 
-    def put_back(self, worker: int) -> None:
+    def put_back(self, closure: Closure) -> None:
         """Puts the function of a lost worker at the end of the queue."""
         with self._changed:
-            closure, _ = self._running.pop(worker)
+            del self._running[closure.result]
             self._waiting.append(closure)
             self._progressed()
 
-    def finished(self, worker: int, error: BaseException | None = None) -> None:
-        """Records that a worker's function ended.
+    def give_back(self, closure: Closure) -> None:
+        """Puts a function that a worker did not begin in front, or cancels it as those that wait.
 
         Args:
-          worker: The number of the worker.
-          error: The function's error; None when it returned.
+          closure: The function, which was taken.
         """
         with self._changed:
-            del self._running[worker]
+            del self._running[closure.result]
+            self._waiting.appendleft(closure)
+            if self._cancels:
+                self._cancel(self._after_error())
+            self._progressed()
+
+    def finished(self, closure: Closure, error: BaseException | None = None) -> None:
+        """Records that a function ended.
+
+        Args:
+          closure: The function.
+          error: Its error; None when it returned.
+        """
+        with self._changed:
+            del self._running[closure.result]
             if error is not None and self._error is None:
                 self._error = error
                 if self._listeners:
@@ -173,6 +189,11 @@ class WorkQueue:
         """Whether a function waits for a worker."""
         return bool(self._waiting)
 
+    def first(self) -> Closure | None:
+        """Returns the function that waits longest, without taking it."""
+        with self._changed:
+            return self._waiting[0] if self._waiting else None
+
     @property
     def closed(self) -> bool:
         """Whether the queue is closed."""
@@ -192,7 +213,12 @@ class WorkQueue:
         self._changed.notify_all()
 
     def _cancel_for_error(self) -> None:
-        self._cancel(f"an earlier one raised {self._error!r}")
+        self._cancels = True
+        self._cancel(self._after_error())
+        self.on_cancel()
+
+    def _after_error(self) -> str:
+        return f"an earlier one raised {self._error!r}"
 
     def _listen_until(self, condition: Callable[[], bool]) -> None:
         """Waits for a condition, and tells an error if there is one before."""
@@ -219,6 +245,7 @@ class WorkQueue:
         if current_worker() is None:  # a function that runs can't wait for its own end
             self._wait_for(lambda: not self._running)
         error, self._error = self._error, None
+        self._cancels = False
         if error is not None:  # another thread may have told it meanwhile
             raise error
 
@@ -236,9 +263,11 @@ class WorkQueue:
 
     def _stalled(self) -> str:
         now = time.monotonic()
+        running = sorted(
+            (worker, now - since, c.name) for c, worker, since in self._running.values()
+        )
         runs = ", ".join(
-            f"worker {worker} runs {closure.name} for {now - since:.0f} s"
-            for worker, (closure, since) in sorted(self._running.items())
+            f"worker {worker} runs {name} for {since:.0f} s" for worker, since, name in running
         )
         return (
             f"For {self._stall_seconds:g} s no function began or ended: {runs or 'none runs'}, "

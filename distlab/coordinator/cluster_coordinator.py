@@ -259,7 +259,7 @@ def _work(worker: int, strategy: ParameterServerStrategy, queue: WorkQueue) -> N
     """Runs a worker's thread. A reference to the coordinator would keep it alive for ever."""
     with strategy.as_worker(worker):
         while (closure := queue.take(worker)) is not None:
-            queue.finished(worker, _run(closure, worker))
+            queue.finished(closure, _run(closure, worker))
             del closure
 
 

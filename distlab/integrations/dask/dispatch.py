@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any, Final, final
+import contextlib
+import itertools
+from collections.abc import Coroutine
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias, final
 
 from distributed.core import ConnectionPool
 
@@ -12,19 +16,57 @@ from distlab.errors import ClusterError, ServerLostError
 from distlab.integrations.dask import references
 from distlab.integrations.dask.closures_sent import ClosuresSent, Sent
 from distlab.integrations.dask.members import Membership, Task
-from distlab.integrations.dask.messages import UNKNOWN, Frames, sendable
+from distlab.integrations.dask.messages import AFTER_ERROR, UNKNOWN, WITHDRAWN, Frames, sendable
 from distlab.integrations.dask.pickling import loaded
+from distlab.integrations.dask.turns import Order
 from distlab.integrations.dask.versions import require_same
 
 _OPEN_SECONDS: Final = 60.0
 _RETRY_SECONDS: Final = 0.05
+_NOBODY: Final = -1
+_MOST_GIVEN: Final = 4
+"""The closures that a worker has: one runs, and the others wait there for it to end."""
+
+_SHORT_SECONDS: Final = 0.1
+"""A closure waits in a worker only where those before it took no longer the last time."""
+
+_IDLE_SECONDS: Final = 0.01
+"""How long a worker has nothing to do before others give back what they did not begin."""
+
+_MOST_BYTES_AHEAD: Final = 4 << 20
+"""Larger arguments don't wait in a worker."""
+
+_NOT_RUN: Final = (UNKNOWN, WITHDRAWN, AFTER_ERROR)
+
 _MOST_REPORTS: Final = 3
 """How often workers may report a server lost that Dask says is there, as in TensorFlow."""
+
+_Known: TypeAlias = tuple[set[int], set[int]]
+"""The functions and resources that a worker has."""
+
+
+@dataclass(eq=False)
+class _Given:
+    """A closure that a worker has.
+
+    Attributes:
+      number: Its number among the worker's.
+      closure: The closure.
+      call: The call of the worker.
+    """
+
+    number: int
+    closure: Closure
+    call: asyncio.Task[Any]
 
 
 @final
 class Dispatch:
     """Gives each worker one closure after another. It runs in the client's event loop.
+
+    While a worker runs a short one it gets the next ones, so that it need not wait for them. As
+    soon as another worker has nothing to do, or an error is told, it gives back what it has not
+    begun.
 
     Args:
       session: The session's name.
@@ -47,8 +89,11 @@ class Dispatch:
         self._members = members
         self._closures = closures
         self._about = about
-        self._known: dict[str, tuple[set[int], set[int]]] = {}
-        self._calls: dict[Task, asyncio.Task[Any]] = {}
+        self._known: dict[str, _Known] = {}
+        self._numbers = itertools.count()
+        self._given: dict[Task, list[_Given]] = {}
+        self._short: set[int] = set()  # functions
+        self._begun: set[asyncio.Task[None]] = set()  # the event loop keeps no reference
         self._reports = 0
         self._lost: ClusterError | None = None  # why all closures fail
         self._waits: set[asyncio.Event] = set()
@@ -61,18 +106,24 @@ class Dispatch:
           queue: The queue.
           workers: The number of workers.
         """
-        serving = [self._serve(queue, Task("worker", n)) for n in range(workers)]
+        tasks = [Task("worker", n) for n in range(workers)]
+        self._given = {task: [] for task in tasks}
         try:
-            await asyncio.gather(self._fail_all(queue), *serving)
+            await asyncio.gather(
+                self._fail_all(queue), *(self._serve(queue, task) for task in tasks)
+            )
         except Exception as error:  # noqa: BLE001 - or those who wait would wait for ever
-            self.fail(ClusterError(f"Functions are no longer given to workers: {error!r}"))
+            self.fail(_broken(error))
             await self._fail_all(queue)
+        finally:
+            for task in self._begun:
+                task.cancel()
 
     def fail(self, error: ClusterError) -> None:
         """Fails all closures from now on, and those that run, as a server is lost."""
         self._lost = self._lost or error
-        for call in self._calls.values():
-            call.cancel()
+        for given in self._all_given():
+            given.call.cancel()
         self.wake()
 
     def wake(self) -> None:
@@ -80,33 +131,97 @@ class Dispatch:
         for event in self._waits:
             event.set()
 
+    def withdraw(self) -> None:
+        """Takes back what workers have and did not begin."""
+        for task, given in self._given.items():
+            if len(given) > 1:
+                self._begin(self._withdraw(task, [one.number for one in given]))
+
+    async def _withdraw(self, task: Task, numbers: list[int]) -> None:
+        address = await self._members.present(task)
+        with contextlib.suppress(OSError):
+            await self._pool(address).distlab_withdraw(session=self._session, numbers=numbers)
+
+    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
+        begun = asyncio.ensure_future(work)
+        self._begun.add(begun)
+        begun.add_done_callback(self._ended)
+
+    def _ended(self, work: asyncio.Task[None]) -> None:
+        self._begun.discard(work)
+        error = None if work.cancelled() else work.exception()
+        if error is not None:
+            self.fail(_broken(error))
+
+    def _all_given(self) -> list[_Given]:
+        return [one for given in self._given.values() for one in given]
+
     async def _serve(self, queue: WorkQueue, task: Task) -> None:
         wake = asyncio.Event()
         self._waits.add(wake)
+        loop = asyncio.get_running_loop()
         await self._present(queue, task)  # a worker begins to load JAX before its first closure
         while not queue.closed and self._lost is None:
             wake.clear()
-            if not queue.waits:
+            if not queue.waits or not self._has_room(task, queue):
+                if not self._given[task]:
+                    loop.call_later(_IDLE_SECONDS, self._balance, queue, task)
                 await wake.wait()
                 continue
             address = await self._present(queue, task)
-            closure = queue.take_now(task.index) if address is not None else None
-            if closure is not None and address is not None:
-                await self._run(queue, task, address, closure)
+            if address is None or not self._has_room(task, queue):
+                continue
+            closure = queue.take_now(task.index)
+            if closure is not None:
+                self._give(queue, task, address, closure, wake)
+
+    def _has_room(self, task: Task, queue: WorkQueue) -> bool:
+        given = self._given[task]
+        if not given:
+            return True
+        if len(given) >= _MOST_GIVEN or not all(map(self._given.get, self._given)):
+            return False  # another worker has nothing to do
+        first = queue.first()
+        closures = [one.closure for one in given]
+        return first is not None and all(
+            c.sent.function.number in self._short for c in [*closures, first]
+        )  # fmt: skip
+
+    def _balance(self, queue: WorkQueue, task: Task) -> None:
+        """Takes back what others did not begin where a worker still has nothing to do."""
+        if not self._given[task] and not queue.waits and not queue.closed:
+            self.withdraw()
+
+    def _give(
+        self, queue: WorkQueue, task: Task, address: str, closure: Closure, wake: asyncio.Event
+    ) -> None:
+        unanswered = [one.number for one in self._given[task] if not one.call.done()]
+        order, known = Order(next(self._numbers), unanswered), self._known[address]
+        call = asyncio.ensure_future(self._call(known, address, order, closure.sent))
+        given = _Given(order.number, closure, call)
+        self._given[task].append(given)
+
+        async def run() -> None:
+            try:
+                await self._run(queue, task, address, given)
+            finally:
+                self._given[task].remove(given)
+                wake.set()
+
+        self._begin(run())
 
     async def _fail_all(self, queue: WorkQueue) -> None:
         """Fails what is scheduled once a server is lost."""
         wake = asyncio.Event()
         self._waits.add(wake)
-        nobody = Task("worker", -1)
         while not queue.closed:
             wake.clear()
             if self._lost is None or not queue.waits:
                 await wake.wait()
                 continue
-            closure = queue.take_now(nobody.index)
+            closure = queue.take_now(_NOBODY)
             if closure is not None:
-                _end(queue, nobody, closure, self._lost)
+                _end(queue, closure, self._lost)
 
     async def _present(self, queue: WorkQueue, task: Task) -> str | None:
         """Returns the address of a worker that has the session, once it is there."""
@@ -137,92 +252,106 @@ class Dispatch:
         )  # fmt: skip
         self._known[address] = (set(), set())
 
-    async def _run(self, queue: WorkQueue, task: Task, address: str, closure: Closure) -> None:
-        call = asyncio.ensure_future(self._call(address, closure.sent))
-        self._calls[task] = call
+    async def _run(self, queue: WorkQueue, task: Task, address: str, given: _Given) -> None:
+        closure = given.closure
         try:
-            answer = await call
+            answer = await given.call
         except (OSError, asyncio.CancelledError):
             if queue.closed:
                 raise
             if self._lost is None:
                 self._known.pop(address, None)
                 self._members.lose(task, address)
-                self._put_back(queue, task)
+                self._put_back(queue, closure)
             else:
-                _end(queue, task, closure, self._lost)
+                _end(queue, closure, self._lost)
             return
         except Exception as error:  # noqa: BLE001 - Dask's own, such as a message it can't read
-            _end(queue, task, closure, error)
+            _end(queue, closure, error)
             return
-        finally:
-            self._calls.pop(task, None)
         if answer == UNKNOWN:
             self._known.pop(address, None)
-            self._put_back(queue, task)
+            self._put_back(queue, closure)
+        elif answer in (WITHDRAWN, AFTER_ERROR):
+            before = [one.call for one in self._given[task] if one.number < given.number]
+            if answer == AFTER_ERROR and before:
+                await asyncio.wait(before)  # the error comes first
+            queue.give_back(closure)
+            self.wake()
         elif "lost" in answer:
-            await self._server_lost(queue, task, closure, answer)
+            await self._server_lost(queue, closure, answer)
         elif "error" in answer:
             self._note(queue, closure, answer)
-            _end(queue, task, closure, loaded(answer["error"]))
+            _end(queue, closure, loaded(answer["error"]))
         else:
             self._note(queue, closure, answer)
             closure.result.set_sent(_Loaded(answer["result"]))
-            queue.finished(task.index)
+            queue.finished(closure)
 
     def _note(self, queue: WorkQueue, closure: Closure, answer: Any) -> None:
         """Does to captured lists what a closure did, one that failed as well."""
+        function = closure.sent.function
+        (self._short.add if answer["seconds"] < _SHORT_SECONDS else self._short.discard)(
+            function.number
+        )
         if "changes" in answer:
             appended, others = loaded(answer["changes"])
-            told = self._closures.note(closure.sent.function, appended, others)
+            told = self._closures.note(function, appended, others)
             if told is not None:
                 queue.warn(told)
 
-    async def _call(self, address: str, sent: Sent) -> Any:
-        functions, resources = self._known[address]
+    async def _call(self, known: _Known, address: str, order: Order, sent: Sent) -> Any:
+        functions, resources = known
         new = [] if sent.function.number in functions else [sent.function]
         needed = [*sent.resources, *(number for fn in new for number in fn.resources)]
         missing = [number for number in needed if number not in resources]
-        forget = list(functions - self._closures.kept()) if new else []
+        forget = list(functions - self._in_use()) if new else []
         answer = await self._pool(address).distlab_run(
             session=self._session,
+            order=list(order),
             fn=sent.function.number,
             args=None if sent.args is None else sendable(sent.args),
             functions=[(fn.number, sendable(fn.frames)) for fn in new],
             resources=[(n, sendable(self._closures.resources[n])) for n in missing],
             forget=forget,
         )
-        if answer != UNKNOWN:
+        if answer not in _NOT_RUN:
             functions.update(fn.number for fn in new)
             functions.difference_update(forget)
             resources.update(missing)
         return answer
 
-    async def _server_lost(
-        self, queue: WorkQueue, task: Task, closure: Closure, answer: Any
-    ) -> None:
+    def _in_use(self) -> set[int]:
+        """Returns the functions that workers have to keep."""
+        given = {one.closure.sent.function.number for one in self._all_given()}
+        return given | self._closures.kept()
+
+    async def _server_lost(self, queue: WorkQueue, closure: Closure, answer: Any) -> None:
         """Takes a worker's report for transient, unless a server is lost or it comes again."""
         self._reports += 1
         if self._reports < _MOST_REPORTS and self._lost is None:
             await asyncio.sleep(_RETRY_SECONDS)
-            self._put_back(queue, task)
+            self._put_back(queue, closure)
         else:
             self._note(queue, closure, answer)
-            _end(queue, task, closure, self._lost or ServerLostError(answer["lost"]))
+            _end(queue, closure, self._lost or ServerLostError(answer["lost"]))
 
-    def _put_back(self, queue: WorkQueue, task: Task) -> None:
-        queue.put_back(task.index)
+    def _put_back(self, queue: WorkQueue, closure: Closure) -> None:
+        queue.put_back(closure)
         self.wake()
 
     def _worker_lost(self, task: Task) -> None:
-        call = self._calls.get(task)
-        if call is not None:
-            call.cancel()
+        for given in self._given.get(task, []):
+            given.call.cancel()
 
 
-def _end(queue: WorkQueue, task: Task, closure: Closure, error: BaseException) -> None:
+def _end(queue: WorkQueue, closure: Closure, error: BaseException) -> None:
     closure.result.fail(error)
-    queue.finished(task.index, error)
+    queue.finished(closure, error)
+
+
+def _broken(error: BaseException) -> ClusterError:
+    return ClusterError(f"Functions are no longer given to workers: {error!r}")
 
 
 async def asked(pool: ConnectionPool, address: str, verb: str, **about: Any) -> Any:

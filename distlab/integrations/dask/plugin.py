@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, Final, final
 
 import numpy as np
@@ -15,9 +16,10 @@ from distributed.core import Server
 from distributed.protocol.serialize import to_serialize
 from distributed.threadpoolexecutor import ThreadPoolExecutor
 
-from distlab.integrations.dask.messages import UNKNOWN
+from distlab.integrations.dask.messages import UNKNOWN, WITHDRAWN
 from distlab.integrations.dask.packing import from_text, packed, unpacked
 from distlab.integrations.dask.server_connections import ThreadConnections
+from distlab.integrations.dask.turns import Order, Turns
 from distlab.integrations.dask.values import Values
 from distlab.integrations.dask.versions import versions
 
@@ -51,6 +53,8 @@ class TaskSessions:
     def __init__(self, node: Server) -> None:
         self._values: dict[str, Values] = {}
         self._sessions: dict[str, WorkerSession] = {}
+        self._given: dict[tuple[str, int], Future[Any]] = {}
+        self._turns: dict[str, Turns] = {}
         self._connections = ThreadConnections(node)
         # Its thread is a daemon: a process can end while it runs a closure.
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="distlab-worker")
@@ -66,6 +70,7 @@ class TaskSessions:
             "distlab_forget": self.forget,
             "distlab_open": self.open,
             "distlab_run": self.run,
+            "distlab_withdraw": self.withdraw,
             "distlab_close": self.close,
         }
 
@@ -114,18 +119,42 @@ class TaskSessions:
             self._sessions[session] = WorkerSession(session, self._connections, **about)
         return "OK"
 
-    async def run(self, session: str, **closure: Any) -> Any:
-        """Runs a closure in this process's one thread for them, and answers with its result."""
+    async def run(self, session: str, order: list[Any], **closure: Any) -> Any:
+        """Runs a closure in this process's one thread for them, and answers with its result.
+
+        The next closures wait for that thread, so that it is never idle between two of them.
+        """
         own = self._sessions.get(session)
         if own is None:
             return UNKNOWN
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._thread, lambda: own.run(**closure))
+        given = Order(*order)
+        await self._turns.setdefault(session, Turns()).wait(given)
+        key = session, given.number
+        begun = self._given[key] = self._thread.submit(own.run, given, **closure)
+        try:
+            answer, changing = await asyncio.wrap_future(begun)
+        except asyncio.CancelledError:
+            if begun.cancelled():
+                return WITHDRAWN
+            raise
+        finally:
+            del self._given[key]
+        return await own.settled(answer, changing)
+
+    async def withdraw(self, session: str, numbers: list[int]) -> str:
+        """Takes back those closures that did not begin; `run` answers for each."""
+        for number in numbers:
+            if (session, number) in self._given:
+                self._given[session, number].cancel()
+        return "OK"
 
     async def close(self, session: str) -> str:
         """Forgets a session with all that it holds."""
         self._values.pop(session, None)
+        self._turns.pop(session, None)
         own = self._sessions.pop(session, None)
         if own is not None:
             self._thread.submit(own.close)
+        if not self._sessions:
+            self._thread.submit(self._connections.release)
         return "OK"

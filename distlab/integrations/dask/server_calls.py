@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from typing import Any, final
 
 import numpy as np
@@ -37,6 +39,8 @@ class ServerCalls:
         self._session = session
         self._connections = connections
         self._address_of = address_of
+        self._commits: deque[tuple[Sequence[tuple[Key, Operation]], Future[None]]] = deque()
+        self._committing = False
 
     def make(self, value: np.ndarray, server: int) -> Key:
         """Stores a value on a server."""
@@ -56,10 +60,55 @@ class ServerCalls:
 
     def update(self, updates: Sequence[tuple[Key, Operation]]) -> None:
         """Changes values."""
-        by_server: dict[int, list[tuple[Key, Operation]]] = {}
-        for key, operation in updates:
-            by_server.setdefault(key.server, []).append((key, operation))
-        self._call({server: ("distlab_update", _message(own)) for server, own in by_server.items()})
+        self._call(_messages(updates))
+
+    def commit(self, updates: Sequence[tuple[Key, Operation]]) -> Future[None]:
+        """Begins to change values, after all that earlier calls of this method change.
+
+        What several calls change while servers are busy travels together.
+
+        Args:
+          updates: The changes, with NumPy arrays.
+
+        Returns:
+          Done when the values are changed.
+        """
+        done: Future[None] = Future()
+        done.set_running_or_notify_cancel()  # nobody may cancel it
+        self._commits.append((updates, done))
+        self._connections.begin(self._commit_all)
+        return done
+
+    def wait(self, done: Future[None]) -> None:
+        """Waits for what `commit` began.
+
+        Raises:
+          ServerLostError: A server is lost, or does not answer.
+        """
+        try:
+            done.result(CALL_SECONDS)
+        except TimeoutError:
+            raise _silent("Parameter servers") from None
+
+    async def _commit_all(self, pool: ConnectionPool) -> None:
+        if self._committing:
+            return
+        self._committing = True
+        try:
+            while self._commits:
+                count = len(self._commits)
+                together = [self._commits.popleft() for _ in range(count)]
+                changes = [change for updates, _ in together for change in updates]
+                try:
+                    await self._answers(pool, _messages(changes))
+                except Exception as error:  # noqa: BLE001 - those who wait raise it
+                    for _, done in together:
+                        done.set_exception(error)
+                else:
+                    for _, done in together:
+                        done.set_result(None)
+        finally:
+            self._committing = False
 
     def forget(self, key: Key) -> None:
         """Frees a value, some time; a server that is lost has freed it."""
@@ -78,10 +127,7 @@ class ServerCalls:
             answers = self._connections.run(lambda pool: self._answers(pool, calls))
             return dict(zip(calls, answers, strict=True))
         except TimeoutError:
-            raise ServerLostError(
-                f"Parameter servers {sorted(calls)} did not answer within {CALL_SECONDS:g} s. "
-                "Start the cluster anew, and restore the variables from a checkpoint."
-            ) from None
+            raise _silent(f"Parameter servers {sorted(calls)}") from None
 
     async def _answers(
         self, pool: ConnectionPool, calls: dict[int, tuple[str, dict[str, Any]]]
@@ -110,6 +156,20 @@ class ServerCalls:
                 "lost. Make the strategy anew, and restore them from a checkpoint."
             )
         return answer
+
+
+def _silent(who: str) -> ServerLostError:
+    return ServerLostError(
+        f"{who} did not answer within {CALL_SECONDS:g} s. Start the cluster anew, and restore the "
+        "variables from a checkpoint."
+    )
+
+
+def _messages(updates: Sequence[tuple[Key, Operation]]) -> dict[int, tuple[str, dict[str, Any]]]:
+    by_server: dict[int, list[tuple[Key, Operation]]] = {}
+    for key, operation in updates:
+        by_server.setdefault(key.server, []).append((key, operation))
+    return {server: ("distlab_update", _message(own)) for server, own in by_server.items()}
 
 
 def _message(updates: Sequence[tuple[Key, Operation]]) -> dict[str, Any]:

@@ -114,6 +114,13 @@ class ThreadConnections:
         loop.run_until_complete(pool.start())
         self._own = _Own(threading.get_ident(), loop, pool)
 
+    def release(self) -> None:
+        """Closes the connections, in the thread that has them."""
+        if self._own is not None:
+            own, self._own = self._own, None
+            own.loop.run_until_complete(own.pool.close())
+            own.loop.close()
+
     def run(self, call: Call) -> Any:
         """Waits for a call, and returns its result."""
         own = self._own

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib
 import sys
+import time
 from collections.abc import Sequence
-from typing import Any, final
+from concurrent.futures import Future
+from typing import Any, TypeAlias, final
 
 from distlab.coordinator.closures import call
 from distlab.coordinator.remote_datasets import dataset_of
@@ -14,13 +17,16 @@ from distlab.integrations.dask import references
 from distlab.integrations.dask.buffered_values import BufferedValues
 from distlab.integrations.dask.captured import CapturedContainers, Changes
 from distlab.integrations.dask.captured_objects import CapturedObjects
-from distlab.integrations.dask.messages import Frames, sendable
+from distlab.integrations.dask.messages import AFTER_ERROR, Frames, sendable
 from distlab.integrations.dask.pickling import loaded, pickled
 from distlab.integrations.dask.server_calls import ServerCalls
 from distlab.integrations.dask.server_connections import Connections
+from distlab.integrations.dask.turns import Order
 from distlab.strategies.parameter_server import ParameterServerStrategy
 from distlab.variables.remote_storage import Key, RemoteStorage
 from distlab.variables.variable import Variable, linked
+
+Answer: TypeAlias = dict[str, Any]
 
 
 @final
@@ -67,14 +73,24 @@ class WorkerSession:
         self._sent: dict[int, Frames] = {}  # functions that are not loaded yet, or can't be
         self._functions: dict[int, tuple[Any, CapturedContainers, CapturedObjects]] = {}
         self._resources: dict[int, Any] = {}
+        self._failed: set[int] = set()  # closures
         references.sessions[name] = self
 
     def run(
-        self, fn: int, args: Frames | None, functions: Any, resources: Any, forget: Sequence[int]
-    ) -> dict[str, Any]:
+        self,
+        order: Order,
+        *,
+        fn: int,
+        args: Frames | None,
+        functions: Any,
+        resources: Any,
+        forget: Sequence[int],
+    ) -> tuple[Answer | str, Future[None] | None]:
         """Runs a closure.
 
         Args:
+          order: When it was given. Where one failed that was given before and not answered, the
+            coordinator decides whether others still run.
           fn: The number of the function.
           args: Its arguments and named arguments; None for none.
           functions: The functions that this worker has not seen, by number.
@@ -82,15 +98,48 @@ class WorkerSession:
           forget: The numbers of functions that are not used any more.
 
         Returns:
-          The result, the error, or the parameter server that is lost.
+          The result, the error, or the parameter server that is lost, with the seconds it took;
+          and what is done when its changes are at the servers, None if they are. `AFTER_ERROR` when
+          it did not run.
         """
+        self._failed.intersection_update(order.after)
+        if self._failed:
+            return AFTER_ERROR, None
+        began = time.perf_counter()
+        answer, changing = self._answer(fn, args, functions, resources, forget)
+        answer["seconds"] = time.perf_counter() - began
+        if "error" in answer:
+            self._failed.add(order.number)
+        return answer, changing
+
+    async def settled(self, answer: Answer | str, changing: Future[None] | None) -> Answer | str:
+        """Returns the answer to a closure, once what it changed is changed.
+
+        Args:
+          answer: The answer.
+          changing: Done when the variables are changed; None if they are.
+        """
+        if changing is None or isinstance(answer, str):
+            return answer
+        try:
+            await asyncio.wrap_future(changing)
+        except ServerLostError as error:
+            answer["lost"] = str(error)
+        except Exception as error:  # noqa: BLE001 - the coordinator raises it
+            answer["error"] = self._error_frames(error)
+        return answer
+
+    def _answer(
+        self, fn: int, args: Frames | None, functions: Any, resources: Any, forget: Sequence[int]
+    ) -> tuple[Answer, Future[None] | None]:
         for number in forget:
             self._functions.pop(number, None)
             self._sent.pop(number, None)
-        self._sent.update(functions)
+        self._sent.update({n: frames for n, frames in functions if n not in self._functions})
         self._definitions.update(resources)
         answer: dict[str, Any]
         changes = Changes({}, [])
+        changing: Future[None] | None = None
         try:
             with self.strategy.as_worker(self._number):
                 if fn not in self._functions:
@@ -105,7 +154,7 @@ class WorkerSession:
                 objects.remember(given, named)
                 try:
                     result = call(function, given, named, self._number)
-                    self.values.end()
+                    changing = self.values.leave()
                     answer = {"result": self._frames("The result of a closure", result)}
                 finally:
                     appended, others = containers.changes()
@@ -119,7 +168,7 @@ class WorkerSession:
             answer = {"error": self._error(error)}
         if "result" not in answer and any(changes):
             answer["changes"] = self._changes_before_error(changes)
-        return answer
+        return answer, changing
 
     def variable(self, key: Key, about: dict[str, Any]) -> Variable:
         """Returns this process's variable for a value on a parameter server."""
@@ -159,6 +208,9 @@ class WorkerSession:
             self.values.end()
         except ServerLostError:
             self.values.drop()
+        return self._error_frames(error)
+
+    def _error_frames(self, error: BaseException) -> Frames | None:
         error.__traceback__ = None
         try:
             frames = pickled(self._name, "An error", error)[0]

@@ -132,12 +132,15 @@ class DaskTasks:
         """Runs what a coordinator's queue holds, and returns what ends that."""
         loop, dispatch = self._loop, self._dispatch
 
-        def wake() -> None:
-            if not loop.is_closed():
-                loop.call_soon_threadsafe(dispatch.wake)
+        def soon(call: Callable[[], None]) -> Callable[[], None]:
+            def begin() -> None:
+                if not loop.is_closed():
+                    loop.call_soon_threadsafe(call)
+
+            return begin
 
         running = asyncio.run_coroutine_threadsafe(dispatch.run(queue, self.workers), loop)
-        queue.on_put = wake
+        queue.on_put, queue.on_cancel = soon(dispatch.wake), soon(dispatch.withdraw)
 
         def end() -> None:
             queue.close()
