@@ -19,6 +19,7 @@ import pytest
 import distlab as dl
 from distlab.errors import (
     ArgumentTypeError,
+    CancelledError,
     CapturedStateWarning,
     ClusterError,
     ContextError,
@@ -329,6 +330,57 @@ def test_a_worker_comes_back_however_long_its_start_takes(
         cluster.kill("worker", 1)
         wait_until(lambda: cluster.pid("worker", 1) != killed, "the worker")
         cluster.client.wait_for_workers(4, timeout=120)
+
+
+def test_what_waits_behind_a_long_function_goes_to_a_worker_with_nothing_to_do(
+    coordinator: dl.coordinator.ClusterCoordinator, tmp_path: Path
+) -> None:
+    def step(number: int) -> int:
+        (tmp_path / str(number)).touch()
+        end = time.monotonic() + 120
+        while number < 0 and not (tmp_path / "7").exists():  # until the last one has run
+            assert time.monotonic() < end
+            time.sleep(0.01)
+        return number
+
+    for _ in range(3):
+        coordinator.fetch([coordinator.schedule(step, (100,)) for _ in range(8)])
+    results = [coordinator.schedule(step, (number,)) for number in (-1, *range(8))]
+    assert coordinator.fetch(results) == [-1, *range(8)]
+
+
+def test_functions_after_one_that_fails_are_cancelled_or_run_once(
+    strategy: dl.ParameterServerStrategy, coordinator: dl.coordinator.ClusterCoordinator
+) -> None:
+    with strategy.scope():
+        count = dl.Variable(0)
+
+    def step(number: int) -> None:
+        if number == 20:
+            raise InvalidArgumentError("number 20")
+        count.assign_add(1)
+
+    coordinator.fetch([coordinator.schedule(step, (0,)) for _ in range(20)])
+    results: list[Any] = []
+
+    def train() -> None:
+        for number in range(60):
+            results.append(coordinator.schedule(step, (number,)))  # noqa: PERF401 - it may raise
+        coordinator.join()
+
+    with pytest.raises(InvalidArgumentError, match="number 20"):
+        train()
+    cancelled = 0
+    for number, result in enumerate(results):
+        try:
+            result.fetch()
+        except CancelledError:
+            cancelled += 1
+        except InvalidArgumentError:
+            assert number == 20
+    assert int(count.numpy()) == 20 + len(results) - 1 - cancelled
+    coordinator.schedule(step, (0,)).fetch()
+    assert coordinator.done()
 
 
 def test_what_a_worker_prints_is_shown_however_long_a_line_is(
