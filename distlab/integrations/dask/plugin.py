@@ -6,6 +6,7 @@ A process may serve several strategies, one after another or at once: each has a
 from __future__ import annotations
 
 import asyncio
+import functools
 from collections.abc import Callable
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, Final, final
@@ -130,7 +131,8 @@ class TaskSessions:
         given = Order(*order)
         await self._turns.setdefault(session, Turns()).wait(given)
         key = session, given.number
-        begun = self._given[key] = self._thread.submit(own.run, given, **closure)
+        run = functools.partial(own.run, given, **closure)
+        begun = self._given[key] = self._thread.submit(run)
         try:
             answer, changing = await asyncio.wrap_future(begun)
         except asyncio.CancelledError:
