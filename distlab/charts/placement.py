@@ -1,4 +1,4 @@
-"""Which variable lies on which device."""
+"""Which variable lies on which device or parameter server."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _EMPTY = (
 
 
 class PlacementTable:
-    """Variables by devices, with the bytes of each copy and each device's total.
+    """Variables by devices or parameter servers, with the bytes of each copy and the totals.
 
     The largest variables have a row each, as many as the height permits; the others share
     one.
@@ -53,7 +53,7 @@ class PlacementTable:
         )
         self._rows = new_source("placement_rows", "y", "name", "text")
         self._devices = new_source("placement_devices", "x", "name")
-        plot = new_figure("Bytes of each variable on each device", height=height)
+        plot = new_figure("Bytes of each variable, and where it lies", height=height)
         box = Rect(
             x="x", y="y", width=0.94, height=0.86, fill_color="color", line_color="line",
             line_alpha=0.7,

@@ -1,15 +1,17 @@
-"""Which variable lies on which device, and its bytes there."""
+"""Which variable lies on which device or parameter server, and its bytes there."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Sequence
-from typing import ClassVar, TypedDict
+from typing import ClassVar, Final, TypedDict
 
 import numpy as np
 
 from distlab.events import Event, Placement
 from distlab.folds.arrays import Ints
+
+_SERVER: Final = "server "
 
 
 class PlacementColumns(TypedDict):
@@ -101,5 +103,19 @@ def _whole(placed: Placement) -> tuple[str, int]:
     return name, placed.strategy
 
 
+def is_server(name: str) -> bool:
+    """Returns whether a name in the column `device` is that of a parameter server.
+
+    Args:
+      name: The name.
+
+    Example:
+      >>> from distlab.folds.placement import is_server
+      >>> is_server("server 0"), is_server("CPU:0")
+      (True, False)
+    """
+    return name.startswith(_SERVER)
+
+
 def _server(number: int) -> str:
-    return f"server {number}"
+    return f"{_SERVER}{number}"

@@ -8,6 +8,7 @@ from itertools import zip_longest
 from typing import Final, TypeAlias
 
 from distlab.folds import BatchColumns, BatchDetail, DeviceColumns, Folds, PlacementColumns
+from distlab.folds.placement import is_server
 from distlab.page.facts.amounts import counted
 from distlab.page.facts.batch import share_of
 from distlab.page.facts.devices import BUSY_NOTE
@@ -90,10 +91,15 @@ class Summary:
             return "" if len(self.charts) > 1 else _NONE_YET[chart]
         pairs, title = {
             "devices": (self.busy, "Busy share of the watched time"),
-            "placement": (self.placement, "Bytes of all variables on each device"),
+            "placement": (self.placement, f"Bytes of all variables on each {self._home()}"),
             "rates": (self.rates, "Per second"),
         }[chart]
         return title if pairs else _NONE_YET[chart]
+
+    def _home(self) -> str:
+        """Returns what holds the variables: devices, parameter servers or both."""
+        servers = [is_server(name) for name, _ in self.placement]
+        return "device" if not any(servers) else "server" if all(servers) else "device or server"
 
     def _rows(self, chart: str) -> list[str]:
         if chart == "reductions":

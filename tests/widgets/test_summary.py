@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from distlab.events import Event, RunEnd, Unknown
+import pytest
+
+from distlab.events import Event, Placement, RunEnd, Unknown
 from distlab.folds import Folds
 from distlab.widgets import Watch
 from distlab.widgets._summary import Summary, summarize
@@ -62,3 +64,32 @@ def test_lines_have_a_row_for_each_replica() -> None:
     assert lines[0] == "distlab: made-up, finished, 30 steps with 1\u202f885 examples"
     assert [line.split()[0] for line in lines[2:10]] == [f"CPU:{n}" for n in range(8)]
     assert "Simulated devices: they share the cores of one machine." in lines
+
+
+@pytest.mark.parametrize(
+    ("servers", "title"),
+    [((None,), "device"), ((0, 1), "server"), ((None, 0), "device or server")],
+)
+def test_the_title_of_a_placement_says_what_its_rows_are(
+    servers: tuple[int | None, ...], title: str
+) -> None:
+    events: list[Event | Unknown] = [
+        Placement(
+            time_ns=START_NS + array,
+            strategy=0,
+            array=array,
+            name=f"w{array}",
+            action="place",
+            layout="single",
+            shape=[1],
+            dtype="float32",
+            devices=["CPU:0"],
+            bytes_per_device=[4],
+            server=server,
+        )
+        for array, server in enumerate(servers)
+    ]
+    folds = Folds()
+    folds.add(events)
+    lines = summarize(folds, folds.batch(None), ("placement",)).lines()
+    assert f"Bytes of all variables on each {title}" in lines
