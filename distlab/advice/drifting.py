@@ -29,6 +29,9 @@ def find(columns: EvidenceColumns) -> list[Advice]:
         if program is None or compared.met or compared.number < _FEWEST:
             continue
         doubts = [d for d in program.doubts if (d.about, d.subject) == ("own_updates", subject)]
+        if program.mode == "eager":  # it has no trace to doubt
+            line = compared.last.source
+            doubts = [Doubt(about="own_updates", subject=subject, because="", source=line)]
         if doubts and compared.last.differing:
             apart[program.strategy, program.function].append((doubts[0], compared))
     return [_drift(function, found) for (_, function), found in apart.items()]
@@ -37,14 +40,19 @@ def find(columns: EvidenceColumns) -> list[Advice]:
 def _drift(function: str, found: list[tuple[Doubt, Compared]]) -> Advice:
     doubt, compared = found[0]
     first = compared.first or compared.last
+    why = (
+        f"in {function} each replica assigns what follows from its own {doubt.because}"
+        f"{at(doubt.source)}, without an all-reduce between"
+        if doubt.because
+        else f"in {function}, which runs eagerly, each replica assigns a value of its own"
+        f"{at(doubt.source)}"
+    )
     others = _others([other.subject for other, _ in found[1:]])
     return new_advice(
         CAUSE,
         doubt.subject,
         f"The copies of {doubt.subject} differ between replicas from step {first.step} on, by up "
-        f"to {percent_text(compared.last.largest)} of its largest number: in {function} each "
-        f"replica assigns what follows from its own {doubt.because}{at(doubt.source)}, without an "
-        f"all-reduce between.{others}",
+        f"to {percent_text(compared.last.largest)} of its largest number: {why}.{others}",
         "Combine the gradients before the update: "
         'distlab.get_replica_context().all_reduce("MEAN", gradients). A value that is to be each '
         "replica's own belongs in a variable with synchronization=ON_READ.",

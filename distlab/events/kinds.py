@@ -419,6 +419,8 @@ class CopiesCompared(Event, frozen=True, kw_only=True, tag="copies"):
       subject: The state, as the program's doubt names it.
       differing: Replicas whose copy differs from the first replica's.
       largest: The largest difference, as a share of the largest number of the first copy.
+      source: File and line of the user's program that assigned it; empty where the program's
+        doubt has them.
     """
 
     step: int
@@ -427,6 +429,34 @@ class CopiesCompared(Event, frozen=True, kw_only=True, tag="copies"):
     subject: str
     differing: list[int]
     largest: float
+    source: str = ""
+
+
+class NotFinite(Event, frozen=True, kw_only=True, tag="not_finite"):
+    """A result of a function is NaN or infinite in three of its steps in a row, or more.
+
+    Told once, and once more when it is finite again. Small results of floating-point numbers are
+    looked at, such as a loss.
+
+    Attributes:
+      step: Number of the first of these steps; -1 where results are finite again.
+      last_step: Number of the last one.
+      strategy: Number of the strategy.
+      function: Qualified name of the function.
+      source: File and line of its definition.
+      steps: How many of its steps it concerns.
+      replicas: Replicas on which a result of the first of these steps is not finite.
+      begun: Whether the function's step before was seen, and its results were finite.
+    """
+
+    step: int
+    last_step: int
+    strategy: int
+    function: str
+    source: str
+    steps: int
+    replicas: list[int]
+    begun: bool
 
 
 class StepReady(Event, frozen=True, kw_only=True, tag="step_ready"):
@@ -737,6 +767,7 @@ AnyEvent: TypeAlias = (
     | Compile
     | Step
     | CopiesCompared
+    | NotFinite
     | StepReady
     | OwnPython
     | Reduction

@@ -62,6 +62,7 @@ class NullRecorder:
 NULL = NullRecorder()
 _make_default: Callable[[], Recorder] | None = None
 _recorder: Recorder | None = None
+_tell: list[Callable[[int], None]] = []
 
 
 def recorder() -> Recorder:
@@ -76,6 +77,25 @@ def install(recorder: Recorder) -> None:
     """Puts a recorder in force for the whole process."""
     global _recorder
     _recorder = recorder
+
+
+def before_the_end(tell: Callable[[int], None]) -> None:
+    """Adds a function that emits what the core has noted, to be called before a recording ends.
+
+    Args:
+      tell: Receives the number of the recording's first step.
+    """
+    _tell.append(tell)
+
+
+def tell_all(first_step: int) -> None:
+    """Emits what the core has noted. A recording calls it before it ends.
+
+    Args:
+      first_step: The number of its first step.
+    """
+    for tell in _tell:
+        tell(first_step)
 
 
 def set_default(make: Callable[[], Recorder]) -> None:

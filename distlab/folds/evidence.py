@@ -19,6 +19,7 @@ from distlab.events import (
     Loop,
     Lost,
     Metric,
+    NotFinite,
     OwnPython,
     Placement,
     Preview,
@@ -66,7 +67,7 @@ _MOST: Final[dict[type[Event], int]] = {
 E = TypeVar("E", bound=Event)
 
 
-class NotFinite(NamedTuple):
+class NotFiniteMetric(NamedTuple):
     """The values of a metric since it is NaN or infinite.
 
     Attributes:
@@ -134,6 +135,7 @@ class EvidenceColumns(TypedDict):
         sample reports; without strategies on platforms that do not report them.
       pauses: Times in which a controlled loop was paused, as `(begin_ns, end_ns)`.
       not_finite: Names of metrics whose last value is NaN or infinite to since when.
+      not_finite_results: The functions whose last results are NaN or infinite.
       labels: Numbers of datasets to the labels of their first examples.
       copies_compared: Programs and subjects to the comparisons of the replicas' copies.
       own_python: Stacks of the program's own Python to nanoseconds; see `OwnPython`.
@@ -156,7 +158,8 @@ class EvidenceColumns(TypedDict):
     placements: list[Placement]
     memory: dict[int, list[int]]
     pauses: list[tuple[int, int]]
-    not_finite: dict[str, NotFinite]
+    not_finite: dict[str, NotFiniteMetric]
+    not_finite_results: list[NotFinite]
     labels: dict[int, Labels]
     copies_compared: dict[tuple[int, str], Compared]
     own_python: dict[str, int]
@@ -170,7 +173,7 @@ class Evidence:
     KINDS: ClassVar[tuple[type[Event], ...]] = (
         *(Run, Strategy, Placement, Sharding, Compile, Step, StepReady),
         *(Reduction, Copy, Capture, DeviceSample, RecorderCost, Lost, Loop, Metric),
-        *(CopiesCompared, Preview, OwnPython),
+        *(CopiesCompared, NotFinite, Preview, OwnPython),
     )
 
     def __init__(self) -> None:
@@ -185,7 +188,8 @@ class Evidence:
         self._memory: dict[int, list[int]] = {}
         self._paused_ns: dict[int, int] = {}
         self._pauses: deque[tuple[int, int]] = deque(maxlen=_MOST_PAUSES)
-        self._not_finite: dict[str, NotFinite] = {}
+        self._not_finite: dict[str, NotFiniteMetric] = {}
+        self._not_finite_results: dict[tuple[int, str], NotFinite] = {}
         self._compared: dict[tuple[int, str], Compared] = {}
         self._labels: dict[int, Labels] = {}
         self._labelled = 0
@@ -221,8 +225,8 @@ class Evidence:
                 self._memory[event.strategy] = memory
             case Loop():
                 self._loop(event)
-            case Metric():
-                self._metric(event)
+            case Metric() | NotFinite():
+                self._numbers(event)
             case Preview():
                 self._label(event)
             case CopiesCompared():
@@ -246,15 +250,27 @@ class Evidence:
         elif event.loop in self._paused_ns:
             self._pauses.append((self._paused_ns.pop(event.loop), event.time_ns))
 
-    def _metric(self, event: Metric) -> None:
+    def _numbers(self, event: Metric | NotFinite) -> None:
+        if isinstance(event, NotFinite):
+            self._result(event)
+            return
         for name, value in event.values.items():
             since = self._not_finite.get(name)
             if math.isfinite(value):
                 self._not_finite.pop(name, None)
             elif since is not None:
-                self._not_finite[name] = NotFinite(since.step, event.step, since.values + 1)
+                self._not_finite[name] = NotFiniteMetric(since.step, event.step, since.values + 1)
             elif len(self._not_finite) < _MOST_NAMES:
-                self._not_finite[name] = NotFinite(event.step, event.step, 1)
+                self._not_finite[name] = NotFiniteMetric(event.step, event.step, 1)
+
+    def _result(self, event: NotFinite) -> None:
+        """Notes a function's results; of several processes the one where they began counts."""
+        function = event.strategy, event.function
+        known = self._not_finite_results.get(function)
+        if not event.steps:
+            self._not_finite_results.pop(function, None)
+        elif known is None or event.step < known.step:
+            self._not_finite_results[function] = event
 
     def _add_own_python(self, event: OwnPython) -> None:
         for stack, spent in event.stacks.items():
@@ -332,6 +348,7 @@ class Evidence:
             "memory": dict(self._memory),
             "pauses": list(self._pauses),
             "not_finite": dict(self._not_finite),
+            "not_finite_results": list(self._not_finite_results.values()),
             "labels": dict(self._labels),
             "copies_compared": dict(self._compared),
             "own_python": dict(self._own_python),

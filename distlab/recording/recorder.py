@@ -47,6 +47,7 @@ class Announcement:
       writer: The run file that begins with it, None for the ring alone.
       loggers: The loggers that begin with it.
       cursor: The ring's end at that time.
+      first_step: The number of the next step at that time.
       participant: This process among those that record the run; None for what it is when the
         event is made.
     """
@@ -59,6 +60,7 @@ class Announcement:
         loggers: Sequence[LoggerThread] = (),
         *,
         cursor: int = 0,
+        first_step: int = 0,
         participant: Participant | None = None,
     ) -> None:
         self.name = name
@@ -66,6 +68,7 @@ class Announcement:
         self.writer = writer
         self.loggers = loggers
         self.cursor = cursor
+        self.first_step = first_step
         self.participant = participant
         self.made = False
         self.clock_watch: ClockWatch | None = None
@@ -184,7 +187,13 @@ class RingRecorder:
           The argument of `close`.
         """
         opened = Announcement(
-            name, total_steps, writer, loggers, cursor=self.ring.end, participant=participant
+            name,
+            total_steps,
+            writer,
+            loggers,
+            cursor=self.ring.end,
+            first_step=self.last_step + 1,
+            participant=participant,
         )
         # Not under the lock: Python waits for a thread to start, and that thread may free a
         # variable first, which is an event.
@@ -219,6 +228,7 @@ class RingRecorder:
         self.metrics.flush()
         self.capturer.finish(_CAPTURE_SECONDS)
         self.watcher.flush()
+        sink.tell_all(opened.first_step)
         self.overhead.report(self.last_step)
         self._announce()
         # Of several processes each has a part of the run: who reads it advises on all parts.

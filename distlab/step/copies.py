@@ -91,6 +91,64 @@ def _are_equal(leaf: Leaf, array: Any) -> bool:
 
 
 @final
+class Comparisons:
+    """Compares copies, and reports what it finds.
+
+    Args:
+      program: The number of the program that assigns them.
+      strategy: The number of its strategy.
+
+    Attributes:
+      step: The number of the last step before.
+    """
+
+    def __init__(self, program: int, strategy: int) -> None:
+        self._program, self._strategy = program, strategy
+        self._renewed: dict[str, int] = {}
+        self.step = -1
+
+    def look(
+        self, subject: str, *, unchanged: bool, held: Any, due: bool, source: str = ""
+    ) -> bool:
+        """Compares the copies of one state, if that is due or somebody else has assigned it.
+
+        Args:
+          subject: The state, as the program's doubt names it.
+          unchanged: Whether nobody else has assigned it since the step.
+          held: The variable, or the array of the copies.
+          due: Whether to compare in any case.
+          source: The line that assigned it, where no doubt has it.
+
+        Returns:
+          Whether it is worth another look.
+        """
+        if unchanged:
+            if due:
+                self._report(subject, *compared(held), source)
+            return True
+        self._renewed[subject] = self._renewed.get(subject, 0) + 1
+        differing, largest = compared(held)
+        if not differing:
+            # They meet again, as where replicas train apart for some steps: that is by design.
+            self._report(subject, differing, largest, source)
+        return bool(differing) and self._renewed[subject] <= _MOST_RENEWED
+
+    def _report(self, subject: str, differing: list[int], largest: float, source: str) -> None:
+        sink.recorder().emit(
+            events.CopiesCompared(
+                time_ns=time.monotonic_ns(),
+                step=self.step,
+                strategy=self._strategy,
+                program=self._program,
+                subject=subject,
+                differing=differing,
+                largest=largest,
+                source=source,
+            )
+        )
+
+
+@final
 class CopiesWatch:
     """Compares the copies of one program's states as its steps go on.
 
@@ -111,12 +169,10 @@ class CopiesWatch:
         variables: dict[str, Variable],
         states: dict[str, State],
     ) -> None:
-        self._number, self._strategy = program.number, strategy
+        self._comparisons = Comparisons(program.number, strategy)
         self._calls = 0
-        self._step = -1
         self._variables = dict(list(variables.items())[:_MOST_COMPARED])
         self._states = dict(list(states.items())[:_MOST_COMPARED])
-        self._renewed: dict[str, int] = {}
         self._kept: dict[str, weakref.ref[Any] | None] = {}
         self._data: dict[int, weakref.ref[Any]] = {}
         leaves = program.arguments.leaves
@@ -151,7 +207,7 @@ class CopiesWatch:
           step: Its number.
         """
         self._calls += 1
-        self._step = step
+        self._comparisons.step = step
         for subject, variable in self._variables.items():
             self._kept[subject] = variable.storage.reference()
         if self._states:
@@ -175,35 +231,12 @@ class CopiesWatch:
         return renewed
 
     def _look_at(self, subject: str, unchanged: bool, held: Any, due: bool) -> None:
-        """Compares the copies of one state, if that is due or somebody else has assigned it."""
-        if unchanged:
-            if due:
-                self._report(subject, *_compared(held))
-            return
-        self._renewed[subject] = self._renewed.get(subject, 0) + 1
-        differing, largest = _compared(held)
-        if not differing:
-            # They meet again, as where replicas train apart for some steps: that is by design.
-            self._report(subject, differing, largest)
-        if not differing or self._renewed[subject] > _MOST_RENEWED:
+        if not self._comparisons.look(subject, unchanged=unchanged, held=held, due=due):
             self._variables.pop(subject, None)
             self._states.pop(subject, None)
 
-    def _report(self, subject: str, differing: list[int], largest: float) -> None:
-        sink.recorder().emit(
-            events.CopiesCompared(
-                time_ns=time.monotonic_ns(),
-                step=self._step,
-                strategy=self._strategy,
-                program=self._number,
-                subject=subject,
-                differing=differing,
-                largest=largest,
-            )
-        )
 
-
-def _compared(held: Any) -> tuple[list[int], float]:
+def compared(held: Any) -> tuple[list[int], float]:
     """Returns which copies differ from the first one, and by how much of its largest number."""
     if isinstance(held, Variable):
         copies = list(held.storage.copies().items())

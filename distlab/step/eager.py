@@ -48,10 +48,23 @@ from distlab.variables.storage import Storage
 from distlab.variables.variable import live
 
 
-def run(host: CollectiveHost, fn: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+def run(
+    host: CollectiveHost,
+    fn: Callable[..., Any],
+    args: Any,
+    kwargs: Any,
+    assigned: dict[StoredVariable, str] | None = None,
+) -> Any:
     """Runs `fn` on every replica as Python. See `Strategy.run`.
 
     When a replica raises, assigned variables are restored.
+
+    Args:
+      host: The strategy.
+      fn: The replica function.
+      args: Its arguments.
+      kwargs: Its named arguments.
+      assigned: Collects the variables that replicas assign, each with the line; None for none.
 
     Raises:
       ContextError: The replicas do not all reach the same collectives.
@@ -74,7 +87,7 @@ def run(host: CollectiveHost, fn: Callable[..., Any], args: Any, kwargs: Any) ->
         own_args, own_kwargs = _own((args, kwargs), replica.number, device, collectives.common)
         with (
             jax.default_device(device),
-            frames.use(frames.EagerFrame(replica.number, device, before)),
+            frames.use(frames.EagerFrame(replica.number, device, before, assigned)),
             scopes.replica(ReplicaContext(host, collectives)),
             eager_axis.bound(mesh.replicas, replica.number, collectives.operate),
         ):

@@ -3,57 +3,143 @@
 from __future__ import annotations
 
 import time
+import weakref
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final, final
+
+import jax
 
 from distlab import events
 from distlab.events import sink
+from distlab.step.causes import is_inexact, is_mirrored
+from distlab.step.copies import Comparisons, compared
+from distlab.step.last_results import LastResults
 from distlab.step.place import Place
 from distlab.step.program import next_number
 from distlab.values.checks import function_name, function_source
+from distlab.variables.variable import Variable
+
+_MOST_COMPARED: Final = 8
 
 
-def emit(place: Place, fn: Callable[..., Any], leaves: list[Any], step: int, called: int) -> None:
-    """Emits a step that ran eagerly, and before a function's first one what the function is.
+def watch_of(place: Place, fn: Callable[..., Any]) -> EagerWatch:
+    """Returns what watches the eager steps of a function; where it is new, one that is told.
 
     Args:
-      place: Where it ran.
+      place: Where it runs.
       fn: The function.
-      leaves: Its flat arguments.
-      step: Number of the step.
-      called: Monotonic time in nanoseconds at which it was called.
     """
-    recorder = sink.recorder()
-    now = time.monotonic_ns()
-    name, source = function_name(fn), function_source(fn)
-    program = place.eager_programs.get((name, source))
-    if program is None:
-        program = place.eager_programs[name, source] = next_number()
+    key = function_name(fn), function_source(fn)
+    known = place.eager_programs.get(key)
+    if known is None:
+        known = place.eager_programs[key] = EagerWatch(place.number, *key)
+    watch: EagerWatch = known
+    return watch
+
+
+@final
+class EagerWatch:
+    """Emits the steps of a function that runs eagerly, and compares the copies that it assigns.
+
+    Args:
+      strategy: The number of the strategy.
+      function: The function's name.
+      source: The file and line of its definition.
+
+    Attributes:
+      assigned: The variables of which replicas assigned their copies in this step, with the line.
+    """
+
+    def __init__(self, strategy: int, function: str, source: str) -> None:
+        self.assigned: dict[Any, str] = {}
+        self._number = next_number()
+        self._strategy, self._function, self._source = strategy, function, source
+        self._comparisons = Comparisons(self._number, strategy)
+        self._results = LastResults(strategy, function, source)
+        self._calls = 0
+        self._apart: dict[str, tuple[Variable, str]] = {}
+        self._kept: dict[str, weakref.ref[jax.Array] | None] = {}
+
+    def before(self) -> None:
+        """Compares, before a step, the copies that somebody else has assigned since the last."""
+        self.assigned.clear()
+        for subject, (variable, line) in list(self._apart.items()):
+            if variable.storage.holds(self._kept[subject]):
+                continue
+            worth = self._comparisons.look(
+                subject, unchanged=False, held=variable, due=False, source=line
+            )
+            if not worth:
+                del self._apart[subject]
+
+    def after(self, place: Place, leaves: list[Any], result: Any, step: int, called: int) -> None:
+        """Emits a step that ran; before a function's first one what the function is.
+
+        Args:
+          place: Where it ran.
+          leaves: Its flat arguments.
+          result: Its result.
+          step: Number of the step.
+          called: Monotonic time in nanoseconds at which it was called.
+        """
+        recorder = sink.recorder()
+        now = time.monotonic_ns()
+        if not self._calls:
+            recorder.emit(self._compile(now))
         recorder.emit(
-            events.Compile(
-                time_ns=now,
-                program=program,
-                strategy=place.number,
-                function=name,
-                cause="new function",
-                changed="",
-                arguments=[],
-                mode="eager",
-                trace_ns=0,
-                compile_ns=0,
-                collectives=[],
-                flops=None,
-                bytes_accessed=None,
-                source=source,
+            events.Step(
+                time_ns=called,
+                step=step,
+                program=self._number,
+                strategy=self._strategy,
+                dispatched_ns=now,
+                examples=place.batch.examples_among(leaves),
             )
         )
-    recorder.emit(
-        events.Step(
-            time_ns=called,
-            step=step,
-            program=program,
-            strategy=place.number,
-            dispatched_ns=now,
-            examples=place.batch.examples_among(leaves),
+        self._calls += 1
+        self._comparisons.step = step
+        if place.mesh.replicas > 1:
+            self._compare()
+        self._results.take_small(jax.tree.leaves(result))
+        self._results.keep(step)
+
+    def _compare(self) -> None:
+        """Compares copies after steps 1, 2, 4, 8 and so on, as of compiled functions."""
+        due = self._calls & (self._calls - 1) == 0
+        if due:
+            for variable, line in self.assigned.items():
+                subject = f"variable {variable.name}"
+                room = subject in self._apart or len(self._apart) < _MOST_COMPARED
+                if room and _may_drift(variable) and compared(variable)[0]:
+                    self._apart[subject] = variable, line
+        for subject, (variable, line) in self._apart.items():
+            self._kept[subject] = variable.storage.reference()
+            self._comparisons.look(subject, unchanged=True, held=variable, due=due, source=line)
+
+    def _compile(self, now_ns: int) -> events.Compile:
+        return events.Compile(
+            time_ns=now_ns,
+            program=self._number,
+            strategy=self._strategy,
+            function=self._function,
+            cause="new function",
+            changed="",
+            arguments=[],
+            mode="eager",
+            trace_ns=0,
+            compile_ns=0,
+            collectives=[],
+            flops=None,
+            bytes_accessed=None,
+            source=self._source,
         )
+
+
+def _may_drift(variable: Any) -> bool:
+    """Returns whether the copies of a variable should be equal, and may not be."""
+    return (
+        isinstance(variable, Variable)
+        and is_mirrored(variable)
+        and variable.storage.apart
+        and is_inexact(variable.dtype)
     )

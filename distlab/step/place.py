@@ -6,7 +6,7 @@ import itertools
 import time
 from collections.abc import Callable, Iterable
 from functools import cached_property
-from typing import final
+from typing import Any, final
 
 from distlab import events
 from distlab.devices import selection
@@ -34,14 +34,14 @@ class Place:
       number: The place's number in this process.
       batch: The last batches of distributed datasets here.
       programs: The compiled programs of the functions that ran here.
-      eager_programs: Numbers of the functions that ran here eagerly, by name and line.
+      eager_programs: What watches the functions that ran here eagerly, by name and line.
     """
 
     def __init__(self, number: int, find_mesh: Callable[[], ReplicaMesh]) -> None:
         self.number = number
         self.batch = LastBatches()
         self.programs = ProgramCache()
-        self.eager_programs: dict[tuple[str, str], int] = {}
+        self.eager_programs: dict[tuple[str, str], Any] = {}
         self._find_mesh = find_mesh
 
     @classmethod

@@ -53,6 +53,7 @@ class Program:
       compile_ns: Nanoseconds that XLA took; 0 until the first call.
       copies: Compares the copies of states that each replica updates by itself, before and after
         a step; None where no replica does.
+      results: Keeps the small results of the last steps; None where nobody records, or none is.
     """
 
     def __init__(
@@ -85,6 +86,7 @@ class Program:
         self.trace_ns = time.monotonic_ns() - started
         self.compile_ns = 0
         self.copies: Any = None
+        self.results: Any = None
         self._updates = [
             (variable.storage, verb, count)
             for variable, verb, count in self.spmd.updates
@@ -242,7 +244,10 @@ class Program:
             remote_storage.apply(self._updates, outputs[operands:])
         if self._call is None:
             self._call = jax_internals.compiled_call(self.compiled)
-        return outputs[self._taken :]
+        outputs = outputs[self._taken :]
+        if self.results is not None:
+            self.results.take(outputs)
+        return outputs
 
 
 def _dispatch(program: Program) -> Dispatch:

@@ -27,6 +27,7 @@ from distlab.processes import failures
 from distlab.step import compile_events, eager, eager_events, in_place
 from distlab.step.chosen_arguments import Chosen, chosen_arguments
 from distlab.step.copies import examined
+from distlab.step.last_results import watched
 from distlab.step.place import Place
 from distlab.step.program import Program
 from distlab.step.program_cache import keep
@@ -125,10 +126,12 @@ def _run_eagerly(
             "outside of it, or call run_functions_eagerly(False)."
         )
     in_flight.require_open()
-    result = eager.run(host, fn, args, kwargs)
-    if sink.recorder().enabled:
-        leaves = jax.tree.leaves((args, kwargs))
-        eager_events.emit(place, fn, leaves, next(_steps), called)
+    if not sink.recorder().enabled:
+        return eager.run(host, fn, args, kwargs)
+    watch = eager_events.watch_of(place, fn)
+    watch.before()
+    result = eager.run(host, fn, args, kwargs, watch.assigned)
+    watch.after(place, jax.tree.leaves((args, kwargs)), result, next(_steps), called)
     return result
 
 
@@ -169,11 +172,11 @@ def _run_traced(
             call, program = _program(host, programs, fn, chosen)
         fresh = program.compiled is None
         try:
-            result, watched = program(call.leaves)
+            result, marker = program(call.leaves)
         except NotWholeError:
             call, program = _program(host, programs, fn, chosen)
             fresh = program.compiled is None
-            result, watched = program(call.leaves)
+            result, marker = program(call.leaves)
     except Exception as error:
         _report(error)
         _require_alive(error, program, call.leaves)
@@ -184,16 +187,15 @@ def _run_traced(
             doubts = examined(program, place.number, call.leaves, result)
             compile_events.emit(program, programs, place.number, doubts, sink.recorder())
         examples = place.batch.examples_among(call.leaves)
-        step = _recorded(program, place.number, examples, watched, called)
-        if program.copies is not None:
-            program.copies.keep(result, step)
+        step = _recorded(program, place.number, examples, marker, called)
+        _kept(program, place.number, result, step, fresh=fresh)
     if fresh:
         keep(programs, call.key, program)
     return result
 
 
 def _recorded(
-    program: Program, strategy: int, examples: int, watched: jax.Array | None, called: int
+    program: Program, strategy: int, examples: int, marker: jax.Array | None, called: int
 ) -> int:
     """Emits a step and returns its number."""
     recorder = sink.recorder()
@@ -208,9 +210,19 @@ def _recorded(
             examples=examples,
         )
     )
-    if watched is not None:
-        recorder.watch(strategy, step, called, watched)
+    if marker is not None:
+        recorder.watch(strategy, step, called, marker)
     return step
+
+
+def _kept(program: Program, strategy: int, result: Any, step: int, *, fresh: bool) -> None:
+    """Notes what a step left, for looks at later steps."""
+    if program.copies is not None:
+        program.copies.keep(result, step)
+    if program.results is not None:
+        program.results.keep(step)
+    elif fresh:
+        program.results = watched(program, strategy)
 
 
 class _Call(NamedTuple):

@@ -16,6 +16,7 @@ from distlab.devices.mesh import AXIS
 from distlab.errors import ContextError, UnsupportedError
 from distlab.values.checks import require_alive, require_components
 from distlab.values.distributed import DistributedValues, Mirrored, PerReplica
+from distlab.values.user_code import calling_line
 from distlab.variables.operations import Operation
 from distlab.variables.protocol import StoredVariable
 from distlab.variables.remote_storage import RemoteStorage
@@ -217,14 +218,20 @@ class EagerFrame:
       replica: The replica's number.
       device: The replica's device.
       before: Collects the array of each variable from before its first assignment.
+      lines: Collects the line of the program that assigned each variable; None for no lines.
     """
 
     def __init__(
-        self, replica: int, device: jax.Device, before: dict[StoredVariable, jax.Array]
+        self,
+        replica: int,
+        device: jax.Device,
+        before: dict[StoredVariable, jax.Array],
+        lines: dict[StoredVariable, str] | None = None,
     ) -> None:
         self._replica = replica
         self._device = device
         self._before = before
+        self._lines = lines
 
     def get(self, variable: StoredVariable) -> jax.Array:
         """Returns the replica's copy, moved to the replica's device if it is elsewhere."""
@@ -255,6 +262,8 @@ class EagerFrame:
             )
         if not isinstance(variable.storage, RemoteStorage):
             self._before.setdefault(variable, variable.storage.array)
+        if self._lines is not None and variable not in self._lines:
+            self._lines[variable] = calling_line()
         variable.storage.set_copy(self._replica if number is None else number, value)
 
     def update(self, variable: StoredVariable, operation: Operation) -> None:

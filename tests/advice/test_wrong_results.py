@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+import distlab as dl
 from distlab.advice import WRONG as CAUSES
 from distlab.advice import Advice, advise
-from distlab.events import CopiesCompared, Error
+from distlab.events import CopiesCompared, Error, Step
 from distlab.recording import RingRecorder
 from tests.advice.wrong_programs import RIGHT, WRONG, Made, looked_up, mirrored
+
+DRIFTING = ("never reduced", "one forgotten", "moving mean")
+TOGETHER = (
+    *("averaged", "metrics", "averaged now and then"),
+    *("averaged on the host", "rates of replicas", "merge_call"),
+)
 
 
 def told(program: Made, recorder: RingRecorder) -> list[Advice]:
@@ -34,6 +42,36 @@ def test_what_is_wrong_is_named_once_with_its_line(name: str, recorder: RingReco
 @pytest.mark.parametrize("name", RIGHT)
 def test_a_near_twin_that_is_right_gets_no_advice(name: str, recorder: RingRecorder) -> None:
     assert [(one.cause, one.subject) for one in told(RIGHT[name], recorder)] == []
+
+
+@pytest.fixture
+def eagerly() -> Iterator[None]:
+    dl.run_functions_eagerly(True)
+    yield
+    dl.run_functions_eagerly(False)
+
+
+@pytest.mark.parametrize("name", DRIFTING)
+@pytest.mark.usefixtures("eagerly")
+def test_copies_that_drift_in_eager_steps_are_named_with_the_line_that_assigns_them(
+    name: str, recorder: RingRecorder
+) -> None:
+    program, cause, subject = WRONG[name]
+    (one,) = told(program, recorder)
+    assert (one.cause, one.subject) == (cause, subject)
+    file, _, line = one.source.partition(":")
+    text = (Path(__file__).parent / file).read_text().splitlines()[int(line) - 1]
+    assert f"{subject.removeprefix('variable ').removesuffix('_mean')}.assign" in text
+    steps = [e.step for e in recorder.ring.since(0).events if isinstance(e, Step)]
+    assert one.evidence["first_step"] == steps[0]
+
+
+@pytest.mark.parametrize("name", TOGETHER)
+@pytest.mark.usefixtures("eagerly")
+def test_copies_that_eager_steps_keep_equal_or_bring_together_are_not(
+    name: str, recorder: RingRecorder
+) -> None:
+    assert [one.subject for one in told(RIGHT[name], recorder)] == []
 
 
 def test_copies_are_compared_only_where_replicas_update_them_alone(recorder: RingRecorder) -> None:

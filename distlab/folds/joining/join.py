@@ -21,6 +21,7 @@ from distlab.events import (
     Loop,
     Lost,
     Metric,
+    NotFinite,
     Placement,
     Preview,
     Reduction,
@@ -195,6 +196,12 @@ class Join:
         if members is not None:
             program = self._numbers.meet("program", process, event.program, (process,))
             yield msgspec.structs.replace(event, strategy=members.strategy, program=program)
+
+    @_join.register
+    def _(self, event: NotFinite, process: int) -> Iterator[Event]:
+        members = self._of(process, event.strategy)
+        if members is not None:
+            yield msgspec.structs.replace(event, strategy=members.strategy)
 
     @_join.register
     def _(self, event: Step, process: int) -> Iterator[Event]:
