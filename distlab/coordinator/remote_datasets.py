@@ -1,10 +1,12 @@
-"""Datasets that workers in other processes make and read."""
+"""Datasets and per-worker variables that workers in other processes make and use."""
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
 from typing import Any, Final, NoReturn, final
+
+import numpy as np
 
 from distlab.errors import UnsupportedError
 
@@ -19,7 +21,7 @@ class RemoteDataset:
       source: A dataset, or a function without arguments that returns one.
 
     Attributes:
-      number: Its number among the coordinator's datasets and iterators.
+      number: Its number among the coordinator's datasets, iterators and per-worker variables.
       source: What a worker makes it of.
     """
 
@@ -51,7 +53,7 @@ class RemoteIterator(Iterator[Any]):
       dataset: The dataset.
 
     Attributes:
-      number: Its number among the coordinator's datasets and iterators.
+      number: Its number among the coordinator's datasets, iterators and per-worker variables.
       dataset: The dataset.
     """
 
@@ -75,6 +77,27 @@ class RemoteIterator(Iterator[Any]):
     def __repr__(self) -> str:
         """Tells where it is."""
         return "RemoteIterator(one in each worker)"
+
+
+@final
+class RemoteVariable:
+    """A per-worker variable that each worker makes in its own process.
+
+    Args:
+      about: The variable's `description`.
+      value: Its initial value.
+      number: Its number, where it has one already.
+
+    Attributes:
+      number: Its number among the coordinator's datasets, iterators and per-worker variables.
+      about: The variable's `description`.
+      value: Its initial value.
+    """
+
+    def __init__(self, about: dict[str, Any], value: np.ndarray, number: int | None = None) -> None:
+        self.number = next(_numbers) if number is None else number
+        self.about = about
+        self.value = value
 
 
 def dataset_of(source: Any) -> Any:

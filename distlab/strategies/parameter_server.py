@@ -20,7 +20,7 @@ from distlab.errors import (
     ArgumentTypeError,
     ClusterError,
     ClusterSpecError,
-    UnsupportedError,
+    ContextError,
 )
 from distlab.step.place import Place
 from distlab.strategies.abstract import Strategy
@@ -215,25 +215,31 @@ class ParameterServerStrategy(Strategy):
         """Returns a variable on each worker's device, and one for the coordinator.
 
         Raises:
-          UnsupportedError: The workers are other processes.
+          ContextError: A function that a worker in another process runs would make it.
         """
+        if self._coordinated is not None:
+            own = _made_on(self.place.mesh.local_devices[0], make)
+            return self._coordinated.per_worker_variable(own)
         if self._tasks is not None:
-            raise UnsupportedError(
-                "per_worker_variable=True needs workers that are threads of this process, and "
-                "these are other processes. Keep what each worker has for itself in the objects "
-                "of a per-worker dataset, or in a variable for each worker."
+            raise ContextError(
+                "A per-worker variable was made in a function that a worker runs. Make it in the "
+                "coordinator, in strategy.scope(), and use it in the function."
             )
-
-        def made_on(home: jax.Device) -> Any:
-            token = _own_home.set(home)
-            try:
-                return make()
-            finally:
-                _own_home.reset(token)
-
         homes = [place.mesh.local_devices[0] for place in self._places]
-        workers = [made_on(home) for home in homes]
-        return PerWorkerVariable(made_on(homes[0]), workers, current_worker)
+        workers = [_made_on(home, make) for home in homes]
+        coordinators = _made_on(homes[0], make)
+
+        def own_variable() -> Variable:
+            number = current_worker()
+            return coordinators if number is None else workers[number]
+
+        return PerWorkerVariable(
+            own_variable, lambda: [variable.value() for variable in workers], len(workers)
+        )
+
+    def make_own(self, make: Callable[[], Variable]) -> Variable:
+        """Returns a variable of this worker alone, which is in another process."""
+        return _made_on(self.place.mesh.local_devices[0], make)
 
     def _run(
         self, fn: Callable[..., Any], args: Any, kwargs: Any, options: RunOptions | None
@@ -253,6 +259,14 @@ class ParameterServerStrategy(Strategy):
         """Returns the numbers of tasks."""
         servers = len(self.parameter_device_names)
         return f"ParameterServerStrategy({self.num_workers} workers, {servers} servers)"
+
+
+def _made_on(home: jax.Device, make: Callable[[], Any]) -> Any:
+    token = _own_home.set(home)
+    try:
+        return make()
+    finally:
+        _own_home.reset(token)
 
 
 def _cluster_of(resolver: Any) -> ClusterSpec:

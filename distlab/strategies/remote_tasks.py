@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final, Protocol, TypeAlias
 
+from distlab.variables.per_worker import PerWorkerVariable
 from distlab.variables.remote_storage import ValueServers
+from distlab.variables.variable import Variable
 
 
 class RemoteTasks(Protocol):
@@ -35,6 +37,13 @@ class CoordinatedTasks(RemoteTasks, Protocol):
 
         Raises:
           ArgumentTypeError: It can't.
+        """
+
+    def per_worker_variable(self, own: Variable) -> PerWorkerVariable:
+        """Returns a variable that each worker has for itself.
+
+        Args:
+          own: The coordinator's, which has the initial value.
         """
 
     def serve(self, queue: Any) -> Callable[[], None]:

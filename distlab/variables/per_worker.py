@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, final
 
 import jax
@@ -22,38 +22,46 @@ class PerWorkerVariable(ArrayOperators):
     variable; outside of workers it is the coordinator's own.
 
     Args:
-      coordinators: The variable of the coordinator.
-      workers: The variable of each worker.
-      current: Returns the number of the worker that the calling thread is; None for none.
+      own: Returns the variable of the calling thread's worker, or of the coordinator.
+      read_all: Returns the value of every worker.
+      workers: The number of workers.
+      elsewhere: What names the variable to workers in other processes; None for threads.
+
+    Attributes:
+      elsewhere: What names the variable to workers in other processes; None for threads.
     """
 
     def __init__(
-        self, coordinators: Variable, workers: Sequence[Variable], current: Callable[[], int | None]
+        self,
+        own: Callable[[], Variable],
+        read_all: Callable[[], list[jax.Array]],
+        workers: int,
+        elsewhere: Any = None,
     ) -> None:
-        self._coordinators = coordinators
-        self._workers = tuple(workers)
-        self._current = current
+        self._own = own
+        self._read_all = read_all
+        self._workers = workers
+        self.elsewhere = elsewhere
 
     @property
     def own(self) -> Variable:
         """The variable of the calling thread's worker, or of the coordinator."""
-        number = self._current()
-        return self._coordinators if number is None else self._workers[number]
+        return self._own()
 
     @property
     def name(self) -> str:
         """The name that pages and messages show."""
-        return self._coordinators.name
+        return self.own.name
 
     @property
     def shape(self) -> tuple[int, ...]:
         """The shape of each value."""
-        return self._coordinators.shape
+        return self.own.shape
 
     @property
     def dtype(self) -> Any:
         """The dtype of each value."""
-        return self._coordinators.dtype
+        return self.own.dtype
 
     @property
     def trainable(self) -> bool:
@@ -61,8 +69,13 @@ class PerWorkerVariable(ArrayOperators):
         return False
 
     def read_all(self) -> list[jax.Array]:
-        """Returns the value of every worker, in the order of workers."""
-        return [variable.value() for variable in self._workers]
+        """Returns the value of every worker, in the order of workers.
+
+        Raises:
+          ContextError: A worker in another process than the coordinator's reads those of others.
+          ClusterError: A worker is lost, and did not come back in time.
+        """
+        return self._read_all()
 
     def value(self) -> jax.Array:
         """Returns the value of the calling thread's worker, or of the coordinator."""
@@ -102,7 +115,7 @@ class PerWorkerVariable(ArrayOperators):
         """Shows name, dtype, shape and the number of workers."""
         return (
             f"<PerWorkerVariable {self.name}: {self.dtype}{list(self.shape)}, "
-            f"{len(self._workers)} workers>"
+            f"{self._workers} workers>"
         )
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any, Final, NamedTuple, final
 
 from distlab.coordinator.closures import name_of
-from distlab.coordinator.remote_datasets import RemoteDataset, RemoteIterator
+from distlab.coordinator.remote_datasets import RemoteDataset, RemoteIterator, RemoteVariable
 from distlab.errors import CapturedStateWarning
 from distlab.integrations.dask.captured import (
     Appended,
@@ -29,7 +29,7 @@ class SentFunction(NamedTuple):
     Attributes:
       number: Its number in the session.
       frames: The bytes.
-      resources: The datasets and iterators that it refers to.
+      resources: The datasets, iterators and per-worker variables that it refers to.
       identity: What it is; keeps alive what it refers to.
       fn: The function.
       captured: The lists and dictionaries that it refers to.
@@ -149,7 +149,7 @@ class ClosuresSent:
             self._functions.popitem(last=False)
 
     def _needed(self, resources: list[Any]) -> tuple[int, ...]:
-        """Pickles what datasets and iterators are made of, and returns their numbers."""
+        """Pickles what datasets, iterators and variables are made of, and returns their numbers."""
         numbers: list[int] = []
         for resource in resources:
             numbers.append(resource.number)
@@ -159,11 +159,18 @@ class ClosuresSent:
                 self.resources[resource.number] = self._recipe(resource)
         return tuple(numbers)
 
-    def _recipe(self, resource: RemoteDataset | RemoteIterator) -> Frames:
-        if isinstance(resource, RemoteDataset):
-            what, recipe = "A per-worker dataset", ("dataset", resource.source)
-        else:
-            what, recipe = "A per-worker iterator", ("iterator", resource.dataset)
+    def _recipe(self, resource: RemoteDataset | RemoteIterator | RemoteVariable) -> Frames:
+        recipe: tuple[str, Any]
+        match resource:
+            case RemoteDataset():
+                what, recipe = "A per-worker dataset", ("dataset", resource.source)
+            case RemoteIterator():
+                what, recipe = "A per-worker iterator", ("iterator", resource.dataset)
+            case RemoteVariable():
+                what, recipe = (
+                    "A per-worker variable",
+                    ("variable", (resource.about, resource.value)),
+                )
         frames, needed = pickled(self._session, what, recipe)
         self._needed([other for other in needed if other is not resource])
         return frames

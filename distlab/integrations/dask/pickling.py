@@ -15,12 +15,13 @@ import jax
 import numpy as np
 
 from distlab.coordinator.cluster_coordinator import ClusterCoordinator
-from distlab.coordinator.remote_datasets import RemoteDataset, RemoteIterator
+from distlab.coordinator.remote_datasets import RemoteDataset, RemoteIterator, RemoteVariable
 from distlab.errors import ArgumentTypeError
 from distlab.integrations.dask import references
 from distlab.integrations.dask.messages import Frames
 from distlab.strategies.parameter_server import ParameterServerStrategy
 from distlab.text.shown import shown
+from distlab.variables.per_worker import PerWorkerVariable
 from distlab.variables.remote_storage import RemoteStorage
 from distlab.variables.variable import Variable, description
 
@@ -30,13 +31,13 @@ _NOT_PICKLED: Final = (pickle.PicklingError, TypeError, AttributeError, ValueErr
 
 @final
 class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle has no types
-    """Notes which datasets and iterators the object refers to.
+    """Notes which datasets, iterators and per-worker variables the object refers to.
 
     Args:
       session: The session's name.
       file: Receives the pickle.
       buffers: Receives the buffers.
-      needed: Receives the datasets and iterators.
+      needed: Receives them.
     """
 
     def __init__(
@@ -54,9 +55,10 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle has no
                 return references.variable, about
             case ParameterServerStrategy():
                 return references.strategy, (self._session,)
-            case RemoteDataset() | RemoteIterator():
-                self._needed.append(obj)
-                return references.resource, (self._session, obj.number)
+            case RemoteDataset() | RemoteIterator() | PerWorkerVariable(elsewhere=RemoteVariable()):
+                resource = obj.elsewhere if isinstance(obj, PerWorkerVariable) else obj
+                self._needed.append(resource)
+                return references.resource, (self._session, resource.number)
             case jax.Array() if not isinstance(obj, jax.core.Tracer):
                 return _array(obj)
             case ClusterCoordinator():

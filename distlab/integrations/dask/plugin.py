@@ -72,6 +72,7 @@ class TaskSessions:
             "distlab_open": self.open,
             "distlab_run": self.run,
             "distlab_withdraw": self.withdraw,
+            "distlab_own": self.own,
             "distlab_close": self.close,
         }
 
@@ -149,6 +150,15 @@ class TaskSessions:
             if (session, number) in self._given:
                 self._given[session, number].cancel()
         return "OK"
+
+    async def own(self, session: str, number: int) -> Any:
+        """Answers with the value of a per-worker variable that closures have used here."""
+        own = self._sessions.get(session)
+        value = None if own is None else await asyncio.to_thread(own.own_value, number)
+        if value is None:
+            return UNKNOWN
+        described, buffer = packed([value])
+        return described, to_serialize(buffer)
 
     async def close(self, session: str) -> str:
         """Forgets a session with all that it holds."""

@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from concurrent.futures import Future
 from typing import Any, TypeAlias, final
 
+import numpy as np
+
 from distlab.coordinator.closures import call
 from distlab.coordinator.remote_datasets import dataset_of
 from distlab.errors import ArgumentTypeError, ClusterError, ServerLostError
@@ -18,6 +20,7 @@ from distlab.integrations.dask.buffered_values import BufferedValues
 from distlab.integrations.dask.captured import CapturedContainers, Changes
 from distlab.integrations.dask.captured_objects import CapturedObjects
 from distlab.integrations.dask.messages import AFTER_ERROR, Frames, sendable
+from distlab.integrations.dask.own_variables import own_variable
 from distlab.integrations.dask.pickling import loaded, pickled
 from distlab.integrations.dask.server_calls import ServerCalls
 from distlab.integrations.dask.server_connections import Connections
@@ -179,11 +182,23 @@ class WorkerSession:
         return known
 
     def resource(self, number: int) -> Any:
-        """Returns a dataset or an iterator, which it makes when it is first asked for."""
+        """Returns a dataset, an iterator or a per-worker variable, made when first asked for."""
         if number not in self._resources:
             kind, source = loaded(self._definitions[number])
-            self._resources[number] = dataset_of(source) if kind == "dataset" else iter(source)
+            match kind:
+                case "dataset":
+                    made = dataset_of(source)
+                case "iterator":
+                    made = iter(source)
+                case _:
+                    made = own_variable(self.strategy, number, *source)
+            self._resources[number] = made
         return self._resources[number]
+
+    def own_value(self, number: int) -> np.ndarray | None:
+        """Returns the value of a per-worker variable; None when no closure has used it here."""
+        variable = self._resources.get(number)
+        return None if variable is None else variable.numpy()
 
     def close(self) -> None:
         """Forgets everything."""

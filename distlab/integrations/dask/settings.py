@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any, Final
 
 SETTINGS: Final[dict[str, Any]] = {
-    "distributed.scheduler.worker-ttl": "30 s",  # a process that is stopped is lost then
+    # A process that is stopped is lost after that time, or after twice as long.
+    "distributed.scheduler.worker-ttl": "25 s",
     "distributed.comm.timeouts.connect": "10 s",
     "distributed.comm.retry.count": 0,
     "distributed.worker.profile.enabled": False,

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import sys
 import uuid
 import weakref
 from collections.abc import Callable
+from concurrent.futures import TimeoutError as FutureTimeoutError
 from typing import Any, Final, final
+from weakref import WeakValueDictionary
 
+import jax
+import jax.numpy as jnp
+import numpy as np
 from distributed import Client
 
 from distlab.cluster.spec import ClusterSpec
 from distlab.coordinator._work_queue import WorkQueue
+from distlab.coordinator.remote_datasets import RemoteVariable
 from distlab.errors import ClusterError, ServerLostError
 from distlab.integrations.dask import references
 from distlab.integrations.dask.addressed import AddressedMembers, host_and_port
@@ -20,14 +27,16 @@ from distlab.integrations.dask.closures_sent import ClosuresSent, Sent
 from distlab.integrations.dask.connection import Connection, own_connection, shared_connection
 from distlab.integrations.dask.dispatch import Dispatch, asked
 from distlab.integrations.dask.members import Members, Membership, Task, names_in_order
+from distlab.integrations.dask.packing import unpacked
 from distlab.integrations.dask.plugin import TaskPlugin
 from distlab.integrations.dask.references import CoordinatorsOwn
 from distlab.integrations.dask.server_calls import ServerCalls
 from distlab.integrations.dask.server_connections import SharedConnections
 from distlab.integrations.dask.versions import require_same
 from distlab.processes.joining import start_limit
+from distlab.variables.per_worker import PerWorkerVariable
 from distlab.variables.remote_storage import Key, RemoteStorage
-from distlab.variables.variable import live
+from distlab.variables.variable import Variable, description, live
 
 _ANSWER_SECONDS: Final = 120.0
 _telling: Final[set[asyncio.Future[None]]] = set()  # the event loop keeps no reference
@@ -71,6 +80,7 @@ class DaskTasks:
         self.servers = tuple(f"ps {n}" for n in range(servers))
         self._members = members
         self._lost: dict[int, ServerLostError] = {}
+        self._per_worker: WeakValueDictionary[int, PerWorkerVariable] = WeakValueDictionary()
         self._closures = ClosuresSent(session)
         started = asyncio.run_coroutine_threadsafe(self._start(), self._loop)
         try:
@@ -125,8 +135,50 @@ class DaskTasks:
         raise ClusterError(f"{about['name']} is no variable of the coordinator any more.")
 
     def resource(self, number: int) -> Any:
-        """Returns a per-worker dataset or iterator, which a closure returned."""
-        return CoordinatorsOwn(f"per-worker dataset {number}")
+        """Returns a per-worker variable, dataset or iterator, which a closure returned."""
+        variable = self._per_worker.get(number)
+        return CoordinatorsOwn(f"per-worker dataset {number}") if variable is None else variable
+
+    def per_worker_variable(self, own: Variable) -> PerWorkerVariable:
+        """Returns a variable that each worker makes for itself when it first uses it.
+
+        Args:
+          own: The coordinator's, which has the initial value.
+        """
+        known_by = RemoteVariable(description(own), np.array(own.numpy()))
+        read_all = functools.partial(self._read_all, known_by)
+        made = PerWorkerVariable(lambda: own, read_all, self.workers, known_by)
+        self._per_worker[known_by.number] = made
+        return made
+
+    def _read_all(self, variable: RemoteVariable) -> list[jax.Array]:
+        """Returns the value of every worker; that of one which has not used it is the first one."""
+        waited = asyncio.run_coroutine_threadsafe(self._own_values(variable.number), self._loop)
+        try:
+            answers = waited.result(_ANSWER_SECONDS)
+        except FutureTimeoutError:
+            waited.cancel()
+            raise ClusterError(
+                f"Not all workers told their value of {variable.about['name']} within "
+                f"{_ANSWER_SECONDS:g} s. Look whether one of them is lost."
+            ) from None
+        return [
+            jnp.asarray(variable.value if isinstance(answer, str) else unpacked(*answer)[0])
+            for answer in answers
+        ]
+
+    async def _own_values(self, number: int) -> list[Any]:
+        tasks = [Task("worker", n) for n in range(self.workers)]
+        return await asyncio.gather(*(self._own_value(task, number) for task in tasks))
+
+    async def _own_value(self, task: Task, number: int) -> Any:
+        pool = self._connection.pool
+        while True:
+            address = await self._members.present(task)
+            try:
+                return await pool(address).distlab_own(session=self._session, number=number)
+            except OSError:
+                self._members.lose(task, address)
 
     def serve(self, queue: WorkQueue) -> Callable[[], None]:
         """Runs what a coordinator's queue holds, and returns what ends that."""
