@@ -94,6 +94,7 @@ class Dispatch:
         self._given: dict[Task, list[_Given]] = {}
         self._short: set[int] = set()  # functions
         self._begun: set[asyncio.Task[None]] = set()  # the event loop keeps no reference
+        self._told: set[str] = set()
         self._reports = 0
         self._lost: ClusterError | None = None  # why all closures fail
         self._waits: set[asyncio.Event] = set()
@@ -234,7 +235,9 @@ class Dispatch:
             self._members.lose(task, address)
             return None
         except ClusterError as error:
-            queue.warn(f"{task} is not used: {error}", RuntimeWarning)
+            if str(error) not in self._told:
+                self._told.add(str(error))
+                queue.warn(f"{task} is not used: {error}", RuntimeWarning)
             self._members.lose(task, address)
             return None
         return address

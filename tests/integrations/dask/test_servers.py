@@ -204,6 +204,20 @@ def test_other_versions_are_refused(tasks: Tasks, monkeypatch: pytest.MonkeyPatc
         tasks.strategy()
 
 
+def test_a_worker_that_comes_with_other_versions_is_told_and_not_used(
+    tasks: Tasks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    strategy = tasks.strategy()
+    own = {**versions.versions(), "Python": "2.7"}
+    with monkeypatch.context() as patched:
+        patched.setattr(versions, "versions", lambda: own)
+        coordinator = coordinator_of(strategy)
+        wait_until(lambda: len(coordinator._queue._warnings) == 2)
+    with pytest.warns(RuntimeWarning, match=r"worker . is not used: .* Python .* and 2.7 here"):
+        result = coordinator.schedule(abs, (-3,))
+    assert result.fetch() == 3
+
+
 def test_only_the_chief_makes_the_strategy(tasks: Tasks) -> None:
     resolver = SimpleClusterResolver(dl.ClusterSpec(tasks.addresses), task_type="worker", task_id=1)
     with pytest.raises(ClusterError, match=r"This process is worker 1 .*\.join\(\) here"):
