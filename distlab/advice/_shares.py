@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from distlab.folds import EvidenceColumns
 from distlab.folds.arrays import Ints
 
@@ -35,6 +37,29 @@ def loop_share(columns: EvidenceColumns, time_ns: Ints, duration_ns: Ints) -> fl
         event.trace_ns + event.compile_ns for event in columns["compiles"] if event.time_ns > begin
     )
     return float(duration_ns[inside].sum()) / max(end - begin - compiling, 1)
+
+
+def saved_at_most(columns: EvidenceColumns, seconds: float) -> float:
+    """Returns what less work of the program's own thread saves, of so many seconds a step.
+
+    Devices work meanwhile: a step can't become shorter than they compute, as far as a profile
+    tells.
+
+    Args:
+      columns: The evidence, with one step or more.
+      seconds: The seconds that the remedy takes from each step of the thread.
+    """
+    steps = columns["steps"]
+    captures = [one for one in columns["captures"] if one.steps and one.compute_ns]
+    begin, end = loop_begin(columns), int(steps["time_ns"][-1])
+    count = int((steps["time_ns"] > begin).sum())
+    if not captures or count < 1 or len(set(steps["strategy"].tolist())) > 1:
+        return seconds
+    compiling = sum(
+        one.trace_ns + one.compile_ns for one in columns["compiles"] if begin < one.time_ns < end
+    )
+    computing = float(np.median([max(one.compute_ns) / one.steps for one in captures]))
+    return min(seconds, max(0.0, ((end - begin - compiling) / count - computing) / 1e9))
 
 
 def seconds_a_step(columns: EvidenceColumns, time_ns: Ints, duration_ns: Ints) -> float:

@@ -13,7 +13,7 @@ from typing import Final
 
 import numpy as np
 
-from distlab.advice._shares import loop_share, seconds_a_step
+from distlab.advice._shares import loop_share, saved_at_most, seconds_a_step
 from distlab.advice._texts import ms_text, new_advice, percent_text
 from distlab.events import Advice
 from distlab.folds import EvidenceColumns
@@ -84,7 +84,9 @@ def find(columns: EvidenceColumns) -> list[Advice]:
                 page="placement",
                 share=share,
                 steps=steps["step"],
-                saves_s=seconds_a_step(columns, copies["time_ns"][inside], spent),
+                saves_s=saved_at_most(
+                    columns, seconds_a_step(columns, copies["time_ns"][inside], spent)
+                ),
             )
         )
     return found

@@ -14,6 +14,7 @@ from typing import Final
 import numpy as np
 
 from distlab.advice._datasets import batches_by_dataset
+from distlab.advice._shares import saved_at_most
 from distlab.advice._texts import ms_text, new_advice, percent_text
 from distlab.events import Advice
 from distlab.folds import EvidenceColumns
@@ -73,5 +74,5 @@ def _waiting(columns: EvidenceColumns, name: str, rows: Ints) -> Advice | None:
         share=whole_share,
         steps=columns["steps"]["step"],
         source=batches["source"][rows[-1]],
-        saves_s=float(spent.mean()) / 1e9,
+        saves_s=saved_at_most(columns, float(spent.mean()) / 1e9),
     )

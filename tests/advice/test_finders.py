@@ -14,6 +14,7 @@ from distlab.errors import ArgumentTypeError
 from distlab.events import (
     Advice,
     Capture,
+    Copy,
     Device,
     DeviceSample,
     Event,
@@ -171,6 +172,30 @@ def test_what_a_remedy_saves_in_each_step_is_told_and_orders_the_advice() -> Non
     assert first.saves_s == pytest.approx(0.0379, rel=0.05)
     assert second.saves_s == pytest.approx(0.012, rel=0.05)
     assert "saves up to 12 ms a step" in evidence_text(second)
+
+
+@pytest.mark.parametrize(("computing", "saved"), [(10, 0.030), (35, 0.015), (60, 0.0)])
+def test_what_devices_compute_meanwhile_is_not_saved(computing: int, saved: float) -> None:
+    """Steps of 50 ms, of which 30 ms copy an array while the devices compute."""
+    events = stepped([[45.0, 45.0]] * 30)
+    for number in range(30):
+        begun = number * 50 * MS
+        events.append(
+            Copy(
+                time_ns=begun + MS,
+                strategy=0,
+                what="argument x of step",
+                direction="to_devices",
+                bytes=1 << 22,
+                copies=2,
+                duration_ns=30 * MS,
+            )
+        )
+    profile = capture([0, 0])
+    busy = [5 * computing * MS] * 2
+    events.append(msgspec.structs.replace(profile, compute_ns=busy, waiting_ns=[0, 0]))
+    (one,) = [one for one in advise(events) if one.cause == "host_transfer"]
+    assert one.saves_s == pytest.approx(saved, abs=0.001)
 
 
 def test_time_in_which_a_loop_was_paused_is_not_its_own() -> None:

@@ -1,0 +1,130 @@
+"""What advice says that its remedy saves is what the remedy saves, timed from outside."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import distlab as dl
+from tests.patience import measured
+
+_FACTOR: Final = 4
+"""The machine does other things as well; each remedy makes its steps many times as fast."""
+
+Step = Callable[[], Any]
+
+
+class Pair(NamedTuple):
+    """A step at fault, and the same step after the remedy."""
+
+    cause: str
+    fault: Step
+    remedied: Step
+
+
+def mirrored() -> dl.MirroredStrategy:
+    return dl.MirroredStrategy(["CPU:0", "CPU:1"])
+
+
+def slow_source() -> Pair:
+    """Examples that take 30 ms to read each time, and the same from memory."""
+    strategy = mirrored()
+
+    def generate() -> Iterator[np.ndarray]:
+        for _ in itertools.count():
+            time.sleep(0.03)
+            yield np.ones((8, 4), np.float32)
+
+    spec = dl.data.TensorSpec((8, 4), np.dtype("float32"))
+    slow = dl.data.Dataset.from_generator(generate, output_signature=spec)
+    quick = dl.data.Dataset.from_tensors(np.ones((8, 4), np.float32)).repeat()
+    first, second = (iter(strategy.experimental_distribute_dataset(d)) for d in (slow, quick))
+    return Pair(
+        "input_bound",
+        lambda: strategy.run(jnp.sum, (next(first),)),
+        lambda: strategy.run(jnp.sum, (next(second),)),
+    )
+
+
+def eager() -> Pair:
+    strategy = mirrored()
+    state = strategy.replicate(jnp.ones((8, 4)))
+
+    def train_step(x: Any) -> Any:
+        for _ in range(40):
+            x = jnp.tanh(x) * 0.5
+        return x.sum()
+
+    eagerly = dl.RunOptions(run_eagerly=True)
+    return Pair(
+        "eager_mode",
+        lambda: strategy.run(train_step, (state,), options=eagerly),
+        lambda: strategy.run(train_step, (state,)),
+    )
+
+
+def lengths() -> Pair:
+    """A length of its own in each step, and one length."""
+    strategy = mirrored()
+    length = itertools.count(3)
+
+    def score(tokens: Any) -> Any:
+        for _ in range(4):
+            tokens = jnp.sin(tokens) + jnp.cos(tokens)[::-1]
+        return tokens.sum()
+
+    def of(number: int) -> Any:
+        return strategy.run(score, (np.ones(number, np.float32),))
+
+    return Pair("recompilation", lambda: of(next(length)), lambda: of(64))
+
+
+def gathered() -> Pair:
+    """All activations of 8 MB on each replica gathered, and their sums alone."""
+    strategy = mirrored()
+    state = strategy.replicate(jnp.ones((512, 4096)))
+
+    def activations(x: Any) -> Any:
+        return x * 0.5
+
+    def sums(x: Any) -> Any:
+        return (x * 0.5).sum(axis=1)
+
+    return Pair(
+        "large_reduction",
+        lambda: strategy.gather(strategy.run(activations, (state,)), axis=0),
+        lambda: strategy.gather(strategy.run(sums, (state,)), axis=0),
+    )
+
+
+def seconds(step: Step, least: int) -> float:
+    begun = time.perf_counter()
+    for _ in range(least):
+        jax.block_until_ready(jax.tree.leaves(step()))
+    return (time.perf_counter() - begun) / least
+
+
+@pytest.mark.parametrize("make", [slow_source, eager, lengths, gathered])
+@measured
+def test_the_told_saving_is_that_of_the_remedy(make: Callable[[], Pair], tmp_path: Path) -> None:
+    cause, fault, remedied = make()
+    seconds(remedied, 2)  # compiled
+    run = tmp_path / f"{time.monotonic_ns()}"
+    with dl.record(run):
+        seconds(fault, 24)
+    with dl.Run.open(run) as opened:
+        told = [one for one in opened.advice() if one.cause == cause]
+    assert len(told) == 1
+    times = [(seconds(fault, 2), seconds(remedied, 4)) for _ in range(4)]
+    before, after = (float(np.median(column)) for column in zip(*times, strict=True))
+    assert before > 1.5 * after
+    saved = before - after
+    assert saved / _FACTOR < told[0].saves_s < saved * _FACTOR
