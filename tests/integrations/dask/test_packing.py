@@ -9,8 +9,8 @@ from distlab.integrations.dask.packing import as_text, from_text, packed, unpack
 
 
 def test_arrays_of_all_kinds_are_unpacked_as_they_were() -> None:
-    arrays = [
-        np.float32(1.5).reshape(()),
+    arrays: list[np.ndarray] = [
+        np.array(1.5, np.float32),
         np.arange(6, dtype=np.int32).reshape(2, 3),
         np.zeros((0, 4), np.float64),
         np.asarray(jnp.ones(3, jnp.bfloat16)),
