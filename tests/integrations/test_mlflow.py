@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -139,6 +140,39 @@ def test_a_place_that_can_not_be_written_ends_no_training(
     run.log(0, loss=1.0)
     with pytest.warns(RuntimeWarning, match="The logger MLflow raised"):
         run.close()
+
+
+IN_SQLITE = """
+import sys, mlflow, distlab as dl
+mlflow.set_tracking_uri(sys.argv[1])
+mlflow.search_experiments()  # makes the tables, which may take long
+logger = dl.loggers.MLflow("digits")
+with dl.record(None, name="first", loggers=[logger]) as run:
+    for step in range(3):
+        run.log(step, loss=float(step))
+history = mlflow.MlflowClient().get_metric_history(logger.run_id, "loss")
+found = mlflow.get_run(logger.run_id)
+print(found.info.run_name, found.info.status, [(m.step, m.value) for m in history])
+"""
+
+
+def test_runs_may_be_in_an_sqlite_file(tmp_path: Path) -> None:
+    """In a process of its own, as MLflow keeps its connections open."""
+    command = [sys.executable, "-c", IN_SQLITE, f"sqlite:///{tmp_path}/mlflow.db"]
+    done = subprocess.run(
+        command, cwd=tmp_path, capture_output=True, text=True, timeout=240, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert "first FINISHED [(0, 0.0), (1, 1.0), (2, 2.0)]" in done.stdout, done.stderr
+
+
+def test_a_database_that_mlflow_can_not_open_is_told_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("distlab.integrations.mlflow.logger.find_spec", lambda _: None)
+    with pytest.raises(MissingExtraError, match=r"sqlalchemy and alembic.*pip install mlflow"):
+        MLflow(tracking_uri="sqlite:///mlflow.db")
+    MLflow(tracking_uri="file:runs")
 
 
 def test_without_mlflow_the_remedy_is_said(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,6 +6,7 @@ import os
 import tempfile
 import time
 from collections.abc import Mapping
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,6 +23,7 @@ _MOST_AT_ONCE: Final = 1_000
 """The most metrics that MLflow takes in one request."""
 
 _MOST_TEXTS: Final = 1_000
+_DATABASES: Final = ("sqlite", "postgresql", "mysql", "mssql")
 _STATUS: Final = {"finished": "FINISHED", "failed": "FAILED", "interrupted": "KILLED"}
 
 
@@ -46,7 +48,7 @@ class MLflow(Logger):
     Raises:
       ArgumentTypeError: An argument has a wrong type, or belongs to a new run while `run_id`
         names one.
-      MissingExtraError: MLflow is not installed.
+      MissingExtraError: MLflow is not installed, or the part of it that keeps runs in a database.
 
     Example:
       >>> import distlab as dl, os
@@ -78,6 +80,7 @@ class MLflow(Logger):
                 "out."
             )
         mlflow = _mlflow()
+        _require_store(tracking_uri or mlflow.get_tracking_uri())
         self._experiment = experiment
         self._run_name = run_name
         self._uri = tracking_uri
@@ -191,6 +194,22 @@ def _check(arguments: Mapping[str, Any]) -> None:
             raise ArgumentTypeError(
                 f"MLflow's {name} {wanted}, got {shown(value)}. Leave it out for the default."
             )
+
+
+def _require_store(uri: str) -> None:
+    """Checks that MLflow can open the place where it keeps its runs.
+
+    Raises:
+      MissingExtraError: It is a database, and mlflow-skinny is installed alone.
+    """
+    kind = uri.partition(":")[0].partition("+")[0]
+    missing = [name for name in ("sqlalchemy", "alembic") if find_spec(name) is None]
+    if kind in _DATABASES and missing:
+        raise MissingExtraError(
+            f"MLflow's runs are in a database, {shown(uri)}, which it opens with "
+            f"{' and '.join(missing)}. Install the whole of MLflow: pip install mlflow. Or pass "
+            "tracking_uri=, the address of a server."
+        )
 
 
 def _mlflow() -> Any:

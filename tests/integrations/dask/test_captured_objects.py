@@ -7,10 +7,8 @@ from collections import Counter, defaultdict, deque
 from collections.abc import Callable
 from typing import Any
 
-import jax.numpy as jnp
 import numpy as np
 import pytest
-from flax import nnx
 
 from distlab.integrations.dask.captured_objects import CapturedObjects
 
@@ -82,16 +80,6 @@ def test_containers_of_other_kinds_and_arrays_are_told(
     thing = make()
     assert changes(lambda: change(thing)) == [told]
     assert changes(change, make()) == [told.replace("thing", "argument 0")]
-
-
-def test_a_model_that_a_worker_trains_is_told() -> None:
-    model = nnx.Linear(2, 1, rngs=nnx.Rngs(0))
-
-    def train() -> None:
-        model.kernel[...] = jnp.ones((2, 1))
-
-    assert changes(train) == ["model.kernel of a Linear"]
-    assert changes(lambda: model(jnp.ones((1, 2)))) == []
 
 
 def test_arguments_are_copies_too() -> None:
