@@ -1,7 +1,7 @@
 """What takes too long for the tests: kills, a minute at full speed, and many damaged files.
 
     python -m tests.soak.run [--kills 200] [--resumes 30] [--seconds 60] [--files 2000]
-        [--clusters 30]
+        [--clusters 30] [--moments 50]
 
 Ends with 1 when something was not as it must be.
 """
@@ -23,6 +23,7 @@ from distlab.recording import RingRecorder, Run
 from distlab.recording.writer import Writer
 from distlab.runs.run_file import RunFile
 from tests.integrations.clusters import start_and_stop
+from tests.integrations.dask import disturbed
 from tests.integrations.orbax import killed
 from tests.recording import processes, samples
 
@@ -32,6 +33,7 @@ TOLD_NS = 250_000_000
 EVENTS_A_SECOND = 50_000
 SLICES = 100
 MOST_GROWTH = 1.1
+MOMENTS_OF_CLUSTER = 10
 
 KILLED = """
 run = dl.record(sys.argv[1])
@@ -175,6 +177,20 @@ def clusters(count: int) -> list[str]:
     return wrong
 
 
+def moments(count: int) -> list[str]:
+    """Kills and stops workers and parameter servers; no closure's effect may be lost."""
+    wrong = []
+    begin = time.monotonic()
+    for first in range(0, count, MOMENTS_OF_CLUSTER):
+        some = min(MOMENTS_OF_CLUSTER, count - first)
+        try:
+            wrong += [f"moments from {first}: {what}" for what in disturbed.run(some, first)]
+        except Exception as error:  # noqa: BLE001 - that is what is looked for
+            wrong.append(f"moments from {first}: {type(error).__name__}: {error}")
+    print(f"{count} moments in {time.monotonic() - begin:.0f} s: {len(wrong)} wrong")
+    return wrong
+
+
 def main() -> int:
     """Runs all and returns the exit code."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
@@ -183,6 +199,7 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=60.0, metavar="S")
     parser.add_argument("--files", type=int, default=2_000, metavar="N")
     parser.add_argument("--clusters", type=int, default=30, metavar="N")
+    parser.add_argument("--moments", type=int, default=50, metavar="N")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -192,6 +209,7 @@ def main() -> int:
             *kills(folder, args.kills),
             *resumes(folder, args.resumes),
             *clusters(args.clusters),
+            *moments(args.moments),
         ]
     for line in wrong:
         print(line)

@@ -29,8 +29,13 @@ def join_scheduler(scheduler: str, name: str, host: str | None = None) -> None:
       ClusterError: The scheduler can't be reached.
     """
     dask.config.set(SETTINGS)
+    sys.setswitchinterval(_SWITCH_SECONDS)
     logging.getLogger("distributed").setLevel(logging.CRITICAL + 1)
     asyncio.run(_serve(scheduler, name, host))
+
+
+_SWITCH_SECONDS: Final = 0.0005
+"""Python's 5 ms would let a message wait that long for a closure that computes, at each read."""
 
 
 async def _serve(scheduler: str, name: str, host: str | None) -> None:
