@@ -16,6 +16,9 @@ from distlab.integrations.dask.settings import SETTINGS
 
 _SCHEDULER_SECONDS: Final = 120
 
+_SWITCH_SECONDS: Final = 0.0005
+"""Python's 5 ms would let a message wait that long for a closure that computes, at each read."""
+
 
 def join_scheduler(scheduler: str, name: str, host: str | None = None) -> None:
     """Serves a Dask cluster until its scheduler ends, or the connection to it.
@@ -32,10 +35,6 @@ def join_scheduler(scheduler: str, name: str, host: str | None = None) -> None:
     sys.setswitchinterval(_SWITCH_SECONDS)
     logging.getLogger("distributed").setLevel(logging.CRITICAL + 1)
     asyncio.run(_serve(scheduler, name, host))
-
-
-_SWITCH_SECONDS: Final = 0.0005
-"""Python's 5 ms would let a message wait that long for a closure that computes, at each read."""
 
 
 async def _serve(scheduler: str, name: str, host: str | None) -> None:
