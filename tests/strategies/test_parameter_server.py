@@ -26,6 +26,7 @@ from distlab.errors import (
     UnsupportedError,
 )
 from distlab.variables.per_worker import PerWorkerVariable
+from tests.patience import wait_until
 
 WORKERS, SERVERS, LIMIT_SECONDS = 3, 2, 60
 SPEC = dl.ClusterSpec(
@@ -338,6 +339,7 @@ def test_waiting_for_a_function_that_hangs_ends_and_names_it(
     with pytest.raises(ClusterError, match=r"worker \d runs .*stuck for .*larger stall_seconds"):
         coordinator.join()
     go_on.set()
+    wait_until(lambda: "ready" in repr(result))  # fetch itself would wait for 0.05 s
     assert result.fetch() is True
 
 
