@@ -24,7 +24,11 @@ KINDS: dict[str, type[msgspec.Struct]] = {
     str(kind.__struct_config__.tag): kind for kind in typing.get_args(events.AnyEvent)
 }
 PARTS: dict[str, type[msgspec.Struct]] = {
-    part.__name__: part for part in (events.Device, events.Collective, events.Doubt)
+    part.__name__: part
+    for part in (
+        *(events.Device, events.Collective, events.Doubt),
+        *(events.ClosureSpan, events.WorkerClosures, events.ServerLink),
+    )
 }
 STRUCTS = {**KINDS, **PARTS}
 ROW = re.compile(r"^\| `(\w+)` \| `([^`]+)` \| (.+) \|$", re.MULTILINE)

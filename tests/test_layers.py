@@ -60,7 +60,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         *("text", "errors", "events", "cluster", "devices", "processes", "values", "context"),
         *("variables", "collectives", "step", "data", "input"),
     ),
-    "coordinator": ("text", "errors", "context", "strategies"),
+    "coordinator": ("text", "errors", "events", "variables", "context", "strategies"),
     "control": ("text", "errors", "events", "devices", "context"),
     "nn": ("text", "errors", "values", "context"),
     # What shows it: events to columns, columns to charts, advice and a page.
@@ -84,7 +84,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "integrations": (),
     "integrations.hook": (),
     "integrations.dask": (
-        *("text", "errors", "cluster", "processes", "variables", "step", "strategies"),
+        *("text", "errors", "events", "cluster", "processes", "variables", "step", "strategies"),
         "coordinator",
     ),
     "integrations.flax": (

@@ -9,10 +9,13 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple, final
 
+from distlab.coordinator._closure_log import PERIOD_SECONDS, ClosureLog, Outcome, TaskChange
 from distlab.coordinator.closures import name_of
 from distlab.coordinator.remote_value import RemoteValue
 from distlab.errors import CancelledError, CapturedStateWarning, ClusterError
+from distlab.events import sink
 from distlab.strategies.workers import current_worker
+from distlab.variables.server_traffic import Figures
 
 _MOST_WAITING: Final = 256 * 1024
 """The length at which `schedule` waits, as in TensorFlow."""
@@ -27,6 +30,7 @@ class Closure(NamedTuple):
       kwargs: Its named arguments.
       result: Its result.
       sent: What travels to a worker of another process.
+      put_at: When it was scheduled, by `time.monotonic`.
     """
 
     fn: Callable[..., Any]
@@ -34,6 +38,7 @@ class Closure(NamedTuple):
     kwargs: dict[str, Any]
     result: RemoteValue
     sent: Any = None
+    put_at: float = 0.0
 
     @property
     def name(self) -> str:
@@ -67,9 +72,54 @@ class WorkQueue:
         self._listeners = 0  # calls that wait, and tell an error as soon as there is one
         self._cancels = False  # an error is being told, and waits for those that run
         self._closed = False
+        self._end = threading.Event()
+        self._log: ClosureLog | None = None
         self.on_put: Callable[[], None] = lambda: None
         self.on_cancel: Callable[[], None] = lambda: None
         self._last_progress = time.monotonic()
+
+    def log_to(self, log: ClosureLog) -> None:
+        """Has a log count the functions, and emits its events until the queue is closed."""
+        self._log = log
+        sink.gatherers.add(self)
+        # The thread keeps the queue, which does not keep the coordinator.
+        threading.Thread(
+            target=self._tell_until_closed, args=(log,), name="distlab-closure-log", daemon=True
+        ).start()
+
+    def _tell_until_closed(self, log: ClosureLog) -> None:
+        while not self._closed:
+            log.active.wait()
+            self._end.wait(PERIOD_SECONDS)
+            self.tell(everything=False)
+        self.tell()
+
+    def tell(self, *, everything: bool = True) -> None:
+        """Emits what the log has counted.
+
+        Args:
+          everything: Whether to tell of functions that only run, however short the period.
+        """
+        if self._log is None:
+            return
+        with self._changed:
+            running: dict[int, tuple[Closure, float]] = {}
+            for closure, worker, since in self._running.values():
+                running.setdefault(worker, (closure, since))  # the others were given ahead
+            event = self._log.event(running, len(self._waiting), everything=everything)
+        if event is not None:
+            sink.recorder().emit(event)
+
+    def linked(self, worker: int, figures: Figures) -> None:
+        """Tells what a worker's function read from parameter servers and changed there."""
+        if self._log is not None and figures:
+            with self._changed:
+                self._log.linked(worker, figures)
+
+    def task_is(self, task: int, state: TaskChange, *, server: bool) -> None:
+        """Tells that a worker or a parameter server was lost, or has returned."""
+        if self._log is not None:
+            sink.recorder().emit(self._log.task_event(task, state, server=server))
 
     def put(self, closure: Closure) -> None:
         """Adds a function.
@@ -85,6 +135,8 @@ class WorkQueue:
             self._tell_error()
             self._listen_until(lambda: len(self._waiting) < _MOST_WAITING)
             self._waiting.append(closure)
+            if self._log is not None:
+                self._log.scheduled()
             self._progressed()
         self.on_put()
 
@@ -107,14 +159,18 @@ class WorkQueue:
                 return None
             closure = self._waiting.popleft()
             self._running[closure.result] = (closure, worker, time.monotonic())
+            if self._log is not None:
+                self._log.begun(worker)
             self._progressed()
             return closure
 
     def put_back(self, closure: Closure) -> None:
         """Puts the function of a lost worker at the end of the queue."""
         with self._changed:
-            del self._running[closure.result]
+            _, worker, since = self._running.pop(closure.result)
             self._waiting.append(closure)
+            if self._log is not None:
+                self._log.ended(worker, closure, since, "retried")
             self._progressed()
 
     def give_back(self, closure: Closure) -> None:
@@ -124,8 +180,10 @@ class WorkQueue:
           closure: The function, which was taken.
         """
         with self._changed:
-            del self._running[closure.result]
+            _, worker, _ = self._running.pop(closure.result)
             self._waiting.appendleft(closure)
+            if self._log is not None:
+                self._log.given_back(worker)
             if self._cancels:
                 self._cancel(self._after_error())
             self._progressed()
@@ -138,7 +196,10 @@ class WorkQueue:
           error: Its error; None when it returned.
         """
         with self._changed:
-            del self._running[closure.result]
+            _, worker, since = self._running.pop(closure.result)
+            if self._log is not None:
+                outcome: Outcome = "done" if error is None else "failed"
+                self._log.ended(worker, closure, since, outcome)
             if error is not None and self._error is None:
                 self._error = error
                 if self._listeners:
@@ -182,7 +243,15 @@ class WorkQueue:
         """Ends the workers' loops, and cancels the functions that wait."""
         with self._changed:
             self._closed = True
+            self._end.set()
+            if self._log is not None:
+                self._log.active.set()
             self._cancel("the coordinator was dropped")
+
+    @property
+    def logged(self) -> bool:
+        """Whether what the functions do is counted."""
+        return self._log is not None
 
     @property
     def waits(self) -> bool:
@@ -205,6 +274,8 @@ class WorkQueue:
     def _cancel(self, why: str) -> None:
         while self._waiting:
             closure = self._waiting.popleft()
+            if self._log is not None:
+                self._log.cancelled()
             closure.result.fail(
                 CancelledError(
                     f"{closure.name} did not run, as {why}. Schedule it again to run it."

@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import contextvars
 import threading
+import time
 import weakref
 from collections.abc import Callable
 from typing import Any, Final, final
 
 import jax
 
+from distlab.coordinator._closure_log import ClosureLog
 from distlab.coordinator._work_queue import Closure, WorkQueue
 from distlab.coordinator.closures import call
 from distlab.coordinator.per_worker import PerWorkerDataset
 from distlab.coordinator.remote_datasets import RemoteDataset
 from distlab.coordinator.remote_value import RemoteValue
 from distlab.errors import ArgumentTypeError, ArgumentValueError
+from distlab.events import sink
 from distlab.strategies.parameter_server import ParameterServerStrategy
 from distlab.text.shown import shown
+from distlab.variables import server_traffic
+from distlab.variables.server_traffic import WorkerTraffic
 
 _STALL_SECONDS: Final = 600.0
 _END_SECONDS: Final = 10.0
@@ -84,6 +89,10 @@ class ClusterCoordinator:
         self._strategy = strategy
         self._queue = WorkQueue(stall_seconds)
         self._tasks = strategy.tasks
+        if sink.recorder().enabled:
+            counts = strategy.num_workers, len(strategy.parameter_device_names)
+            remote = self._tasks is not None
+            self._queue.log_to(ClosureLog(strategy.number, *counts, processes=remote))
         if self._tasks is not None:
             weakref.finalize(self, self._tasks.serve(self._queue))
             return
@@ -141,7 +150,9 @@ class ClusterCoordinator:
                 f"schedule needs a function, got {shown(fn)}. Pass the function itself, and its "
                 "arguments as args=(...)."
             )
-        closure = Closure(fn, tuple(args or ()), dict(kwargs or {}), RemoteValue(self._queue.wait))
+        result = RemoteValue(self._queue.wait)
+        put_at = time.monotonic()
+        closure = Closure(fn, tuple(args or ()), dict(kwargs or {}), result, put_at=put_at)
         if any(isinstance(leaf, RemoteValue) for leaf in jax.tree.leaves(closure[1:3])):
             raise ArgumentTypeError(
                 f"{closure.name} can't have a RemoteValue as an argument, as in TensorFlow. Call "
@@ -258,9 +269,14 @@ class ClusterCoordinator:
 def _work(worker: int, strategy: ParameterServerStrategy, queue: WorkQueue) -> None:
     """Runs a worker's thread. A reference to the coordinator would keep it alive for ever."""
     with strategy.as_worker(worker):
+        traffic = WorkerTraffic() if queue.logged else None
+        server_traffic.of_this_thread.set(traffic)
         while (closure := queue.take(worker)) is not None:
-            queue.finished(closure, _run(closure, worker))
-            del closure
+            error = _run(closure, worker)
+            if traffic is not None:
+                queue.linked(worker, traffic.take())
+            queue.finished(closure, error)
+            del closure, error
 
 
 def _run(closure: Closure, worker: int) -> BaseException | None:

@@ -716,6 +716,136 @@ class Loop(Event, frozen=True, kw_only=True, tag="loop"):
     position: int
 
 
+class ClosureSpan(msgspec.Struct, frozen=True, kw_only=True):
+    """One run of a scheduled function that ended.
+
+    Attributes:
+      worker: Number of the worker.
+      function: Name of the function.
+      waited_ns: Nanoseconds from `schedule` to the begin of this run.
+      begin_ns: When it began, in nanoseconds after the event's `start_ns`; negative before it.
+      took_ns: Nanoseconds until it ended.
+      outcome: `"done"`, `"failed"` (it raised an error) or `"retried"` (its worker was lost, and
+        it went back to the queue).
+    """
+
+    worker: int
+    function: str
+    waited_ns: int
+    begin_ns: int
+    took_ns: int
+    outcome: Literal["done", "failed", "retried"]
+
+
+class WorkerClosures(msgspec.Struct, frozen=True, kw_only=True):
+    """What one worker of a coordinator did in a period.
+
+    Attributes:
+      worker: Its number; -1 where functions fail without a worker, as a parameter server is lost.
+      begun: Scheduled functions that it was given, less those that it gave back.
+      done: Those that returned.
+      failed: Those that raised an error.
+      retried: Those that went back to the queue, as the worker was lost.
+      busy_ns: Nanoseconds in which it had one.
+      running: Name of the function that it had at the end of the period, empty for none.
+    """
+
+    worker: int
+    begun: int
+    done: int
+    failed: int
+    retried: int
+    busy_ns: int
+    running: str
+
+
+class ServerLink(msgspec.Struct, frozen=True, kw_only=True):
+    """What went between one worker and one parameter server in a period.
+
+    Workers tell their figures with the answers that they send anyway, so those of a function that
+    still runs, or of a worker that was lost, are missing.
+
+    Attributes:
+      worker: Number of the worker.
+      server: Number of the parameter server.
+      reads: Values of variables that the worker received.
+      read_bytes: Bytes of these values.
+      changes: Changes of variables that it sent.
+      change_bytes: Bytes of their operands; of workers that are threads, of a compiled step's new
+        values.
+      used: Changes of variables that the same function had read before; 0 for workers that are
+        processes, which do not tell what they know of versions.
+      behind: Sum over these of the changes that others had made since the read.
+      most_behind: The largest of these numbers.
+    """
+
+    worker: int
+    server: int
+    reads: int
+    read_bytes: int
+    changes: int
+    change_bytes: int
+    used: int
+    behind: int
+    most_behind: int
+
+
+class Closures(Event, frozen=True, kw_only=True, tag="closures"):
+    """What a coordinator and its workers did in a period; `time_ns` is its end.
+
+    There is one each 0.25 s in which functions are scheduled, begin or end, one each second in
+    which functions only run, and none while all is idle. The sums are exact.
+
+    Attributes:
+      strategy: Number of the strategy.
+      start_ns: Monotonic time at which the period begins.
+      processes: Whether the workers are other processes; else they are threads.
+      workers: Number of workers.
+      servers: Number of parameter servers.
+      scheduled: Functions that were scheduled.
+      cancelled: Functions that an earlier one's error cancelled before they began.
+      waiting: Functions in the queue at the end.
+      active: What the workers did, without those that did nothing.
+      links: What went between workers and parameter servers.
+      functions: Names of the functions that ended to how many; beyond 20 names they count under
+        an empty one.
+      spans: Some of the functions that ended: the first ones of each worker, at most 64 in all or
+        one a worker.
+      spans_left_out: How many others ended.
+    """
+
+    MOMENTS = ("time_ns", "start_ns")
+    strategy: int
+    start_ns: int
+    processes: bool
+    workers: int
+    servers: int
+    scheduled: int
+    cancelled: int
+    waiting: int
+    active: list[WorkerClosures]
+    links: list[ServerLink]
+    functions: dict[str, int]
+    spans: list[ClosureSpan]
+    spans_left_out: int
+
+
+class TaskState(Event, frozen=True, kw_only=True, tag="task"):
+    """A worker or a parameter server in another process was lost, or came back.
+
+    Attributes:
+      strategy: Number of the strategy.
+      job: `"worker"` or `"ps"`.
+      task: Its number in the job.
+      state: `"lost"` or `"returned"`.
+    """
+
+    strategy: int
+    job: Literal["worker", "ps"]
+    task: int
+    state: Literal["lost", "returned"]
+
+
 class Error(Event, frozen=True, kw_only=True, tag="error"):
     """An exception reached the caller of a distlab verb.
 
@@ -778,6 +908,8 @@ AnyEvent: TypeAlias = (
     | Metric
     | DeviceSample
     | Loop
+    | Closures
+    | TaskState
     | Error
     | Lost
 )

@@ -6,8 +6,10 @@ default recorder is made at the first call; with recording off it is the null re
 
 from __future__ import annotations
 
+import os
+import weakref
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from distlab.events.kinds import Event
 
@@ -58,6 +60,25 @@ class NullRecorder:
     def compiled(self, event: Callable[..., Event], program: Any) -> None:
         """Does nothing."""
 
+
+class Gatherer(Protocol):
+    """Counts in place of emitting, and tells the counts now and then."""
+
+    def tell(self) -> None:
+        """Emits what was counted since the last time."""
+
+
+gatherers: Final[weakref.WeakSet[Gatherer]] = weakref.WeakSet()
+"""All that count."""
+
+
+def gather() -> None:
+    """Has all counts emitted, as a recording begins or ends."""
+    for gatherer in list(gatherers):
+        gatherer.tell()
+
+
+os.register_at_fork(after_in_child=gatherers.clear)  # what counts has no threads there
 
 NULL = NullRecorder()
 _make_default: Callable[[], Recorder] | None = None

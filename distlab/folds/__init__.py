@@ -12,6 +12,7 @@ from distlab.folds.batch_part import part_of_batch, part_of_batches
 from distlab.folds.batches import BatchColumns, BatchDetail, Batches
 from distlab.folds.captures import CaptureColumns, Captures
 from distlab.folds.comparison import ComparisonColumns, compare
+from distlab.folds.coordination import Coordination, CoordinationColumns
 from distlab.folds.device_part import part_of_captures, part_of_devices, part_of_placements
 from distlab.folds.devices import DeviceColumns, Devices
 from distlab.folds.evidence import Evidence, EvidenceColumns
@@ -34,6 +35,8 @@ __all__ = [
     "Captures",
     "Columns",
     "ComparisonColumns",
+    "Coordination",
+    "CoordinationColumns",
     "DeviceColumns",
     "Devices",
     "Evidence",

@@ -13,6 +13,7 @@ from distlab.folds._fold import Columns, Fold
 from distlab.folds.accepted import checked, require_number
 from distlab.folds.batches import BatchColumns, BatchDetail, Batches
 from distlab.folds.captures import CaptureColumns, Captures
+from distlab.folds.coordination import Coordination, CoordinationColumns
 from distlab.folds.devices import DeviceColumns, Devices
 from distlab.folds.evidence import Evidence, EvidenceColumns
 from distlab.folds.header import Header, HeaderColumns
@@ -41,6 +42,7 @@ FoldName: TypeAlias = Literal[
     "evidence",
     "timeline",
     "workers",
+    "coordination",
 ]
 """Names of the folds of `Folds`."""
 
@@ -89,6 +91,7 @@ class Folds:
             "programs": Programs(),
             "evidence": self.evidence,
             "timeline": Timeline(),
+            "coordination": Coordination(),
         }
 
     @property
@@ -186,6 +189,8 @@ class Folds:
     def columns(self, name: Literal["timeline"]) -> TimelineColumns: ...
     @overload
     def columns(self, name: Literal["workers"]) -> WorkerColumns: ...
+    @overload
+    def columns(self, name: Literal["coordination"]) -> CoordinationColumns: ...
     @overload
     def columns(self, name: FoldName) -> Columns: ...
 

@@ -226,6 +226,7 @@ class RingRecorder:
         if prober is not None:
             prober.stop()
         self.metrics.flush()
+        sink.gather()
         self.capturer.finish(_CAPTURE_SECONDS)
         self.watcher.flush()
         sink.tell_all(opened.first_step)

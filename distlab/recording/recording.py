@@ -335,6 +335,7 @@ def record(
             f"record needs distlab's own recorder, but a {type(recorder).__name__} is installed. "
             "Remove the call of distlab.events.sink.install."
         )
+    sink.gather()  # what was counted before is no part of this run
     if tensorboard is not None:
         chosen.append(TensorBoard(tensorboard))
     writer, participant = None, present()

@@ -23,7 +23,7 @@ from distlab.step.ragged_programs import RaggedPrograms
 from distlab.step.spmd import SpmdFunction
 from distlab.step.static_values import GuardedArguments
 from distlab.values.checks import function_name, function_source, require_plain
-from distlab.variables import remote_storage, storage
+from distlab.variables import remote_storage, server_traffic, storage
 from distlab.variables.remote_storage import RemoteStorage
 
 _numbers = itertools.count()
@@ -92,6 +92,8 @@ class Program:
             for variable, verb, count in self.spmd.updates
             if isinstance(variable.storage, RemoteStorage)
         ]
+        used = [*self.spmd.read, *self.spmd.written]
+        self._on_servers = any(v.storage.layout.server is not None for v in used)
         self._mesh = host.mesh
         self._dispatch = _dispatch(self) if host.mesh.shared else None
         self._call: Callable[..., list[jax.Array]] | None = None
@@ -239,6 +241,8 @@ class Program:
         (outputs,) = ran
         for stored, position in self._written:
             stored.adopt(outputs[position])
+        if self._on_servers:
+            server_traffic.note_step(self.spmd.read, self.spmd.written)
         if self._updates:
             operands = self.spmd.computed + len(self.spmd.written)  # they follow all others
             remote_storage.apply(self._updates, outputs[operands:])

@@ -17,6 +17,7 @@ from distlab.errors import ContextError, UnsupportedError
 from distlab.values.checks import require_alive, require_components
 from distlab.values.distributed import DistributedValues, Mirrored, PerReplica
 from distlab.values.user_code import calling_line
+from distlab.variables import server_traffic
 from distlab.variables.operations import Operation
 from distlab.variables.protocol import StoredVariable
 from distlab.variables.remote_storage import RemoteStorage
@@ -244,6 +245,7 @@ class EagerFrame:
     def get_copy(self, variable: StoredVariable, number: int | None) -> jax.Array:
         """Returns a copy, moved to the replica's device if it is elsewhere."""
         copies = variable.storage.copies()
+        server_traffic.note_read(variable.storage)
         number = self._replica if number is None else number
         copy = copies[number] if number in copies else variable.storage.first()
         return copy if copy.devices() == {self._device} else jax.device_put(copy, self._device)
@@ -262,6 +264,7 @@ class EagerFrame:
             )
         if not isinstance(variable.storage, RemoteStorage):
             self._before.setdefault(variable, variable.storage.array)
+            server_traffic.note_change(variable.storage, value)
         if self._lines is not None and variable not in self._lines:
             self._lines[variable] = calling_line()
         variable.storage.set_copy(self._replica if number is None else number, value)

@@ -48,9 +48,10 @@ class Storage:
       layout: Where the copies are.
       name: The variable's name.
       apart: Whether copies that should be equal may differ, since one was assigned alone.
+      version: Number of changes of a value on a parameter server (`server_traffic`).
     """
 
-    __slots__ = ("_array", "_coming", "_first_read", "_own", "apart", "layout", "name")
+    __slots__ = ("_array", "_coming", "_first_read", "_own", "apart", "layout", "name", "version")
 
     def __init__(self, value: jax.Array, layout: Layout, name: str) -> None:
         self.layout = layout
@@ -59,6 +60,7 @@ class Storage:
         self._own = False  # `place` may share the value's memory
         self._first_read = True
         self.apart = False
+        self.version = 0
         self._coming: tuple[list[list[jax.Array]], int] | None = None
 
     @property
@@ -76,6 +78,11 @@ class Storage:
             self._own = False
             self._array = array
 
+    @property
+    def nbytes(self) -> int:
+        """The bytes of all copies in this process."""
+        return int(self._array.nbytes)
+
     def alive(self) -> jax.Array:
         """Returns the value, which still has its memory.
 
@@ -91,6 +98,7 @@ class Storage:
         new = object.__new__(Storage)
         new.layout, new.name, new._array = self.layout, self.name, self.alive()
         new._own, new._first_read, new._coming, new.apart = False, True, None, self.apart
+        new.version = 0
         return new
 
     def same_layout(self, other: object) -> bool:

@@ -31,7 +31,7 @@ from distlab.values import copy_events
 from distlab.values.distributed import DistributedValues, Mirrored, PerReplica, warn_of_gathering
 from distlab.values.indexed_slices import IndexedSlices
 from distlab.values.operators import ArrayOperators
-from distlab.variables import frames, replicas, scattering
+from distlab.variables import frames, replicas, scattering, server_traffic
 from distlab.variables.chiefs_value import chiefs_value
 from distlab.variables.conversion import as_value, checked_value
 from distlab.variables.creators import chained
@@ -220,6 +220,7 @@ class Variable(ArrayOperators, scattering.Scatters):
             )
         if self.storage.layout.copies_differ:
             return replicas.aggregated_copies(self)
+        server_traffic.note_read(self.storage)
         return self.storage.first()
 
     def read_value(self) -> jax.Array:
@@ -349,6 +350,7 @@ class Variable(ArrayOperators, scattering.Scatters):
         with in_flight.dispatching:  # no step or thread may assign between the read and the write
             old = None if verb == "assign" else self.storage.alive()
             self.storage.array = combine(old, placed)
+            server_traffic.note_change(self.storage, placed)
 
     def _scatter(self, kind: str, slices: Any) -> Variable:
         verb, combine = f"scatter_{kind}", scattering.COMBINE[kind]
@@ -380,6 +382,7 @@ class Variable(ArrayOperators, scattering.Scatters):
                 return self
             with in_flight.dispatching:
                 self.storage.array = combine(self.storage.alive(), indices, values)
+                server_traffic.note_change(self.storage, indices, values)
             return self
         own = [frame.own(part) if isinstance(part, DistributedValues) else part for part in parts]
         values, indices = self._rows(kind, IndexedSlices(*own))

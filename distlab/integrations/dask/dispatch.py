@@ -98,6 +98,8 @@ class Dispatch:
         self._reports = 0
         self._lost: ClusterError | None = None  # why all closures fail
         self._waits: set[asyncio.Event] = set()
+        self._queue: WorkQueue | None = None
+        self._away: set[Task] = set()
         members.on_lost(self._worker_lost)
 
     async def run(self, queue: WorkQueue, workers: int) -> None:
@@ -109,6 +111,7 @@ class Dispatch:
         """
         tasks = [Task("worker", n) for n in range(workers)]
         self._given = {task: [] for task in tasks}
+        self._queue = queue
         try:
             await asyncio.gather(
                 self._fail_all(queue), *(self._serve(queue, task) for task in tasks)
@@ -254,6 +257,9 @@ class Dispatch:
             **self._about,
         )  # fmt: skip
         self._known[address] = (set(), set())
+        if task in self._away and self._queue is not None:
+            self._away.discard(task)
+            self._queue.task_is(task.index, "returned", server=task.job == "ps")
 
     async def _run(self, queue: WorkQueue, task: Task, address: str, given: _Given) -> None:
         closure = given.closure
@@ -275,7 +281,9 @@ class Dispatch:
         if answer == UNKNOWN:
             self._known.pop(address, None)
             self._put_back(queue, closure)
-        elif answer in (WITHDRAWN, AFTER_ERROR):
+            return
+        _count(queue, task, answer)
+        if answer in (WITHDRAWN, AFTER_ERROR):
             before = [one.call for one in self._given[task] if one.number < given.number]
             if answer == AFTER_ERROR and before:
                 await asyncio.wait(before)  # the error comes first
@@ -346,6 +354,19 @@ class Dispatch:
     def _worker_lost(self, task: Task) -> None:
         for given in self._given.get(task, []):
             given.call.cancel()
+        asyncio.get_running_loop().call_soon(self._tell_lost, task)
+
+    def _tell_lost(self, task: Task) -> None:
+        """Tells of a lost task, unless all are, as the cluster has ended."""
+        if self._queue is not None and self._members.addresses:
+            self._away.add(task)
+            self._queue.task_is(task.index, "lost", server=task.job == "ps")
+
+
+def _count(queue: WorkQueue, task: Task, answer: Any) -> None:
+    """Counts what a closure read from parameter servers and changed there."""
+    if isinstance(answer, dict) and "traffic" in answer:
+        queue.linked(task.index, dict(answer["traffic"]))
 
 
 def _end(queue: WorkQueue, closure: Closure, error: BaseException) -> None:

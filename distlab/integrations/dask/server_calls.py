@@ -18,6 +18,7 @@ from distlab.integrations.dask.packing import as_text, packed, unpacked
 from distlab.integrations.dask.server_connections import CALL_SECONDS, Connections
 from distlab.variables.operations import Operation
 from distlab.variables.remote_storage import Key
+from distlab.variables.server_traffic import WorkerTraffic
 
 
 @final
@@ -28,6 +29,7 @@ class ServerCalls:
       session: The session's name.
       connections: The connections to other processes.
       address_of: Returns the address of a server; raises `ServerLostError` when it is lost.
+      traffic: Counts what is read and changed; None for nothing.
     """
 
     def __init__(
@@ -35,10 +37,12 @@ class ServerCalls:
         session: str,
         connections: Connections,
         address_of: Callable[[int], str],
+        traffic: WorkerTraffic | None = None,
     ) -> None:
         self._session = session
         self._connections = connections
         self._address_of = address_of
+        self._traffic = traffic
         self._commits: deque[tuple[Sequence[tuple[Key, Operation]], Future[None]]] = deque()
         self._committing = False
 
@@ -56,11 +60,16 @@ class ServerCalls:
         asked = {server: {"numbers": as_text(tuple(own))} for server, own in numbers.items()}
         answers = self._call({server: ("distlab_read", about) for server, about in asked.items()})
         values = {server: iter(unpacked(*answer)) for server, answer in answers.items()}
-        return [next(values[key.server]) for key in keys]
+        found = [next(values[key.server]) for key in keys]
+        if self._traffic is not None:
+            for key, value in zip(keys, found, strict=True):
+                self._traffic.received(key.server, value.nbytes)
+        return found
 
     def update(self, updates: Sequence[tuple[Key, Operation]]) -> None:
         """Changes values."""
         self._call(_messages(updates))
+        self._count(updates)
 
     def commit(self, updates: Sequence[tuple[Key, Operation]]) -> Future[None]:
         """Begins to change values, after all that earlier calls of this method change.
@@ -75,9 +84,16 @@ class ServerCalls:
         """
         done: Future[None] = Future()
         done.set_running_or_notify_cancel()  # nobody may cancel it
+        self._count(updates)
         self._commits.append((updates, done))
         self._connections.begin(self._commit_all)
         return done
+
+    def _count(self, updates: Sequence[tuple[Key, Operation]]) -> None:
+        if self._traffic is not None:
+            for key, operation in updates:
+                size = sum(np.asarray(operand).nbytes for operand in operation.operands)
+                self._traffic.sent(key.server, size)
 
     def wait(self, done: Future[None]) -> None:
         """Waits for what `commit` began.

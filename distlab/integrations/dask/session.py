@@ -27,6 +27,7 @@ from distlab.integrations.dask.server_connections import Connections
 from distlab.integrations.dask.turns import Order
 from distlab.strategies.parameter_server import ParameterServerStrategy
 from distlab.variables.remote_storage import Key, RemoteStorage
+from distlab.variables.server_traffic import WorkerTraffic
 from distlab.variables.variable import Variable, linked
 
 Answer: TypeAlias = dict[str, Any]
@@ -44,6 +45,7 @@ class WorkerSession:
       servers: The addresses of the parameter servers.
       paths: Where the coordinator's process finds modules.
       module: What makes this process know the libraries that the coordinator's knows.
+      counted: Whether the coordinator is told what goes to and from the servers.
 
     Attributes:
       strategy: The coordinator's strategy, as it is here.
@@ -62,12 +64,15 @@ class WorkerSession:
         servers: Sequence[str],
         paths: Sequence[str],
         module: str,
+        counted: bool,
     ) -> None:
         sys.path += [path for path in paths if path not in sys.path]
         importlib.import_module(module)
         self._name = name
         self._number = number
-        self.values = BufferedValues(ServerCalls(name, connections, servers.__getitem__))
+        self._traffic = WorkerTraffic() if counted else None
+        calls = ServerCalls(name, connections, servers.__getitem__, self._traffic)
+        self.values = BufferedValues(calls)
         self.workers = workers
         self.servers = tuple(f"ps {n}" for n in range(len(servers)))
         self.strategy = ParameterServerStrategy.in_worker(self, number)
@@ -111,6 +116,8 @@ class WorkerSession:
         began = time.perf_counter()
         answer, changing = self._answer(fn, args, functions, resources, forget)
         answer["seconds"] = time.perf_counter() - began
+        if self._traffic is not None:
+            answer["traffic"] = list(self._traffic.take().items())
         if "error" in answer:
             self._failed.add(order.number)
         return answer, changing

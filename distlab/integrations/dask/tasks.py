@@ -21,6 +21,7 @@ from distlab.cluster.spec import ClusterSpec
 from distlab.coordinator._work_queue import WorkQueue
 from distlab.coordinator.remote_datasets import RemoteVariable
 from distlab.errors import ClusterError, ServerLostError
+from distlab.events import sink
 from distlab.integrations.dask import references
 from distlab.integrations.dask.addressed import AddressedMembers, host_and_port
 from distlab.integrations.dask.closures_sent import ClosuresSent, Sent
@@ -97,6 +98,7 @@ class DaskTasks:
             "servers": self._addresses,
             "paths": list(sys.path),
             "module": module,
+            "counted": sink.recorder().enabled,
         }
         self._dispatch = Dispatch(session, pool, members, self._closures, about)
 

@@ -1,0 +1,387 @@
+"""What a coordinator's workers do, and what goes between them and parameter servers."""
+
+from __future__ import annotations
+
+from collections import Counter, OrderedDict, deque
+from collections.abc import Sequence
+from typing import ClassVar, Final, NamedTuple, TypedDict
+
+import numpy as np
+
+from distlab.events import (
+    Closures,
+    ClosureSpan,
+    Event,
+    Run,
+    ServerLink,
+    TaskState,
+    WorkerClosures,
+)
+from distlab.folds._cells import Cells
+from distlab.folds._fold import Clock
+from distlab.folds.arrays import Floats
+
+_FIRST_WIDTH_S: Final = 0.25
+_MOST_CELLS: Final = 480
+_MOST_SPANS: Final = 2_000
+_MOST_CHANGES: Final = 200
+_MOST_STRATEGIES: Final = 4
+_MOST_ROWS: Final = 64
+_RECENT_S: Final = 5.0
+
+
+_LINK_COUNTS: Final = ("reads", "read_bytes", "changes", "change_bytes")
+
+
+class CoordinationColumns(TypedDict):
+    """Columns of `Coordination`: the coordinator that worked last.
+
+    Columns named `worker...` have an entry for each worker, those named `link...` one for each
+    worker and server that exchanged anything, those named `task...` one for each process that was
+    lost or has returned, and those named `span...` one for each function that is known singly.
+
+    Attributes:
+      strategy: Number of its strategy, None without a coordinator.
+      processes: Whether the workers are other processes; else they are threads.
+      servers: Number of parameter servers.
+      now_s: Seconds from the run's begin to the newest event.
+      scheduled: Number of functions that were scheduled.
+      waiting: Number of functions in the queue.
+      cancelled: Number of functions that an earlier one's error cancelled.
+      unserved: Number of functions that failed without a worker, as a server was lost.
+      function: Names of functions that ended, the most frequent first.
+      function_count: How many of each ended.
+      worker: Names of the workers.
+      worker_begun: Functions that each was given and did not give back.
+      worker_done: Functions that returned.
+      worker_failed: Functions that raised an error.
+      worker_retried: Functions that went back to the queue, as the worker was lost.
+      worker_running: The function that it has, empty for none.
+      worker_busy: Share of the time since the first event in which it had one.
+      worker_used: Changes of variables that the same function had read before.
+      worker_behind: Changes that others had made since these reads, on average; NaN without any.
+      worker_most_behind: The largest of these numbers.
+      worker_lost: How often it was lost.
+      worker_away: Whether it is lost now.
+      link_worker: Numbers of the workers.
+      link_server: Numbers of the servers.
+      link_reads: Values that the worker received.
+      link_read_bytes: Their bytes.
+      link_read_per_s: Bytes a second in the 5 s before the newest event.
+      link_changes: Changes that it sent.
+      link_change_bytes: Bytes of their operands.
+      link_change_per_s: Bytes a second in the same time.
+      task_name: Names of the processes, such as `"worker 1"` or `"server 0"`.
+      task_state: `"lost"` or `"returned"`.
+      task_s: When, in seconds since the run began. The newest 200.
+      cell_s: Middles of equal cells of time, in seconds. The unfinished newest is left out.
+      cell_done_per_s: Functions that ended, a second.
+      cell_read_per_s: Bytes that workers received, a second.
+      cell_change_per_s: Bytes that they sent, a second.
+      cell_width_s: Width of a cell.
+      row_busy: Share of each cell, the newest included, in which each of the first 64 workers had
+        a function, `(cells, workers)`.
+      span_worker: Numbers of the workers. The newest 2,000.
+      span_begin_s: When they began the function.
+      span_end_s: When it ended.
+      span_waited_s: How long it had waited in the queue.
+      span_function: Its name.
+      span_outcome: `"done"`, `"failed"` or `"retried"`.
+      spans_left_out: How many others ended.
+    """
+
+    strategy: int | None
+    processes: bool
+    servers: int
+    now_s: float
+    scheduled: int
+    waiting: int
+    cancelled: int
+    unserved: int
+    function: list[str]
+    function_count: list[int]
+    worker: list[str]
+    worker_begun: list[int]
+    worker_done: list[int]
+    worker_failed: list[int]
+    worker_retried: list[int]
+    worker_running: list[str]
+    worker_busy: list[float]
+    worker_used: list[int]
+    worker_behind: list[float]
+    worker_most_behind: list[int]
+    worker_lost: list[int]
+    worker_away: list[bool]
+    link_worker: list[int]
+    link_server: list[int]
+    link_reads: list[int]
+    link_read_bytes: list[int]
+    link_read_per_s: list[float]
+    link_changes: list[int]
+    link_change_bytes: list[int]
+    link_change_per_s: list[float]
+    task_name: list[str]
+    task_state: list[str]
+    task_s: list[float]
+    cell_s: Floats
+    cell_done_per_s: Floats
+    cell_read_per_s: Floats
+    cell_change_per_s: Floats
+    cell_width_s: float
+    row_busy: Floats
+    span_worker: list[int]
+    span_begin_s: list[float]
+    span_end_s: list[float]
+    span_waited_s: list[float]
+    span_function: list[str]
+    span_outcome: list[str]
+    spans_left_out: int
+
+
+class _Span(NamedTuple):
+    worker: int
+    begin_s: float
+    end_s: float
+    waited_s: float
+    function: str
+    outcome: str
+
+
+class _Worker:
+    """One worker, in all periods."""
+
+    def __init__(self) -> None:
+        self.counts: Counter[str] = Counter()
+        self.busy_s = 0.0
+        self.running = ""
+        self.most_behind = 0
+
+
+class _Link:
+    """One worker and one server, in all periods."""
+
+    def __init__(self) -> None:
+        self.counts: Counter[str] = Counter()
+        self.recent: deque[tuple[float, int, int]] = deque()
+
+    def add(self, link: ServerLink, at_s: float) -> None:
+        """Adds a period that ended at a time."""
+        for name in _LINK_COUNTS:
+            self.counts[name] += getattr(link, name)
+        self.recent.append((at_s, link.read_bytes, link.change_bytes))
+        self._forget(at_s)
+
+    def _forget(self, now_s: float) -> None:
+        while self.recent and self.recent[0][0] <= now_s - _RECENT_S:
+            self.recent.popleft()
+
+    def per_s(self, now_s: float) -> tuple[float, float]:
+        """Returns the bytes read and sent a second, of late."""
+        self._forget(now_s)
+        seconds = min(_RECENT_S, now_s) or 1.0
+        return (
+            sum(read for _, read, _ in self.recent) / seconds,
+            sum(sent for _, _, sent in self.recent) / seconds,
+        )
+
+
+class _Coordinator:
+    """One strategy's coordinator."""
+
+    def __init__(self) -> None:
+        self.newest: Closures | None = None
+        self.first_s = 0.0
+        self.counts: Counter[str] = Counter()
+        self.functions: Counter[str] = Counter()
+        self.workers: dict[int, _Worker] = {}
+        self.links: dict[tuple[int, int], _Link] = {}
+        self.tasks: deque[tuple[str, str, float]] = deque(maxlen=_MOST_CHANGES)
+        self.lost: Counter[str] = Counter()
+        self.away: set[str] = set()
+        self.cells = Cells(0.0, _FIRST_WIDTH_S, _MOST_CELLS, widen=True)
+        self.spans: deque[_Span] = deque(maxlen=_MOST_SPANS)
+        self.left_out = 0
+
+
+class Coordination:
+    """The closures of a `ClusterCoordinator`, and what its workers read and change.
+
+    All sums are exact. Of functions that ran, the newest 2,000 that an event names are kept.
+    """
+
+    KINDS: ClassVar[tuple[type[Event], ...]] = (Run, Closures, TaskState)
+
+    def __init__(self) -> None:
+        self.version = 0
+        self._begin()
+
+    def _begin(self) -> None:
+        """Forgets the run before."""
+        self._clock = Clock()
+        self._now_s = 0.0
+        self._known: OrderedDict[int, _Coordinator] = OrderedDict()
+
+    def add(self, events: Sequence[Event]) -> None:
+        """Adds events, oldest first."""
+        for event in events:
+            match event:
+                case Run():
+                    self._begin()
+                    self._clock.start(event.time_ns)
+                case Closures():
+                    self._now_s = max(self._now_s, self._clock.seconds(event.time_ns))
+                    _add_period(self._of(event.strategy), event, self._clock)
+                case TaskState():
+                    self._add_task(event)
+                case _:
+                    pass
+        self.version += bool(events)
+
+    def _of(self, strategy: int) -> _Coordinator:
+        """Returns a strategy's coordinator, and makes it the one that worked last."""
+        known = self._known.get(strategy)
+        if known is None:
+            known = self._known[strategy] = _Coordinator()
+            if len(self._known) > _MOST_STRATEGIES:
+                self._known.popitem(last=False)
+        self._known.move_to_end(strategy)
+        return known
+
+    def _add_task(self, event: TaskState) -> None:
+        own = self._of(event.strategy)
+        at_s = self._clock.seconds(event.time_ns)
+        self._now_s = max(self._now_s, at_s)
+        name = f"{'server' if event.job == 'ps' else 'worker'} {event.task}"
+        own.tasks.append((name, event.state, at_s))
+        if event.state == "lost":
+            own.lost[name] += 1
+            own.away.add(name)
+        else:
+            own.away.discard(name)
+
+    def columns(self) -> CoordinationColumns:
+        """Returns the coordinator that worked last."""
+        told = [(n, own) for n, own in self._known.items() if own.newest is not None]
+        strategy, own = told[-1] if told else (None, _Coordinator())
+        newest = own.newest
+        names = [f"worker {n}" for n in range(newest.workers if newest else 0)]
+        workers = [own.workers.get(n, _Worker()) for n in range(len(names))]
+        links = sorted(own.links.items())
+        rates = [link.per_s(self._now_s) for _, link in links]
+        functions = own.functions.most_common()
+        passed_s = max(self._now_s - own.first_s, 1e-9)
+        cells = own.cells
+        whole = min(int(self._now_s // cells.width_s), cells.most) if newest else 0
+        rows = cells.of("busy", _MOST_ROWS)[:, : len(names)]
+        used = [worker.counts["used"] for worker in workers]
+        behind = [worker.counts["behind"] for worker in workers]
+        return {
+            "strategy": strategy,
+            "processes": bool(newest and newest.processes),
+            "servers": newest.servers if newest else 0,
+            "now_s": self._now_s,
+            "scheduled": own.counts["scheduled"],
+            "waiting": newest.waiting if newest else 0,
+            "cancelled": own.counts["cancelled"],
+            "unserved": own.counts["unserved"],
+            "function": [name for name, _ in functions],
+            "function_count": [count for _, count in functions],
+            "worker": names,
+            "worker_begun": [worker.counts["begun"] for worker in workers],
+            "worker_done": [worker.counts["done"] for worker in workers],
+            "worker_failed": [worker.counts["failed"] for worker in workers],
+            "worker_retried": [worker.counts["retried"] for worker in workers],
+            "worker_running": [worker.running for worker in workers],
+            "worker_busy": [min(worker.busy_s / passed_s, 1.0) for worker in workers],
+            "worker_used": used,
+            "worker_behind": [b / u if u else np.nan for b, u in zip(behind, used, strict=True)],
+            "worker_most_behind": [worker.most_behind for worker in workers],
+            "worker_lost": [own.lost[name] for name in names],
+            "worker_away": [name in own.away for name in names],
+            "link_worker": [worker for (worker, _), _ in links],
+            "link_server": [server for (_, server), _ in links],
+            "link_reads": [link.counts["reads"] for _, link in links],
+            "link_read_bytes": [link.counts["read_bytes"] for _, link in links],
+            "link_read_per_s": [read for read, _ in rates],
+            "link_changes": [link.counts["changes"] for _, link in links],
+            "link_change_bytes": [link.counts["change_bytes"] for _, link in links],
+            "link_change_per_s": [sent for _, sent in rates],
+            "task_name": [name for name, _, _ in own.tasks],
+            "task_state": [state for _, state, _ in own.tasks],
+            "task_s": [at_s for _, _, at_s in own.tasks],
+            "cell_s": (np.arange(whole, dtype=np.float64) + 0.5) * cells.width_s,
+            "cell_done_per_s": cells.of("ended")[:whole] / cells.width_s,
+            "cell_read_per_s": cells.of("read")[:whole] / cells.width_s,
+            "cell_change_per_s": cells.of("sent")[:whole] / cells.width_s,
+            "cell_width_s": cells.width_s,
+            "row_busy": np.minimum(rows[: whole + 1] / cells.width_s, 1.0),
+            "span_worker": [span.worker for span in own.spans],
+            "span_begin_s": [span.begin_s for span in own.spans],
+            "span_end_s": [span.end_s for span in own.spans],
+            "span_waited_s": [span.waited_s for span in own.spans],
+            "span_function": [span.function for span in own.spans],
+            "span_outcome": [span.outcome for span in own.spans],
+            "spans_left_out": own.left_out,
+        }
+
+
+def _add_period(own: _Coordinator, event: Closures, clock: Clock) -> None:
+    """Adds what a coordinator did in a period."""
+    start_s, end_s = clock.seconds(event.start_ns), clock.seconds(event.time_ns)
+    if own.newest is None:
+        own.first_s = start_s
+    own.newest = event
+    own.counts["scheduled"] += event.scheduled
+    own.counts["cancelled"] += event.cancelled
+    own.functions.update(event.functions)
+    own.left_out += event.spans_left_out
+    for worker in own.workers.values():
+        worker.running = ""
+    busy = np.zeros(_MOST_ROWS)
+    ended = 0
+    for one in event.active:
+        ended += one.done + one.failed + one.retried
+        if one.worker < 0:
+            own.counts["unserved"] += one.failed
+            continue
+        _add_worker(own.workers.setdefault(one.worker, _Worker()), one)
+        if one.worker < _MOST_ROWS:
+            busy[one.worker] = one.busy_ns / 1e9
+    for link in event.links:
+        _add_link(own, link, end_s)
+    own.cells.of("busy", _MOST_ROWS)  # each worker has a lane, also one without work
+    for name, amount in (
+        ("busy", busy),
+        ("ended", float(ended)),
+        ("read", float(sum(link.read_bytes for link in event.links))),
+        ("sent", float(sum(link.change_bytes for link in event.links))),
+    ):
+        own.cells.spread(name, start_s, max(end_s, start_s + 1e-9), amount)
+    own.spans.extend(_span(span, event, clock) for span in event.spans)
+
+
+def _add_worker(worker: _Worker, period: WorkerClosures) -> None:
+    for name in ("begun", "done", "failed", "retried"):
+        worker.counts[name] += getattr(period, name)
+    worker.busy_s += period.busy_ns / 1e9
+    worker.running = period.running
+
+
+def _add_link(own: _Coordinator, link: ServerLink, end_s: float) -> None:
+    own.links.setdefault((link.worker, link.server), _Link()).add(link, end_s)
+    worker = own.workers.setdefault(link.worker, _Worker())
+    worker.counts["used"] += link.used
+    worker.counts["behind"] += link.behind
+    worker.most_behind = max(worker.most_behind, link.most_behind)
+
+
+def _span(span: ClosureSpan, event: Closures, clock: Clock) -> _Span:
+    begin_ns = event.start_ns + span.begin_ns
+    return _Span(
+        span.worker,
+        clock.seconds(begin_ns),
+        clock.seconds(begin_ns + span.took_ns),
+        span.waited_ns / 1e9,
+        span.function,
+        span.outcome,
+    )

@@ -1,0 +1,178 @@
+"""What a worker reads from parameter servers and changes there, counted server by server.
+
+A value's version is the number of changes that were made to it. A worker that changes what it
+read knows the version that it read, and learns how many changes others made meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable
+from contextvars import ContextVar
+from dataclasses import astuple, dataclass
+from typing import Any, Final, TypeAlias, final
+
+from distlab.variables.protocol import StoredVariable
+from distlab.variables.remote_storage import RemoteStorage
+from distlab.variables.storage import Storage
+
+Figures: TypeAlias = dict[int, tuple[int, ...]]
+"""The figures of each server, in the order of `Link`'s fields."""
+
+
+@dataclass(slots=True)
+class Link:
+    """The figures of one worker and one server.
+
+    Attributes:
+      reads: Values that the worker received.
+      read_bytes: Bytes of these.
+      changes: Changes that it sent.
+      change_bytes: Bytes of their operands.
+      used: Changes of values that the same function had read before.
+      behind: Sum over these of the changes that others had made since the read.
+      most_behind: The largest of these numbers.
+    """
+
+    reads: int = 0
+    read_bytes: int = 0
+    changes: int = 0
+    change_bytes: int = 0
+    used: int = 0
+    behind: int = 0
+    most_behind: int = 0
+
+    def add(self, figures: tuple[int, ...]) -> None:
+        """Adds the figures of another period."""
+        self.reads += figures[0]
+        self.read_bytes += figures[1]
+        self.changes += figures[2]
+        self.change_bytes += figures[3]
+        self.used += figures[4]
+        self.behind += figures[5]
+        self.most_behind = max(self.most_behind, figures[6])
+
+
+@final
+class WorkerTraffic:
+    """What one worker reads and changes. Its own thread calls it."""
+
+    def __init__(self) -> None:
+        self._links: dict[int, Link] = {}
+        self._seen: dict[Hashable, int] = {}
+
+    def read(self, server: int, value: Hashable, version: int, size: int) -> None:
+        """Counts a value that was received.
+
+        Args:
+          server: The server's number.
+          value: What tells the value from others.
+          version: The version that was received.
+          size: Its bytes.
+        """
+        link = self._link(server)
+        link.reads += 1
+        link.read_bytes += size
+        self._seen[value] = version
+
+    def received(self, server: int, size: int) -> None:
+        """Counts a value of a version that is not known.
+
+        Args:
+          server: The server's number.
+          size: Its bytes.
+        """
+        link = self._link(server)
+        link.reads += 1
+        link.read_bytes += size
+
+    def sent(self, server: int, size: int) -> None:
+        """Counts a change of a value whose version is not known.
+
+        Args:
+          server: The server's number.
+          size: Bytes of its operands.
+        """
+        link = self._link(server)
+        link.changes += 1
+        link.change_bytes += size
+
+    def changed(self, server: int, value: Hashable, before: int, sizes: list[int]) -> None:
+        """Counts changes of one value that were applied together.
+
+        Args:
+          server: The server's number.
+          value: What tells the value from others.
+          before: The value's version before them.
+          sizes: Bytes of the operands of each change.
+        """
+        link = self._link(server)
+        link.changes += len(sizes)
+        link.change_bytes += sum(sizes)
+        seen = self._seen.get(value)
+        if seen is None:
+            return
+        behind = before - seen
+        link.used += len(sizes)
+        link.behind += behind * len(sizes)
+        link.most_behind = max(link.most_behind, behind)
+        self._seen[value] = seen + len(sizes)  # its own changes do not count
+
+    def take(self) -> Figures:
+        """Ends a function, and returns the figures since the last call."""
+        links, self._links = self._links, {}
+        self._seen.clear()
+        return {server: astuple(link) for server, link in links.items()}
+
+    def _link(self, server: int) -> Link:
+        link = self._links.get(server)
+        if link is None:
+            link = self._links[server] = Link()
+        return link
+
+
+of_this_thread: Final[ContextVar[WorkerTraffic | None]] = ContextVar(
+    "distlab_server_traffic", default=None
+)
+"""What counts for the worker that the calling thread is; None outside of workers that are threads.
+A new thread has none."""
+
+
+def note_read(storage: Storage | RemoteStorage) -> None:
+    """Counts a read of a variable that lies on a parameter server in this process."""
+    traffic = of_this_thread.get()
+    if traffic is None or isinstance(storage, RemoteStorage):
+        return
+    server = storage.layout.server
+    if server is not None:
+        traffic.read(server, storage, storage.version, storage.nbytes)
+
+
+def note_change(storage: Storage, *operands: Any) -> None:
+    """Counts a change of a variable that lies on a parameter server in this process.
+
+    Args:
+      storage: The variable's storage.
+      *operands: The arrays that it is changed by.
+    """
+    server = storage.layout.server
+    if server is None:
+        return
+    traffic = of_this_thread.get()
+    if traffic is not None:
+        size = sum(operand.nbytes for operand in operands)
+        traffic.changed(server, storage, storage.version, [size])
+    storage.version += 1
+
+
+def note_step(read: Iterable[StoredVariable], written: Iterable[StoredVariable]) -> None:
+    """Counts what a compiled step read, and the new values that it computed.
+
+    Args:
+      read: The variables that it read.
+      written: Those that it assigned.
+    """
+    for variable in read:
+        note_read(variable.storage)
+    for variable in written:
+        if isinstance(variable.storage, Storage):
+            note_change(variable.storage, variable.storage)
