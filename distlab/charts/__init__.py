@@ -16,6 +16,7 @@ from distlab.charts import theme
 from distlab.charts._traffic_row import TrafficRow, traffic_row
 from distlab.charts.batches import BatchTiles
 from distlab.charts.captured import CapturedSpans
+from distlab.charts.closures import ClosureLanes
 from distlab.charts.comparison import RunComparison
 from distlab.charts.devices import DeviceShares
 from distlab.charts.history import BatchHistory
@@ -25,6 +26,7 @@ from distlab.charts.patch import DataPatch, data_patch
 from distlab.charts.placement import PlacementTable
 from distlab.charts.rates import Rates
 from distlab.charts.reductions import ReductionBars, reduction_rows
+from distlab.charts.server_traffic import ServerTraffic
 from distlab.charts.timeline import StepTimeline
 from distlab.charts.traffic import Traffic
 from distlab.text import units
@@ -34,6 +36,7 @@ __all__ = [
     "BatchTiles",
     "CapturedSpans",
     "Chart",
+    "ClosureLanes",
     "DataPatch",
     "DeviceShares",
     "MetricLines",
@@ -42,6 +45,7 @@ __all__ = [
     "Rates",
     "ReductionBars",
     "RunComparison",
+    "ServerTraffic",
     "StepTimeline",
     "Traffic",
     "TrafficRow",

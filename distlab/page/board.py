@@ -16,7 +16,14 @@ from bokeh.models import Column, ColumnDataSource, CustomJS, Div, Model
 from distlab.charts import Chart, ReductionBars, StepTimeline, reduction_rows
 from distlab.charts.bokeh_internals import set_id
 from distlab.folds import Folds, compare
-from distlab.page import comparison_tables, event_search, programs, runs_table, workers
+from distlab.page import (
+    comparison_tables,
+    event_search,
+    programs,
+    runs_table,
+    servers,
+    workers,
+)
 from distlab.page.charts import CHARTS
 from distlab.page.view import View
 
@@ -31,6 +38,8 @@ TABLES: Final = {
     "numbers": comparison_tables.NUMBERS,
     "workers": workers.NAMES,
     "links": workers.LINKS,
+    "closures": servers.CLOSURES,
+    "server_links": servers.LINKS,
 }
 """Columns of the tables that the page's script draws, by table."""
 
@@ -108,6 +117,13 @@ class Board:
             version = folds.version("programs")
             if self._is_new("programs", version):
                 self.set_rows("programs", programs.program_rows(folds.columns("programs")))
+
+        if everything or view.page == "servers":
+            version = folds.version("coordination")
+            if self._is_new("coordination", version):
+                coordinator = folds.columns("coordination")
+                self.set_rows("closures", servers.closure_rows(coordinator))
+                self.set_rows("server_links", servers.link_rows(coordinator))
 
     def compare(self, runs: tuple[Folds, Folds], names: tuple[str, str]) -> None:
         """Shows two runs side by side, when one of them changed.

@@ -218,6 +218,21 @@ _PLACEMENT = Entry(
     columns=lambda folds, view: part_of_placements(folds.columns("placement"), view.device),
     state=_part("placement"),
 )
+_CLOSURE_LANES = Entry(
+    page="servers",
+    height=260,
+    make=charts.ClosureLanes,
+    columns=lambda folds, _: folds.columns("coordination"),
+    state=_version("coordination"),
+    costly=True,
+)
+_SERVER_TRAFFIC = Entry(
+    page="servers",
+    height=240,
+    make=charts.ServerTraffic,
+    columns=lambda folds, _: folds.columns("coordination"),
+    state=_version("coordination"),
+)
 _TWO_RUNS: Entry[ComparisonColumns] = Entry(
     page="compare",
     height=300,
@@ -238,6 +253,8 @@ CHARTS: Final[Mapping[str, Entry[Any]]] = {  # each has columns of its own type
     "reductions": _REDUCTIONS,
     "one_reduction": _ONE_REDUCTION,
     "placement": _PLACEMENT,
+    "closure_lanes": _CLOSURE_LANES,
+    "server_traffic": _SERVER_TRAFFIC,
     "two_runs": _TWO_RUNS,
 }
 """The charts by the names that the page's HTML and notebook views use."""

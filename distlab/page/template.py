@@ -9,8 +9,8 @@ from typing import Final
 from distlab.charts import theme
 
 PAGES: Final = (
-    *("runs", "overview", "batches", "devices", "workers", "steps", "reductions"),
-    *("placement", "compile", "events", "compare"),
+    *("runs", "overview", "batches", "devices", "workers", "servers", "steps"),
+    *("reductions", "placement", "compile", "events", "compare"),
 )
 _SCRIPTS: Final = (
     *("start", "address", "texts", "batches", "tables", "time", "loops", "events", "runs"),

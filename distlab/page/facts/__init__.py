@@ -27,6 +27,7 @@ from distlab.page.facts.progress import ProgressFacts, progress_facts
 from distlab.page.facts.recording import RecordingFacts, recording_facts
 from distlab.page.facts.reductions import ReductionFacts, reduction_facts
 from distlab.page.facts.run import RunFacts, run_facts
+from distlab.page.facts.servers import ServerFacts, server_facts
 from distlab.page.facts.session import INDEX, EventFacts, IndexFacts, SessionFacts, TimeFacts
 from distlab.page.facts.workers import WorkerFacts, worker_facts
 
@@ -50,6 +51,7 @@ class Facts(
     RunFacts,
     RecordingFacts,
     WorkerFacts,
+    ServerFacts,
     ProgressFacts,
     MetricFacts,
     DeviceFacts,
@@ -104,6 +106,7 @@ def collect(
         **run,
         **recording_facts(header, whole.lost, folds.evidence.last_cost),
         **worker_facts(whole.columns("workers"), living),
+        **server_facts(folds.columns("coordination"), whole.columns("coordination")),
         **progress_facts(folds.columns("steps"), live=shown_live),
         **metric_facts(folds.columns("metrics")),
         **device_facts(folds.columns("devices")),

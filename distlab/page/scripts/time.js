@@ -18,6 +18,7 @@ function showTime() {
   slider.setAttribute("aria-valuetext", shown)
   setText(one(".now"), live ? "Live" : "Whole run")
   one(".now").setAttribute("aria-pressed", String(at == null && begin == null))
+  showMarks(facts.time_marks ?? [], end)
   const playing = Boolean(facts.time_playing)
   one(".play").dataset.playing = String(playing || (at == null && live))
   const label = playing || (at == null && live) ? "Pause" : "Play from here"
@@ -25,6 +26,17 @@ function showTime() {
   one(".play").title = label
   const since = one(".since")
   if (document.activeElement !== since) since.value = begin == null ? "" : String(begin)
+}
+
+// Moments to look at, such as those at which a worker was lost.
+function showMarks(marks, end) {
+  setItems(one(".moment-marks"), marks.map(([at, text]) => ({at, text, end})), ({at, text, end}) => {
+    const mark = document.createElement("li")
+    mark.title = text
+    mark.style.left = `${end ? 100 * Math.min(1, at / end) : 0}%`
+    mark.textContent = text
+    return mark
+  })
 }
 
 function playOrPause() {

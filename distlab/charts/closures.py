@@ -1,0 +1,139 @@
+"""When each worker of a coordinator had a function."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+from bokeh.models import HBar, HoverTool, Scatter
+
+from distlab.charts._figure import draw, new_figure, range_of
+from distlab.charts._row_labels import label_rows, thinned
+from distlab.charts._sources import add_empty_text, new_source, set_empty
+from distlab.charts.theme import FAINT, colour
+from distlab.folds import CoordinationColumns
+from distlab.text.units import duration_text, plain, share_text
+
+_MOST_ROWS: Final = 64
+_COLOURS: Final = {"done": colour(0), "failed": colour(5), "retried": colour(1)}
+_MARKS: Final = {"lost": ("x", colour(5)), "returned": ("circle", colour(2))}
+
+
+class ClosureLanes:
+    """A row for each worker: the share of the time in which it had a function, and some of these.
+
+    Attributes:
+      root: The figure.
+      source: One row for each worker: `worker`, `label`, `y`, `length`.
+      cells: One row for each worker and cell of time in which it had a function.
+      spans: One row for each function that is known singly.
+      marks: One row for each moment at which a worker was lost or returned.
+    """
+
+    def __init__(self, *, height: int = 260) -> None:
+        """Makes an empty chart.
+
+        Args:
+          height: Height in pixels.
+        """
+        self.source = new_source("closure_lanes", "worker", "label", "y", "length", "busy")
+        self.cells = new_source("closure_cells", "y", "begin", "end", "alpha", "share", "worker")
+        self.spans = new_source(
+            "closure_spans", "y", "begin", "end", "color", "what", "took", "waited", "worker"
+        )
+        self.marks = new_source("closure_marks", "y", "at", "marker", "color", "what")
+        plot = new_figure(
+            "When each worker had a function",
+            x_label="seconds since the run began",
+            height=height,
+        )
+        whole = HBar(
+            y="y", left=0, right="length", height=0.7, fill_color=FAINT, fill_alpha=0.16,
+            line_color=None,
+        )  # fmt: skip
+        cell = HBar(
+            y="y", left="begin", right="end", height=0.7, fill_color=colour(0),
+            fill_alpha="alpha", line_color=None,
+        )  # fmt: skip
+        span = HBar(
+            y="y", left="begin", right="end", height=0.4, fill_color="color", fill_alpha=0.55,
+            line_color="color", line_width=1,
+        )  # fmt: skip
+        mark = Scatter(
+            x="at", y="y", marker="marker", size=13, fill_color="color", line_color="color",
+            line_width=3,
+        )  # fmt: skip
+        track = draw(plot, self.source, whole)
+        shaded = draw(plot, self.cells, cell)
+        spans = draw(plot, self.spans, span)
+        marked = draw(plot, self.marks, mark)
+        plot.y_range = range_of([track], 0.06)
+        plot.x_range = range_of([track], 0)
+        label_rows(plot, self.source, left="label", right="busy")
+        plot.min_border_left = 72
+        plot.add_tools(
+            HoverTool(renderers=[spans], tooltips=[
+                ("@worker", "@what"), ("from", "@begin{0.000} s"), ("for", "@took"),
+                ("waited", "@waited"),
+            ]),
+            HoverTool(renderers=[shaded], tooltips=[("@worker", "busy @share")]),
+            HoverTool(renderers=[marked], tooltips=[("@what", "@at{0.00} s")]),
+        )  # fmt: skip
+        self._empty = add_empty_text(plot, "No function was scheduled yet.")
+        self.root = plot
+
+    def update(self, columns: CoordinationColumns) -> None:
+        """Shows the newest columns of `folds.Coordination`."""
+        workers = columns["worker"][:_MOST_ROWS]
+        width = columns["cell_width_s"]
+        now = max(columns["now_s"], 1e-3)
+        self.source.data = {
+            "worker": workers,
+            "label": thinned(workers),
+            "y": -np.arange(len(workers), dtype=np.float64),
+            "length": np.full(len(workers), now),
+            "busy": thinned([share_text(n) for n in columns["worker_busy"][:_MOST_ROWS]]),
+        }
+        cell, row = np.nonzero(columns["row_busy"] > 0)
+        shares = columns["row_busy"][cell, row]
+        self.cells.data = {
+            "y": -row.astype(np.float64),
+            "begin": cell * width,
+            "end": np.minimum((cell + 1) * width, now),
+            "alpha": 0.12 + 0.38 * shares,
+            "share": [share_text(share) for share in shares],
+            "worker": [workers[n] for n in row],
+        }
+        self._show_spans(columns)
+        self._show_marks(columns)
+        set_empty(self._empty, not workers)
+
+    def _show_spans(self, columns: CoordinationColumns) -> None:
+        kept = [n for n, worker in enumerate(columns["span_worker"]) if 0 <= worker < _MOST_ROWS]
+        begin, end = columns["span_begin_s"], columns["span_end_s"]
+        outcome, waited = columns["span_outcome"], columns["span_waited_s"]
+        self.spans.data = {
+            "y": [-columns["span_worker"][n] for n in kept],
+            "begin": [begin[n] for n in kept],
+            "end": [end[n] for n in kept],
+            "color": [_COLOURS.get(outcome[n], FAINT) for n in kept],
+            "what": [
+                f"{plain(columns['span_function'][n], 60)}: {plain(outcome[n])}" for n in kept
+            ],
+            "took": [duration_text(end[n] - begin[n]) for n in kept],
+            "waited": [duration_text(waited[n]) for n in kept],
+            "worker": [f"worker {columns['span_worker'][n]}" for n in kept],
+        }
+
+    def _show_marks(self, columns: CoordinationColumns) -> None:
+        """Marks when workers were lost and came back; servers have no row."""
+        rows = {name: place for place, name in enumerate(columns["worker"][:_MOST_ROWS])}
+        told = zip(columns["task_name"], columns["task_state"], columns["task_s"], strict=True)
+        shown = [(rows[name], name, state, at) for name, state, at in told if name in rows]
+        self.marks.data = {
+            "y": [-row for row, _, _, _ in shown],
+            "at": [at for _, _, _, at in shown],
+            "marker": [_MARKS.get(state, _MARKS["lost"])[0] for _, _, state, _ in shown],
+            "color": [_MARKS.get(state, _MARKS["lost"])[1] for _, _, state, _ in shown],
+            "what": [f"{name} {plain(state)}" for _, name, state, _ in shown],
+        }

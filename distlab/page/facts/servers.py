@@ -1,0 +1,106 @@
+"""The coordinator of a run: how many functions it gave to workers, and who was lost."""
+
+from __future__ import annotations
+
+from typing import Final, TypedDict
+
+from distlab.folds import CoordinationColumns
+from distlab.page.facts.amounts import counted, first_rows
+from distlab.text.units import count_text, plain
+
+_MOST_FUNCTIONS: Final = 5
+_MOST_MARKS: Final = 100
+
+
+class ServerFacts(TypedDict):
+    """The page "Parameter servers", and its marks on the time bar.
+
+    Attributes:
+      has_coordinator: Whether the run has a coordinator that was given functions.
+      closures: How many functions, workers and parameter servers there are.
+      closure_notes: Who was lost, and what failed, one text each.
+      closure_functions: The functions that ended, with how often.
+      closure_spans: What the chart of functions shows, and what it leaves out.
+      time_marks: Seconds since the run began, and what happened then.
+    """
+
+    has_coordinator: bool
+    closures: str
+    closure_notes: list[str]
+    closure_functions: str
+    closure_spans: str
+    time_marks: list[tuple[float, str]]
+
+
+def server_facts(now: CoordinationColumns, whole: CoordinationColumns) -> ServerFacts:
+    """Returns what a coordinator's workers did.
+
+    Args:
+      now: The coordinator at the shown moment.
+      whole: The coordinator in the whole run.
+    """
+    notes = _notes(now)
+    marks = zip(whole["task_s"], whole["task_name"], whole["task_state"], strict=True)
+    return {
+        "has_coordinator": whole["strategy"] is not None,
+        "closures": _closures(now),
+        "closure_notes": first_rows(notes, len(notes)),
+        "closure_functions": _functions(now),
+        "closure_spans": _spans(now),
+        "time_marks": [
+            (round(at_s, 3), f"{name} {_state(state)} at {at_s:.2f} s")
+            for at_s, name, state in marks
+        ][-_MOST_MARKS:],
+    }
+
+
+def _state(state: str) -> str:
+    return "was lost" if state == "lost" else state
+
+
+def _closures(now: CoordinationColumns) -> str:
+    done, running = sum(now["worker_done"]), sum(map(bool, now["worker_running"]))
+    kind = "processes" if now["processes"] else "threads of this process"
+    return (
+        f"{counted(now['scheduled'], 'function')} scheduled: {count_text(done)} done, "
+        f"{count_text(running)} running, {count_text(now['waiting'])} in the queue. "
+        f"{counted(len(now['worker']), 'worker')} ({kind}), "
+        f"{counted(now['servers'], 'parameter server')}."
+    )
+
+
+def _notes(now: CoordinationColumns) -> list[str]:
+    found = [
+        f"{name} {_state(state)} at {at_s:.2f} s"
+        for name, state, at_s in zip(
+            now["task_name"], now["task_state"], now["task_s"], strict=True
+        )
+    ]
+    if now["cancelled"]:
+        found.append(
+            f"{counted(now['cancelled'], 'function')} cancelled before they began, as another one "
+            "raised an error"
+        )
+    if now["unserved"]:
+        found.append(
+            f"{counted(now['unserved'], 'function')} failed, as a parameter server was lost"
+        )
+    return found
+
+
+def _functions(now: CoordinationColumns) -> str:
+    pairs = list(zip(now["function"], now["function_count"], strict=True))
+    if not pairs:
+        return ""
+    named = [f"{plain(name, 60) or 'others'} {count_text(count)} \u00d7" for name, count in pairs]
+    left = len(named) - _MOST_FUNCTIONS
+    more = f" and {count_text(left)} more" if left > 0 else ""
+    return f"Functions that ended: {', '.join(named[:_MOST_FUNCTIONS])}{more}."
+
+
+def _spans(now: CoordinationColumns) -> str:
+    ended = sum(map(sum, (now["worker_done"], now["worker_failed"], now["worker_retried"])))
+    shown = len(now["span_worker"])
+    shade = "The stronger a row's colour, the larger the share of the time with a function."
+    which = "all" if shown >= ended else f"{count_text(shown)} of {count_text(ended)}"
+    return f"{shade} Bars inside of a row are single functions: {which} that ended."

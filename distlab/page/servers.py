@@ -1,0 +1,78 @@
+"""The tables of a coordinator's workers, and of what they read and change on servers, as text."""
+
+from __future__ import annotations
+
+import math
+from typing import Final, TypeAlias
+
+from distlab.folds import CoordinationColumns
+from distlab.page.facts.amounts import NOTHING
+from distlab.text.bytes import bytes_text
+from distlab.text.units import count_text, plain, share_text
+
+Rows: TypeAlias = dict[str, list[str]]
+
+CLOSURES: Final = (
+    *("worker", "begun", "done", "failed", "retried", "busy", "behind", "most", "state"),
+)
+LINKS: Final = (
+    *("worker", "server", "reads", "read", "read_rate"),
+    *("changes", "sent", "sent_rate"),
+)
+_MOST_ROWS: Final = 200
+
+
+def closure_rows(columns: CoordinationColumns) -> Rows:
+    """Returns a row for each worker of a coordinator.
+
+    Args:
+      columns: The coordinator.
+    """
+    places = range(min(len(columns["worker"]), _MOST_ROWS))
+    return {
+        "worker": columns["worker"][:_MOST_ROWS],
+        "begun": [count_text(columns["worker_begun"][n]) for n in places],
+        "done": [count_text(columns["worker_done"][n]) for n in places],
+        "failed": [count_text(columns["worker_failed"][n]) for n in places],
+        "retried": [count_text(columns["worker_retried"][n]) for n in places],
+        "busy": [share_text(columns["worker_busy"][n]) for n in places],
+        "behind": [_mean(columns["worker_behind"][n]) for n in places],
+        "most": [
+            count_text(columns["worker_most_behind"][n]) if columns["worker_used"][n] else NOTHING
+            for n in places
+        ],
+        "state": [_state(columns, n) for n in places],
+    }
+
+
+def link_rows(columns: CoordinationColumns) -> Rows:
+    """Returns a row for each worker and parameter server that exchanged anything.
+
+    Args:
+      columns: The coordinator.
+    """
+    return {
+        "worker": [f"worker {n}" for n in columns["link_worker"][:_MOST_ROWS]],
+        "server": [f"server {n}" for n in columns["link_server"][:_MOST_ROWS]],
+        "reads": [count_text(n) for n in columns["link_reads"][:_MOST_ROWS]],
+        "read": [bytes_text(n) for n in columns["link_read_bytes"][:_MOST_ROWS]],
+        "read_rate": [_rate(n) for n in columns["link_read_per_s"][:_MOST_ROWS]],
+        "changes": [count_text(n) for n in columns["link_changes"][:_MOST_ROWS]],
+        "sent": [bytes_text(n) for n in columns["link_change_bytes"][:_MOST_ROWS]],
+        "sent_rate": [_rate(n) for n in columns["link_change_per_s"][:_MOST_ROWS]],
+    }
+
+
+def _mean(behind: float) -> str:
+    return NOTHING if math.isnan(behind) else f"{behind:.3g}"
+
+
+def _rate(bytes_per_s: float) -> str:
+    return f"{bytes_text(round(bytes_per_s))}/s"
+
+
+def _state(columns: CoordinationColumns, worker: int) -> str:
+    if columns["worker_away"][worker]:
+        return "lost"
+    running = columns["worker_running"][worker]
+    return f"runs {plain(running, 40)}" if running else "idle"

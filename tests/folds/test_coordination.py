@@ -1,0 +1,156 @@
+"""The sums of a coordinator's columns are those of its events."""
+
+from __future__ import annotations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from distlab.events import (
+    Closures,
+    ClosureSpan,
+    Event,
+    Run,
+    ServerLink,
+    TaskState,
+    WorkerClosures,
+)
+from distlab.folds import Folds
+from tests.synthetic import START_NS, beginning
+
+PERIOD_NS = 250_000_000
+COUNTS = st.integers(0, 1_000)
+
+
+@st.composite
+def periods(draw: st.DrawFn) -> list[Closures]:
+    """Draws the events of a coordinator with 3 workers and 2 servers."""
+    made = []
+    for number in range(draw(st.integers(1, 12))):
+        active = [
+            WorkerClosures(
+                worker=worker,
+                begun=draw(COUNTS),
+                done=draw(COUNTS),
+                failed=draw(COUNTS),
+                retried=draw(COUNTS),
+                busy_ns=draw(st.integers(0, PERIOD_NS)),
+                running=draw(st.sampled_from(["", "step"])),
+            )
+            for worker in sorted(draw(st.sets(st.integers(0, 2))))
+        ]
+        links = [
+            ServerLink(
+                worker=worker,
+                server=server,
+                reads=draw(COUNTS),
+                read_bytes=draw(COUNTS),
+                changes=draw(COUNTS),
+                change_bytes=draw(COUNTS),
+                used=draw(COUNTS),
+                behind=draw(COUNTS),
+                most_behind=draw(COUNTS),
+            )
+            for worker, server in sorted(
+                draw(st.sets(st.tuples(st.integers(0, 2), st.integers(0, 1))))
+            )
+        ]
+        start_ns = START_NS + number * PERIOD_NS
+        made.append(
+            Closures(
+                time_ns=start_ns + PERIOD_NS,
+                strategy=0,
+                start_ns=start_ns,
+                processes=False,
+                workers=3,
+                servers=2,
+                scheduled=draw(COUNTS),
+                cancelled=draw(COUNTS),
+                waiting=draw(COUNTS),
+                active=active,
+                links=links,
+                functions={"step": draw(COUNTS)},
+                spans=[
+                    ClosureSpan(
+                        worker=0,
+                        function="step",
+                        waited_ns=0,
+                        begin_ns=0,
+                        took_ns=1,
+                        outcome="done",
+                    )
+                ],
+                spans_left_out=draw(COUNTS),
+            )
+        )
+    return made
+
+
+@given(made=periods())
+@settings(max_examples=40, deadline=None)
+def test_columns_are_the_sums_of_the_events(made: list[Closures]) -> None:
+    folds = Folds()
+    run: list[Event] = [*beginning(1)[:1], *made]
+    folds.add(run)
+    columns = folds.columns("coordination")
+    for name in ("begun", "done", "failed", "retried"):
+        sums = [
+            sum(getattr(one, name) for e in made for one in e.active if one.worker == worker)
+            for worker in range(3)
+        ]
+        assert columns[f"worker_{name}"] == sums  # type: ignore[literal-required]
+    for place, link in enumerate(zip(columns["link_worker"], columns["link_server"], strict=True)):
+        own = [one for e in made for one in e.links if (one.worker, one.server) == link]
+        assert columns["link_reads"][place] == sum(one.reads for one in own)
+        assert columns["link_read_bytes"][place] == sum(one.read_bytes for one in own)
+        assert columns["link_changes"][place] == sum(one.changes for one in own)
+        assert columns["link_change_bytes"][place] == sum(one.change_bytes for one in own)
+    linked = [one for event in made for one in event.links]
+    assert sum(columns["worker_used"]) == sum(one.used for one in linked)
+    for worker, mean in enumerate(columns["worker_behind"]):
+        used = sum(one.used for one in linked if one.worker == worker)
+        behind = sum(one.behind for one in linked if one.worker == worker)
+        assert (mean == behind / used) if used else mean != mean
+    assert max(columns["worker_most_behind"]) == max((one.most_behind for one in linked), default=0)
+    assert columns["scheduled"] == sum(event.scheduled for event in made)
+    assert columns["cancelled"] == sum(event.cancelled for event in made)
+    assert columns["waiting"] == made[-1].waiting
+    assert columns["function_count"] == [sum(e.functions["step"] for e in made)]
+    assert len(columns["span_worker"]) == len(made)
+    assert all(0 <= busy <= 1 for busy in columns["worker_busy"])
+
+
+def test_a_worker_that_is_lost_is_away_until_it_returns() -> None:
+    folds = Folds()
+    begin = next(event for event in beginning(1) if isinstance(event, Run))
+
+    def told(state: str, after_s: float) -> TaskState:
+        at_ns = START_NS + round(after_s * 1e9)
+        lost = state == "lost"
+        return TaskState(
+            time_ns=at_ns, strategy=0, job="worker", task=1, state="lost" if lost else "returned"
+        )
+
+    work = Closures(
+        time_ns=START_NS + 1,
+        strategy=0,
+        start_ns=START_NS,
+        processes=True,
+        workers=2,
+        servers=1,
+        scheduled=1,
+        cancelled=0,
+        waiting=1,
+        active=[],
+        links=[],
+        functions={},
+        spans=[],
+        spans_left_out=0,
+    )
+    folds.add([begin, work, told("lost", 1.5)])
+    columns = folds.columns("coordination")
+    assert (columns["worker_away"], columns["worker_lost"]) == ([False, True], [0, 1])
+    folds.add([told("returned", 4.0)])
+    columns = folds.columns("coordination")
+    assert (columns["worker_away"], columns["worker_lost"]) == ([False, False], [0, 1])
+    assert columns["task_name"] == ["worker 1", "worker 1"]
+    assert columns["task_s"] == [1.5, 4.0]
