@@ -1,7 +1,7 @@
 """What takes too long for the tests: kills, a minute at full speed, and many damaged files.
 
     python -m tests.soak.run [--kills 200] [--resumes 30] [--seconds 60] [--files 2000]
-        [--clusters 30] [--moments 50]
+        [--clusters 30] [--moments 50] [--stopped 3]
 
 Ends with 1 when something was not as it must be.
 """
@@ -26,6 +26,7 @@ from tests.integrations.clusters import start_and_stop
 from tests.integrations.dask import disturbed
 from tests.integrations.orbax import killed
 from tests.recording import processes, samples
+from tests.soak.stopped_tasks import stopped_server, stopped_worker
 
 TOLD_NS = 250_000_000
 """How much of the end of a killed run may be missing."""
@@ -191,6 +192,18 @@ def moments(count: int) -> list[str]:
     return wrong
 
 
+def stopped(folder: Path, count: int) -> list[str]:
+    """Stops workers and parameter servers; they are lost within a minute."""
+    wrong = []
+    begin = time.monotonic()
+    for number in range(count):
+        own = folder / f"stopped-{number}"
+        own.mkdir()
+        wrong += stopped_worker(own) + stopped_server()
+    print(f"{2 * count} processes stopped in {time.monotonic() - begin:.0f} s: {len(wrong)} wrong")
+    return wrong
+
+
 def main() -> int:
     """Runs all and returns the exit code."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
@@ -200,6 +213,7 @@ def main() -> int:
     parser.add_argument("--files", type=int, default=2_000, metavar="N")
     parser.add_argument("--clusters", type=int, default=30, metavar="N")
     parser.add_argument("--moments", type=int, default=50, metavar="N")
+    parser.add_argument("--stopped", type=int, default=3, metavar="N")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -210,6 +224,7 @@ def main() -> int:
             *resumes(folder, args.resumes),
             *clusters(args.clusters),
             *moments(args.moments),
+            *stopped(folder, args.stopped),
         ]
     for line in wrong:
         print(line)
