@@ -18,7 +18,18 @@ import msgspec
 
 from distlab.advice import advise
 from distlab.devices import jax_internals, selection
-from distlab.events import Capture, ClockOffset, Compile, Error, Event, Run, RunEnd, Step, sink
+from distlab.events import (
+    Capture,
+    ClockOffset,
+    Closures,
+    Compile,
+    Error,
+    Event,
+    Run,
+    RunEnd,
+    Step,
+    sink,
+)
 from distlab.profiling.capture import Capturer
 from distlab.profiling.compiled import read_program, read_programs
 from distlab.profiling.prober import Prober
@@ -91,6 +102,7 @@ class RingRecorder:
     def __init__(self, ring: Ring | None = None) -> None:
         self.ring = Ring() if ring is None else ring
         self.last_step = -1
+        self._functions_done = 0
         self._last_on_devices = -1
         self._compiled_ns = 0
         self.overhead = Overhead(self.emit, lambda: self.ring.end, lambda: self.watcher.callers_ns)
@@ -112,6 +124,8 @@ class RingRecorder:
         self._append(event)
         if type(event) is Step:
             self.last_step = event.step
+        elif type(event) is Closures:
+            self._functions_done += sum(worker.done for worker in event.active)
 
     def _emit_slowly(self, event: Event) -> None:
         """Appends an event and times it; the run's own first event goes before."""
@@ -121,7 +135,20 @@ class RingRecorder:
         self._append(event)
         if type(event) is Step:
             self.last_step = event.step
+        elif type(event) is Closures:
+            self._functions_done += sum(worker.done for worker in event.active)
         self.overhead.add_emit(time.perf_counter_ns() - began)
+
+    def newest_step(self) -> int:
+        """Returns the number of the last step, -1 before the first.
+
+        Where steps are taken by a coordinator's workers in other processes, and none in this one,
+        the functions that they have done count as steps.
+        """
+        if self.last_step >= 0:
+            return self.last_step
+        sink.gather()
+        return self._functions_done - 1
 
     def watch(self, strategy: int, step: int, time_ns: int, result: jax.Array) -> None:
         """Watches `result`, one output of `step`, until it is ready, for some of the steps.

@@ -67,7 +67,8 @@ class Recording:
 
         Args:
           step: The step they belong to, by default the last one that `run` dispatched:
-            a whole number, or an array or variable that holds one.
+            a whole number, or an array or variable that holds one. Where a coordinator's
+            workers are other processes, the functions that they have done count as steps.
           **values: Name to Python number, NumPy scalar or JAX array of shape ().
 
         Raises:
@@ -97,7 +98,7 @@ class Recording:
                 f"A recording accepts numbers until it is closed, and {self.name!r} is closed. "
                 "Call log inside the with block."
             )
-        number = self._recorder.last_step if step is None else checked_step(step)
+        number = self._recorder.newest_step() if step is None else checked_step(step)
         self._recorder.metrics.log(number, values)
         self._warn_of_not_finite(self._recorder)
 

@@ -68,11 +68,20 @@ class ReplicaThread:
         if self._ended:
             return
         if self._thread.ident is None:
-            self._thread.start()
+            self._start()
         self._go.put(None)
         self._paused.get()
         if self._error is not None:
             raise self._error
+
+    def _start(self) -> None:
+        try:
+            self._thread.start()
+        except RuntimeError as error:
+            # An interrupt inside of Python's wait for the thread comes out as an error of its lock.
+            if isinstance(error.__context__, KeyboardInterrupt):
+                raise error.__context__ from None
+            raise
 
     def wait_at(self, rendezvous: Rendezvous) -> Any:
         """Waits for the other replicas, in the replica's own thread; returns the outcome.

@@ -27,6 +27,29 @@ def step(number: int) -> Step:
     return Step(time_ns=number, step=number, program=1, strategy=2, dispatched_ns=5, examples=64)
 
 
+def closures(done: int) -> events.Closures:
+    return events.Closures(
+        time_ns=2,
+        strategy=2,
+        start_ns=1,
+        processes=True,
+        workers=1,
+        servers=1,
+        scheduled=done,
+        cancelled=0,
+        waiting=0,
+        active=[
+            events.WorkerClosures(
+                worker=0, begun=done, done=done, failed=0, retried=0, busy_ns=1, running=""
+            )
+        ],
+        links=[],
+        functions={"step": done},
+        spans=[],
+        spans_left_out=done,
+    )
+
+
 def placement(array: int, action: str = "place") -> Placement:
     return Placement(
         time_ns=1,

@@ -247,6 +247,17 @@ def test_a_thread_that_a_recording_starts_may_tell_of_something_at_once(
     assert waited == [False]
 
 
+def test_functions_of_workers_count_as_steps_where_none_is_taken_here(
+    recorder: RingRecorder,
+) -> None:
+    assert recorder.newest_step() == -1
+    recorder.emit(samples.closures(50))
+    recorder.emit(samples.closures(3))
+    assert recorder.newest_step() == 52
+    recorder.emit(samples.step(7))
+    assert recorder.newest_step() == 7
+
+
 def test_recording_can_be_off(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("DISTLAB_RECORD", "off")
     assert make_default() is sink.NULL

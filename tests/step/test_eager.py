@@ -191,6 +191,29 @@ def test_an_interrupt_restores_what_a_running_replica_assigns_afterwards(
     assert not [t for t in threading.enumerate() if t.name.startswith("distlab replica")]
 
 
+def test_an_interrupt_while_a_replicas_thread_starts_is_an_interrupt(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    strategy = dl.MirroredStrategy(["CPU:0", "CPU:1"])
+    start = threading.Thread.start
+
+    def interrupted(thread: threading.Thread) -> None:
+        """Raises what Python's wait for a thread makes of an interrupt now and then."""
+        start(thread)
+        try:
+            raise KeyboardInterrupt
+        except KeyboardInterrupt:
+            raise RuntimeError("release unlocked lock")  # noqa: B904 - as Python raises it
+
+    eagerly = dl.RunOptions(run_eagerly=True)
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            strategy.run(lambda: 1, options=eagerly)
+    assert not [t for t in threading.enumerate() if t.name.startswith("distlab replica")]
+    assert strategy.run(lambda: 1, options=eagerly) == 1
+
+
 @pytest.mark.usefixtures("eagerly")
 def test_replicas_that_do_not_meet_are_an_error_and_not_a_hang() -> None:
     s = _strategy()

@@ -15,7 +15,7 @@ from distlab.coordinator._work_queue import Closure, WorkQueue
 from distlab.errors import ClusterError, ServerLostError
 from distlab.integrations.dask import references
 from distlab.integrations.dask.closures_sent import ClosuresSent, Sent
-from distlab.integrations.dask.members import Membership, Task
+from distlab.integrations.dask.members import Membership, Task, weakly
 from distlab.integrations.dask.messages import AFTER_ERROR, UNKNOWN, WITHDRAWN, Frames, sendable
 from distlab.integrations.dask.pickling import loaded
 from distlab.integrations.dask.turns import Order
@@ -100,7 +100,7 @@ class Dispatch:
         self._waits: set[asyncio.Event] = set()
         self._queue: WorkQueue | None = None
         self._away: set[Task] = set()
-        members.on_lost(self._worker_lost)
+        members.on_lost(weakly(self._worker_lost))
 
     async def run(self, queue: WorkQueue, workers: int) -> None:
         """Runs what the queue holds, until it is closed.

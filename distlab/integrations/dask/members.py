@@ -7,7 +7,7 @@ import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol, final
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakMethod
 
 from distributed import Client
 
@@ -62,6 +62,22 @@ class Membership(Protocol):
 
     def lose(self, task: Task, address: str) -> None:
         """Notes that a task does not answer at an address."""
+
+
+def weakly(method: Callable[[Task], None]) -> Callable[[Task], None]:
+    """Returns what calls a method for as long as its object lives, and keeps none alive.
+
+    Args:
+      method: The method, bound to its object.
+    """
+    known = WeakMethod(method)
+
+    def call(task: Task) -> None:
+        living = known()
+        if living is not None:
+            living(task)
+
+    return call
 
 
 @final

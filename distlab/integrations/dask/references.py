@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import Iterator
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol, final
+from weakref import WeakValueDictionary
 
 import jax
 import numpy as np
@@ -30,8 +31,8 @@ class Session(Protocol):
         """Returns a per-worker dataset or iterator."""
 
 
-sessions: Final[dict[str, Session]] = {}
-"""The sessions of this process, by name."""
+sessions: Final[WeakValueDictionary[str, Session]] = WeakValueDictionary()
+"""The sessions of this process, by name: a coordinator's ends with its strategy."""
 
 _as_numpy: ContextVar[bool] = ContextVar("distlab_arrays_as_numpy", default=False)
 

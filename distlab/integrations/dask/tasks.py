@@ -27,7 +27,13 @@ from distlab.integrations.dask.addressed import AddressedMembers, host_and_port
 from distlab.integrations.dask.closures_sent import ClosuresSent, Sent
 from distlab.integrations.dask.connection import Connection, own_connection, shared_connection
 from distlab.integrations.dask.dispatch import Dispatch, asked
-from distlab.integrations.dask.members import Members, Membership, Task, names_in_order
+from distlab.integrations.dask.members import (
+    Members,
+    Membership,
+    Task,
+    names_in_order,
+    weakly,
+)
 from distlab.integrations.dask.packing import unpacked
 from distlab.integrations.dask.plugin import TaskPlugin
 from distlab.integrations.dask.references import CoordinatorsOwn
@@ -92,7 +98,8 @@ class DaskTasks:
             raise
         pool = connection.pool
         connections = SharedConnections(pool, self._loop)
-        self.values = ServerCalls(session, connections, self._address_of_server)
+        address_of = functools.partial(_address_of, self._addresses, self._lost)
+        self.values = ServerCalls(session, connections, address_of)
         about = {
             "workers": workers,
             "servers": self._addresses,
@@ -212,7 +219,7 @@ class DaskTasks:
                 f"The workers and parameter servers have not all answered within "
                 f"{_ANSWER_SECONDS:g} s. Look whether one of their processes is stopped."
             ) from error
-        self._members.on_lost(self._note_lost)
+        self._members.on_lost(weakly(self._note_lost))
         return addresses
 
     async def _greet(self) -> list[str]:
@@ -241,10 +248,16 @@ class DaskTasks:
             )
             self._dispatch.fail(self._lost[task.index])
 
-    def _address_of_server(self, server: int) -> str:
-        if server in self._lost:
-            raise self._lost[server]
-        return self._addresses[server]
+
+def _address_of(addresses: list[str], lost: dict[int, ServerLostError], server: int) -> str:
+    """Returns where a server is; what is called for a variable's end must not keep the session.
+
+    Raises:
+      ServerLostError: It is lost.
+    """
+    if server in lost:
+        raise lost[server]
+    return addresses[server]
 
 
 def _end(connection: Connection, session: str, members: Membership) -> None:

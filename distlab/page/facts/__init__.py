@@ -107,7 +107,7 @@ def collect(
         **recording_facts(header, whole.lost, folds.evidence.last_cost),
         **worker_facts(whole.columns("workers"), living),
         **server_facts(folds.columns("coordination"), whole.columns("coordination")),
-        **progress_facts(folds.columns("steps"), live=shown_live),
+        **progress_facts(folds.columns("steps"), folds.columns("coordination"), live=shown_live),
         **metric_facts(folds.columns("metrics")),
         **device_facts(folds.columns("devices")),
         **capture_facts(folds.columns("captures"), whole.columns("workers")),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final, TypedDict
 
-from distlab.folds import StepColumns
+from distlab.folds import CoordinationColumns, StepColumns
 from distlab.page.facts.amounts import NOTHING, counted
 from distlab.text.units import count_text, duration_text, rate_text
 
@@ -33,17 +33,31 @@ class ProgressFacts(TypedDict):
     eta: str
 
 
-def progress_facts(steps: StepColumns, *, live: bool) -> ProgressFacts:
+def progress_facts(
+    steps: StepColumns, coordination: CoordinationColumns, *, live: bool
+) -> ProgressFacts:
     """Returns how fast and how far a run is.
 
     Args:
       steps: The run's steps.
+      coordination: Its coordinator, whose workers may take the steps in other processes.
       live: Whether to report the newest rates rather than those of the whole run.
     """
     rate = steps["rate"] if live else steps["mean_rate"]
     examples = steps["examples_rate"] if live else steps["mean_examples_rate"]
     total, count = steps["total"], steps["steps"]
     so_far = "so far" if live else "in all"
+    if not count and coordination["strategy"] is not None:
+        done = f"{counted(sum(coordination['worker_done']), 'function')} done by workers"
+        return {
+            "rate": NOTHING,
+            "rate_note": "no steps in this process",
+            "examples_rate": NOTHING,
+            "examples": "",
+            "steps": NOTHING,
+            "progress": None,
+            "eta": f"{done} {so_far}: see Parameter servers",
+        }
     return {
         "rate": NOTHING if rate is None else rate_text(rate),
         "rate_note": _rate_note(steps["since_last_s"], live=live),

@@ -6,6 +6,7 @@ import gc
 import os
 import threading
 import time
+import weakref
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -460,6 +461,33 @@ def test_variables_outlive_their_coordinator(strategy: dl.ParameterServerStrateg
     assert float(v.numpy()) == 2.0
     train()
     assert float(v.numpy()) == 3.0
+
+
+def test_a_strategy_whose_functions_use_its_variables_is_freed_with_them(
+    cluster: ParameterServerCluster,
+) -> None:
+    def use() -> weakref.ref[dl.ParameterServerStrategy]:
+        strategy = dl.ParameterServerStrategy(cluster.resolver)
+        coordinator = dl.coordinator.ClusterCoordinator(strategy)
+        with strategy.scope():
+            done = dl.Variable(0)
+
+        def step() -> None:
+            strategy.run(lambda: done.assign_add(1))
+
+        for _ in range(3):
+            coordinator.schedule(step)
+        coordinator.join()
+        assert int(done.numpy()) == 3
+        return weakref.ref(strategy)
+
+    kept = use()
+
+    def is_freed() -> bool:
+        gc.collect()
+        return kept() is None
+
+    wait_until(is_freed, "the strategy's end")
 
 
 def test_strategies_of_one_cluster_are_apart(cluster: ParameterServerCluster) -> None:
