@@ -108,6 +108,7 @@ class Server:
                     f"Each task has an address of its own, and {_running[self.address]!r} runs at "
                     f"{self.address}. Give the task another port, or stop() that server."
                 )
+            self._stopped.clear()
 
     def stop(self) -> None:
         """Releases the address, and ends `join()`. Strategies of this process go on."""
@@ -121,9 +122,10 @@ class Server:
 
         A worker runs what a `ClusterCoordinator` in another process schedules, in a thread of its
         own; a parameter server holds variables. When the coordinator ends, they wait for the next
-        one. An address whose host is `localhost` or a loopback address is listened at on this
-        machine only, others on all of its interfaces, as in TensorFlow. Whoever can connect can
-        run code here, unless Dask's configuration asks for TLS.
+        one. After `stop()` it returns at once, until `start()`. An address whose host is
+        `localhost` or a loopback address is listened at on this machine only, others on all of its
+        interfaces, as in TensorFlow. Whoever can connect can run code here, unless Dask's
+        configuration asks for TLS.
 
         Raises:
           ClusterSpecError: The task is neither a worker nor a parameter server, or its address
@@ -132,8 +134,9 @@ class Server:
           ClusterError: The address can't be listened at.
           MissingExtraError: Dask is not installed.
         """
+        if self._stopped.is_set():
+            return
         self.start()
-        self._stopped.clear()
         for serve in serving:
             serve(self, self._stopped)
             return
