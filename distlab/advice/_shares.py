@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Final, NamedTuple
+
 import numpy as np
 
+from distlab.events import Capture
 from distlab.folds import EvidenceColumns
-from distlab.folds.arrays import Ints
+from distlab.folds.arrays import Flags, Ints
+
+_MOST_PROFILED: Final = 0.5
+_FEWEST_CALLS: Final = 8
 
 
 def loop_begin(columns: EvidenceColumns) -> int:
@@ -49,21 +55,66 @@ def saved_at_most(columns: EvidenceColumns, seconds: float) -> float:
       columns: The evidence, with one step or more.
       seconds: The seconds that the remedy takes from each step of the thread.
     """
+    usual = step_seconds(columns)
+    return seconds if usual is None else min(seconds, usual.whole - usual.computing)
+
+
+class StepSeconds(NamedTuple):
+    """What a step of the loop takes.
+
+    Attributes:
+      whole: Seconds from one step to the next.
+      computing: Those of them in which a device computes.
+    """
+
+    whole: float
+    computing: float
+
+
+def step_seconds(columns: EvidenceColumns) -> StepSeconds | None:
+    """Returns what a step of the loop takes; None without a profile, or with several strategies.
+
+    Args:
+      columns: The evidence, with one step or more.
+    """
     steps = columns["steps"]
     captures = [one for one in columns["captures"] if one.steps and one.compute_ns]
     begin, end = loop_begin(columns), int(steps["time_ns"][-1])
     count = int((steps["time_ns"] > begin).sum())
     if not captures or count < 1 or len(set(steps["strategy"].tolist())) > 1:
-        return seconds
+        return None
     compiling = sum(
         one.trace_ns + one.compile_ns for one in columns["compiles"] if begin < one.time_ns < end
     )
-    computing = float(np.median([max(one.compute_ns) / one.steps for one in captures]))
-    return min(seconds, max(0.0, ((end - begin - compiling) / count - computing) / 1e9))
+    whole = max(end - begin - compiling, 0) / count / 1e9
+    # Steps that a profile sees dispatched are not those that it sees computed: many may be in
+    # flight. Its share of the time is right.
+    return StepSeconds(whole, whole * float(np.median([_computing_share(one) for one in captures])))
+
+
+def _computing_share(capture: Capture) -> float:
+    """Returns the share of a profile in which any device computes.
+
+    Devices that share a machine's cores compute one after another as well as together.
+    """
+    devices = [np.frombuffer(data, "<i8").reshape(-1, 3) for data in capture.spans]
+    length = capture.time_ns - capture.start_ns
+    if capture.spans_left_out or not devices:
+        return max(capture.compute_ns) / max(length, 1)
+    begin, span, activity = np.concatenate(devices).T
+    computes = activity == 0
+    order = np.argsort(begin[computes])
+    begins, ends = begin[computes][order], (begin + span)[computes][order]
+    before = np.concatenate([[0], np.maximum.accumulate(ends)[:-1]]) if len(ends) else ends
+    busy = np.maximum(ends - np.maximum(begins, before), 0).sum()
+    return min(1.0, float(busy) / max(length, 1))
 
 
 def seconds_a_step(columns: EvidenceColumns, time_ns: Ints, duration_ns: Ints) -> float:
     """Returns the seconds that calls took in the loop, for each of its steps.
+
+    The longest call does not count: the first of its kind compiles. While a profile is taken
+    everything takes longer, so calls and steps of that time count only where most are in it.
 
     Args:
       columns: The evidence, with one step or more.
@@ -71,5 +122,19 @@ def seconds_a_step(columns: EvidenceColumns, time_ns: Ints, duration_ns: Ints) -
       duration_ns: Nanoseconds that each took.
     """
     begin = loop_begin(columns)
-    steps = int((columns["steps"]["dispatched_ns"] >= begin).sum())
-    return float(duration_ns[time_ns >= begin].sum()) / 1e9 / max(steps, 1)
+    steps = columns["steps"]["time_ns"][columns["steps"]["dispatched_ns"] >= begin]
+    inside = time_ns >= begin
+    profiled = _profiled(columns, steps)
+    if profiled.sum() < _MOST_PROFILED * len(steps):
+        steps, inside = steps[~profiled], inside & ~_profiled(columns, time_ns)
+    spent = duration_ns[inside]
+    longest = int(spent.max()) if len(spent) >= _FEWEST_CALLS else 0
+    return float(spent.sum() - longest) / 1e9 / max(len(steps), 1)
+
+
+def _profiled(columns: EvidenceColumns, time_ns: Ints) -> Flags:
+    """Returns which moments are in a profile."""
+    found = np.zeros(len(time_ns), bool)
+    for one in columns["captures"]:
+        found |= (time_ns >= one.start_ns) & (time_ns <= one.time_ns)
+    return found

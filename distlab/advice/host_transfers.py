@@ -13,11 +13,16 @@ from typing import Final
 
 import numpy as np
 
-from distlab.advice._shares import loop_share, saved_at_most, seconds_a_step
+from distlab.advice._shares import (
+    loop_share,
+    saved_at_most,
+    seconds_a_step,
+    step_seconds,
+)
 from distlab.advice._texts import ms_text, new_advice, percent_text
 from distlab.events import Advice
 from distlab.folds import EvidenceColumns
-from distlab.folds.arrays import Flags
+from distlab.folds.arrays import Flags, Ints
 from distlab.text.bytes import bytes_text
 
 CAUSE: Final = "host_transfer"
@@ -85,11 +90,30 @@ def find(columns: EvidenceColumns) -> list[Advice]:
                 share=share,
                 steps=steps["step"],
                 saves_s=saved_at_most(
-                    columns, seconds_a_step(columns, copies["time_ns"][inside], spent)
+                    columns,
+                    _seconds(
+                        columns, copies["time_ns"][inside], spent, waits=direction == "to_host"
+                    ),
                 ),
             )
         )
     return found
+
+
+def _seconds(columns: EvidenceColumns, time_ns: Ints, spent: Ints, *, waits: bool) -> float:
+    """Returns the seconds a step that copies take from the program's thread.
+
+    One that waits for its value leaves no step in flight. CPU devices then compute the next step
+    inside the call of `run`, where they would do so beside it.
+    """
+    seconds = seconds_a_step(columns, time_ns, spent)
+    usual = step_seconds(columns)
+    if not waits or usual is None:
+        return seconds
+    steps = columns["steps"]
+    often = min(1.0, len(time_ns) / len(steps["step"]))
+    called = float(np.median(steps["dispatched_ns"] - steps["time_ns"])) / 1e9
+    return max(seconds, min(often * usual.computing, seconds + often * called))
 
 
 def _steps_during(columns: EvidenceColumns, rows: list[int], own: Flags) -> int:

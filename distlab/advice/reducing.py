@@ -35,6 +35,10 @@ _MANY: Final = 4
 _ROUNDS: Final = 4
 _LARGE_SHARE: Final = 0.2
 
+_OF_ONE_CALL: Final = 0.5
+"""What one call with a value more costs, of a call with that value alone. Measured with 4 to 40
+values on 2 and 4 devices: 0.45 to 0.52."""
+
 _SHAPE: Final = re.compile(r"^([a-z]+)(\d+)\[([\d,]*)\](.*)$")
 
 
@@ -149,7 +153,9 @@ def _many_calls(columns: EvidenceColumns) -> list[Advice]:
             page="reductions",
             share=share,
             steps=steps,
-            saves_s=(1 - 1 / number) * _seconds_a_step(columns, np.array(kept)),
+            saves_s=(1 - _OF_ONE_CALL)
+            * (1 - 1 / number)
+            * _seconds_a_step(columns, np.array(kept)),
         )
     ]
 

@@ -14,7 +14,6 @@ from distlab.errors import ArgumentTypeError
 from distlab.events import (
     Advice,
     Capture,
-    Copy,
     Device,
     DeviceSample,
     Event,
@@ -174,30 +173,6 @@ def test_what_a_remedy_saves_in_each_step_is_told_and_orders_the_advice() -> Non
     assert "saves up to 12 ms a step" in evidence_text(second)
 
 
-@pytest.mark.parametrize(("computing", "saved"), [(10, 0.030), (35, 0.015), (60, 0.0)])
-def test_what_devices_compute_meanwhile_is_not_saved(computing: int, saved: float) -> None:
-    """Steps of 50 ms, of which 30 ms copy an array while the devices compute."""
-    events = stepped([[45.0, 45.0]] * 30)
-    for number in range(30):
-        begun = number * 50 * MS
-        events.append(
-            Copy(
-                time_ns=begun + MS,
-                strategy=0,
-                what="argument x of step",
-                direction="to_devices",
-                bytes=1 << 22,
-                copies=2,
-                duration_ns=30 * MS,
-            )
-        )
-    profile = capture([0, 0])
-    busy = [5 * computing * MS] * 2
-    events.append(msgspec.structs.replace(profile, compute_ns=busy, waiting_ns=[0, 0]))
-    (one,) = [one for one in advise(events) if one.cause == "host_transfer"]
-    assert one.saves_s == pytest.approx(saved, abs=0.001)
-
-
 def test_time_in_which_a_loop_was_paused_is_not_its_own() -> None:
     events = stepped([[5.0, 5.0]] * 30)
     paused = Loop(time_ns=700 * MS, loop=0, name="loop", state="paused", position=14)
@@ -302,6 +277,15 @@ def test_a_device_that_computes_the_sums_of_reduce_is_not_slow() -> None:
     assert causes([*beginning(4), reduce, nobody_waits]) == []
     assert causes([*beginning(4), reduce, sums]) == slow
     assert causes([*beginning(4), nobody_waits]) == slow  # there are no sums
+
+
+@pytest.mark.parametrize(("calls", "slow"), [(0, True), (5, True), (9, False)])
+def test_a_device_that_combines_large_values_is_not_slow(calls: int, *, slow: bool) -> None:
+    """The first device computes 60 of 100 ms more; each call combines 8 MiB on it."""
+    gathers = capture([65, 5, 5, 5])
+    reductions = [reduction(SECOND + n * 10 * MS, 10 * MS) for n in range(calls)]
+    events = [*beginning(4), *reductions, gathers]
+    assert causes(events) == ([("slow_replica", "replica 0")] if slow else [])
 
 
 def test_a_replica_with_more_examples_is_uneven_and_not_slow() -> None:

@@ -1,0 +1,107 @@
+"""What advice says that its remedy saves, from made-up events with exact times."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from distlab.advice import advise
+from distlab.events import Compile, Copy, Event, OwnPython
+from tests.advice.test_finders import MS, SECOND, capture, reduction, step, stepped
+
+
+@pytest.mark.parametrize(("computing", "saved"), [(10, 0.030), (35, 0.015), (50, 0.0)])
+def test_what_devices_compute_meanwhile_is_not_saved(computing: int, saved: float) -> None:
+    """Steps of 50 ms, of which 30 ms copy an array while the devices compute."""
+    events = stepped([[45.0, 45.0]] * 30)
+    for number in range(30):
+        begun = number * 50 * MS
+        events.append(
+            Copy(
+                time_ns=begun + MS,
+                strategy=0,
+                what="argument x of step",
+                direction="to_devices",
+                bytes=1 << 22,
+                copies=2,
+                duration_ns=30 * MS,
+            )
+        )
+    events.append(capture([2 * computing] * 2))
+    (one,) = [one for one in advise(events) if one.cause == "host_transfer"]
+    assert one.saves_s == pytest.approx(saved, abs=0.002)
+
+
+@pytest.mark.parametrize(
+    ("waits_ms", "called_ms", "computing", "saved"),
+    [(2, 30, 20, 0.020), (2, 5, 20, 0.007), (30, 5, 20, 0.030), (2, 45, 40, 0.010)],
+)
+def test_a_read_takes_the_time_that_devices_would_compute_beside_the_program(
+    waits_ms: int, called_ms: int, computing: int, saved: float
+) -> None:
+    """Steps of 50 ms: while none is in flight, CPU devices compute inside the call of `run`."""
+    events: list[Event] = []
+    for number in range(30):
+        begun = number * 50 * MS
+        events += [
+            msgspec.structs.replace(step(number, begun), dispatched_ns=begun + called_ms * MS),
+            Copy(
+                time_ns=begun + called_ms * MS,
+                strategy=0,
+                what="weights",
+                direction="to_host",
+                bytes=1 << 22,
+                copies=1,
+                duration_ns=waits_ms * MS,
+            ),
+        ]
+    events.append(capture([2 * computing] * 2))
+    (one,) = [one for one in advise(events) if one.cause == "host_transfer"]
+    assert one.saves_s == pytest.approx(saved, abs=0.002)
+
+
+def test_a_call_that_compiled_and_calls_in_a_profile_do_not_count_as_usual() -> None:
+    """Steps of 50 ms with 12 ms of reductions; one took 900 ms, and a profile made ten slow."""
+    events = stepped([[5.0, 5.0]] * 60)
+    for number in range(60):
+        begun = number * 50 * MS
+        slow = 900 if number == 5 else 30 if 20 <= number < 30 else 12
+        events.append(reduction(begun + MS, slow * MS))
+    events.append(capture([10, 10], length=480 * MS))
+    (one,) = [one for one in advise(events) if one.cause == "large_reduction"]
+    assert one.saves_s == pytest.approx(0.012, rel=0.05)
+
+
+@pytest.mark.parametrize(
+    ("cause", "own_ms", "saved"),
+    [("new shapes", 0, 0.036), ("new shapes", 300, 0.066), ("new function", 300, 0.036)],
+)
+def test_a_recompilation_takes_its_whole_call_and_that_of_the_programs_own_operations(
+    cause: str, own_ms: int, saved: float
+) -> None:
+    """Ten steps with a program each: a call takes 40 ms, of which XLA compiles for 25 ms."""
+    events: list[Event] = []
+    for number in range(10):
+        begun = SECOND + number * 100 * MS
+        compiled = Compile(
+            time_ns=begun + 35 * MS,
+            program=number,
+            strategy=0,
+            function="step",
+            cause=cause,
+            changed="x: 1 -> 2",
+            arguments=[],
+            mode="traced",
+            trace_ns=5 * MS,
+            compile_ns=20 * MS,
+            collectives=[],
+            source="train.py:4",
+        )
+        called = msgspec.structs.replace(
+            step(number, begun), program=number, dispatched_ns=begun + 40 * MS
+        )
+        events += [compiled, called]
+    stack = f"train.py:9 > {OwnPython.COMPILES}"
+    own = OwnPython(time_ns=3 * SECOND, start_ns=0, stacks={stack: own_ms * MS}, calls=[])
+    (one,) = [one for one in advise([*events, own]) if one.cause == "recompilation"]
+    assert one.saves_s == pytest.approx(saved, rel=0.01)
