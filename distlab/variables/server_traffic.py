@@ -74,48 +74,26 @@ class WorkerTraffic:
         link.read_bytes += size
         self._seen[value] = version
 
-    def received(self, server: int, size: int) -> None:
-        """Counts a value of a version that is not known.
-
-        Args:
-          server: The server's number.
-          size: Its bytes.
-        """
-        link = self._link(server)
-        link.reads += 1
-        link.read_bytes += size
-
-    def sent(self, server: int, size: int) -> None:
-        """Counts a change of a value whose version is not known.
-
-        Args:
-          server: The server's number.
-          size: Bytes of its operands.
-        """
-        link = self._link(server)
-        link.changes += 1
-        link.change_bytes += size
-
-    def changed(self, server: int, value: Hashable, before: int, sizes: list[int]) -> None:
-        """Counts changes of one value that were applied together.
+    def changed(self, server: int, value: Hashable, before: int, size: int) -> None:
+        """Counts a change of a value.
 
         Args:
           server: The server's number.
           value: What tells the value from others.
-          before: The value's version before them.
-          sizes: Bytes of the operands of each change.
+          before: The version that was changed.
+          size: Bytes of the operands.
         """
         link = self._link(server)
-        link.changes += len(sizes)
-        link.change_bytes += sum(sizes)
+        link.changes += 1
+        link.change_bytes += size
         seen = self._seen.get(value)
         if seen is None:
             return
         behind = before - seen
-        link.used += len(sizes)
-        link.behind += behind * len(sizes)
+        link.used += 1
+        link.behind += behind
         link.most_behind = max(link.most_behind, behind)
-        self._seen[value] = seen + len(sizes)  # its own changes do not count
+        self._seen[value] = seen + 1  # its own changes do not count
 
     def take(self) -> Figures:
         """Ends a function, and returns the figures since the last call."""
@@ -160,7 +138,7 @@ def note_change(storage: Storage, *operands: Any) -> None:
     traffic = of_this_thread.get()
     if traffic is not None:
         size = sum(operand.nbytes for operand in operands)
-        traffic.changed(server, storage, storage.version, [size])
+        traffic.changed(server, storage, storage.version, size)
     storage.version += 1
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from concurrent.futures import Future
 from typing import Final, final
 
 import numpy as np
@@ -25,9 +24,6 @@ class BufferedValues:
     is fetched together at its first read. Each of these values serves one read, so that one that
     reads again sees what others changed.
 
-    The changes of a closure that reads nothing may still be under way when the next one begins,
-    which waits for them before it reads or changes something.
-
     Args:
       calls: Calls the servers.
     """
@@ -39,8 +35,6 @@ class BufferedValues:
         self._fn = -1
         self._expected: list[Key] = []
         self._ahead: dict[Key, np.ndarray] = {}
-        self._reads = False
-        self._under_way: Future[None] | None = None
 
     def begin(self, fn: int) -> None:
         """Begins a closure.
@@ -49,7 +43,6 @@ class BufferedValues:
           fn: The number of its function.
         """
         self._fn = fn
-        self._reads = False
         self._expected = self._read.get(fn, [])
         self._read[fn] = []
 
@@ -58,17 +51,6 @@ class BufferedValues:
         self._flush()
         self._ahead.clear()
         self._expected = []
-
-    def leave(self) -> Future[None] | None:
-        """Ends a closure, whose changes are at the servers when what is returned is done."""
-        if self._reads or not self._pending:
-            self.end()
-            return None
-        pending, self._pending = self._pending, []
-        self._under_way = self._calls.commit(
-            [(key, Operation(c.verb, tuple(map(np.asarray, c.operands)))) for key, c in pending]
-        )
-        return self._under_way
 
     def drop(self) -> None:
         """Gives up changes that could not be sent."""
@@ -90,7 +72,6 @@ class BufferedValues:
 
     def read(self, keys: Sequence[Key]) -> list[np.ndarray]:
         """Returns values."""
-        self._reads = True
         changed = {key for key, _ in self._pending}
         self._flush()
         for key in changed:
@@ -120,8 +101,5 @@ class BufferedValues:
 
     def _flush(self) -> None:
         pending, self._pending = self._pending, []
-        if self._under_way is not None and (pending or self._reads):
-            under_way, self._under_way = self._under_way, None
-            self._calls.wait(under_way)
         if pending:
             self._calls.update(pending)

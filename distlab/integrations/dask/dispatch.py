@@ -7,18 +7,19 @@ import contextlib
 import itertools
 from collections.abc import Coroutine
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias, final
+from typing import Any, Final, NamedTuple, final
 
 from distributed.core import ConnectionPool
 
 from distlab.coordinator._work_queue import Closure, WorkQueue
 from distlab.errors import ClusterError, ServerLostError
 from distlab.integrations.dask import references
+from distlab.integrations.dask.closure_lane import ClosureLane
 from distlab.integrations.dask.closures_sent import ClosuresSent, Sent
 from distlab.integrations.dask.members import Membership, Task, weakly
-from distlab.integrations.dask.messages import AFTER_ERROR, UNKNOWN, WITHDRAWN, Frames, sendable
+from distlab.integrations.dask.messages import AFTER_ERROR, WITHDRAWN, Frames, Order, sendable
 from distlab.integrations.dask.pickling import loaded
-from distlab.integrations.dask.turns import Order
+from distlab.integrations.dask.sockets import opened
 from distlab.integrations.dask.versions import require_same
 
 _OPEN_SECONDS: Final = 60.0
@@ -36,13 +37,26 @@ _IDLE_SECONDS: Final = 0.01
 _MOST_BYTES_AHEAD: Final = 4 << 20
 """Larger arguments don't wait in a worker."""
 
-_NOT_RUN: Final = (UNKNOWN, WITHDRAWN, AFTER_ERROR)
+_NOT_RUN: Final = (WITHDRAWN, AFTER_ERROR)
 
 _MOST_REPORTS: Final = 3
 """How often workers may report a server lost that Dask says is there, as in TensorFlow."""
 
-_Known: TypeAlias = tuple[set[int], set[int]]
-"""The functions and resources that a worker has."""
+
+class _Known(NamedTuple):
+    """What is known of a worker that has the session.
+
+    Attributes:
+      task: Which one it is.
+      lane: The connection to it.
+      functions: The functions that it has.
+      resources: The resources that it has.
+    """
+
+    task: Task
+    lane: ClosureLane
+    functions: set[int]
+    resources: set[int]
 
 
 @dataclass(eq=False)
@@ -52,12 +66,12 @@ class _Given:
     Attributes:
       number: Its number among the worker's.
       closure: The closure.
-      call: The call of the worker.
+      call: Its answer.
     """
 
     number: int
     closure: Closure
-    call: asyncio.Task[Any]
+    call: asyncio.Future[Any]
 
 
 @final
@@ -143,8 +157,13 @@ class Dispatch:
 
     async def _withdraw(self, task: Task, numbers: list[int]) -> None:
         address = await self._members.present(task)
+        known = self._known.get(address)
+        if known is None:
+            return
         with contextlib.suppress(OSError):
-            await self._pool(address).distlab_withdraw(session=self._session, numbers=numbers)
+            rpc = self._pool(address)
+            for number in await rpc.distlab_withdraw(session=self._session, numbers=numbers):
+                known.lane.answer(number, WITHDRAWN)
 
     def _begin(self, work: Coroutine[Any, Any, None]) -> None:
         begun = asyncio.ensure_future(work)
@@ -201,7 +220,7 @@ class Dispatch:
     ) -> None:
         unanswered = [one.number for one in self._given[task] if not one.call.done()]
         order, known = Order(next(self._numbers), unanswered), self._known[address]
-        call = asyncio.ensure_future(self._call(known, address, order, closure.sent))
+        call = self._call(known, order, closure.sent)
         given = _Given(order.number, closure, call)
         self._given[task].append(given)
 
@@ -256,7 +275,10 @@ class Dispatch:
             self._pool, address, "distlab_open", session=self._session, number=task.index,
             **self._about,
         )  # fmt: skip
-        self._known[address] = (set(), set())
+        lane = await ClosureLane.over(
+            await opened(address, self._pool, "distlab_closures", self._session)
+        )
+        self._known[address] = _Known(task, lane, set(), set())
         if task in self._away and self._queue is not None:
             self._away.discard(task)
             self._queue.task_is(task.index, "returned", server=task.job == "ps")
@@ -269,7 +291,7 @@ class Dispatch:
             if queue.closed:
                 raise
             if self._lost is None:
-                self._known.pop(address, None)
+                self._forget(address)
                 self._members.lose(task, address)
                 self._put_back(queue, closure)
             else:
@@ -277,10 +299,6 @@ class Dispatch:
             return
         except Exception as error:  # noqa: BLE001 - Dask's own, such as a message it can't read
             _end(queue, closure, error)
-            return
-        if answer == UNKNOWN:
-            self._known.pop(address, None)
-            self._put_back(queue, closure)
             return
         _count(queue, task, answer)
         if answer in (WITHDRAWN, AFTER_ERROR):
@@ -311,26 +329,37 @@ class Dispatch:
             if told is not None:
                 queue.warn(told)
 
-    async def _call(self, known: _Known, address: str, order: Order, sent: Sent) -> Any:
-        functions, resources = known
-        new = [] if sent.function.number in functions else [sent.function]
+    def _call(self, known: _Known, order: Order, sent: Sent) -> asyncio.Future[Any]:
+        """Gives a closure to a worker, with what it needs and the worker lacks."""
+        new = [] if sent.function.number in known.functions else [sent.function]
         needed = [*sent.resources, *(number for fn in new for number in fn.resources)]
-        missing = [number for number in needed if number not in resources]
-        forget = list(functions - self._in_use()) if new else []
-        answer = await self._pool(address).distlab_run(
-            session=self._session,
-            order=list(order),
-            fn=sent.function.number,
-            args=None if sent.args is None else sendable(sent.args),
-            functions=[(fn.number, sendable(fn.frames)) for fn in new],
-            resources=[(n, sendable(self._closures.resources[n])) for n in missing],
-            forget=forget,
+        missing = [number for number in needed if number not in known.resources]
+        forget = list(known.functions - self._in_use()) if new else []
+        answer = known.lane.give(
+            order,
+            {
+                "fn": sent.function.number,
+                "args": None if sent.args is None else sendable(sent.args),
+                "functions": [(fn.number, sendable(fn.frames)) for fn in new],
+                "resources": [(n, sendable(self._closures.resources[n])) for n in missing],
+                "forget": forget,
+            },
         )
-        if answer not in _NOT_RUN:
-            functions.update(fn.number for fn in new)
-            functions.difference_update(forget)
-            resources.update(missing)
+
+        def note(answered: asyncio.Future[Any]) -> None:
+            ran = not answered.cancelled() and answered.exception() is None
+            if ran and answered.result() not in _NOT_RUN:
+                known.functions.update(fn.number for fn in new)
+                known.functions.difference_update(forget)
+                known.resources.update(missing)
+
+        answer.add_done_callback(note)
         return answer
+
+    def _forget(self, address: str) -> None:
+        known = self._known.pop(address, None)
+        if known is not None:
+            known.lane.close()
 
     def _in_use(self) -> set[int]:
         """Returns the functions that workers have to keep."""
@@ -354,6 +383,9 @@ class Dispatch:
     def _worker_lost(self, task: Task) -> None:
         for given in self._given.get(task, []):
             given.call.cancel()
+        for address, known in list(self._known.items()):
+            if known.task == task:
+                self._forget(address)
         asyncio.get_running_loop().call_soon(self._tell_lost, task)
 
     def _tell_lost(self, task: Task) -> None:

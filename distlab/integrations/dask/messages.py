@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, Final, TypeAlias
-
-from distributed.protocol.serialize import to_serialize
+import pickle
+from typing import Any, Final, NamedTuple, TypeAlias
 
 Frames: TypeAlias = list[Any]
 """A pickle, and the buffers that it refers to."""
+
+FAILED: Final = "failed"
+"""The answer of a parameter server with the error that it raised."""
 
 UNKNOWN: Final = "unknown session"
 """The answer of a process that was started anew, or was told to forget the session."""
@@ -19,6 +21,18 @@ AFTER_ERROR: Final = "closure after one that failed"
 """The answer for a closure that a worker did not begin, as one failed that was given before it."""
 
 
+class Order(NamedTuple):
+    """When a closure was given to a worker.
+
+    Attributes:
+      number: Its number; later ones have larger ones.
+      after: The closures of the same worker that were not answered then.
+    """
+
+    number: int
+    after: list[int]
+
+
 def sendable(frames: Frames) -> Frames:
     """Returns a pickle as parts of a message, of which the large ones are not copied."""
-    return [frames[0], *(to_serialize(buffer) for buffer in frames[1:])]
+    return [frames[0], *map(pickle.PickleBuffer, frames[1:])]

@@ -10,6 +10,7 @@ import functools
 import itertools
 import json
 import math
+import pickle
 from collections.abc import Sequence
 from typing import Any, Final, TypeAlias
 
@@ -19,6 +20,7 @@ Described: TypeAlias = str
 """The shape and the dtype of each array."""
 
 _KEPT: Final = 256
+_MOST_INSIDE: Final = 1 << 14
 
 
 def packed(arrays: Sequence[np.ndarray]) -> tuple[Described, np.ndarray]:
@@ -29,10 +31,16 @@ def packed(arrays: Sequence[np.ndarray]) -> tuple[Described, np.ndarray]:
     return described, np.concatenate([_bytes(array) for array in arrays])
 
 
-def unpacked(described: Described, buffer: np.ndarray) -> list[np.ndarray]:
-    """Returns the arrays, which share the buffer's memory."""
+def sent(buffer: np.ndarray) -> Any:
+    """Returns a buffer as a part of a message, a large one without a copy."""
+    return pickle.PickleBuffer(buffer.data) if buffer.nbytes > _MOST_INSIDE else buffer.tobytes()
+
+
+def unpacked(described: Described, buffer: Any) -> list[np.ndarray]:
+    """Returns the arrays, which share the memory of a buffer."""
+    whole = np.frombuffer(buffer, np.uint8)
     return [
-        buffer[begin:end].view(dtype).reshape(shape)
+        whole[begin:end].view(dtype).reshape(shape)
         for begin, end, dtype, shape in _places(described)
     ]
 

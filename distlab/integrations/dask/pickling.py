@@ -95,7 +95,7 @@ def pickled(session: str, what: str, value: Any) -> tuple[Frames, list[Any]]:
             f"something is not: {shown(str(error), 400)}. Make locks, files, generators and the "
             "like inside of the function."
         ) from error
-    return [file.getvalue(), *(np.frombuffer(b.raw(), np.uint8) for b in buffers)], needed
+    return [file.getvalue(), *(buffer.raw() for buffer in buffers)], needed
 
 
 def loaded(frames: Frames) -> Any:

@@ -7,20 +7,20 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import threading
 from collections.abc import Callable
-from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, Final, final
 
-import numpy as np
 from distributed import Worker, WorkerPlugin
+from distributed.comm.core import Comm
 from distributed.core import Server
 from distributed.protocol.serialize import to_serialize
-from distributed.threadpoolexecutor import ThreadPoolExecutor
 
-from distlab.integrations.dask.messages import UNKNOWN, WITHDRAWN
-from distlab.integrations.dask.packing import from_text, packed, unpacked
-from distlab.integrations.dask.server_connections import ThreadConnections
-from distlab.integrations.dask.turns import Order, Turns
+from distlab.integrations.dask.channel import Channel, Messages
+from distlab.integrations.dask.event_loop import event_loop
+from distlab.integrations.dask.messages import FAILED, UNKNOWN
+from distlab.integrations.dask.packing import packed
+from distlab.integrations.dask.sockets import accepted
 from distlab.integrations.dask.values import Values
 from distlab.integrations.dask.versions import versions
 
@@ -54,23 +54,18 @@ class TaskSessions:
     def __init__(self, node: Server) -> None:
         self._values: dict[str, Values] = {}
         self._sessions: dict[str, WorkerSession] = {}
-        self._given: dict[tuple[str, int], Future[Any]] = {}
-        self._turns: dict[str, Turns] = {}
-        self._connections = ThreadConnections(node)
-        # Its thread is a daemon: a process can end while it runs a closure.
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="distlab-worker")
+        self._node = node
+        self._turn = threading.Lock()  # one closure runs at a time, of whichever session
 
     def handlers(self) -> dict[str, Callable[..., Any]]:
         """Returns what answers each message."""
         return {
             "distlab_versions": self.versions,
             "distlab_serve": self.serve,
-            "distlab_make": self.make,
-            "distlab_read": self.read,
-            "distlab_update": self.update,
+            "distlab_values": self.values,
             "distlab_forget": self.forget,
             "distlab_open": self.open,
-            "distlab_run": self.run,
+            "distlab_closures": self.closures,
             "distlab_withdraw": self.withdraw,
             "distlab_own": self.own,
             "distlab_close": self.close,
@@ -85,26 +80,28 @@ class TaskSessions:
         self._values.setdefault(session, Values())
         return "OK"
 
-    async def make(self, session: str, described: str, buffer: np.ndarray) -> Any:
-        """Keeps a value, and answers with its number."""
-        values = self._values.get(session)
-        return UNKNOWN if values is None else values.make(unpacked(described, buffer)[0])
+    async def values(self, comm: Comm, session: str) -> None:
+        """Answers calls of a session's values, by the socket of a connection."""
+        if session not in self._values:
+            await comm.write(UNKNOWN)
+            return
+        own, relay = await accepted(comm)
+        own.setblocking(False)
+        answer = functools.partial(self._answer, session)
+        await asyncio.get_running_loop().connect_accepted_socket(lambda: Messages(answer), own)
+        if relay is not None:
+            await relay
 
-    async def read(self, session: str, numbers: str) -> Any:
-        """Answers with values."""
+    def _answer(self, session: str, message: Any, caller: Messages) -> None:
         values = self._values.get(session)
         if values is None:
-            return UNKNOWN
-        described, buffer = packed(values.read(from_text(numbers)))
-        return described, to_serialize(buffer)
-
-    async def update(self, session: str, changes: str, described: str, buffer: np.ndarray) -> str:
-        """Changes values; all changes of one message are applied together."""
-        values = self._values.get(session)
-        if values is None:
-            return UNKNOWN
-        values.update(from_text(changes), unpacked(described, buffer))
-        return "OK"
+            caller.send((UNKNOWN, None))
+            return
+        try:
+            answer = "OK", values.answer(*message)
+        except Exception as error:  # noqa: BLE001 - whoever asked raises it
+            answer = FAILED, error
+        caller.send(answer)
 
     async def forget(self, session: str, numbers: list[int]) -> str:
         """Frees values."""
@@ -117,39 +114,26 @@ class TaskSessions:
         from distlab.integrations.dask.session import WorkerSession
 
         if session not in self._sessions:
-            self._thread.submit(self._connections.adopt)
-            self._sessions[session] = WorkerSession(session, self._connections, **about)
+            node = self._node
+            own = WorkerSession(session, node.rpc, event_loop(node), **about)
+            self._sessions[session] = own
         return "OK"
 
-    async def run(self, session: str, order: list[Any], **closure: Any) -> Any:
-        """Runs a closure in this process's one thread for them, and answers with its result.
-
-        The next closures wait for that thread, so that it is never idle between two of them.
-        """
+    async def closures(self, comm: Comm, session: str) -> None:
+        """Runs closures, which come by the socket of a connection, and answers with results."""
         own = self._sessions.get(session)
         if own is None:
-            return UNKNOWN
-        given = Order(*order)
-        await self._turns.setdefault(session, Turns()).wait(given)
-        key = session, given.number
-        run = functools.partial(own.run, given, **closure)
-        begun = self._given[key] = self._thread.submit(run)
-        try:
-            answer, changing = await asyncio.wrap_future(begun)
-        except asyncio.CancelledError:
-            if begun.cancelled():
-                return WITHDRAWN
-            raise
-        finally:
-            del self._given[key]
-        return await own.settled(answer, changing)
+            await comm.write(UNKNOWN)
+            return
+        coordinator, relay = await accepted(comm)
+        own.serve(Channel(coordinator), self._turn)
+        if relay is not None:
+            await relay
 
-    async def withdraw(self, session: str, numbers: list[int]) -> str:
-        """Takes back those closures that did not begin; `run` answers for each."""
-        for number in numbers:
-            if (session, number) in self._given:
-                self._given[session, number].cancel()
-        return "OK"
+    async def withdraw(self, session: str, numbers: list[int]) -> list[int]:
+        """Takes back those closures that did not begin, and answers with their numbers."""
+        own = self._sessions.get(session)
+        return [] if own is None else own.withdraw(numbers)
 
     async def own(self, session: str, number: int) -> Any:
         """Answers with the value of a per-worker variable that closures have used here."""
@@ -163,10 +147,7 @@ class TaskSessions:
     async def close(self, session: str) -> str:
         """Forgets a session with all that it holds."""
         self._values.pop(session, None)
-        self._turns.pop(session, None)
         own = self._sessions.pop(session, None)
         if own is not None:
-            self._thread.submit(own.close)
-        if not self._sessions:
-            self._thread.submit(self._connections.release)
+            own.close()
         return "OK"

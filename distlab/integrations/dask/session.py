@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import importlib
 import sys
+import threading
 import time
 from collections.abc import Sequence
-from concurrent.futures import Future
 from typing import Any, TypeAlias, final
 
 import numpy as np
+from distributed.core import ConnectionPool
 
 from distlab.coordinator.closures import call
 from distlab.coordinator.remote_datasets import dataset_of
@@ -19,12 +20,12 @@ from distlab.integrations.dask import references
 from distlab.integrations.dask.buffered_values import BufferedValues
 from distlab.integrations.dask.captured import CapturedContainers, Changes
 from distlab.integrations.dask.captured_objects import CapturedObjects
-from distlab.integrations.dask.messages import AFTER_ERROR, Frames, sendable
+from distlab.integrations.dask.channel import Channel
+from distlab.integrations.dask.messages import AFTER_ERROR, Frames, Order, sendable
 from distlab.integrations.dask.own_variables import own_variable
 from distlab.integrations.dask.pickling import loaded, pickled
 from distlab.integrations.dask.server_calls import ServerCalls
-from distlab.integrations.dask.server_connections import Connections
-from distlab.integrations.dask.turns import Order
+from distlab.integrations.dask.server_channels import ServerChannels
 from distlab.strategies.parameter_server import ParameterServerStrategy
 from distlab.variables.remote_storage import Key, RemoteStorage
 from distlab.variables.server_traffic import WorkerTraffic
@@ -39,7 +40,8 @@ class WorkerSession:
 
     Args:
       name: The session's name.
-      connections: The connections to the parameter servers.
+      pool: The connections of this process.
+      loop: Their event loop, in another thread than the closures.
       number: This worker's number.
       workers: The number of workers.
       servers: The addresses of the parameter servers.
@@ -57,7 +59,8 @@ class WorkerSession:
     def __init__(
         self,
         name: str,
-        connections: Connections,
+        pool: ConnectionPool,
+        loop: asyncio.AbstractEventLoop,
         *,
         number: int,
         workers: int,
@@ -71,8 +74,8 @@ class WorkerSession:
         self._name = name
         self._number = number
         self._traffic = WorkerTraffic() if counted else None
-        calls = ServerCalls(name, connections, servers.__getitem__, self._traffic)
-        self.values = BufferedValues(calls)
+        self._channels = ServerChannels(name, pool, loop, servers.__getitem__)
+        self.values = BufferedValues(ServerCalls(self._channels, self._traffic))
         self.workers = workers
         self.servers = tuple(f"ps {n}" for n in range(len(servers)))
         self.strategy = ParameterServerStrategy.in_worker(self, number)
@@ -82,66 +85,94 @@ class WorkerSession:
         self._functions: dict[int, tuple[Any, CapturedContainers, CapturedObjects]] = {}
         self._resources: dict[int, Any] = {}
         self._failed: set[int] = set()  # closures
+        self._coordinators: list[Channel] = []
+        self._beginning = threading.Lock()
+        self._begun = -1  # the newest closure
+        self._withdrawn: set[int] = set()
         references.sessions[name] = self
 
-    def run(
-        self,
-        order: Order,
-        *,
-        fn: int,
-        args: Frames | None,
-        functions: Any,
-        resources: Any,
-        forget: Sequence[int],
-    ) -> tuple[Answer | str, Future[None] | None]:
+    def serve(self, coordinator: Channel, turn: threading.Lock) -> None:
+        """Runs closures in a thread of their own, until the connection ends.
+
+        Args:
+          coordinator: Where closures come from.
+          turn: Held while a closure runs: a process runs one at a time.
+        """
+        self._coordinators.append(coordinator)
+        # A daemon: a process can end while it runs a closure.
+        threading.Thread(
+            target=self._run_all, args=(coordinator, turn), name="distlab-worker", daemon=True
+        ).start()
+
+    def _run_all(self, coordinator: Channel, turn: threading.Lock) -> None:
+        try:
+            while True:
+                number, after, closure = coordinator.receive()
+                with turn:
+                    answer = self._run(Order(number, after), closure)
+                if answer is not None:
+                    coordinator.send((number, answer))
+        except OSError:
+            pass  # the coordinator has ended, or takes this worker for lost
+        finally:
+            self._coordinators.remove(coordinator)
+            coordinator.close()
+
+    def withdraw(self, numbers: Sequence[int]) -> list[int]:
+        """Takes back closures that did not begin.
+
+        Args:
+          numbers: Closures that were given to this worker; some may not have come yet.
+
+        Returns:
+          Those that will not run.
+        """
+        with self._beginning:
+            withdrawn = [number for number in numbers if number > self._begun]
+            self._withdrawn.update(withdrawn)
+        return withdrawn
+
+    def _run(self, order: Order, closure: dict[str, Any]) -> Answer | str | None:
         """Runs a closure.
 
         Args:
           order: When it was given. Where one failed that was given before and not answered, the
             coordinator decides whether others still run.
-          fn: The number of the function.
-          args: Its arguments and named arguments; None for none.
-          functions: The functions that this worker has not seen, by number.
-          resources: What it makes datasets and iterators of, likewise.
-          forget: The numbers of functions that are not used any more.
+          closure: The arguments of `_answer`.
 
         Returns:
-          The result, the error, or the parameter server that is lost, with the seconds it took;
-          and what is done when its changes are at the servers, None if they are. `AFTER_ERROR` when
-          it did not run.
+          The result, the error, or the parameter server that is lost, with the seconds it took.
+          `AFTER_ERROR` when it did not run, None when it was withdrawn.
         """
+        with self._beginning:
+            if order.number in self._withdrawn:
+                self._withdrawn.discard(order.number)
+                return None
+            self._begun = order.number
         self._failed.intersection_update(order.after)
         if self._failed:
-            return AFTER_ERROR, None
+            return AFTER_ERROR
         began = time.perf_counter()
-        answer, changing = self._answer(fn, args, functions, resources, forget)
+        answer = self._answer(**closure)
         answer["seconds"] = time.perf_counter() - began
         if self._traffic is not None:
             answer["traffic"] = list(self._traffic.take().items())
         if "error" in answer:
             self._failed.add(order.number)
-        return answer, changing
-
-    async def settled(self, answer: Answer | str, changing: Future[None] | None) -> Answer | str:
-        """Returns the answer to a closure, once what it changed is changed.
-
-        Args:
-          answer: The answer.
-          changing: Done when the variables are changed; None if they are.
-        """
-        if changing is None or isinstance(answer, str):
-            return answer
-        try:
-            await asyncio.wrap_future(changing)
-        except ServerLostError as error:
-            answer["lost"] = str(error)
-        except Exception as error:  # noqa: BLE001 - the coordinator raises it
-            answer["error"] = self._error_frames(error)
         return answer
 
     def _answer(
         self, fn: int, args: Frames | None, functions: Any, resources: Any, forget: Sequence[int]
-    ) -> tuple[Answer, Future[None] | None]:
+    ) -> Answer:
+        """Runs a closure, and returns its result or its error.
+
+        Args:
+          fn: The number of the function.
+          args: Its arguments and named arguments; None for none.
+          functions: The functions that this worker has not seen, by number.
+          resources: What it makes datasets and iterators of, likewise.
+          forget: The numbers of functions that are not used any more.
+        """
         for number in forget:
             self._functions.pop(number, None)
             self._sent.pop(number, None)
@@ -149,7 +180,6 @@ class WorkerSession:
         self._definitions.update(resources)
         answer: dict[str, Any]
         changes = Changes({}, [])
-        changing: Future[None] | None = None
         try:
             with self.strategy.as_worker(self._number):
                 if fn not in self._functions:
@@ -164,7 +194,7 @@ class WorkerSession:
                 objects.remember(given, named)
                 try:
                     result = call(function, given, named, self._number)
-                    changing = self.values.leave()
+                    self.values.end()
                     answer = {"result": self._frames("The result of a closure", result)}
                 finally:
                     appended, others = containers.changes()
@@ -178,7 +208,7 @@ class WorkerSession:
             answer = {"error": self._error(error)}
         if "result" not in answer and any(changes):
             answer["changes"] = self._changes_before_error(changes)
-        return answer, changing
+        return answer
 
     def variable(self, key: Key, about: dict[str, Any]) -> Variable:
         """Returns this process's variable for a value on a parameter server."""
@@ -209,6 +239,9 @@ class WorkerSession:
 
     def close(self) -> None:
         """Forgets everything."""
+        for coordinator in list(self._coordinators):
+            coordinator.shut()
+        self._channels.close()
         if references.sessions.get(self._name) is self:  # else the coordinator has come back
             del references.sessions[self._name]
 

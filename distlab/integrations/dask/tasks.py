@@ -38,7 +38,7 @@ from distlab.integrations.dask.packing import unpacked
 from distlab.integrations.dask.plugin import TaskPlugin
 from distlab.integrations.dask.references import CoordinatorsOwn
 from distlab.integrations.dask.server_calls import ServerCalls
-from distlab.integrations.dask.server_connections import SharedConnections
+from distlab.integrations.dask.server_channels import ServerChannels
 from distlab.integrations.dask.versions import require_same
 from distlab.processes.joining import start_limit
 from distlab.variables.per_worker import PerWorkerVariable
@@ -89,17 +89,18 @@ class DaskTasks:
         self._lost: dict[int, ServerLostError] = {}
         self._per_worker: WeakValueDictionary[int, PerWorkerVariable] = WeakValueDictionary()
         self._closures = ClosuresSent(session)
+        self._addresses: list[str] = []
+        address_of = functools.partial(_address_of, self._addresses, self._lost)
+        pool = connection.pool
+        self._channels = ServerChannels(session, pool, connection.loop, address_of)
         started = asyncio.run_coroutine_threadsafe(self._start(), self._loop)
         try:
-            self._addresses = started.result()
+            self._addresses += started.result()
         except BaseException:
             started.cancel()
-            _end(connection, session, members)
+            _end(connection, session, members, self._channels)
             raise
-        pool = connection.pool
-        connections = SharedConnections(pool, self._loop)
-        address_of = functools.partial(_address_of, self._addresses, self._lost)
-        self.values = ServerCalls(session, connections, address_of)
+        self.values = ServerCalls(self._channels)
         about = {
             "workers": workers,
             "servers": self._addresses,
@@ -130,7 +131,7 @@ class DaskTasks:
         """
         self._strategy = weakref.ref(strategy)
         references.sessions[self._session] = self
-        ended = (self._connection, self._session, self._members)
+        ended = (self._connection, self._session, self._members, self._channels)
         weakref.finalize(strategy, _end, *ended).atexit = False
 
     def variable(self, key: Key, about: dict[str, Any]) -> Any:
@@ -246,6 +247,7 @@ class DaskTasks:
                 "Start the cluster anew, make the strategy anew, and restore the variables from a "
                 "checkpoint."
             )
+            self._channels.lost(task.index)
             self._dispatch.fail(self._lost[task.index])
 
 
@@ -260,9 +262,12 @@ def _address_of(addresses: list[str], lost: dict[int, ServerLostError], server: 
     return addresses[server]
 
 
-def _end(connection: Connection, session: str, members: Membership) -> None:
+def _end(
+    connection: Connection, session: str, members: Membership, channels: ServerChannels
+) -> None:
     """Has all tasks forget a session whose strategy, with its variables, is gone."""
     references.sessions.pop(session, None)
+    channels.close()
 
     async def tell() -> None:
         addresses = members.addresses

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
-from typing import Any, Final, final
+from typing import Any, Final, Literal, final
 
 import numpy as np
+
+from distlab.integrations.dask.packing import Described, from_text, packed, sent, unpacked
 
 
 def _scattered(
@@ -65,40 +67,57 @@ APPLY: Final[dict[str, Callable[..., None]]] = {
 
 @final
 class Values:
-    """The values of one strategy on one parameter server."""
+    """The values of one strategy on one parameter server, each with the number of its changes."""
 
     def __init__(self) -> None:
         self._values: dict[int, np.ndarray] = {}
+        self._versions: dict[int, int] = {}
         self._numbers = itertools.count()
 
-    def make(self, value: np.ndarray) -> int:
-        """Keeps a copy of a value, and returns its number."""
+    def answer(self, verb: Literal["make", "read", "update"], *about: Any) -> Any:
+        """Returns what one of the following methods returns."""
+        method: Callable[..., Any] = getattr(self, verb)
+        return method(*about)
+
+    def make(self, described: Described, buffer: Any) -> int:
+        """Keeps a copy of a packed value, and returns its number."""
         number = next(self._numbers)
-        self._values[number] = np.array(value)
+        self._values[number] = np.array(unpacked(described, buffer)[0])
+        self._versions[number] = 0
         return number
 
-    def read(self, numbers: Sequence[int]) -> list[np.ndarray]:
-        """Returns values, which must be copied before the next change."""
-        return [self._values[number] for number in numbers]
-
-    def update(
-        self, changes: Sequence[tuple[int, str, int]], operands: Sequence[np.ndarray]
-    ) -> None:
-        """Changes values.
+    def read(self, numbers: str) -> tuple[list[int], Described, Any]:
+        """Returns the versions of values, and a packed copy of the values.
 
         Args:
-          changes: For each operation the value's number, the verb and the number of operands.
-          operands: The operands of all operations, in order.
+          numbers: Their numbers, as text.
         """
-        left = iter(operands)
-        for number, verb, count in changes:
+        wanted = from_text(numbers)
+        described, buffer = packed([self._values[number] for number in wanted])
+        return [self._versions[number] for number in wanted], described, sent(buffer)
+
+    def update(self, changes: str, described: Described, buffer: Any) -> list[int]:
+        """Changes values; nobody sees some of the changes of one call without the others.
+
+        Args:
+          changes: For each operation the value's number, the verb and the number of operands, as
+            text.
+          described: What describes the operands of all operations, in order.
+          buffer: These operands.
+
+        Returns:
+          The version that each operation has changed.
+        """
+        left = iter(unpacked(described, buffer))
+        before = []
+        for number, verb, count in from_text(changes):
             APPLY[verb](self._values[number], *(next(left) for _ in range(count)))
+            before.append(self._versions[number])
+            self._versions[number] += 1
+        return before
 
     def forget(self, numbers: Sequence[int]) -> None:
         """Frees values."""
         for number in numbers:
             self._values.pop(number, None)
-
-    def described(self) -> dict[int, Any]:
-        """Returns the bytes of each value."""
-        return {number: value.nbytes for number, value in self._values.items()}
+            self._versions.pop(number, None)

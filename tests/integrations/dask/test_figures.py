@@ -8,9 +8,15 @@ from collections.abc import Callable
 from pathlib import Path
 
 import jax.numpy as jnp
+import pytest
 
 import distlab as dl
+from distlab.errors import ServerLostError
 from distlab.events import Closures, TaskState
+from distlab.folds import Folds
+from distlab.page.facts.amounts import NOTHING
+from distlab.page.facts.servers import server_facts
+from distlab.page.servers import closure_rows
 from distlab.variables.server_traffic import Link
 from tests.patience import wait_until
 
@@ -98,3 +104,72 @@ def test_closures_links_and_a_lost_worker_are_told(tmp_path: Path) -> None:
     assert weight.changes == STEPS
     assert (weight.read_bytes, weight.change_bytes) == (weight.reads * 128, STEPS * 128)
     assert (calls.reads, calls.changes, calls.change_bytes) == (0, STEPS, 4 * STEPS)
+
+
+def run_with_a_stale_change(cluster: dl.cluster_resolver.DaskClusterResolver) -> int:
+    """Has a worker change what others changed since it read it; returns the strategy's number."""
+    strategy = dl.ParameterServerStrategy(cluster)
+    coordinator = dl.coordinator.ClusterCoordinator(strategy)
+    with strategy.scope():
+        weight, go_on = dl.Variable(0.0), dl.Variable(0.0)
+        read = dl.Variable(0.0)
+
+    def slow() -> float:
+        value = weight.value()
+        read.assign(1.0)
+        wait_until(lambda: float(go_on.value()) == 1.0, "the others' changes")
+        weight.assign(value + 1.0)
+        weight.assign_add(1.0)  # its own change does not count
+        return float(weight.value())
+
+    def quick() -> None:
+        weight.assign_add(1.0)  # without a read: none is behind
+
+    result = coordinator.schedule(slow)
+    wait_until(lambda: float(read.numpy()) == 1.0, "the slow function's read")
+    for change in [coordinator.schedule(quick) for _ in range(3)]:
+        change.get()
+    go_on.assign(1.0)
+    assert result.get() == 2.0
+    coordinator.join()
+    return strategy.number
+
+
+def test_staleness_and_a_lost_server_are_told(tmp_path: Path) -> None:
+    with (
+        dl.launch(workers=2, parameter_servers=2) as cluster,
+        dl.record(tmp_path / "run", probe=False),
+    ):
+        number = run_with_a_stale_change(cluster.resolver)
+        kept = dl.ParameterServerStrategy(cluster.resolver)
+        coordinator = dl.coordinator.ClusterCoordinator(kept)
+        cluster.kill("ps", 1)
+        with pytest.raises(ServerLostError):
+            coordinator.schedule(time.sleep, (60,)).get()
+
+        def lost() -> bool:
+            return bool(told(tmp_path / "run", kept.number)[1])
+
+        wait_until(lost, "the lost server")
+    closures, _ = told(tmp_path / "run", number)
+    link = link_of(closures, 0)
+    assert (link.used, link.behind, link.most_behind) == (2, 6, 3)
+    assert (link.reads, link.changes) == (2, 6)
+    assert link_of(closures, 1).used == 0
+    _, tasks = told(tmp_path / "run", kept.number)
+    assert [(e.job, e.task, e.state) for e in tasks] == [("ps", 1, "lost")]
+    with dl.Run.open(tmp_path / "run") as run:
+        folds = Folds()
+        folds.add([e for e in run.events() if getattr(e, "strategy", number) == number])
+        stale = folds.columns("coordination")
+        folds = Folds()
+        folds.add(list(run.events()))
+        columns = folds.columns("coordination")
+    assert sorted(stale["worker_most_behind"]) == [0, 3]
+    assert sorted(stale["worker_used"]) == [0, 2]
+    assert closure_rows(stale)["most"] == [
+        "3" if used else NOTHING for used in stale["worker_used"]
+    ]
+    assert (columns["task_name"], columns["task_state"]) == (["server 1"], ["lost"])
+    marks = server_facts(columns, columns)["time_marks"]
+    assert [text.partition(" at ")[0] for _, text in marks] == ["server 1 was lost"]

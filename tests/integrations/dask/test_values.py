@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from distlab.integrations.dask.packing import packed, unpacked
+from distlab.integrations.dask.packing import as_text, packed, unpacked
 from distlab.integrations.dask.values import APPLY, Values
 from distlab.variables.operations import COMBINE
 
@@ -75,11 +75,14 @@ def test_packed_arrays_are_found_again(kinds: list[tuple[str, list[int]]]) -> No
 def test_values_are_kept_until_they_are_forgotten() -> None:
     values = Values()
     given = np.ones(2)
-    number = values.make(given)
+    number = values.make(*packed([given]))
     given += 1
-    values.update([(number, "assign_add", 1), (number, "assign_sub", 1)], [np.ones(2), np.zeros(2)])
-    assert values.read([number])[0].tolist() == [2.0, 2.0]
-    assert values.described() == {number: 16}
+    changes = as_text(((number, "assign_add", 1), (number, "assign_sub", 1)))
+    operands = packed([np.ones(2), np.zeros(2)])
+    assert values.update(changes, *operands) == [0, 1]
+    versions, *value = values.read(as_text((number,)))
+    assert versions == [2]
+    assert unpacked(*value)[0].tolist() == [2.0, 2.0]
     values.forget([number, 99])
     with pytest.raises(KeyError):
-        values.read([number])
+        values.read(as_text((number,)))
