@@ -177,17 +177,25 @@ def _usual_duration(columns: EvidenceColumns, watched: list[tuple[int, int]]) ->
 
 def _in_distlab(columns: EvidenceColumns) -> list[tuple[int, int]]:
     """Returns the times spent in distlab's calls."""
-    steps, batches = columns["steps"], columns["batches"]
-    spans = [(steps["time_ns"], steps["dispatched_ns"])]
-    spans += [
-        (batches["time_ns"] - batches["wait_ns"] - batches["transfer_ns"], batches["time_ns"])
-    ]
-    spans += [
-        (table["time_ns"], table["time_ns"] + table["duration_ns"])
-        for table in (columns["reductions"], columns["copies"])
+    steps, batches, copies = columns["steps"], columns["batches"], columns["copies"]
+    spans = [
+        (steps["time_ns"], steps["dispatched_ns"]),
+        (batches["time_ns"] - batches["wait_ns"] - batches["transfer_ns"], batches["time_ns"]),
+        (copies["time_ns"], copies["time_ns"] + copies["duration_ns"]),
     ]
     begins, ends = (np.concatenate(edge).tolist() for edge in zip(*spans, strict=True))
-    return list(zip(begins, ends, strict=True))
+    return [*zip(begins, ends, strict=True), *_reducing(columns)]
+
+
+def _reducing(columns: EvidenceColumns) -> list[tuple[int, int]]:
+    """Returns the times of calls that combine values: each value has a share of its call's."""
+    reductions = columns["reductions"]
+    spent: Counter[tuple[int, int]] = Counter()
+    for begin, call, duration in zip(
+        *(reductions[name].tolist() for name in ("time_ns", "call", "duration_ns")), strict=True
+    ):
+        spent[begin, call] += duration
+    return [(begin, begin + duration) for (begin, _), duration in spent.items()]
 
 
 def _gaps(spans: list[tuple[int, int]], begin: int, end: int) -> list[int]:

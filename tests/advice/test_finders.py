@@ -151,6 +151,14 @@ def test_the_line_that_takes_half_of_the_loops_own_time_is_named(
     assert ("jax.jit once" in one.remedy) == any("jax compiles" in stack for stack in stacks)
 
 
+def test_the_values_of_one_reduction_share_its_time() -> None:
+    """Steps of 50 ms, of which one call that combines 16 values takes 40."""
+    events = stepped([[5.0, 5.0]] * 30)
+    for number in range(30):
+        events += [reduction(number * 50 * MS + MS, 40 * MS // 16)] * 16
+    assert "host_bound" not in [cause for cause, _ in causes(events)]
+
+
 def test_one_long_pause_of_a_loop_is_no_rule() -> None:
     events = stepped([[8.0, 8.0]] * 60, every_ms=10)
     later = [
