@@ -60,7 +60,10 @@ class Previewer:
             rows = np.arange(min(examples, _MOST_EXAMPLES))
             positions = rows
         else:
-            rows = np.array([i for i, n in enumerate(indices.tolist()) if n not in self._seen], int)
+            numbers = indices.tolist()
+            if self._seen.issuperset(numbers):  # from the second epoch on
+                return
+            rows = np.array([i for i, n in enumerate(numbers) if n not in self._seen], int)
             positions = indices[rows] if len(rows) else rows
         if not len(rows) or len(rows) > examples:
             return
