@@ -34,9 +34,6 @@ _SHORT_SECONDS: Final = 0.1
 _IDLE_SECONDS: Final = 0.01
 """How long a worker has nothing to do before others give back what they did not begin."""
 
-_MOST_BYTES_AHEAD: Final = 4 << 20
-"""Larger arguments don't wait in a worker."""
-
 _NOT_RUN: Final = (WITHDRAWN, AFTER_ERROR)
 
 _MOST_REPORTS: Final = 3
