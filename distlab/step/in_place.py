@@ -61,11 +61,10 @@ class Library(Protocol):
     def is_whole(self, value: Any) -> bool:
         """Returns whether a value is such an object, or holds parts of some and isn't entered."""
 
-    def split(self, objects: Sequence[Any]) -> tuple[Structure, list[Any]]:
-        """Returns the objects' structure and their arrays."""
-
-    def update(self, objects: Sequence[Any], structure: Any, arrays: list[Any]) -> None:
-        """Gives objects the arrays that a step made."""
+    def split(
+        self, objects: Sequence[Any]
+    ) -> tuple[Structure, list[Any], Callable[[list[Any]], None]]:
+        """Returns the objects' structure, their arrays, and what gives them a step's arrays."""
 
 
 _offered: dict[str, Callable[[], Library]] = {}
@@ -222,12 +221,16 @@ class Taken:
     """
 
     def __init__(
-        self, library: Library, objects: Sequence[Any], args: tuple[Any, ...], kwargs: Any
+        self,
+        objects: Sequence[Any],
+        update: Callable[[list[Any]], None],
+        args: tuple[Any, ...],
+        kwargs: Any,
     ) -> None:
         self.args = args
         self.kwargs: dict[str, Any] = kwargs
-        self._library = library
         self._objects = objects
+        self._update = update
 
     def updated(self, changed: Changed) -> Any:
         """Gives the objects their new arrays; returns the function's result.
@@ -235,8 +238,7 @@ class Taken:
         Args:
           changed: What `run` made of the function's results.
         """
-        arrays = [_array(value) for value in changed.state.arrays]
-        self._library.update(self._objects, changed.state.kind.structure, arrays)
+        self._update([_array(value) for value in changed.state.arrays])
         if not changed.returns:
             return changed.result
         return jax.tree.map(
@@ -276,10 +278,10 @@ def taken(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any])
                 positions.append(position)
             leaves[position] = Place(number)
         if objects:
-            kind, arrays = library.split(objects)
+            kind, arrays, update = library.split(objects)
             labels = Labels(fn, structure, tuple(positions))
             leaves[positions[0]] = State(_Kind(kind, labels), arrays)
-            return Taken(library, objects, *jax.tree.unflatten(structure, leaves))
+            return Taken(objects, update, *jax.tree.unflatten(structure, leaves))
     return None
 
 

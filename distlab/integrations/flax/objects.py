@@ -13,9 +13,11 @@ the same on all replicas, by kind:
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import itertools
-from collections.abc import Sequence
+import weakref
+from collections.abc import Callable, Sequence
 from typing import Any, Literal, TypeAlias, final
 
 import jax
@@ -24,6 +26,7 @@ from flax import nnx
 
 from distlab.context.replica_context import ReplicaContext, get_replica_context
 from distlab.errors import StructureError
+from distlab.integrations.flax.outlines import Outlines
 
 Kind: TypeAlias = Literal["added", "averaged", "key", "same"]
 """What becomes of a replica's array: see the module."""
@@ -46,15 +49,42 @@ class NnxObjects:
         kind: Any = type(value)
         return _role(kind) is not None
 
-    def split(self, objects: Sequence[Any]) -> tuple[NnxStructure, list[Any]]:
-        """Returns the objects' structure and their arrays."""
-        graph, state = nnx.split(tuple(objects))
-        arrays, structure = jax.tree.flatten(state)
-        return NnxStructure(graph, structure), arrays
+    def __init__(self) -> None:
+        self._outlines: Outlines[NnxStructure] = Outlines()
+        self._structures: weakref.WeakValueDictionary[int, NnxStructure]
+        self._structures = weakref.WeakValueDictionary()
 
-    def update(self, objects: Sequence[Any], structure: NnxStructure, arrays: list[Any]) -> None:
-        """Gives the objects the arrays that a step made."""
-        nnx.update(tuple(objects), jax.tree.unflatten(structure.state, arrays))
+    def split(
+        self, objects: Sequence[Any]
+    ) -> tuple[NnxStructure, list[Any], Callable[[list[Any]], None]]:
+        """Returns the objects' structure, their arrays, and what gives them new arrays."""
+        found = self._outlines.find(objects)
+        if found is not None:
+            return found.structure, found.arrays, functools.partial(_write, found.variables)
+        graph, state = nnx.split(tuple(objects))
+        arrays, leaves = jax.tree.flatten(state)
+        structure = NnxStructure(graph, leaves)
+        # Programs are found at once by the structure that they were made with.
+        with contextlib.suppress(TypeError):  # an attribute has no hash
+            known = self._structures.setdefault(hash(structure), structure)
+            structure = known if known == structure else structure
+        self._outlines.note(objects, structure, arrays)
+        return structure, arrays, functools.partial(_update, objects, structure)
+
+    def remembers(self, objects: Sequence[Any]) -> bool:
+        """Returns whether the objects need no split."""
+        return self._outlines.find(objects) is not None
+
+
+def _write(variables: Sequence[nnx.Variable[Any]], arrays: Sequence[Any]) -> None:
+    """Gives variables new arrays."""
+    for variable, array in zip(variables, arrays, strict=True):
+        variable.set_raw_value(array)
+
+
+def _update(objects: Sequence[Any], structure: NnxStructure, arrays: Sequence[Any]) -> None:
+    """Gives objects new arrays."""
+    nnx.update(tuple(objects), jax.tree.unflatten(structure.state, arrays))
 
 
 @functools.cache
@@ -81,6 +111,7 @@ class NnxStructure:
         self.graph = graph
         self.state = state
         self._kinds: list[Kind] | None = None
+        self._hash: int | None = None
 
     @functools.cached_property
     def paths(self) -> list[Path]:
@@ -88,6 +119,11 @@ class NnxStructure:
         nest = jax.tree.unflatten(self.state, range(self.state.num_leaves))
         paths = [path for path, _ in jax.tree_util.tree_flatten_with_path(nest)[0]]
         return [tuple(itertools.takewhile(_is_name, path)) for path in paths]
+
+    def variables(self, objects: Sequence[Any]) -> list[Any]:
+        """Returns for each array what holds it in objects of this structure."""
+        nodes = dict(nnx.iter_graph(tuple(objects)))
+        return [nodes.get(tuple(key.key for key in path)) for path in self.paths]
 
     @property
     def labels(self) -> list[tuple[int, str]]:
@@ -112,6 +148,8 @@ class NnxStructure:
 
     def __eq__(self, other: object) -> bool:
         """Returns whether objects are alike but for numbers."""
+        if self is other:
+            return True
         return isinstance(other, NnxStructure) and (self.graph, self.state) == (
             other.graph,
             other.state,
@@ -119,7 +157,9 @@ class NnxStructure:
 
     def __hash__(self) -> int:
         """Is equal for structures that are alike."""
-        return hash(self.graph)
+        if self._hash is None:
+            self._hash = hash(self.graph)
+        return self._hash
 
 
 @final
