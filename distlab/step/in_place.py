@@ -18,6 +18,7 @@ from typing import Any, NamedTuple, Protocol, final
 import jax
 
 from distlab.errors import ArgumentTypeError
+from distlab.step.in_use import Use
 from distlab.step.parameters import StateKey, argument_label, parameter_names
 from distlab.values.distributed import DistributedValues, Mirrored
 
@@ -62,9 +63,14 @@ class Library(Protocol):
         """Returns whether a value is such an object, or holds parts of some and isn't entered."""
 
     def split(
-        self, objects: Sequence[Any]
+        self, objects: Sequence[Any], use: Use
     ) -> tuple[Structure, list[Any], Callable[[list[Any]], None]]:
-        """Returns the objects' structure, their arrays, and what gives them a step's arrays."""
+        """Returns the objects' structure, their arrays, and what gives them a step's arrays.
+
+        Args:
+          objects: The objects.
+          use: Begins before the arrays are read.
+        """
 
 
 _offered: dict[str, Callable[[], Library]] = {}
@@ -248,13 +254,16 @@ class Taken:
         )
 
 
-def taken(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Taken | None:
+def taken(
+    fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], use: Use
+) -> Taken | None:
     """Takes the objects that are changed in place out of arguments; None if there are none.
 
     Args:
       fn: The replica function.
       args: Its arguments.
       kwargs: Its named arguments.
+      use: Takes the objects, as long as it lasts.
 
     Raises:
       ArgumentTypeError: An object is in a dataclass that is no pytree, where JAX can't find it.
@@ -278,7 +287,7 @@ def taken(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any])
                 positions.append(position)
             leaves[position] = Place(number)
         if objects:
-            kind, arrays, update = library.split(objects)
+            kind, arrays, update = library.split(objects, use)
             labels = Labels(fn, structure, tuple(positions))
             leaves[positions[0]] = State(_Kind(kind, labels), arrays)
             return Taken(objects, update, *jax.tree.unflatten(structure, leaves))

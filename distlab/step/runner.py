@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import itertools
 import time
@@ -24,7 +25,7 @@ from distlab.devices.jax_internals import ConcreteArray
 from distlab.errors import ContextError
 from distlab.events import sink
 from distlab.processes import failures
-from distlab.step import compile_events, eager, eager_events, in_place
+from distlab.step import compile_events, eager, eager_events, in_place, in_use
 from distlab.step.chosen_arguments import Chosen, chosen_arguments
 from distlab.step.copies import examined
 from distlab.step.last_results import watched
@@ -49,6 +50,7 @@ def run(
     kwargs: Any,
     *,
     options: RunOptions | None,
+    alone: bool = False,
 ) -> Any:
     """Runs `fn` on every replica. See `Strategy.run`.
 
@@ -59,6 +61,7 @@ def run(
       args: Its arguments.
       kwargs: Its named arguments, or None.
       options: How to run it this time.
+      alone: Whether steps of other threads wait for a function that runs eagerly.
 
     Raises:
       ContextError: The call is in a replica function, in another strategy's scope, or
@@ -67,6 +70,31 @@ def run(
       ValueShapeError: `args` is not a tuple, or `kwargs` not a dict.
       OptionError: An option has an invalid value.
     """
+    use = in_use.Use()
+    try:
+        return _run(host, place, fn, args, kwargs, options=options, use=use, alone=alone)
+    except ValueError as error:
+        # JAX makes one of an interrupt that comes while it compares structures.
+        if isinstance(error.__cause__, KeyboardInterrupt):
+            raise error.__cause__ from None
+        raise
+    finally:
+        if in_use.present.pop(use, False):
+            in_use.tell()
+
+
+def _run(
+    host: CollectiveHost,
+    place: Place,
+    fn: Callable[..., Any],
+    args: Any,
+    kwargs: Any,
+    *,
+    options: RunOptions | None,
+    use: in_use.Use,
+    alone: bool,
+) -> Any:
+    """Runs `fn`, with the objects among its arguments in use from when they are read."""
     called = time.monotonic_ns()
     try:
         scopes.require_cross_replica("run", host)
@@ -76,8 +104,8 @@ def run(
         merging = scopes.merging()
         taken = None
         if merging is None:
-            given = (args, kwargs) if eagerly else (chosen.args, chosen.kwargs)
-            taken = in_place.taken(fn, *given)
+            given, named = (args, kwargs) if eagerly else (chosen.args, chosen.kwargs)
+            taken = in_place.taken(fn, given, named, use)
     except Exception as error:
         _report(error)
         raise
@@ -87,7 +115,8 @@ def run(
         args, kwargs = taken.args, taken.kwargs
         chosen = Chosen(args, kwargs, chosen.donated)
     if eagerly:
-        result = _run_eagerly(host, place, fn, args, kwargs, called=called)
+        with in_flight.dispatching if alone else contextlib.nullcontext():
+            result = _run_eagerly(host, place, fn, args, kwargs, called=called)
     else:
         result = _run_traced(host, place, fn, chosen, called=called)
     return result if taken is None else taken.updated(result)

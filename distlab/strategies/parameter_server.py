@@ -12,9 +12,8 @@ import jax
 from distlab.cluster import server
 from distlab.cluster.resolver import ClusterResolver
 from distlab.cluster.spec import ClusterSpec
-from distlab.context import modes
 from distlab.context.modes import RunOptions
-from distlab.devices import in_flight, selection
+from distlab.devices import selection
 from distlab.devices.layouts import Layout, OnOneDevice
 from distlab.errors import (
     ArgumentTypeError,
@@ -22,6 +21,7 @@ from distlab.errors import (
     ClusterSpecError,
     ContextError,
 )
+from distlab.step import runner
 from distlab.step.place import Place
 from distlab.strategies.abstract import Strategy
 from distlab.strategies.dealing import Dealing
@@ -249,11 +249,8 @@ class ParameterServerStrategy(Strategy):
         A function that runs eagerly may read and assign variables at any time, so
         the other workers wait for it.
         """
-        if self._tasks is not None:
-            return super()._run(fn, args, kwargs, options)
-        eagerly = modes.eager_asked_for(options)
-        with in_flight.dispatching if eagerly else contextlib.nullcontext():
-            return super()._run(fn, args, kwargs, options)
+        alone = self._tasks is None
+        return runner.run(self, self.place, fn, args, kwargs, options=options, alone=alone)
 
     def __repr__(self) -> str:
         """Returns the numbers of tasks."""

@@ -26,7 +26,8 @@ from flax import nnx
 
 from distlab.context.replica_context import ReplicaContext, get_replica_context
 from distlab.errors import StructureError
-from distlab.integrations.flax.outlines import Outlines
+from distlab.integrations.flax.outlines import Outlines, store, values_of
+from distlab.step.in_use import Use
 
 Kind: TypeAlias = Literal["added", "averaged", "key", "same"]
 """What becomes of a replica's array: see the module."""
@@ -55,12 +56,22 @@ class NnxObjects:
         self._structures = weakref.WeakValueDictionary()
 
     def split(
-        self, objects: Sequence[Any]
+        self, objects: Sequence[Any], use: Use
     ) -> tuple[NnxStructure, list[Any], Callable[[list[Any]], None]]:
-        """Returns the objects' structure, their arrays, and what gives them new arrays."""
+        """Returns the objects' structure, their arrays, and what gives them new arrays.
+
+        Args:
+          objects: The objects.
+          use: Begins before the arrays are read.
+        """
         found = self._outlines.find(objects)
         if found is not None:
-            return found.structure, found.arrays, functools.partial(_write, found.variables)
+            use.begin(map(id, found.variables))
+            arrays = values_of(found.variables)
+            if arrays is not None:
+                return found.structure, arrays, functools.partial(store, found.variables)
+        else:
+            use.begin(id(part) for _, part in nnx.iter_graph(tuple(objects)))
         graph, state = nnx.split(tuple(objects))
         arrays, leaves = jax.tree.flatten(state)
         structure = NnxStructure(graph, leaves)
@@ -74,12 +85,6 @@ class NnxObjects:
     def remembers(self, objects: Sequence[Any]) -> bool:
         """Returns whether the objects need no split."""
         return self._outlines.find(objects) is not None
-
-
-def _write(variables: Sequence[nnx.Variable[Any]], arrays: Sequence[Any]) -> None:
-    """Gives variables new arrays."""
-    for variable, array in zip(variables, arrays, strict=True):
-        variable.set_raw_value(array)
 
 
 def _update(objects: Sequence[Any], structure: NnxStructure, arrays: Sequence[Any]) -> None:

@@ -13,17 +13,18 @@ structure. Values that are compared as a whole, such as functions, are known by 
 
 from __future__ import annotations
 
+import itertools
 import operator
 import threading
 import types
 import weakref
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, Final, Generic, NamedTuple, Protocol, TypeAlias, TypeVar, final
 
 import jax
 import numpy as np
 from flax import nnx
-from flax.typing import HashableMapping
 
 from distlab.devices.jax_internals import ConcreteArray
 
@@ -32,9 +33,12 @@ Contents: TypeAlias = tuple[tuple[Any, ...] | None, tuple[Any, ...]]
 
 _CONSTANT: Final = (
     *(int, float, complex, bool, str, bytes, types.NoneType, types.EllipsisType),
-    *(np.dtype, np.generic, HashableMapping),
+    *(np.dtype, np.generic, type(nnx.Module._pytree__nodes)),  # which attributes hold data
 )
 """Types of values that never change and hold no objects."""
+
+_SLOT: Final = "_raw_value" if "_raw_value" in nnx.Variable.__slots__ else "raw_value"
+"""Where a variable keeps its array; the name differs between versions of Flax."""
 
 _KEPT: Final = 256
 """Of how many groups of objects something is known."""
@@ -171,12 +175,10 @@ class Found(NamedTuple, Generic[_S]):
     Attributes:
       structure: Their structure.
       variables: For each of their arrays the variable that holds it.
-      arrays: The arrays.
     """
 
     structure: _S
     variables: list[nnx.Variable[Any]]
-    arrays: list[Any]
 
 
 @final
@@ -208,7 +210,7 @@ class Outlines(Generic[_S]):
         self._lock = threading.Lock()
 
     def find(self, objects: Sequence[Any]) -> Found[_S] | None:
-        """Returns the structure and arrays of objects if they consist of the same as before.
+        """Returns what is known of objects if they consist of the same as before.
 
         Args:
           objects: The objects.
@@ -218,11 +220,10 @@ class Outlines(Generic[_S]):
             return None
         structure = noted.structure()
         variables = None if structure is None else noted.outline.variables(objects)
-        arrays = None if variables is None else values_of(variables)
-        if structure is None or variables is None or arrays is None:
+        if structure is None or variables is None:
             return None
         noted.served = True
-        return Found(structure, variables, arrays)
+        return Found(structure, variables)
 
     def note(self, objects: Sequence[Any], structure: _S, arrays: Sequence[Any]) -> None:
         """Notes what objects consist of that were split.
@@ -278,12 +279,25 @@ def values_of(variables: Sequence[nnx.Variable[Any]]) -> list[Any] | None:
     Args:
       variables: The variables.
     """
-    values = [variable.get_raw_value() for variable in variables]
-    if set(map(type, values)) <= {ConcreteArray}:
-        return values
+    values = list(map(operator.attrgetter(_SLOT), variables))
     if all(type(value) is ConcreteArray or _is_leaf(value) for value in values):
         return values
     return None
+
+
+def store(variables: Sequence[nnx.Variable[Any]], arrays: Sequence[Any]) -> None:
+    """Gives variables new arrays: all of them, if an interrupt comes.
+
+    Args:
+      variables: The variables.
+      arrays: For each of them its array.
+    """
+    if all(type(array) is ConcreteArray for array in arrays):
+        # In C, where no interrupt comes between two of them.
+        deque(map(object.__setattr__, variables, itertools.repeat(_SLOT), arrays), maxlen=0)
+        return
+    for variable, array in zip(variables, arrays, strict=True):
+        setattr(variable, _SLOT, array)  # an error where JAX traces a function around the step
 
 
 def _is_leaf(value: Any) -> bool:

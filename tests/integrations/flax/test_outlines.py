@@ -20,6 +20,8 @@ from hypothesis import strategies as st
 import distlab as dl
 from distlab.integrations.flax.objects import NnxObjects
 from distlab.integrations.flax.outlines import Outline, Outlines
+from distlab.step import in_use
+from distlab.step.in_use import Use
 
 
 class Pair(NamedTuple):
@@ -45,9 +47,17 @@ def made() -> list[Any]:
     return [model, nnx.Optimizer(model, optax.adam(0.1), wrt=nnx.Param), nnx.metrics.Average()]
 
 
+def split(library: NnxObjects, objects: list[Any]) -> Any:
+    use = Use()
+    try:
+        return library.split(objects, use)
+    finally:
+        in_use.present.pop(use, None)
+
+
 def served(library: NnxObjects, objects: list[Any]) -> Any:
     """Splits objects until what they consist of is remembered, as long as the result lives."""
-    structures = [library.split(objects)[0] for _ in range(3)]
+    structures = [split(library, objects)[0] for _ in range(3)]
     assert library.remembers(objects)
     assert structures[0] is structures[1] is structures[2]
     return structures[0]
@@ -55,8 +65,8 @@ def served(library: NnxObjects, objects: list[Any]) -> Any:
 
 def require_right(library: NnxObjects, objects: list[Any]) -> Any:
     """Returns the structure of a split, which must be that of one without any memory."""
-    structure, arrays, _ = library.split(objects)
-    fresh, expected, _ = NnxObjects().split(objects)
+    structure, arrays, _ = split(library, objects)
+    fresh, expected, _ = split(NnxObjects(), objects)
     assert structure == fresh
     assert hash(structure) == hash(fresh)
     assert len(arrays) == len(expected)
@@ -227,9 +237,9 @@ def test_new_arrays_are_read_and_written_without_a_split() -> None:
     library, objects = NnxObjects(), made()
     structure = served(library, objects)
     objects[0].linear.kernel[...] = jnp.full((2, 2), 7.0)
-    _, arrays, update = library.split(objects)
+    _, arrays, update = split(library, objects)
     assert library.remembers(objects)
-    assert library.split(objects)[0] is structure
+    assert split(library, objects)[0] is structure
     assert any(array is objects[0].linear.kernel.get_raw_value() for array in arrays)
     update([array + 1 if array.dtype == jnp.float32 else array for array in arrays])
     np.testing.assert_array_equal(objects[0].linear.kernel[...], np.full((2, 2), 8.0))
@@ -240,9 +250,9 @@ def test_new_arrays_are_read_and_written_without_a_split() -> None:
 
 def test_objects_that_come_once_are_not_outlined() -> None:
     library, objects = NnxObjects(), made()
-    structure = library.split(objects)[0]
+    structure = split(library, objects)[0]
     assert not library.remembers(objects)
-    assert structure is library.split(objects)[0]
+    assert structure is split(library, objects)[0]
     assert library.remembers(objects)
 
 
@@ -263,7 +273,7 @@ def test_objects_that_change_with_each_call_are_outlined_ever_more_seldom(
     objects: list[Any] = [nnx.Linear(1, 1, rngs=nnx.Rngs(0))]
     for number in range(64):
         objects[0].extra = number + 1000
-        library.split(objects)
+        split(library, objects)
     assert len(made_of) == 6  # after 2, 4, 8, 16, 32 and 64 calls
 
 
@@ -293,12 +303,12 @@ def test_only_the_last_groups_of_objects_are_remembered() -> None:
     kept = []
     for _ in range(2):
         for group in groups[:200]:
-            structure, arrays, _ = library.split(group)
+            structure, arrays, _ = split(library, group)
             kept.append(structure)
             outlines.note(group, structure, arrays)
     assert outlines.find(groups[0]) is not None
     for group in groups[200:]:
-        structure, arrays, _ = library.split(group)
+        structure, arrays, _ = split(library, group)
         outlines.note(group, structure, arrays)
     assert outlines.find(groups[0]) is None
     assert outlines.find(groups[199]) is not None
