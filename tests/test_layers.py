@@ -88,7 +88,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "coordinator",
     ),
     "integrations.flax": (
-        *("text", "errors", "values", "context", "variables", "step", "strategies"),
+        *("text", "errors", "devices", "values", "context", "variables", "step", "strategies"),
     ),
     "integrations.orbax": (
         *("text", "errors", "cluster", "devices", "processes", "values", "context", "variables"),
