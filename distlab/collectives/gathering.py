@@ -10,7 +10,7 @@ import jax.numpy as jnp
 
 from distlab.collectives.host import CollectiveHost
 from distlab.collectives.reducing import calls, report
-from distlab.collectives.rows import on_first_device
+from distlab.collectives.rows import copies_of, on_first_device
 from distlab.collectives.shapes import gather_axis, require_joinable
 from distlab.collectives.traced import TracedPerReplica
 from distlab.context import scopes
@@ -19,6 +19,7 @@ from distlab.errors import ValueShapeError
 from distlab.values.checks import as_array, require_alive, require_components
 from distlab.values.distributed import DistributedValues, PerReplica, replica_shapes
 from distlab.values.sharded import as_per_replica
+from distlab.variables.variable import Variable
 
 
 def gather(strategy: CollectiveHost, value: Any, axis: int) -> Any:
@@ -36,6 +37,10 @@ def _gather_leaf(strategy: CollectiveHost, value: Any, axis: int) -> jax.Array:
     started = time.monotonic_ns()
     if isinstance(value, TracedPerReplica):
         return value.collectives.all_gather([value.local], axis)[0]
+    if isinstance(value, Variable):
+        if value.storage.layout.one_copy or strategy.num_replicas_in_sync == 1:
+            return value.value()
+        value = copies_of(value, strategy.mesh)
     value = as_per_replica(value, strategy.mesh, "The value to gather")
     if not isinstance(value, PerReplica):
         if strategy.num_replicas_in_sync > 1:

@@ -13,7 +13,7 @@ import numpy as np
 
 from distlab import events
 from distlab.collectives.host import CollectiveHost
-from distlab.collectives.rows import on_first_device
+from distlab.collectives.rows import copies_of, on_first_device
 from distlab.collectives.traced import TracedPerReplica
 from distlab.context import scopes
 from distlab.context.host import Host
@@ -52,7 +52,8 @@ def reduce(strategy: CollectiveHost, reduce_op: ReduceOp | str, value: Any, axis
         value, is_leaf=lambda v: isinstance(v, DistributedValues | Variable | IndexedSlices)
     )
     replicas = strategy.num_replicas_in_sync
-    leaves = [_as_per_replica(leaf, strategy, replicas) for leaf in leaves]
+    common = op is ReduceOp.MEAN and axes is None
+    leaves = [_as_per_replica(leaf, strategy, common=common) for leaf in leaves]
     for leaf in leaves:
         if isinstance(leaf, PerReplica):
             require_alive(leaf.stacked, "The value to reduce")
@@ -132,13 +133,22 @@ def _report_nest(
         )
 
 
-def _as_per_replica(value: Any, strategy: Host, replicas: int) -> Any:
+def _as_per_replica(value: Any, strategy: Host, *, common: bool) -> Any:
     """Returns what has a component for each replica as a `PerReplica`.
 
     That is a variable whose copies may differ, and an array that the user divided.
+
+    Args:
+      value: The value.
+      strategy: The strategy of the replicas.
+      common: Whether the value of a mirrored variable is wanted, which is that of its first copy.
     """
-    if isinstance(value, Variable) and value.storage.layout.copies_differ:
-        return PerReplica(value.storage.alive())
+    replicas = strategy.num_replicas_in_sync
+    if isinstance(value, Variable):
+        layout = value.storage.layout
+        parted = value.storage.apart and not layout.one_copy and not common
+        if layout.copies_differ or parted:
+            return copies_of(value, strategy.mesh)
     if isinstance(value, Mirrored):
         require_alive(value.array, "The value to reduce")
     if replicas > 1:
@@ -231,11 +241,13 @@ def _reduce_traced(op: ReduceOp, value: TracedPerReplica, axes: Axes | None) -> 
 
 def _reduce_plain(op: ReduceOp, value: Any, axes: Axes | None, replicas: int) -> jax.Array:
     """Reduces a value that is the same on all replicas."""
-    copies = isinstance(value, Mirrored | Variable)
+    copies = isinstance(value, Mirrored) or (
+        isinstance(value, Variable) and not value.storage.layout.one_copy
+    )
     if isinstance(value, Mirrored):
         value = first_piece(value.array)
     array = as_numbers(value, "reduce")
-    if op is ReduceOp.SUM and replicas > 1 and not copies:
+    if op is ReduceOp.SUM and replicas > 1 and not copies and axes is None:
         raise ValueShapeError(
             f"reduce(SUM) needs a per-replica value, got a plain {type(value).__name__}: it is the "
             f"same on all {replicas} replicas, so its sum is ambiguous. Pass what run returned, or "
@@ -243,9 +255,10 @@ def _reduce_plain(op: ReduceOp, value: Any, axes: Axes | None, replicas: int) ->
         )
     if axes is not None:
         local_axes = _checked_axes(axes, (array.shape,))
-        combine = jnp.sum if op is ReduceOp.SUM else jnp.mean
-        array = combine(array, axis=local_axes).astype(array.dtype)
-    return array * replicas if op is ReduceOp.SUM and copies else array
+        count = _elements((array.shape,), local_axes)
+        array = jnp.sum(array, axis=local_axes, dtype=array.dtype)
+        array = _divide(array, count) if op is ReduceOp.MEAN else array
+    return array * replicas if op is ReduceOp.SUM and replicas > 1 else array
 
 
 @jax.jit

@@ -8,7 +8,30 @@ import jax
 
 from distlab.devices.combining import all_rows
 from distlab.devices.mesh import ReplicaMesh
-from distlab.values.distributed import DistributedValues, PerReplica, replica_shapes
+from distlab.errors import ContextError
+from distlab.values.distributed import DistributedValues, PerReplica, replica_shapes, stack
+from distlab.variables.variable import Variable
+
+
+def copies_of(variable: Variable, mesh: ReplicaMesh) -> PerReplica:
+    """Returns the copies of a variable as the components of a per-replica value.
+
+    Args:
+      variable: A variable with a copy for each replica, which may differ.
+      mesh: The replicas' devices.
+
+    Raises:
+      ContextError: The copies are those of another strategy's replicas.
+    """
+    if not variable.storage.layout.is_over(mesh):
+        raise ContextError(
+            "A variable has copies for the replicas of its own strategy, got the Variable "
+            f"{variable.name} of {variable.strategy!r}. Pass variable.value(), or use that one."
+        )
+    if variable.storage.layout.copies_differ:
+        return PerReplica(variable.storage.alive())
+    copies = variable.storage.copies()
+    return stack([copies[replica] for replica in sorted(copies)], mesh)
 
 
 def on_first_device(value: DistributedValues, mesh: ReplicaMesh) -> list[Any]:

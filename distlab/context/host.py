@@ -32,6 +32,10 @@ class Host(Protocol):
     def device_names(self) -> tuple[str, ...]:
         """The device of each replica, in replica order."""
 
+    @property
+    def keeps_one_copy(self) -> bool:
+        """Whether all replicas share one copy of each variable, whatever its synchronization."""
+
     def variable_layout(self, *, per_replica: bool) -> Layout:
         """Returns the layout of a new variable.
 

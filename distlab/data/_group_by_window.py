@@ -12,7 +12,15 @@ import numpy as np
 from distlab.data._engine import Element, Stream
 from distlab.data._listed import Listed
 from distlab.data._nest import call_with
-from distlab.data._plan import UNKNOWN_CARDINALITY, Node, Opener, Reading, Unary, open_plan
+from distlab.data._plan import (
+    INFINITE_CARDINALITY,
+    UNKNOWN_CARDINALITY,
+    Node,
+    Opener,
+    Reading,
+    Unary,
+    open_plan,
+)
 from distlab.data._replay import ReplayedElements, reading_of
 from distlab.data._spec import zeros
 from distlab.errors import InvalidArgumentError, StructureError
@@ -49,8 +57,9 @@ class GroupByWindow(Unary):
 
     @property
     def cardinality(self) -> int:
-        """Unknown, unless the input is empty."""
-        return 0 if self.input.cardinality == 0 else UNKNOWN_CARDINALITY
+        """Infinite if the input's is, else unknown."""
+        endless = self.input.cardinality == INFINITE_CARDINALITY
+        return INFINITE_CARDINALITY if endless else UNKNOWN_CARDINALITY
 
     @property
     def extent(self) -> int | None:

@@ -20,7 +20,7 @@ class IgnoreErrors(Unary):
     @property
     def cardinality(self) -> int:
         """Unknown, because errors decide."""
-        return 0 if self.input.cardinality == 0 else UNKNOWN_CARDINALITY
+        return UNKNOWN_CARDINALITY
 
     def read(self, reading: Reading, open_input: Opener) -> Stream:
         """Opens the elements without errors."""

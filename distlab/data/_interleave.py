@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from distlab.data._engine import Element, Reader, State, Stream
+from distlab.data._first_result import spec_of_results
 from distlab.data._nest import call_with
 from distlab.data._parallel import Stopwatch
 from distlab.data._plan import UNKNOWN_CARDINALITY, Node, Opener, Reading, Unary, open_plan
@@ -38,13 +39,13 @@ class Interleave(Unary):
 
     @functools.cached_property
     def spec(self) -> Any:
-        """The specs of the plan for the input's first element, or for zeros."""
-        return self.example().spec
+        """The specs of the plan for the first element."""
+        return spec_of_results(self.input, lambda value: self._make(value).spec)
 
     @property
     def cardinality(self) -> int:
-        """Unknown, unless the input is empty."""
-        return 0 if self.input.cardinality == 0 else UNKNOWN_CARDINALITY
+        """Unknown, because the function decides."""
+        return UNKNOWN_CARDINALITY
 
     @property
     def extent(self) -> int | None:

@@ -9,10 +9,11 @@ from typing import Any
 
 from distlab.data._convert import to_numpy
 from distlab.data._engine import Element, Mapped, Stream
-from distlab.data._nest import call_with, leaves, map_nest
+from distlab.data._first_result import spec_of_results
+from distlab.data._nest import call_with
 from distlab.data._parallel import ParallelMapped
-from distlab.data._plan import Opener, Reading, Unary, open_plan
-from distlab.data._spec import TensorSpec, spec_of, zeros
+from distlab.data._plan import Opener, Reading, Unary
+from distlab.data._spec import spec_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,17 +30,10 @@ class Map(Unary):
 
     @functools.cached_property
     def spec(self) -> Any:
-        """The specs of the function's result for the input's first element, or for zeros.
-
-        A first dimension is None when it equals that of an input component whose
-        spec has None there.
-        """
-        first = next(iter(open_plan(self.input, Reading(peek=True))), None)
-        value = zeros(self.input.spec) if first is None else first.value
-        result = spec_of(to_numpy(call_with(self.function, value)))
-        given = zip(leaves(self.input.spec), leaves(value), strict=True)
-        unknown = {value.shape[0] for spec, value in given if spec.rank and spec.shape[0] is None}
-        return map_nest(lambda spec: _forget_first(spec, unknown), result)
+        """The specs of the function's first result."""
+        return spec_of_results(
+            self.input, lambda value: spec_of(to_numpy(call_with(self.function, value)))
+        )
 
     @property
     def exact(self) -> bool:
@@ -55,9 +49,3 @@ class Map(Unary):
 
     def _apply(self, element: Element) -> Element:
         return Element(to_numpy(call_with(self.function, element.value)), element.indices)
-
-
-def _forget_first(spec: TensorSpec, unknown: set[int]) -> TensorSpec:
-    if spec.rank and spec.shape[0] in unknown:
-        return TensorSpec((None, *spec.shape[1:]), spec.dtype)
-    return spec

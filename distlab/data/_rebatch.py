@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from distlab.data._engine import Element, Reader, State, Stream
-from distlab.data._plan import INFINITE_CARDINALITY, UNKNOWN_CARDINALITY, Opener, Order, Reading
-from distlab.data._rows import join, row_count, rows
+from distlab.data._nest import leaves
+from distlab.data._plan import UNKNOWN_CARDINALITY, Opener, Order, Reading
+from distlab.data._rows import join, require_rows, row_count, rows
 from distlab.data._spec import batch_spec, row_spec
 
 
@@ -19,17 +20,26 @@ class Rebatch(Order):
     sizes: tuple[int, ...]
     drop_remainder: bool
 
+    def __post_init__(self) -> None:
+        """Checks that elements have rows, where that is known before they are read."""
+        require_rows("rebatch", self.input)
+
     @functools.cached_property
     def spec(self) -> Any:
         """The input's, with a first dimension that is known if all batches share it."""
-        whole = self.drop_remainder and len(set(self.sizes)) == 1
-        return batch_spec(row_spec(self.input.spec), self.sizes[0] if whole else None)
+        specs, size = self.input.spec, self.sizes[0]
+        whole = len(set(self.sizes)) == 1 and (self.drop_remainder or self._divides(size, specs))
+        return batch_spec(row_spec(specs), size if whole else None)
 
     @property
     def cardinality(self) -> int:
         """Unknown, because the input's batches may have any sizes."""
-        size = self.input.cardinality
-        return size if size in {0, INFINITE_CARDINALITY} else UNKNOWN_CARDINALITY
+        return UNKNOWN_CARDINALITY
+
+    def _divides(self, size: int, specs: Any) -> bool:
+        """Returns whether each of the input's batches has a multiple of `size` rows."""
+        counts = {spec.shape[0] for spec in leaves(specs)}
+        return self.input.exact and all(count and size and count % size == 0 for count in counts)
 
     def rank(self, rank: int) -> int | None:
         """The same; rows of the source's own elements have no positions."""

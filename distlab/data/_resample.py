@@ -44,7 +44,7 @@ class RejectionResample(Unary, Seeded):
     @property
     def cardinality(self) -> int:
         """Unknown, because chance decides."""
-        return 0 if self.input.cardinality == 0 else UNKNOWN_CARDINALITY
+        return UNKNOWN_CARDINALITY
 
     def read(self, reading: Reading, open_input: Opener) -> Stream:
         """Opens the pairs."""

@@ -9,8 +9,10 @@ import numpy as np
 
 from distlab.data._engine import Element
 from distlab.data._nest import leaves, map_nest
-from distlab.data._spec import refuse_dataset
+from distlab.data._plan import Node
+from distlab.data._spec import DatasetSpec, refuse_dataset
 from distlab.errors import InvalidArgumentError, NotBatchedError
+from distlab.text.shown import shown
 
 
 def row_count(element: Element) -> int:
@@ -32,6 +34,26 @@ def row_count(element: Element) -> int:
             f"Components of a batch must share their first dimension, got shapes {shapes}"
         )
     return int(counts.pop())
+
+
+def require_rows(verb: str, node: Node) -> None:
+    """Checks that elements have rows, unless only reading one would tell.
+
+    Args:
+      verb: What needs rows, for the error.
+      node: The node of the elements.
+
+    Raises:
+      NotBatchedError: A component is a scalar.
+    """
+    if not node.exact:
+        return
+    specs = node.spec
+    if not all(spec.rank or isinstance(spec, DatasetSpec) for spec in leaves(specs)):
+        raise NotBatchedError(
+            f"{verb} needs components with a first dimension, and a component of the elements "
+            f"{shown(specs)} is a scalar. Call batch(n) before."
+        )
 
 
 def row(element: Element, number: int) -> Element:

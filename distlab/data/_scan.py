@@ -11,10 +11,11 @@ import numpy as np
 
 from distlab.data._convert import to_numpy
 from distlab.data._engine import Element, Stream
+from distlab.data._first_result import spec_of_results
 from distlab.data._nest import describe, leaves, map_nest
-from distlab.data._plan import Opener, Reading, Unary, open_plan
+from distlab.data._plan import Opener, Reading, Unary
 from distlab.data._replay import ReplayedElements, reading_of
-from distlab.data._spec import spec_of, zeros
+from distlab.data._spec import spec_of
 from distlab.errors import InvalidArgumentError, StructureError, ValueShapeError
 
 _PYTHON = {bool, int, float, list}
@@ -29,10 +30,9 @@ class Scan(Unary):
 
     @functools.cached_property
     def spec(self) -> Any:
-        """The specs of the first output, or of the one for zeros."""
-        first = next(iter(open_plan(self.input, Reading(peek=True))), None)
-        value = zeros(self.input.spec) if first is None else first.value
-        return spec_of(self._step(State(self.initial_state, "scan"), value))
+        """The specs of the first output."""
+        state = State(self.initial_state, "scan")
+        return spec_of_results(self.input, lambda value: spec_of(self._step(state, value)))
 
     @property
     def exact(self) -> bool:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
@@ -56,6 +57,7 @@ class DatasetSpec:
 
     Attributes:
       element_spec: The nest of specs of its elements.
+      make_empty: Makes such a dataset without elements; None where no dataset was at hand.
 
     Example:
       >>> import distlab as dl
@@ -64,6 +66,7 @@ class DatasetSpec:
     """
 
     element_spec: Any
+    make_empty: Callable[[], Any] | None = field(default=None, compare=False, repr=False)
 
     shape: ClassVar[tuple[()]] = ()
     rank: ClassVar[int] = 0
@@ -130,6 +133,8 @@ def zeros(nest: Any) -> Any:
 
 def _zero_leaf(spec: TensorSpec | DatasetSpec) -> Any:
     if isinstance(spec, DatasetSpec):
+        if spec.make_empty is not None:
+            return spec.make_empty()
         raise StructureError(
             "The specs of functions of datasets are those of their first result, and there is no "
             "first element here."

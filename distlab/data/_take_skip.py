@@ -18,11 +18,11 @@ class Take(PlainOrder):
 
     @property
     def cardinality(self) -> int:
-        """At most `count`."""
+        """At most `count`; unknown if the input's is."""
         size = self.input.cardinality
         if size == INFINITE_CARDINALITY:
             return self.count
-        return min(size, self.count) if self.count else 0
+        return min(size, self.count)
 
     def order(self, reading: Reading, upstream: Callable[[Reading], Positions]) -> Positions:
         """Starts the first positions."""

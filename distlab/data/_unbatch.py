@@ -9,13 +9,17 @@ from typing import Any
 from distlab.data._engine import Element, Reader, State, Stream
 from distlab.data._nest import leaves
 from distlab.data._plan import UNKNOWN_CARDINALITY, Opener, Order, Reading
-from distlab.data._rows import row, row_count
+from distlab.data._rows import require_rows, row, row_count
 from distlab.data._spec import row_spec
 
 
 @dataclass(frozen=True, eq=False)
 class Unbatch(Order):
     """The rows of each element."""
+
+    def __post_init__(self) -> None:
+        """Checks that elements have rows, where that is known before they are read."""
+        require_rows("unbatch", self.input)
 
     @functools.cached_property
     def spec(self) -> Any:
@@ -26,7 +30,7 @@ class Unbatch(Order):
     def cardinality(self) -> int:
         """The number of rows, known if the first dimension is."""
         size = self.input.cardinality
-        if size <= 0:
+        if size < 0:
             return size
         counts = {spec.shape[0] if spec.rank else None for spec in leaves(self.input.spec)}
         count = counts.pop()

@@ -21,7 +21,7 @@ class Unique(Unary):
     @property
     def cardinality(self) -> int:
         """Unknown, because the values decide."""
-        return 0 if self.input.cardinality == 0 else UNKNOWN_CARDINALITY
+        return UNKNOWN_CARDINALITY
 
     def read(self, reading: Reading, open_input: Opener) -> Stream:
         """Opens the elements that are new."""

@@ -38,7 +38,8 @@ class Window(Unary):
     @functools.cached_property
     def spec(self) -> Any:
         """The input's structure, with a dataset at each leaf."""
-        return map_nest(DatasetSpec, self.input.spec)
+        number = itertools.count()
+        return map_nest(lambda spec: self._dataset_spec(spec, next(number)), self.input.spec)
 
     @property
     def cardinality(self) -> int:
@@ -58,6 +59,10 @@ class Window(Unary):
     def read(self, reading: Reading, open_input: Opener) -> Stream:
         """Opens the windows."""
         return _WindowStream(open_input(self.input, reading), self)
+
+    def _dataset_spec(self, spec: Any, component: int) -> DatasetSpec:
+        of = None if is_leaf(self.input.spec) else component
+        return DatasetSpec(spec, lambda: self.make_dataset(Listed([], self.input, of)))
 
     def window(self, elements: list[Element]) -> Element:
         """Returns a window: the structure of its elements, with a dataset at each leaf."""

@@ -139,7 +139,7 @@ def global_batch_size(plan: Node) -> int | None:
         if not isinstance(node, Unary) or not _keeps_rows(node):
             break
         node = node.input
-    sizes = {spec.shape[0] for spec in leaves(plan.spec)}
+    sizes = {spec.shape[0] if spec.rank else None for spec in leaves(plan.spec)}
     return sizes.pop() if len(sizes) == 1 else None
 
 

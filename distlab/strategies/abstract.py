@@ -51,6 +51,7 @@ class Strategy(ABC):  # noqa: B024 - abstract because a subclass chooses the dev
     Attributes:
       distributed: Whether values are distributed; False for the default strategy alone.
       reads_per_replica: Whether each replica may read a dataset of its own.
+      keeps_one_copy: Whether all replicas share one copy of each variable.
       cross_device_ops: The algorithm that adds up the replicas' values.
       extended: The methods for libraries and ported code.
 
@@ -71,6 +72,7 @@ class Strategy(ABC):  # noqa: B024 - abstract because a subclass chooses the dev
 
     distributed: ClassVar[bool] = True
     reads_per_replica: ClassVar[bool] = False
+    keeps_one_copy: ClassVar[bool] = False
 
     def __init__(self, place: Place, cross_device_ops: CrossDeviceOps | None = None) -> None:
         if type(self) is Strategy:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import final
+from typing import ClassVar, final
 
 from distlab.collectives.cross_device_ops import CrossDeviceOps
 from distlab.devices import selection
-from distlab.devices.layouts import Layout, OnePerReplica, OnOneDevice
+from distlab.devices.layouts import Layout, OnOneDevice
 from distlab.devices.selection import DeviceLike
 from distlab.step.place import Place
 from distlab.strategies.abstract import Strategy
@@ -38,6 +38,8 @@ class CentralStorageStrategy(Strategy):
       (('CPU:2',), 1)
     """
 
+    keeps_one_copy: ClassVar[bool] = True
+
     def __init__(
         self,
         compute_devices: Sequence[DeviceLike] | None = None,
@@ -56,5 +58,6 @@ class CentralStorageStrategy(Strategy):
         return (selection.name(self._home),)
 
     def variable_layout(self, *, per_replica: bool) -> Layout:
-        """Returns one copy on the parameter device, or for ON_READ one on each replica."""
-        return OnePerReplica(self.mesh) if per_replica else OnOneDevice(self._home)
+        """Returns one copy on the parameter device, for ON_READ too, as in TensorFlow."""
+        del per_replica
+        return OnOneDevice(self._home)

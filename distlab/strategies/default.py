@@ -40,6 +40,7 @@ class DefaultStrategy(Strategy):
     """
 
     distributed: ClassVar[bool] = False
+    keeps_one_copy: ClassVar[bool] = True
     _only: ClassVar[DefaultStrategy | None] = None
 
     def __init__(self) -> None:

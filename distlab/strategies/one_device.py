@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import final
+from typing import ClassVar, final
 
 from distlab.devices.selection import DeviceLike
 from distlab.step.place import Place
@@ -25,6 +25,8 @@ class OneDeviceStrategy(Strategy):
       >>> strategy.run(lambda x: x + 1.0, args=(2,)).devices()
       {CpuDevice(id=1)}
     """
+
+    keeps_one_copy: ClassVar[bool] = True
 
     def __init__(self, device: DeviceLike) -> None:
         super().__init__(Place.on([device], type(self).__name__))

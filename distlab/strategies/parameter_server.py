@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
-from typing import Any, Final, final
+from typing import Any, ClassVar, Final, final
 
 import jax
 
@@ -84,6 +84,8 @@ class ParameterServerStrategy(Strategy):
       >>> dl.ParameterServerStrategy(resolver)
       ParameterServerStrategy(2 workers, 1 servers)
     """
+
+    keeps_one_copy: ClassVar[bool] = True
 
     def __init__(
         self,

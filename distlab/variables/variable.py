@@ -67,7 +67,8 @@ class Variable(ArrayOperators, scattering.Scatters):
         true by default, and false when ON_READ.
       name: The name that pages and messages show; `variable_N` by default.
       dtype: The dtype; by default that of `initial_value`.
-      synchronization: AUTO (the same as ON_WRITE), ON_WRITE or ON_READ.
+      synchronization: AUTO (the same as ON_WRITE), ON_WRITE or ON_READ. Where all replicas
+        share one copy it has no effect, and NONE is allowed, too.
       aggregation: How replicas' assignments, or ON_READ copies, are aggregated.
       per_worker_variable: True makes a variable on each worker of a `ParameterServerStrategy`, a
         `PerWorkerVariable`; other strategies ignore it, as in TensorFlow.
@@ -78,7 +79,7 @@ class Variable(ArrayOperators, scattering.Scatters):
       shape: The shape of one copy.
       dtype: The dtype.
       trainable: Whether an optimizer should update the variable.
-      synchronization: ON_WRITE or ON_READ.
+      synchronization: ON_WRITE or ON_READ; what was given where all replicas share one copy.
       aggregation: How replicas' assignments, or ON_READ copies, are aggregated.
       on_read: Whether each replica always writes its own copy.
       storage: The storage of the copies.
@@ -143,12 +144,13 @@ class Variable(ArrayOperators, scattering.Scatters):
                 f"{self.name} would be made inside jax.jit, once for each compilation. Make "
                 "variables outside of it, in strategy.scope()."
             )
-        if synchronization is VariableSynchronization.NONE:
+        check_kinds(self.name, synchronization, aggregation)
+        strategy = scopes.current_strategy()
+        if synchronization is VariableSynchronization.NONE and not strategy.keeps_one_copy:
             raise ValueShapeError(
                 f"{self.name}: synchronization NONE has no meaning for a distributed variable. "
                 "Use ON_WRITE (copies stay equal) or ON_READ (each replica writes its own copy)."
             )
-        check_kinds(self.name, synchronization, aggregation)
         value = initial_value() if callable(initial_value) else initial_value
         if isinstance(value, jax.core.Tracer):
             raise ContextError(
@@ -157,17 +159,21 @@ class Variable(ArrayOperators, scattering.Scatters):
                 "distlab.Variable(lambda: jnp.zeros(3))."
             )
         array = as_value(value, dtype, self.name)
-        if aggregation is VariableAggregation.MEAN and not jnp.issubdtype(array.dtype, jnp.inexact):
+        plain = strategy.keeps_one_copy and strategy.num_replicas_in_sync == 1
+        inexact = jnp.issubdtype(array.dtype, jnp.inexact)
+        if aggregation is VariableAggregation.MEAN and not inexact and not plain:
             raise ValueShapeError(
                 f"{self.name} is {array.dtype}: a MEAN of integers is not an integer. Use SUM or "
                 "ONLY_FIRST_REPLICA, or a float variable."
             )
         on_read = synchronization is VariableSynchronization.ON_READ
-        self.strategy = scopes.current_strategy()
+        self.strategy = strategy
         self.trainable = not on_read if trainable is None else bool(trainable)
         self.aggregation = aggregation
-        self.synchronization = synchronization if on_read else VariableSynchronization.ON_WRITE
-        self.on_read = on_read and self.strategy.num_replicas_in_sync > 1
+        as_given = on_read or strategy.keeps_one_copy
+        self.synchronization = synchronization if as_given else VariableSynchronization.ON_WRITE
+        several = strategy.num_replicas_in_sync > 1 and not strategy.keeps_one_copy
+        self.on_read = on_read and several
         self.shape: tuple[int, ...] = array.shape
         self.dtype = array.dtype
         if self.strategy.mesh.shared:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -9,13 +11,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import distlab as dl
-from distlab.errors import ReduceOpError, ValueShapeError
+from distlab.errors import ContextError, ReduceOpError, ValueShapeError
 from distlab.values.distributed import Mirrored, stack
 from tests.listening import listening
 
 
 def _strategy(replicas: int = 2) -> dl.MirroredStrategy:
     return dl.MirroredStrategy([f"CPU:{i}" for i in range(replicas)])
+
+
+def _central() -> dl.experimental.CentralStorageStrategy:
+    return dl.experimental.CentralStorageStrategy(["CPU:0", "CPU:1"], "CPU:0")
+
+
+def _one_device() -> dl.OneDeviceStrategy:
+    return dl.OneDeviceStrategy("CPU:1")
 
 
 def test_axis_none_combines_element_by_element() -> None:
@@ -118,3 +128,65 @@ def test_a_reduction_is_an_event() -> None:
     assert (event.op, event.bytes, event.dtype, event.participants) == ("MEAN", 12, "float32", 2)
     assert event.algorithm == "to_one_device"
     assert event.strategy == s.number
+
+
+@pytest.mark.parametrize("make", [_strategy, _central, _one_device])
+def test_a_mean_of_integers_is_a_fraction_on_any_strategy(
+    make: Callable[[], dl.Strategy],
+) -> None:
+    numbers = jnp.array([[1, 2], [4, 5]])
+    assert make().reduce("MEAN", numbers, axis=0).tolist() == [2.5, 3.5]
+    assert make().reduce("MEAN", numbers.astype(jnp.uint8), axis=1).tolist() == [1.5, 4.5]
+
+
+def test_a_plain_value_with_an_axis_counts_once_for_each_replica() -> None:
+    s = _strategy(3)
+    assert s.reduce("SUM", jnp.array([[1, 2], [4, 5]]), axis=0).tolist() == [15, 21]
+    with pytest.raises(ValueShapeError, match="its sum is ambiguous"):
+        s.reduce("SUM", jnp.array([[1, 2], [4, 5]]), axis=None)
+
+
+@pytest.mark.parametrize("eagerly", [False, True])
+def test_copies_that_replicas_assigned_alone_are_reduced_and_gathered_each(eagerly: bool) -> None:
+    s = _strategy(3)
+    with s.scope():
+        weight = dl.Variable([1.0, 2.0])
+    factor = stack([jnp.float32(1), jnp.float32(2), jnp.float32(3)], s.mesh)
+    dl.run_functions_eagerly(eagerly)
+    try:
+        s.run(lambda x: weight.assign(weight * x), args=(factor,))
+    finally:
+        dl.run_functions_eagerly(False)
+    assert s.reduce("SUM", weight, axis=0).tolist() == 18.0
+    assert s.reduce("MEAN", weight, axis=0).tolist() == 3.0
+    assert s.reduce("MEAN", weight, axis=None).tolist() == [1.0, 2.0]
+    assert s.gather(weight, axis=0).tolist() == [1.0, 2.0, 2.0, 4.0, 3.0, 6.0]
+
+
+def test_gather_of_a_variable_joins_its_copies_and_one_copy_is_its_own() -> None:
+    on_read = dl.VariableSynchronization.ON_READ
+    for s, joined in ((_strategy(), [1.0, 2.0, 1.0, 2.0]), (_central(), [1.0, 2.0])):
+        with s.scope():
+            mirrored = dl.Variable([1.0, 2.0])
+            local = dl.Variable(
+                [1.0, 2.0], synchronization=on_read, aggregation=dl.VariableAggregation.SUM
+            )
+        assert s.gather(mirrored, axis=0).tolist() == joined
+        assert s.gather(local, axis=0).tolist() == joined
+
+
+def test_another_strategys_copies_are_not_gathered() -> None:
+    with _strategy(3).scope():
+        other = dl.Variable([1.0, 2.0], name="other")
+    with pytest.raises(ContextError, match=r"other of MirroredStrategy.*variable.value\(\)"):
+        _strategy().gather(other, axis=0)
+
+
+def test_the_sum_of_one_copy_for_all_replicas_is_ambiguous() -> None:
+    s = _central()
+    with s.scope():
+        shared = dl.Variable([1.0, 2.0])
+    assert s.reduce("MEAN", shared, axis=None).tolist() == [1.0, 2.0]
+    assert float(s.reduce("SUM", shared, axis=0)) == 6.0
+    with pytest.raises(ValueShapeError, match="its sum is ambiguous"):
+        s.reduce("SUM", shared, axis=None)

@@ -129,6 +129,10 @@ def test_positions_are_not_claimed_where_sources_mix() -> None:
     assert [e.indices for e in mixed.elements()] == [None]
 
 
+def _by_parity(numbers: Dataset) -> Dataset:
+    return numbers.group_by_window(lambda x: x % 2, lambda _, window: window.batch(2), 2)
+
+
 @pytest.mark.parametrize(
     ("make", "size"),
     [
@@ -147,6 +151,12 @@ def test_positions_are_not_claimed_where_sources_mix() -> None:
         (lambda: Dataset.zip(Dataset.range(7), Dataset.range(3).repeat()), 7),
         (lambda: Dataset.range(7).concatenate(Dataset.range(1).repeat()), INFINITE_CARDINALITY),
         (lambda: Dataset.range(7).flat_map(Dataset.range), UNKNOWN_CARDINALITY),
+        (lambda: Dataset.range(0).flat_map(Dataset.range), UNKNOWN_CARDINALITY),
+        (lambda: Dataset.range(0).filter(bool), UNKNOWN_CARDINALITY),
+        (lambda: Dataset.range(0).batch(2).unbatch(), UNKNOWN_CARDINALITY),
+        (lambda: Dataset.range(7).filter(bool).take(0), UNKNOWN_CARDINALITY),
+        (lambda: Dataset.range(3).repeat().batch(2).rebatch(3), UNKNOWN_CARDINALITY),
+        (lambda: _by_parity(Dataset.range(3).repeat()), INFINITE_CARDINALITY),
     ],
 )
 def test_cardinality(make: Callable[[], Dataset], size: int) -> None:
@@ -277,3 +287,37 @@ def test_apply_and_autotune() -> None:
     assert _lists(dataset) == [[0, 1], [2, 3]]
     interleaved = Dataset.range(2).interleave(lambda x: Dataset.range(x, x + 2), AUTOTUNE)
     assert sorted(_lists(interleaved)) == [0, 1, 1, 2]
+
+
+@pytest.mark.parametrize(
+    ("make", "shape"),
+    [
+        (lambda: Dataset.range(5).batch(2).scan(0, lambda n, x: (n + 1, x)), (None,)),
+        (lambda: Dataset.range(5).batch(2).flat_map(Dataset.from_tensors), (None,)),
+        (lambda: Dataset.range(0).batch(2).flat_map(Dataset.from_tensors), (None,)),
+        (lambda: Dataset.range(5).batch(2).interleave(Dataset.from_tensor_slices), ()),
+        (lambda: Dataset.range(8).batch(4, drop_remainder=True).rebatch(2), (2,)),
+        (lambda: Dataset.range(8).batch(4, drop_remainder=True).rebatch(3), (None,)),
+        (lambda: Dataset.range(0).window(3).flat_map(lambda window: window.batch(3)), (None,)),
+    ],
+)
+def test_specs_promise_no_more_than_all_elements_keep(
+    make: Callable[[], Dataset], shape: tuple[int | None, ...]
+) -> None:
+    assert make().element_spec.shape == shape
+
+
+@pytest.mark.parametrize(
+    "take_rows",
+    [
+        lambda: Dataset.range(4).unbatch(),
+        lambda: Dataset.range(4).rebatch(2),
+        lambda: Dataset.range(4).batch(2).enumerate().unbatch(),
+        lambda: Dataset.from_tensor_slices({"x": np.zeros((4, 2)), "y": [1, 2, 3, 4]}).rebatch(2),
+    ],
+)
+def test_scalars_have_no_rows_which_is_told_before_they_are_read(
+    take_rows: Callable[[], Dataset],
+) -> None:
+    with pytest.raises(NotBatchedError, match=r"is a scalar. Call batch\(n\) before"):
+        take_rows()

@@ -588,3 +588,38 @@ def test_local_results_of_a_nest_are_one_for_each_replica(s: dl.Strategy) -> Non
     assert [[float(x) for x in row] for row in mixed] == [[3.0, 1.0], [5.0, 1.0]]
     one = dl.OneDeviceStrategy("CPU:0")
     assert one.experimental_local_results({"a": 1}) == ({"a": 1},)
+
+
+def test_one_copy_for_all_replicas_keeps_the_kinds_it_was_made_with() -> None:
+    kinds = dl.VariableSynchronization
+    central = dl.experimental.CentralStorageStrategy(["CPU:0", "CPU:1"], "CPU:0")
+    for s in (central, dl.OneDeviceStrategy("CPU:1"), dl.get_strategy()):
+        for kind in kinds:
+            assert _variable(s, 1.0, synchronization=kind).synchronization is kind
+    mirrored = dl.MirroredStrategy(["CPU:0", "CPU:1"])
+    assert _variable(mirrored, 1.0).synchronization is kinds.ON_WRITE
+    with pytest.raises(ValueShapeError, match="synchronization NONE has no meaning"):
+        _variable(mirrored, 1.0, synchronization=kinds.NONE)
+
+
+@pytest.mark.parametrize(
+    ("aggregation", "after"),
+    [(Aggregation.SUM, 14.0), (Aggregation.MEAN, 12.0), (Aggregation.ONLY_FIRST_REPLICA, 11.0)],
+)
+def test_an_on_read_variable_in_central_storage_is_one_copy(
+    aggregation: dl.VariableAggregation, after: float
+) -> None:
+    s = dl.experimental.CentralStorageStrategy(["CPU:0", "CPU:1"], "CPU:0")
+    v = _variable(s, 10.0, synchronization=ON_READ, aggregation=aggregation)
+    s.run(v.assign_add, args=(_per_replica(s, 1.0, 3.0),))
+    assert _local(s, v) == [after]
+    assert float(v) == after
+    assert not v.trainable
+    v.assign_add(1.0)
+    assert float(v) == after + 1
+
+
+def test_a_plain_variable_of_integers_may_have_a_mean() -> None:
+    assert _variable(dl.OneDeviceStrategy("CPU:0"), 3, aggregation=Aggregation.MEAN).numpy() == 3
+    with pytest.raises(ValueShapeError, match="a MEAN of integers"):
+        _variable(dl.MirroredStrategy(["CPU:0"]), 3, aggregation=Aggregation.MEAN)

@@ -78,7 +78,7 @@ def _(w: World, v: Any) -> object:
     return w.strategy.reduce("SUM", w.x, axis=v)
 
 
-@row("gather.value", "none empty_list empty_tuple per_replica")
+@row("gather.value", "none empty_list empty_tuple per_replica variable")
 def _(w: World, v: Any) -> object:
     return w.strategy.gather(v, axis=0)
 
