@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import threading
 import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -107,7 +108,7 @@ class Exported:
           [2.0, 2.0, 2.0]
         """
         target = _file(path).absolute()
-        beside = target.with_name(f"{target.name}.{os.getpid()}.new")
+        beside = target.with_name(f"{target.name}.{os.getpid()}-{threading.get_ident()}.new")
         try:
             target.parent.mkdir(parents=True, exist_ok=True)
             self._write(beside)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -15,7 +16,10 @@ from distlab.text.shown import shown
 
 
 class Elements(Resumable, Iterator[Element]):
-    """One iteration over a dataset, with the positions of the examples."""
+    """One iteration over a dataset, with the positions of the examples.
+
+    Threads that share it get each element once.
+    """
 
     def __init__(self, plan: Node) -> None:
         """Starts the iteration.
@@ -24,13 +28,15 @@ class Elements(Resumable, Iterator[Element]):
           plan: The dataset's plan.
         """
         self._plan = plan
+        self._lock = threading.RLock()
         self._shuffles = [node for node in walk(plan) if isinstance(node, Seeded)]
         self._open([node.next_pass() for node in self._shuffles])
 
     def __next__(self) -> Element:
         """Returns the next element."""
-        element: Element = next(self._reader)
-        return element
+        with self._lock:
+            element: Element = next(self._reader)
+            return element
 
     @property
     def element_spec(self) -> Any:
@@ -42,8 +48,9 @@ class Elements(Resumable, Iterator[Element]):
 
         It can be restored into the same pipeline, in any process.
         """
-        passes = [list(chosen) for chosen in self._passes]
-        return {"shuffles": passes, "reader": self._reader.get_state()}
+        with self._lock:
+            passes = [list(chosen) for chosen in self._passes]
+            return {"shuffles": passes, "reader": self._reader.get_state()}
 
     def restore(self, state: State) -> None:
         """Goes to a position, so that the next element is the one that followed it.
@@ -67,8 +74,9 @@ class Elements(Resumable, Iterator[Element]):
                 f"The position belongs to a dataset with {len(state['shuffles'])} shuffles, "
                 f"this one has {len(self._shuffles)}. Restore into the same pipeline."
             )
-        self._open([(seed, number) for seed, number in state["shuffles"]])
-        self._reader.set_state(state["reader"])
+        with self._lock:
+            self._open([(seed, number) for seed, number in state["shuffles"]])
+            self._reader.set_state(state["reader"])
 
     def close(self) -> None:
         """Stops reading ahead."""

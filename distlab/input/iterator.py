@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from typing import Any, Final, final
 
@@ -36,6 +37,8 @@ _MOST_INDICES: Final = 65_536
 class DistributedIterator(Resumable):
     """One epoch of a distributed dataset (`tf.distribute.DistributedIterator`).
 
+    Threads that share it get each batch once.
+
     Example:
       >>> import distlab as dl
       >>> strategy = dl.MirroredStrategy(["CPU:0", "CPU:1"])
@@ -47,6 +50,7 @@ class DistributedIterator(Resumable):
 
     def __init__(self, distribution: Distribution, epoch: int) -> None:
         self._distribution = distribution
+        self._lock = threading.RLock()
         self._strategy = distribution.host
         self._epoch = epoch
         self._batch = 0
@@ -155,7 +159,8 @@ class DistributedIterator(Resumable):
           >>> iterator.state()["batch"]
           1
         """
-        return {"batch": self._batch, "ended": self._ended, "reader": self._feed.get_state()}
+        with self._lock:
+            return {"batch": self._batch, "ended": self._ended, "reader": self._feed.get_state()}
 
     def restore(self, state: State) -> None:
         """Moves to a position.
@@ -186,8 +191,9 @@ class DistributedIterator(Resumable):
                 "The position of a distributed iterator must be what its state() returned, got "
                 f"{shown(state)}. Save state() before the step at which to resume."
             )
-        self._feed.set_state(position["reader"])
-        self._batch, self._ended = position["batch"], position["ended"]
+        with self._lock:
+            self._feed.set_state(position["reader"])
+            self._batch, self._ended = position["batch"], position["ended"]
 
     def close(self) -> None:
         """Stops reading ahead. Dropping the iterator does the same."""
@@ -195,19 +201,20 @@ class DistributedIterator(Resumable):
 
     def _next(self, *, fill: bool) -> Any:
         self._require_cross_replica()
-        if self._ended:
-            raise StopIteration
-        placed = next(self._feed)
-        if not (placed.step.complete or fill):
-            self._ended = True
-            raise StopIteration
-        self._nominal = max(self._nominal, placed.step.sizes[0])
-        _record_batch(self._strategy, placed)
-        recorder = sink.recorder()
-        if recorder.enabled:
-            self._report(recorder, placed)
-        self._batch += 1
-        return placed.value
+        with self._lock:
+            if self._ended:
+                raise StopIteration
+            placed = next(self._feed)
+            if not (placed.step.complete or fill):
+                self._ended = True
+                raise StopIteration
+            self._nominal = max(self._nominal, placed.step.sizes[0])
+            _record_batch(self._strategy, placed)
+            recorder = sink.recorder()
+            if recorder.enabled:
+                self._report(recorder, placed)
+            self._batch += 1
+            return placed.value
 
     def _require_cross_replica(self) -> None:
         strategy = self._strategy

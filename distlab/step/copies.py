@@ -206,15 +206,15 @@ class CopiesWatch:
           result: Its result.
           step: Its number.
         """
-        self._calls += 1
         self._comparisons.step = step
-        for subject, variable in self._variables.items():
+        for subject, variable in list(self._variables.items()):  # threads may run one program
             self._kept[subject] = variable.storage.reference()
         if self._states:
             arrays = jax.tree.leaves(result)
-            for subject, state in self._states.items():
+            for subject, state in list(self._states.items()):
                 array = arrays[self.results[state.result]]
                 self._kept[subject] = weakref.ref(array)
+        self._calls += 1
 
     def _renew_data(self, leaves: Sequence[Any]) -> set[int]:
         """Returns which data the next step receives and the last one did not.

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import threading
 import time
 import weakref
 from collections.abc import Callable
-from typing import Any, Final, final
+from typing import Any, Final, TypeGuard, final
 
 import jax
 
@@ -17,6 +18,7 @@ from distlab.step.last_results import LastResults
 from distlab.step.place import Place
 from distlab.step.program import next_number
 from distlab.values.checks import function_name, function_source
+from distlab.variables.protocol import StoredVariable
 from distlab.variables.variable import Variable
 
 _MOST_COMPARED: Final = 8
@@ -46,12 +48,10 @@ class EagerWatch:
       function: The function's name.
       source: The file and line of its definition.
 
-    Attributes:
-      assigned: The variables of which replicas assigned their copies in this step, with the line.
+    Several threads may run it at once.
     """
 
     def __init__(self, strategy: int, function: str, source: str) -> None:
-        self.assigned: dict[Any, str] = {}
         self._number = next_number()
         self._strategy, self._function, self._source = strategy, function, source
         self._comparisons = Comparisons(self._number, strategy)
@@ -59,20 +59,30 @@ class EagerWatch:
         self._calls = 0
         self._apart: dict[str, tuple[Variable, str]] = {}
         self._kept: dict[str, weakref.ref[jax.Array] | None] = {}
+        self._lock = threading.Lock()
 
     def before(self) -> None:
         """Compares, before a step, the copies that somebody else has assigned since the last."""
-        self.assigned.clear()
-        for subject, (variable, line) in list(self._apart.items()):
-            if variable.storage.holds(self._kept[subject]):
-                continue
-            worth = self._comparisons.look(
-                subject, unchanged=False, held=variable, due=False, source=line
-            )
-            if not worth:
-                del self._apart[subject]
+        with self._lock:
+            for subject, (variable, line) in list(self._apart.items()):
+                if variable.storage.holds(self._kept[subject]):
+                    continue
+                worth = self._comparisons.look(
+                    subject, unchanged=False, held=variable, due=False, source=line
+                )
+                if not worth:
+                    del self._apart[subject]
 
-    def after(self, place: Place, leaves: list[Any], result: Any, step: int, called: int) -> None:
+    def after(
+        self,
+        place: Place,
+        leaves: list[Any],
+        result: Any,
+        *,
+        step: int,
+        called: int,
+        assigned: dict[StoredVariable, str],
+    ) -> None:
         """Emits a step that ran; before a function's first one what the function is.
 
         Args:
@@ -81,33 +91,35 @@ class EagerWatch:
           result: Its result.
           step: Number of the step.
           called: Monotonic time in nanoseconds at which it was called.
+          assigned: The variables of which replicas assigned their copies, with the line.
         """
-        recorder = sink.recorder()
-        now = time.monotonic_ns()
-        if not self._calls:
-            recorder.emit(self._compile(now))
-        recorder.emit(
-            events.Step(
-                time_ns=called,
-                step=step,
-                program=self._number,
-                strategy=self._strategy,
-                dispatched_ns=now,
-                examples=place.batch.examples_among(leaves),
+        with self._lock:
+            recorder = sink.recorder()
+            now = time.monotonic_ns()
+            if not self._calls:
+                recorder.emit(self._compile(now))
+            recorder.emit(
+                events.Step(
+                    time_ns=called,
+                    step=step,
+                    program=self._number,
+                    strategy=self._strategy,
+                    dispatched_ns=now,
+                    examples=place.batch.examples_among(leaves),
+                )
             )
-        )
-        self._calls += 1
-        self._comparisons.step = step
-        if place.mesh.replicas > 1:
-            self._compare()
-        self._results.take_small(jax.tree.leaves(result))
-        self._results.keep(step)
+            self._calls += 1
+            self._comparisons.step = step
+            if place.mesh.replicas > 1:
+                self._compare(assigned)
+            self._results.take_small(jax.tree.leaves(result))
+            self._results.keep(step)
 
-    def _compare(self) -> None:
+    def _compare(self, assigned: dict[StoredVariable, str]) -> None:
         """Compares copies after steps 1, 2, 4, 8 and so on, as of compiled functions."""
         due = self._calls & (self._calls - 1) == 0
         if due:
-            for variable, line in self.assigned.items():
+            for variable, line in assigned.items():
                 subject = f"variable {variable.name}"
                 room = subject in self._apart or len(self._apart) < _MOST_COMPARED
                 if room and _may_drift(variable) and compared(variable)[0]:
@@ -135,7 +147,7 @@ class EagerWatch:
         )
 
 
-def _may_drift(variable: Any) -> bool:
+def _may_drift(variable: StoredVariable) -> TypeGuard[Variable]:
     """Returns whether the copies of a variable should be equal, and may not be."""
     return (
         isinstance(variable, Variable)

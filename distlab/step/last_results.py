@@ -103,7 +103,8 @@ class LastResults:
         """
         if self._recorder is None or self._recorder() is not sink.recorder():
             return False
-        return self._kept[-1].step >= first_step
+        last = list(self._kept)[-1:]  # another thread may have cleared them
+        return bool(last) and last[0].step >= first_step
 
     def take(self, outputs: Sequence[jax.Array]) -> None:
         """Takes the results of a step that was dispatched.

@@ -38,6 +38,7 @@ from distlab.step.regroup import undeclared
 from distlab.step.static_values import Static, is_static, static_key
 from distlab.values.checks import checked_call, is_array_like
 from distlab.values.distributed import DistributedValues, Mirrored
+from distlab.variables.protocol import StoredVariable
 
 _steps = itertools.count()
 
@@ -159,8 +160,10 @@ def _run_eagerly(
         return eager.run(host, fn, args, kwargs)
     watch = eager_events.watch_of(place, fn)
     watch.before()
-    result = eager.run(host, fn, args, kwargs, watch.assigned)
-    watch.after(place, jax.tree.leaves((args, kwargs)), result, next(_steps), called)
+    assigned: dict[StoredVariable, str] = {}
+    result = eager.run(host, fn, args, kwargs, assigned)
+    leaves = jax.tree.leaves((args, kwargs))
+    watch.after(place, leaves, result, step=next(_steps), called=called, assigned=assigned)
     return result
 
 

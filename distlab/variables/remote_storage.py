@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import weakref
 from collections.abc import Sequence
-from typing import Any, Final, NamedTuple, Protocol, final
+from contextlib import AbstractContextManager
+from typing import Any, ClassVar, Final, NamedTuple, Protocol, final
 
 import jax
 import jax.numpy as jnp
@@ -58,11 +60,13 @@ class RemoteStorage:
     Attributes:
       layout: One copy.
       apart: False: one copy is equal to itself.
+      changing: Nothing to hold: the server applies one operation after another.
     """
 
     __slots__ = ("__weakref__", "key", "layout", "name", "servers")
 
     apart: Final = False
+    changing: ClassVar[AbstractContextManager[object, None]] = contextlib.nullcontext()
 
     def __init__(self, servers: ValueServers, key: Key, name: str) -> None:
         self.layout = OnOneDevice(server=key.server)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import itertools
 import threading
 import weakref
-from typing import Final, final
+from typing import ClassVar, Final, final
 
 import jax
 import numpy as np
@@ -24,7 +24,8 @@ from distlab.errors import DonatedError
 from distlab.text.shown import shown
 
 giving: Final = threading.RLock()
-"""Held while arrays are read, and while a step takes over the memory of some."""
+"""Held while arrays are read or changed, and while a step takes over the memory of some. Who holds
+it takes no other lock: `in_flight.dispatching` is taken before it."""
 
 _changes: Final = itertools.count(1)
 _last_change = 0
@@ -48,10 +49,14 @@ class Storage:
       layout: Where the copies are.
       name: The variable's name.
       apart: Whether copies that should be equal may differ, since one was assigned alone.
+      changing: Held from a read to the assignment that rests on it, so that no other thread's
+        change is lost.
       version: Number of changes of a value on a parameter server (`server_traffic`).
     """
 
     __slots__ = ("_array", "_coming", "_first_read", "_own", "apart", "layout", "name", "version")
+
+    changing: ClassVar = giving
 
     def __init__(self, value: jax.Array, layout: Layout, name: str) -> None:
         self.layout = layout
@@ -126,9 +131,10 @@ class Storage:
 
     def set_copy(self, replica: int, value: jax.Array) -> None:
         """Replaces one copy and keeps the others."""
-        array = self.alive()
-        self.set_apart(apart=True)
-        self.array = self.layout.with_copy(array, replica, value)
+        with self.changing:
+            array = self.alive()
+            self.set_apart(apart=True)
+            self.array = self.layout.with_copy(array, replica, value)
 
     def set_apart(self, *, apart: bool) -> None:
         """Notes whether copies that should be equal may differ."""

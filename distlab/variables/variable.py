@@ -326,9 +326,18 @@ class Variable(ArrayOperators, scattering.Scatters):
                 each = replicas.value_of_each_copy(self, array, verb)
                 self._update_all(self.storage.layout.place(each), verb, combine)
             return self
+        self._update_own(frame, operand, array, verb, combine)
+        return self
+
+    def _update_own(
+        self, frame: frames.Frame, operand: Any, array: jax.Array, verb: str, combine: Combine
+    ) -> None:
+        """Assigns this replica's copy."""
         # Read before the replicas synchronize: the first to continue changes a shared copy.
         remote = isinstance(self.storage, RemoteStorage)
-        old = None if remote or verb == "assign" else frame.get(self)
+        reads = verb != "assign" and not remote
+        shared = self.storage.layout.one_copy and self.strategy.num_replicas_in_sync > 1
+        old = frame.get(self) if reads and shared else None
         if scopes.in_cross_replica_context():
             if not scopes.updating():
                 array = replicas.value_of_each_copy(self, array, verb)
@@ -336,9 +345,11 @@ class Variable(ArrayOperators, scattering.Scatters):
             array = replicas.assigned(self, operand, array, verb, get_replica_context())
         if remote:
             frame.update(self, Operation(verb, (array,)))
-        else:
+            return
+        with self.storage.changing:
+            if reads and not shared:
+                old = frame.get(self)
             frame.set(self, combine(old, array))
-        return self
 
     def _update_copies(self, value: DistributedValues, verb: str, combine: Combine) -> Variable:
         """Assigns to each copy its component."""
@@ -354,8 +365,9 @@ class Variable(ArrayOperators, scattering.Scatters):
             self.storage.update(Operation(verb, (placed,)))
             return
         with in_flight.dispatching:  # no step or thread may assign between the read and the write
-            old = None if verb == "assign" else self.storage.alive()
-            self.storage.array = combine(old, placed)
+            with self.storage.changing:
+                old = None if verb == "assign" else self.storage.alive()
+                self.storage.array = combine(old, placed)
             server_traffic.note_change(self.storage, placed)
 
     def _scatter(self, kind: str, slices: Any) -> Variable:
@@ -387,7 +399,8 @@ class Variable(ArrayOperators, scattering.Scatters):
                 self.storage.update(Operation(verb, (indices, values)))
                 return self
             with in_flight.dispatching:
-                self.storage.array = combine(self.storage.alive(), indices, values)
+                with self.storage.changing:
+                    self.storage.array = combine(self.storage.alive(), indices, values)
                 server_traffic.note_change(self.storage, indices, values)
             return self
         own = [frame.own(part) if isinstance(part, DistributedValues) else part for part in parts]
@@ -398,7 +411,8 @@ class Variable(ArrayOperators, scattering.Scatters):
         if isinstance(self.storage, RemoteStorage):
             frame.update(self, Operation(verb, (indices, values)))
         else:
-            frame.set(self, combine(frame.get(self), indices, values))
+            with self.storage.changing:
+                frame.set(self, combine(frame.get(self), indices, values))
         return self
 
     def _rows(self, kind: str, slices: IndexedSlices) -> scattering.Rows:

@@ -118,21 +118,24 @@ class VariableCopy(ArrayOperators, scattering.Scatters):
         context = scopes.current_replica()
         if context is not None and context.strategy is variable.strategy:
             array = replicas.in_turn(variable, array, verb, get_replica_context())
-        self._write(combine(self.value(), self._beside(array)))
+        with variable.storage.changing:
+            self._write(combine(self.value(), self._beside(array)))
         return self
 
     def _scatter(self, kind: str, slices: Any) -> VariableCopy:
         self.variable.require_own_strategy(f"scatter_{kind}")
         slices = scattering.require_slices(self.name, kind, slices)
         rows = scattering.checked_rows(self.name, kind, slices, self.shape, self.dtype)
-        values, indices = map(self._beside, rows)
-        self._write(scattering.COMBINE[kind](self.value(), indices, values))
+        with self.variable.storage.changing:
+            values, indices = map(self._beside, rows)
+            self._write(scattering.COMBINE[kind](self.value(), indices, values))
         return self
 
     def _scatter_nd(self, kind: str, indices: Any, updates: Any) -> VariableCopy:
         self.variable.require_own_strategy(f"scatter_nd_{kind}")
-        parts = (self._beside(jnp.asarray(part)) for part in (indices, updates))
-        self._write(scattering.scattered_nd(self.name, kind, self.value(), *parts))
+        with self.variable.storage.changing:
+            parts = (self._beside(jnp.asarray(part)) for part in (indices, updates))
+            self._write(scattering.scattered_nd(self.name, kind, self.value(), *parts))
         return self
 
     def _beside(self, array: jax.Array) -> jax.Array:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 import jax
@@ -12,6 +14,7 @@ import jax.numpy as jnp
 import distlab as dl
 from distlab.data import Dataset
 from tests.misuse.world import World
+from tests.patience import LIMIT_SECONDS
 
 Verb: TypeAlias = Callable[[World], object]
 Place: TypeAlias = Callable[[World, Verb], object]
@@ -118,7 +121,7 @@ def _in_a_thread(w: World, verb: Verb) -> object:
 
     thread = threading.Thread(target=call, daemon=True)
     thread.start()
-    thread.join(30)
+    thread.join(LIMIT_SECONDS)
     assert outcome, "the verb hangs in a thread"
     if isinstance(outcome[0], Exception):
         raise outcome[0]
@@ -132,6 +135,48 @@ def _in_a_thread_of_a_scope(w: World, verb: Verb) -> object:
 
 def _in_a_thread_of_an_eager_replica(w: World, verb: Verb) -> object:
     return _on_eager_replicas(w, lambda _: _in_a_thread(w, verb))
+
+
+def _in_a_thread_of_a_replica(w: World, verb: Verb) -> object:
+    kept: list[object] = []
+    w.strategy.run(lambda: kept.append(_in_a_thread(w, verb)))
+    return kept[0]
+
+
+def _in_a_thread_of_a_merge_call(w: World, verb: Verb) -> object:
+    kept: list[object] = []
+
+    def merged(_: dl.Strategy) -> None:
+        kept.append(_in_a_thread(w, verb))
+
+    w.strategy.run(lambda: dl.get_replica_context().merge_call(merged))
+    return kept[0]
+
+
+def _in_a_thread_of_jit(w: World, verb: Verb) -> object:
+    return _in_jit(w, lambda w: _in_a_thread(w, verb))
+
+
+def _in_a_pool(w: World, verb: Verb) -> object:
+    with ThreadPoolExecutor(3) as pool:
+        first, *others = [pool.submit(verb, w) for _ in range(3)]
+        for other in others:
+            other.result(LIMIT_SECONDS)
+        return first.result(LIMIT_SECONDS)
+
+
+def _in_a_thread_that_outlives_a_scope(w: World, verb: Verb) -> object:
+    left = threading.Event()
+
+    def call(w: World) -> object:
+        assert left.wait(LIMIT_SECONDS)
+        return verb(w)
+
+    with ThreadPoolExecutor(1) as pool:
+        with w.strategy.scope():
+            made = pool.submit(call, w)
+        left.set()
+        return made.result(LIMIT_SECONDS)
 
 
 def _in_background(w: World, verb: Verb) -> object:
@@ -185,9 +230,42 @@ PLACES: Final[dict[str, Place]] = {
     "thread": _in_a_thread,
     "thread_of_a_scope": _in_a_thread_of_a_scope,
     "thread_of_an_eager_replica": _in_a_thread_of_an_eager_replica,
+    "thread_of_a_replica": _in_a_thread_of_a_replica,
+    "thread_of_a_merge_call": _in_a_thread_of_a_merge_call,
+    "thread_of_jit": _in_a_thread_of_jit,
+    "pool": _in_a_pool,
+    "thread_that_outlives_a_scope": _in_a_thread_that_outlives_a_scope,
     "background": _in_background,
     "map": _in_map,
     "parallel_map": _in_parallel_map,
     "value_function": _in_a_value_function,
     "dataset_function": _in_a_dataset_function,
 }
+
+REPLICAS: Final = frozenset({"replicas", "eager_replicas"})
+ON_OTHERS: Final = frozenset({"replicas_of_another", "eager_replicas_of_another"})
+INSIDE: Final = frozenset(
+    {"jit_on_replicas", "grad_on_replicas", "scan_on_replicas", "lax_scan_on_replicas"}
+)
+"""Places in a transformation within a replica function."""
+STAGED: Final = frozenset({"jit", "merge_call"})
+CROSS: Final = frozenset(PLACES) - REPLICAS - ON_OTHERS - INSIDE - {"another_scope"}
+"""Places in the cross-replica context of the strategy, or in no strategy's."""
+AT_ONCE: Final = CROSS - STAGED
+"""Those of them where JAX computes at once."""
+ALL: Final = frozenset(PLACES)
+
+
+@dataclass(frozen=True)
+class Row:
+    """A verb.
+
+    Attributes:
+      call: Calls it with good arguments.
+      good: The places where it gives its value.
+      value: The sum of its value's numbers on the first replica; None where it has no numbers.
+    """
+
+    call: Callable[[World], object]
+    good: frozenset[str]
+    value: float | None = None

@@ -8,7 +8,6 @@ import io
 import warnings
 from collections.abc import Callable
 from contextlib import redirect_stdout
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,40 +19,22 @@ import pytest
 import distlab as dl
 from distlab.data import Dataset
 from distlab.errors import DistlabError
-from tests.misuse.places import PLACES
+from tests.misuse.places import (
+    ALL,
+    AT_ONCE,
+    CROSS,
+    INSIDE,
+    ON_OTHERS,
+    PLACES,
+    REPLICAS,
+    STAGED,
+    Row,
+)
 from tests.misuse.table import has_remedy
+from tests.misuse.verbs_of_files import VERBS_OF_FILES
 from tests.misuse.world import World
 
 pytestmark = pytest.mark.timeout(240)  # no misuse may hang
-
-REPLICAS: Final = frozenset({"replicas", "eager_replicas"})
-ON_OTHERS: Final = frozenset({"replicas_of_another", "eager_replicas_of_another"})
-INSIDE: Final = frozenset(
-    {"jit_on_replicas", "grad_on_replicas", "scan_on_replicas", "lax_scan_on_replicas"}
-)
-"""Places in a transformation within a replica function."""
-STAGED: Final = frozenset({"jit", "merge_call"})
-CROSS: Final = frozenset(PLACES) - REPLICAS - ON_OTHERS - INSIDE - {"another_scope"}
-"""Places in the cross-replica context of the strategy, or in no strategy's."""
-AT_ONCE: Final = CROSS - STAGED
-"""Those of them where JAX computes at once."""
-ALL: Final = frozenset(PLACES)
-
-
-@dataclass(frozen=True)
-class Row:
-    """A verb.
-
-    Attributes:
-      call: Calls it with good arguments.
-      good: The places where it gives its value.
-      value: The sum of its value's numbers on the first replica; None where it has no numbers.
-    """
-
-    call: Callable[[World], object]
-    good: frozenset[str]
-    value: float | None = None
-
 
 _context: Final = dl.get_replica_context
 
@@ -192,6 +173,7 @@ VERBS: Final[dict[str, Row]] = {
     ),
     "controlled": Row(lambda _: sum(dl.controlled([1, 2])), ALL, 3.0),
     "watch": Row(lambda _: str(dl.watch()), ALL),
+    **VERBS_OF_FILES,
 }
 
 

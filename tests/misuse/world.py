@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import distlab as dl
+from distlab.recording.recording import Recording
 
 REPLICAS = 4
 
@@ -45,7 +47,30 @@ class World:
         self.x = make(lambda c: jnp.full(2, float(c.replica_id_in_sync_group)))
         self.ragged = make(lambda c: jnp.ones(3 if c.replica_id_in_sync_group < 2 else 1))
         self.dataset = dl.data.Dataset.range(10).batch(4)
-        self.folder = folder
+        self.folder = self._own = folder
+
+    @functools.cached_property
+    def mean(self) -> dl.metrics.Mean:
+        """A metric."""
+        with self.strategy.scope():
+            return dl.metrics.Mean()
+
+    @functools.cached_property
+    def checkpoint(self) -> str:
+        """A checkpoint of `weights`."""
+        return dl.train.Checkpoint(weights=self.weights).save(self._own / "ckpt")
+
+    @functools.cached_property
+    def recording(self) -> Recording:
+        """A recording that goes on."""
+        return dl.record(self._own / "recording")
+
+    @functools.cached_property
+    def recorded(self) -> Path:
+        """The folder of a run with one metric, of 2."""
+        with dl.record(self._own / "recorded") as recording:
+            recording.log(1, loss=2.0)
+        return self._own / "recorded"
 
     def other(self) -> dl.Strategy:
         """Returns another strategy, over 2 devices."""

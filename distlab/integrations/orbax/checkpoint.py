@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
+from pathlib import Path
 from typing import Any, Final
 
 from distlab.devices import in_flight, jax_internals
@@ -69,7 +72,7 @@ class Checkpoint:
 
     def __init__(self, root: Any = None, **kwargs: Any) -> None:
         own: dict[str, Any] = self.__dict__
-        own.update(_root=root, _parts={}, _job=None, save_counter=0)
+        own.update(_root=root, _parts={}, _job=None, save_counter=0, _lock=threading.RLock())
         for name, value in kwargs.items():
             setattr(self, name, value)
 
@@ -116,13 +119,14 @@ class Checkpoint:
           True
         """
         absolute(file_prefix)  # refuses what is no path, before anything is counted
-        before = self.save_counter
-        self.save_counter = before + 1
-        try:
-            return self.write(f"{os.fspath(file_prefix)}-{self.save_counter}", options)
-        except BaseException:
-            self.save_counter = before
-            raise
+        with self.one_at_a_time:
+            before = self.save_counter
+            self.save_counter = before + 1
+            try:
+                return self.write(f"{os.fspath(file_prefix)}-{self.save_counter}", options)
+            except BaseException:
+                self.save_counter = before
+                raise
 
     def write(self, file_prefix: str | os.PathLike[str], options: Any = None) -> str:
         """Writes the objects to a folder of that name, which replaces a checkpoint that is there.
@@ -155,18 +159,19 @@ class Checkpoint:
         in_background = checked(options).in_background
         path = absolute(file_prefix)
         files.require_orbax()
-        self.sync()
-        state = self._snapshot()
+        with self.one_at_a_time:
+            self.sync()
+            state = self._snapshot()
 
-        def write_and_then() -> None:
-            files.write(path, state)
-            then()
+            def write_and_then() -> None:
+                files.write(path, state)
+                then()
 
-        write = workers.writing(write_and_then)
-        if in_background:
-            self.__dict__["_job"] = Job(write)
-        else:
-            write()
+            write = workers.writing(write_and_then)
+            if in_background:
+                self.__dict__["_job"] = Job(write)
+            else:
+                write()
         return str(path)
 
     def restore(
@@ -207,8 +212,11 @@ class Checkpoint:
         if save_path is None:
             return CheckpointLoadStatus(0, (), ())
         _require_outside("restore")
+        with self.one_at_a_time:
+            return self._restore(absolute(save_path), partial=partial)
+
+    def _restore(self, path: Path, *, partial: bool) -> CheckpointLoadStatus:
         self.sync()
-        path = absolute(save_path)
         entries = files.entries(path)
         here = self._leaves()
         unused = sorted(set(entries) - set(here) - {_COUNTER})
@@ -235,9 +243,16 @@ class Checkpoint:
         Raises:
           CheckpointError: It could not write.
         """
-        job, self.__dict__["_job"] = self._job, None
-        if job is not None:
-            job.wait()
+        with self.one_at_a_time:
+            job, self.__dict__["_job"] = self._job, None
+            if job is not None:
+                job.wait()
+
+    @property
+    def one_at_a_time(self) -> AbstractContextManager[object, None]:
+        """Held by the thread that saves or restores."""
+        lock: AbstractContextManager[object, None] = self._lock
+        return lock
 
     def checkpoint_parts(self) -> dict[str, Any]:
         """Returns the objects by name, for a checkpoint that this one is a part of."""
@@ -281,8 +296,13 @@ class Checkpoint:
     def _snapshot(self) -> dict[str, Saved]:
         """Returns copies of all values, as they are between two steps."""
         _require_outside("save")
+        # Before steps have to wait: an iterator's data may come from functions that run some.
+        found = self._leaves().items()
+        state = {n: _kind(leaf).saved(n, leaf) for n, leaf in found if _is_position(leaf)}
         with in_flight.dispatching:
-            state = {n: _kind(leaf).saved(n, leaf) for n, leaf in self._leaves().items()}
+            for name, leaf in self._leaves().items():
+                if not _is_position(leaf):
+                    state[name] = _kind(leaf).saved(name, leaf)
         state = workers.with_all_positions(state, files.plain)
         return {_COUNTER: Saved(Entry("python", value=self.save_counter)), **state}
 
@@ -319,7 +339,7 @@ class Checkpoint:
             for name, leaf in here.items()
             if name in entries
         }
-        positions = {name: here[name] for name in puts if isinstance(_kind(here[name]), Position)}
+        positions = {name: here[name] for name in puts if _is_position(here[name])}
         _move(positions, {name: puts.pop(name) for name in positions})
         with in_flight.dispatching:
             self._walk(lambda name, leaf: puts[name]() if name in puts else leaf)
@@ -331,6 +351,10 @@ def _kind(leaf: Any) -> Kind:
     kind = kind_of(leaf)
     assert kind is not None  # `walk` visits leaves alone
     return kind
+
+
+def _is_position(leaf: Any) -> bool:
+    return isinstance(_kind(leaf), Position)
 
 
 def _move(iterators: Mapping[str, Any], moves: Mapping[str, Put]) -> None:

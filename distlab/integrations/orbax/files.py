@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import threading
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import cache, lru_cache
@@ -39,6 +40,9 @@ _UNFINISHED: Final = ".orbax-checkpoint-tmp"
 _NEW: Final = ".new"
 _REPLACED: Final = ".replaced"
 _REMOVED: Final = ".removed"
+_one_at_a_time: Final = threading.RLock()
+"""Held while a checkpoint is written or read: Orbax's checkpointer is for one thread, and what a
+killed process left in a folder looks like what another thread is writing."""
 
 
 def require_orbax() -> None:
@@ -60,18 +64,23 @@ def write(path: Path, state: Mapping[str, Saved]) -> None:
     Raises:
       CheckpointError: The disk is full, or something else than a checkpoint is in the way.
     """
+    arrays = {n: s.array for n, s in state.items() if s.array is not None and s.entry.stored}
+    entries = {n: msgspec.to_builtins(s.entry, enc_hook=plain) for n, s in state.items()}
+    with _one_at_a_time:
+        _write_whole(path, arrays, {"version": VERSION, "entries": entries})
+
+
+def _write_whole(path: Path, arrays: Mapping[str, np.ndarray], objects: Mapping[str, Any]) -> None:
     if path.exists() and not is_checkpoint(path):
         raise CheckpointError(
             f"{path} exists and is no checkpoint, so none is written there. Remove it, or choose "
             "another name."
         )
-    arrays = {n: s.array for n, s in state.items() if s.array is not None and s.entry.stored}
-    entries = {n: msgspec.to_builtins(s.entry, enc_hook=plain) for n, s in state.items()}
     new = path.with_name(path.name + _NEW)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         _clear(new)
-        _write(new, arrays, {"version": VERSION, "entries": entries})
+        _write(new, arrays, objects)
         (new / _CHECKSUMS).write_text(json.dumps(_checksums(new)))
         _put_in_place(new, path)
     except (OSError, ValueError, RuntimeError) as error:
@@ -96,7 +105,7 @@ def entries(path: Path) -> dict[str, Entry]:
     """
     orbax = _orbax()
     place = _place(path)
-    with _damage_as_error(path):
+    with _one_at_a_time, _damage_as_error(path):
         _require_undamaged(path, place)
         items = orbax.args.Composite(objects=orbax.args.JsonRestore())
         found = _checkpointer().restore(place, args=items)["objects"]
@@ -125,7 +134,7 @@ def arrays(path: Path, known: Mapping[str, Entry], names: Collection[str]) -> di
     wanted = {name: 0 for name in names if known[name].stored}
     if not wanted:
         return read
-    with _damage_as_error(path):
+    with _one_at_a_time, _damage_as_error(path):
         restore = orbax.args.PyTreeRestore(
             item=wanted,
             restore_args={name: orbax.RestoreArgs() for name in wanted},
@@ -165,10 +174,11 @@ def remove_unfinished(folder: Path, is_own: Callable[[str], bool]) -> None:
       folder: The folder of checkpoints.
       is_own: Whether a name is one of this folder's checkpoints.
     """
-    for ending in (_NEW, _NEW + _UNFINISHED, _REMOVED):
-        for path in folder.glob(f"*{ending}"):
-            if is_own(path.name.removesuffix(ending)):
-                _clear(path)
+    with _one_at_a_time:
+        for ending in (_NEW, _NEW + _UNFINISHED, _REMOVED):
+            for path in folder.glob(f"*{ending}"):
+                if is_own(path.name.removesuffix(ending)):
+                    _clear(path)
 
 
 def _write(path: Path, arrays: Mapping[str, np.ndarray], objects: Mapping[str, Any]) -> None:

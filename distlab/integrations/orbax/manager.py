@@ -154,6 +154,10 @@ class CheckpointManager:
           >>> manager.save(checkpoint_number=40).endswith("ckpt-40")
           True
         """
+        with self.checkpoint.one_at_a_time:
+            return self._save(checkpoint_number, check_interval, options)
+
+    def _save(self, checkpoint_number: Any, check_interval: bool, options: Any) -> str | None:
         step = self._step()
         if check_interval and self.checkpoint_interval is not None and self._last_step is not None:
             assert step is not None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -68,7 +69,7 @@ def export(run: Recorded, path: str | os.PathLike[str], *, overwrite: bool = Fal
             f"{target} exists already. Name another file, or pass overwrite=True to replace it."
         )
     # A file under its final name is always complete.
-    unfinished = target.with_name(f".{target.name}.{os.getpid()}")
+    unfinished = target.with_name(f".{target.name}.{os.getpid()}-{threading.get_ident()}")
     try:
         write(run, unfinished)
         unfinished.replace(target)
