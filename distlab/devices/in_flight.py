@@ -13,17 +13,16 @@ from __future__ import annotations
 import atexit
 import os
 import queue
-import sys
 import threading
 import time
 from collections import deque
 from contextlib import AbstractContextManager
-from types import FrameType
 from typing import Final, TypeAlias
 
 import jax
 
 from distlab.devices import jax_internals
+from distlab.devices.thread_frames import frames_of
 from distlab.errors import ContextError
 
 LIMIT: Final = 16
@@ -147,15 +146,11 @@ def finish() -> None:
 
 def _rests(thread: threading.Thread) -> bool:
     """Returns whether a thread waits in Python, outside of a step, as for its next task."""
-    frame: FrameType | None = sys._current_frames().get(thread.ident or 0)
-    if frame is None or frame.f_code.co_filename not in _WAITING_IN:
+    frames = frames_of(thread.ident or 0)
+    if not frames or frames[0].f_code.co_filename not in _WAITING_IN:
         return False
-    while frame is not None:
-        module = frame.f_globals.get("__name__", "")
-        if module.startswith(("jax.", "distlab.step.")):
-            return False
-        frame = frame.f_back
-    return True
+    modules = (frame.f_globals.get("__name__", "") for frame in frames)
+    return not any(module.startswith(("jax.", "distlab.step.")) for module in modules)
 
 
 def _is_done(result: jax.Array) -> bool:

@@ -11,11 +11,12 @@ import sys
 import sysconfig
 import threading
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from types import FrameType
 from typing import Final, Literal
 
+from distlab.devices.thread_frames import frames_of
 from distlab.events import Event, OwnPython
 from distlab.values.user_code import line_text
 
@@ -56,7 +57,7 @@ class OwnLines:
         self._thread = threading.get_ident()
         self._reported_ns = self._reported_ns or now_ns
         if len(self._calls) < _MOST_STACKS:
-            self._calls.add(" > ".join(_lines(sys._getframe(1))))
+            self._calls.add(" > ".join(_lines(_callers(sys._getframe(1)))))
 
     def look(self, now_ns: int, *, idle: bool) -> None:
         """Looks where the thread is.
@@ -65,8 +66,7 @@ class OwnLines:
           now_ns: Monotonic time.
           idle: Whether no step is in flight.
         """
-        frame = sys._current_frames().get(self._thread) if idle and self._thread else None
-        stack = None if frame is None else own_stack(frame)
+        stack = own_stack(frames_of(self._thread)) if idle and self._thread else None
         half = (now_ns - self._seen_ns) // 2 if self._seen_ns else 0
         for one in (self._seen, stack):
             if one is not None and half and (one in self._spent or len(self._spent) < 1_000):
@@ -95,37 +95,47 @@ class OwnLines:
         self._reported_ns = now_ns
 
 
-def own_stack(frame: FrameType) -> str | None:
+def own_stack(frames: Sequence[FrameType]) -> str | None:
     """Returns the lines of the program that a thread is at; None in distlab's calls.
 
     Args:
-      frame: The thread's innermost frame.
+      frames: The thread's frames, the innermost first.
     """
-    at: FrameType | None = frame
     compiles = False
-    while at is not None and (part := _part(at.f_code.co_filename)) != "user":
+    for depth, frame in enumerate(frames):
+        part = _part(frame.f_code.co_filename)
         if part == "distlab":
             return None
+        if part == "user":
+            lines = _lines(frames[depth:])
+            if lines and compiles:
+                lines.append(OwnPython.COMPILES)
+            return " > ".join(lines) or None
         compiles = compiles or part == "compiler"
-        at = at.f_back
-    lines = [] if at is None else _lines(at)
-    if not lines:
-        return None
-    return " > ".join([*lines, OwnPython.COMPILES] if compiles else lines)
+    return None
 
 
-def _lines(frame: FrameType) -> list[str]:
-    """Returns the program's lines, outermost first; none of code that distlab calls for input."""
+def _callers(frame: FrameType | None) -> Iterator[FrameType]:
+    """Yields a frame of the calling thread and those that called it."""
+    while frame is not None:
+        yield frame
+        frame = frame.f_back
+
+
+def _lines(frames: Iterable[FrameType]) -> list[str]:
+    """Returns the program's lines, outermost first; none of code that distlab calls for input.
+
+    Args:
+      frames: Frames, the innermost first.
+    """
     lines: list[str] = []
-    at: FrameType | None = frame
-    while at is not None:
-        code = at.f_code
+    for frame in frames:
+        code = frame.f_code
         part = _part(code.co_filename)
         if part == "user" and len(lines) < _DEEPEST:
-            lines.append(line_text(code.co_filename, at.f_lineno))
+            lines.append(line_text(code.co_filename, frame.f_lineno))
         elif part == "distlab" and lines and _is_input(code.co_filename):
             return []
-        at = at.f_back
     return lines[::-1]
 
 

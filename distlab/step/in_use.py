@@ -14,7 +14,10 @@ from typing import Final, final
 _LOOK_SECONDS: Final = 1.0
 """How often a step that waits looks by itself: an interrupt may end one that tells nobody."""
 
-_ended = threading.Condition()
+_lock = threading.RLock()
+"""Entered by itself: an interrupt while Python enters a `Condition` leaves it locked for ever."""
+
+_ended = threading.Condition(_lock)
 
 present: dict[Use, bool] = {}
 """The uses that have begun. Who takes one out, which nothing can interrupt, calls `tell` then."""
@@ -41,7 +44,7 @@ class Use:
         """
         self._objects = frozenset(objects)
         self._thread = threading.get_ident()
-        with _ended:
+        with _lock:
             if all(other._thread != self._thread for other in list(present)):
                 while any(map(self._meets, list(present))):
                     _ended.wait(_LOOK_SECONDS)
@@ -53,5 +56,5 @@ class Use:
 
 def tell() -> None:
     """Wakes the threads that wait for objects."""
-    with _ended:
+    with _lock:
         _ended.notify_all()

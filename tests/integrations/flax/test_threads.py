@@ -234,7 +234,7 @@ def test_background_threads_share_an_object_with_the_main_thread() -> None:
 
 
 INTERRUPTED = """
-import random, signal, time
+import random, signal, threading, time
 import jax.numpy as jnp
 from flax import nnx
 import distlab as dl
@@ -267,12 +267,16 @@ while interrupts < 30:
         interrupts += 1
     signal.setitimer(signal.ITIMER_REAL, 0)
     assert not in_use.present
+    other = threading.Thread(target=strategy.run, args=(step, (model,)), daemon=True)
+    other.start()
+    other.join(60)
+    assert not other.is_alive(), "another thread waits for ever"
     values = {float(one[...]) for one in model}
     assert len(values) == 1, values
 print(interrupts)
 """
 
 
-def test_interrupts_leave_a_whole_model_that_no_step_uses() -> None:
+def test_interrupts_leave_a_whole_model_that_other_threads_may_step_on() -> None:
     status, out = finish(INTERRUPTED, "-W", "error")
     assert (status, out.splitlines()[-1:]) == (0, ["30"]), out
