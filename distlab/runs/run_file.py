@@ -121,11 +121,7 @@ class RunFile:
             raise _can_not_write(folder, error) from error
         try:
             _begin(self.path, meta, held)
-            self._database = sqlite3.connect(
-                self.path, isolation_level=None, check_same_thread=False
-            )
-            self._database.execute("PRAGMA journal_mode=WAL")
-            self._database.execute("PRAGMA synchronous=NORMAL")
+            self._database = _opened(self.path)
             self._place = _place(self.path)
         except (OSError, sqlite3.Error) as error:
             self._release_lock()
@@ -278,6 +274,17 @@ def _meta(
         "host": host,
         "unix_ns": time.time_ns(),
     }
+
+
+def _opened(path: Path) -> sqlite3.Connection:
+    database = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+    try:
+        database.execute("PRAGMA journal_mode=WAL")
+        database.execute("PRAGMA synchronous=NORMAL")
+    except BaseException:
+        database.close()
+        raise
+    return database
 
 
 def _insert(database: sqlite3.Connection, rows: list[Row]) -> None:

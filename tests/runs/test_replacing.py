@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import shutil
 import signal
 import sqlite3
 import subprocess
@@ -128,10 +129,11 @@ def test_what_a_killed_replacement_left_is_cleared_by_the_next(tmp_path: Path) -
 
 
 def test_a_log_beside_an_old_run_is_not_taken_for_the_new_ones(tmp_path: Path) -> None:
-    file = RunFile(tmp_path, "old")
+    file = RunFile(tmp_path / "written", "old")
     file.write([samples.step(number) for number in range(STEPS)])
-    file.abandon()
-    assert file.path.with_name(f"{file.path.name}-wal").stat().st_size
-    RunFile(tmp_path, "new", overwrite=True).close()
-    with closing(sqlite3.connect(file.path)) as database:
+    killed = shutil.copytree(tmp_path / "written", tmp_path / "killed")
+    file.close()
+    assert (killed / f"{file.path.name}-wal").stat().st_size
+    RunFile(killed, "new", overwrite=True).close()
+    with closing(sqlite3.connect(killed / file.path.name)) as database:
         assert database.execute("SELECT count(*) FROM events").fetchone() == (0,)

@@ -2,8 +2,9 @@ from __future__ import annotations
 
 import sqlite3
 from contextlib import closing
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
 import numpy as np
@@ -41,6 +42,30 @@ def test_the_file_knows_its_schema_and_name(tmp_path: Path) -> None:
         meta = dict(database.execute("SELECT key, value FROM meta"))
     assert meta["schema"] == SCHEMA
     assert meta["name"] == "a run"
+
+
+class NoLog(sqlite3.Connection):
+    """A database on a disk that has no place for a log."""
+
+    opened: ClassVar[list[NoLog]] = []
+
+    def execute(self, statement: str, *parameters: Any) -> sqlite3.Cursor:
+        if statement == "PRAGMA journal_mode=WAL":
+            self.opened.append(self)
+            raise sqlite3.OperationalError("disk I/O error")
+        return super().execute(statement, *parameters)
+
+
+def test_a_file_without_a_log_is_refused_and_closed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(NoLog, "opened", [])
+    monkeypatch.setattr(sqlite3, "connect", partial(sqlite3.connect, factory=NoLog))
+    with pytest.raises(RecordError, match="can't be written: disk I/O error"):
+        RunFile(tmp_path, "a run")
+    (database,) = NoLog.opened
+    with pytest.raises(sqlite3.ProgrammingError, match="closed database"):
+        database.total_changes  # noqa: B018 - it raises
 
 
 def test_a_kind_of_a_newer_version_is_kept_as_it_was(tmp_path: Path) -> None:

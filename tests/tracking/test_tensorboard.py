@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -89,10 +90,11 @@ def test_tensorboard_reads_scalars_texts_and_batches(
 
 
 def test_a_run_without_an_end_is_written_as_far_as_it_came(tmp_path: Path) -> None:
-    file = RunFile(tmp_path / "run", "a run")
+    file = RunFile(tmp_path / "written", "a run")
     file.write([begin(0, 5), Metric(time_ns=6, step=0, values={"loss": 0.5})])
-    file.abandon()
-    with Run.open(tmp_path / "run") as run:
+    killed = shutil.copytree(tmp_path / "written", tmp_path / "killed")
+    file.close()
+    with Run.open(killed) as run:
         run.to_tensorboard(tmp_path / "logs")
     assert [e.value for e in read(tmp_path / "logs").Scalars("loss")] == [0.5]
 
