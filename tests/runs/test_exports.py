@@ -311,3 +311,20 @@ def test_wrong_targets_are_refused_and_leave_nothing_behind(run: dl.Run, tmp_pat
     with dl.Run.open(run.path) as again:
         again.export(tmp_path / "mine.json", overwrite=True)
     assert json.loads((tmp_path / "mine.json").read_text())["traceEvents"]
+
+
+def test_a_file_that_comes_while_an_export_is_written_is_kept(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target, since = tmp_path / "run.jsonl", dl.Run.since
+
+    def while_another_writes(run: dl.Run, cursor: int, limit: int = 10_000) -> Any:
+        target.write_text("another's")
+        return since(run, cursor, limit)
+
+    monkeypatch.setattr(dl.Run, "since", while_another_writes)
+    with dl.Run.open(folder) as run, pytest.raises(RecordError, match="jsonl exists already"):
+        run.export(target)
+    assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [
+        ("run.jsonl", "another's")
+    ]

@@ -65,14 +65,12 @@ def export(run: Recorded, path: str | os.PathLike[str], *, overwrite: bool = Fal
             f"{', '.join(known.example for known in FORMATS)}."
         )
     if target.exists() and not overwrite:
-        raise RecordError(
-            f"{target} exists already. Name another file, or pass overwrite=True to replace it."
-        )
+        raise _exists(target)
     # A file under its final name is always complete.
     unfinished = target.with_name(f".{target.name}.{os.getpid()}-{threading.get_ident()}")
     try:
         write(run, unfinished)
-        unfinished.replace(target)
+        _put(unfinished, target, overwrite)
     except DistlabError:
         raise
     except OSError as error:
@@ -90,3 +88,23 @@ def export(run: Recorded, path: str | os.PathLike[str], *, overwrite: bool = Fal
     finally:
         unfinished.unlink(missing_ok=True)
     return target
+
+
+def _put(unfinished: Path, target: Path, overwrite: bool) -> None:
+    """Gives a file its final name, which another thread or process may have taken meanwhile."""
+    if not overwrite:
+        try:
+            target.hardlink_to(unfinished)
+        except FileExistsError as error:
+            raise _exists(target) from error
+        except OSError:
+            pass  # a file system without hard links
+        else:
+            return
+    unfinished.replace(target)
+
+
+def _exists(target: Path) -> RecordError:
+    return RecordError(
+        f"{target} exists already. Name another file, or pass overwrite=True to replace it."
+    )
