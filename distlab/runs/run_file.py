@@ -249,7 +249,7 @@ def lock_path(path: Path) -> Path:
 def being_written(path: Path) -> bool:
     """Returns whether a living process writes this run file."""
     try:
-        lock = os.open(lock_path(path), os.O_RDONLY)
+        lock = os.open(lock_path(path), os.O_RDONLY | os.O_NONBLOCK)  # it may be a pipe
     except OSError:
         return False
     try:

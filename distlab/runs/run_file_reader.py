@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import sqlite3
 import threading
-import warnings
 import weakref
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from tempfile import mkdtemp
 from typing import Final
-from urllib.parse import quote
 
 import msgspec
 
@@ -20,21 +16,21 @@ from distlab.errors import RecordError
 from distlab.events import Chunk, Envelope, Event, Lost, Unknown
 from distlab.events.merged import Offsets
 from distlab.runs.meta import checked_meta
+from distlab.runs.opening import DAMAGED, opened_run_file
 from distlab.runs.run_file import being_written, decode, event_of
 from distlab.runs.totals import Totals
 
 PAGE: Final = 10_000
 """Events read at once."""
 
-DAMAGED: Final = (sqlite3.DatabaseError, UnicodeDecodeError)
-"""The errors of SQLite over a damaged file: the second when the damage is in its message."""
-
 _DECODED: Final = 256
 """Events decoded at once: Python's garbage collector visits all that are alive."""
 
+_UNDECODABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, TypeError, RecursionError)
+"""The errors of bodies: the last when lists in it are nested very deep."""
+
 _FAR: Final = 1 << 40
 _LARGEST: Final = (1 << 63) - 1
-_BUSY_SECONDS: Final = 5.0
 
 
 class RunFileReader:
@@ -60,7 +56,7 @@ class RunFileReader:
 
     def __init__(self, file: Path) -> None:
         self.path = file
-        self._database, copy = _connect(file)
+        self._database, copy = opened_run_file(file)
         self._remove_copy = copy and weakref.finalize(self, shutil.rmtree, copy, ignore_errors=True)
         try:
             self.meta = checked_meta(self._database.execute("SELECT key, value FROM meta"))
@@ -291,7 +287,7 @@ class RunFileReader:
             events: list[Event | Unknown] = [decode(body) for _, _, body in rows]
             if any(event.time_ns > _LARGEST for event in events):
                 raise TypeError("a time is beyond those of SQLite")
-        except (msgspec.DecodeError, UnicodeDecodeError, TypeError):
+        except _UNDECODABLE:
             return [self._event(kind, body) for _, kind, body in rows]
         if events:
             self._last_time_ns = events[-1].time_ns
@@ -302,26 +298,12 @@ class RunFileReader:
             event = event_of(kind, body)
             if event.time_ns > _LARGEST:
                 raise TypeError("a time is beyond those of SQLite")
-        except (msgspec.DecodeError, UnicodeDecodeError, TypeError):
+        except _UNDECODABLE:
             # A file that was cut off has events without a body, too.
             reason = f"An event of kind {kind!r} in the run file is damaged."
             return Lost(time_ns=self._last_time_ns, count=1, reason=reason)
         self._last_time_ns = event.time_ns
         return event
-
-
-class _Connection(sqlite3.Connection):
-    """A connection that closes when nobody holds its reader any more, without a warning.
-
-    `Run.open(folder).summary()` is good Python, as is a run that is kept to the end, when the
-    names of this module may be gone.
-    """
-
-    def __del__(self, error: type[Exception] = sqlite3.ProgrammingError) -> None:
-        try:
-            self.close()
-        except error:  # it could not be opened
-            return
 
 
 def _in_range(time_ns: int) -> int:
@@ -336,65 +318,3 @@ def _ascending(rows: list[tuple[int, str, bytes]], cursor: int) -> list[tuple[in
             return rows[:place]
         last = row[0]
     return rows
-
-
-def _connect(file: Path) -> tuple[sqlite3.Connection, str | None]:
-    """Opens a run file for reading, also one that was cut off or can't be locked.
-
-    Returns:
-      The database, and the folder that holds a copy of the file, where one is needed.
-    """
-    place = _uri(file, "mode=ro")
-    try:
-        return _opened(place), None
-    except DAMAGED:
-        log = file.with_name(f"{file.name}-wal")
-        if log.exists() and log.stat().st_size:
-            try:
-                return _opened_copy(file, log)
-            except (*DAMAGED, OSError) as error:
-                reason = f"{file}: its log can't be read ({error}): its last events may be missing."
-                warnings.warn(reason, RuntimeWarning, stacklevel=2)
-    try:
-        return _opened(f"{place}&immutable=1"), None
-    except DAMAGED:
-        # SQLite refuses a file shorter than its header states, unless this is set.
-        return _opened(place, "PRAGMA writable_schema=ON"), None
-
-
-def _opened_copy(file: Path, log: Path) -> tuple[sqlite3.Connection, str]:
-    """Opens a copy of a run file and of its log.
-
-    A killed process leaves a log. SQLite reads it only where it may write beside it.
-    """
-    folder = mkdtemp(prefix="distlab-run-")
-    try:
-        copied = Path(shutil.copy(file, folder))
-        shutil.copy(log, folder)
-        return _opened(_uri(copied, "mode=rw")), folder
-    except BaseException:
-        shutil.rmtree(folder, ignore_errors=True)
-        raise
-
-
-def _uri(file: Path, options: str) -> str:
-    return f"file:{quote(os.fsencode(file.absolute()))}?{options}"
-
-
-def _opened(uri: str, first: str = "PRAGMA writable_schema=OFF") -> sqlite3.Connection:
-    database = sqlite3.connect(
-        uri,
-        uri=True,
-        isolation_level=None,
-        check_same_thread=False,
-        timeout=_BUSY_SECONDS,
-        factory=_Connection,
-    )
-    try:
-        database.execute(first)
-        database.execute("SELECT count(*) FROM meta").fetchone()
-        database.execute("SELECT 1 FROM events LIMIT 0").fetchone()
-    except BaseException:
-        database.close()
-        raise
-    return database

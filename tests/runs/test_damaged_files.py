@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import random
 import shutil
 import sqlite3
 import warnings
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
+import msgspec
 import pytest
 
 from distlab.cli import main
@@ -55,6 +58,103 @@ ODD_META = [
     ("process_index", None),
     ("clock_offset_ns", 2**63 - 1),
 ]
+
+
+ENDLESS: Final = "WITH RECURSIVE n(x) AS (SELECT 0 UNION ALL SELECT x + 1 FROM n) SELECT {} FROM n"
+
+
+def view(path: Path, table: str, columns: str) -> None:
+    """Puts a view without an end in the place of a table."""
+    with closing(sqlite3.connect(path)) as database:
+        database.executescript(
+            f"DROP TABLE {table}; CREATE VIEW {table} AS {ENDLESS.format(columns)};"
+        )
+
+
+def computed(path: Path) -> None:
+    """Gives all events bodies of 900 MB, which take no place in the file."""
+    with closing(sqlite3.connect(path)) as database:
+        database.executescript(
+            """
+            CREATE TABLE other (
+              seq INTEGER PRIMARY KEY, time_ns, kind,
+              body GENERATED ALWAYS AS (zeroblob(900000000)) VIRTUAL
+            );
+            INSERT INTO other SELECT seq, time_ns, kind FROM events;
+            DROP TABLE events;
+            ALTER TABLE other RENAME TO events;
+            """
+        )
+
+
+def replace(path: Path, make: Callable[[Path], None]) -> None:
+    path.unlink()
+    make(path)
+
+
+HARMFUL: Final[dict[str, Callable[[Path], None]]] = {
+    "pipe": lambda path: replace(path, os.mkfifo),
+    "pipe as journal": lambda path: os.mkfifo(f"{path}-journal"),
+    "pipe as log": lambda path: os.mkfifo(f"{path}-wal"),
+    "folder": lambda path: replace(path, Path.mkdir),
+    "device": lambda path: replace(path, lambda place: place.symlink_to("/dev/zero")),
+    "link to itself": lambda path: replace(path, lambda place: place.symlink_to(place.name)),
+    "view of facts": lambda path: view(path, "meta", "x AS key, x AS value"),
+    "view of events": lambda path: view(path, "events", "x seq, x time_ns, x kind, x body"),
+    "computed bodies": computed,
+}
+"""What is done to run files so that a reader would wait, or compute, for ever."""
+
+
+@pytest.mark.parametrize("harm", HARMFUL)
+def test_a_file_made_to_be_read_for_ever_is_refused(harm: str, tmp_path: Path) -> None:
+    HARMFUL[harm](recorded(tmp_path / "harmful"))
+    with pytest.raises(NotARunError, match=r"The run in .*harmful can't be read: .*damaged"):
+        Run.open(tmp_path / "harmful")
+    recorded(tmp_path / "whole")
+    faults = {row["key"]: bool(row["fault"]) for row in Folder(tmp_path).summaries()}
+    assert faults == {"harmful": True, "whole": False}
+
+
+@pytest.mark.parametrize(
+    ("table", "columns"),
+    [
+        ("spans", "x AS first, x AS last, x AS low_ns, x AS high_ns"),
+        ("totals", "'kind' || x AS key, x AS value"),
+    ],
+)
+def test_numbers_without_an_end_are_counted_again(table: str, columns: str, tmp_path: Path) -> None:
+    path = recorded(tmp_path)
+    with Run.open(tmp_path) as run:
+        before = run.summary()
+    view(path, table, columns)
+    with Run.open(tmp_path) as run:
+        assert run.summary() == before
+        assert sum(1 for _ in run.events("step")) == before["steps"]
+
+
+def test_a_lock_that_is_a_pipe_is_held_by_nobody(tmp_path: Path) -> None:
+    os.mkfifo(recorded(tmp_path).with_suffix(".lock"))
+    with Run.open(tmp_path) as run:
+        assert not run.live
+        assert run.summary()["status"] == "finished"
+
+
+@pytest.mark.parametrize("kind", ["step", "aurora"])
+def test_an_event_of_a_million_nested_lists_is_lost(kind: str, tmp_path: Path) -> None:
+    path = recorded(tmp_path)
+    whole = msgspec.msgpack.encode({"kind": kind, "time_ns": 9, "odd": 1})
+    deep = whole[:-1] + b"\x91" * 1_000_000 + b"\x01"
+    with Run.open(tmp_path) as run:
+        end = run.since(0).cursor
+    change(path, "INSERT INTO events VALUES (?, 9, ?, ?)", end, kind, deep)
+    with Run.open(tmp_path) as run:
+        (*_, last) = run.events()
+        run.advice()
+        for known in FORMATS:
+            assert run.export(tmp_path / known.example).stat().st_size
+    assert isinstance(last, Lost)
+    assert repr(kind) in last.reason
 
 
 @pytest.mark.parametrize(("key", "value"), ODD_META, ids=repr)

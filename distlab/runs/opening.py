@@ -1,0 +1,125 @@
+"""Opens a run file for reading, whoever wrote it: also one that is damaged, or made to do harm."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sqlite3
+import warnings
+from pathlib import Path
+from tempfile import mkdtemp
+from typing import Final
+from urllib.parse import quote
+
+DAMAGED: Final = (sqlite3.DatabaseError, UnicodeDecodeError)
+"""The errors of SQLite over a damaged file: the second when the damage is in its message."""
+
+_BUSY_SECONDS: Final = 5.0
+_TABLES: Final = ("meta", "events", "spans", "totals")
+
+
+def opened_run_file(file: Path) -> tuple[sqlite3.Connection, str | None]:
+    """Opens a run file for reading, also one that was cut off or can't be locked.
+
+    Args:
+      file: The run file.
+
+    Returns:
+      The database, and the folder that holds a copy of the file, where one is needed.
+
+    Raises:
+      sqlite3.Error: The file is no run file, or can't be read.
+      ValueError: The same, where the damage is in SQLite's message, or reading it could wait or
+        compute for ever: it is a pipe or a device, or its tables are views.
+
+    Warns:
+      RuntimeWarning: The file's log can't be read, so the last events may be missing.
+    """
+    for suffix in ("", "-wal", "-shm", "-journal"):
+        part = file.with_name(file.name + suffix)
+        if part.exists() and not (part.is_file() or part.is_dir()):
+            raise ValueError(f"{part.name} is no regular file")
+    place = _uri(file, "mode=ro")
+    try:
+        return _opened(place), None
+    except DAMAGED:
+        log = file.with_name(f"{file.name}-wal")
+        if log.exists() and log.stat().st_size:
+            try:
+                return _opened_copy(file, log)
+            except (*DAMAGED, OSError) as error:
+                reason = f"{file}: its log can't be read ({error}): its last events may be missing."
+                warnings.warn(reason, RuntimeWarning, stacklevel=2)
+    try:
+        return _opened(f"{place}&immutable=1"), None
+    except DAMAGED:
+        # SQLite refuses a file shorter than its header states, unless this is set.
+        return _opened(place, "PRAGMA writable_schema=ON"), None
+
+
+def _opened_copy(file: Path, log: Path) -> tuple[sqlite3.Connection, str]:
+    """Opens a copy of a run file and of its log.
+
+    A killed process leaves a log. SQLite reads it only where it may write beside it.
+    """
+    folder = mkdtemp(prefix="distlab-run-")
+    try:
+        copied = Path(shutil.copy(file, folder))
+        shutil.copy(log, folder)
+        return _opened(_uri(copied, "mode=rw")), folder
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+
+
+def _uri(file: Path, options: str) -> str:
+    return f"file:{quote(os.fsencode(file.absolute()))}?{options}"
+
+
+def _opened(uri: str, first: str = "PRAGMA writable_schema=OFF") -> sqlite3.Connection:
+    database = sqlite3.connect(
+        uri,
+        uri=True,
+        isolation_level=None,
+        check_same_thread=False,
+        timeout=_BUSY_SECONDS,
+        factory=_Connection,
+    )
+    try:
+        database.execute(first)
+        database.set_authorizer(_no_views)
+        for table in _TABLES:
+            if any(hidden for *_, hidden in database.execute(f"PRAGMA table_xinfo({table})")):
+                raise ValueError(f"its table {table!r} computes its columns")
+        database.execute("SELECT count(*) FROM meta").fetchone()
+        database.execute("SELECT 1 FROM events LIMIT 0").fetchone()
+    except sqlite3.Error as error:
+        database.close()
+        if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_AUTH:
+            raise ValueError("one of its tables is a view") from error
+        raise
+    except BaseException:
+        database.close()
+        raise
+    return database
+
+
+def _no_views(
+    _action: int, _first: str | None, _second: str | None, _database: str | None, view: str | None
+) -> int:
+    """Tells SQLite to compile nothing of a view: it may compute for ever."""
+    return sqlite3.SQLITE_OK if view is None else sqlite3.SQLITE_DENY
+
+
+class _Connection(sqlite3.Connection):
+    """A connection that closes when nobody holds its reader any more, without a warning.
+
+    `Run.open(folder).summary()` is good Python, as is a run that is kept to the end, when the
+    names of this module may be gone.
+    """
+
+    def __del__(self, error: type[Exception] = sqlite3.ProgrammingError) -> None:
+        try:
+            self.close()
+        except error:  # it could not be opened
+            return
