@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Final, Literal, Protocol, TypeAlias, final
 
@@ -46,6 +46,7 @@ class _Worker:
         self.outcomes: dict[Outcome, int] = {"done": 0, "failed": 0, "retried": 0}
         self.busy_s = 0.0
         self.running = ""
+        self.queued = 0
         self.spans = 0
         self.links: dict[int, Link] = {}
 
@@ -140,25 +141,32 @@ class ClosureLog:
             links.setdefault(server, Link()).add(numbers)
 
     def event(
-        self, running: Mapping[int, tuple[Closure, float]], waiting: int, *, everything: bool
+        self,
+        held: Mapping[int, Sequence[tuple[Closure, float]]],
+        waiting: int,
+        *,
+        everything: bool,
     ) -> events.Closures | None:
         """Ends the period and returns its event; None where there is nothing to tell yet.
 
         Args:
-          running: The function of each worker, and since when it runs.
+          held: The functions of each worker, and since when it has each. The first one runs, and
+            the others wait there.
           waiting: Number of functions that wait.
           everything: Whether to end a period in which functions only ran, however short.
         """
         now = time.monotonic()
         if not self._changed:
-            if not running:
+            if not held:
                 self._idle = True
                 self.active.clear()
                 return None
             if not everything and now - self._start_s < _UNCHANGED_SECONDS:
                 return None
-        for worker, (closure, given) in running.items():
+        for worker, functions in held.items():
+            closure, given = functions[0]
             own = self._of(worker)
+            own.queued = len(functions) - 1
             since = max(given, self._free.get(worker, given))
             own.busy_s += now - max(since, self._start_s)
             own.running = closure.name
@@ -194,6 +202,7 @@ class ClosureLog:
                     begun=own.begun,
                     busy_ns=_ns(own.busy_s),
                     running=own.running,
+                    queued=own.queued,
                     **own.outcomes,
                 )
                 for number, own in sorted(self._workers.items())

@@ -103,10 +103,10 @@ class WorkQueue:
         if self._log is None:
             return
         with self._changed:
-            running: dict[int, tuple[Closure, float]] = {}
+            held: dict[int, list[tuple[Closure, float]]] = {}
             for closure, worker, since in self._running.values():
-                running.setdefault(worker, (closure, since))  # the others were given ahead
-            event = self._log.event(running, len(self._waiting), everything=everything)
+                held.setdefault(worker, []).append((closure, since))
+            event = self._log.event(held, len(self._waiting), everything=everything)
         if event is not None:
             sink.recorder().emit(event)
 

@@ -748,6 +748,8 @@ class WorkerClosures(msgspec.Struct, frozen=True, kw_only=True):
       retried: Those that went back to the queue, as the worker was lost.
       busy_ns: Nanoseconds in which it had one.
       running: Name of the function that it had at the end of the period, empty for none.
+      queued: Functions that had been sent to it by then, and waited there for the one that it had;
+        0 for workers that are threads, which take one at a time. None in files of older versions.
     """
 
     worker: int
@@ -757,6 +759,7 @@ class WorkerClosures(msgspec.Struct, frozen=True, kw_only=True):
     retried: int
     busy_ns: int
     running: str
+    queued: int | None = None
 
 
 class ServerLink(msgspec.Struct, frozen=True, kw_only=True):
@@ -773,10 +776,12 @@ class ServerLink(msgspec.Struct, frozen=True, kw_only=True):
       changes: Changes of variables that it sent.
       change_bytes: Bytes of their operands; of workers that are threads, of a compiled step's new
         values.
-      used: Changes of variables that the same function had read before; 0 for workers that are
-        processes, which do not tell what they know of versions.
+      used: Changes of variables that the same function had read before.
       behind: Sum over these of the changes that others had made since the read.
       most_behind: The largest of these numbers.
+      read_messages: Messages by which the worker asked for values; one may ask for many. 0 for
+        workers that are threads, which send none. None in files of older versions.
+      change_messages: Messages by which it sent changes, likewise.
     """
 
     worker: int
@@ -788,6 +793,8 @@ class ServerLink(msgspec.Struct, frozen=True, kw_only=True):
     used: int
     behind: int
     most_behind: int
+    read_messages: int | None = None
+    change_messages: int | None = None
 
 
 class Closures(Event, frozen=True, kw_only=True, tag="closures"):

@@ -31,6 +31,7 @@ _RECENT_S: Final = 5.0
 
 
 _LINK_COUNTS: Final = ("reads", "read_bytes", "changes", "change_bytes")
+_MESSAGES: Final = ("read_messages", "change_messages")
 
 
 class CoordinationColumns(TypedDict):
@@ -46,7 +47,7 @@ class CoordinationColumns(TypedDict):
       servers: Number of parameter servers.
       now_s: Seconds from the run's begin to the newest event.
       scheduled: Number of functions that were scheduled.
-      waiting: Number of functions in the queue.
+      waiting: Number of functions in the coordinator's queue.
       cancelled: Number of functions that an earlier one's error cancelled.
       unserved: Number of functions that failed without a worker, as a server was lost.
       function: Names of functions that ended, the most frequent first.
@@ -57,6 +58,8 @@ class CoordinationColumns(TypedDict):
       worker_failed: Functions that raised an error.
       worker_retried: Functions that went back to the queue, as the worker was lost.
       worker_running: The function that it has, empty for none.
+      worker_queued: Functions that were sent to it and wait there for that one; None where a file
+        of an older version does not tell.
       worker_busy: Share of the time since the first event in which it had one.
       worker_used: Changes of variables that the same function had read before.
       worker_behind: Changes that others had made since these reads, on average; NaN without any.
@@ -68,9 +71,12 @@ class CoordinationColumns(TypedDict):
       link_reads: Values that the worker received.
       link_read_bytes: Their bytes.
       link_read_per_s: Bytes a second in the 5 s before the newest event.
+      link_read_messages: Messages by which it asked for them; None where a file of an older version
+        does not tell.
       link_changes: Changes that it sent.
       link_change_bytes: Bytes of their operands.
       link_change_per_s: Bytes a second in the same time.
+      link_change_messages: Messages by which it sent them, likewise.
       task_name: Names of the processes, such as `"worker 1"` or `"server 0"`.
       task_state: `"lost"` or `"returned"`.
       task_s: When, in seconds since the run began. The newest 200.
@@ -106,6 +112,7 @@ class CoordinationColumns(TypedDict):
     worker_failed: list[int]
     worker_retried: list[int]
     worker_running: list[str]
+    worker_queued: list[int | None]
     worker_busy: list[float]
     worker_used: list[int]
     worker_behind: list[float]
@@ -117,9 +124,11 @@ class CoordinationColumns(TypedDict):
     link_reads: list[int]
     link_read_bytes: list[int]
     link_read_per_s: list[float]
+    link_read_messages: list[int | None]
     link_changes: list[int]
     link_change_bytes: list[int]
     link_change_per_s: list[float]
+    link_change_messages: list[int | None]
     task_name: list[str]
     task_state: list[str]
     task_s: list[float]
@@ -154,6 +163,7 @@ class _Worker:
         self.counts: Counter[str] = Counter()
         self.busy_s = 0.0
         self.running = ""
+        self.queued: int | None = 0
         self.most_behind = 0
 
 
@@ -162,12 +172,17 @@ class _Link:
 
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
+        self.messages: dict[str, int | None] = dict.fromkeys(_MESSAGES)
         self.recent: deque[tuple[float, int, int]] = deque()
 
     def add(self, link: ServerLink, at_s: float) -> None:
         """Adds a period that ended at a time."""
         for name in _LINK_COUNTS:
             self.counts[name] += getattr(link, name)
+        for name in _MESSAGES:
+            count = getattr(link, name)
+            if count is not None:
+                self.messages[name] = (self.messages[name] or 0) + count
         self.recent.append((at_s, link.read_bytes, link.change_bytes))
         self._forget(at_s)
 
@@ -292,6 +307,7 @@ class Coordination:
             "worker_failed": [worker.counts["failed"] for worker in workers],
             "worker_retried": [worker.counts["retried"] for worker in workers],
             "worker_running": [worker.running for worker in workers],
+            "worker_queued": [worker.queued for worker in workers],
             "worker_busy": [min(worker.busy_s / passed_s, 1.0) for worker in workers],
             "worker_used": used,
             "worker_behind": [b / u if u else np.nan for b, u in zip(behind, used, strict=True)],
@@ -303,9 +319,11 @@ class Coordination:
             "link_reads": [link.counts["reads"] for _, link in links],
             "link_read_bytes": [link.counts["read_bytes"] for _, link in links],
             "link_read_per_s": [read for read, _ in rates],
+            "link_read_messages": [link.messages["read_messages"] for _, link in links],
             "link_changes": [link.counts["changes"] for _, link in links],
             "link_change_bytes": [link.counts["change_bytes"] for _, link in links],
             "link_change_per_s": [sent for _, sent in rates],
+            "link_change_messages": [link.messages["change_messages"] for _, link in links],
             "task_name": [name for name, _, _ in own.tasks],
             "task_state": [state for _, state, _ in own.tasks],
             "task_s": [at_s for _, _, at_s in own.tasks],
@@ -336,7 +354,7 @@ def _add_period(own: _Coordinator, event: Closures, clock: Clock) -> None:
     own.functions.update(event.functions)
     own.left_out += event.spans_left_out
     for worker in own.workers.values():
-        worker.running = ""
+        worker.running, worker.queued = "", 0
     busy = np.zeros(_MOST_ROWS)
     ended = 0
     for one in event.active:
@@ -364,7 +382,7 @@ def _add_worker(worker: _Worker, period: WorkerClosures) -> None:
     for name in ("begun", "done", "failed", "retried"):
         worker.counts[name] += getattr(period, name)
     worker.busy_s += period.busy_ns / 1e9
-    worker.running = period.running
+    worker.running, worker.queued = period.running, period.queued
 
 
 def _add_link(own: _Coordinator, link: ServerLink, end_s: float) -> None:

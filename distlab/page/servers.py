@@ -13,11 +13,12 @@ from distlab.text.units import count_text, plain, share_text
 Rows: TypeAlias = dict[str, list[str]]
 
 CLOSURES: Final = (
-    *("worker", "begun", "done", "failed", "retried", "busy", "behind", "most", "state"),
+    *("worker", "queued", "running", "done", "failed", "retried"),
+    *("busy", "behind", "most", "state"),
 )
 LINKS: Final = (
-    *("worker", "server", "reads", "read", "read_rate"),
-    *("changes", "sent", "sent_rate"),
+    *("worker", "server", "reads", "read_messages", "read", "read_rate"),
+    *("changes", "change_messages", "sent", "sent_rate"),
 )
 _MOST_ROWS: Final = 200
 
@@ -31,7 +32,8 @@ def closure_rows(columns: CoordinationColumns) -> Rows:
     places = range(min(len(columns["worker"]), _MOST_ROWS))
     return {
         "worker": columns["worker"][:_MOST_ROWS],
-        "begun": [count_text(columns["worker_begun"][n]) for n in places],
+        "queued": [_known(columns["worker_queued"][n]) for n in places],
+        "running": [str(int(bool(columns["worker_running"][n]))) for n in places],
         "done": [count_text(columns["worker_done"][n]) for n in places],
         "failed": [count_text(columns["worker_failed"][n]) for n in places],
         "retried": [count_text(columns["worker_retried"][n]) for n in places],
@@ -55,12 +57,18 @@ def link_rows(columns: CoordinationColumns) -> Rows:
         "worker": [f"worker {n}" for n in columns["link_worker"][:_MOST_ROWS]],
         "server": [f"server {n}" for n in columns["link_server"][:_MOST_ROWS]],
         "reads": [count_text(n) for n in columns["link_reads"][:_MOST_ROWS]],
+        "read_messages": [_known(n) for n in columns["link_read_messages"][:_MOST_ROWS]],
         "read": [bytes_text(n) for n in columns["link_read_bytes"][:_MOST_ROWS]],
         "read_rate": [_rate(n) for n in columns["link_read_per_s"][:_MOST_ROWS]],
         "changes": [count_text(n) for n in columns["link_changes"][:_MOST_ROWS]],
+        "change_messages": [_known(n) for n in columns["link_change_messages"][:_MOST_ROWS]],
         "sent": [bytes_text(n) for n in columns["link_change_bytes"][:_MOST_ROWS]],
         "sent_rate": [_rate(n) for n in columns["link_change_per_s"][:_MOST_ROWS]],
     }
+
+
+def _known(count: int | None) -> str:
+    return NOTHING if count is None else count_text(count)
 
 
 def _mean(behind: float) -> str:

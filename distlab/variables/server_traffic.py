@@ -31,6 +31,8 @@ class Link:
       used: Changes of values that the same function had read before.
       behind: Sum over these of the changes that others had made since the read.
       most_behind: The largest of these numbers.
+      read_messages: Messages that asked the server for values; none where it is in this process.
+      change_messages: Messages that took changes there, likewise.
     """
 
     reads: int = 0
@@ -40,6 +42,8 @@ class Link:
     used: int = 0
     behind: int = 0
     most_behind: int = 0
+    read_messages: int = 0
+    change_messages: int = 0
 
     def add(self, figures: tuple[int, ...]) -> None:
         """Adds the figures of another period."""
@@ -50,6 +54,8 @@ class Link:
         self.used += figures[4]
         self.behind += figures[5]
         self.most_behind = max(self.most_behind, figures[6])
+        self.read_messages += figures[7]
+        self.change_messages += figures[8]
 
 
 @final
@@ -94,6 +100,14 @@ class WorkerTraffic:
         link.behind += behind
         link.most_behind = max(link.most_behind, behind)
         self._seen[value] = seen + 1  # its own changes do not count
+
+    def read_sent(self, server: int) -> None:
+        """Counts a message that asks a server for values."""
+        self._link(server).read_messages += 1
+
+    def change_sent(self, server: int) -> None:
+        """Counts a message that takes changes to a server."""
+        self._link(server).change_messages += 1
 
     def take(self) -> Figures:
         """Ends a function, and returns the figures since the last call."""

@@ -137,6 +137,7 @@ def test_a_function_that_runs_is_told_while_it_runs(tmp_path: Path) -> None:
         wait_until(lambda: any(one.running and waiting for one, waiting in told()), "it is told")
         may_go.set()
         coordinator.join()
+    assert {one.queued for one, _ in told()} == {0}  # a thread takes one at a time
     assert told()[-1][0].running == ""
     assert sum(one.done for one, _ in told()) == 2
 
@@ -164,6 +165,8 @@ def test_reads_and_changes_of_threads_are_counted_by_server(tmp_path: Path) -> N
     assert (second.reads, second.read_bytes) == (20, 20 * 4)
     assert (second.changes, second.change_bytes) == (10, 10 * 4)
     assert (first.used, first.behind) == (20, 0)
+    for link in (first, second):
+        assert (link.read_messages, link.change_messages) == (0, 0)
 
 
 def test_a_value_is_behind_by_the_changes_of_others_since_it_was_read(tmp_path: Path) -> None:

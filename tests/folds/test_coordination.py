@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -15,10 +16,13 @@ from distlab.events import (
     WorkerClosures,
 )
 from distlab.folds import Folds
+from distlab.page.facts.amounts import NOTHING
+from distlab.page.servers import closure_rows, link_rows
 from tests.synthetic import START_NS, beginning
 
 PERIOD_NS = 250_000_000
 COUNTS = st.integers(0, 1_000)
+STALENESS = ("used", "behind", "most_behind")
 
 
 @st.composite
@@ -35,6 +39,7 @@ def periods(draw: st.DrawFn) -> list[Closures]:
                 retried=draw(COUNTS),
                 busy_ns=draw(st.integers(0, PERIOD_NS)),
                 running=draw(st.sampled_from(["", "step"])),
+                queued=draw(COUNTS),
             )
             for worker in sorted(draw(st.sets(st.integers(0, 2))))
         ]
@@ -49,6 +54,8 @@ def periods(draw: st.DrawFn) -> list[Closures]:
                 used=draw(COUNTS),
                 behind=draw(COUNTS),
                 most_behind=draw(COUNTS),
+                read_messages=draw(COUNTS),
+                change_messages=draw(COUNTS),
             )
             for worker, server in sorted(
                 draw(st.sets(st.tuples(st.integers(0, 2), st.integers(0, 1))))
@@ -104,6 +111,11 @@ def test_columns_are_the_sums_of_the_events(made: list[Closures]) -> None:
         assert columns["link_read_bytes"][place] == sum(one.read_bytes for one in own)
         assert columns["link_changes"][place] == sum(one.changes for one in own)
         assert columns["link_change_bytes"][place] == sum(one.change_bytes for one in own)
+        assert columns["link_read_messages"][place] == sum(one.read_messages or 0 for one in own)
+        sent = sum(one.change_messages or 0 for one in own)
+        assert columns["link_change_messages"][place] == sent
+    newest = {one.worker: one.queued for one in made[-1].active}
+    assert columns["worker_queued"] == [newest.get(worker, 0) for worker in range(3)]
     linked = [one for event in made for one in event.links]
     assert sum(columns["worker_used"]) == sum(one.used for one in linked)
     for worker, mean in enumerate(columns["worker_behind"]):
@@ -117,6 +129,36 @@ def test_columns_are_the_sums_of_the_events(made: list[Closures]) -> None:
     assert columns["function_count"] == [sum(e.functions["step"] for e in made)]
     assert len(columns["span_worker"]) == len(made)
     assert all(0 <= busy <= 1 for busy in columns["worker_busy"])
+
+
+def test_what_an_older_file_does_not_tell_is_not_shown_as_none_at_all() -> None:
+    folds = Folds()
+    counts = {"begun": 2, "done": 1, "failed": 0, "retried": 0, "busy_ns": 1}
+    figures = {"reads": 5, "read_bytes": 20, "changes": 1, "change_bytes": 4}
+    event = {
+        "time_ns": START_NS + PERIOD_NS,
+        "start_ns": START_NS,
+        "strategy": 0,
+        "processes": True,
+        "workers": 2,
+        "servers": 1,
+        **dict.fromkeys(("scheduled", "cancelled", "waiting", "spans_left_out"), 0),
+        "active": [{"worker": 0, "running": "step", **counts}],
+        "links": [{"worker": 0, "server": 0, **figures, **dict.fromkeys(STALENESS, 0)}],
+        "functions": {},
+        "spans": [],
+    }
+    old = msgspec.convert(event, Closures)
+    folds.add([*beginning(1)[:1], old])
+    columns = folds.columns("coordination")
+    assert columns["worker_queued"] == [None, 0]  # the second one did nothing
+    assert closure_rows(columns)["queued"] == [NOTHING, "0"]
+    rows = link_rows(columns)
+    assert (rows["reads"], rows["read_messages"], rows["change_messages"]) == (
+        ["5"],
+        [NOTHING],
+        [NOTHING],
+    )
 
 
 def test_a_worker_that_is_lost_is_away_until_it_returns() -> None:

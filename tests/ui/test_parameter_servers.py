@@ -52,15 +52,17 @@ def test_workers_and_links_are_shown(
     )
     page.page.wait_for_selector('section[data-page="servers"] canvas', state="attached")
     assert page.text("closures") == (
-        "60 functions scheduled: 60 done, 0 running, 0 in the queue. "
+        "60 functions scheduled: 60 done, 0 running, 0 in the coordinator's queue. "
         "2 workers (threads of this process), 2 parameter servers."
     )
     shown = rows(page, ".closures")
     assert [row[0] for row in shown] == ["worker 0", "worker 1"]
-    assert sum(int(row[2]) for row in shown) == 60
+    assert [row[1:3] for row in shown] == [["0", "0"]] * 2
+    assert sum(int(row[3]) for row in shown) == 60
     assert {row[-1] for row in shown} == {"idle"}
     links = rows(page, ".server_links")
     assert sum(int(row[2]) for row in links if row[1] == "server 0") == 60
+    assert {(row[3], row[7]) for row in links} == {("0", "0")}  # threads send no messages
     assert page.data("closure_lanes", "closure_lanes")["worker"] == ["worker 0", "worker 1"]
     assert page.page.evaluate("document.documentElement.scrollWidth") <= width
     assert (page.errors, page.foreign) == ([], [])

@@ -20,7 +20,7 @@ class ServerCalls:
 
     Args:
       channels: The connections to the servers.
-      traffic: Counts what is read and changed; None for nothing.
+      traffic: Counts what is read and changed, and the messages; None for nothing.
     """
 
     def __init__(self, channels: ServerChannels, traffic: WorkerTraffic | None = None) -> None:
@@ -38,9 +38,11 @@ class ServerCalls:
         numbers: dict[int, list[int]] = {}
         for key in keys:
             numbers.setdefault(key.server, []).append(key.number)
-        answers = self._channels.call(
-            {server: ("read", as_text(tuple(own))) for server, own in numbers.items()}
-        )
+        messages = {server: ("read", as_text(tuple(own))) for server, own in numbers.items()}
+        if self._traffic is None:
+            answers = self._channels.call(messages)
+        else:
+            answers = self._channels.call(messages, self._traffic.read_sent)
         values = {
             server: zip(versions, unpacked(described, buffer), strict=True)
             for server, (versions, described, buffer) in answers.items()
@@ -58,11 +60,11 @@ class ServerCalls:
         by_server: dict[int, list[tuple[Key, Operation]]] = {}
         for key, operation in updates:
             by_server.setdefault(key.server, []).append((key, operation))
-        answers = self._channels.call(
-            {server: ("update", *_packed_changes(own)) for server, own in by_server.items()}
-        )
+        messages = {server: ("update", *_packed_changes(own)) for server, own in by_server.items()}
         if self._traffic is None:
+            self._channels.call(messages)
             return
+        answers = self._channels.call(messages, self._traffic.change_sent)
         for server, own in by_server.items():
             for (key, change), before in zip(own, answers[server], strict=True):
                 size = sum(np.asarray(operand).nbytes for operand in change.operands)

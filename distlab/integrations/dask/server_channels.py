@@ -17,6 +17,10 @@ _CALL_SECONDS: Final = 120.0
 """How long a call may take."""
 
 
+def _uncounted(server: int) -> None:
+    """Counts no message."""
+
+
 @final
 class ServerChannels:
     """Calls parameter servers, from any thread but that of Dask's event loop.
@@ -45,11 +49,14 @@ class ServerChannels:
         self._idle: dict[int, list[Channel]] = {}
         self._open: set[tuple[int, Channel]] = set()
 
-    def call(self, messages: Mapping[int, Any]) -> dict[int, Any]:
+    def call(
+        self, messages: Mapping[int, Any], sent: Callable[[int], None] = _uncounted
+    ) -> dict[int, Any]:
         """Calls servers at the same time, and returns the answer of each.
 
         Args:
           messages: The message to each server.
+          sent: Called with each server to which its message was sent.
 
         Raises:
           ServerLostError: One does not answer.
@@ -67,6 +74,7 @@ class ServerChannels:
             for server, message in messages.items():
                 taken[server] = self._take(server)
                 taken[server].send(message)
+                sent(server)
             for server, channel in taken.items():
                 answers[server] = channel.receive()
         except BaseException as error:

@@ -60,10 +60,13 @@ def _state(state: str) -> str:
 
 def _closures(now: CoordinationColumns) -> str:
     done, running = sum(now["worker_done"]), sum(map(bool, now["worker_running"]))
+    ahead = sum(count or 0 for count in now["worker_queued"])
+    queued = f"{count_text(ahead)} queued at workers, " if now["processes"] else ""
     kind = "processes" if now["processes"] else "threads of this process"
     return (
         f"{counted(now['scheduled'], 'function')} scheduled: {count_text(done)} done, "
-        f"{count_text(running)} running, {count_text(now['waiting'])} in the queue. "
+        f"{count_text(running)} running, {queued}{count_text(now['waiting'])} in the "
+        "coordinator's queue. "
         f"{counted(len(now['worker']), 'worker')} ({kind}), "
         f"{counted(now['servers'], 'parameter server')}."
     )

@@ -1,6 +1,6 @@
 // Rows stay and only their texts change, so that what a reader selects stays selected.
 function showTable(name, rows, dress) {
-  const headings = all(`.${name} thead th`), body = one(`.${name} tbody`)
+  const headings = all(`.${name} thead th[data-column]`), body = one(`.${name} tbody`)
   const texts = headings.map((heading) => rows.get_column(heading.dataset.column))
   const titles = headings.map((heading) => rows.get_column(heading.dataset.title))
   const count = texts[0].length
