@@ -84,8 +84,8 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "integrations": (),
     "integrations.hook": (),
     "integrations.dask": (
-        *("text", "errors", "events", "cluster", "processes", "variables", "step", "strategies"),
-        "coordinator",
+        *("text", "errors", "events", "cluster", "launching", "processes", "variables"),
+        *("step", "strategies", "coordinator"),
     ),
     "integrations.flax": (
         *("text", "errors", "devices", "values", "context", "variables", "step", "strategies"),

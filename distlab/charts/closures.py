@@ -128,12 +128,14 @@ class ClosureLanes:
     def _show_marks(self, columns: CoordinationColumns) -> None:
         """Marks when workers were lost and came back; servers have no row."""
         rows = {name: place for place, name in enumerate(columns["worker"][:_MOST_ROWS])}
-        told = zip(columns["task_name"], columns["task_state"], columns["task_s"], strict=True)
-        shown = [(rows[name], name, state, at) for name, state, at in told if name in rows]
+        names, states = columns["task_name"], columns["task_state"]
+        kept = [n for n, name in enumerate(names) if name in rows]
+        marks = [_MARKS.get(states[n], _MARKS["lost"]) for n in kept]
+        whys = [f": {plain(why, 60)}" if why else "" for why in columns["task_reason"]]
         self.marks.data = {
-            "y": [-row for row, _, _, _ in shown],
-            "at": [at for _, _, _, at in shown],
-            "marker": [_MARKS.get(state, _MARKS["lost"])[0] for _, _, state, _ in shown],
-            "color": [_MARKS.get(state, _MARKS["lost"])[1] for _, _, state, _ in shown],
-            "what": [f"{name} {plain(state)}" for _, name, state, _ in shown],
+            "y": [-rows[names[n]] for n in kept],
+            "at": [columns["task_s"][n] for n in kept],
+            "marker": [marker for marker, _ in marks],
+            "color": [shade for _, shade in marks],
+            "what": [f"{names[n]} {plain(states[n])}{whys[n]}" for n in kept],
         }

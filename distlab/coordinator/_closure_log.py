@@ -13,7 +13,6 @@ from distlab import events
 from distlab.variables.server_traffic import Figures, Link
 
 Outcome: TypeAlias = Literal["done", "failed", "retried"]
-TaskChange: TypeAlias = Literal["lost", "returned"]
 
 
 class Closure(Protocol):
@@ -173,16 +172,6 @@ class ClosureLog:
         made = self._made(now, waiting)
         self._begin()
         return made
-
-    def task_event(self, task: int, state: TaskChange, *, server: bool) -> events.TaskState:
-        """Returns the event of a task that was lost or has returned."""
-        return events.TaskState(
-            time_ns=time.monotonic_ns(),
-            strategy=self._strategy,
-            job="ps" if server else "worker",
-            task=task,
-            state=state,
-        )
 
     def _made(self, now: float, waiting: int) -> events.Closures:
         workers, servers = self._counts

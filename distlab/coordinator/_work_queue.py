@@ -9,7 +9,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple, final
 
-from distlab.coordinator._closure_log import PERIOD_SECONDS, ClosureLog, Outcome, TaskChange
+from distlab.coordinator._closure_log import PERIOD_SECONDS, ClosureLog, Outcome
+from distlab.coordinator._task_log import TaskLog
 from distlab.coordinator.closures import name_of
 from distlab.coordinator.remote_value import RemoteValue
 from distlab.errors import CancelledError, CapturedStateWarning, ClusterError
@@ -60,6 +61,7 @@ class WorkQueue:
     Attributes:
       on_put: Called when there is another function, without a lock held.
       on_cancel: Called when functions that did not begin must not run any more. May not wait.
+      tasks: Is told who is lost and who returns; None where nobody can be, or nobody records.
     """
 
     def __init__(self, stall_seconds: float) -> None:
@@ -74,6 +76,7 @@ class WorkQueue:
         self._closed = False
         self._end = threading.Event()
         self._log: ClosureLog | None = None
+        self.tasks: TaskLog | None = None
         self.on_put: Callable[[], None] = lambda: None
         self.on_cancel: Callable[[], None] = lambda: None
         self._last_progress = time.monotonic()
@@ -115,11 +118,6 @@ class WorkQueue:
         if self._log is not None and figures:
             with self._changed:
                 self._log.linked(worker, figures)
-
-    def task_is(self, task: int, state: TaskChange, *, server: bool) -> None:
-        """Tells that a worker or a parameter server was lost, or has returned."""
-        if self._log is not None:
-            sink.recorder().emit(self._log.task_event(task, state, server=server))
 
     def put(self, closure: Closure) -> None:
         """Adds a function.

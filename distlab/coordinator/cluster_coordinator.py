@@ -12,6 +12,7 @@ from typing import Any, Final, final
 import jax
 
 from distlab.coordinator._closure_log import ClosureLog
+from distlab.coordinator._task_log import TaskLog
 from distlab.coordinator._work_queue import Closure, WorkQueue
 from distlab.coordinator.closures import call
 from distlab.coordinator.per_worker import PerWorkerDataset
@@ -93,6 +94,8 @@ class ClusterCoordinator:
             counts = strategy.num_workers, len(strategy.parameter_device_names)
             remote = self._tasks is not None
             self._queue.log_to(ClosureLog(strategy.number, *counts, processes=remote))
+            if remote:
+                self._queue.tasks = TaskLog(strategy.number)
         if self._tasks is not None:
             weakref.finalize(self, self._tasks.serve(self._queue))
             return

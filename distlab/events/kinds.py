@@ -845,12 +845,17 @@ class TaskState(Event, frozen=True, kw_only=True, tag="task"):
       job: `"worker"` or `"ps"`.
       task: Its number in the job.
       state: `"lost"` or `"returned"`.
+      reason: Why it was lost, as far as that is known, such as `"connection closed"`, `"no
+        heartbeat for 25 s"`, `"process ended by SIGKILL"` or `"process ended with exit code 3"`.
+        How a process ended is known of those that `dl.launch` started. Empty for one that came
+        back, and in files of older versions.
     """
 
     strategy: int
     job: Literal["worker", "ps"]
     task: int
     state: Literal["lost", "returned"]
+    reason: str = ""
 
 
 class Error(Event, frozen=True, kw_only=True, tag="error"):

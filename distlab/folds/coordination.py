@@ -79,6 +79,7 @@ class CoordinationColumns(TypedDict):
       link_change_messages: Messages by which it sent them, likewise.
       task_name: Names of the processes, such as `"worker 1"` or `"server 0"`.
       task_state: `"lost"` or `"returned"`.
+      task_reason: Why it was lost; empty where that is not known, and for one that returned.
       task_s: When, in seconds since the run began. The newest 200.
       cell_s: Middles of equal cells of time, in seconds. The unfinished newest is left out.
       cell_done_per_s: Functions that ended, a second.
@@ -131,6 +132,7 @@ class CoordinationColumns(TypedDict):
     link_change_messages: list[int | None]
     task_name: list[str]
     task_state: list[str]
+    task_reason: list[str]
     task_s: list[float]
     cell_s: Floats
     cell_done_per_s: Floats
@@ -154,6 +156,13 @@ class _Span(NamedTuple):
     waited_s: float
     function: str
     outcome: str
+
+
+class _Change(NamedTuple):
+    name: str
+    state: str
+    reason: str
+    at_s: float
 
 
 class _Worker:
@@ -210,7 +219,7 @@ class _Coordinator:
         self.functions: Counter[str] = Counter()
         self.workers: dict[int, _Worker] = {}
         self.links: dict[tuple[int, int], _Link] = {}
-        self.tasks: deque[tuple[str, str, float]] = deque(maxlen=_MOST_CHANGES)
+        self.tasks: deque[_Change] = deque(maxlen=_MOST_CHANGES)
         self.lost: Counter[str] = Counter()
         self.away: set[str] = set()
         self.cells = Cells(0.0, _FIRST_WIDTH_S, _MOST_CELLS, widen=True)
@@ -267,7 +276,7 @@ class Coordination:
         at_s = self._clock.seconds(event.time_ns)
         self._now_s = max(self._now_s, at_s)
         name = f"{'server' if event.job == 'ps' else 'worker'} {event.task}"
-        own.tasks.append((name, event.state, at_s))
+        own.tasks.append(_Change(name, event.state, event.reason, at_s))
         if event.state == "lost":
             own.lost[name] += 1
             own.away.add(name)
@@ -324,9 +333,10 @@ class Coordination:
             "link_change_bytes": [link.counts["change_bytes"] for _, link in links],
             "link_change_per_s": [sent for _, sent in rates],
             "link_change_messages": [link.messages["change_messages"] for _, link in links],
-            "task_name": [name for name, _, _ in own.tasks],
-            "task_state": [state for _, state, _ in own.tasks],
-            "task_s": [at_s for _, _, at_s in own.tasks],
+            "task_name": [change.name for change in own.tasks],
+            "task_state": [change.state for change in own.tasks],
+            "task_reason": [change.reason for change in own.tasks],
+            "task_s": [change.at_s for change in own.tasks],
             "cell_s": (np.arange(whole, dtype=np.float64) + 0.5) * cells.width_s,
             "cell_done_per_s": cells.of("ended")[:whole] / cells.width_s,
             "cell_read_per_s": cells.of("read")[:whole] / cells.width_s,

@@ -45,6 +45,25 @@ def described(code: int) -> str:
     return f"{_VERBS.get(number, 'was killed')} ({number.name}, {code}{cause})"
 
 
+def in_short(code: int) -> str:
+    """Returns what an exit code says in a few words, for a table.
+
+    Args:
+      code: The code, as for `described`.
+
+    Example:
+      >>> from distlab.launching.exit_codes import in_short
+      >>> in_short(3), in_short(-9)
+      ('process ended with exit code 3', 'process ended by SIGKILL')
+    """
+    if code >= 0:
+        return f"process ended with exit code {code}"
+    try:
+        return f"process ended by {signal.Signals(-code).name}"
+    except ValueError:  # a real-time signal has no name
+        return f"process ended by signal {-code}"
+
+
 def for_shell(code: int) -> int:
     """Returns the exit code that a shell gives for a process: 128 and the signal's number."""
     return 128 - code if code < 0 else code

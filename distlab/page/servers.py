@@ -21,6 +21,7 @@ LINKS: Final = (
     *("changes", "change_messages", "sent", "sent_rate"),
 )
 _MOST_ROWS: Final = 200
+_MOST_REASON: Final = 60
 
 
 def closure_rows(columns: CoordinationColumns) -> Rows:
@@ -81,6 +82,8 @@ def _rate(bytes_per_s: float) -> str:
 
 def _state(columns: CoordinationColumns, worker: int) -> str:
     if columns["worker_away"][worker]:
-        return "lost"
+        name = columns["worker"][worker]
+        why = dict(zip(columns["task_name"], columns["task_reason"], strict=True)).get(name)
+        return f"lost: {plain(why, _MOST_REASON)}" if why else "lost"
     running = columns["worker_running"][worker]
     return f"runs {plain(running, 40)}" if running else "idle"

@@ -17,6 +17,7 @@ from distlab.events import (
 )
 from distlab.folds import Folds
 from distlab.page.facts.amounts import NOTHING
+from distlab.page.facts.servers import server_facts
 from distlab.page.servers import closure_rows, link_rows
 from tests.synthetic import START_NS, beginning
 
@@ -169,7 +170,12 @@ def test_a_worker_that_is_lost_is_away_until_it_returns() -> None:
         at_ns = START_NS + round(after_s * 1e9)
         lost = state == "lost"
         return TaskState(
-            time_ns=at_ns, strategy=0, job="worker", task=1, state="lost" if lost else "returned"
+            time_ns=at_ns,
+            strategy=0,
+            job="worker",
+            task=1,
+            state="lost" if lost else "returned",
+            reason="no heartbeat for 25 s" if lost else "",
         )
 
     work = Closures(
@@ -191,8 +197,15 @@ def test_a_worker_that_is_lost_is_away_until_it_returns() -> None:
     folds.add([begin, work, told("lost", 1.5)])
     columns = folds.columns("coordination")
     assert (columns["worker_away"], columns["worker_lost"]) == ([False, True], [0, 1])
+    assert closure_rows(columns)["state"] == ["idle", "lost: no heartbeat for 25 s"]
     folds.add([told("returned", 4.0)])
     columns = folds.columns("coordination")
     assert (columns["worker_away"], columns["worker_lost"]) == ([False, False], [0, 1])
     assert columns["task_name"] == ["worker 1", "worker 1"]
     assert columns["task_s"] == [1.5, 4.0]
+    assert columns["task_reason"] == ["no heartbeat for 25 s", ""]
+    assert closure_rows(columns)["state"] == ["idle", "idle"]
+    assert server_facts(columns, columns)["time_marks"] == [
+        (1.5, "worker 1 was lost at 1.50 s: no heartbeat for 25 s"),
+        (4.0, "worker 1 returned at 4.00 s"),
+    ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from distlab.launching.exit_codes import described, for_shell
+from distlab.launching.exit_codes import described, for_shell, in_short
 
 ABORTED = "JAX aborts a process when another one, or the coordinator, is lost"
 
@@ -24,6 +24,19 @@ ABORTED = "JAX aborts a process when another one, or the coordinator, is lost"
 )
 def test_a_code_is_told_in_words(code: int, words: str) -> None:
     assert described(code) == words
+
+
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [
+        (0, "process ended with exit code 0"),
+        (3, "process ended with exit code 3"),
+        (-11, "process ended by SIGSEGV"),
+        (-40, "process ended by signal 40"),
+    ],
+)
+def test_a_code_is_told_in_few_words(code: int, words: str) -> None:
+    assert in_short(code) == words
 
 
 @pytest.mark.parametrize(("code", "shells"), [(0, 0), (7, 7), (-9, 137), (-15, 143)])

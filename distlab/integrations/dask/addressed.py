@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final, final
 
 from distributed.comm.core import Comm, connect
 
 from distlab.errors import ClusterError, ClusterSpecError
 from distlab.integrations.dask.connection import Connection, security
-from distlab.integrations.dask.members import Task
+from distlab.integrations.dask.members import CLOSED, Task, Watcher, no_heartbeat
 from distlab.text.shown import shown
 
 _CONNECT_SECONDS: Final = 5.0
@@ -47,7 +47,7 @@ class AddressedMembers:
         self._comms: dict[Task, Comm] = {}
         self._followers: list[asyncio.Task[None]] = []
         self._changed = asyncio.Event()
-        self._watchers: list[Callable[[Task], None]] = []
+        self._watchers: list[Watcher] = []
 
     async def start(self) -> None:
         """Waits until all tasks are there.
@@ -74,8 +74,8 @@ class AddressedMembers:
         for follower in self._followers:
             follower.cancel()
 
-    def on_lost(self, watcher: Callable[[Task], None]) -> None:
-        """Has a function called with each task that is lost."""
+    def on_lost(self, watcher: Watcher) -> None:
+        """Has a function called with each task that is lost, and what was seen."""
         self._watchers.append(watcher)
 
     @property
@@ -90,7 +90,12 @@ class AddressedMembers:
             await self._changed.wait()
         return address
 
-    def lose(self, task: Task, address: str) -> None:
+    async def why_lost(self, task: Task, seen: str) -> str:
+        """Returns why a task was lost: what was seen is all that is known."""
+        del task
+        return seen
+
+    def lose(self, task: Task, address: str, seen: str) -> None:
         """Notes that a task does not answer, until it is connected anew."""
         if self._there.get(task) != address:
             return
@@ -98,7 +103,7 @@ class AddressedMembers:
         self._comms[task].abort()
         self._pool.remove(address)
         for watcher in self._watchers:
-            watcher(task)
+            watcher(task, seen)
 
     async def _follow(self, task: Task) -> None:
         address = url(self._listed[task])
@@ -112,20 +117,24 @@ class AddressedMembers:
                 self._why[task] = error
                 await asyncio.sleep(_RETRY_SECONDS)
                 continue
+            seen = CLOSED
             try:
                 await self._greet(task, comm)
                 self._comms[task] = comm
                 self._there[task] = address
                 self._changed.set()
                 await _until_it_ends(comm)
-            except (OSError, TimeoutError) as error:
+            except TimeoutError as error:
+                self._why[task] = error
+                seen = no_heartbeat(_SILENT_SECONDS)
+            except OSError as error:
                 self._why[task] = error
             except ClusterError as error:
                 self._refused = error
                 self._changed.set()
             finally:
                 comm.abort()
-            self.lose(task, address)
+            self.lose(task, address, seen)
             await asyncio.sleep(_RETRY_SECONDS)
 
     async def _greet(self, task: Task, comm: Comm) -> None:

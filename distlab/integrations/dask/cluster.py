@@ -2,105 +2,28 @@
 
 from __future__ import annotations
 
-import asyncio
 import atexit
 import contextlib
 import logging
 import os
 import signal
-import sys
 from types import TracebackType
 from typing import Any, Final, Self, final
 
 import dask
 from distributed import Client, Scheduler
-from distributed.deploy.cluster import Cluster
-from distributed.deploy.spec import ProcessInterface, SpecCluster
 
 from distlab.errors import ArgumentValueError, ClusterError
+from distlab.integrations.dask.local_tasks import LocalTasks, TaskProcess
 from distlab.integrations.dask.members import lose_all
 from distlab.integrations.dask.references import CoordinatorsOwn
 from distlab.integrations.dask.resolver import DaskClusterResolver
 from distlab.integrations.dask.settings import SETTINGS
 
 _START_SECONDS: Final = 120.0
-_RESTART_SECONDS: Final = 0.2
 _STOP_SECONDS: Final = 10
-_PIECE_BYTES: Final = 1 << 16
 _HOST: Final = "127.0.0.1"
 _log: Final = logging.getLogger("distributed")
-
-
-class _TaskProcess(ProcessInterface):
-    """The process of one task. A worker that ends is started again, with the same name."""
-
-    def __init__(self, scheduler: str, name: str, *, restarts: bool) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
-        self._scheduler = scheduler
-        self._name = name
-        self._restarts = restarts
-        self._watching: asyncio.Task[None] | None = None
-        self.process: asyncio.subprocess.Process | None = None
-
-    async def start(self) -> None:
-        """Starts the process, and watches it."""
-        await self._start()
-        self._watching = asyncio.ensure_future(self._watch())
-        await super().start()  # type: ignore[no-untyped-call]
-
-    async def close(self) -> None:
-        """Ends the process."""
-        if self._watching is not None:
-            self._watching.cancel()
-        if self.process is not None and self.process.returncode is None:
-            self.process.kill()
-            await self.process.wait()
-        await super().close()  # type: ignore[no-untyped-call]
-
-    async def _start(self) -> None:
-        module = "distlab.integrations.dask.task_process"
-        paths = os.pathsep.join(path for path in sys.path if path)
-        self.process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", module, self._scheduler, self._name),
-            env={**os.environ, "JAX_PLATFORMS": "cpu", "PYTHONPATH": paths},
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.STDOUT,
-        )
-
-    async def _print_lines(self, output: asyncio.StreamReader) -> None:
-        rest = b""
-        while some := await output.read(_PIECE_BYTES):
-            *lines, rest = (rest + some).split(b"\n")
-            if len(rest) > _PIECE_BYTES:  # no line is too long, or kept for ever
-                lines, rest = [*lines, rest], b""
-            for line in lines:
-                self._print(line)
-        if rest:
-            self._print(rest)
-
-    def _print(self, line: bytes) -> None:
-        print(f"[{self._name}] {line.decode(errors='replace')}", flush=True)
-
-    async def _watch(self) -> None:
-        while True:
-            assert self.process is not None
-            assert self.process.stdout is not None
-            await self._print_lines(self.process.stdout)
-            await self.process.wait()
-            if not self._restarts:
-                return
-            await asyncio.sleep(_RESTART_SECONDS)
-            await self._start()
-
-
-class _Tasks(SpecCluster):
-    """A scheduler and the processes of the tasks, each of which watches itself."""
-
-    def _update_worker_status(self, op: str, msg: Any) -> None:
-        # SpecCluster would close a task for good that is not back within a quarter of a minute,
-        # which a process takes to start on a busy machine.
-        Cluster._update_worker_status(self, op, msg)
 
 
 @final
@@ -133,7 +56,7 @@ class ParameterServerCluster:
         names += [f"ps-{n}" for n in range(parameter_servers)]
         tasks = {
             name: {
-                "cls": _TaskProcess,
+                "cls": TaskProcess,
                 "options": {"name": name, "restarts": name.startswith("worker")},
             }
             for name in names
@@ -147,7 +70,7 @@ class ParameterServerCluster:
         self._log_level = _log.level
         _log.setLevel(logging.CRITICAL + 1)  # what matters of it is raised
         with dask.config.set(SETTINGS):
-            self._cluster: Any = _Tasks(  # type: ignore[no-untyped-call]
+            self._cluster: Any = LocalTasks(  # type: ignore[no-untyped-call]
                 workers=tasks,
                 scheduler={"cls": Scheduler, "options": options},
                 name="distlab",

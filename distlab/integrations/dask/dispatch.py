@@ -11,12 +11,13 @@ from typing import Any, Final, NamedTuple, final
 
 from distributed.core import ConnectionPool
 
+from distlab.coordinator._task_log import TaskLog
 from distlab.coordinator._work_queue import Closure, WorkQueue
 from distlab.errors import ClusterError, ServerLostError
 from distlab.integrations.dask import references
 from distlab.integrations.dask.closure_lane import ClosureLane
 from distlab.integrations.dask.closures_sent import ClosuresSent, Sent
-from distlab.integrations.dask.members import Membership, Task, weakly
+from distlab.integrations.dask.members import CLOSED, Membership, Task, weakly
 from distlab.integrations.dask.messages import AFTER_ERROR, WITHDRAWN, Frames, Order, sendable
 from distlab.integrations.dask.pickling import loaded
 from distlab.integrations.dask.sockets import opened
@@ -251,13 +252,13 @@ class Dispatch:
         try:
             await self.open(task, address)
         except OSError:
-            self._members.lose(task, address)
+            self._members.lose(task, address, CLOSED)
             return None
         except ClusterError as error:
             if str(error) not in self._told:
                 self._told.add(str(error))
                 queue.warn(f"{task} is not used: {error}", RuntimeWarning)
-            self._members.lose(task, address)
+            self._members.lose(task, address, f"not used: {error}")
             return None
         return address
 
@@ -278,7 +279,8 @@ class Dispatch:
         self._known[address] = _Known(task, lane, set(), set())
         if task in self._away and self._queue is not None:
             self._away.discard(task)
-            self._queue.task_is(task.index, "returned", server=task.job == "ps")
+            if self._queue.tasks is not None:
+                self._queue.tasks.returned(task.index, server=task.job == "ps")
 
     async def _run(self, queue: WorkQueue, task: Task, address: str, given: _Given) -> None:
         closure = given.closure
@@ -289,7 +291,7 @@ class Dispatch:
                 raise
             if self._lost is None:
                 self._forget(address)
-                self._members.lose(task, address)
+                self._members.lose(task, address, CLOSED)
                 self._put_back(queue, closure)
             else:
                 _end(queue, closure, self._lost)
@@ -377,19 +379,28 @@ class Dispatch:
         queue.put_back(closure)
         self.wake()
 
-    def _worker_lost(self, task: Task) -> None:
+    def _worker_lost(self, task: Task, reason: str) -> None:
         for given in self._given.get(task, []):
             given.call.cancel()
         for address, known in list(self._known.items()):
             if known.task == task:
                 self._forget(address)
-        asyncio.get_running_loop().call_soon(self._tell_lost, task)
+        asyncio.get_running_loop().call_soon(self._note_lost, task, reason)
 
-    def _tell_lost(self, task: Task) -> None:
-        """Tells of a lost task, unless all are, as the cluster has ended."""
-        if self._queue is not None and self._members.addresses:
-            self._away.add(task)
-            self._queue.task_is(task.index, "lost", server=task.job == "ps")
+    def _note_lost(self, task: Task, reason: str) -> None:
+        """Notes a lost task, unless all are, as the cluster has ended."""
+        if self._queue is None or not self._members.addresses:
+            return
+        self._away.add(task)
+        if self._queue.tasks is not None:
+            self._queue.tasks.lost(task.index, reason, server=task.job == "ps")
+            self._begin(self._tell_lost(self._queue.tasks, task, reason))
+
+    async def _tell_lost(self, log: TaskLog, task: Task, reason: str) -> None:
+        try:
+            reason = await self._members.why_lost(task, reason)
+        finally:
+            log.settle(task.index, reason, server=task.job == "ps")
 
 
 def _count(queue: WorkQueue, task: Task, answer: Any) -> None:

@@ -4,17 +4,29 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Protocol, final
+from typing import Any, Final, Protocol, TypeAlias, final
 from weakref import WeakKeyDictionary, WeakMethod
 
 from distributed import Client
 
 from distlab.errors import ClusterError
+from distlab.integrations.dask.local_tasks import LocalTasks
+from distlab.launching.exit_codes import in_short
 
 _TOPIC: Final = "all"
 """Dask's scheduler logs there that a worker was added or removed."""
+
+_EXIT_SECONDS: Final = 10.0
+"""How long the exit code of a process is waited for whose connection was closed."""
+
+_SILENT: Final = "check-worker-ttl"
+"""Dask's scheduler names so what it does as a worker sent no heartbeat in time."""
+
+CLOSED: Final = "connection closed"
+_NO_HEARTBEAT: Final = "no heartbeat"
 
 _listening: Final[WeakKeyDictionary[Client, list[Members]]] = WeakKeyDictionary()
 """Who listens to a client's scheduler. A client has one handler for a topic."""
@@ -37,6 +49,15 @@ class Task:
         return f"{self.job} {self.index}"
 
 
+Watcher: TypeAlias = Callable[[Task, str], None]
+"""Is called with a lost task and with what was seen of that."""
+
+
+def no_heartbeat(seconds: float) -> str:
+    """Says that a process sent nothing for too long."""
+    return f"{_NO_HEARTBEAT} for {seconds:g} s"
+
+
 class Membership(Protocol):
     """Which process is which task, and who is lost. Its methods run in the event loop."""
 
@@ -50,8 +71,8 @@ class Membership(Protocol):
     def stop(self) -> None:
         """Follows them no more."""
 
-    def on_lost(self, watcher: Callable[[Task], None]) -> None:
-        """Has a function called with each task that is lost."""
+    def on_lost(self, watcher: Watcher) -> None:
+        """Has a function called with each task that is lost, and what was seen."""
 
     @property
     def addresses(self) -> list[str]:
@@ -60,11 +81,25 @@ class Membership(Protocol):
     async def present(self, task: Task) -> str:
         """Waits until a task is there, and returns its address."""
 
-    def lose(self, task: Task, address: str) -> None:
-        """Notes that a task does not answer at an address."""
+    async def why_lost(self, task: Task, seen: str) -> str:
+        """Returns why a task was lost, as far as that can be learned.
+
+        Args:
+          task: The task, which was just lost.
+          seen: What was seen of that.
+        """
+
+    def lose(self, task: Task, address: str, seen: str) -> None:
+        """Notes that a task does not answer at an address.
+
+        Args:
+          task: The task.
+          address: The address.
+          seen: What was seen of that, such as `CLOSED`.
+        """
 
 
-def weakly(method: Callable[[Task], None]) -> Callable[[Task], None]:
+def weakly(method: Watcher) -> Watcher:
     """Returns what calls a method for as long as its object lives, and keeps none alive.
 
     Args:
@@ -72,10 +107,10 @@ def weakly(method: Callable[[Task], None]) -> Callable[[Task], None]:
     """
     known = WeakMethod(method)
 
-    def call(task: Task) -> None:
+    def call(task: Task, seen: str) -> None:
         living = known()
         if living is not None:
-            living(task)
+            living(task, seen)
 
     return call
 
@@ -97,7 +132,8 @@ class Members:
         self._names = dict(names)
         self._addresses: dict[Task, str] = {}
         self._changed = asyncio.Event()
-        self._watchers: list[Callable[[Task], None]] = []
+        self._watchers: list[Watcher] = []
+        self._since: dict[Task, float] = {}  # when each was first seen
 
     async def start(self) -> None:
         """Looks who is there, and begins to listen who comes and goes.
@@ -124,8 +160,8 @@ class Members:
         if self in listening:
             listening.remove(self)
 
-    def on_lost(self, watcher: Callable[[Task], None]) -> None:
-        """Has a function called with each task that is lost."""
+    def on_lost(self, watcher: Watcher) -> None:
+        """Has a function called with each task that is lost, and what was seen."""
         self._watchers.append(watcher)
 
     @property
@@ -140,17 +176,54 @@ class Members:
             await self._changed.wait()
         return address
 
-    def lose(self, task: Task, address: str) -> None:
-        """Notes that a task does not answer at an address, until Dask tells of another."""
+    async def why_lost(self, task: Task, seen: str) -> str:
+        """Returns why a task was lost: how long it was silent, or how its process ended.
+
+        Args:
+          task: The task, which was just lost.
+          seen: What was seen of that.
+        """
+        cluster, since_s = self._client.cluster, self._since.get(task, 0.0)
+        if seen == _NO_HEARTBEAT:
+            return await self._silence() or seen
+        if seen != CLOSED or not isinstance(cluster, LocalTasks):
+            return seen
+        try:
+            async with asyncio.timeout(_EXIT_SECONDS):
+                code = await cluster.exit_code(str(self._names[task]), since_s)
+        except TimeoutError:
+            return seen  # the process lives
+        return seen if code is None else in_short(code)
+
+    async def _silence(self) -> str:
+        """Returns how long a process may be silent; Dask's scheduler keeps what it did."""
+        try:
+            told: Any = await scheduler(self._client).events(topic="scheduler")
+        except OSError:
+            return ""
+        for _, about in reversed(told):
+            match about:
+                case {"action": "worker-ttl-timed-out", "ttl": int() | float() as seconds}:
+                    return no_heartbeat(seconds)
+        return ""
+
+    def lose(self, task: Task, address: str, seen: str) -> None:
+        """Notes that a task does not answer at an address, until Dask tells of another.
+
+        Args:
+          task: The task.
+          address: The address.
+          seen: What was seen of that.
+        """
         if self._addresses.get(task) == address:
             del self._addresses[task]
             for watcher in self._watchers:
-                watcher(task)
+                watcher(task, seen)
 
     def lose_all(self) -> None:
         """Notes that all tasks are lost."""
         for task, address in list(self._addresses.items()):
-            self.lose(task, address)
+            self.lose(task, address, CLOSED)
 
     async def told(self, about: Any) -> None:
         """Learns what happened to a worker of Dask's.
@@ -160,8 +233,9 @@ class Members:
         """
         match about:
             case {"action": "remove-worker", "worker": str() as address}:
+                silent = str(about.get("stimulus_id")).startswith(_SILENT)
                 for task in [t for t, known in self._addresses.items() if known == address]:
-                    self.lose(task, address)
+                    self.lose(task, address, _NO_HEARTBEAT if silent else CLOSED)
             case {"action": "add-worker"}:
                 await self._look()
 
@@ -179,6 +253,7 @@ class Members:
                 own = [task for task in lost if task.job == "worker" and taken]
             if own:
                 self._addresses[own[0]] = address
+                self._since[own[0]] = time.monotonic()
                 self._changed.set()
 
 

@@ -28,6 +28,7 @@ from distlab.integrations.dask.closures_sent import ClosuresSent, Sent
 from distlab.integrations.dask.connection import Connection, own_connection, shared_connection
 from distlab.integrations.dask.dispatch import Dispatch, asked
 from distlab.integrations.dask.members import (
+    CLOSED,
     Members,
     Membership,
     Task,
@@ -188,7 +189,7 @@ class DaskTasks:
             try:
                 return await pool(address).distlab_own(session=self._session, number=number)
             except OSError:
-                self._members.lose(task, address)
+                self._members.lose(task, address, CLOSED)
 
     def serve(self, queue: WorkQueue) -> Callable[[], None]:
         """Runs what a coordinator's queue holds, and returns what ends that."""
@@ -239,7 +240,8 @@ class DaskTasks:
             await asked(pool, address, "distlab_serve", session=self._session)
         return addresses
 
-    def _note_lost(self, task: Task) -> None:
+    def _note_lost(self, task: Task, reason: str) -> None:
+        del reason
         if task.job == "ps":
             address = self._addresses[task.index]
             self._lost[task.index] = ServerLostError(

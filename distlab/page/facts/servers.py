@@ -10,6 +10,7 @@ from distlab.text.units import count_text, plain
 
 _MOST_FUNCTIONS: Final = 5
 _MOST_MARKS: Final = 100
+_MOST_REASON: Final = 200
 
 
 class ServerFacts(TypedDict):
@@ -40,7 +41,6 @@ def server_facts(now: CoordinationColumns, whole: CoordinationColumns) -> Server
       whole: The coordinator in the whole run.
     """
     notes = _notes(now)
-    marks = zip(whole["task_s"], whole["task_name"], whole["task_state"], strict=True)
     return {
         "has_coordinator": whole["strategy"] is not None,
         "closures": _closures(now),
@@ -48,14 +48,21 @@ def server_facts(now: CoordinationColumns, whole: CoordinationColumns) -> Server
         "closure_functions": _functions(now),
         "closure_spans": _spans(now),
         "time_marks": [
-            (round(at_s, 3), f"{name} {_state(state)} at {at_s:.2f} s")
-            for at_s, name, state in marks
+            (round(at_s, 3), text)
+            for at_s, text in zip(whole["task_s"], _changes(whole), strict=True)
         ][-_MOST_MARKS:],
     }
 
 
-def _state(state: str) -> str:
-    return "was lost" if state == "lost" else state
+def _changes(columns: CoordinationColumns) -> list[str]:
+    """Returns a sentence for each process that was lost or has returned."""
+    found = []
+    for place, at_s in enumerate(columns["task_s"]):
+        state, reason = columns["task_state"][place], columns["task_reason"][place]
+        verb = "was lost" if state == "lost" else plain(state)
+        why = f": {plain(reason, _MOST_REASON)}" if reason else ""
+        found.append(f"{columns['task_name'][place]} {verb} at {at_s:.2f} s{why}")
+    return found
 
 
 def _closures(now: CoordinationColumns) -> str:
@@ -73,12 +80,7 @@ def _closures(now: CoordinationColumns) -> str:
 
 
 def _notes(now: CoordinationColumns) -> list[str]:
-    found = [
-        f"{name} {_state(state)} at {at_s:.2f} s"
-        for name, state, at_s in zip(
-            now["task_name"], now["task_state"], now["task_s"], strict=True
-        )
-    ]
+    found = _changes(now)
     if now["cancelled"]:
         found.append(
             f"{counted(now['cancelled'], 'function')} cancelled before they began, as another one "

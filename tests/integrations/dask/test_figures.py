@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -84,9 +85,9 @@ def test_closures_links_and_a_lost_worker_are_told(tmp_path: Path) -> None:
         number = train(cluster.resolver, lambda: cluster.kill("worker", 1), tmp_path / "run")
     closures, tasks = told(tmp_path / "run", number)
     # The end of the cluster is no loss.
-    assert [(e.job, e.task, e.state) for e in tasks] == [
-        ("worker", 1, "lost"),
-        ("worker", 1, "returned"),
+    assert [(e.job, e.task, e.state, e.reason) for e in tasks] == [
+        ("worker", 1, "lost", "process ended by SIGKILL"),
+        ("worker", 1, "returned", ""),
     ]
     assert all(e.processes and (e.workers, e.servers) == (2, 2) for e in closures)
     workers = [one for event in closures for one in event.active]
@@ -158,6 +159,7 @@ def test_staleness_and_a_lost_server_are_told(tmp_path: Path) -> None:
     assert link_of(closures, 1).used == 0
     _, tasks = told(tmp_path / "run", kept.number)
     assert [(e.job, e.task, e.state) for e in tasks] == [("ps", 1, "lost")]
+    assert tasks[0].reason == "process ended by SIGKILL"
     with dl.Run.open(tmp_path / "run") as run:
         folds = Folds()
         folds.add([e for e in run.events() if getattr(e, "strategy", number) == number])
@@ -172,4 +174,6 @@ def test_staleness_and_a_lost_server_are_told(tmp_path: Path) -> None:
     ]
     assert (columns["task_name"], columns["task_state"]) == (["server 1"], ["lost"])
     marks = server_facts(columns, columns)["time_marks"]
-    assert [text.partition(" at ")[0] for _, text in marks] == ["server 1 was lost"]
+    assert [re.sub(r"[\d.]+ s", "T s", text) for _, text in marks] == [
+        "server 1 was lost at T s: process ended by SIGKILL"
+    ]
