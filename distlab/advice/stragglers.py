@@ -247,10 +247,15 @@ def _in_ready_times(columns: EvidenceColumns, strategy: int) -> list[Advice]:
     ready, steps = columns["ready"], columns["steps"]
     calls = dict(zip(steps["step"].tolist(), steps["time_ns"].tolist(), strict=True))
     numbers, rows = [], []
-    for step, of, times in zip(
-        ready["step"].tolist(), ready["strategy"].tolist(), ready["ready_ns"], strict=True
+    for step, of, times, estimated in zip(
+        ready["step"].tolist(),
+        ready["strategy"].tolist(),
+        ready["ready_ns"],
+        ready["estimated"],
+        strict=True,
     ):
-        if of == strategy and step in calls and len(times) > 1 and all(times):
+        watched = not estimated and len(times) > 1 and all(times)
+        if of == strategy and step in calls and watched:
             numbers.append(step)
             rows.append(np.array(times) - calls[step])
     if len(rows) < _FEWEST_STEPS or _uneven(columns, strategy):

@@ -460,7 +460,7 @@ class NotFinite(Event, frozen=True, kw_only=True, tag="not_finite"):
 
 
 class StepReady(Event, frozen=True, kw_only=True, tag="step_ready"):
-    """A watched step's results were ready. Not every step is watched.
+    """A step's results were ready. Not every step is watched.
 
     Attributes:
       step: Number of the step.
@@ -468,6 +468,8 @@ class StepReady(Event, frozen=True, kw_only=True, tag="step_ready"):
       ready_ns: Monotonic time at which each replica's result was ready, in
         replica order; 0 where it is not known.
       resolution_ns: The largest delay of these times.
+      estimated: True for a step between two watched windows: the call of a later step saw it
+        done, and the usual duration places the end before that.
     """
 
     MOMENTS = ("time_ns", "ready_ns")
@@ -475,6 +477,7 @@ class StepReady(Event, frozen=True, kw_only=True, tag="step_ready"):
     strategy: int
     ready_ns: list[int]
     resolution_ns: int
+    estimated: bool = False
 
 
 class OwnPython(Event, frozen=True, kw_only=True, tag="own_python"):
@@ -667,7 +670,7 @@ class Metric(Event, frozen=True, kw_only=True, tag="metric"):
 
 
 class DeviceSample(Event, frozen=True, kw_only=True, tag="device_sample"):
-    """How busy each device of a strategy was during a watched window.
+    """How busy each device of a strategy was during a watched window, or between two.
 
     Attributes:
       strategy: Number of the strategy; lists are in its replica order.

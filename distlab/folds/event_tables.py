@@ -31,6 +31,7 @@ class ReadyTable(TypedDict):
     strategy: Ints
     ready_ns: list[list[int]]
     resolution_ns: Ints
+    estimated: list[bool]
 
 
 class ShardingTable(TypedDict):
@@ -107,6 +108,7 @@ def ready_table(events: Sequence[StepReady]) -> ReadyTable:
         "strategy": _ints([event.strategy for event in events]),
         "ready_ns": [event.ready_ns for event in events],
         "resolution_ns": _ints([event.resolution_ns for event in events]),
+        "estimated": [event.estimated for event in events],
     }
 
 

@@ -16,6 +16,7 @@ import jax
 
 from distlab.devices import jax_internals, selection
 from distlab.events import Capture, StepReady
+from distlab.profiling.glances import Glance, Glances
 from distlab.profiling.watched_step import WatchedStep
 
 _LOOK_AFTER: Final = 0.92
@@ -23,6 +24,9 @@ _LOOK_AFTER: Final = 0.92
 
 _LOOKS_IN_A_STEP: Final = 7
 """The most polls in the usual duration of a step."""
+
+_STEPS_AVERAGED: Final = 16
+"""The watched steps of which the duration between windows is a running mean."""
 
 _POLL_AHEAD: Final = 32
 """Steps in flight whose devices are polled one by one: as many as JAX lets a device have."""
@@ -48,6 +52,7 @@ class StrategyActivity:
         self._in_flight: deque[WatchedStep] = deque()
         self._spans: list[list[tuple[int, int]]] = [[] for _ in self.devices]
         self._typical_ns: list[float | None] = [None] * len(self.devices)
+        self._mean_ns = [0.0] * len(self.devices)
         self._service_ns: list[float] | None = None
         self._dispatched_ns = 0
         self._interval_ns = 0.0
@@ -118,19 +123,32 @@ class StrategyActivity:
         least = max(usual / _LOOKS_IN_A_STEP, -left / 2)
         return round(now_ns + max(_LOOK_AFTER * left, least))
 
-    def catch_up(self, step: int, start_ns: int, result: jax.Array, now_ns: int) -> None:
-        """Watches the last of the steps that were not watched, if it is not done yet.
+    def pass_gap(self, glances: Glances, now_ns: int) -> list[StepReady] | None:
+        """Takes over the steps that were dispatched between two windows.
 
         Args:
-          step: Number of the step.
-          start_ns: Monotonic time at which it was dispatched.
-          result: One of its outputs.
+          glances: What was seen of them.
           now_ns: Monotonic time just before the call.
+
+        Returns:
+          An event for each step that is done; None where some step is not known, and so how
+          busy the devices were.
         """
         self._stepped = True
-        watched = WatchedStep(step, start_ns, result, len(self.devices))
-        if not watched.poll(now_ns):
-            self._in_flight.append(watched)
+        known = glances.whole and all(self._mean_ns)
+        slowest = max(range(len(self._mean_ns)), key=self._mean_ns.__getitem__, default=0)
+        done = []
+        for glance in glances.steps:
+            result = glance.result
+            if result is not None and not glance.finish(now_ns):
+                self._in_flight.append(
+                    WatchedStep(glance.step, glance.start_ns, result, len(self.devices))
+                )
+            elif known:
+                ready_ns = self._note_glance(glance, slowest)
+                if not glance.donated:
+                    done.append(_estimate(self._strategy, glance, ready_ns, now_ns))
+        return done if known else None
 
     def poll(self, now_ns: int) -> list[StepReady]:
         """Polls the devices.
@@ -177,25 +195,70 @@ class StrategyActivity:
         self._stepped = False
         return busy
 
-    def forget(self) -> None:
-        """Stops watching steps, and releases their results."""
+    def forget(self) -> bool:
+        """Stops watching steps, and releases their results; returns whether all were done."""
+        done = not self._in_flight
         self._in_flight.clear()
-        for spans in self._spans:
-            spans.clear()
+        if not done:
+            for spans in self._spans:
+                spans.clear()
+        return done
 
     def _note_spans(self, step: WatchedStep) -> None:
-        for device, spans in enumerate(self._spans):
-            previous_end = spans[-1][1] if spans else 0
-            begin = max(step.start_ns, previous_end)
-            earliest = max(begin, step.unready_ns[device])
-            latest = max(earliest, step.ready_ns[device])
-            typical = self._typical_ns[device]
-            if typical is None:
-                typical = (earliest + latest) / 2 - begin
-            end = min(max(begin + round(typical), earliest), latest)
-            spans.append((step.start_ns, end))
+        """Notes when the devices were busy with a watched step, and learns how long."""
+        for device, typical in enumerate(self._typical_ns):
+            began, ended = self._note_span(
+                device, (step.start_ns, step.unready_ns[device], step.ready_ns[device]), typical
+            )
+            took = ended - began
             if not step.donated:
-                self._typical_ns[device] = (typical + end - begin) / 2
+                self._typical_ns[device] = took if typical is None else (typical + took) / 2
+                mean = self._mean_ns[device] or took
+                self._mean_ns[device] = mean + (took - mean) / _STEPS_AVERAGED
+
+    def _note_glance(self, glance: Glance, slowest: int) -> list[int]:
+        """Notes when the devices were busy with a step of a gap; returns the ends.
+
+        Some device was not done with it when it was last seen: the slowest one. Of the
+        others, that is not known.
+        """
+        return [
+            self._note_span(
+                device,
+                (
+                    glance.start_ns,
+                    glance.unready_ns if device == slowest else glance.start_ns,
+                    glance.ready_ns,
+                ),
+                mean,
+            )[1]
+            for device, mean in enumerate(self._mean_ns)
+        ]
+
+    def _note_span(
+        self, device: int, seen: tuple[int, int, int], usual: float | None
+    ) -> tuple[int, int]:
+        """Notes when a device was busy with a step.
+
+        Args:
+          device: Its place.
+          seen: When the step was called, when the device was last seen not done with it, and
+            when it was first seen done.
+          usual: How long a step usually takes.
+
+        Returns:
+          When the device began and ended it.
+        """
+        called, unready, ready = seen
+        spans = self._spans[device]
+        begin = max(called, spans[-1][1] if spans else 0)
+        earliest = max(begin, unready)
+        latest = max(earliest, ready)
+        if usual is None:
+            usual = (earliest + latest) / 2 - begin
+        end = min(max(begin + round(usual), earliest), latest)
+        spans.append((called, end))
+        return begin, end
 
 
 def _cut(busy_ns: list[int], service_ns: Sequence[float]) -> list[int]:
@@ -235,4 +298,15 @@ def _event(strategy: int, step: WatchedStep, now_ns: int) -> StepReady:
         strategy=strategy,
         ready_ns=list(step.ready_ns),
         resolution_ns=max(late),
+    )
+
+
+def _estimate(strategy: int, glance: Glance, ready_ns: list[int], now_ns: int) -> StepReady:
+    return StepReady(
+        time_ns=now_ns,
+        step=glance.step,
+        strategy=strategy,
+        ready_ns=ready_ns,
+        resolution_ns=glance.ready_ns - glance.unready_ns,
+        estimated=True,
     )

@@ -4,7 +4,8 @@ A thread polls the outputs of steps for the time at which each device is done, m
 the steps' usual durations let expect that. Polling costs time, more when steps are short,
 so it happens in windows: back to back where that costs little, and with gaps between them
 where steps last less than some milliseconds. Every step of a window is watched, so that
-a sample holds for the whole window.
+a sample holds for the whole window. In a gap, the calls of steps see whether those before
+are done, unless steps are so short that this would cost too much.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import jax
 from distlab.devices import jax_internals
 from distlab.events import Capture, DeviceSample, Event, Lost
 from distlab.profiling.busy import StrategyActivity
+from distlab.profiling.glances import Glances
 from distlab.profiling.helper_thread import HelperThread
 from distlab.profiling.memory import device_memory_bytes, process_memory_bytes
 from distlab.profiling.nvml import gpu_use
@@ -30,8 +32,14 @@ _CYCLE_SECONDS: Final = 0.2
 _MOST_STEPS: Final = 128
 _FEWEST_STEPS: Final = 4
 _SHORTEST_PAUSE, _LONGEST_PAUSE = 0.0002, 0.01
-_COST: Final = 0.02
-"""The share of a core that watching may use, the callers' part included."""
+_COST_AT_FIRST: Final = 0.02
+"""The share of a core that watching may use at first, the callers' part included."""
+
+_COST: Final = 0.005
+"""The share that it may use later. What steps take at first tells what they take later."""
+
+_FIRST_SECONDS: Final = 20.0
+"""How long watching may use the larger share, after the newest program was compiled."""
 
 _LONGEST_REST: Final = 1.0
 """The longest time between two windows, in seconds."""
@@ -42,8 +50,8 @@ _WINDOWS_AVERAGED: Final = 4
 _QUIET_WINDOWS: Final = 4
 """Windows without work that are reported before a strategy is no longer watched."""
 
-_KEEP_EVERY_NS: Final = 5_000_000
-"""The age at which the kept one of the unwatched steps is replaced: keeping one costs 4 us."""
+_SHORTEST_GLANCED: Final = 0.0015
+"""The seconds from one step to the next from which each step between two windows is noted."""
 
 _LOOKS_BETWEEN: Final = 0.25
 """How often a look at an idle device's program comes at a moment of its own."""
@@ -69,15 +77,16 @@ class Plan(NamedTuple):
     gap: float
 
 
-def plan(interval: float, used: float, window: float = 0.0) -> Plan:
+def plan(interval: float, used: float, window: float = 0.0, cost: float = _COST_AT_FIRST) -> Plan:
     """Returns a timing that costs little.
 
     Args:
       interval: Seconds from one step to the next.
       used: The share of a core that watching takes in a window.
       window: Seconds that the last window lasted.
+      cost: The share of a core that it may take.
     """
-    share = min(1.0, _COST / max(used, 1e-6))
+    share = min(1.0, cost / max(used, 1e-6))
     wanted = max(_CYCLE_SECONDS * share, _FEWEST_STEPS * interval)
     if wanted > 0.7 * _CYCLE_SECONDS:
         return Plan(_CYCLE_SECONDS, 0.0)
@@ -105,7 +114,10 @@ class Watcher:
         self._after_window = after_window
         self._thread = HelperThread("distlab watcher", self._follow)
         self._inbox: deque[_Dispatched] = deque()
-        self._unwatched: dict[int, _Dispatched] = {}
+        self._compiled_s = time.monotonic()
+        self._glances: dict[int, Glances] = {}
+        self._glancing = False
+        self._gap_known = False
         self._missed_step = False
         self.listening = True
         self.callers_ns = 0
@@ -142,9 +154,10 @@ class Watcher:
             self.callers_ns += time.perf_counter_ns() - began
             return
         self._missed_step = True
-        kept = self._unwatched.get(strategy)
-        if kept is None or time_ns - kept[2] > _KEEP_EVERY_NS:
-            self._unwatched[strategy] = (strategy, step, time_ns, _own(result))
+        glances = self._glances.get(strategy)
+        if glances is None:
+            glances = self._glances.setdefault(strategy, Glances())
+        (glances.note if self._glancing else glances.keep_newest)(step, time_ns, result)
 
     def profiled(self, capture: Capture) -> None:
         """Uses a profile's durations of steps; see `StrategyActivity.profiled`."""
@@ -154,7 +167,8 @@ class Watcher:
             activity.profiled(capture)
 
     def compiled(self, strategy: int) -> None:
-        """Discards a profile's durations: new programs take other times."""
+        """Discards a profile's durations: new programs take other times, which are learnt."""
+        self._compiled_s = time.monotonic()
         self._profiles.pop(strategy, None)
         activity = self._activities.get(strategy)
         if activity is not None:
@@ -219,7 +233,7 @@ class Watcher:
         whole = not self._missed_step
         start_ns, end_ns = opened_ns, now_ns
         if self._plan.gap:
-            self.listening = False
+            self.listening, self._gap_known = False, True
             self._poll()
             if len(self._dispatched_ns) >= _FEWEST_STEPS:
                 first, last = self._dispatched_ns[0], self._dispatched_ns[-1]
@@ -236,9 +250,10 @@ class Watcher:
     def _stop_listening(self) -> None:
         """Releases all results; the next window begins with the steps that run then."""
         self.listening = False
+        self._gap_known &= not self._inbox
         self._inbox.clear()
         for activity in self._activities.values():
-            activity.forget()
+            self._gap_known &= activity.forget()
 
     def _give_up(self, error: Exception) -> None:
         """Starts again with the next step, after an error of JAX."""
@@ -246,6 +261,7 @@ class Watcher:
         self._emit(Lost(time_ns=time.monotonic_ns(), count=1, reason=reason))
         self._inbox.clear()
         self._activities.clear()
+        self._glances.clear()
         self._edge_ns = 0
         self.listening = True
 
@@ -257,11 +273,7 @@ class Watcher:
             self._inbox.clear()
             self.listening = True
             self._missed_step = False
-            unwatched, self._unwatched = self._unwatched, {}
-            now_ns = time.monotonic_ns()
-            for strategy, step, time_ns, result in list(unwatched.values()):
-                self._activity(strategy, result).catch_up(step, time_ns, result, now_ns)
-            return now_ns
+            return self._end_gap()
         if self._activities:
             return self._edge_ns
         begin_ns = self._inbox[0][2]
@@ -270,6 +282,24 @@ class Watcher:
             self._receive()
             self._emit_samples(asleep_since_ns, begin_ns, whole=True)
         return begin_ns
+
+    def _end_gap(self) -> int:
+        """Takes over the steps of a gap, and emits how busy the devices were; returns the time."""
+        glances, self._glances = self._glances, {}
+        now_ns = time.monotonic_ns()
+        known = self._gap_known
+        for strategy, seen in list(glances.items()):
+            newest = seen.newest
+            done = newest is not None and self._activity(strategy, newest).pass_gap(seen, now_ns)
+            for event in done or []:
+                self._emit(event)
+            known &= isinstance(done, list)
+        if known and self._edge_ns:
+            self._emit_samples(self._edge_ns, now_ns, whole=True)
+        else:
+            for activity in self._activities.values():
+                activity.close_window(self._edge_ns, now_ns)
+        return now_ns
 
     def _poll(self) -> int:
         """Polls all steps in flight, new ones included; returns the time of the poll."""
@@ -334,4 +364,7 @@ class Watcher:
 
     def _make_plan(self, seconds: float) -> None:
         steps = len(self._dispatched_ns)
-        self._plan = plan(seconds / steps if steps else _CYCLE_SECONDS, self._used, seconds)
+        interval = seconds / steps if steps else _CYCLE_SECONDS
+        at_first = time.monotonic() - self._compiled_s < _FIRST_SECONDS
+        self._plan = plan(interval, self._used, seconds, _COST_AT_FIRST if at_first else _COST)
+        self._glancing = interval >= _SHORTEST_GLANCED
