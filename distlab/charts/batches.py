@@ -23,7 +23,9 @@ _STRIP_TOP = 1.25
 _STRIP_HEIGHT = 0.5
 _EMPTY = (
     "No batch was divided yet.\n"
-    "Iterate over strategy.experimental_distribute_dataset(dataset) to see its batches here."
+    "Iterate over strategy's\n"
+    "experimental_distribute_dataset(dataset)\n"
+    "to see its batches here."
 )
 
 _AMOUNT_PIXELS = 92

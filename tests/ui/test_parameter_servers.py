@@ -47,6 +47,13 @@ def test_workers_and_links_are_shown(
 ) -> None:
     page = new_page(width=width, scheme="dark" if scheme == "dark" else "light")
     page.open(f"{served(folder).url}#servers")
+    page.tab("overview")
+    said = page.page.locator('section[data-page="overview"] [data-text="undivided"]')
+    assert said.inner_text().endswith("no batch is divided between them.")
+    assert not page.page.locator(
+        'section[data-page="overview"] [data-show="divides_batches"]'
+    ).is_visible()
+    page.tab("servers")
     page.page.wait_for_function(
         "() => document.querySelector('.closures').tBodies[0].rows.length === 2"
     )

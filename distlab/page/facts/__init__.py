@@ -106,7 +106,11 @@ def collect(
         **run,
         **recording_facts(header, whole.lost, folds.evidence.last_cost),
         **worker_facts(whole.columns("workers"), living),
-        **server_facts(folds.columns("coordination"), whole.columns("coordination")),
+        **server_facts(
+            folds.columns("coordination"),
+            whole.columns("coordination"),
+            len(whole.columns("batches")["number"]),
+        ),
         **progress_facts(folds.columns("steps"), folds.columns("coordination"), live=shown_live),
         **metric_facts(folds.columns("metrics")),
         **device_facts(folds.columns("devices")),

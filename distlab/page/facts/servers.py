@@ -11,6 +11,10 @@ from distlab.text.units import count_text, plain
 _MOST_FUNCTIONS: Final = 5
 _MOST_MARKS: Final = 100
 _MOST_REASON: Final = 200
+_UNDIVIDED: Final = (
+    "The workers of a coordinator take whole batches, each of its own dataset: no batch is divided "
+    "between them."
+)
 
 
 class ServerFacts(TypedDict):
@@ -18,6 +22,8 @@ class ServerFacts(TypedDict):
 
     Attributes:
       has_coordinator: Whether the run has a coordinator that was given functions.
+      divides_batches: Whether the charts of divided batches have, or may get, something to show.
+      undivided: Why they have not, empty where they have.
       closures: How many functions, workers and parameter servers there are.
       closure_notes: Who was lost, and what failed, one text each.
       closure_functions: The functions that ended, with how often.
@@ -26,6 +32,8 @@ class ServerFacts(TypedDict):
     """
 
     has_coordinator: bool
+    divides_batches: bool
+    undivided: str
     closures: str
     closure_notes: list[str]
     closure_functions: str
@@ -33,16 +41,21 @@ class ServerFacts(TypedDict):
     time_marks: list[tuple[float, str]]
 
 
-def server_facts(now: CoordinationColumns, whole: CoordinationColumns) -> ServerFacts:
+def server_facts(now: CoordinationColumns, whole: CoordinationColumns, batches: int) -> ServerFacts:
     """Returns what a coordinator's workers did.
 
     Args:
       now: The coordinator at the shown moment.
       whole: The coordinator in the whole run.
+      batches: Number of batches that were divided in the whole run.
     """
+    has_coordinator = whole["strategy"] is not None
+    divides = bool(batches) or not has_coordinator
     notes = _notes(now)
     return {
-        "has_coordinator": whole["strategy"] is not None,
+        "has_coordinator": has_coordinator,
+        "divides_batches": divides,
+        "undivided": "" if divides else _UNDIVIDED,
         "closures": _closures(now),
         "closure_notes": first_rows(notes, len(notes)),
         "closure_functions": _functions(now),
