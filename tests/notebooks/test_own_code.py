@@ -51,9 +51,9 @@ def losses(images: np.ndarray, labels: np.ndarray) -> np.ndarray:
 def test_it_is_stored_without_outputs_and_says_what_it_needs() -> None:
     check_stored(NAME)
     notebook = read(NAME)
-    assert 'pip install "flax>=0.12,<0.13" "optax>=0.2.5"' in notebook.cells[0].source
+    assert 'pip install "flax>=0.12.7,<0.13" "optax>=0.2.5"' in notebook.cells[0].source
     pins = (Path(__file__).parents[2] / "pyproject.toml").read_text()
-    assert '"flax>=0.12,<0.13"' in pins
+    assert '"flax>=0.12.7,<0.13"' in pins
     assert '"optax>=0.2.5"' in pins
 
 

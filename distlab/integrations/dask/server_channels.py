@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Mapping
 from typing import Any, Final, final
 
@@ -103,6 +104,10 @@ class ServerChannels:
 
     def lost(self, server: int) -> None:
         """Ends what waits for a server that is lost."""
+        idle = self._idle.get(server, [])
+        while idle:
+            with contextlib.suppress(IndexError):  # another thread took the last one
+                self._drop(server, idle.pop())
         for other, channel in list(self._open):
             if other == server:
                 channel.shut()
@@ -115,9 +120,8 @@ class ServerChannels:
 
     def _take(self, server: int) -> Channel:
         address = self._address_of(server)
-        idle = self._idle.setdefault(server, [])
-        if idle:
-            return idle.pop()
+        with contextlib.suppress(IndexError):
+            return self._idle.setdefault(server, []).pop()
         opening = opened(address, self._pool, "distlab_values", self._session)
         waited = asyncio.run_coroutine_threadsafe(opening, self._loop)
         try:

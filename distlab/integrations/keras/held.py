@@ -40,7 +40,7 @@ class Held:
       away: Whether Keras has given its own value away until the end of the epoch.
     """
 
-    __slots__ = ("_shown", "away", "variable")
+    __slots__ = ("_adds", "_shown", "away", "variable")
 
     def __init__(self, keras: Any, array: Any, kind: Kind, strategy: Strategy) -> None:
         aggregation, synchronization = _kind_of(keras, kind, strategy)
@@ -52,6 +52,10 @@ class Held:
                 aggregation=aggregation,
                 synchronization=synchronization,
             )
+        # Keras' metrics assign what they had and what a batch adds to it. Where replicas share one
+        # copy, and their values are added up, each gives what it adds alone.
+        shared = strategy.keeps_one_copy and strategy.num_replicas_in_sync > 1
+        self._adds = shared and kind == "metrics" and aggregation is VariableAggregation.SUM
         self._shown = weakref.ref(array)
         self.away = False
 
@@ -68,6 +72,18 @@ class Held:
             return True
         self.receive(array)
         return False
+
+    def assign(self, value: Any, before: Any) -> None:
+        """Assigns what a replica computed.
+
+        Args:
+          value: The replica's value.
+          before: What it computed that from.
+        """
+        if self._adds:
+            self.variable.assign_add(value - before)
+        else:
+            self.variable.assign(value)
 
     def show(self) -> Any:
         """Returns the present value for Keras: a plain array on one device."""

@@ -153,7 +153,7 @@ class _Step:
             for group, values, old in zip(groups, changed, state, strict=True):
                 for held, value, before in zip(group.members, values, old, strict=True):
                     if value is not before:
-                        held.variable.assign(value)
+                        held.assign(value, before)
             if name == "predict_step":
                 return result
             logs = flattened(result)
