@@ -121,10 +121,11 @@ class ClosureLog:
         own = self._of(worker)
         own.outcomes[outcome] += 1
         own.busy_s += now - max(since, self._start_s)
-        name = closure.name
-        if name not in self._functions and len(self._functions) >= _MOST_NAMES:
-            name = ""
-        self._functions[name] += 1
+        if outcome != "retried":
+            name = closure.name
+            if name not in self._functions and len(self._functions) >= _MOST_NAMES:
+                name = ""
+            self._functions[name] += 1
         if own.spans < self._most_spans:
             own.spans += 1
             span = (worker, closure.name, closure.put_at, since, now, outcome)

@@ -817,8 +817,8 @@ class Closures(Event, frozen=True, kw_only=True, tag="closures"):
       waiting: Functions in the queue at the end.
       active: What the workers did, without those that did nothing.
       links: What went between workers and parameter servers.
-      functions: Names of the functions that ended to how many; beyond 20 names they count under
-        an empty one.
+      functions: Names of the functions that returned or failed to how many; beyond 20 names they
+        count under an empty one. In files of older versions those that were retried count, too.
       spans: Some of the functions that ended: the first ones of each worker, at most 64 in all or
         one a worker.
       spans_left_out: How many others ended.

@@ -50,7 +50,7 @@ class CoordinationColumns(TypedDict):
       waiting: Number of functions in the coordinator's queue.
       cancelled: Number of functions that an earlier one's error cancelled.
       unserved: Number of functions that failed without a worker, as a server was lost.
-      function: Names of functions that ended, the most frequent first.
+      function: Names of functions that returned or failed, the most frequent first.
       function_count: How many of each ended.
       worker: Names of the workers.
       worker_begun: Functions that each was given and did not give back.
@@ -82,7 +82,7 @@ class CoordinationColumns(TypedDict):
       task_reason: Why it was lost; empty where that is not known, and for one that returned.
       task_s: When, in seconds since the run began. The newest 200.
       cell_s: Middles of equal cells of time, in seconds. The unfinished newest is left out.
-      cell_done_per_s: Functions that ended, a second.
+      cell_done_per_s: Functions that returned or failed, a second.
       cell_read_per_s: Bytes that workers received, a second.
       cell_change_per_s: Bytes that they sent, a second.
       cell_width_s: Width of a cell.
@@ -368,7 +368,7 @@ def _add_period(own: _Coordinator, event: Closures, clock: Clock) -> None:
     busy = np.zeros(_MOST_ROWS)
     ended = 0
     for one in event.active:
-        ended += one.done + one.failed + one.retried
+        ended += one.done + one.failed
         if one.worker < 0:
             own.counts["unserved"] += one.failed
             continue

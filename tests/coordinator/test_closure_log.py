@@ -15,6 +15,8 @@ import pytest
 import distlab as dl
 from distlab.errors import CancelledError
 from distlab.events import Closures, WorkerClosures, sink
+from distlab.folds import Folds
+from distlab.page.facts.servers import server_facts
 from distlab.variables.server_traffic import Link
 from tests.patience import LIMIT_SECONDS, wait_until
 from tests.strategies.parameter_servers import strategy_of
@@ -112,6 +114,16 @@ def test_failed_and_cancelled_functions_are_told(tmp_path: Path) -> None:
     assert totals(events) == {"begun": 1, "done": 0, "failed": 1, "retried": 0}
     assert sum(event.cancelled for event in events) == 3
     assert [span.outcome for event in events for span in event.spans] == ["failed"]
+    folds = Folds()
+    folds.add(events)
+    columns = folds.columns("coordination")
+    facts = server_facts(columns, columns, 0)
+    assert facts["closures"].startswith(
+        "4 functions scheduled: 0 done, 1 failed, 0 running, 0 in the coordinator's queue."
+    )
+    assert facts["closure_notes"] == [
+        "3 functions cancelled before they began, as another one raised an error"
+    ]
 
 
 def test_a_function_that_runs_is_told_while_it_runs(tmp_path: Path) -> None:

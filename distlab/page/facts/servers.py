@@ -80,11 +80,13 @@ def _changes(columns: CoordinationColumns) -> list[str]:
 
 def _closures(now: CoordinationColumns) -> str:
     done, running = sum(now["worker_done"]), sum(map(bool, now["worker_running"]))
+    errors = sum(now["worker_failed"])
+    failed = f"{count_text(errors)} failed, " if errors else ""
     ahead = sum(count or 0 for count in now["worker_queued"])
     queued = f"{count_text(ahead)} queued at workers, " if now["processes"] else ""
     kind = "processes" if now["processes"] else "threads of this process"
     return (
-        f"{counted(now['scheduled'], 'function')} scheduled: {count_text(done)} done, "
+        f"{counted(now['scheduled'], 'function')} scheduled: {count_text(done)} done, {failed}"
         f"{count_text(running)} running, {queued}{count_text(now['waiting'])} in the "
         "coordinator's queue. "
         f"{counted(len(now['worker']), 'worker')} ({kind}), "
