@@ -124,7 +124,7 @@ class BatchTiles:
         )  # fmt: skip
         draw(plot, self._labels, amount)
         plot.add_tools(
-            HoverTool(renderers=[strip], tooltips=[("@name", "@size examples")]),
+            HoverTool(renderers=[strip], tooltips=[("part", "@name"), ("size", "@size examples")]),
             HoverTool(
                 renderers=[tiles],
                 tooltips=[("label", "@label"), ("index in the source", "@index"), ("on", "@name")],

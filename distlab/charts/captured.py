@@ -80,7 +80,12 @@ class CapturedSpans:
         plot.x_range = range_of([track], 0)
         label_rows(plot, self.source, left="label", right="amount")
         plot.min_border_left = 64
-        tooltips = [("@device", "@what"), ("from", "@begin{0.000} ms"), ("for", "@length")]
+        tooltips = [
+            ("device", "@device"),
+            ("does", "@what"),
+            ("from", "@begin{0.000} ms"),
+            ("for", "@length"),
+        ]
         plot.add_tools(HoverTool(renderers=[drawn], tooltips=tooltips))
         self._empty = add_empty_text(plot, _EMPTY)
         self.root = plot

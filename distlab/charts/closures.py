@@ -73,11 +73,11 @@ class ClosureLanes:
         plot.min_border_left = 72
         plot.add_tools(
             HoverTool(renderers=[spans], tooltips=[
-                ("@worker", "@what"), ("from", "@begin{0.000} s"), ("for", "@took"),
-                ("waited", "@waited"),
+                ("worker", "@worker"), ("function", "@what"), ("from", "@begin{0.000} s"),
+                ("for", "@took"), ("waited", "@waited"),
             ]),
-            HoverTool(renderers=[shaded], tooltips=[("@worker", "busy @share")]),
-            HoverTool(renderers=[marked], tooltips=[("@what", "@at{0.00} s")]),
+            HoverTool(renderers=[shaded], tooltips=[("worker", "@worker"), ("busy", "@share")]),
+            HoverTool(renderers=[marked], tooltips=[("event", "@what"), ("at", "@at{0.00} s")]),
         )  # fmt: skip
         self._empty = add_empty_text(plot, "No function was scheduled yet.")
         self.root = plot

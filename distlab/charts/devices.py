@@ -97,7 +97,9 @@ class DeviceShares:
         plot.xaxis.ticker = FixedTicker(ticks=[0, 0.5, 1])
         plot.xaxis.formatter = CustomJSTickFormatter(code="return `${Math.round(100 * tick)} %`")
         plot.xaxis.axis_label = "busy share and its colour"
-        plot.add_tools(HoverTool(renderers=[track], tooltips=[("@device", "@text")]))
+        plot.add_tools(
+            HoverTool(renderers=[track], tooltips=[("device", "@device"), ("busy", "@text")])
+        )
         return plot
 
     def _make_strips(self, height: int, rows: DataRange1d) -> figure:

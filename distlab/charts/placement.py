@@ -74,7 +74,7 @@ class PlacementTable:
         plot.add_tools(
             HoverTool(
                 renderers=[cells],
-                tooltips=[("@variable", "@detail"), ("on @device", "@text")],
+                tooltips=[("variable", "@variable: @detail"), ("device", "@device: @text")],
             )
         )
         self._empty = add_empty_text(plot, _EMPTY)

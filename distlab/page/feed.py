@@ -86,7 +86,9 @@ class Feed:
     def length_s(self) -> float:
         """Seconds from the run's beginning to its newest event."""
         ended = self.folds.columns("header")["ended_s"]
-        return max(self.folds.columns("steps")["elapsed_s"], ended or 0.0)
+        elapsed = self.folds.columns("steps")["elapsed_s"]
+        # Steps of a coordinator's workers may be in other processes.
+        return max(elapsed, self.folds.columns("coordination")["now_s"], ended or 0.0)
 
     @property
     def read_share(self) -> float | None:

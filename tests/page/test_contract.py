@@ -10,6 +10,7 @@ from importlib import resources
 from typing import Any
 
 import pytest
+from bokeh.models import HoverTool
 
 from distlab.charts import reduction_rows
 from distlab.folds import Folds
@@ -105,6 +106,14 @@ def test_columns_of_tables_are_those_that_the_page_asks_for(table: str) -> None:
 def test_columns_of_reductions_are_those_of_their_chart() -> None:
     drawn_from = {"inside", "count", "bytes", "total"}
     assert columns("reductions") == set(reduction_rows().data) - drawn_from
+
+
+@pytest.mark.parametrize("name", CHARTS)
+def test_only_the_values_of_tooltips_name_columns(name: str) -> None:
+    # BokehJS writes a label as it stands.
+    root = CHARTS[name].make(height=300).root
+    tools = [tool for tool in root.select({"type": HoverTool}) if isinstance(tool.tooltips, list)]
+    assert [label for tool in tools for label, _ in tool.tooltips if "@" in label] == []
 
 
 def test_choices_are_those_that_the_page_makes() -> None:

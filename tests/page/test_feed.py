@@ -5,10 +5,10 @@ from __future__ import annotations
 import threading
 
 from distlab.errors import NotARunError
-from distlab.events import Chunk, Event, Unknown
+from distlab.events import Chunk, Closures, Event, Unknown
 from distlab.folds import Folds
 from distlab.page.feed import Feed
-from tests.synthetic import ListSource, beginning, steps
+from tests.synthetic import START_NS, ListSource, beginning, steps
 from tests.ui.waiting import wait_until
 
 
@@ -97,4 +97,27 @@ def test_an_error_of_the_source_reaches_the_viewers_and_ends_the_thread() -> Non
     wait_until(lambda: seen.error is not None)
     assert isinstance(seen.error, NotARunError)
     wait_until(lambda: {*threads()} <= {*before})
+    feed.remove(seen)
+
+
+def test_a_run_whose_steps_are_in_other_processes_is_as_long_as_its_coordinator_worked() -> None:
+    work = Closures(
+        time_ns=START_NS + 3_000_000_000,
+        start_ns=START_NS,
+        strategy=0,
+        processes=True,
+        workers=1,
+        servers=1,
+        scheduled=1,
+        cancelled=0,
+        waiting=1,
+        active=[],
+        links=[],
+        functions={},
+        spans=[],
+        spans_left_out=0,
+    )
+    feed, seen = Feed(ListSource([*beginning(1)[:1], work])), Seen()
+    feed.add(seen)
+    wait_until(lambda: feed.length_s == 3.0)
     feed.remove(seen)
