@@ -60,8 +60,8 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         *("text", "errors", "events", "cluster", "devices", "processes", "values", "context"),
         *("variables", "collectives", "step", "data", "input"),
     ),
-    "coordinator": ("text", "errors", "events", "variables", "context", "strategies"),
-    "control": ("text", "errors", "events", "devices", "context"),
+    "coordinator": ("text", "errors", "events", "values", "variables", "context", "strategies"),
+    "control": ("text", "errors", "events", "devices", "values", "context"),
     "nn": ("text", "errors", "values", "context"),
     # What shows it: events to columns, columns to charts, advice and a page.
     "folds": ("text", "errors", "events"),

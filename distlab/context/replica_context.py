@@ -11,7 +11,7 @@ from distlab.context import scopes
 from distlab.context.collectives import Collectives
 from distlab.context.host import Host
 from distlab.errors import ContextError
-from distlab.values.checks import as_numbers, checked_call
+from distlab.values.checks import as_numbers, checked_call, require_plain
 from distlab.values.distributed import DistributedValues
 from distlab.values.indexed_slices import IndexedSlices, is_slices
 from distlab.values.reduce_op import ReduceOp
@@ -180,7 +180,7 @@ class ReplicaContext:
           per-replica value.
 
         Raises:
-          StructureError: `merge_fn` is not a function.
+          StructureError: `merge_fn` is not a function, or a generator or async function.
           ValueShapeError: `args` is not a tuple or list, or `kwargs` is not a dict.
           ContextError: The call is outside of the replica function of this context, or
             in cross-replica context.
@@ -197,6 +197,7 @@ class ReplicaContext:
         """
         self._require_current("merge_call")
         args, kwargs = checked_call("merge_call", merge_fn, args, kwargs)
+        require_plain(merge_fn, "merge_call")
         return self.collectives.merge(self.strategy, merge_fn, args, kwargs)
 
     def _require_current(self, verb: str) -> None:

@@ -18,6 +18,7 @@ from distlab.devices import in_flight
 from distlab.errors import ArgumentTypeError, ContextError
 from distlab.text.html import card
 from distlab.text.shown import shown
+from distlab.values.checks import require_plain
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -215,6 +216,7 @@ def background(function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -
 
     Raises:
       ArgumentTypeError: `function` can't be called.
+      StructureError: It is a generator function or an async function.
       ContextError: The caller is a function that a strategy runs on its replicas.
 
     Example:
@@ -230,6 +232,7 @@ def background(function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -
             f"background runs a function, got a {type(function).__name__}: {shown(function)}. "
             "Write background(train, ...), not background(train(...))."
         )
+    require_plain(function, "background")
     strategy = scopes.current_strategy() if scopes.has_strategy() else None
     if strategy is not None and not scopes.in_cross_replica_context():
         raise ContextError(

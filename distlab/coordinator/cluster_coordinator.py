@@ -22,6 +22,7 @@ from distlab.errors import ArgumentTypeError, ArgumentValueError
 from distlab.events import sink
 from distlab.strategies.parameter_server import ParameterServerStrategy
 from distlab.text.shown import shown
+from distlab.values.checks import require_plain
 from distlab.variables import server_traffic
 from distlab.variables.server_traffic import WorkerTraffic
 
@@ -135,6 +136,7 @@ class ClusterCoordinator:
 
         Raises:
           ArgumentTypeError: `fn` is not a function, or an argument is a `RemoteValue`.
+          StructureError: It is a generator function or an async function.
           ClusterError: The queue is full, and no function began or ended in time.
           Exception: An earlier function raised it, and no call has raised it yet.
 
@@ -153,6 +155,7 @@ class ClusterCoordinator:
                 f"schedule needs a function, got {shown(fn)}. Pass the function itself, and its "
                 "arguments as args=(...)."
             )
+        require_plain(fn, "schedule")
         result = RemoteValue(self._queue.wait)
         put_at = time.monotonic()
         closure = Closure(fn, tuple(args or ()), dict(kwargs or {}), result, put_at=put_at)

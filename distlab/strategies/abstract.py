@@ -28,7 +28,7 @@ from distlab.step.regroup import regroup
 from distlab.step.state_holders import is_equinox_module, require_no_state_holder
 from distlab.step.static_values import is_static
 from distlab.strategies.extended import StrategyExtended
-from distlab.values.checks import as_array, checked_call, require_alive
+from distlab.values.checks import as_array, checked_call, require_alive, require_plain
 from distlab.values.distributed import DistributedValues, stack
 from distlab.values.last_batches import LastBatches
 from distlab.values.operators import ArrayOperators
@@ -331,7 +331,8 @@ class Strategy(ABC):  # noqa: B024 - abstract because a subclass chooses the dev
           result of `value_fn`).
 
         Raises:
-          StructureError: The replicas' structures differ.
+          StructureError: The replicas' structures differ, or `value_fn` is a generator or async
+            function.
           ContextError: The call is in a replica function.
 
         Example:
@@ -344,6 +345,7 @@ class Strategy(ABC):  # noqa: B024 - abstract because a subclass chooses the dev
         """
         scopes.require_cross_replica("experimental_distribute_values_from_function", self)
         checked_call("experimental_distribute_values_from_function", value_fn, (), None)
+        require_plain(value_fn, "experimental_distribute_values_from_function")
         in_flight.require_open()
         replicas, merging = self.num_replicas_in_sync, scopes.merging()
         if merging is None:

@@ -27,7 +27,13 @@ from distlab.errors import (
 from distlab.processes import group
 from distlab.step.regroup import regroup, select, to_device
 from distlab.text.shown import shown
-from distlab.values.checks import checked_call, require_alive, require_components, require_numbers
+from distlab.values.checks import (
+    checked_call,
+    require_alive,
+    require_components,
+    require_numbers,
+    require_plain,
+)
 from distlab.values.distributed import DistributedValues, Mirrored, PerReplica
 from distlab.values.reduce_op import ReduceOp
 from distlab.variables import frames
@@ -205,6 +211,7 @@ class StrategyExtended:
                 "Use the update of the strategy that made the variable."
             )
         args, kwargs = checked_call("update", fn, args, kwargs)
+        require_plain(fn, "update")
         replica = scopes.current_replica()
         if self._strategy.distributed and replica and replica.strategy is self._strategy:
             return get_replica_context().merge_call(
@@ -253,6 +260,7 @@ class StrategyExtended:
         """
         scopes.require_cross_replica("update_non_slot", self._strategy)
         args, kwargs = checked_call("update_non_slot", fn, args, kwargs)
+        require_plain(fn, "update_non_slot")
         devices = selection.find(colocate_with)
         copies = (None,) * len(devices)
         merging = scopes.merging()

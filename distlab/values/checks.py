@@ -6,7 +6,7 @@ import functools
 import inspect
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import jax
 import jax.numpy as jnp
@@ -16,6 +16,12 @@ from distlab.devices.jax_internals import ConcreteArray, being_transformed
 from distlab.errors import ContextError, DonatedError, StructureError, ValueShapeError
 from distlab.text.shown import shown, shown_text
 from distlab.values.distributed import Mirrored, PerReplica
+
+_LAZY: Final = (
+    inspect.isgeneratorfunction,
+    inspect.iscoroutinefunction,
+    inspect.isasyncgenfunction,
+)
 
 
 def is_array_like(value: Any) -> bool:
@@ -84,15 +90,20 @@ def function_source(fn: Callable[..., Any]) -> str:
     return "" if code is None else f"{Path(code.co_filename).name}:{code.co_firstlineno}"
 
 
-def require_plain(fn: Callable[..., Any]) -> None:
-    """Checks that a call of a function runs its body.
+def require_plain(fn: Callable[..., Any], verb: str = "run") -> None:
+    """Checks that a call of a function, or of another object, runs its body.
 
     Raises:
       StructureError: It is a generator function or an async function.
     """
-    if inspect.isgeneratorfunction(fn) or inspect.iscoroutinefunction(fn):
+    called = fn
+    while isinstance(called, functools.partial):
+        called = called.func
+    if not inspect.isroutine(called):
+        called = type(called).__call__
+    if any(is_lazy(called) for is_lazy in _LAZY):
         raise StructureError(
-            f"run needs a function that returns its result, but {function_name(fn)} is a "
+            f"{verb} needs a function that returns its result, but {function_name(fn)} is a "
             "generator or async function, whose body starts only when something iterates or "
             "awaits it. Write a plain function, and loop outside of it."
         )
