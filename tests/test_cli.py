@@ -226,7 +226,7 @@ def test_doctor_reports_a_jax_that_suits_distlab_but_not_flax(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(checks, "EXTRAS", {"flax": ("flax",)})
-    installed = {"flax": "0.12.0", "jax": "0.12.0", "jaxlib": "0.12.0"}
+    installed = {"flax": "0.12.7", "jax": "0.12.0", "jaxlib": "0.12.0"}
     monkeypatch.setattr(checks, "installed_version", installed.get)
     assert "0.12.0" in checks.supported_versions("jax")
     flax, jax = checks.extras()
