@@ -59,7 +59,7 @@ def test_parts_are_variables_on_the_servers_in_turn() -> None:
     assert (table.trainable, table.strategy) == (False, strategy)
     assert table.distribute_strategy is strategy
     assert table.aggregation is dl.VariableAggregation.NONE
-    assert table.synchronization is dl.VariableSynchronization.ON_WRITE
+    assert table.synchronization is dl.VariableSynchronization.AUTO
     assert after.parameter_server == 1
     assert {part.name for part in unnamed} == {f"{unnamed.name}/part_{n}" for n in range(3)}
     assert repr(table) == "<ShardedVariable table: float32[7, 2], 3 parts>"
