@@ -18,13 +18,14 @@ from distlab.devices.jax_internals import ConcreteArray, plain
 from distlab.errors import ContextError
 from distlab.step.arguments import Arguments
 from distlab.step.captured_state import captured_state
-from distlab.step.program_inputs import ProgramInputs
+from distlab.step.program_inputs import ProgramInputs, merged
 from distlab.step.ragged_programs import RaggedPrograms
 from distlab.step.spmd import SpmdFunction
 from distlab.step.static_values import GuardedArguments
 from distlab.values.checks import function_name, function_source, require_plain
-from distlab.variables import remote_storage, server_traffic, storage
+from distlab.variables import server_traffic, storage
 from distlab.variables.remote_storage import RemoteStorage
+from distlab.variables.remote_transfers import RemoteChanges
 
 _numbers = itertools.count()
 
@@ -87,13 +88,13 @@ class Program:
         self.compile_ns = 0
         self.copies: Any = None
         self.results: Any = None
-        self._updates = [
-            (variable.storage, verb, count)
-            for variable, verb, count in self.spmd.updates
-            if isinstance(variable.storage, RemoteStorage)
-        ]
-        used = [*self.spmd.read, *self.spmd.written]
-        self._on_servers = any(v.storage.layout.server is not None for v in used)
+        self._changes = _remote_changes(self.spmd)
+        self._operands = self.spmd.computed + len(self.spmd.written)  # they follow all others
+        # The traffic of other processes is counted where their messages are sent.
+        self._on_servers = any(
+            v.storage.layout.server is not None and not isinstance(v.storage, RemoteStorage)
+            for v in [*self.spmd.read, *self.spmd.written]
+        )
         self._mesh = host.mesh
         self._dispatch = _dispatch(self) if host.mesh.shared else None
         self._call: Callable[..., list[jax.Array]] | None = None
@@ -177,9 +178,12 @@ class Program:
         def step(
             kept_values: list[Any], given_values: list[Any], kept: list[Any], donated: list[Any]
         ) -> list[jax.Array]:
-            values = _merged(inputs.given, kept_values, given_values)
-            results = self.spmd(values, _merged(inputs.donated, kept, donated))
+            values = inputs.in_order(kept_values, given_values)
+            results = self.spmd(values, merged(inputs.donated, kept, donated))
             results = [results[position] for position in self._order]
+            if self._changes is not None:
+                operands = results[self._operands :]
+                results = [*results[: self._operands], *self._changes.join(operands)]
             if not self._marks:
                 return results
             # Other outputs may be given away before this step is done, so an array that no
@@ -243,15 +247,24 @@ class Program:
             stored.adopt(outputs[position])
         if self._on_servers:
             server_traffic.note_step(self.spmd.read, self.spmd.written)
-        if self._updates:
-            operands = self.spmd.computed + len(self.spmd.written)  # they follow all others
-            remote_storage.apply(self._updates, outputs[operands:])
+        if self._changes is not None:
+            self._changes.send(outputs[self._operands : self._operands + self._changes.arrays])
         if self._call is None:
             self._call = jax_internals.compiled_call(self.compiled)
         outputs = outputs[self._taken :]
         if self.results is not None:
             self.results.take(outputs)
         return outputs
+
+
+def _remote_changes(spmd: SpmdFunction) -> RemoteChanges | None:
+    """Returns the operations of a step on variables of other processes; None for no operation."""
+    changes = [
+        (variable.storage, verb, count)
+        for variable, verb, count in spmd.updates
+        if isinstance(variable.storage, RemoteStorage)
+    ]
+    return RemoteChanges(changes, spmd.operand_kinds()) if changes else None
 
 
 def _dispatch(program: Program) -> Dispatch:
@@ -274,9 +287,3 @@ def _order_of_outputs(spmd: SpmdFunction, inputs: ProgramInputs) -> tuple[list[i
     total = spmd.computed + len(spmd.written) + operands
     rest = [n for n in range(total) if n not in taken]
     return [*first, *rest], len(first)
-
-
-def _merged(second: list[bool], ones: list[Any], others: list[Any]) -> list[Any]:
-    """Returns the elements of two lists in the order that `second` gives."""
-    from_ones, from_others = iter(ones), iter(others)
-    return [next(from_others if of_others else from_ones) for of_others in second]

@@ -21,7 +21,8 @@ from distlab.step.spmd import SpmdFunction
 from distlab.values import copy_events
 from distlab.values.copy_events import Direction
 from distlab.values.stacks import is_stack
-from distlab.variables.remote_storage import RemoteStorage, values_of
+from distlab.variables.remote_storage import RemoteStorage
+from distlab.variables.remote_transfers import RemoteReads
 
 
 class NotWholeError(Exception):
@@ -56,15 +57,19 @@ class ProgramInputs:
         overwritten = spmd.overwritten
         self.given = [v in overwritten and v.storage.layout.is_over(host.mesh) for v in spmd.read]
         self.gives = any(self.given)
-        self._storages = [
-            (variable.storage, given) for variable, given in zip(spmd.read, self.given, strict=True)
+        self._local = [
+            (variable.storage, given)
+            for variable, given in zip(spmd.read, self.given, strict=True)
+            if not isinstance(variable.storage, RemoteStorage)
         ]
-        self._remote = [
-            variable.storage
+        remote = [
+            (variable.storage, (variable.shape, np.dtype(variable.dtype)))
             for variable in spmd.read
             if isinstance(variable.storage, RemoteStorage)
         ]
-        self._pulled_bytes = 0
+        self._remote = RemoteReads(remote) if remote else None
+        self._remotes = f"{len(remote)} variables"
+        self._is_remote = [isinstance(v.storage, RemoteStorage) for v in spmd.read]
         self._strategy = host.number
         self._all_split = all(leaf.role == "split" for leaf in arguments.leaves)
         self._copies: dict[int, tuple[weakref.ref[jax.Array], jax.Array]] = {}
@@ -76,24 +81,20 @@ class ProgramInputs:
           keep: Whether to give away only copies.
 
         Returns:
-          The values that are kept, and the given ones.
+          The values that are kept, and the given ones. What `in_order` makes of them inside of the
+          program are the values of the variables.
         """
         kept: list[jax.Array] = []
         given: list[jax.Array] = []
-        if not self._storages:
+        if not self._is_remote:
             return kept, given
         started = time.monotonic_ns()
+        # First, since it may fail.
+        pulled = [] if self._remote is None else self._pulled(self._remote)
+        if self._remote is not None:
+            self._emit_copy(self._remotes, "to_devices", self._remote.nbytes, started)
         moved: list[int] = []
-        pulled = values_of(self._remote, self._mesh)
-        if pulled:
-            if not self._pulled_bytes:
-                self._pulled_bytes = sum(value.nbytes for value in pulled)
-            self._emit_copy(f"{len(pulled)} variables", "to_devices", self._pulled_bytes, started)
-        remote = iter(pulled)
-        for storage, is_given in self._storages:
-            if isinstance(storage, RemoteStorage):
-                kept.append(next(remote))
-                continue
+        for storage, is_given in self._local:
             if is_given:
                 given.append(storage.give(keep=keep))
                 continue
@@ -103,12 +104,34 @@ class ProgramInputs:
                 moved.append(value.nbytes)
         if moved:
             self._emit_copy(f"{len(moved)} variables", "between_devices", sum(moved), started)
-        return kept, given
+        return [*kept, *pulled], given
 
     def examples(self) -> tuple[list[jax.Array], list[jax.Array]]:
         """Returns arrays of the shapes and on the devices of those that `values` returns."""
-        arrays = [(storage.over(self._mesh)[0], given) for storage, given in self._storages]
-        return [a for a, given in arrays if not given], [a for a, given in arrays if given]
+        arrays = [(storage.over(self._mesh)[0], given) for storage, given in self._local]
+        kept = [array for array, given in arrays if not given]
+        if self._remote is not None:
+            kept += self._pulled(self._remote)
+        return kept, [array for array, given in arrays if given]
+
+    def in_order(self, kept: list[Any], given: list[Any]) -> list[Any]:
+        """Returns the values of the variables, in the order of `SpmdFunction.read`.
+
+        Args:
+          kept: The first list that `values` returned.
+          given: The second one.
+        """
+        if self._remote is None:
+            return merged(self.given, kept, given)
+        own = len(self._local) - len(given)
+        given_local = [given for _, given in self._local]
+        local = merged(given_local, kept[:own], given)
+        return merged(self._is_remote, local, self._remote.divide(kept[own:]))
+
+    def _pulled(self, remote: RemoteReads) -> list[jax.Array]:
+        """Returns what holds the present values of variables of other processes, on the mesh."""
+        pulled: list[jax.Array] = jax.device_put(remote.read(), self._mesh.whole)
+        return pulled
 
     def arrays(self, leaves: list[Any]) -> list[Any]:
         """Returns the dynamic ones of the flat arguments, with whole ones on the mesh.
@@ -226,6 +249,12 @@ class ProgramInputs:
             copies=self._mesh.replicas,
             started=started,
         )
+
+
+def merged(second: list[bool], ones: list[Any], others: list[Any]) -> list[Any]:
+    """Returns the elements of two lists in the order that `second` gives."""
+    from_ones, from_others = iter(ones), iter(others)
+    return [next(from_others if of_others else from_ones) for of_others in second]
 
 
 def _put(array: Any, sharding: NamedSharding, leaf: Leaf) -> jax.Array:

@@ -136,6 +136,15 @@ class SpmdFunction:
             self._explain_divided(error)
             raise
 
+    def operand_kinds(self) -> list[tuple[Shape, np.dtype]]:
+        """Returns the shape and the type of each operand of `updates`."""
+        first = self.computed + len(self.written)
+        avals = self.traces[0].jaxpr.out_avals
+        return [
+            (shape, np.dtype(aval.dtype))
+            for shape, aval in zip(self._out_shapes()[first:], avals[first:], strict=True)
+        ]
+
     def exchanges(self) -> list[str]:
         """Returns the collectives of the step in order, and the shapes of its results, as text."""
         return [

@@ -6,7 +6,8 @@ import contextlib
 import weakref
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from typing import Any, ClassVar, Final, NamedTuple, Protocol, final
+from dataclasses import dataclass
+from typing import ClassVar, Final, NamedTuple, Protocol, TypeAlias, final
 
 import jax
 import jax.numpy as jnp
@@ -14,7 +15,6 @@ import numpy as np
 
 from distlab.devices.layouts import OnOneDevice
 from distlab.devices.mesh import ReplicaMesh
-from distlab.variables import packed_transfers
 from distlab.variables.operations import Operation
 
 
@@ -30,6 +30,56 @@ class Key(NamedTuple):
     number: int
 
 
+Kind: TypeAlias = tuple[tuple[int, ...], np.dtype]
+"""The shape and the type of a value."""
+
+
+class Change(NamedTuple):
+    """An operation without its operands.
+
+    Attributes:
+      key: The value that it changes.
+      verb: A name in `operations.COMBINE`.
+      operands: The number of operands.
+    """
+
+    key: Key
+    verb: str
+    operands: int
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class PackedValues:
+    """Values of one server that are read together, again and again.
+
+    Attributes:
+      server: The server's number.
+      keys: The values.
+      kinds: The kind of each.
+    """
+
+    server: int
+    keys: tuple[Key, ...]
+    kinds: tuple[Kind, ...]
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class PackedChanges:
+    """Operations of one server that are sent together, again and again.
+
+    Attributes:
+      server: The server's number.
+      changes: The operations, in order.
+      kinds: The kind of each operand, in the same order.
+    """
+
+    server: int
+    changes: tuple[Change, ...]
+    kinds: tuple[Kind, ...]
+
+
 class ValueServers(Protocol):
     """The parameter servers, as seen from one process."""
 
@@ -41,6 +91,16 @@ class ValueServers(Protocol):
 
     def update(self, updates: Sequence[tuple[Key, Operation]]) -> None:
         """Changes values in this order, by one call of each server."""
+
+    def read_packed(self, parts: Sequence[PackedValues]) -> list[np.ndarray]:
+        """Returns the bytes of each part's values, by one call of each server."""
+
+    def change_packed(self, parts: Sequence[tuple[PackedChanges, np.ndarray]]) -> None:
+        """Changes values, by one call of each server.
+
+        Args:
+          parts: The operations of each server, and the bytes of their operands.
+        """
 
     def forget(self, key: Key) -> None:
         """Frees a value that nothing refers to any more. Never waits."""
@@ -161,33 +221,3 @@ class RemoteStorage:
     def adopt(self, array: jax.Array) -> None:
         """Replaces the value."""
         self.array = array
-
-
-def values_of(storages: Sequence[RemoteStorage], mesh: ReplicaMesh) -> list[jax.Array]:
-    """Returns present values on a mesh, by one call of each server.
-
-    Args:
-      storages: Storages of one strategy.
-      mesh: The devices.
-    """
-    if not storages:
-        return []
-    arrays = storages[0].servers.read([storage.key for storage in storages])
-    return packed_transfers.to_device(arrays, mesh.whole)
-
-
-def apply(updates: Sequence[tuple[RemoteStorage, str, int]], operands: Sequence[Any]) -> None:
-    """Sends a program's operations to the servers, by one call of each.
-
-    Args:
-      updates: For each operation the storage, the verb and the number of operands.
-      operands: The operands of all, in order.
-    """
-    if not updates:
-        return
-    left = iter(packed_transfers.to_host(operands))
-    operations = [
-        (storage.key, Operation(verb, tuple(next(left) for _ in range(count))))
-        for storage, verb, count in updates
-    ]
-    updates[0][0].servers.update(operations)

@@ -6,7 +6,7 @@ read knows the version that it read, and learns how many changes others made mea
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Sequence
 from contextvars import ContextVar
 from dataclasses import astuple, dataclass
 from typing import Any, Final, TypeAlias, final
@@ -75,10 +75,7 @@ class WorkerTraffic:
           version: The version that was received.
           size: Its bytes.
         """
-        link = self._link(server)
-        link.reads += 1
-        link.read_bytes += size
-        self._seen[value] = version
+        self.read_all(server, (value,), (version,), size)
 
     def changed(self, server: int, value: Hashable, before: int, size: int) -> None:
         """Counts a change of a value.
@@ -89,17 +86,47 @@ class WorkerTraffic:
           before: The version that was changed.
           size: Bytes of the operands.
         """
+        self.changed_all(server, (value,), (before,), size)
+
+    def read_all(
+        self, server: int, values: Sequence[Hashable], versions: Sequence[int], size: int
+    ) -> None:
+        """Counts values that were received together, as `read` does one by one.
+
+        Args:
+          server: The server's number.
+          values: What tells each value from others.
+          versions: The version of each.
+          size: The bytes of all.
+        """
         link = self._link(server)
-        link.changes += 1
+        link.reads += len(values)
+        link.read_bytes += size
+        self._seen.update(zip(values, versions, strict=True))
+
+    def changed_all(
+        self, server: int, values: Sequence[Hashable], before: Sequence[int], size: int
+    ) -> None:
+        """Counts changes that were sent together, as `changed` does one by one.
+
+        Args:
+          server: The server's number.
+          values: What tells the value of each change from others; one may come several times.
+          before: The version that each has changed.
+          size: Bytes of the operands of all.
+        """
+        link = self._link(server)
+        link.changes += len(values)
         link.change_bytes += size
-        seen = self._seen.get(value)
-        if seen is None:
-            return
-        behind = before - seen
-        link.used += 1
-        link.behind += behind
-        link.most_behind = max(link.most_behind, behind)
-        self._seen[value] = seen + 1  # its own changes do not count
+        for value, version in zip(values, before, strict=True):
+            seen = self._seen.get(value)
+            if seen is None:
+                continue
+            behind = version - seen
+            link.used += 1
+            link.behind += behind
+            link.most_behind = max(link.most_behind, behind)
+            self._seen[value] = seen + 1  # its own changes do not count
 
     def read_sent(self, server: int) -> None:
         """Counts a message that asks a server for values."""

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import gc
+import itertools
 from collections.abc import Sequence
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -12,9 +14,10 @@ import pytest
 import distlab as dl
 from distlab.devices.layouts import OnOneDevice
 from distlab.errors import UnsupportedError
+from distlab.integrations.dask.packing import description, packed, unpacked
 from distlab.strategies.one_device import OneDeviceStrategy
 from distlab.variables.operations import COMBINE, Operation
-from distlab.variables.remote_storage import Key
+from distlab.variables.remote_storage import Key, PackedChanges, PackedValues
 
 
 class Servers:
@@ -39,12 +42,31 @@ class Servers:
             value = jnp.asarray(self.values[key.number])
             self.values[key.number] = np.asarray(change.applied_to(value))
 
+    def read_packed(self, parts: Sequence[PackedValues]) -> list[np.ndarray]:
+        (part,) = parts
+        return [np.frombuffer(packed(self.read(part.keys))[1], np.uint8)]
+
+    def change_packed(self, parts: Sequence[tuple[PackedChanges, np.ndarray]]) -> None:
+        ((part, buffer),) = parts
+        left = iter(unpacked(description(part.kinds), buffer))
+        operations = [
+            Operation(change.verb, tuple(itertools.islice(left, change.operands)))
+            for change in part.changes
+        ]
+        keys = [change.key for change in part.changes]
+        self.update(list(zip(keys, operations, strict=True)))
+
     def forget(self, key: Key) -> None:
         self.forgotten.append(key.number)
 
 
 @pytest.fixture
 def servers(monkeypatch: pytest.MonkeyPatch) -> Servers:
+    return served(monkeypatch)
+
+
+def served(monkeypatch: pytest.MonkeyPatch) -> Servers:
+    """Has variables that are made from now on lie on a server."""
     made = Servers()
     monkeypatch.setattr(OneDeviceStrategy, "value_servers", made)
     layout = OnOneDevice(server=0)
@@ -78,6 +100,60 @@ def test_a_step_reads_its_variables_together_and_returns_operations(
     assert (read[0], set(read[1:])) == ("read", {"0", "1"})
     assert changed == ("assign_add 0", "assign_sub 1")
     assert (v.numpy().tolist(), w.numpy().tolist()) == ([5.0, 6.0], [1.0])
+
+
+@pytest.mark.parametrize("check", ["jax_debug_nans", "jax_debug_infs"])
+def test_values_may_be_nan_where_jax_looks_for_nan(
+    strategy: dl.OneDeviceStrategy, check: str
+) -> None:
+    v, w = variable(strategy, np.nan, np.inf), variable(strategy, 1.0)
+
+    def step() -> jnp.ndarray:
+        w.assign_add(jnp.ones(1))
+        return jnp.isfinite(v.value()).sum()
+
+    jax.config.update(check, True)
+    try:
+        assert [int(strategy.run(step)) for _ in range(2)] == [0, 0]
+    finally:
+        jax.config.update(check, False)
+    assert w.numpy().tolist() == [3.0]
+
+
+def test_a_step_moves_values_of_several_types(strategy: dl.OneDeviceStrategy) -> None:
+    with strategy.scope():
+        dense = dl.Variable(jnp.ones((2, 3), jnp.bfloat16))
+        table = dl.Variable(jnp.zeros((4, 2)))
+        count = dl.Variable(0)
+
+    def step() -> jnp.ndarray:
+        before = dense.value().sum() + count.value()
+        table.scatter_add(dl.IndexedSlices(jnp.ones((2, 2)), jnp.array([1, 3])))
+        dense.assign(dense.value() * 2)
+        count.assign_add(1)
+        table.assign_sub(jnp.full((4, 2), 0.25))
+        return before
+
+    assert [float(strategy.run(step)) for _ in range(3)] == [6.0, 13.0, 26.0]
+    assert dense.numpy().astype(float).tolist() == [[8.0] * 3] * 2
+    assert table.numpy().tolist() == [[-0.75] * 2, [2.25] * 2] * 2
+    assert int(count) == 3
+
+
+def test_a_step_uses_variables_of_this_process_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    strategy = dl.OneDeviceStrategy("CPU:0")
+    steps, factor = variable(strategy, 0.0), variable(strategy, 2.0)
+    served(monkeypatch)
+    first, second = variable(strategy, 1.0, 1.0), variable(strategy, 5.0)
+
+    def step() -> jnp.ndarray:
+        before = first.value().sum() * factor.value() + steps.value() + second.value()
+        first.assign_add(jnp.ones(2) * factor.value())
+        steps.assign_add(jnp.ones(1))
+        return before
+
+    assert [float(strategy.run(step)[0]) for _ in range(3)] == [9.0, 18.0, 27.0]
+    assert (steps.numpy().tolist(), first.numpy().tolist()) == ([3.0], [7.0, 7.0])
 
 
 def test_a_step_that_only_adds_reads_nothing(

@@ -10,7 +10,7 @@ import numpy as np
 from distlab.errors import ContextError
 from distlab.integrations.dask.server_calls import ServerCalls
 from distlab.variables.operations import Operation
-from distlab.variables.remote_storage import Key
+from distlab.variables.remote_storage import Key, PackedChanges, PackedValues
 
 _MOST_PENDING: Final = 256
 """Changes that wait to be sent together."""
@@ -72,10 +72,7 @@ class BufferedValues:
 
     def read(self, keys: Sequence[Key]) -> list[np.ndarray]:
         """Returns values."""
-        changed = {key for key, _ in self._pending}
         self._flush()
-        for key in changed:
-            self._ahead.pop(key, None)
         if len(keys) != 1:
             return self._calls.read(keys)
         (key,) = keys
@@ -94,6 +91,19 @@ class BufferedValues:
             self._ahead.pop(key, None)
         if len(self._pending) >= _MOST_PENDING:
             self._flush()
+
+    def read_packed(self, parts: Sequence[PackedValues]) -> list[np.ndarray]:
+        """Returns the bytes of values that a program reads."""
+        self._flush()
+        return self._calls.read_packed(parts)
+
+    def change_packed(self, parts: Sequence[tuple[PackedChanges, np.ndarray]]) -> None:
+        """Changes values by operations that a program returned, at once."""
+        self._flush()
+        for part, _ in parts:
+            for change in part.changes:
+                self._ahead.pop(change.key, None)
+        self._calls.change_packed(parts)
 
     def forget(self, key: Key) -> None:
         """Frees a value."""

@@ -7,7 +7,6 @@ and the same variables are read and changed again and again.
 from __future__ import annotations
 
 import functools
-import itertools
 import json
 import math
 import pickle
@@ -23,26 +22,27 @@ _KEPT: Final = 256
 _MOST_INSIDE: Final = 1 << 14
 
 
-def packed(arrays: Sequence[np.ndarray]) -> tuple[Described, np.ndarray]:
+def packed(arrays: Sequence[np.ndarray]) -> tuple[Described, bytes]:
     """Returns what describes arrays, and a copy of their bytes."""
-    described = _described(tuple((array.shape, array.dtype) for array in arrays))
-    if not arrays:
-        return described, np.empty(0, np.uint8)
-    return described, np.concatenate([_bytes(array) for array in arrays])
+    described = description(tuple([(array.shape, array.dtype) for array in arrays]))
+    buffers: Any = arrays
+    try:
+        return described, b"".join(buffers)
+    except TypeError:  # one is not contiguous, or of a type of ml_dtypes
+        buffers = [_bytes(array) for array in arrays]
+        return described, b"".join(buffers)
 
 
-def sent(buffer: np.ndarray) -> Any:
-    """Returns a buffer as a part of a message, a large one without a copy."""
-    return pickle.PickleBuffer(buffer.data) if buffer.nbytes > _MOST_INSIDE else buffer.tobytes()
+def sent(buffer: Any) -> Any:
+    """Returns bytes as a part of a message, many without a copy."""
+    if len(buffer) > _MOST_INSIDE:
+        return pickle.PickleBuffer(buffer)
+    return bytes(buffer)
 
 
 def unpacked(described: Described, buffer: Any) -> list[np.ndarray]:
     """Returns the arrays, which share the memory of a buffer."""
-    whole = np.frombuffer(buffer, np.uint8)
-    return [
-        whole[begin:end].view(dtype).reshape(shape)
-        for begin, end, dtype, shape in _places(described)
-    ]
+    return [np.ndarray(shape, dtype, buffer, begin) for begin, dtype, shape in _places(described)]
 
 
 def dtype_named(name: str) -> np.dtype:
@@ -69,18 +69,23 @@ def from_text(text: str) -> list[Any]:
 
 
 @functools.lru_cache(_KEPT)
-def _described(kinds: tuple[tuple[tuple[int, ...], np.dtype], ...]) -> Described:
+def description(kinds: tuple[tuple[tuple[int, ...], np.dtype], ...]) -> Described:
+    """Returns what describes arrays.
+
+    Args:
+      kinds: The shape and the dtype of each.
+    """
     return as_text(tuple((shape, dtype.name) for shape, dtype in kinds))
 
 
 @functools.lru_cache(_KEPT)
-def _places(described: Described) -> list[tuple[int, int, np.dtype, tuple[int, ...]]]:
-    kinds = [(tuple(shape), dtype_named(name)) for shape, name in from_text(described)]
-    ends = itertools.accumulate(math.prod(shape) * dtype.itemsize for shape, dtype in kinds)
+def _places(described: Described) -> list[tuple[int, np.dtype, tuple[int, ...]]]:
+    """Returns where each array begins, its dtype and its shape."""
     begin, places = 0, []
-    for (shape, dtype), end in zip(kinds, ends, strict=True):
-        places.append((begin, end, dtype, shape))
-        begin = end
+    for dimensions, name in from_text(described):
+        shape, dtype = tuple(dimensions), dtype_named(name)
+        places.append((begin, dtype, shape))
+        begin += math.prod(shape) * dtype.itemsize
     return places
 
 
