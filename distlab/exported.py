@@ -33,7 +33,9 @@ from distlab.errors import (
     ValueShapeError,
 )
 from distlab.text.shown import shown, shown_text
+from distlab.values.checks import require_plain
 from distlab.values.distributed import DistributedValues
+from distlab.values.plain_arrays import refusal_of
 from distlab.variables import frames
 from distlab.variables.protocol import StoredVariable
 
@@ -80,7 +82,7 @@ class Exported:
         """
         try:
             return self.program.call(self.arrays, *args)
-        except ValueError as error:
+        except (TypeError, ValueError) as error:
             raise ValueShapeError(
                 f"{self!r} was called with arguments that do not fit: {shown_text(error):.400}. "
                 "Pass arrays of the shapes and dtypes of the spec that it was exported with."
@@ -161,6 +163,7 @@ def export(fn: Callable[..., Any], spec: Any, *, platforms: Sequence[str] = PLAT
     Raises:
       ArgumentTypeError: `fn` is no function, or a spec is something else.
       ContextError: The function assigns a variable.
+      StructureError: `fn` is a generator or async function.
       MissingExtraError: `flatbuffers` is not installed; the extra `saving` installs it.
 
     Example:
@@ -181,6 +184,7 @@ def export(fn: Callable[..., Any], spec: Any, *, platforms: Sequence[str] = PLAT
         raise ArgumentTypeError(
             f"export needs a function first, got {shown(fn)}. Write dl.export(lambda x: ..., spec)."
         )
+    require_plain(fn, "export")
     export_library = _jax_export()
     specs = spec if isinstance(spec, tuple) else (spec,)
     symbols = _Symbols(export_library)
@@ -294,6 +298,8 @@ class _Symbols:
                 for axis, size in enumerate(spec.shape)
             )
             return jax.ShapeDtypeStruct(shape, jax.dtypes.canonicalize_dtype(spec.dtype))
+        if refusal := refusal_of(spec, "A spec"):
+            raise ArgumentTypeError(refusal)
         kinds = jax.ShapeDtypeStruct | jax.Array | np.ndarray | np.generic
         if isinstance(spec, kinds) and _is_numeric(spec.dtype):
             return jax.ShapeDtypeStruct(spec.shape, jax.dtypes.canonicalize_dtype(spec.dtype))

@@ -209,7 +209,7 @@ def _tree(spec: Any) -> Any:
     """Returns a nest of specs as lists, strings and numbers.
 
     Raises:
-      StructureError: A dtype has fields, or a key is not a string.
+      StructureError: A key is not a string.
     """
     if isinstance(spec, Mapping):
         if not all(isinstance(key, str) for key in spec):
@@ -220,11 +220,6 @@ def _tree(spec: Any) -> Any:
     if isinstance(spec, tuple):
         kind = "namedtuple" if is_namedtuple(spec) else "tuple"
         return {kind: [_tree(part) for part in spec]}
-    if spec.dtype.fields is not None:
-        raise StructureError(
-            f"Arrays of dtype {spec.dtype}, which has fields, can't be kept in files. Map elements "
-            "to one array for each field."
-        )
     return {"dtype": "" if spec.dtype.kind == "O" else spec.dtype.name, "shape": list(spec.shape)}
 
 

@@ -14,6 +14,7 @@ from distlab.data._nest import map_nest
 from distlab.data._planned import Planned
 from distlab.errors import StructureError, ValueShapeError
 from distlab.text.shown import shown
+from distlab.values.plain_arrays import is_plain, refusal_of
 
 _PYTHON_DTYPES = {bool: np.bool_, int: np.int32, float: np.float32, complex: np.complex128}
 
@@ -39,6 +40,8 @@ def to_numpy(nest: Any) -> Any:
 def leaf_to_numpy(value: Any) -> Any:
     """Converts one leaf; see `to_numpy`."""
     if isinstance(value, np.ndarray | np.generic):
+        if not is_plain(value):
+            raise StructureError(str(refusal_of(value, "A component of an element")))
         return value if value.dtype.kind not in "OUS" else _to_bytes(np.asarray(value))
     if isinstance(value, bytes | Planned):
         return value  # a dataset can be a component

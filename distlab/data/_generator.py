@@ -18,6 +18,7 @@ from distlab.data._replay import ReplayStream
 from distlab.data._spec import TensorSpec, spec_of
 from distlab.errors import InvalidArgumentError, StructureError, ValueShapeError
 from distlab.text.shown import shown
+from distlab.values.plain_arrays import refusal_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,7 +82,13 @@ class Generator(Node):
         return ReplayStream(self._elements)
 
     def _elements(self) -> Iterator[Any]:
-        for value in self.function(*self.args):
+        values: Any = self.function(*self.args)
+        if not isinstance(values, Iterable) and not hasattr(values, "__getitem__"):
+            raise StructureError(
+                "The generator function of from_generator must return an iterable, got "
+                f"{shown(values)}. Write a function with yield, or return a list."
+            )
+        for value in values:
             converted = to_numpy(value) if self.signature is None else self._converted(value)
             # A generator may fill the same array again for its next value.
             yield map_nest(own, converted)
@@ -95,7 +102,7 @@ def signature_of(output_types: Any, output_shapes: Any, output_signature: Any) -
 
     Raises:
       InvalidArgumentError: A signature is combined with types or shapes.
-      StructureError: The structures of types and shapes differ.
+      StructureError: The structures of types and shapes differ, or a dtype has fields.
     """
     if output_signature is not None:
         if output_types is not None or output_shapes is not None:
@@ -151,6 +158,11 @@ def _shape(shape: Any) -> tuple[int | None, ...] | None:
 def _dtype(dtype: Any) -> np.dtype[Any]:
     """Returns NumPy's dtype; strings of any kind are `bytes` in arrays of objects."""
     found = np.dtype(getattr(dtype, "as_numpy_dtype", dtype))
+    if found.names:
+        raise StructureError(
+            f"A component of an element has one dtype, got one with the fields {found.names}. "
+            "Make a dict of them: one component for each field."
+        )
     return np.dtype(object) if found.kind in "OUS" else found
 
 
@@ -170,6 +182,8 @@ def _like(signature: Any, value: Any) -> Any:
 
 
 def _component(promised: Component, value: Any) -> Any:
+    if refusal := refusal_of(value, "A component of an element"):
+        raise StructureError(refusal)
     try:
         if promised.dtype == object:
             array = leaf_to_numpy(value)

@@ -14,6 +14,8 @@ from distlab.data._planned import DatasetT, Planned
 from distlab.data._random import RandomNumbers
 from distlab.data._shuffle import Shuffle
 from distlab.errors import InvalidArgumentError
+from distlab.text.shown import shown
+from distlab.values.checks import is_asynchronous
 
 
 class SourceVerbs(Planned[DatasetT]):
@@ -141,6 +143,12 @@ class SourceVerbs(Planned[DatasetT]):
             raise InvalidArgumentError(
                 "generator must be a function that returns an iterable, got "
                 f"{type(generator).__name__}. Use distlab.data.as_dataset for an iterable."
+            )
+        if is_asynchronous(generator):
+            raise InvalidArgumentError(
+                f"generator must be a function that returns an iterable, and {shown(generator)} is "
+                "async: nothing awaits its values. Write a plain generator function, which may run "
+                "an event loop of its own."
             )
         signature = signature_of(output_types, output_shapes, output_signature)
         values = tuple(to_numpy(value) for value in args or ())

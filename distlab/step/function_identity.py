@@ -66,7 +66,8 @@ def identity_of(fn: Callable[..., Any]) -> Identity:
         hash(fn)
     except TypeError:
         return Identity(_of_object(fn, kept, (), ()), kept)
-    return Identity((type(fn), fn), kept)  # equal callables are the same, as for `jax.jit`
+    # Equal callables are the same, as for `jax.jit`.
+    return Identity((type(fn), fn, *_constants(fn, _names(type(fn).__call__))), kept)
 
 
 def references(fn: Callable[..., Any]) -> dict[str, Key]:
@@ -181,20 +182,27 @@ def _of_array(array: Any, kept: list[Any], inside: tuple[Any, ...], names: tuple
 
 def _of_object(value: Any, kept: list[Any], inside: tuple[Any, ...], names: tuple[str, ...]) -> Key:
     del inside
+    if isinstance(value, np.void):  # a record: it can be written to, and has no hash
+        return type(value), value.tobytes()
     if isinstance(value, np.generic | np.dtype):
         return type(value), value
     identity = (type(value), _id(value, kept))
     if isinstance(value, ModuleType | type):
         return identity
+    constants = _constants(value, names)
+    return (*identity, *constants) if constants else identity
+
+
+def _constants(value: Any, names: tuple[str, ...]) -> list[tuple[str, Any]]:
+    """Returns the attributes of an object that are constants and that a function's code names."""
     attributes = getattr(value, "__dict__", None)
     if type(attributes) is not dict:
-        return identity
-    constants = [
+        return []
+    return [
         (name, attributes[name])
         for name in names
         if name in attributes and type(attributes[name]) in _CONSTANTS
     ]
-    return (*identity, *constants) if constants else identity
 
 
 _BY_TYPE: Final[dict[type, Callable[..., Key]]] = {

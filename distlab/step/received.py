@@ -22,7 +22,10 @@ from distlab.step.state_holders import (
     refusal,
 )
 from distlab.step.static_values import Static, is_static
-from distlab.values.distributed import DistributedValues
+from distlab.step.used_up import is_used_up
+from distlab.step.used_up import refusal as refusal_of_used_up
+from distlab.values.distributed import DistributedValues, Mirrored
+from distlab.values.plain_arrays import refusal_of as refusal_of_kind
 from distlab.values.sharded import as_distributed
 from distlab.values.stacks import is_stack
 from distlab.variables.variable import is_variable
@@ -52,7 +55,9 @@ def accepted(
       compiled: Whether the function is compiled, so that static arguments must be marked.
 
     Raises:
-      ArgumentTypeError: An argument is an object that is changed in place, such as a model.
+      ArgumentTypeError: An argument is an object that is changed in place, such as a model, an
+        array with a mask or with fields, or, where the function is compiled, something that is
+        used up, such as an iterator.
       ShardingError: An array is divided otherwise than into one part for each replica.
       ValueShapeError: An array is that of all components of a per-replica value.
     """
@@ -72,16 +77,30 @@ class _Received:
 
     def leaf(self, path: Path, value: Any) -> Any:
         """Returns a part of the arguments as a program takes it."""
-        if isinstance(value, jax.Array | np.ndarray):
-            if is_divided(value) or is_stack(value):
-                return as_distributed(value, self._mesh, f"Argument {self._label(path)}")
-        elif is_state_holder(value):
+        if isinstance(value, jax.Array | np.ndarray) and (is_divided(value) or is_stack(value)):
+            return as_distributed(value, self._mesh, f"Argument {self._label(path)}")
+        if is_state_holder(value):
             raise ArgumentTypeError(refusal(value, self._label(path)))
-        elif is_nnx_state(value):
+        if is_nnx_state(value):
             return _mapped(self.leaf, path, value, _is_distributed)
-        elif is_equinox_module(value):
+        if is_equinox_module(value):
             return self._module(path, value)
+        why = self._why_not(path, value)
+        if why is not None:
+            raise ArgumentTypeError(why)
         return value
+
+    def _why_not(self, path: Path, value: Any) -> str | None:
+        """Returns why the function can't have a part of the arguments; None if it can."""
+        if isinstance(value, Static):
+            value = value.value
+        elif isinstance(value, Mirrored):
+            value = value.array
+        if isinstance(value, jax.Array):
+            return None
+        if self._compiled and is_used_up(value):
+            return refusal_of_used_up(value, self._label(path))
+        return refusal_of_kind(value, self._label(path))
 
     def _module(self, path: Path, module: Any) -> Any:
         def inside(path: Path, value: Any) -> Any:
@@ -117,4 +136,5 @@ def _ends(value: Any) -> bool:
         or is_nnx_state(value)
         or is_state_holder(value)
         or is_equinox_module(value)
+        or is_used_up(value)
     )

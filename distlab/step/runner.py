@@ -187,7 +187,11 @@ def _run_traced(
     program: Program | None = None
     call = _Call((), [], traced=False)
     try:
-        call = _call(chosen)
+        try:
+            call = _call(chosen)
+        except DeprecationWarning:  # of JAX, where warnings are errors: there is an iterator
+            accepted(fn, chosen.args, chosen.kwargs, host.mesh)
+            raise
         if call.traced and not jax_internals.being_transformed():
             raise ContextError(
                 "An argument of run was kept from inside a function that JAX transformed, "

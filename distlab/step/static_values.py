@@ -24,6 +24,7 @@ from distlab.errors import ArgumentTypeError
 from distlab.step.function_identity import identity_of
 from distlab.text.shown import shown
 from distlab.values.checks import is_array_like
+from distlab.values.plain_arrays import is_plain
 
 Part: TypeAlias = tuple[str, Hashable]
 """The path of a part of an object, such as `.layers[0].rate`, and what the part is."""
@@ -252,7 +253,8 @@ def _constant(value: Any) -> Hashable:
 def _array(value: Any) -> Hashable:
     if isinstance(value, np.ndarray) and value.dtype.kind in "SU" and value.nbytes <= _MOST_BYTES:
         return value.dtype, value.shape, value.tobytes()
-    if not isinstance(value, np.ndarray) or value.nbytes > _MOST_BYTES or value.dtype == object:
+    numpy = isinstance(value, np.ndarray) and is_plain(value)
+    if not numpy or value.nbytes > _MOST_BYTES or value.dtype == object:
         return Same(value)
     return Same(value), zlib.crc32(value.tobytes())  # somebody may have written to it
 

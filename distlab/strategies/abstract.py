@@ -28,7 +28,13 @@ from distlab.step.regroup import regroup
 from distlab.step.state_holders import is_equinox_module, require_no_state_holder
 from distlab.step.static_values import is_static
 from distlab.strategies.extended import StrategyExtended
-from distlab.values.checks import as_array, checked_call, require_alive, require_plain
+from distlab.values.checks import (
+    as_array,
+    checked_call,
+    require_alive,
+    require_plain,
+    require_plain_array,
+)
 from distlab.values.distributed import DistributedValues, stack
 from distlab.values.last_batches import LastBatches
 from distlab.values.operators import ArrayOperators
@@ -624,7 +630,8 @@ class Strategy(ABC):  # noqa: B024 - abstract because a subclass chooses the dev
             )
         if isinstance(leaf, ArrayOperators):
             leaf = leaf.value()
-        elif is_static(leaf):
+        require_plain_array(leaf, "The value to replicate")
+        if is_static(leaf):
             return leaf
         require_alive(leaf, "The value to replicate")
         require_no_stack(leaf, "The value to replicate")

@@ -16,18 +16,16 @@ from distlab.devices.jax_internals import ConcreteArray, being_transformed
 from distlab.errors import ContextError, DonatedError, StructureError, ValueShapeError
 from distlab.text.shown import shown, shown_text
 from distlab.values.distributed import Mirrored, PerReplica
+from distlab.values.plain_arrays import is_plain, refusal_of
 
-_LAZY: Final = (
-    inspect.isgeneratorfunction,
-    inspect.iscoroutinefunction,
-    inspect.isasyncgenfunction,
-)
+_ASYNCHRONOUS: Final = (inspect.iscoroutinefunction, inspect.isasyncgenfunction)
+_LAZY: Final = (inspect.isgeneratorfunction, *_ASYNCHRONOUS)
 
 
 def is_array_like(value: Any) -> bool:
-    """Returns whether a leaf is an array or a number."""
+    """Returns whether a leaf is an array of numbers or a number."""
     if isinstance(value, np.ndarray | np.generic):
-        return value.dtype.kind in "biufcV"
+        return value.dtype.kind in "biufcV" and is_plain(value)
     return isinstance(value, jax.Array | bool | int | float | complex)
 
 
@@ -52,6 +50,21 @@ def require_alive(array: Any, what: str) -> None:
             f"{what} was kept from inside a function that JAX transformed, where it had no "
             f"numbers: {shown(array)}. Return values from that function instead of storing them."
         )
+
+
+def require_plain_array(value: Any, what: str) -> None:
+    """Checks that a value, if it is an array of NumPy, has neither a mask nor fields.
+
+    Args:
+      value: Any value.
+      what: What it is to the verb.
+
+    Raises:
+      ValueShapeError: It has.
+    """
+    refusal = refusal_of(value, what)
+    if refusal is not None:
+        raise ValueShapeError(refusal)
 
 
 def require_components(value: PerReplica, label: str, replicas: int) -> None:
@@ -96,17 +109,26 @@ def require_plain(fn: Callable[..., Any], verb: str = "run") -> None:
     Raises:
       StructureError: It is a generator function or an async function.
     """
-    called = fn
-    while isinstance(called, functools.partial):
-        called = called.func
-    if not inspect.isroutine(called):
-        called = type(called).__call__
+    called = _body(fn)
     if any(is_lazy(called) for is_lazy in _LAZY):
         raise StructureError(
             f"{verb} needs a function that returns its result, but {function_name(fn)} is a "
             "generator or async function, whose body starts only when something iterates or "
             "awaits it. Write a plain function, and loop outside of it."
         )
+
+
+def is_asynchronous(fn: Callable[..., Any]) -> bool:
+    """Returns whether what a call of a function returns must be awaited."""
+    called = _body(fn)
+    return any(is_so(called) for is_so in _ASYNCHRONOUS)
+
+
+def _body(fn: Any) -> Any:
+    """Returns the routine that a call of a function, or of another object, runs."""
+    while isinstance(fn, functools.partial):
+        fn = fn.func
+    return fn if inspect.isroutine(fn) else type(fn).__call__
 
 
 def checked_call(
@@ -188,6 +210,7 @@ def as_array(value: Any, verb: str) -> jax.Array:
       DonatedError: It is an array that was deleted.
     """
     require_alive(value, f"A value of {verb}")
+    require_plain_array(value, f"A value of {verb}")
     try:
         return jnp.asarray(value)
     except (TypeError, ValueError, OverflowError) as error:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import functools
+from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import jax.numpy as jnp
@@ -134,3 +135,44 @@ def test_an_array_that_the_generator_fills_again_is_not_shared() -> None:
         assert [element[0]["x"].tolist() for element in list(dataset)] == [[n, n] for n in range(4)]
         (batch,) = dataset.shuffle(1).batch(4)
         assert batch[1][0].tolist() == [[0], [1], [2], [3]]
+
+
+async def _awaited(*_: Any) -> AsyncIterator[int]:
+    yield 1
+
+
+async def _coroutine() -> list[int]:
+    return [1]
+
+
+class _Asynchronous:
+    def __call__(self) -> AsyncIterator[int]:
+        return _awaited()
+
+
+@pytest.mark.parametrize("function", [_awaited, _coroutine, functools.partial(_awaited, 1)])
+def test_async_functions_are_refused(function: Any) -> None:
+    with pytest.raises(InvalidArgumentError, match=r"async: nothing awaits its values\. Write"):
+        Dataset.from_generator(function)
+
+
+@pytest.mark.parametrize("function", [_Asynchronous(), lambda: 3, lambda: None])
+def test_a_function_must_return_an_iterable(function: Any) -> None:
+    with pytest.raises(StructureError, match=r"must return an iterable, got .* Write a function"):
+        list(Dataset.from_generator(function, np.int32, ()))
+
+
+def test_a_function_may_return_what_only_has_items() -> None:
+    class Squares:
+        def __getitem__(self, index: int) -> int:
+            if index == 3:
+                raise IndexError
+            return index * index
+
+    squares: Any = Squares
+    assert list(Dataset.from_generator(squares, np.int32, ())) == [0, 1, 4]
+
+
+def test_a_dtype_with_fields_is_refused() -> None:
+    with pytest.raises(StructureError, match=r"the fields \('a',\)\. Make a dict"):
+        Dataset.from_generator(_pairs, np.dtype([("a", "f4")]), ())

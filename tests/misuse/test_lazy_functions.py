@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
+import jax.numpy as jnp
 import pytest
 
 import distlab as dl
@@ -85,6 +86,7 @@ VERBS: Final[dict[str, Callable[[World, Callable[..., Any]], object]]] = {
     "values": lambda w, fn: w.strategy.experimental_distribute_values_from_function(fn),
     "background": lambda _, fn: dl.background(fn),
     "schedule": _schedule,
+    "export": lambda _, fn: dl.export(fn, jnp.zeros(2)),
 }
 
 

@@ -254,3 +254,30 @@ def test_threads_that_fill_the_cache_do_not_lose_each_others_functions() -> None
     orders = [range(300), range(299, -1, -1), [n * 7 % 300 for n in range(300)]] * 20
     with ThreadPoolExecutor(8) as threads:
         assert list(threads.map(use, orders)) == [300] * 60
+
+
+class _Scaled:
+    offset = 0.0
+
+    def __init__(self) -> None:
+        self.rate = 1.0
+
+    def __call__(self, x: Any) -> Any:
+        return self.rate * x + self.offset
+
+    def step(self, x: Any) -> Any:
+        return self.rate * x + self.offset
+
+
+def test_what_is_noticed_of_an_object_that_is_called(monkeypatch: pytest.MonkeyPatch) -> None:
+    strategy = dl.MirroredStrategy(["CPU:0", "CPU:1"])
+    scaled = _Scaled()
+    for way in (scaled, scaled.step):
+        scaled.rate = 1.0
+        assert strategy.run(way, args=(2.0,)).values[0] == 2.0
+        scaled.rate = 3.0
+        assert strategy.run(way, args=(2.0,)).values[0] == 6.0
+        scaled.rate = 1.0
+        assert strategy.run(way, args=(2.0,)).values[0] == 2.0
+    monkeypatch.setattr(_Scaled, "offset", 1.0)  # as in a tf.function
+    assert strategy.run(scaled, args=(2.0,)).values[0] == 2.0

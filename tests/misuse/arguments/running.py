@@ -25,7 +25,7 @@ def _(w: World, v: Any) -> object:
 @row(
     "run.an_argument",
     "none text bytes thing mute type function negative fraction nan complex true date list "
-    "empty_list empty_tuple uneven_list dict set generator things texts scalar_array key "
+    "empty_list empty_tuple uneven_list dict set things texts scalar_array key "
     "per_replica variable variable_of_other strategy dataset",
 )
 def _(w: World, v: Any) -> object:

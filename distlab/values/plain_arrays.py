@@ -1,0 +1,35 @@
+"""NumPy's arrays that are more than numbers: masked ones, and those with fields."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+
+def is_plain(value: Any) -> bool:
+    """Returns whether an array or scalar of NumPy is nothing but numbers, texts or objects."""
+    return value.dtype.names is None and not isinstance(value, np.ma.MaskedArray)
+
+
+def refusal_of(value: Any, what: str) -> str | None:
+    """Returns why no array of numbers can be made of a value; None for what may be one.
+
+    A masked array would lose its mask, and no device holds an array with fields.
+
+    Args:
+      value: Any value.
+      what: What it is to the verb.
+    """
+    if not isinstance(value, np.ndarray | np.generic) or is_plain(value):
+        return None
+    if isinstance(value, np.ma.MaskedArray):
+        return (
+            f"{what} is a masked array, whose mask would be lost. Pass array.filled(number), and "
+            "numpy.ma.getmaskarray(array) as an array of its own."
+        )
+    fields = ", ".join(map(repr, value.dtype.names or ()))
+    return (
+        f"{what} is an array with the fields {fields}, which no device can hold. Pass a dict of "
+        "them: {name: array[name] for name in array.dtype.names}."
+    )

@@ -1,0 +1,109 @@
+"""Masked arrays and arrays with fields: refused everywhere, so that no mask is lost silently."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import distlab as dl
+from distlab.errors import DistlabError
+from tests.misuse.table import has_remedy
+from tests.misuse.world import World
+
+_FIELDS: Final = np.zeros(2, [("a", "f4"), ("b", "i4")])
+KINDS: Final[dict[str, tuple[Any, str]]] = {
+    "masked": (np.ma.MaskedArray([1.0, 2.0], [False, True]), "a masked array, whose mask"),
+    "masked constant": (np.ma.masked, "a masked array, whose mask"),
+    "fields": (_FIELDS, "the fields 'a', 'b'"),
+    "records": (_FIELDS.view(np.recarray), "the fields 'a', 'b'"),
+    "one record": (_FIELDS[0], "the fields 'a', 'b'"),
+}
+"""Values, and what the error says of them."""
+
+Dataset: Final = dl.data.Dataset
+
+
+def _generated(a: Any) -> object:
+    signature = dl.data.TensorSpec(a.shape, np.dtype("float32"))
+    return list(Dataset.from_generator(lambda: iter([a]), output_signature=signature))
+
+
+def _eagerly(w: World, a: Any) -> object:
+    return w.strategy.run(lambda x: x, args=(a,), options=dl.RunOptions(run_eagerly=True))
+
+
+def _after_plain(w: World, a: Any) -> object:
+    """Runs a program that is compiled for an array of this shape and dtype."""
+
+    def step(x: Any) -> Any:
+        return x
+
+    if a.dtype.names is None:
+        w.strategy.run(step, args=(np.zeros(a.shape, a.dtype),))
+    return w.strategy.run(step, args=(a,))
+
+
+VERBS: Final[dict[str, Callable[[World, Any], object]]] = {
+    "from_tensor_slices": lambda _, a: Dataset.from_tensor_slices([a]),
+    "from_tensors": lambda _, a: Dataset.from_tensors({"x": a}),
+    "from_generator": lambda _, a: _generated(a),
+    "map": lambda _, a: list(Dataset.range(1).map(lambda _: a)),
+    "run": lambda w, a: w.strategy.run(lambda x: x, args=(a,)),
+    "run of a known program": _after_plain,
+    "run of a Mirrored": lambda w, a: w.strategy.run(lambda x: x, args=(dl.Mirrored(a),)),
+    "run of a nest": lambda w, a: w.strategy.run(lambda x: x, args=({"x": [a]},)),
+    "run eagerly": _eagerly,
+    "Variable": lambda _, a: dl.Variable(a),
+    "assign": lambda _, a: dl.Variable(jnp.zeros(2)).assign(a),
+    "assign_add": lambda _, a: dl.Variable(jnp.zeros(2)).assign_add(a),
+    "reduce": lambda w, a: w.strategy.reduce("MEAN", a, axis=None),
+    "replicate": lambda w, a: w.strategy.replicate({"x": a}),
+    "all_reduce": lambda w, a: w.strategy.run(
+        lambda: dl.get_replica_context().all_reduce("SUM", a)
+    ),
+    "export": lambda _, a: dl.export(lambda x: x, a),
+    "metric": lambda _, a: dl.metrics.Mean().update_state(a),
+}
+
+
+@pytest.mark.parametrize("verb", VERBS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_array_that_is_more_than_numbers_is_refused(
+    verb: str, kind: str, tmp_path: Path
+) -> None:
+    value, says = KINDS[kind]
+    with pytest.raises(DistlabError, match=says) as refused:
+        VERBS[verb](World(tmp_path), value)
+    assert has_remedy(str(refused.value))
+
+
+def test_an_exported_function_refuses_them() -> None:
+    exported = dl.export(lambda x: x, jnp.zeros(2))
+    for value, _ in KINDS.values():
+        with pytest.raises(DistlabError, match="do not fit"):
+            exported(value)
+
+
+def test_the_remedies_work(tmp_path: Path) -> None:
+    strategy = World(tmp_path).strategy
+    masked, _ = KINDS["masked"]
+    given = (masked.filled(0), np.ma.getmaskarray(masked))
+    total = strategy.run(lambda x, mask: jnp.sum(x, where=~mask), args=given)
+    assert [float(x) for x in total.values] == [1.0] * 4
+    rows = Dataset.from_tensor_slices({name: _FIELDS[name] for name in _FIELDS.dtype.names or ()})
+    assert [set(row) for row in rows] == [{"a", "b"}] * 2
+
+
+def test_numbers_of_dtypes_that_numpy_lacks_are_plain(tmp_path: Path) -> None:
+    strategy = World(tmp_path).strategy
+    half = np.ones(2, jnp.bfloat16)
+    doubled = strategy.run(lambda x: 2 * x, args=(half,))
+    assert [v.tolist() for v in doubled.values] == [[2.0, 2.0]] * 4
+    assert doubled.values[0].dtype == jnp.bfloat16
+    assert jax.numpy.asarray(strategy.replicate(half).values[0]).tolist() == [1.0, 1.0]
