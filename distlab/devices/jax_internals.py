@@ -155,10 +155,7 @@ def register_array_like(kind: type, read: Callable[[Any], jax.Array]) -> None:
       read: Returns an object's value, whenever JAX uses the object.
     """
     _core.pytype_aval_mappings[kind] = lambda held: jax.typeof(read(held))
-    register = getattr(_dtypes, "register_canonicalize_value_handler", None)
-    if register is None:  # JAX 0.10.0 has the table alone
-        register = cast(Any, _dtypes).canonicalize_value_handlers.__setitem__
-    register(kind, read)
+    cast(Any, _dtypes).register_canonicalize_value_handler(kind, read)
 
 
 def key_impl(dtype: Any) -> str:

@@ -222,3 +222,18 @@ def test_variables_are_listed_in_the_order_in_which_they_were_made() -> None:
     made = [dl.Variable(0.0) for _ in range(50)]
     del made[::7]
     assert [v for v in live() if any(v is own for own in made)] == made
+
+
+def test_a_jitted_function_in_a_step_gets_the_present_value_of_a_variable() -> None:
+    strategy = _strategy()
+    with strategy.scope():
+        variable = dl.Variable(jnp.zeros(2))
+
+    def step() -> tuple[jax.Array, ...]:
+        variable.assign_add(jnp.ones(2))
+        return jnp.tanh(variable), jax.jit(lambda x: x + 1)(variable)  # type: ignore[arg-type]
+
+    for count in (1, 2):
+        tanh, following = strategy.run(step)
+        np.testing.assert_allclose(tanh.values, [np.tanh([count, count])] * 2, rtol=1e-6)
+        assert [value.tolist() for value in following.values] == [[count + 1.0] * 2] * 2
