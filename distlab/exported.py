@@ -7,6 +7,7 @@ that it uses. It needs none of the function's code, nor distlab's: the program i
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import threading
@@ -14,7 +15,7 @@ import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final, NoReturn, final
+from typing import IO, Any, Final, NoReturn, final
 
 import jax
 import jax.numpy as jnp
@@ -123,7 +124,22 @@ class Exported:
             ) from error
         return str(target)
 
-    def _write(self, path: Path) -> None:
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Returns how to load it from the bytes of its file: a pickle holds what `save` writes."""
+        file = io.BytesIO()
+        self._write(file)
+        return _of_bytes, (file.getvalue(),)
+
+    def __copy__(self) -> Exported:
+        """Returns itself: nothing changes it."""
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Exported:
+        """Returns itself: nothing changes it."""
+        del memo
+        return self
+
+    def _write(self, path: Path | IO[bytes]) -> None:
         kept = [_with_key(array) for array in self.arrays]
         about = {
             "version": _VERSION,
@@ -225,16 +241,32 @@ def load_exported(path: str | os.PathLike[str]) -> Exported:
       >>> dl.load_exported(path)(jnp.arange(3)).tolist()
       [1, 2, 3]
     """
-    export_library = _jax_export()
+    _jax_export()
     file = _file(path)
     if not file.exists():
         raise NotFoundError(
             f"There is no exported function {file}. Pass the path that Exported.save returned."
         )
-    with _damage_as_error(file), zipfile.ZipFile(file) as held:
+    with _damage_as_error(file):
+        return _read_from(file, str(file))
+
+
+def _of_bytes(data: bytes) -> Exported:
+    """Returns the function that a pickle holds."""
+    return _read_from(io.BytesIO(data), "The pickled function")
+
+
+def _read_from(file: Path | IO[bytes], name: str) -> Exported:
+    """Returns the function that `Exported._write` wrote.
+
+    Raises:
+      DataLossError: A newer version wrote it.
+    """
+    export_library = _jax_export()
+    with zipfile.ZipFile(file) as held:
         about = json.loads(held.read(_ABOUT))
         if about["version"] > _VERSION:
-            raise DataLossError(f"{file} was written by a newer version of distlab. Update it.")
+            raise DataLossError(f"{name} was written by a newer version of distlab. Update it.")
         arrays = [
             _read(held.read(_ARRAY.format(number)), *form)
             for number, form in enumerate(about["arrays"])

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, final
 
 from distlab.cluster.spec import ClusterSpec
-from distlab.errors import ClusterError, ClusterSpecError, UnsupportedError
+from distlab.errors import ArgumentTypeError, ClusterError, ClusterSpecError, UnsupportedError
 from distlab.text.shown import shown
 
 _LOCAL_JOB: Final = "local"
@@ -143,6 +143,17 @@ class Server:
         raise UnsupportedError(
             f"{self!r} is served by an integration with Dask, and there is none. Import distlab, "
             "not parts of it."
+        )
+
+    def __reduce__(self) -> str | tuple[Any, ...]:
+        """Refuses to be copied or pickled: a task is in one process once.
+
+        Raises:
+          ArgumentTypeError: Always.
+        """
+        raise ArgumentTypeError(
+            f"{self!r} can't be copied or pickled: it is that task in this process. Pass "
+            "its cluster, server.cluster, and make a Server in the process that needs one."
         )
 
     def __repr__(self) -> str:

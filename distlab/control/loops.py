@@ -11,7 +11,7 @@ import itertools
 import threading
 import time
 from collections.abc import Iterable, Iterator
-from typing import Final, Generic, Literal, TypeAlias, TypeVar
+from typing import Any, Final, Generic, Literal, TypeAlias, TypeVar
 
 from distlab.errors import ArgumentTypeError, ArgumentValueError
 from distlab.events import Loop, sink
@@ -126,6 +126,17 @@ class LoopControl:
     def _become(self, state: Literal["running", "paused"]) -> None:
         self.state = state
         _emit(self, state)
+
+    def __reduce__(self) -> str | tuple[Any, ...]:
+        """Refuses to be copied or pickled: a copy would control nothing.
+
+        Raises:
+          ArgumentTypeError: Always.
+        """
+        raise ArgumentTypeError(
+            f"{self!r} can't be copied or pickled: a copy would control nothing. Pass its number, "
+            "and find it in loops() of this process."
+        )
 
     def __repr__(self) -> str:
         return f"<LoopControl {self.name!r}: {self.state} at {self.position}>"

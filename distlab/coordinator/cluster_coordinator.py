@@ -267,6 +267,17 @@ class ClusterCoordinator:
                 datasets.append(dataset_fn() if callable(dataset_fn) else dataset_fn)
         return PerWorkerDataset(datasets, self._strategy.as_worker)
 
+    def __reduce__(self) -> str | tuple[Any, ...]:
+        """Refuses to be copied or pickled: its workers and their queue belong to this process.
+
+        Raises:
+          ArgumentTypeError: Always.
+        """
+        raise ArgumentTypeError(
+            f"{self!r} can't be copied or pickled: its workers and their queue belong to this "
+            "process. Use the coordinator itself; ClusterCoordinator(strategy) returns it again."
+        )
+
     def __repr__(self) -> str:
         """Returns the strategy's name."""
         return f"ClusterCoordinator({self._strategy!r})"

@@ -9,6 +9,8 @@ from typing import Any, final
 import jax
 import numpy as np
 
+from distlab.errors import ArgumentTypeError
+
 
 @final
 class RemoteValue:
@@ -104,6 +106,17 @@ class RemoteValue:
         """Sets the function's error."""
         self._error = error
         self._ended.set()
+
+    def __reduce__(self) -> str | tuple[Any, ...]:
+        """Refuses to be copied or pickled: a copy would not get the result.
+
+        Raises:
+          ArgumentTypeError: Always.
+        """
+        raise ArgumentTypeError(
+            f"{self!r} can't be copied or pickled: a copy would not get the result. Pass what "
+            "get() or fetch() returns."
+        )
 
     def __repr__(self) -> str:
         """Returns whether the function ended, and how."""

@@ -8,6 +8,7 @@ from typing import Any
 import grain
 
 from distlab.data._engine import State
+from distlab.errors import ArgumentTypeError
 
 
 class Resumable:
@@ -56,6 +57,18 @@ class Resumable:
 
     def start_prefetch(self) -> None:
         """Does nothing: reading ahead starts with the first element. Grain calls it."""
+
+    def __reduce__(self) -> str | tuple[Any, ...]:
+        """Refuses to be copied or pickled: both would take from one source.
+
+        Raises:
+          ArgumentTypeError: Always.
+        """
+        raise ArgumentTypeError(
+            "An iterator of a dataset can't be copied or pickled: both would take from one source. "
+            "Write iter(dataset) for another pass; restore(iterator.state()) begins it at this "
+            "place."
+        )
 
     # What Orbax calls to save and load an item of a checkpoint, by `get_state` and `set_state`.
     save: Any = grain.DatasetIterator.save

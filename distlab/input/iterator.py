@@ -16,7 +16,6 @@ from distlab.data._engine import State
 from distlab.data._resumable import Resumable
 from distlab.devices import jax_internals
 from distlab.errors import (
-    ArgumentTypeError,
     InvalidArgumentError,
     IteratorContextError,
     OutOfRangeError,
@@ -62,26 +61,6 @@ class DistributedIterator(Resumable):
     def __iter__(self) -> DistributedIterator:
         """Returns itself."""
         return self
-
-    def __copy__(self) -> DistributedIterator:
-        """Refuses: two iterators would take from one source.
-
-        Raises:
-          ArgumentTypeError: Always.
-        """
-        raise ArgumentTypeError(
-            "A distributed iterator can't be copied: both would take from one source. Write "
-            "iter(dataset) for another pass; restore(iterator.state()) begins it at this place."
-        )
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> DistributedIterator:
-        """Refuses, as `copy.copy` does."""
-        return self.__copy__()
-
-    def __reduce__(self) -> str | tuple[Any, ...]:
-        """Refuses to be pickled, as `copy.copy` does."""
-        self.__copy__()
-        raise AssertionError("a copy is always refused")
 
     def __next__(self) -> Any:
         """Returns the next element, with a `PerReplica` at each leaf.

@@ -127,6 +127,17 @@ class TFRecordWriter:
         if file is not None:
             file.close()
 
+    def __reduce__(self) -> str | tuple[Any, ...]:
+        """Refuses to be copied or pickled: two writers would mix their records in one file.
+
+        Raises:
+          ArgumentTypeError: Always.
+        """
+        raise ArgumentTypeError(
+            "A TFRecordWriter can't be copied or pickled: two would mix their records in one file. "
+            "Make a writer of another file, and read both with TFRecordDataset([...])."
+        )
+
     def __enter__(self) -> TFRecordWriter:
         """Returns itself.
 

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import distlab as dl
+from distlab.control.loops import Controlled, loops
 from distlab.errors import DistlabError
 from tests.misuse.table import has_remedy
 
@@ -33,10 +34,16 @@ EQUAL: Final = {
     "element_spec": set(WAYS),
     "Variable": {"deepcopy"},
     "DistributedDataset": {"copy"},
+    "Controlled": set(WAYS),
+    "Exported": set(WAYS),
 }
 """The ways in which an object has equal copies; all others are refused."""
 
-REFUSED: Final = ("Strategy", "DistributedIterator", "Recording", "Run", "Background", "Extended")
+REFUSED: Final = (
+    *("Strategy", "DistributedIterator", "Recording", "Run", "Background", "Extended"),
+    *("Iterator", "Writer", "Checkpoint", "CheckpointManager", "Server", "Coordinator"),
+    *("RemoteValue", "LoopControl"),
+)
 
 
 @pytest.fixture
@@ -48,7 +55,14 @@ def objects(tmp_path: Path) -> Iterator[dict[str, Any]]:
     distributed = strategy.experimental_distribute_dataset(dataset)
     with dl.record(tmp_path / "run") as recording:
         recording.log(0, loss=1.0)
-    with dl.Run.open(tmp_path / "run") as run:
+    checkpoint = dl.train.Checkpoint(weight=variable)
+    cluster = dl.ClusterSpec({"worker": ["copies-a:1"], "ps": ["copies-b:1"]})
+    servers = [dl.Server(cluster, job_name=job) for job in cluster.jobs]
+    resolver = dl.cluster_resolver.SimpleClusterResolver(cluster)
+    coordinator = dl.coordinator.ClusterCoordinator(dl.ParameterServerStrategy(resolver))
+    loop = iter(dl.controlled(range(3), name="copied"))
+    next(loop)
+    with dl.io.TFRecordWriter(tmp_path / "records") as writer, dl.Run.open(tmp_path / "run") as run:
         yield {
             "PerReplica": strategy.experimental_distribute_values_from_function(
                 lambda context: jnp.ones(2) * context.replica_id_in_sync_group
@@ -67,13 +81,30 @@ def objects(tmp_path: Path) -> Iterator[dict[str, Any]]:
             "Run": run,
             "Background": dl.background(int),
             "Extended": strategy.extended,
+            "Controlled": dl.controlled([1, 2, 3]),
+            "Exported": dl.export(lambda x: x * variable.value(), jnp.ones(2)),
+            "Iterator": iter(dataset),
+            "Writer": writer,
+            "Checkpoint": checkpoint,
+            "CheckpointManager": dl.train.CheckpointManager(checkpoint, tmp_path / "saved", 2),
+            "Server": servers[0],
+            "Coordinator": coordinator,
+            "RemoteValue": coordinator.schedule(int),
+            "LoopControl": next(control for control in loops() if control.name == "copied"),
         }
+    list(loop)
+    for server in servers:
+        server.stop()
 
 
 def numbers(thing: Any) -> object:
     """What an object holds, to compare copies by."""
     if isinstance(thing, dl.DistributedValues):
         return [np.asarray(value).tolist() for value in thing.values]
+    if isinstance(thing, dl.Exported):
+        return thing(jnp.array([2.0, 3.0])).tolist()
+    if isinstance(thing, Controlled):
+        return list(thing)
     if isinstance(thing, dl.data.Dataset):
         return [batch.tolist() for batch in thing]
     return repr(thing)

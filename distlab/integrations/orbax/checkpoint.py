@@ -94,6 +94,18 @@ class Checkpoint:
         else:
             self.__dict__["_parts"][name] = value
 
+    def __reduce__(self) -> str | tuple[Any, ...]:
+        """Refuses to be copied or pickled: a copy would share its objects and its number.
+
+        Raises:
+          ArgumentTypeError: Always.
+        """
+        raise ArgumentTypeError(
+            "A Checkpoint can't be copied or pickled: a copy would share its objects and not their "
+            "number. Make another one of the same objects, dl.train.Checkpoint(...), and save it "
+            "to pass on what they hold."
+        )
+
     def __dir__(self) -> list[str]:
         """Lists the objects, too."""
         return [*super().__dir__(), *self._parts]

@@ -115,6 +115,18 @@ class CheckpointManager:
         self._options = CheckpointOptions(enable_async=enable_async)
         self._last_step: int | None = None
 
+    def __reduce__(self) -> str | tuple[Any, ...]:
+        """Refuses to be copied or pickled: two would remove each other's checkpoints.
+
+        Raises:
+          ArgumentTypeError: Always.
+        """
+        raise ArgumentTypeError(
+            "A CheckpointManager can't be copied or pickled: two would remove each other's "
+            "checkpoints. Make one of another folder, dl.train.CheckpointManager(checkpoint, "
+            "folder, max_to_keep)."
+        )
+
     @property
     def directory(self) -> str:
         """The folder's path."""
