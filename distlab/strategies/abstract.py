@@ -80,15 +80,21 @@ class Strategy(ABC):  # noqa: B024 - abstract because a subclass chooses the dev
     reads_per_replica: ClassVar[bool] = False
     keeps_one_copy: ClassVar[bool] = False
 
-    def __init__(self, place: Place, cross_device_ops: CrossDeviceOps | None = None) -> None:
-        if type(self) is Strategy:
+    def __init__(self, place: Any = None, cross_device_ops: CrossDeviceOps | None = None) -> None:
+        if type(self) is Strategy or not isinstance(place, Place):
             raise ArgumentTypeError(
                 "Strategy is the base class of all strategies and can't be made itself. Make a "
-                "MirroredStrategy or another of the final classes."
+                "MirroredStrategy or another one, or a subclass of that."
             )
         self.cross_device_ops = as_cross_device_ops(cross_device_ops)
         self.extended = StrategyExtended(self)
         self._place = place
+
+    @property
+    def kind(self) -> str:
+        """The name of its class, of a subclass elsewhere that of distlab's; events name it."""
+        kinds = (one for one in type(self).__mro__ if one.__module__.startswith("distlab."))
+        return next(kinds).__name__
 
     @property
     def place(self) -> Place:

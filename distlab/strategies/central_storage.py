@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar, final
+from typing import ClassVar
 
 from distlab.collectives.cross_device_ops import CrossDeviceOps
 from distlab.devices import selection
@@ -13,7 +13,6 @@ from distlab.step.place import Place
 from distlab.strategies.abstract import Strategy
 
 
-@final
 class CentralStorageStrategy(Strategy):
     """One copy of each variable (`tf.distribute.experimental.CentralStorageStrategy`).
 
@@ -48,7 +47,7 @@ class CentralStorageStrategy(Strategy):
         cross_device_ops: CrossDeviceOps | None = None,
     ) -> None:
         compute = selection.available() if compute_devices is None else compute_devices
-        super().__init__(Place.on(compute, type(self).__name__), cross_device_ops)
+        super().__init__(Place.on(compute, self.kind), cross_device_ops)
         home = [self.mesh.devices[0] if parameter_device is None else parameter_device]
         self._home = selection.find(home)[0]
 

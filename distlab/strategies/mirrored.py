@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar, final
+from typing import ClassVar
 
 from distlab.collectives.cross_device_ops import CrossDeviceOps
 from distlab.devices import selection
@@ -12,7 +12,6 @@ from distlab.step.place import Place
 from distlab.strategies.abstract import Strategy
 
 
-@final
 class MirroredStrategy(Strategy):
     """One replica on each device, in sync (`tf.distribute.MirroredStrategy`).
 
@@ -45,4 +44,4 @@ class MirroredStrategy(Strategy):
         cross_device_ops: CrossDeviceOps | None = None,
     ) -> None:
         chosen = selection.available() if devices is None else devices
-        super().__init__(Place.on(chosen, type(self).__name__), cross_device_ops)
+        super().__init__(Place.on(chosen, self.kind), cross_device_ops)

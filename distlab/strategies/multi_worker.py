@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from typing import Any, Final, final
+from typing import Any, Final
 
 import jax
 
@@ -29,7 +29,6 @@ _DEVICES: Final = "DISTLAB_DEVICES_PER_WORKER"
 _JOBS: Final = ("chief", "worker")
 
 
-@final
 class MultiWorkerMirroredStrategy(Strategy):
     """The replicas of several workers in sync (`tf.distribute.MultiWorkerMirroredStrategy`).
 
@@ -93,7 +92,7 @@ class MultiWorkerMirroredStrategy(Strategy):
             devices = _devices_of_one_worker(asked)
         else:
             devices = _joined_devices(tasks, asked, communication_options or CommunicationOptions())
-        super().__init__(Place.on(devices, type(self).__name__))
+        super().__init__(Place.on(devices, self.kind))
 
     @property
     def cluster_resolver(self) -> Any:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, final
+from typing import ClassVar
 
 from distlab.devices.selection import DeviceLike
 from distlab.step.place import Place
 from distlab.strategies.abstract import Strategy
 
 
-@final
 class OneDeviceStrategy(Strategy):
     """One replica on one device (`tf.distribute.OneDeviceStrategy`).
 
@@ -29,4 +28,4 @@ class OneDeviceStrategy(Strategy):
     keeps_one_copy: ClassVar[bool] = True
 
     def __init__(self, device: DeviceLike) -> None:
-        super().__init__(Place.on([device], type(self).__name__))
+        super().__init__(Place.on([device], self.kind))

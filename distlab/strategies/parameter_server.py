@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
-from typing import Any, ClassVar, Final, final
+from typing import Any, ClassVar, Final
 
 import jax
 
@@ -38,7 +38,6 @@ _own_home: ContextVar[jax.Device | None] = ContextVar("distlab_own_home", defaul
 """The worker's device on which `make_on_workers` makes a variable."""
 
 
-@final
 class ParameterServerStrategy(Strategy):
     """Workers that do not wait for one another (`tf.distribute.ParameterServerStrategy`).
 
@@ -113,8 +112,7 @@ class ParameterServerStrategy(Strategy):
         first_home = workers if homes is devices else 0
         self._homes = [homes[(first_home + n) % len(homes)] for n in range(servers)]
         places = [
-            Place.on([devices[n % len(devices)]], f"{type(self).__name__} worker {n}")
-            for n in range(workers)
+            Place.on([devices[n % len(devices)]], f"{self.kind} worker {n}") for n in range(workers)
         ]
         super().__init__(places[0])
         self._places = places
@@ -138,7 +136,7 @@ class ParameterServerStrategy(Strategy):
     ) -> None:
         """Takes part in a cluster of processes, as its coordinator or as one of its workers."""
         which = "coordinator" if own is None else f"worker {own}"
-        place = Place.on(selection.available()[:1], f"{type(self).__name__} {which}")
+        place = Place.on(selection.available()[:1], f"{self.kind} {which}")
         super().__init__(place)
         self._tasks = tasks
         self._homes = []

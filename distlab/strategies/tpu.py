@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, final
+from typing import Any
 
 import numpy as np
 
@@ -16,7 +16,6 @@ from distlab.strategies.abstract import Strategy
 from distlab.text.shown import shown
 
 
-@final
 class TPUStrategy(Strategy):
     """One replica on each core (`tf.distribute.TPUStrategy`).
 
@@ -64,7 +63,7 @@ class TPUStrategy(Strategy):
             )
         self.device_assignment = assignment
         self._resolver = tpu_cluster_resolver
-        super().__init__(Place.on(assignment.devices, type(self).__name__), NcclAllReduce())
+        super().__init__(Place.on(assignment.devices, self.kind), NcclAllReduce())
 
     def experimental_assign_to_logical_device(self, tensor: Any, logical_device_id: int) -> Any:
         """Returns the value unchanged: a replica has one core, number 0.

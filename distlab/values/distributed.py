@@ -25,13 +25,14 @@ from distlab.processes import group
 from distlab.text.shown import shown
 from distlab.values.components_text import components_text
 from distlab.values.not_an_array import NotAnArray
+from distlab.values.sealed import Sealed
 from distlab.values.stacks import remember, remember_equal_rows
 from distlab.values.user_code import warn
 
 Shape: TypeAlias = tuple[int, ...]
 
 
-class DistributedValues(NotAnArray):
+class DistributedValues(NotAnArray, Sealed):
     """Base class of values with one component for each replica.
 
     Example:

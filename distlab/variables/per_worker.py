@@ -10,11 +10,12 @@ import numpy as np
 
 from distlab.devices import jax_internals
 from distlab.values.operators import ArrayOperators
+from distlab.values.sealed import Sealed
 from distlab.variables.variable import Variable
 
 
 @final
-class PerWorkerVariable(ArrayOperators):
+class PerWorkerVariable(ArrayOperators, Sealed):
     """A variable on each worker, none of which is synchronized (TensorFlow's `PerWorkerVariable`).
 
     `distlab.Variable(..., per_worker_variable=True)` makes it in the scope of a

@@ -21,6 +21,7 @@ from distlab.errors import (
 from distlab.text.shown import shown
 from distlab.values.indexed_slices import IndexedSlices
 from distlab.values.operators import ArrayOperators
+from distlab.values.sealed import Sealed
 from distlab.variables import scattering
 from distlab.variables.conversion import as_value, checked_value
 from distlab.variables.kinds import VariableAggregation, VariableSynchronization
@@ -28,7 +29,7 @@ from distlab.variables.variable import Variable
 
 
 @final
-class ShardedVariable(ArrayOperators, scattering.Scatters):
+class ShardedVariable(ArrayOperators, scattering.Scatters, Sealed):
     """A variable whose rows are divided over several variables (TensorFlow's `ShardedVariable`).
 
     `distlab.Variable` makes it in the scope of a `ParameterServerStrategy` with a

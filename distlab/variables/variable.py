@@ -31,6 +31,7 @@ from distlab.values import copy_events
 from distlab.values.distributed import DistributedValues, Mirrored, PerReplica, warn_of_gathering
 from distlab.values.indexed_slices import IndexedSlices
 from distlab.values.operators import ArrayOperators
+from distlab.values.sealed import Sealed
 from distlab.variables import frames, replicas, scattering, server_traffic
 from distlab.variables.chiefs_value import chiefs_value
 from distlab.variables.conversion import as_value, checked_value
@@ -51,7 +52,7 @@ _DESCRIBED: Final = ("name", "shape", "dtype", "trainable", "aggregation", "sync
 
 
 @final
-class Variable(ArrayOperators, scattering.Scatters):
+class Variable(ArrayOperators, scattering.Scatters, Sealed):
     """An array that can be assigned (`tf.Variable` under a strategy).
 
     In a strategy's scope every replica has a copy. In a replica function,

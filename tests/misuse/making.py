@@ -51,7 +51,7 @@ def a_negative_number_of_packs(w: World) -> None:
 
 @misuse(errors.ArgumentTypeError, "can't be made itself", "Strategy is", "Make a MirroredStrategy")
 def the_base_class(w: World) -> None:
-    dl.Strategy(["CPU:0"])  # type: ignore[arg-type]
+    dl.Strategy(["CPU:0"])
 
 
 @misuse(errors.BackendStartedError, "before JAX starts", "8 CPU device", "restart the kernel")

@@ -137,7 +137,7 @@ def test_a_strategy_can_not_be_copied_and_there_is_one_default() -> None:
         with pytest.raises(ContextError, match="can't be copied"):
             copier(s)
     with pytest.raises(ContextError, match="one default strategy"):
-        type(dl.get_strategy())()  # type: ignore[call-arg]
+        type(dl.get_strategy())()
 
 
 def test_one_replica_gives_plain_arrays() -> None:
