@@ -4,6 +4,10 @@ A learning rate now and then is harmless. Arrays on the host that `run` receives
 to every device in every step; a dataset would divide and place them ahead of time.
 Variables of another strategy also move in every step, by design only with central storage
 and parameter servers.
+
+What each replica receives for itself must get there: batches that a dataset left on the host, and
+values made for each replica. Batches are told where that is the bottleneck, as of those that the
+input places (`waiting_input`); of values the program's own Python, which makes them, is.
 """
 
 from __future__ import annotations
@@ -31,6 +35,10 @@ _LEAST_BYTES: Final = 32 << 10
 _LEAST_SHARE: Final = 0.3
 _FEWEST: Final = 5
 _OFTEN: Final = 0.5
+_BATCH: Final = "batch "
+_VALUES: Final = "values "
+_LEAST_SHARE_OF_BATCHES: Final = 0.33
+_LEAST_OF_BATCHES_NS: Final = 2_000_000
 _KEEP_VARIABLES_ELSEWHERE: Final = ("CentralStorageStrategy", "ParameterServerStrategy")
 
 _REMEDIES: Final = {
@@ -39,6 +47,7 @@ _REMEDIES: Final = {
     "to_host": "Read it less often, or after the loop; recording.log accepts device values "
     "without waiting for them.",
     "between_devices": "Create it in this strategy's scope, on its devices.",
+    "batch": "Use smaller elements: a smaller dtype, or fewer fields.",
     "argument": "Put it on this strategy's devices once, before the loop: strategy.replicate(...).",
 }
 _MOVES: Final = {
@@ -62,6 +71,8 @@ def find(columns: EvidenceColumns) -> list[Advice]:
         name = columns["strategies"].get(strategy, ("", []))[0]
         if direction == "between_devices" and name.startswith(_KEEP_VARIABLES_ELSEWHERE):
             continue
+        if what.startswith(_VALUES):
+            continue
         inside = [row for row in rows if begin <= copies["time_ns"][row]]
         own = steps["strategy"] == strategy if direction != "to_host" else steps["step"] >= 0
         if len(inside) < max(_FEWEST, _OFTEN * _steps_during(columns, inside, own)):
@@ -70,8 +81,15 @@ def find(columns: EvidenceColumns) -> list[Advice]:
         foreign = direction == "between_devices" and what.startswith("argument ")
         share = loop_share(columns, copies["time_ns"][inside], spent)
         typical = float(np.median(copies["bytes"][inside]))
-        if typical < _LEAST_BYTES and share < _LEAST_SHARE:
+        batch = what.startswith(_BATCH)
+        if batch:
+            each = float(np.median(spent))
+            told = share >= _LEAST_SHARE_OF_BATCHES and each >= _LEAST_OF_BATCHES_NS
+        else:
+            told = typical >= _LEAST_BYTES or share >= _LEAST_SHARE
+        if not told:
             continue
+        remedy = "batch" if batch else "argument" if foreign else direction
         found.append(
             new_advice(
                 CAUSE,
@@ -79,7 +97,7 @@ def find(columns: EvidenceColumns) -> list[Advice]:
                 f"In every step {what} {_MOVES[direction]}: "
                 f"{bytes_text(typical)} each time, {ms_text(float(np.median(spent)))}, "
                 f"{percent_text(share)} of the loop's time.",
-                _REMEDIES["argument" if foreign else direction],
+                _REMEDIES[remedy],
                 evidence={
                     "bytes": typical,
                     "times": len(inside),

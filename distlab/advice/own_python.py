@@ -6,6 +6,9 @@ itself, the garbage collector. It is the bottleneck when it takes 60 % of the lo
 2 ms a step, the longest pause left out, while no step is in flight for half of the time: a loop
 whose devices are the bottleneck also waits where it reads a result, and then one is.
 
+In a loop of less than a second some pauses are most of the time. There it must be 60 % and 4 ms in
+three quarters of the steps, and the looks at the program's stack must have found half of it.
+
 The line is the innermost one that takes half of that time, as far as the looks at the program's
 stack tell. A line that leads to a call of `run` is none: it takes all of the loop's time.
 """
@@ -33,9 +36,12 @@ _FEWEST_WATCHED: Final = 8
 _WELL_KNOWN: Final = 0.5
 """The most by which a step's watched duration may be too long, as a share of it."""
 
-_SHORTEST_NS: Final = 1_000_000_000
+_LONG_NS: Final = 1_000_000_000
+_SHORTEST_NS: Final = 200_000_000
+_LEAST_IN_SHORT_NS: Final = 4_000_000
+_QUARTER: Final = 25
 _OF_OWN: Final = 0.5
-_LEAST_SEEN_NS: Final = 300_000_000
+_LEAST_SEEN_NS: Final = 100_000_000
 _INSIDE: Final = " > "
 _FIND: Final = "Find the lines with a profiler (python -m cProfile)."
 _REMEDY: Final = (
@@ -59,14 +65,17 @@ def find(columns: EvidenceColumns) -> list[Advice]:
     begin = loop_begin(columns)
     end = int(steps["dispatched_ns"][-1])
     in_flight = _in_flight(columns)
-    gaps = _gaps([*_in_distlab(columns), *columns["pauses"]], begin, end)
-    length = sum(_gaps(columns["pauses"], begin, end))
-    if length < _SHORTEST_NS or in_flight is None or in_flight >= _IN_FLIGHT:
+    own_times = _gaps([*_in_distlab(columns), *columns["pauses"]], begin, end)
+    gaps = [stop - start for start, stop in own_times]
+    length = sum(stop - start for start, stop in _gaps(columns["pauses"], begin, end))
+    if length < _SHORTEST_NS or in_flight is None or in_flight.share >= _IN_FLIGHT:
         return []
     own, longest = sum(gaps), max(gaps, default=0)
     # One long pause, such as a checkpoint or a cell that waits for its user, is no rule.
     usual = own - longest
     if usual < _SHARE * (length - longest) or usual < _LEAST_NS * count:
+        return []
+    if length < _LONG_NS and not (_in_most_steps(columns, own_times) and _is_seen(columns, own)):
         return []
     share, each = own / length, own / count
     line = _busiest_line(columns)
@@ -76,9 +85,9 @@ def find(columns: EvidenceColumns) -> list[Advice]:
             CAUSE,
             "loop",
             f"{percent_text(share)} of the loop's time, {ms_text(each)} a step, passes in the "
-            f"program's own Python{where}; a step is in flight {percent_text(in_flight)} of it.",
+            f"program's own Python{where}; a step is in flight {in_flight} of it.",
             _COMPILING if line.compiles else _REMEDY if line.source else f"{_FIND} {_REMEDY}",
-            evidence={"share": share, "step_ms": each / 1e6, "in_flight_share": in_flight}
+            evidence={"share": share, "step_ms": each / 1e6, "in_flight_share": in_flight.share}
             | ({"line_share": line.share} if line.source else {}),
             page="steps",
             share=share,
@@ -124,11 +133,51 @@ def _places(stack: str) -> list[str]:
     return list(accumulate(stack.split(_INSIDE), lambda outer, line: f"{outer}{_INSIDE}{line}"))
 
 
-def _in_flight(columns: EvidenceColumns) -> float | None:
+def _in_most_steps(columns: EvidenceColumns, own_times: list[tuple[int, int]]) -> bool:
+    """Whether the program's own Python takes most of the time in three quarters of the steps."""
+    called = columns["steps"]["time_ns"]
+    called = called[called >= loop_begin(columns)]
+    if len(called) < 2:
+        return False
+    # Of the time up to each call, by the gaps before it and the part of the one it is in.
+    begins, ends = np.array(own_times or [(0, 0)]).T
+    until = np.concatenate([[0], np.cumsum(ends - begins)])
+    place = np.searchsorted(begins, called)
+    over = np.where(place > 0, np.maximum(ends[place - 1] - called, 0), 0)
+    own = np.diff(until[place] - over)
+    share = own / np.maximum(np.diff(called), 1)
+    return bool(
+        np.percentile(own, _QUARTER) >= _LEAST_IN_SHORT_NS
+        and np.percentile(share, _QUARTER) >= _SHARE
+    )
+
+
+def _is_seen(columns: EvidenceColumns, own: int) -> bool:
+    """Whether the looks at the program's stack found half of its own time in its lines."""
+    return sum(columns["own_python"].values()) >= _OF_OWN * own
+
+
+class _InFlight(NamedTuple):
+    """How much of the time a step is in flight.
+
+    Attributes:
+      share: The share of the time.
+      at_most: Whether it may be less.
+    """
+
+    share: float
+    at_most: bool
+
+    def __str__(self) -> str:
+        return f"{'at most ' * self.at_most}{percent_text(self.share)}"
+
+
+def _in_flight(columns: EvidenceColumns) -> _InFlight | None:
     """Returns the share of the time with a step in flight; None where too few were watched.
 
     A step's end is seen late where Python keeps its lock, as the garbage collector does, or where
     the machine is busy. It is in flight until it was last seen so, or as long as it usually is.
+    Where too few ends are known well enough, it is in flight at most until it was seen done.
     """
     steps, ready = columns["steps"], columns["ready"]
     seen = {
@@ -145,16 +194,21 @@ def _in_flight(columns: EvidenceColumns) -> float | None:
         if step in seen
     ]
     usual = _usual_duration(columns, [(end - called, late) for called, _, end, late in calls])
-    watched = worked = count = 0
     # As of the loop's own time, the longest pause is left out.
-    for called, following, end, late in sorted(calls, key=lambda one: one[1] - one[0])[:-1]:
-        if usual is None and late > _WELL_KNOWN * (end - called):
-            continue
-        known = max(end - late, min(end, called + (usual or 0)))
-        watched += following - called
-        worked += max(0, min(known, following) - called)
-        count += 1
-    return worked / watched if count >= _FEWEST_WATCHED and watched > 0 else None
+    calls = sorted(calls, key=lambda one: one[1] - one[0])[:-1]
+    ends = [
+        (called, following, max(end - late, min(end, called + (usual or 0))))
+        for called, following, end, late in calls
+        if usual is not None or late <= _WELL_KNOWN * (end - called)
+    ]
+    at_most = len(ends) < _FEWEST_WATCHED
+    if at_most:
+        ends = [(called, following, end) for called, following, end, _ in calls]
+    watched = sum(following - called for called, following, _ in ends)
+    worked = sum(max(0, min(end, following) - called) for called, following, end in ends)
+    if len(ends) < _FEWEST_WATCHED or watched <= 0:
+        return None
+    return _InFlight(worked / watched, at_most)
 
 
 def _usual_duration(columns: EvidenceColumns, watched: list[tuple[int, int]]) -> int | None:
@@ -198,13 +252,13 @@ def _reducing(columns: EvidenceColumns) -> list[tuple[int, int]]:
     return [(begin, begin + duration) for (begin, _), duration in spent.items()]
 
 
-def _gaps(spans: list[tuple[int, int]], begin: int, end: int) -> list[int]:
-    """Returns the lengths of the times from `begin` to `end` that are in no span."""
+def _gaps(spans: list[tuple[int, int]], begin: int, end: int) -> list[tuple[int, int]]:
+    """Returns the times from `begin` to `end` that are in no span."""
     gaps, until = [], begin
     for start, stop in sorted(spans):
         if start > until:
-            gaps.append(min(start, end) - until)
+            gaps.append((until, min(start, end)))
         until = max(until, stop)
         if until >= end:
             return gaps
-    return [*gaps, end - until]
+    return [*gaps, (until, end)]

@@ -24,6 +24,10 @@ _DEEPEST: Final = 12
 """The most lines of a stack that are kept: the innermost ones."""
 
 _MOST_STACKS: Final = 20
+_MOST_OF_ONE_NS: Final = 50_000_000
+"""The most time that one look stands for, where the one before found nothing of the program: most
+of a longer time may have passed in distlab's calls, of which some keep Python's lock."""
+
 _REPORT_NS: Final = 1_000_000_000
 _DISTLAB: Final = Path(__file__).parents[1]
 _COMPILERS: Final = ("compiler.py", "mlir.py", "partial_eval.py")
@@ -68,6 +72,8 @@ class OwnLines:
         """
         stack = own_stack(frames_of(self._thread)) if idle and self._thread else None
         half = (now_ns - self._seen_ns) // 2 if self._seen_ns else 0
+        if (self._seen is None) != (stack is None):
+            half = min(half, _MOST_OF_ONE_NS)
         for one in (self._seen, stack):
             if one is not None and half and (one in self._spent or len(self._spent) < 1_000):
                 self._spent[one] += half
@@ -103,7 +109,7 @@ def own_stack(frames: Sequence[FrameType]) -> str | None:
     """
     compiles = False
     for depth, frame in enumerate(frames):
-        part = _part(frame.f_code.co_filename)
+        part = _part_of(frame)
         if part == "distlab":
             return None
         if part == "user":
@@ -131,12 +137,19 @@ def _lines(frames: Iterable[FrameType]) -> list[str]:
     lines: list[str] = []
     for frame in frames:
         code = frame.f_code
-        part = _part(code.co_filename)
+        part = _part_of(frame)
         if part == "user" and len(lines) < _DEEPEST:
             lines.append(line_text(code.co_filename, frame.f_lineno))
         elif part == "distlab" and lines and _is_input(code.co_filename):
             return []
     return lines[::-1]
+
+
+def _part_of(frame: FrameType) -> _Part:
+    """Returns whose code a frame runs; functions that a library made of a string are its own."""
+    code = frame.f_code
+    made = code.co_filename == "<string>" and frame.f_globals.get("__name__") != "__main__"
+    return "library" if made else _part(code.co_filename)
 
 
 @functools.lru_cache(4096)

@@ -143,10 +143,14 @@ class ProgramInputs:
           NotWholeError: An array that the program takes whole is divided over devices, or
             is the array inside a per-replica value.
         """
-        if self._all_split:
+        if self._all_split and np.ndarray not in map(type, leaves):
             return leaves
         return [
-            self._whole(position, leaf, value) if leaf.role == "whole" else value
+            self._whole(position, leaf, value)
+            if leaf.role == "whole"
+            else self._from_host(leaf, value)
+            if type(value) is np.ndarray
+            else value
             for position, (leaf, value) in enumerate(zip(self._leaves, leaves, strict=True))
             if leaf.role != "static"
         ]
@@ -233,6 +237,13 @@ class ProgramInputs:
             # Arrays never change, so one copy serves for as long as the array lives.
             forget = functools.partial(self._forget, position)
             self._copies[position] = (weakref.ref(value, forget), placed)
+        return placed
+
+    def _from_host(self, leaf: Leaf, rows: np.ndarray) -> jax.Array:
+        """Puts the rows of a batch that was left on the host on their devices."""
+        started = time.monotonic_ns()
+        placed = _put(rows, self._mesh.split, leaf)
+        self._emit_copy(f"batch {leaf.label}", "to_devices", rows.nbytes, started)
         return placed
 
     def _forget(self, position: int, dead: weakref.ref[jax.Array]) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from abc import ABC
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, ClassVar, NoReturn
 
 import jax
+import numpy as np
 
 from distlab.collectives import gathering, reducing
 from distlab.collectives.cross_device_ops import CrossDeviceOps, as_cross_device_ops
@@ -18,6 +20,7 @@ from distlab.devices import in_flight, jax_internals
 from distlab.devices.layouts import Layout, OnePerReplica, Replicated
 from distlab.devices.mesh import ReplicaMesh
 from distlab.errors import ArgumentTypeError, ContextError
+from distlab.events import sink
 from distlab.input import distribute, legacy
 from distlab.input.context import InputContext
 from distlab.input.options import InputOptions, InputReplicationMode
@@ -28,9 +31,11 @@ from distlab.step.regroup import regroup
 from distlab.step.state_holders import is_equinox_module, require_no_state_holder
 from distlab.step.static_values import is_static
 from distlab.strategies.extended import StrategyExtended
+from distlab.values import copy_events
 from distlab.values.checks import (
     as_array,
     checked_call,
+    function_name,
     require_alive,
     require_plain,
     require_plain_array,
@@ -365,7 +370,12 @@ class Strategy(ABC):  # noqa: B024 - abstract because a subclass chooses the dev
         # While all workers trace one program, it holds the values of all replicas.
         numbers = self.mesh.local_replicas if merging is None else range(replicas)
         nests = [value_fn(ValueContext(i, replicas)) for i in numbers]
-        return regroup(nests, self.mesh) if merging is None else merging.distributed(nests)
+        if merging is not None:
+            return merging.distributed(nests)
+        started = time.monotonic_ns()
+        values = regroup(nests, self.mesh)
+        _announce_values(value_fn, nests, self.place.number, started)
+        return values
 
     def experimental_distribute_dataset(
         self, dataset: Any, options: InputOptions | None = None
@@ -754,3 +764,21 @@ def _has_components(value: Any) -> bool:
     if isinstance(value, Variable):
         return not value.storage.layout.one_copy
     return isinstance(value, DistributedValues)
+
+
+def _announce_values(
+    value_fn: Callable[[ValueContext], Any], nests: Sequence[Any], strategy: int, started: int
+) -> None:
+    """Emits that the replicas' values were put on their devices, where they were on the host."""
+    if not sink.recorder().enabled:
+        return
+    leaves = [leaf for leaf in jax.tree.leaves(nests) if isinstance(leaf, np.ndarray)]
+    if leaves:
+        copy_events.announce(
+            strategy,
+            f"values of {function_name(value_fn)}",
+            "to_devices",
+            size=sum(leaf.nbytes for leaf in leaves),
+            copies=len(nests),
+            started=started,
+        )

@@ -6,6 +6,7 @@ are those that advice has to name; both are empty for a clean one.
 
 from __future__ import annotations
 
+import functools
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator
@@ -170,6 +171,40 @@ def slow_python(replicas: int) -> Program:
             time.sleep(0.01)
 
     return Program(f"own-python-{replicas}", run, "host_bound", "loop")
+
+
+def augmented_by_hand(replicas: int, steps: int) -> Program:
+    """A short run that prepares its batches in NumPy between the steps."""
+
+    def run(_: Any) -> None:
+        strategy = mirrored(replicas)
+        with strategy.scope():
+            weights = dl.Variable(jnp.full((64, 4), 0.1), name="weights")
+
+        def step(x: Any) -> Any:
+            loss, gradient = jax.value_and_grad(lambda w: ((x @ w) ** 2).mean())(weights.value())
+            gradient = dl.get_replica_context().all_reduce("MEAN", gradient)
+            weights.assign_sub(0.1 * gradient)
+            return loss
+
+        for _number in range(steps):
+            x = augmented(np.ones((4 * replicas, 8, 8), np.float32)).reshape(-1, 64)
+            parts = np.split(x, replicas)
+            batch = strategy.experimental_distribute_values_from_function(
+                functools.partial(part_of, parts)
+            )
+            strategy.run(step, (batch,))
+
+    def part_of(parts: list[Any], context: dl.ValueContext) -> Any:
+        return parts[context.replica_id_in_sync_group]
+
+    def augmented(images: Any) -> Any:
+        end = time.perf_counter() + 0.012
+        while time.perf_counter() < end:
+            images = images[:, ::-1] * 0.5 + 0.5
+        return images
+
+    return Program(f"augmented-by-hand-{replicas}", run, "host_bound", "loop")
 
 
 def diverging(replicas: int) -> Program:
@@ -508,6 +543,7 @@ FAULTS = [
     stalling_source(4),
     distributed_in_each_epoch(4),
     slow_python(4),
+    augmented_by_hand(2, 50),
     diverging(4),
     teacher_on_one_device(4),
 ]

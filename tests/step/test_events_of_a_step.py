@@ -79,3 +79,32 @@ def test_a_strategy_names_its_devices() -> None:
     (event,) = heard.of(events.Strategy)
     assert (event.strategy, event.name) == (s.number, "MirroredStrategy")
     assert event.devices == ["CPU:0", "CPU:1", "CPU:2", "CPU:3"]
+
+
+def test_batches_left_on_the_host_are_told_as_they_are_put_on_the_devices() -> None:
+    s = _strategy()
+    data = dl.data.Dataset.from_tensor_slices(np.arange(64, dtype=np.float32).reshape(16, 4))
+    options = dl.InputOptions(experimental_fetch_to_device=False)
+    with listening() as heard:
+        for x in s.experimental_distribute_dataset(data.batch(8), options):
+            assert isinstance(x.stacked, np.ndarray)
+            mean = s.run(_mean, args=(x,))
+    first, second = heard.of(events.Copy)
+    assert (first.what, first.direction) == ("batch v of _mean", "to_devices")
+    assert (first.bytes, first.copies) == (8 * 4 * 4, 4)
+    assert second.time_ns > first.time_ns
+    assert mean.values[0].tolist() == [92.0, 94.0, 96.0, 98.0]
+
+
+def test_values_of_a_function_are_told_as_they_are_put_on_the_devices() -> None:
+    s = _strategy()
+
+    def own(context: dl.ValueContext) -> np.ndarray:
+        return np.full((2, 3), context.replica_id_in_sync_group, np.float32)
+
+    with listening() as heard:
+        s.experimental_distribute_values_from_function(own)
+        s.experimental_distribute_values_from_function(lambda _: jnp.ones(3))
+    (one,) = heard.of(events.Copy)
+    assert (one.what, one.direction) == ("values of own", "to_devices")
+    assert (one.bytes, one.copies) == (4 * 2 * 3 * 4, 4)

@@ -1,0 +1,104 @@
+"""Which short loops advice calls slowed down by their own Python, from made-up events."""
+
+from __future__ import annotations
+
+import pytest
+
+from distlab.advice import Advice, advise
+from distlab.events import Copy, Event, OwnPython, StepReady
+from tests.advice.test_finders import MS, beginning, ready, step
+
+
+def loop(every_ms: list[float], seen_ms: float, *, late_ms: float | None = None) -> list[Event]:
+    """Steps of 1 ms with so much of the program's own Python before each, as far as was seen."""
+    events, called = beginning(2), 0
+    for number, length in enumerate(every_ms):
+        called += round(length * MS)
+        end: StepReady = ready(number, called, [1.0, 1.0])
+        if late_ms is not None:
+            times = [called + round(late_ms * MS)] * 2
+            end = StepReady(
+                time_ns=times[0],
+                step=number,
+                strategy=0,
+                ready_ns=times,
+                resolution_ns=round(late_ms * MS),
+            )
+        events += [step(number, called), end]
+    seen = OwnPython(
+        time_ns=called, start_ns=0, stacks={"a.py:9 > a.py:5": round(seen_ms * MS)}, calls=[]
+    )
+    return [*events, seen]
+
+
+def found(events: list[Event]) -> list[Advice]:
+    return [one for one in advise(events) if one.cause == "host_bound"]
+
+
+@pytest.mark.parametrize(("steps", "every_ms"), [(60, 11.0), (25, 20.0), (60, 6.0), (24, 10.0)])
+def test_a_short_loop_with_own_python_in_every_step_is_named(steps: int, every_ms: float) -> None:
+    (one,) = found(loop([every_ms] * steps, 0.8 * steps * every_ms))
+    assert one.source == "a.py:5"
+    assert one.evidence["share"] == pytest.approx(1 - 0.1 / every_ms, abs=0.01)
+    assert one.evidence["step_ms"] == pytest.approx(every_ms - 0.1, rel=0.06)
+
+
+@pytest.mark.parametrize(
+    ("every_ms", "seen_ms"),
+    [
+        ([11.0] * 15, 150),  # too few steps
+        ([3.0] * 100, 250),  # too little in each
+        ([5.0] * 21, 90),  # too short
+        ([1.5] * 20 + [40.0] * 10 + [1.5] * 20, 400),  # ten long pauses
+        ([11.0] * 60, 100),  # distlab's calls, or others that were not seen
+    ],
+)
+def test_short_loops_with_less_evidence_are_not(every_ms: list[float], seen_ms: float) -> None:
+    assert found(loop(every_ms, seen_ms)) == []
+
+
+def test_ends_that_are_seen_late_bound_the_time_in_flight() -> None:
+    (one,) = found(loop([11.0] * 60, 500, late_ms=4.0))
+    assert "a step is in flight at most 36% of it" in one.text
+    assert found(loop([11.0] * 60, 500, late_ms=8.0)) == []
+
+
+def test_values_that_are_put_on_the_devices_are_no_own_python_and_no_advice() -> None:
+    events = loop([11.0] * 60, 500)
+    placing = [
+        Copy(
+            time_ns=one.time_ns - 9 * MS,
+            strategy=0,
+            what="values of half",
+            direction="to_devices",
+            bytes=1 << 20,
+            copies=2,
+            duration_ns=8 * MS,
+        )
+        for one in events
+        if isinstance(one, StepReady)
+    ]
+    assert advise([*events, *placing]) == []
+
+
+@pytest.mark.parametrize(("copy_ms", "told"), [(8, True), (1, False)])
+def test_batches_left_on_the_host_are_told_where_placing_them_is_the_bottleneck(
+    copy_ms: int, *, told: bool
+) -> None:
+    events = loop([11.0] * 60, 0)
+    events += [
+        Copy(
+            time_ns=one.time_ns - 9 * MS,
+            strategy=0,
+            what="batch x of step",
+            direction="to_devices",
+            bytes=1 << 25,
+            copies=2,
+            duration_ns=copy_ms * MS,
+        )
+        for one in events
+        if isinstance(one, StepReady)
+    ]
+    named = [(one.cause, one.subject, one.remedy) for one in advise(events)]
+    remedy = "Use smaller elements: a smaller dtype, or fewer fields."
+    assert named == ([("host_transfer", "batch x of step", remedy)] if told else [])
