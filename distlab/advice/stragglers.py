@@ -9,6 +9,12 @@ long as the next, in each third of the profile, and when the excess is a tenth o
 CPU devices share the machine's cores: the times of equal replicas differ by tens of percents
 from step to step, and a replica with twice the work seems to compute 1.4 times as long. In
 several profiles together that is enough where it also waits a third of what the others do.
+
+A replica may be slow from some step on. So the last three profiles also count by themselves: it
+computes longest in each of them, and in seven of their nine thirds.
+
+A device that loses its core once computes for long in one step. In profiles of six steps or more
+the longest computation of each third doesn't count, of any replica.
 """
 
 from __future__ import annotations
@@ -30,6 +36,16 @@ _MORE_THAN_NEXT: Final = 1.5
 _LONGER: Final = 1.4
 _WAITS_LESS: Final = 1 / 3
 _FEWEST_STEPS_TOGETHER: Final = 9
+_LATELY: Final = 3
+"""How many of the last profiles count by themselves."""
+
+_OFTEN_OF_LATE: Final = 7 / 9
+_FEW_LONGER: Final = 2.5
+_FEW_WAIT_LESS: Final = 0.15
+"""Two or three replicas: one may lose its core to another program for some profiles. So the last
+profile alone doesn't count there, where those before it tell otherwise."""
+
+_STEPS_TO_TRIM: Final = 6
 _FEWEST_REPLICAS: Final = 4
 """Of fewer replicas one that shares its core with another program looks like a slow one."""
 
@@ -77,12 +93,16 @@ def _in_profiles(columns: EvidenceColumns, strategy: int, captures: list[Capture
         return []
     last = _Profile.of(captures[-1:])
     slow = _slow(last.compute)
-    if slow and all(_slow(part) == slow for part in _parts(captures[-1])):
+    trim = last.steps >= _STEPS_TO_TRIM
+    thirds = all(_slow(part) == slow for part in _parts(captures[-1], trim=trim))
+    if slow and thirds and _is_told_before(captures[-_LATELY:-1], slow):
         sums = _reduces(columns, strategy) and _is_other_work(last, slow)
         combined = _combining_ns(columns, captures[-1:]) >= _excess_ns(last, slow)
         return [] if sums or combined else _told(captures[-1], slow, last)
+    if slow := _slow_lately(captures[-_LATELY:]):
+        captures = captures[-_LATELY:]
     profile = _Profile.of(captures)
-    slow = _slow_and_awaited(captures, profile)
+    slow = slow or _slow_and_awaited(captures, profile)
     if slow and _combining_ns(columns, captures) >= _excess_ns(profile, slow):
         return []
     return _told(captures[-1], slow, profile)
@@ -112,6 +132,32 @@ class _Profile(NamedTuple):
             sum(capture.time_ns - capture.start_ns for capture in captures),
             sum(capture.steps for capture in captures),
         )
+
+
+def _is_told_before(captures: list[Capture], slow: list[int]) -> bool:
+    """Whether the profiles before tell the same, where that is needed: of few replicas."""
+    if any(len(one.devices) >= _FEWEST_REPLICAS for one in captures):
+        return True
+    return all(_slow(_Profile.of([one]).compute) == slow for one in captures)
+
+
+def _slow_lately(captures: list[Capture]) -> list[int]:
+    """Returns the replica that computes far longer than the others in the last profiles."""
+    profile = _Profile.of(captures)
+    compute, waiting = profile.compute, profile.waiting
+    few = len(compute) < _FEWEST_REPLICAS
+    if len(captures) < _LATELY or profile.steps < _FEWEST_STEPS_TOGETHER or len(compute) < 2:
+        return []
+    slow = int(compute.argmax())
+    others, awaited = (np.median(np.delete(one, slow)) for one in (compute, waiting))
+    longer = compute[slow] >= (_FEW_LONGER if few else _LONGER) * others
+    less = waiting[slow] <= (_FEW_WAIT_LESS if few else _WAITS_LESS) * awaited
+    if not (longer and less and awaited >= _LEAST_SHARE * profile.whole):
+        return []
+    if any(np.argmax(one.compute_ns) != slow for one in captures):
+        return []
+    often = np.mean([part.argmax() == slow for one in captures for part in _parts(one)])
+    return [slow] if often >= _OFTEN_OF_LATE else []
 
 
 def _slow_and_awaited(captures: list[Capture], profile: _Profile) -> list[int]:
@@ -218,8 +264,13 @@ def _slow(compute: Floats) -> list[int]:
     return []
 
 
-def _parts(capture: Capture) -> list[Floats]:
-    """Returns the replicas' compute times in each part of the profile."""
+def _parts(capture: Capture, *, trim: bool = False) -> list[Floats]:
+    """Returns the replicas' compute times in each part of the profile.
+
+    Args:
+      capture: The profile.
+      trim: Whether to leave the longest computation of each replica in each part out.
+    """
     edges = np.linspace(0, capture.time_ns - capture.start_ns, _PARTS + 1).round()
     parts = np.zeros((_PARTS, len(capture.devices)))
     for replica, packed in enumerate(capture.spans):
@@ -227,7 +278,9 @@ def _parts(capture: Capture) -> list[Floats]:
         begin, length, activity = rows.T
         for part in range(_PARTS):
             inside = np.minimum(begin + length, edges[part + 1]) - np.maximum(begin, edges[part])
-            parts[part, replica] = np.maximum(inside[activity == _COMPUTE], 0).sum()
+            inside = np.maximum(inside[activity == _COMPUTE], 0)
+            longest = inside.max(initial=0) if trim else 0
+            parts[part, replica] = inside.sum() - longest
     return list(parts)
 
 

@@ -2,7 +2,8 @@
 
 Ready times can't identify the device that makes the others wait inside of a
 collective, since all devices leave it together. A profile of three steps can. It is
-taken early in the run and repeated so seldom that it costs a hundredth of the time.
+taken early in the run and repeated so seldom that it costs a hundredth of the time;
+some come early, where they are needed (`looking_again`).
 """
 
 from __future__ import annotations
@@ -15,8 +16,10 @@ from typing import Final, Protocol
 import jax
 
 from distlab.errors import CaptureError
+from distlab.events import Capture
 from distlab.profiling.capture import Capturer
 from distlab.profiling.helper_thread import HelperThread
+from distlab.profiling.looking_again import LookingAgain
 
 STEPS: Final = 3
 """Steps in a capture."""
@@ -24,15 +27,13 @@ STEPS: Final = 3
 _STEPS_BEFORE: Final = 6
 """Steps that are skipped at the beginning: they compile, and their devices start unevenly."""
 
-_SHARE: Final = 0.01
-"""The share of the time that captures may take."""
-
 _STEPS_EARLY: Final = 4
 """Steps before the agreed one at which a process begins its profile."""
 
 _NEAR_SECONDS: Final = 0.005
 _POLL_SECONDS: Final = 0.05
 _LONGEST_POLL_SECONDS: Final = 1.0
+_BETWEEN_SECONDS: Final = 0.2
 _WAIT_SECONDS: Final = 2.0
 _READ_SECONDS: Final = 60.0
 _MOST_BYTES: Final = 8 << 20
@@ -79,6 +80,7 @@ class Prober:
     def _work(self) -> None:
         rest = _POLL_SECONDS
         before = self._last_step()
+        times = LookingAgain()
         while True:
             self._thread.rest(rest)
             if self._thread.stopping:
@@ -94,7 +96,24 @@ class Prober:
             if first_step is None:
                 rest = _POLL_SECONDS
                 continue
-            rest = max(self._probe(first_step) / _SHARE, _LONGEST_POLL_SECONDS)
+            capture, cost = self._probe(first_step)
+            # Of several processes none takes one early: the others would not.
+            alone = self._agreed is None
+            times.taken(time.monotonic(), cost, capture if alone else None)
+            self._rest_until_due(times, early=alone)
+            rest, before = _POLL_SECONDS, self._last_step()
+
+    def _rest_until_due(self, times: LookingAgain, *, early: bool) -> None:
+        """Waits until the next capture is due.
+
+        Args:
+          times: When it is.
+          early: Whether slower steps call for one early.
+        """
+        while not self._thread.stopping:
+            if times.is_due(time.monotonic(), self._last_step() if early else 0):
+                return
+            self._thread.rest(_BETWEEN_SECONDS)
 
     def _agree(self, now: int) -> int | None:
         """Returns the step of the next capture, -1 for any; None while it is not to be taken."""
@@ -108,12 +127,13 @@ class Prober:
             self._thread.rest(_NEAR_SECONDS)
         return None if self._thread.stopping or self._last_step() >= step else step
 
-    def _probe(self, first_step: int) -> float:
-        """Takes a capture; returns the processor time it cost, in seconds."""
+    def _probe(self, first_step: int) -> tuple[Capture | None, float]:
+        """Takes a capture; returns it and the processor time it cost, in seconds."""
         started = time.monotonic()
         try:
             taken = self._capturer.start(STEPS, _WAIT_SECONDS, "recorder", _MOST_BYTES, first_step)
-            return taken.result(_READ_SECONDS).cost_ns / 1e9
+            capture = taken.result(_READ_SECONDS)
+            return capture, capture.cost_ns / 1e9
         except (CaptureError, FutureTimeoutError):
             # Another profile is being taken, or the steps are too large for a short one.
-            return time.monotonic() - started
+            return None, time.monotonic() - started

@@ -276,6 +276,67 @@ def test_who_computes_twice_as_long_as_the_others_is_named(compute: list[int], n
     assert found == ([("slow_replica", named)] if named else [])
 
 
+def profiled(profiles: list[list[int]]) -> list[Event]:
+    """Profiles one after another, each of how much every replica computes, in percent."""
+    found = [
+        msgspec.structs.replace(
+            one, start_ns=one.start_ns + n * SECOND, time_ns=one.time_ns + n * SECOND
+        )
+        for n, one in enumerate(capture(compute) for compute in profiles)
+    ]
+    return [*beginning(len(profiles[0])), *found]
+
+
+EVEN = [52, 50, 51, 49]
+LATER = [[30, 55, 32, 34], [41, 60, 42, 39], [28, 52, 30, 36]]
+
+
+@pytest.mark.parametrize(
+    ("profiles", "named"),
+    [
+        ([EVEN] * 4 + LATER, True),
+        (LATER, True),
+        ([EVEN] * 4 + LATER[1:], False),  # one of the last three is even
+        ([*LATER, EVEN], False),  # it was
+        ([LATER[0], [32, 34, 55, 30], LATER[2]], False),  # another one
+        ([[50, 60, 52, 51], [41, 55, 42, 39], [48, 62, 49, 51]], False),  # by little
+        ([[10, 30], [12, 31], [11, 33]], True),
+        ([[20, 40], [20, 45], [22, 41]], False),  # of two, by little
+        ([[20, 22], [24, 21], [10, 40]], False),  # of two, once
+    ],
+)
+def test_a_replica_that_is_slow_in_the_last_three_profiles_is_named(
+    profiles: list[list[int]], *, named: bool
+) -> None:
+    """The others wait as long as it computes more."""
+    events = [
+        msgspec.structs.replace(
+            one, waiting_ns=[max(one.compute_ns) - own for own in one.compute_ns]
+        )
+        if isinstance(one, Capture)
+        else one
+        for one in profiled(profiles)
+    ]
+    assert causes(events) == ([("slow_replica", "replica 1")] if named else [])
+
+
+def test_a_device_that_lost_its_core_in_each_third_of_a_profile_is_not_slow() -> None:
+    """Ten steps of 0.1 ms each, of which three took 2 ms on one device."""
+    one = msgspec.structs.replace(capture([10, 10]), steps=10)
+    rows = [(n * 10 * MS, MS // 10, 0) for n in range(10)]
+    long = [
+        (begin, 2 * MS if n in {1, 4, 8} else length, 0)
+        for n, (begin, length, _) in enumerate(rows)
+    ]
+    packed = [np.array(spans, "<i8").tobytes() for spans in (rows, long)]
+    lost = msgspec.structs.replace(one, compute_ns=[MS, 7 * MS], spans=packed)
+    assert causes([*beginning(2), lost]) == []
+    long_ones = [(begin, 5 * MS, 0) for begin, _, _ in rows]
+    packed = [np.array(spans, "<i8").tobytes() for spans in (rows, long_ones)]
+    slow_one = msgspec.structs.replace(one, compute_ns=[MS, 50 * MS], spans=packed)
+    assert causes([*beginning(2), slow_one]) == [("slow_replica", "replica 1")]
+
+
 def test_a_device_that_computes_the_sums_of_reduce_is_not_slow() -> None:
     """All others compute next to nothing then, and none waits in a collective."""
     sums = capture([14, 0, 0, 0])

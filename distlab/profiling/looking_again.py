@@ -1,0 +1,104 @@
+"""When the next of the recorder's captures is due.
+
+Each capture costs processor time, of which captures may take a small share in the long run. One
+profile of some steps does not tell a slow replica from one that lost its core for a moment. So
+some captures come early, and the share is paid back later: where a replica seems slow, and where
+the steps have become slower.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Final
+
+import numpy as np
+
+from distlab.events import Capture
+
+_SHARE: Final = 0.01
+"""The share of the time that captures may take."""
+
+_SHORTEST_SECONDS: Final = 1.0
+_EARLY_SECONDS: Final = 0.5
+"""The shortest time from one capture to the next that comes early."""
+
+_MOST_EARLY: Final = 3
+"""Captures in a row that come early."""
+
+_LONGER: Final = 1.4
+_WAITS_LESS: Final = 0.5
+_SLOWER: Final = 0.75
+"""The rate of the steps, as a share of the highest one since the last capture, that is slower."""
+
+_RATE_SECONDS: Final = 0.8
+"""The time over which the rate of the steps counts."""
+
+
+class LookingAgain:
+    """The times of captures, and what calls for one early."""
+
+    def __init__(self) -> None:
+        self._taken_s = 0.0
+        self._due_s = 0.0
+        self._early = 0
+        self._suspect = False
+        self._seen: deque[tuple[float, int]] = deque()
+        self._rate = self._highest = 0.0
+
+    def taken(self, now_s: float, cost_s: float, capture: Capture | None) -> None:
+        """Notes a capture.
+
+        Args:
+          now_s: The time of its end.
+          cost_s: The processor time that it took.
+          capture: What it found; None where it failed.
+        """
+        early = now_s < self._due_s
+        self._early = self._early + 1 if early else 0
+        rest = max(cost_s / _SHARE, _SHORTEST_SECONDS)
+        self._due_s = (self._due_s if early else now_s) + rest
+        self._taken_s = now_s
+        self._suspect = capture is not None and seems_slow(capture)
+        self._highest = self._rate
+        self._seen.clear()
+
+    def is_due(self, now_s: float, step: int) -> bool:
+        """Returns whether to take a capture now; to be asked several times a second.
+
+        Args:
+          now_s: The time.
+          step: The number of the last step.
+        """
+        moves = self._see(now_s, step)
+        if now_s >= self._due_s:
+            return True
+        if self._early >= _MOST_EARLY or now_s < self._taken_s + _EARLY_SECONDS:
+            return False
+        return moves and (self._suspect or self._rate < _SLOWER * self._highest)
+
+    def _see(self, now_s: float, step: int) -> bool:
+        """Notes how fast the steps are; returns whether there was one since it was called last."""
+        moves = bool(self._seen) and step > self._seen[-1][1]
+        self._seen.append((now_s, step))
+        while len(self._seen) > 2 and self._seen[1][0] <= now_s - _RATE_SECONDS:
+            self._seen.popleft()
+        since_s, first = self._seen[0]
+        if now_s - since_s >= _RATE_SECONDS:
+            self._rate = (step - first) / (now_s - since_s)
+            self._highest = max(self._highest, self._rate)
+        return moves
+
+
+def seems_slow(capture: Capture) -> bool:
+    """Returns whether one replica computes longest and the others wait, so that another look helps.
+
+    Args:
+      capture: A profile of some steps.
+    """
+    compute, waiting = np.array(capture.compute_ns), np.array(capture.waiting_ns)
+    if len(compute) < 2:
+        return False
+    slow = int(compute.argmax())
+    others, awaited = (np.median(np.delete(one, slow)) for one in (compute, waiting))
+    longer = compute[slow] >= _LONGER * max(others, 1)
+    return bool(longer and waiting[slow] <= _WAITS_LESS * awaited)
