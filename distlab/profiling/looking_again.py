@@ -22,8 +22,11 @@ _SHORTEST_SECONDS: Final = 1.0
 _EARLY_SECONDS: Final = 0.5
 """The shortest time from one capture to the next that comes early."""
 
-_MOST_EARLY: Final = 3
+_MOST_EARLY: Final = 5
 """Captures in a row that come early."""
+
+_ALIKE: Final = 4
+"""Captures in a row that tell the same replica; one more would tell nothing new."""
 
 _LONGER: Final = 1.4
 _WAITS_LESS: Final = 0.5
@@ -41,7 +44,9 @@ class LookingAgain:
         self._taken_s = 0.0
         self._due_s = 0.0
         self._early = 0
-        self._suspect = False
+        self._slow: int | None = None
+        self._alike = 0
+        self._is_chance = False
         self._seen: deque[tuple[float, int]] = deque()
         self._rate = self._highest = 0.0
 
@@ -58,7 +63,11 @@ class LookingAgain:
         rest = max(cost_s / _SHARE, _SHORTEST_SECONDS)
         self._due_s = (self._due_s if early else now_s) + rest
         self._taken_s = now_s
-        self._suspect = capture is not None and seems_slow(capture)
+        slow = None if capture is None else seems_slow(capture)
+        # Another one than before: which is longest is chance.
+        self._alike = 0 if slow is None else self._alike + 1 if slow == self._slow else 1
+        self._is_chance = early and self._slow is not None and slow != self._slow
+        self._slow = slow
         self._highest = self._rate
         self._seen.clear()
 
@@ -74,7 +83,8 @@ class LookingAgain:
             return True
         if self._early >= _MOST_EARLY or now_s < self._taken_s + _EARLY_SECONDS:
             return False
-        return moves and (self._suspect or self._rate < _SLOWER * self._highest)
+        doubtful = 0 < self._alike < _ALIKE and not self._is_chance
+        return moves and (doubtful or self._rate < _SLOWER * self._highest)
 
     def _see(self, now_s: float, step: int) -> bool:
         """Notes how fast the steps are; returns whether there was one since it was called last."""
@@ -89,16 +99,16 @@ class LookingAgain:
         return moves
 
 
-def seems_slow(capture: Capture) -> bool:
-    """Returns whether one replica computes longest and the others wait, so that another look helps.
+def seems_slow(capture: Capture) -> int | None:
+    """Returns the replica that computes longest while the others wait, if one does.
 
     Args:
       capture: A profile of some steps.
     """
     compute, waiting = np.array(capture.compute_ns), np.array(capture.waiting_ns)
     if len(compute) < 2:
-        return False
+        return None
     slow = int(compute.argmax())
     others, awaited = (np.median(np.delete(one, slow)) for one in (compute, waiting))
     longer = compute[slow] >= _LONGER * max(others, 1)
-    return bool(longer and waiting[slow] <= _WAITS_LESS * awaited)
+    return slow if longer and waiting[slow] <= _WAITS_LESS * awaited else None

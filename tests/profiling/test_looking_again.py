@@ -33,15 +33,19 @@ EVEN = profile([10, 11, 10, 12], [5, 4, 5, 3])
 SLOW = profile([10, 11, 40, 12], [30, 29, 1, 28])
 
 
-def captures(seconds: float, rate: list[tuple[float, float]], found: Capture) -> list[float]:
+OTHER = profile([10, 41, 12, 12], [30, 1, 29, 28])
+
+
+def captures(seconds: float, rate: list[tuple[float, float]], *found: Capture) -> list[float]:
     """The times of captures in a run whose steps have a rate from a time on."""
-    times, taken, now, steps = LookingAgain(), [], 0.0, 0.0
+    times, now, steps = LookingAgain(), 0.0, 0.0
+    taken: list[float] = []
     for tick in range(round(seconds / 0.2)):
         now = tick * 0.2
         steps += 0.2 * next(one for begin, one in reversed(rate) if begin <= now)
         if times.is_due(now, round(steps)):
+            times.taken(now, COST, found[len(taken) % len(found)])
             taken.append(now)
-            times.taken(now, COST, found)
     return taken
 
 
@@ -54,6 +58,11 @@ def test_where_a_replica_seems_slow_three_more_come_early_and_are_paid_back() ->
     assert taken[:4] == pytest.approx([0, 0.6, 1.2, 1.8])
     assert taken[4] == pytest.approx(20, abs=0.5)
     assert len(taken) * COST <= 0.011 * 400
+
+
+def test_one_more_that_tells_another_replica_or_none_ends_that() -> None:
+    assert captures(9, [(0, 100)], SLOW, OTHER) == pytest.approx([0, 0.6])
+    assert captures(9, [(0, 100)], SLOW, EVEN) == pytest.approx([0, 0.6])
 
 
 def test_slower_steps_call_for_one_capture_and_faster_ones_for_none() -> None:
@@ -71,15 +80,15 @@ def test_no_steps_call_for_none() -> None:
 @pytest.mark.parametrize(
     ("found", "seems"),
     [
-        (EVEN, False),
-        (SLOW, True),
-        (profile([40, 10, 10, 10], [30, 30, 30, 30]), False),
-        (profile([40, 10], [1, 30]), True),
-        (profile([40], [1]), False),
-        (profile([0, 0, 0], [0, 0, 0]), False),
+        (EVEN, None),
+        (SLOW, 2),
+        (profile([40, 10, 10, 10], [30, 30, 30, 30]), None),
+        (profile([40, 10], [1, 30]), 0),
+        (profile([40], [1]), None),
+        (profile([0, 0, 0], [0, 0, 0]), None),
     ],
 )
 def test_what_seems_slow_computes_longest_while_the_others_wait(
-    found: Capture, *, seems: bool
+    found: Capture, seems: int | None
 ) -> None:
     assert seems_slow(found) == seems
