@@ -28,6 +28,10 @@ _LOOKS_IN_A_STEP: Final = 7
 _STEPS_AVERAGED: Final = 16
 """The watched steps of which the duration between windows is a running mean."""
 
+_LONGER_THAN_PROFILED: Final = 1.25
+"""How many times as long as in a profile a step may usually take. Profiled steps take longer than
+others; but of those that a profile sees dispatched, some are computed after it."""
+
 _POLL_AHEAD: Final = 32
 """Steps in flight whose devices are polled one by one: as many as JAX lets a device have."""
 
@@ -244,7 +248,8 @@ class StrategyActivity:
           device: Its place.
           seen: When the step was called, when the device was last seen not done with it, and
             when it was first seen done.
-          usual: How long a step usually takes.
+          usual: How long a step usually takes. Where Python keeps its lock, ends are seen late,
+            and a profile tells better.
 
         Returns:
           When the device began and ended it.
@@ -256,6 +261,8 @@ class StrategyActivity:
         latest = max(earliest, ready)
         if usual is None:
             usual = (earliest + latest) / 2 - begin
+        if self._service_ns is not None and begin == called:  # it waited for no step before
+            usual = min(usual, _LONGER_THAN_PROFILED * self._service_ns[device])
         end = min(max(begin + round(usual), earliest), latest)
         spans.append((called, end))
         return begin, end

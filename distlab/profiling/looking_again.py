@@ -25,6 +25,9 @@ _EARLY_SECONDS: Final = 0.5
 _MOST_EARLY: Final = 5
 """Captures in a row that come early."""
 
+_MOST_WHERE_SLOWER: Final = 2
+"""Those of them that slower steps call for: on a busy machine steps often become slower."""
+
 _ALIKE: Final = 4
 """Captures in a row that tell the same replica; one more would tell nothing new."""
 
@@ -84,7 +87,8 @@ class LookingAgain:
         if self._early >= _MOST_EARLY or now_s < self._taken_s + _EARLY_SECONDS:
             return False
         doubtful = 0 < self._alike < _ALIKE and not self._is_chance
-        return moves and (doubtful or self._rate < _SLOWER * self._highest)
+        slower = self._rate < _SLOWER * self._highest and self._early < _MOST_WHERE_SLOWER
+        return moves and (doubtful or slower)
 
     def _see(self, now_s: float, step: int) -> bool:
         """Notes how fast the steps are; returns whether there was one since it was called last."""

@@ -10,6 +10,8 @@ import jax
 import jax.numpy as jnp
 import pytest
 
+from distlab.devices import selection
+from distlab.events import Capture
 from distlab.profiling.busy import StrategyActivity
 from distlab.profiling.glances import Glance, Glances
 
@@ -181,3 +183,34 @@ def test_what_is_not_known_is_not_told(activity: StrategyActivity) -> None:
     assert activity.pass_gap(unknown, 30 * MS) is None
     nothing_watched = StrategyActivity(3, jnp.zeros(2))
     assert nothing_watched.pass_gap(passed(glance(1, 10, 10, 20)), 30 * MS) is None
+
+
+def test_a_profile_bounds_the_usual_duration_of_a_step_that_waits_for_none(
+    activity: StrategyActivity,
+) -> None:
+    """Where Python keeps its lock, the ends of watched steps are seen late."""
+    activity.profiled(
+        Capture(
+            time_ns=100 * MS,
+            strategy=3,
+            start_ns=0,
+            steps=5,
+            asked_by="recorder",
+            devices=[selection.name(device) for device in activity.devices],
+            compute_ns=[8 * MS],
+            waiting_ns=[2 * MS],
+            copy_ns=[0],
+            idle_ns=[90 * MS],
+            spans=[b""],
+            spans_left_out=0,
+            profile_bytes=1,
+            cost_ns=1,
+        )
+    )
+    alone = glance(1, 10, 10, 20)
+    queued = [glance(2, 20, 20, 30), glance(3, 21, 21, 40)]
+    seen_later = glance(4, 40, 48, 50)
+    events = activity.pass_gap(passed(alone, *queued, seen_later), 50 * MS)
+    assert events is not None
+    ends = [e.ready_ns[0] / MS for e in events]
+    assert ends == [12.5, 22.5, 26.5, 48.0]  # 1.25 x 2 ms, but 4 ms after another step

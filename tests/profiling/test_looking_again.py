@@ -73,6 +73,11 @@ def test_slower_steps_call_for_one_capture_and_faster_ones_for_none() -> None:
     assert captures(11, [(0, 100), (7, 200)], EVEN) == pytest.approx([0, 5, 10], abs=0.5)
 
 
+def test_steps_that_become_slower_again_and_again_call_for_two() -> None:
+    again = captures(14, [(0, 400), (7, 200), (9, 100), (11, 50), (13, 25)], EVEN)
+    assert [5 < one < 14.5 for one in again].count(True) == 2
+
+
 def test_no_steps_call_for_none() -> None:
     assert captures(4.5, [(0, 100), (2, 0)], EVEN) == [0]
 
