@@ -30,13 +30,14 @@ from distlab.folds.arrays import Flags, Ints
 from distlab.text.bytes import bytes_text
 
 CAUSE: Final = "host_transfer"
+VALUES: Final = "values "
+"""What the copies begin with that `experimental_distribute_values_from_function` makes."""
 
 _LEAST_BYTES: Final = 32 << 10
 _LEAST_SHARE: Final = 0.3
 _FEWEST: Final = 5
 _OFTEN: Final = 0.5
 _BATCH: Final = "batch "
-_VALUES: Final = "values "
 _LEAST_SHARE_OF_BATCHES: Final = 0.33
 _LEAST_OF_BATCHES_NS: Final = 2_000_000
 _KEEP_VARIABLES_ELSEWHERE: Final = ("CentralStorageStrategy", "ParameterServerStrategy")
@@ -71,7 +72,7 @@ def find(columns: EvidenceColumns) -> list[Advice]:
         name = columns["strategies"].get(strategy, ("", []))[0]
         if direction == "between_devices" and name.startswith(_KEEP_VARIABLES_ELSEWHERE):
             continue
-        if what.startswith(_VALUES):
+        if what.startswith(VALUES):
             continue
         inside = [row for row in rows if begin <= copies["time_ns"][row]]
         own = steps["strategy"] == strategy if direction != "to_host" else steps["step"] >= 0

@@ -6,7 +6,7 @@ itself, the garbage collector. It is the bottleneck when it takes 60 % of the lo
 2 ms a step, the longest pause left out, while no step is in flight for half of the time: a loop
 whose devices are the bottleneck also waits where it reads a result, and then one is.
 
-In a loop of less than a second some pauses are most of the time. There it must be 60 % and 4 ms in
+In a loop of less than a second some pauses are most of the time. There it must be 50 % and 4 ms in
 three quarters of the steps, and the looks at the program's stack must have found half of it.
 
 The line is the innermost one that takes half of that time, as far as the looks at the program's
@@ -23,6 +23,7 @@ import numpy as np
 
 from distlab.advice._shares import loop_begin
 from distlab.advice._texts import ms_text, new_advice, percent_text
+from distlab.advice.host_transfers import VALUES
 from distlab.events import Advice, OwnPython
 from distlab.folds import EvidenceColumns
 
@@ -38,6 +39,7 @@ _WELL_KNOWN: Final = 0.5
 
 _LONG_NS: Final = 1_000_000_000
 _SHORTEST_NS: Final = 200_000_000
+_SHARE_OF_A_STEP: Final = 0.5
 _LEAST_IN_SHORT_NS: Final = 4_000_000
 _QUARTER: Final = 25
 _OF_OWN: Final = 0.5
@@ -73,7 +75,8 @@ def find(columns: EvidenceColumns) -> list[Advice]:
     own, longest = sum(gaps), max(gaps, default=0)
     # One long pause, such as a checkpoint or a cell that waits for its user, is no rule.
     usual = own - longest
-    if usual < _SHARE * (length - longest) or usual < _LEAST_NS * count:
+    # Values that the program makes for each replica must get to their devices: part of neither.
+    if usual < _SHARE * (length - longest - _placing(columns)) or usual < _LEAST_NS * count:
         return []
     if length < _LONG_NS and not (_in_most_steps(columns, own_times) and _is_seen(columns, own)):
         return []
@@ -133,6 +136,14 @@ def _places(stack: str) -> list[str]:
     return list(accumulate(stack.split(_INSIDE), lambda outer, line: f"{outer}{_INSIDE}{line}"))
 
 
+def _placing(columns: EvidenceColumns) -> int:
+    """Returns how long the program's own values for each replica were put on their devices."""
+    copies = columns["copies"]
+    own = np.array([what.startswith(VALUES) for what in copies["what"]], bool)
+    inside = own & (copies["time_ns"] >= loop_begin(columns))
+    return int(copies["duration_ns"][inside].sum())
+
+
 def _in_most_steps(columns: EvidenceColumns, own_times: list[tuple[int, int]]) -> bool:
     """Whether the program's own Python takes most of the time in three quarters of the steps."""
     called = columns["steps"]["time_ns"]
@@ -148,7 +159,7 @@ def _in_most_steps(columns: EvidenceColumns, own_times: list[tuple[int, int]]) -
     share = own / np.maximum(np.diff(called), 1)
     return bool(
         np.percentile(own, _QUARTER) >= _LEAST_IN_SHORT_NS
-        and np.percentile(share, _QUARTER) >= _SHARE
+        and np.percentile(share, _QUARTER) >= _SHARE_OF_A_STEP
     )
 
 

@@ -39,6 +39,9 @@ _FEWEST_STEPS_TOGETHER: Final = 9
 _LATELY: Final = 3
 """How many of the last profiles count by themselves."""
 
+_FEWEST_STEPS_LATELY: Final = 7
+"""Those of two profiles, and one of the last, which a run's end may cut short."""
+
 _OFTEN_OF_LATE: Final = 7 / 9
 _FEW_LONGER: Final = 2.5
 _FEW_WAIT_LESS: Final = 0.15
@@ -146,7 +149,7 @@ def _slow_lately(captures: list[Capture]) -> list[int]:
     profile = _Profile.of(captures)
     compute, waiting = profile.compute, profile.waiting
     few = len(compute) < _FEWEST_REPLICAS
-    if len(captures) < _LATELY or profile.steps < _FEWEST_STEPS_TOGETHER or len(compute) < 2:
+    if len(captures) < _LATELY or profile.steps < _FEWEST_STEPS_LATELY or len(compute) < 2:
         return []
     slow = int(compute.argmax())
     others, awaited = (np.median(np.delete(one, slow)) for one in (compute, waiting))

@@ -63,22 +63,29 @@ def test_ends_that_are_seen_late_bound_the_time_in_flight() -> None:
     assert found(loop([11.0] * 60, 500, late_ms=8.0)) == []
 
 
-def test_values_that_are_put_on_the_devices_are_no_own_python_and_no_advice() -> None:
-    events = loop([11.0] * 60, 500)
+@pytest.mark.parametrize(("every_ms", "placing_ms", "named"), [(11, 8, False), (20, 8, True)])
+def test_values_that_are_put_on_the_devices_are_no_own_python_and_no_advice(
+    every_ms: int, placing_ms: int, *, named: bool
+) -> None:
+    """Of 20 ms, the program's own Python takes 12, which is less than 60 %."""
+    events = loop([float(every_ms)] * 60, 500)
     placing = [
         Copy(
-            time_ns=one.time_ns - 9 * MS,
+            time_ns=one.time_ns - (placing_ms + 2) * MS,
             strategy=0,
             what="values of half",
             direction="to_devices",
             bytes=1 << 20,
             copies=2,
-            duration_ns=8 * MS,
+            duration_ns=placing_ms * MS,
         )
         for one in events
         if isinstance(one, StepReady)
     ]
-    assert advise([*events, *placing]) == []
+    told = advise([*events, *placing])
+    assert [one.cause for one in told] == (["host_bound"] if named else [])
+    if named:
+        assert told[0].evidence["share"] == pytest.approx((20 - 8 - 0.1) / 20, abs=0.01)
 
 
 @pytest.mark.parametrize(("copy_ms", "told"), [(8, True), (1, False)])
