@@ -25,6 +25,7 @@ from distlab.data import TensorSpec
 from distlab.devices import jax_internals
 from distlab.errors import (
     ArgumentTypeError,
+    ArgumentValueError,
     CheckpointError,
     ContextError,
     DataLossError,
@@ -41,6 +42,7 @@ from distlab.variables import frames
 from distlab.variables.protocol import StoredVariable
 
 PLATFORMS: Final = ("cpu", "cuda", "tpu")
+_KNOWN_PLATFORMS: Final = {*PLATFORMS, "rocm"}
 _VERSION: Final = 1
 _ABOUT, _PROGRAM, _ARRAY = "about.json", "program.jax", "arrays/{}"
 
@@ -178,6 +180,7 @@ def export(fn: Callable[..., Any], spec: Any, *, platforms: Sequence[str] = PLAT
 
     Raises:
       ArgumentTypeError: `fn` is no function, or a spec is something else.
+      ArgumentValueError: A platform is unknown, or there is none.
       ContextError: The function assigns a variable.
       StructureError: `fn` is a generator or async function.
       MissingExtraError: `flatbuffers` is not installed; the extra `saving` installs it.
@@ -201,6 +204,7 @@ def export(fn: Callable[..., Any], spec: Any, *, platforms: Sequence[str] = PLAT
             f"export needs a function first, got {shown(fn)}. Write dl.export(lambda x: ..., spec)."
         )
     require_plain(fn, "export")
+    chosen = _checked_platforms(platforms)
     export_library = _jax_export()
     specs = spec if isinstance(spec, tuple) else (spec,)
     symbols = _Symbols(export_library)
@@ -218,7 +222,7 @@ def export(fn: Callable[..., Any], spec: Any, *, platforms: Sequence[str] = PLAT
 
     arrays = [_own(array) for array in traced.consts]
     forms = [jax.ShapeDtypeStruct(array.shape, array.dtype) for array in arrays]
-    exporting = export_library.export(jax.jit(program), platforms=tuple(platforms))
+    exporting = export_library.export(jax.jit(program), platforms=chosen)
     return Exported(exporting(tuple(forms), *abstract), arrays)
 
 
@@ -399,6 +403,16 @@ def _damage_as_error(path: Path) -> Iterator[None]:
             f"{path} is no exported function, or it is damaged: {shown_text(error):.200}. Export "
             "and save it again."
         ) from error
+
+
+def _checked_platforms(platforms: Any) -> tuple[str, ...]:
+    given = tuple(platforms) if isinstance(platforms, list | tuple) else ()
+    if not given or any(platform not in _KNOWN_PLATFORMS for platform in given):
+        raise ArgumentValueError(
+            f"platforms must be a list of some of {', '.join(sorted(_KNOWN_PLATFORMS))}, got "
+            f"{shown(platforms)}. Leave it out for {', '.join(PLATFORMS)}."
+        )
+    return given
 
 
 def _jax_export() -> Any:

@@ -52,7 +52,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         *("text", "errors", "events", "devices", "processes", "values", "context", "variables"),
         "collectives",
     ),
-    "io": ("text", "errors"),
+    "io": ("text", "errors", "values"),
     "data": ("text", "errors", "values", "io"),
     "input": (*("text", "errors", "events", "devices", "processes", "values", "context", "data"),),
     "exported": ("text", "errors", "devices", "values", "variables", "data"),

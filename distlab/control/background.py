@@ -15,7 +15,8 @@ from typing import Any, Final, Generic, Literal, ParamSpec, TypeAlias, TypeVar
 from distlab.context import scopes
 from distlab.control.loops import LoopControl, loops
 from distlab.devices import in_flight
-from distlab.errors import ArgumentTypeError, ContextError
+from distlab.errors import ArgumentTypeError, ArgumentValueError, ContextError
+from distlab.text.counts import is_number
 from distlab.text.html import card
 from distlab.text.shown import shown
 from distlab.values.checks import require_plain
@@ -83,9 +84,15 @@ class Background(Generic[T]):
           timeout: The longest wait in seconds; None waits as long as it runs.
 
         Raises:
+          ArgumentValueError: `timeout` is no number of seconds.
           TimeoutError: The function was still running then.
           Exception: The function raised it.
         """
+        if timeout is not None and not (is_number(timeout) and timeout >= 0):
+            raise ArgumentValueError(
+                f"timeout must be a number of seconds or None, got {shown(timeout)}. Leave it out "
+                "to wait as long as it runs."
+            )
         if not self._ended.wait(timeout):
             raise TimeoutError(
                 f"{self.name} has not ended within {timeout} s. Wait longer, or call stop()."

@@ -22,7 +22,7 @@ from distlab.errors import ArgumentTypeError, ArgumentValueError
 from distlab.events import sink
 from distlab.strategies.parameter_server import ParameterServerStrategy
 from distlab.text.shown import shown
-from distlab.values.checks import require_plain
+from distlab.values.checks import checked_call, require_plain
 from distlab.variables import server_traffic
 from distlab.variables.server_traffic import WorkerTraffic
 
@@ -136,6 +136,7 @@ class ClusterCoordinator:
 
         Raises:
           ArgumentTypeError: `fn` is not a function, or an argument is a `RemoteValue`.
+          ValueShapeError: `args` is no tuple or list, or `kwargs` no dict.
           StructureError: It is a generator function or an async function.
           ClusterError: The queue is full, and no function began or ended in time.
           Exception: An earlier function raised it, and no call has raised it yet.
@@ -156,9 +157,10 @@ class ClusterCoordinator:
                 "arguments as args=(...)."
             )
         require_plain(fn, "schedule")
+        given, named = checked_call("schedule", fn, () if args is None else args, kwargs)
         result = RemoteValue(self._queue.wait)
         put_at = time.monotonic()
-        closure = Closure(fn, tuple(args or ()), dict(kwargs or {}), result, put_at=put_at)
+        closure = Closure(fn, given, named, result, put_at=put_at)
         if any(isinstance(leaf, RemoteValue) for leaf in jax.tree.leaves(closure[1:3])):
             raise ArgumentTypeError(
                 f"{closure.name} can't have a RemoteValue as an argument, as in TensorFlow. Call "

@@ -15,7 +15,7 @@ from distlab.data._memory import own
 from distlab.data._nest import describe, is_namedtuple, leaves, map_nest
 from distlab.data._plan import UNKNOWN_CARDINALITY, Node, Opener, Reading
 from distlab.data._replay import ReplayStream
-from distlab.data._spec import TensorSpec, spec_of
+from distlab.data._spec import TensorSpec, checked_dtype, spec_of
 from distlab.errors import InvalidArgumentError, StructureError, ValueShapeError
 from distlab.text.shown import shown
 from distlab.values.plain_arrays import refusal_of
@@ -110,9 +110,7 @@ def signature_of(output_types: Any, output_shapes: Any, output_signature: Any) -
                 "from_generator accepts output_signature, or output_types with output_shapes, but "
                 "not both. Leave one out."
             )
-        return map_nest(
-            lambda spec: Component(_dtype(spec.dtype), _shape(spec.shape)), output_signature
-        )
+        return map_nest(lambda spec: Component(*_described(spec)), output_signature)
     if output_types is None:
         if output_shapes is not None:
             raise InvalidArgumentError(
@@ -126,6 +124,15 @@ def signature_of(output_types: Any, output_shapes: Any, output_signature: Any) -
         output_types,
         _shapes_like(output_types, output_shapes),
     )
+
+
+def _described(spec: Any) -> tuple[np.dtype[Any], tuple[int | None, ...] | None]:
+    if not (hasattr(spec, "dtype") and hasattr(spec, "shape")):
+        raise StructureError(
+            "output_signature of from_generator must be a nest of specs, got "
+            f"{shown(spec)}. Write dl.data.TensorSpec(shape, dtype)."
+        )
+    return _dtype(spec.dtype), _shape(spec.shape)
 
 
 @dataclass(frozen=True)
@@ -157,7 +164,7 @@ def _shape(shape: Any) -> tuple[int | None, ...] | None:
 
 def _dtype(dtype: Any) -> np.dtype[Any]:
     """Returns NumPy's dtype; strings of any kind are `bytes` in arrays of objects."""
-    found = np.dtype(getattr(dtype, "as_numpy_dtype", dtype))
+    found = checked_dtype(getattr(dtype, "as_numpy_dtype", dtype))
     if found.names:
         raise StructureError(
             f"A component of an element has one dtype, got one with the fields {found.names}. "

@@ -151,6 +151,11 @@ class SourceVerbs(Planned[DatasetT]):
                 "an event loop of its own."
             )
         signature = signature_of(output_types, output_shapes, output_signature)
+        if not isinstance(args, tuple | list | None):
+            raise InvalidArgumentError(
+                f"args of from_generator must be a tuple of generator's arguments, got "
+                f"{shown(args)}. For one argument n write args=(n,)."
+            )
         values = tuple(to_numpy(value) for value in args or ())
         return cls.from_plan(Generator(generator, values, signature))
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 import numpy as np
 
 from distlab.data._nest import leaves, map_nest
 from distlab.data._planned import Planned
-from distlab.errors import StructureError, ValueShapeError
+from distlab.errors import ArgumentTypeError, StructureError, ValueShapeError
+from distlab.text.shown import shown
+
+_FLOAT32: Final[np.dtype[Any]] = np.dtype("float32")
 
 
 @dataclass(frozen=True)
@@ -20,7 +23,7 @@ class TensorSpec:
     Attributes:
       shape: The dimensions; None for one that varies, such as the first of a batch
         that may be partial.
-      dtype: The element type; `object` for strings, which are `bytes`.
+      dtype: The element type, float32 by default; `object` for strings, which are `bytes`.
 
     Example:
       >>> import distlab as dl
@@ -32,12 +35,16 @@ class TensorSpec:
     """
 
     shape: tuple[int | None, ...]
-    dtype: np.dtype[Any]
+    dtype: np.dtype[Any] = _FLOAT32
 
     def __post_init__(self) -> None:
-        """Converts the arguments to a tuple and a dtype."""
-        object.__setattr__(self, "shape", tuple(self.shape))
-        object.__setattr__(self, "dtype", np.dtype(self.dtype))
+        """Converts the arguments to a tuple and a dtype.
+
+        Raises:
+          ArgumentTypeError: One is something else.
+        """
+        object.__setattr__(self, "shape", _checked_shape(self.shape))
+        object.__setattr__(self, "dtype", checked_dtype(self.dtype))
 
     @property
     def rank(self) -> int:
@@ -49,6 +56,37 @@ class TensorSpec:
         from distlab.values.reprs import tensor_spec_html
 
         return tensor_spec_html(self)
+
+
+def _checked_shape(shape: Any) -> tuple[int | None, ...]:
+    sizes = tuple(shape) if isinstance(shape, Iterable) and not isinstance(shape, str) else None
+    if sizes is None or not all(size is None or _is_size(size) for size in sizes):
+        raise ArgumentTypeError(
+            "The shape of a TensorSpec must be a list of sizes, None for one that varies, got "
+            f"{shown(shape)}. Write for example dl.data.TensorSpec([None, 28, 28], 'float32')."
+        )
+    return sizes
+
+
+def _is_size(size: Any) -> bool:
+    return isinstance(size, int | np.integer) and not isinstance(size, bool) and int(size) >= 0
+
+
+def checked_dtype(dtype: Any) -> np.dtype[Any]:
+    """Returns a dtype of NumPy.
+
+    Raises:
+      ArgumentTypeError: It is none.
+    """
+    try:
+        if dtype is not None:  # which NumPy takes for float64
+            return np.dtype(dtype)
+    except TypeError:
+        pass
+    raise ArgumentTypeError(
+        f"A component's dtype must be one of NumPy's, got {shown(dtype)}. Write for example "
+        "'float32'; of several components, a dict or tuple has one for each."
+    )
 
 
 @dataclass(frozen=True)

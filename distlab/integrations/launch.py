@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, Final, overload
 
 from distlab.errors import ArgumentTypeError, ArgumentValueError, MissingExtraError, OptionError
 from distlab.text.counts import is_count
@@ -12,6 +12,9 @@ from distlab.text.shown import shown
 if TYPE_CHECKING:
     from distlab.integrations.dask.cluster import ParameterServerCluster
     from distlab.integrations.ipyparallel.cluster import Cluster
+
+_MOST: Final = 4096
+"""More processes, or devices of one, are a slip that would take all memory."""
 
 
 @overload
@@ -57,7 +60,7 @@ def launch(
 
     Raises:
       ArgumentTypeError: An argument has another type.
-      ArgumentValueError: A number is less than 1.
+      ArgumentValueError: A number is less than 1, or more than 4,096.
       OptionError: `devices` or `engines` is passed together with `parameter_servers`.
       MissingExtraError: ipyparallel, or Dask, is not installed.
       ClusterError: The processes did not start in time.
@@ -116,3 +119,7 @@ def _require_count(name: str, value: Any) -> None:
         )
     if value < 1:
         raise ArgumentValueError(f"{name} must be at least 1, got {value}. Write {name}=2.")
+    if value > _MOST:
+        raise ArgumentValueError(
+            f"{name} must be at most {_MOST}, got {shown(value)}. Write for example {name}=2."
+        )

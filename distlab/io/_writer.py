@@ -105,7 +105,7 @@ class TFRecordWriter:
           ArgumentTypeError: `record` has another type.
           ContextError: The writer was closed.
         """
-        data = record.encode() if isinstance(record, str) else record
+        data = _encoded(record) if isinstance(record, str) else record
         if not isinstance(data, bytes):
             raise ArgumentTypeError(
                 f"A record must be bytes, got {type(record).__name__}. Serialize it first, for "
@@ -191,3 +191,12 @@ def _opened(path: str, options: TFRecordOptions) -> _Sink:
         return gzip.open(path, "wb", level)
     file = Path(path).open("wb")  # noqa: SIM115 - close() closes it
     return _Deflated(file, level) if options.compression_type == "ZLIB" else file
+
+
+def _encoded(text: str) -> bytes:
+    try:
+        return text.encode()
+    except UnicodeEncodeError as error:
+        raise ArgumentTypeError(
+            f"A record of text must be valid Unicode, got {shown(text)}. Pass bytes."
+        ) from error

@@ -12,11 +12,13 @@ import numpy as np
 
 from distlab.devices import jax_internals
 from distlab.devices.pieces import first_piece, pieces
+from distlab.errors import ArgumentTypeError
 from distlab.integrations.orbax.entry import Entry, Saved
 from distlab.integrations.orbax.kinds import NUMBERS, Kind, Put, refusal
 from distlab.integrations.orbax.workers import on_host, placed, same_on_all_workers
 from distlab.values.checks import require_alive
 from distlab.values.distributed import Mirrored, PerReplica, Shape
+from distlab.values.plain_arrays import refusal_of
 from distlab.variables.kinds import VariableAggregation
 from distlab.variables.sharded_variable import ShardedVariable
 from distlab.variables.variable import Variable
@@ -220,6 +222,8 @@ class Array(_ArrayKind):
     def saved(self, name: str, leaf: Any) -> Saved:
         """Returns it; strings, objects and dates have no array form."""
         require_alive(leaf, name)
+        if why_not := refusal_of(leaf, name):
+            raise ArgumentTypeError(why_not)
         array = leaf if isinstance(leaf, jax.Array) else np.asarray(leaf)
         if isinstance(array, np.ndarray) and array.dtype.kind in "OSUMm":
             raise refusal(name, leaf)

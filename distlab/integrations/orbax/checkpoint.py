@@ -23,6 +23,7 @@ from distlab.integrations.orbax.kinds import Kind, Position, Put
 from distlab.integrations.orbax.options import absolute, checked
 from distlab.integrations.orbax.status import CheckpointLoadStatus, listed
 from distlab.integrations.orbax.walk import kind_of, walk
+from distlab.text.counts import is_count
 from distlab.text.shown import shown, shown_text
 from distlab.variables import frames
 
@@ -86,7 +87,12 @@ class Checkpoint:
     def __setattr__(self, name: str, value: Any) -> None:
         """Adds or replaces an object."""
         if name == _COUNTER:
-            self.__dict__[name] = int(value)
+            if not is_count(value):
+                raise ArgumentTypeError(
+                    f"{name} must be a whole number of at least 0, got {shown(value)}. Leave it "
+                    "alone: save counts it up."
+                )
+            self.__dict__[name] = value
         elif hasattr(type(self), name) or name.startswith("_"):
             raise ArgumentValueError(
                 f"A checkpoint has {name} itself, so no object can have that name. Choose another."
@@ -318,13 +324,16 @@ class Checkpoint:
         state = workers.with_all_positions(state, files.plain)
         return {_COUNTER: Saved(Entry("python", value=self.save_counter)), **state}
 
-    def _claims(self, name: str = "") -> Iterator[str]:
+    def _claims(self, name: str = "", inside: tuple[Checkpoint, ...] = ()) -> Iterator[str]:
         """Yields the names of objects that must take all that was saved below these names."""
         if self._root is not None:
             yield name
         for part, value in self._parts.items():
             full = f"{name}/{part}" if name else part
-            yield from value._claims(full) if isinstance(value, Checkpoint) else (full,)
+            if not isinstance(value, Checkpoint):
+                yield full
+            elif value is not self and value not in inside:  # a part may know its whole
+                yield from value._claims(full, (*inside, self))
 
     def _misfits(
         self,

@@ -7,6 +7,7 @@ the replicas, so that it is the same under any strategy.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import sys
 from collections.abc import Callable
 from types import ModuleType
@@ -15,6 +16,7 @@ from typing import Any, Final, Protocol, TypeAlias, runtime_checkable
 import jax
 import numpy as np
 
+from distlab.errors import ArgumentTypeError
 from distlab.integrations.orbax.array_kinds import (
     Array,
     KerasKind,
@@ -24,6 +26,7 @@ from distlab.integrations.orbax.array_kinds import (
     VariableKind,
 )
 from distlab.integrations.orbax.kinds import Generator, Kind, Position, Python, Refused
+from distlab.text.shown import shown, shown_text
 from distlab.variables.per_worker import PerWorkerVariable
 from distlab.variables.variable_copy import VariableCopy
 
@@ -120,9 +123,16 @@ class _Walk:
         return value
 
     def _node(self, value: Any, name: str, *, settings: bool) -> Any:
-        pairs, structure = jax.tree_util.tree_flatten_with_path(
-            value, is_leaf=lambda inner: inner is not value
-        )
+        visited = itertools.count()  # the first is the nest, and the others are its parts
+        try:
+            pairs, structure = jax.tree_util.tree_flatten_with_path(
+                value, is_leaf=lambda _: next(visited) > 0
+            )
+        except ValueError as error:  # of JAX: a dict with keys that can't be compared
+            raise ArgumentTypeError(
+                f"{name} is {shown(value)}, which JAX can't take apart: {shown_text(error):.200}. "
+                "Use strings as the keys of a dict, and nothing else."
+            ) from error
         parts = [part for _, part in pairs]
         new = [
             self.nest(part, _join(name, _key(path[0])), settings=settings) for path, part in pairs
