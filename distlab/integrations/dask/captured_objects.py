@@ -6,6 +6,8 @@ What changes there stays there, so it is told.
 
 from __future__ import annotations
 
+import pickle
+import random
 import re
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -23,6 +25,8 @@ _DEEPEST: Final = 8
 _MOST_NAMED: Final = 3
 _HELD_BY: Final = re.compile(r"\._\w+$")
 """Where a variable of Flax or Keras has its array."""
+_RANDOM: Final = (np.random.Generator, np.random.RandomState, random.Random)
+"""They draw the same numbers in each worker, as each has a copy."""
 _NOTHING: Final = static_key(None)
 
 
@@ -56,19 +60,23 @@ class CapturedObjects:
         if self._runs & (self._runs - 1) == 0:
             given = [(f"argument {n}", value) for n, value in enumerate(args)]
             found = [*self._objects, *given, *kwargs.items()]
-            self._before = [(name, value, static_key(value)) for name, value in found]
+            self._before = [(name, value, _key(value)) for name, value in found]
 
     def changes(self) -> list[str]:
         """Returns what has changed since `remember`, such as `"bar.n of a Tally"`."""
         found: list[str] = []
         for name, value, before in self._before:
-            paths = _changed(before, static_key(value))
+            paths = _changed(before, _key(value))
             if paths:
                 more = ", ..." if len(paths) > _MOST_NAMED else ""
                 named = ", ".join(name + _HELD_BY.sub("", path) for path in paths[:_MOST_NAMED])
                 found.append(f"{named}{more} of a {type(value).__name__}")
         self._before = []
         return found
+
+
+def _key(value: Any) -> StaticKey:
+    return static_key(pickle.dumps(value) if isinstance(value, _RANDOM) else value)
 
 
 def _changed(before: StaticKey, after: StaticKey) -> list[str]:
@@ -91,7 +99,7 @@ def _is_lazy(path: str) -> bool:
 
 
 def _can_change(value: Any) -> bool:
-    return isinstance(value, np.ndarray | Mapping | deque) or len(static_key(value)) > 1
+    return isinstance(value, (np.ndarray, Mapping, deque, *_RANDOM)) or len(static_key(value)) > 1
 
 
 def _collect(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import random
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable
 from typing import Any
@@ -71,10 +72,13 @@ def test_what_an_object_makes_when_it_is_first_used_is_no_change() -> None:
         ),
         (deque, lambda q: q.append(1), "thing[0] of a deque"),
         (lambda: np.zeros(3), lambda a: np.add(a, 1, out=a), "thing of a ndarray"),
+        (np.random.default_rng, lambda r: r.normal(size=3), "thing of a Generator"),
+        (np.random.RandomState, lambda r: r.rand(), "thing of a RandomState"),
+        (random.Random, lambda r: r.shuffle([1, 2, 3]), "thing of a Random"),
     ],
-    ids=["counter", "defaultdict", "deque", "array"],
+    ids=["counter", "defaultdict", "deque", "array", "generator", "state", "python"],
 )
-def test_containers_of_other_kinds_and_arrays_are_told(
+def test_objects_of_libraries_are_told(
     make: Callable[[], Any], change: Callable[[Any], Any], told: str
 ) -> None:
     thing = make()
