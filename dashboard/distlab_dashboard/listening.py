@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+import sys
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -18,18 +19,26 @@ IDLE_SECONDS: Final = 30.0
 STALL_SECONDS: Final = 60.0
 """How long a reader may take nothing of what is sent to it."""
 
+MOST_CONNECTIONS: Final = 512
+"""More are not held at once; nor more than a quarter of the files that the process may open."""
+
 _MOST_HEADER: Final = 32 << 10
 _MOST_BODY: Final = 64 << 10
 
 
 class WebServer(HTTPServer):
-    """An HTTP server that gives up on idle and stalled connections, and on forks of its process."""
+    """An HTTP server that gives up on idle and stalled connections, and on forks of its process.
+
+    It leaves most of the files that the process may open to the program that trains. Of too many
+    connections it closes the oldest one that is no web socket, which has been idle the longest.
+    """
 
     def __init__(self, *args: Any, **options: Any) -> None:
         """Takes what tornado's server takes."""
         super().__init__(*args, **options)
         self._listening: list[socket.socket] = []
         self._streams: set[IOStream] = set()
+        self._asking: dict[IOStream, None] = {}  # those that are no web sockets, the oldest first
 
     def listen_on(self, sockets: Sequence[socket.socket]) -> None:
         """Begins to accept connections.
@@ -44,8 +53,20 @@ class WebServer(HTTPServer):
     def handle_stream(self, stream: IOStream, address: Any) -> None:
         """Answers a connection; tornado calls it."""
         self._streams = {one for one in self._streams if not one.closed()}
+        if len(self._streams) >= _most_connections():
+            oldest = next((one for one in self._asking if not one.closed()), stream)
+            self._streams.discard(oldest)
+            oldest.close()
+            if oldest is stream:
+                return
         self._streams.add(stream)
+        self._asking[stream] = None
         super().handle_stream(stream, address)
+
+    def on_close(self, server_conn: Any) -> None:
+        """Notes that a connection has ended, or became a web socket; tornado calls it."""
+        self._asking.pop(server_conn.stream, None)
+        super().on_close(server_conn)
 
     def stop(self) -> None:
         """Stops accepting connections."""
@@ -98,6 +119,15 @@ def open_sockets(address: str, port: int) -> list[socket.socket]:
             stall_ms = round(1_000 * STALL_SECONDS)
             one.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, stall_ms)
     return sockets
+
+
+def _most_connections() -> int:
+    if sys.platform == "win32":
+        return MOST_CONNECTIONS
+    import resource
+
+    allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return MOST_CONNECTIONS if allowed < 0 else min(MOST_CONNECTIONS, allowed // 4)
 
 
 def _let_go() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import resource
 import socket
 import subprocess
 import sys
@@ -210,6 +211,43 @@ def test_a_reader_that_takes_nothing_is_given_up(monkeypatch: pytest.MonkeyPatch
             wait_until(stream.closed, "the end of a stalled connection")
     finally:
         made.stop()
+
+
+def test_a_flood_of_slow_connections_leaves_pages_and_files_alone(
+    monkeypatch: pytest.MonkeyPatch, browser: Browser
+) -> None:
+    monkeypatch.setattr(listening, "MOST_CONNECTIONS", 12)
+    made = serve(source())
+    slow: list[socket.socket] = []
+    try:
+        http = made._http
+        assert http is not None
+        page = browser.new_page()
+        page.goto(made.url)
+        page.wait_for_selector("text=Overview")
+        wait_until(lambda: len(http._asking) < len(http._streams), "the page's web socket")
+        for _ in range(60):
+            slow.append(socket.create_connection(("127.0.0.1", made.port)))
+            slow[-1].sendall(b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n")
+        assert ask(made, "health").status == 200
+        assert len(http._streams) <= 12
+        assert is_ended(slow[0])
+        web_sockets = [one for one in http._streams if one not in http._asking]
+        assert [one.closed() for one in web_sockets] == [False] * len(web_sockets)
+        assert web_sockets
+        page.close()
+    finally:
+        for one in slow:
+            one.close()
+        made.stop()
+
+
+def test_connections_take_a_quarter_of_the_files_that_may_be_opened(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for allowed, most in ((1_024, 256), (20_000, 512), (resource.RLIM_INFINITY, 512)):
+        monkeypatch.setattr(resource, "getrlimit", lambda _, n=allowed: (n, n))
+        assert listening._most_connections() == most
 
 
 def test_too_much_of_a_request_is_refused() -> None:
