@@ -18,9 +18,10 @@ from distlab.coordinator.closures import call
 from distlab.coordinator.per_worker import PerWorkerDataset
 from distlab.coordinator.remote_datasets import RemoteDataset
 from distlab.coordinator.remote_value import RemoteValue
-from distlab.errors import ArgumentTypeError, ArgumentValueError
+from distlab.errors import ArgumentTypeError, ArgumentValueError, ContextError
 from distlab.events import sink
 from distlab.strategies.parameter_server import ParameterServerStrategy
+from distlab.strategies.workers import current_worker
 from distlab.text.shown import shown
 from distlab.values.checks import checked_call, require_plain
 from distlab.variables import server_traffic
@@ -176,6 +177,7 @@ class ClusterCoordinator:
 
         Raises:
           OutOfRangeError: A worker's dataset is exhausted.
+          ContextError: A worker runs the calling function.
           ClusterError: No function began or ended in time.
           Exception: The first function to fail raised it; those that waited were
             cancelled.
@@ -191,6 +193,11 @@ class ClusterCoordinator:
           >>> result
           RemoteValue(ready)
         """
+        if current_worker() is not None:
+            raise ContextError(
+                "join was called in a function that a worker runs, and would wait for that "
+                "function itself. Call it outside, after schedule."
+            )
         self._queue.join()
 
     def done(self) -> bool:

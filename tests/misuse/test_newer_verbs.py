@@ -15,6 +15,7 @@ import distlab as dl
 from distlab.errors import (
     ArgumentTypeError,
     ArgumentValueError,
+    ContextError,
     DistlabError,
     InvalidArgumentError,
     StructureError,
@@ -137,6 +138,15 @@ def test_a_coordinator_refuses_arguments_that_are_no_tuple(coordinator: Any) -> 
         coordinator.schedule(abs, kwargs=[1])
     assert coordinator.schedule(abs, args=[-1]).fetch() == 1
     assert coordinator.schedule(int, None, None).fetch() == 0
+
+
+def test_a_function_does_not_wait_for_itself(coordinator: Any) -> None:
+    result = coordinator.schedule(coordinator.join)
+    with pytest.raises(ContextError, match=r"wait for that function itself\. Call it"):
+        result.fetch()
+    with pytest.raises(ContextError):
+        coordinator.join()
+    assert coordinator.schedule(abs, (-2,)).fetch() == 2
 
 
 def test_a_spec_is_of_float32_unless_it_says_otherwise() -> None:
