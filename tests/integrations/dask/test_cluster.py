@@ -244,7 +244,8 @@ def test_what_cannot_travel_is_refused(
     for closure, words in [
         (lambda: dl.Variable(1.0), "Make variables in the coordinator"),
         (lambda: cluster.kill("worker", 0), "lives in the coordinator's process"),
-        (coordinator.join, "lives in the coordinator's process"),
+        (lambda: coordinator.schedule(abs, (1,)), "lives in the coordinator's process"),
+        (coordinator.join, "would wait for that function itself"),
     ]:
         coordinator.schedule(closure)
         with pytest.raises(ContextError, match=words):
