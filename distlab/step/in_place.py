@@ -12,7 +12,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, Protocol, final
 
 import jax
@@ -272,7 +272,7 @@ def taken(
         if module not in sys.modules:
             continue
         library = load()
-        leaves, structure = jax.tree.flatten((args, kwargs), is_leaf=library.is_whole)
+        leaves, structure = jax.tree.flatten((args, kwargs), is_leaf=_ends_at(library))
         objects: list[Any] = []
         positions: list[int] = []
         numbers: dict[int, int] = {}
@@ -292,6 +292,11 @@ def taken(
             leaves[positions[0]] = State(_Kind(kind, labels), arrays)
             return Taken(objects, update, *jax.tree.unflatten(structure, leaves))
     return None
+
+
+def _ends_at(library: Library) -> Callable[[Any], bool]:
+    # JAX would warn of an iterator, which `run` refuses when it looks at the arguments itself.
+    return lambda part: library.is_whole(part) or isinstance(part, Iterator)
 
 
 def _require_no_object(held: Any, library: Library, labels: Labels) -> None:

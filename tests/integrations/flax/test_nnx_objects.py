@@ -310,3 +310,12 @@ def test_a_donated_model_gives_its_memory_to_the_new_one(strategy: dl.Strategy) 
     assert model.is_deleted()
     assert not moments.is_deleted()
     assert int(objects[1].step[...]) == 2
+
+
+@pytest.mark.parametrize("beside_model", [False, True])
+def test_an_iterator_is_refused_in_distlab_s_words_beside_objects(
+    strategy: dl.Strategy, beside_model: bool
+) -> None:
+    args = [made()[0]] * beside_model
+    with pytest.raises(ArgumentTypeError, match="is a list_iterator, from which"):
+        strategy.run(lambda *given: next(given[-1]), args=(*args, iter([DATA])))
