@@ -35,8 +35,9 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     # The core, from bytes on a line to a strategy. Each package knows those above it alone.
     "text": (),
     "errors": (),
+    "uncopied": ("errors",),
     "events": (),
-    "cluster": ("text", "errors"),
+    "cluster": ("text", "errors", "uncopied"),
     "launching": ("text", "errors"),
     "devices": ("text", "errors", "events"),
     "processes": ("text", "errors", "devices"),
@@ -52,16 +53,19 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         *("text", "errors", "events", "devices", "processes", "values", "context", "variables"),
         "collectives",
     ),
-    "io": ("text", "errors", "values"),
-    "data": ("text", "errors", "values", "io"),
+    "io": ("text", "errors", "uncopied", "values"),
+    "data": ("text", "errors", "uncopied", "values", "io"),
     "input": (*("text", "errors", "events", "devices", "processes", "values", "context", "data"),),
     "exported": ("text", "errors", "devices", "values", "variables", "data"),
     "strategies": (
         *("text", "errors", "events", "cluster", "devices", "processes", "values", "context"),
         *("variables", "collectives", "step", "data", "input"),
     ),
-    "coordinator": ("text", "errors", "events", "values", "variables", "context", "strategies"),
-    "control": ("text", "errors", "events", "devices", "values", "context"),
+    "coordinator": (
+        *("text", "errors", "uncopied", "events", "devices", "values", "variables", "context"),
+        "strategies",
+    ),
+    "control": ("text", "errors", "uncopied", "events", "devices", "values", "context"),
     "nn": ("text", "errors", "values", "context"),
     # What shows it: events to columns, columns to charts, advice and a page.
     "folds": ("text", "errors", "events"),
@@ -71,10 +75,10 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "tracking": ("text", "errors", "events", "io", "folds"),
     # What keeps it. A recording ends with its advice, and exports draw the page.
     "profiling": ("errors", "events", "devices", "cluster", "values"),
-    "runs": ("text", "errors", "events", "folds", "advice", "page", "tracking"),
+    "runs": ("text", "errors", "uncopied", "events", "folds", "advice", "page", "tracking"),
     "recording": (
-        *("text", "errors", "events", "devices", "processes", "advice", "tracking", "profiling"),
-        "runs",
+        *("text", "errors", "uncopied", "events", "devices", "processes", "advice", "tracking"),
+        *("profiling", "runs"),
     ),
     "widgets": (
         *("text", "errors", "events", "strategies", "control", "folds", "charts", "advice"),
@@ -91,15 +95,17 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         *("text", "errors", "devices", "values", "context", "variables", "step", "strategies"),
     ),
     "integrations.orbax": (
-        *("text", "errors", "cluster", "devices", "processes", "values", "context", "variables"),
-        *("data", "input", "integrations.hook"),
+        *("text", "errors", "uncopied", "cluster", "devices", "processes", "values", "context"),
+        *("variables", "data", "input", "integrations.hook"),
     ),
     "integrations.keras": (
         *("text", "errors", "events", "devices", "values", "context", "variables", "data", "input"),
         *("strategies", "control", "integrations.hook", "integrations.orbax"),
     ),
     "integrations.ipyparallel": ("text", "errors", "launching", "processes", "runs"),
-    "integrations.launch": ("text", "errors", "integrations.dask", "integrations.ipyparallel"),
+    "integrations.launch": (
+        *("text", "errors", "launching", "integrations.dask", "integrations.ipyparallel"),
+    ),
     "integrations.mlflow": ("text", "errors", "tracking"),
     "integrations.wandb": ("text", "errors", "tracking"),
     "training": (

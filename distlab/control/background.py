@@ -10,15 +10,16 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import nullcontext
-from typing import Any, Final, Generic, Literal, ParamSpec, TypeAlias, TypeVar
+from typing import Final, Generic, Literal, ParamSpec, TypeAlias, TypeVar
 
 from distlab.context import scopes
 from distlab.control.loops import LoopControl, loops
-from distlab.devices import in_flight
+from distlab.devices import in_flight, jax_internals
 from distlab.errors import ArgumentTypeError, ArgumentValueError, ContextError
 from distlab.text.counts import is_number
 from distlab.text.html import card
 from distlab.text.shown import shown
+from distlab.uncopied import Uncopied
 from distlab.values.checks import require_plain
 
 P = ParamSpec("P")
@@ -32,7 +33,7 @@ _log = logging.getLogger("distlab")
 _numbers = itertools.count()
 
 
-class Background(Generic[T]):
+class Background(Uncopied, Generic[T]):
     """A function that runs in the background; returned by `background`.
 
     Attributes:
@@ -46,6 +47,11 @@ class Background(Generic[T]):
       >>> training.running, training.done()
       (False, True)
     """
+
+    _uncopied = (
+        "{0!r} can't be copied or pickled: its thread belongs to this process. Pass what result() "
+        "returns."
+    )
 
     def __init__(self, name: str, work: Callable[[], T]) -> None:
         """Starts the function.
@@ -178,17 +184,6 @@ class Background(Generic[T]):
         error = self._error
         return "" if error is None else f"{type(error).__name__}: {error}"[:_MOST_TEXT]
 
-    def __reduce__(self) -> str | tuple[Any, ...]:
-        """Refuses to be copied or pickled: its thread belongs to this process.
-
-        Raises:
-          ArgumentTypeError: Always.
-        """
-        raise ArgumentTypeError(
-            f"{self!r} can't be copied or pickled: its thread belongs to this process. Pass what "
-            "result() returns."
-        )
-
     def __repr__(self) -> str:
         texts = [self._facts(), *(map(_loop_text, self._loops()) if self.running else ())]
         if self._error is not None:
@@ -224,7 +219,8 @@ def background(function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -
     Raises:
       ArgumentTypeError: `function` can't be called.
       StructureError: It is a generator function or an async function.
-      ContextError: The caller is a function that a strategy runs on its replicas.
+      ContextError: The caller is a function that a strategy runs on its replicas, or that is
+        being traced.
 
     Example:
       >>> import distlab as dl
@@ -245,6 +241,11 @@ def background(function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -
         raise ContextError(
             "background starts a program of its own, so it can't be called by a function that "
             f"{strategy!r} runs on each replica. Call background outside of that function."
+        )
+    if jax_internals.being_staged():
+        raise ContextError(
+            "background was called in a function that is being traced, as by jax.jit, and would "
+            "start its function this once, and not at later calls. Call it outside."
         )
     context = contextvars.copy_context()
 

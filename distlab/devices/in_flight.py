@@ -60,7 +60,7 @@ def admit(result: jax.Array) -> None:
     """
     global admitted
     admitted += 1
-    _threads.add(threading.get_ident())
+    note_thread()
     _waiting.append(result)
     if len(_waiting) <= limit:
         return
@@ -83,6 +83,14 @@ def waiting() -> list[jax.Array]:
     return list(_waiting)
 
 
+def note_thread() -> None:
+    """Notes that the calling thread runs steps: the interpreter's end waits for them.
+
+    A thread is inside of JAX also while it traces and compiles its first step.
+    """
+    _threads.add(threading.get_ident())
+
+
 def require_open() -> None:
     """Notes that the calling thread computes, in a way that dispatches nothing by itself.
 
@@ -90,7 +98,7 @@ def require_open() -> None:
       ContextError: This is a forked child.
       SystemExit: The interpreter ends, and this is not its main thread.
     """
-    _threads.add(threading.get_ident())
+    note_thread()
     if isinstance(dispatching, _Forked | _Ending):
         with dispatching:
             pass

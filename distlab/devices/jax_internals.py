@@ -381,14 +381,13 @@ def profiler_reserved() -> Iterator[bool]:
       Whether the profiler is free; false while the user records a profile.
     """
     state = _profiler._profile_state
-    if not state.lock.acquire(blocking=False):
+    if state.lock.locked():
         yield False
         return
     session = "session" if hasattr(state, "session") else "profile_session"  # until JAX 0.10
-    try:
+    # An interrupt can't leave it locked, as it could between `acquire` and a `try`.
+    with state.lock:
         yield getattr(state, session) is None
-    finally:
-        state.lock.release()
 
 
 def free_profiler_after_fork() -> None:

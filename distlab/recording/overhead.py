@@ -52,6 +52,8 @@ class Overhead:
         self._start_recorded = 0
         self._start_steps = 0
         self._captures_ns = 0
+        self._logs = 0
+        self._logs_ns = 0
         self._waiting = 0
         self._lost = 0
 
@@ -66,6 +68,11 @@ class Overhead:
     def add_watch(self, nanoseconds: int) -> None:
         """Adds the duration of one `watch` outside of the watcher's windows."""
         self._watches.append(nanoseconds)
+
+    def add_log(self, nanoseconds: int) -> None:
+        """Adds the duration of one call of `log`, which leads to one event, now or later."""
+        self._logs += 1
+        self._logs_ns += nanoseconds
 
     def note_thread(self, thread: str) -> None:
         """Notes the processor time of the calling thread.
@@ -115,6 +122,8 @@ class Overhead:
         if events <= 0:
             return None
         captures_ns, self._captures_ns = self._captures_ns, 0
+        logs, self._logs = self._logs, 0
+        logs_ns, self._logs_ns = self._logs_ns, 0
         emits, self._emits = self._emits, []
         watches, self._watches = self._watches, []
         threads, reported = dict(self._threads), self._reported_threads
@@ -127,13 +136,16 @@ class Overhead:
             time_ns=end_ns,
             start_ns=start_ns,
             events=events,
-            emit_ns=_median(emits) * events + _median(watches) * max(steps, 0) + windows_ns,
+            emit_ns=_median(emits) * max(events - logs, 0)
+            + _median(watches) * max(steps, 0)
+            + windows_ns,
             sampled=len(emits) + len(watches),
             writer_ns=spent["writer"],
             watcher_ns=spent["watcher"],
             capture_ns=captures_ns,
             waiting=self._waiting,
             lost=self._lost,
+            log_ns=logs_ns,
         )
 
 

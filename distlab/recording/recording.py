@@ -24,11 +24,12 @@ from distlab.text.counts import is_count, is_number, is_positive_count
 from distlab.text.shown import shown, shown_text
 from distlab.tracking.logger import Logger
 from distlab.tracking.tensorboard import TensorBoard
+from distlab.uncopied import Uncopied
 
 _Status: TypeAlias = Literal["finished", "failed", "interrupted"]
 
 
-class Recording:
+class Recording(Uncopied):
     """A recording that goes on until it is closed; returned by `record`.
 
     Attributes:
@@ -43,6 +44,11 @@ class Recording:
       >>> recording.name, dl.Run.open("runs/first").summary()["metrics"]
       ('first', {'loss': 0.5})
     """
+
+    _uncopied = (
+        "The recording {0.name!r} can't be copied or pickled: one object of this process writes "
+        "it. Pass the recording itself, or open its folder with dl.Run.open(path)."
+    )
 
     def __init__(
         self,
@@ -98,8 +104,10 @@ class Recording:
                 f"A recording accepts numbers until it is closed, and {self.name!r} is closed. "
                 "Call log inside the with block."
             )
+        began = time.perf_counter_ns()
         number = self._recorder.newest_step() if step is None else checked_step(step)
         self._recorder.metrics.log(number, values)
+        self._recorder.overhead.add_log(time.perf_counter_ns() - began)
         self._warn_of_not_finite(self._recorder)
 
     def capture(self, steps: int = 5, *, seconds: float = 10.0) -> Future[Capture]:
@@ -197,17 +205,6 @@ class Recording:
         end = RunEnd(time_ns=time.monotonic_ns(), status=status, message=message[:2_000])
         self._recorder.close(opened, end)
         self._warn_of_not_finite(self._recorder)
-
-    def __reduce__(self) -> str | tuple[Any, ...]:
-        """Refuses to be copied or pickled: one object writes a recording, in one process.
-
-        Raises:
-          ArgumentTypeError: Always.
-        """
-        raise ArgumentTypeError(
-            f"The recording {self.name!r} can't be copied or pickled: one object of this process "
-            "writes it. Pass the recording itself, or open its folder with dl.Run.open(path)."
-        )
 
     def __enter__(self) -> Self:
         """Returns itself.

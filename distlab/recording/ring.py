@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, TypeVar
 
 from distlab.events import (
     Capture,
@@ -27,6 +27,8 @@ from distlab.events import (
     StepReady,
     Unknown,
 )
+
+T = TypeVar("T")
 
 _BLOCK: Final = 128
 _WITH_PAYLOAD: Final = {Sharding, Preview, Capture, StepReady, DeviceSample}
@@ -113,7 +115,9 @@ class Ring:
         self.process = process
         self._capacity = capacity
         self._payload_bytes = payload_bytes
-        self._lock = threading.Lock()
+        # It knows its owner: see `_seal`.
+        self._lock = threading.RLock()
+        self._busy = False
         self._open: list[Event] = []
         self._blocks: deque[_Block] = deque()
         self._sealed = 0
@@ -131,8 +135,7 @@ class Ring:
     @property
     def end(self) -> int:
         """The sequence number of the next event."""
-        with self._lock:
-            return self._sealed + len(self._open)
+        return self._undisturbed(lambda: self._sealed + len(self._open))
 
     def since(self, cursor: int, limit: int = 10_000) -> Chunk:
         """Returns up to `limit` events from `cursor` on, at once (never waits).
@@ -146,7 +149,8 @@ class Ring:
           The events, the next cursor, and the number of events from `cursor` on that
           are gone.
         """
-        with self._lock:
+
+        def read() -> Chunk:
             found: list[Event | Unknown] = []
             after = cursor
             for sequence, event in self._from(cursor):
@@ -156,6 +160,8 @@ class Ring:
                 after = sequence + 1
             return Chunk(found, after, after - cursor - len(found), (self.process,))
 
+        return self._undisturbed(read)
+
     def pin(self) -> tuple[list[Event], Pin]:
         """Returns all standing events, and keeps all events after them.
 
@@ -163,7 +169,8 @@ class Ring:
           The standing events that are known, oldest first, and the place after
           them. Advance the pin's cursor while reading, and `unpin` it.
         """
-        with self._lock:
+
+        def begin() -> tuple[list[Event], Pin]:
             known = _Standing(self._payload_bytes)
             for sequence, event in self._from(0):
                 if event.STANDING:
@@ -172,6 +179,8 @@ class Ring:
             self._pins.append(pin)
             return list(known.events.values()), pin
 
+        return self._undisturbed(begin)
+
     def unpin(self, pin: Pin) -> None:
         """Drops a pin and the events that it kept."""
         with self._lock:
@@ -179,8 +188,17 @@ class Ring:
 
     def after_fork(self) -> None:
         """Makes the ring usable in a forked child, where its readers do not exist."""
-        self._lock = threading.Lock()
+        self._lock, self._busy = threading.RLock(), False
         self._pins.clear()
+
+    def _undisturbed(self, read: Callable[[], T]) -> T:
+        """Returns what a function reads while no thread closes a block, this one included."""
+        with self._lock:
+            busy, self._busy = self._busy, True
+            try:
+                return read()
+            finally:
+                self._busy = busy
 
     def _from(self, cursor: int) -> Iterator[tuple[int, Event]]:
         """Yields the events that are kept from `cursor` on. Call it with the lock held."""
@@ -199,22 +217,39 @@ class Ring:
         yield from enumerate(self._open[skipped:], self._sealed + skipped)
 
     def _seal(self) -> None:
-        """Closes the open list into a block and makes room, unless another thread is doing so."""
-        if not self._lock.acquire(blocking=False):
+        """Closes the open list into a block and makes room, unless the ring is in use.
+
+        That may be in another thread, or in this one, where a finaliser appends. An interrupt may
+        come between `acquire` and what follows it. So whether this thread has the lock is asked of
+        the lock: one that is left locked would stop every reader for good.
+        """
+        if self._busy:
             return
         try:
-            count = len(self._open)
-            events = self._open[:count]
-            del self._open[:count]
-            block = _block(self._sealed, events)
-            self._blocks.append(block)
-            self._sealed += count
-            self._count += count
-            self._payload += block.payload
-            while self._blocks and self._over(self._blocks[0]):
-                self._evict()
+            if self._lock.acquire(blocking=False):
+                self._busy = True
+                try:
+                    self._close()
+                finally:
+                    self._busy = False
         finally:
-            self._lock.release()
+            try:  # noqa: SIM105 - entering `suppress` could be interrupted
+                self._lock.release()
+            except RuntimeError:  # another thread has it
+                pass
+
+    def _close(self) -> None:
+        events = self._open.copy()
+        count = len(events)
+        block = _block(self._sealed, events)
+        # Nothing is called from here until the block is there: an interrupt comes after calls.
+        del self._open[:count]
+        self._sealed += count
+        self._count += count
+        self._payload += block.payload
+        self._blocks.append(block)
+        while self._blocks and self._over(self._blocks[0]):
+            self._evict()
 
     def _over(self, oldest: _Block) -> bool:
         """Returns whether the oldest block has to be evicted."""
@@ -224,11 +259,14 @@ class Ring:
         return self._count > room * self._capacity or self._payload > room * self._payload_bytes
 
     def _evict(self) -> None:
-        block = self._blocks.popleft()
-        self._count -= len(block.events)
-        self._payload -= block.payload
+        block = self._blocks[0]
+        count = len(block.events)
         for sequence, event in block.standing:
             self._standing.add(sequence, event)
+        # Nothing is called here either.
+        self._count -= count
+        self._payload -= block.payload
+        del self._blocks[0]
 
 
 def _block(first: int, events: list[Event]) -> _Block:

@@ -26,6 +26,7 @@ from distlab.runs.summary import Summary, summarize
 from distlab.text.counts import is_count, is_number
 from distlab.text.html import card
 from distlab.text.shown import shown, shown_text
+from distlab.uncopied import Uncopied
 
 _FAR_NS: Final = 1 << 62
 _CENTURY: Final = 3.2e9
@@ -37,7 +38,7 @@ _STANDING: Final = tuple(
 )
 
 
-class Run:
+class Run(Uncopied):
     """A recorded run, in the order in which it was recorded.
 
     Returned by `Run.open`. It may be used from several threads. Where a file is
@@ -61,6 +62,11 @@ class Run:
       [1.0, 0.5, 0.3333333333333333]
       finished {'loss': 0.3333333333333333}
     """
+
+    _uncopied = (
+        "{0!r} can't be copied or pickled: it reads open files. Pass its path, and open it again "
+        "with dl.Run.open(path)."
+    )
 
     def __init__(self, path: Path, reader: RunReader) -> None:
         self.path = path
@@ -499,17 +505,6 @@ class Run:
           ['events.out']
         """
         return to_tensorboard(self, logdir)
-
-    def __reduce__(self) -> str | tuple[Any, ...]:
-        """Refuses to be copied or pickled: it reads open files.
-
-        Raises:
-          ArgumentTypeError: Always.
-        """
-        raise ArgumentTypeError(
-            f"{self!r} can't be copied or pickled: it reads open files. Pass its path, and open it "
-            "again with dl.Run.open(path)."
-        )
 
     def __repr__(self) -> str:
         """Names the run and its folder."""

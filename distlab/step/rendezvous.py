@@ -10,9 +10,12 @@ import contextvars
 import threading
 from collections.abc import Callable, Sequence
 from queue import SimpleQueue
-from typing import Any, NamedTuple, final
+from typing import Any, Final, NamedTuple, final
 
 from distlab.errors import ContextError
+
+_NO_MORE: Final = "interpreter shutdown"
+"""What Python says of a thread that is started while the interpreter ends."""
 
 
 class Rendezvous(NamedTuple):
@@ -81,6 +84,9 @@ class ReplicaThread:
             # An interrupt inside of Python's wait for the thread comes out as an error of its lock.
             if isinstance(error.__context__, KeyboardInterrupt):
                 raise error.__context__ from None
+            # From Python 3.12 on no thread starts once the interpreter ends.
+            if _NO_MORE in str(error) and threading.current_thread() is not threading.main_thread():
+                raise SystemExit from None  # as in `in_flight.require_open`
             raise
 
     def wait_at(self, rendezvous: Rendezvous) -> Any:

@@ -66,6 +66,42 @@ def test_a_thread_that_is_ended_tidies_up() -> None:
     assert (status, out) == (0, "tidied\n")
 
 
+def test_a_thread_that_can_start_no_replica_any_more_ends_without_a_word() -> None:
+    program = """
+def start(thread):
+    raise RuntimeError("can't create new thread at interpreter shutdown")
+job = dl.background(train, eagerly)
+wait_for_steps()
+threading.Thread.start = start  # as from the first moment of the end on, in Python 3.12
+until = time.monotonic() + 60
+while job.running and time.monotonic() < until:
+    time.sleep(0.01)
+print("main ends", job.running, flush=True)
+"""
+    assert finish(BEGIN + program, "-W", "error") == (0, "main ends False\n")
+
+
+def test_the_end_waits_for_a_thread_that_traces_its_first_step() -> None:
+    """On Python 3.12 the process was aborted, or crashed."""
+    program = """
+tracing, ends = threading.Event(), threading.Event()
+def slow(x):
+    tracing.set()
+    assert ends.wait(60)
+    time.sleep(0.5)
+    print("traced", flush=True)
+    return x @ x
+def train_slowly():
+    strategy.run(slow, args=(batch,))
+    print("one step too many", flush=True)
+threading.Thread(target=train_slowly, daemon=True).start()
+assert tracing.wait(60)
+print("main ends", flush=True)
+ends.set()
+"""
+    assert finish(BEGIN + program, "-W", "error") == (0, "main ends\ntraced\n")
+
+
 def test_other_threads_finish_their_steps_first() -> None:
     """Python waits for them before anything is torn down."""
     program = """

@@ -1,6 +1,12 @@
 from __future__ import annotations
 
+import random
+import signal
 import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
 
 from distlab.events import Event, Lost, Sharding, Step, StepReady, Unknown
 from distlab.recording.ring import Ring
@@ -166,10 +172,99 @@ def test_threads_append_and_read_at_once_without_loss() -> None:
 
 def test_appending_does_not_wait_for_a_reader() -> None:
     ring = filled(127)
-    with ring._lock:  # as in a finaliser that runs while the ring is being read
-        for number in range(127, 400):
-            ring.append(samples.step(number))
+    reading, appended = threading.Event(), threading.Event()
+
+    def read() -> None:
+        with ring._lock:
+            reading.set()
+            assert appended.wait(60)
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    assert reading.wait(60)
+    for number in range(127, 400):
+        ring.append(samples.step(number))
+    appended.set()
+    reader.join(60)
     ring.append(Lost(time_ns=0, count=1, reason="last"))
     chunk = ring.since(0)
     assert numbers(chunk.events) == list(range(400))
     assert chunk.cursor == 401
+
+
+def test_a_finaliser_may_append_while_its_thread_reads() -> None:
+    class Reading(Ring):
+        def _from(self, cursor: int) -> Iterator[tuple[int, Event]]:
+            for found in super()._from(cursor):
+                if self.end < 400:  # more than a block
+                    self.append(samples.step(self.end))
+                yield found
+
+    ring = Reading()
+    for number in range(300):
+        ring.append(samples.step(number))
+    assert numbers(ring.since(0).events)[:300] == list(range(300))
+    assert numbers(ring.since(0).events) == list(range(400))
+
+
+@pytest.mark.parametrize("moment", ["acquired", "released"])
+def test_an_interrupt_does_not_leave_the_ring_locked(moment: str) -> None:
+    """Ctrl-C between two instructions of an append stopped all readers for good."""
+    ring = filled(127)
+    lock = ring._lock
+
+    class Interrupted:
+        def acquire(self, *, blocking: bool) -> bool:
+            found = lock.acquire(blocking=blocking)
+            if moment == "acquired":
+                raise KeyboardInterrupt
+            return found
+
+        def release(self) -> None:
+            lock.release()
+            if moment == "released":
+                raise KeyboardInterrupt
+
+    vars(ring)["_lock"] = Interrupted()
+    with pytest.raises(KeyboardInterrupt):
+        ring.append(samples.step(127))
+    vars(ring)["_lock"] = lock
+    with ThreadPoolExecutor(1) as other:
+        assert other.submit(lambda: ring.end).result(60) == 128
+    ring.append(samples.step(128))
+    assert numbers(ring.since(0).events) == list(range(129))
+
+
+class _Interrupt(BaseException):
+    pass
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # in collections
+def test_interrupts_at_any_moment_lose_and_double_no_event() -> None:
+    def interrupt(*_: object) -> None:
+        raise _Interrupt
+
+    ring, chance = Ring(), random.Random(0)
+    appended: list[int] = []
+    interrupted = 0
+    before = signal.signal(signal.SIGALRM, interrupt)
+    try:
+        for start in range(0, 60_000, 200):
+            try:
+                signal.setitimer(signal.ITIMER_REAL, chance.uniform(1e-6, 1.5e-4))
+                for number in range(start, start + 200):
+                    ring.append(samples.step(number))
+                    appended.append(number)
+                signal.setitimer(signal.ITIMER_REAL, 0)
+            except _Interrupt:
+                interrupted += 1
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    chunk = ring.since(0, 100_000)
+    found = numbers(chunk.events)
+    assert interrupted > 100
+    assert found == sorted(set(found))
+    assert set(appended) <= set(found)
+    # An append may have been interrupted once the event was there.
+    assert chunk.cursor == len(found) <= len(appended) + interrupted
