@@ -22,6 +22,30 @@ def loop_begin(columns: EvidenceColumns) -> int:
     return max(int(columns["steps"]["dispatched_ns"][0]), columns["since_ns"])
 
 
+def loop_steps(columns: EvidenceColumns) -> Ints:
+    """Returns the numbers of the steps that a share of the loop's time is about.
+
+    They were called after `loop_begin`.
+
+    Args:
+      columns: The evidence, with one step or more.
+    """
+    steps = columns["steps"]
+    return steps["step"][steps["time_ns"] >= loop_begin(columns)]
+
+
+def steps_between(columns: EvidenceColumns, begin_ns: float, end_ns: float) -> Ints:
+    """Returns the numbers of the steps that were called in a part of the run.
+
+    Args:
+      columns: The evidence.
+      begin_ns: The monotonic time in nanoseconds at which the part begins.
+      end_ns: The monotonic time at which it ends.
+    """
+    times = columns["steps"]["time_ns"]
+    return columns["steps"]["step"][(times >= begin_ns) & (times <= end_ns)]
+
+
 def loop_share(columns: EvidenceColumns, time_ns: Ints, duration_ns: Ints) -> float:
     """Returns the share of the loop's time that calls took.
 

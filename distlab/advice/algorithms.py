@@ -13,7 +13,7 @@ from typing import Final
 
 import numpy as np
 
-from distlab.advice._shares import loop_share, seconds_a_step
+from distlab.advice._shares import loop_begin, loop_share, loop_steps, seconds_a_step
 from distlab.advice._texts import ms_text, new_advice, percent_text
 from distlab.events import Advice
 from distlab.folds import EvidenceColumns
@@ -31,9 +31,10 @@ _LEAST_SHARE: Final = 0.05
 
 def find(columns: EvidenceColumns) -> list[Advice]:
     """Finds algorithms to replace, in columns of `folds.Evidence`."""
-    reductions, steps = columns["reductions"], columns["steps"]["time_ns"]
-    if not columns["simulated"] or len(steps) < 2:
+    reductions = columns["reductions"]
+    if not columns["simulated"] or len(columns["steps"]["step"]) < 2:
         return []
+    begin = loop_begin(columns)
     found = []
     for algorithm in sorted(set(reductions["algorithm"]) - {_FASTER_HERE}):
         rows = np.array(
@@ -44,7 +45,7 @@ def find(columns: EvidenceColumns) -> list[Advice]:
                 )
                 if used == algorithm
                 and verb == "reduce"
-                and reductions["time_ns"][row] > steps[0]
+                and reductions["time_ns"][row] >= begin
                 and _chosen(columns, int(reductions["strategy"][row]))
             ],
             int,
@@ -75,6 +76,7 @@ def find(columns: EvidenceColumns) -> list[Advice]:
                 },
                 page="reductions",
                 share=share,
+                steps=loop_steps(columns),
                 saves_s=(1 - 1 / faster) * seconds_a_step(columns, times, spent),
             )
         )

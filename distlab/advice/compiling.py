@@ -2,7 +2,7 @@
 
 Each function compiles once or twice: for full batches, and for the last one. A run is short of
 steps, not of programs, where that is most of its time. It compiles too much where further
-programs of its functions take half of the time from the first step on, and of its second half
+programs of its functions take half of the time after the first step, and of its second half
 as well, so that it does not end with a warm-up. Functions that are compiled again in each step
 or two are `recompilation`; here are those that a new strategy, new variables or a new size
 compiles again every some steps.
@@ -54,9 +54,9 @@ def find(columns: EvidenceColumns) -> list[Advice]:
         new_advice(
             CAUSE,
             f"function {function}",
-            f"{percent_text(min(share, 1.0))} of the time from the first step on passes with "
-            f"compiling: {function} was compiled {len(own)} times more than for full and partial "
-            f"batches, {why}.",
+            f"{percent_text(min(share, 1.0))} of the time after step {int(steps['step'][0])} "
+            f"passes with compiling: {function} was compiled {len(own)} times more than for full "
+            f"and partial batches, {why}.",
             remedy,
             evidence={
                 "share": min(share, 1.0),

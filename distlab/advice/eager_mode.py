@@ -12,7 +12,7 @@ from typing import Final
 
 import numpy as np
 
-from distlab.advice._shares import loop_share, seconds_a_step
+from distlab.advice._shares import loop_begin, loop_share, loop_steps, seconds_a_step
 from distlab.advice._texts import ms_text, new_advice, percent_text
 from distlab.events import Advice
 from distlab.folds import EvidenceColumns
@@ -39,7 +39,9 @@ def find(columns: EvidenceColumns) -> list[Advice]:
         eagerly = np.isin(steps["program"][own], list(eager))
         if len(own) < _FEWEST_STEPS or not eagerly[-_FEWEST_STEPS:].all():
             continue
-        rows = own[eagerly]
+        rows = own[eagerly & (steps["time_ns"][own] >= loop_begin(columns))]
+        if not len(rows):
+            continue
         begun = steps["time_ns"][rows]
         spent = steps["dispatched_ns"][rows] - begun
         share = loop_share(columns, begun, spent)
@@ -58,7 +60,7 @@ def find(columns: EvidenceColumns) -> list[Advice]:
                 evidence={"eager_steps": len(rows), "step_ms": typical / 1e6, "share": share},
                 page="steps",
                 share=share,
-                steps=steps["step"][rows],
+                steps=loop_steps(columns),
                 source=source,
                 saves_s=seconds_a_step(columns, begun, spent),
             )

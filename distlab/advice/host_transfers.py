@@ -5,6 +5,12 @@ to every device in every step; a dataset would divide and place them ahead of ti
 Variables of another strategy also move in every step, by design only with central storage
 and parameter servers.
 
+Devices that copy from one another do so after the call that starts it, which alone is timed; the
+text says so.
+
+A read waits until the devices have computed its value. They are busy then, so that is no share of
+the copy; it is told beside it.
+
 What each replica receives for itself must get there: batches that a dataset left on the host, and
 values made for each replica. Batches are told where that is the bottleneck, as of those that the
 input places (`waiting_input`); of values the program's own Python, which makes them, is.
@@ -18,7 +24,9 @@ from typing import Final
 import numpy as np
 
 from distlab.advice._shares import (
+    loop_begin,
     loop_share,
+    loop_steps,
     saved_at_most,
     seconds_a_step,
     step_seconds,
@@ -40,6 +48,9 @@ _OFTEN: Final = 0.5
 _BATCH: Final = "batch "
 _LEAST_SHARE_OF_BATCHES: Final = 0.33
 _LEAST_OF_BATCHES_NS: Final = 2_000_000
+_COPY_LATER: Final = " The devices copy after that, before they compute."
+_LEAST_WAIT_MS: Final = 0.1
+_WITH_THE_WAIT: Final = " This recording does not tell the wait for the value from the copy."
 _KEEP_VARIABLES_ELSEWHERE: Final = ("CentralStorageStrategy", "ParameterServerStrategy")
 
 _REMEDIES: Final = {
@@ -66,7 +77,7 @@ def find(columns: EvidenceColumns) -> list[Advice]:
     rows_of: dict[tuple[str, str, int], list[int]] = defaultdict(list)
     for row, (what, direction) in enumerate(zip(copies["what"], copies["direction"], strict=True)):
         rows_of[what, direction, int(copies["strategy"][row])].append(row)
-    begin = int(steps["time_ns"][0])
+    begin = loop_begin(columns)
     found = []
     for (what, direction, strategy), rows in rows_of.items():
         name = columns["strategies"].get(strategy, ("", []))[0]
@@ -79,8 +90,12 @@ def find(columns: EvidenceColumns) -> list[Advice]:
         if len(inside) < max(_FEWEST, _OFTEN * _steps_during(columns, inside, own)):
             continue
         spent = copies["duration_ns"][inside]
+        waited = copies["waiting_ns"][inside]
+        untold = bool((waited < 0).any()) and direction == "to_host"
+        waiting = np.maximum(waited, 0)
+        copying = spent - waiting
         foreign = direction == "between_devices" and what.startswith("argument ")
-        share = loop_share(columns, copies["time_ns"][inside], spent)
+        share = loop_share(columns, copies["time_ns"][inside] + waiting, copying)
         typical = float(np.median(copies["bytes"][inside]))
         batch = what.startswith(_BATCH)
         if batch:
@@ -96,18 +111,22 @@ def find(columns: EvidenceColumns) -> list[Advice]:
                 CAUSE,
                 what,
                 f"In every step {what} {_MOVES[direction]}: "
-                f"{bytes_text(typical)} each time, {ms_text(float(np.median(spent)))}, "
-                f"{percent_text(share)} of the loop's time.",
+                f"{bytes_text(typical)} each time"
+                f"{'; starting that takes' if direction == 'between_devices' else ','} "
+                f"{ms_text(float(np.median(copying)))}, {percent_text(share)} of the loop's time."
+                f"{_COPY_LATER if direction == 'between_devices' else ''}"
+                f"{_WITH_THE_WAIT if untold else _wait_text(waiting)}",
                 _REMEDIES[remedy],
                 evidence={
                     "bytes": typical,
                     "times": len(inside),
-                    "copy_ms": float(np.median(spent)) / 1e6,
+                    "copy_ms": _typical_ms(copying),
                     "share": share,
-                },
+                }
+                | ({"waiting_ms": _typical_ms(waiting)} if waiting.any() else {}),
                 page="placement",
                 share=share,
-                steps=steps["step"],
+                steps=loop_steps(columns),
                 saves_s=saved_at_most(
                     columns,
                     _seconds(
@@ -117,6 +136,18 @@ def find(columns: EvidenceColumns) -> list[Advice]:
             )
         )
     return found
+
+
+def _typical_ms(nanoseconds: Ints) -> float:
+    return float(np.median(nanoseconds)) / 1e6
+
+
+def _wait_text(waiting: Ints) -> str:
+    """Returns what is said of the wait for values that devices still compute."""
+    typical = _typical_ms(waiting)
+    if typical < _LEAST_WAIT_MS:
+        return ""
+    return f" Before that the program waits {ms_text(typical * 1e6)} for the devices to compute it."
 
 
 def _seconds(columns: EvidenceColumns, time_ns: Ints, spent: Ints, *, waits: bool) -> float:

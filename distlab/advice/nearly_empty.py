@@ -16,6 +16,7 @@ from typing import Final
 import numpy as np
 
 from distlab.advice._datasets import batches_by_dataset
+from distlab.advice._shares import steps_between
 from distlab.advice._texts import new_advice, percent_text
 from distlab.events import Advice
 from distlab.folds import EvidenceColumns
@@ -80,6 +81,7 @@ def _emptiness(columns: EvidenceColumns, name: str, rows: Ints) -> Advice | None
         },
         page="batches",
         share=share,
+        steps=steps_between(columns, *batches["time_ns"][rows[[0, -1]]].tolist()),
         source=batches["source"][rows[-1]],
         saves_s=spent / 1e9 / len(rows),
     )

@@ -1,7 +1,8 @@
 """Recording that costs too much itself, or lost events.
 
-The recorder measures the time of its callers and of its threads. A twentieth of the
-callers' time is too much, and so is a fifth of a core in the background.
+The recorder measures the time of its callers, also in each call of `log`, and of its threads. A
+twentieth of the callers' time is too much, and so is a fifth of a core in the background. Profiles
+don't count: they are bounded in the long run, and no program makes them cheaper by what it logs.
 """
 
 from __future__ import annotations
@@ -28,20 +29,25 @@ def find(columns: EvidenceColumns) -> list[Advice]:
     found = []
     if seconds >= _LEAST_SECONDS:
         events = float(costs["events"].sum()) / seconds
-        callers = float(costs["emit_ns"].sum()) / 1e9 / seconds
-        background = costs["writer_ns"] + costs["watcher_ns"] + costs["capture_ns"]
+        logs = float(costs["log_ns"].sum()) / 1e9 / seconds
+        callers = float(costs["emit_ns"].sum()) / 1e9 / seconds + logs
+        background = costs["writer_ns"] + costs["watcher_ns"]
         threads = float(background.sum()) / 1e9 / seconds
-        if events >= _LEAST_EVENTS and (callers >= _CALLERS or threads >= _THREADS):
+        many = events >= _LEAST_EVENTS and (callers >= _CALLERS or threads >= _THREADS)
+        in_log = ", most of it in calls of log," if 2 * logs >= callers else ""
+        if many or logs >= _CALLERS:
             found.append(
                 new_advice(
                     CAUSE,
                     "recorder",
-                    f"Recording takes {percent_text(callers)} of the loop's time and "
-                    f"{percent_text(threads)} of another core, for {events:,.0f} events a second.",
-                    "Log less often, do more in one step (several steps in a scan), or set "
-                    "DISTLAB_RECORD=off.",
+                    f"Recording takes {percent_text(callers)} of the recording's time{in_log} and "
+                    f"{percent_text(threads)} of another core beside its profiles, for "
+                    f"{events:,.0f} events a second.",
+                    "Log less often or fewer numbers, do more in one step (several steps in a "
+                    "scan), or set DISTLAB_RECORD=off.",
                     evidence={
                         "callers_share": callers,
+                        "log_share": logs,
                         "threads_share": threads,
                         "events_per_s": events,
                     },

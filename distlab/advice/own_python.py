@@ -1,9 +1,9 @@
 """A loop whose devices wait for the program's own Python.
 
-That is what passes outside of `run`, of the verbs that reduce, of the input and of reads of
-variables: a checkpoint, a metric computed on the host, a function that the program compiled
-itself, the garbage collector. It is the bottleneck when it takes 60 % of the loop's time and
-2 ms a step, the longest pause left out, while no step is in flight for half of the time: a loop
+That is what passes outside of `run`, of the verbs that reduce, of the input, of reads of
+variables and of `log`: a checkpoint, a metric computed on the host, a function that the program
+compiled itself, the garbage collector. It is the bottleneck when it takes 60 % of the loop's time
+and 2 ms a step, the longest pause left out, while no step is in flight for half of the time: a loop
 whose devices are the bottleneck also waits where it reads a result, and then one is.
 
 In a loop of less than a second some pauses are most of the time. There it must be 50 % and 4 ms in
@@ -21,7 +21,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from distlab.advice._shares import loop_begin
+from distlab.advice._shares import loop_begin, loop_steps
 from distlab.advice._texts import ms_text, new_advice, percent_text
 from distlab.advice.host_transfers import VALUES
 from distlab.events import Advice, OwnPython
@@ -42,6 +42,8 @@ _SHORTEST_NS: Final = 200_000_000
 _SHARE_OF_A_STEP: Final = 0.5
 _LEAST_IN_SHORT_NS: Final = 4_000_000
 _QUARTER: Final = 25
+_ACCOUNTED_NS: Final = 1_000_000_000
+"""The recorder accounts for its cost so often."""
 _OF_OWN: Final = 0.5
 _LEAST_SEEN_NS: Final = 100_000_000
 _INSIDE: Final = " > "
@@ -64,6 +66,9 @@ def find(columns: EvidenceColumns) -> list[Advice]:
     names = [name for name, _ in columns["strategies"].values()]
     if count < _FEWEST_STEPS or any(name.startswith(_IN_THREADS) for name in names):
         return []  # the steps of several threads overlap
+    called = loop_steps(columns)
+    if not len(called):
+        return []
     begin = loop_begin(columns)
     end = int(steps["dispatched_ns"][-1])
     in_flight = _in_flight(columns)
@@ -72,15 +77,16 @@ def find(columns: EvidenceColumns) -> list[Advice]:
     length = sum(stop - start for start, stop in _gaps(columns["pauses"], begin, end))
     if length < _SHORTEST_NS or in_flight is None or in_flight.share >= _IN_FLIGHT:
         return []
-    own, longest = sum(gaps), max(gaps, default=0)
+    # The calls of `log` are the recording's cost, and have no times of their own.
+    own, longest = max(0, sum(gaps) - _logging(columns, begin, length)), max(gaps, default=0)
     # One long pause, such as a checkpoint or a cell that waits for its user, is no rule.
     usual = own - longest
     # Values that the program makes for each replica must get to their devices: part of neither.
-    if usual < _SHARE * (length - longest - _placing(columns)) or usual < _LEAST_NS * count:
+    if usual < _SHARE * (length - longest - _placing(columns)) or usual < _LEAST_NS * len(called):
         return []
     if length < _LONG_NS and not (_in_most_steps(columns, own_times) and _is_seen(columns, own)):
         return []
-    share, each = own / length, own / count
+    share, each = own / length, own / len(called)
     line = _busiest_line(columns)
     where = f", {percent_text(line.share)} of that at {line.source}" if line.source else ""
     return [
@@ -94,7 +100,7 @@ def find(columns: EvidenceColumns) -> list[Advice]:
             | ({"line_share": line.share} if line.source else {}),
             page="steps",
             share=share,
-            steps=steps["step"],
+            steps=called,
             source=line.source,
             saves_s=each / 1e9,
         )
@@ -142,6 +148,17 @@ def _placing(columns: EvidenceColumns) -> int:
     own = np.array([what.startswith(VALUES) for what in copies["what"]], bool)
     inside = own & (copies["time_ns"] >= loop_begin(columns))
     return int(copies["duration_ns"][inside].sum())
+
+
+def _logging(columns: EvidenceColumns, begin: int, length: int) -> int:
+    """Returns how long calls of `log` took in a loop of so many nanoseconds.
+
+    The recorder's account ends up to a second before the loop does.
+    """
+    costs = columns["costs"]
+    inside = costs["start_ns"] >= begin - _ACCOUNTED_NS
+    accounted = int((costs["time_ns"] - costs["start_ns"])[inside].sum())
+    return int(costs["log_ns"][inside].sum()) * length // max(accounted, 1)
 
 
 def _in_most_steps(columns: EvidenceColumns, own_times: list[tuple[int, int]]) -> bool:

@@ -72,7 +72,8 @@ def _recompiled(columns: EvidenceColumns, function: str, events: list[Compile]) 
         CAUSE,
         subject,
         f"{function} was compiled {len(events)} times for {int(own.sum())} steps, since {why}; "
-        f"that took {spent / 1e9:.1f} s, {percent_text(min(share, 1.0))} of the time.",
+        f"that took {spent / 1e9:.1f} s, {percent_text(min(share, 1.0))} of the time from the "
+        "first of them to the last.",
         remedy,
         evidence={
             "compilations": len(events),

@@ -15,7 +15,7 @@ from typing import Final
 
 import numpy as np
 
-from distlab.advice._shares import loop_share, seconds_a_step
+from distlab.advice._shares import loop_begin, loop_share, loop_steps, seconds_a_step
 from distlab.advice._texts import ms_text, new_advice, percent_text
 from distlab.events import Advice, Collective, Compile
 from distlab.folds import EvidenceColumns
@@ -57,7 +57,8 @@ def _by_step(columns: EvidenceColumns) -> Iterator[tuple[int, Ints]]:
     steps, reductions = columns["steps"], columns["reductions"]
     if not len(steps["step"]) or not len(reductions["call"]):
         return
-    known = np.flatnonzero(reductions["call"] >= 0)
+    in_loop = reductions["time_ns"] >= loop_begin(columns)
+    known = np.flatnonzero((reductions["call"] >= 0) & in_loop)
     outside = [row for row in known if reductions["verb"][row] != "all_reduce"]
     rows = np.array(outside, int)
     place = np.searchsorted(steps["time_ns"], reductions["time_ns"][rows], side="right") - 1
@@ -119,7 +120,7 @@ def _repeated_calls(columns: EvidenceColumns) -> list[Advice]:
             },
             page="reductions",
             share=share,
-            steps=steps,
+            steps=loop_steps(columns),
             saves_s=_seconds_a_step(columns, rows),
         )
     ]
@@ -152,7 +153,7 @@ def _many_calls(columns: EvidenceColumns) -> list[Advice]:
             evidence={"calls_a_step": number, "share": share, "steps": len(steps)},
             page="reductions",
             share=share,
-            steps=steps,
+            steps=loop_steps(columns),
             saves_s=(1 - _OF_ONE_CALL)
             * (1 - 1 / number)
             * _seconds_a_step(columns, np.array(kept)),
@@ -192,7 +193,7 @@ def _large_calls(columns: EvidenceColumns) -> list[Advice]:
             },
             page="reductions",
             share=share,
-            steps=steps,
+            steps=loop_steps(columns),
             saves_s=_seconds_a_step(columns, rows),
         )
     ]

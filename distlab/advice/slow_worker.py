@@ -77,7 +77,8 @@ def _late(columns: EvidenceColumns, workers: WorkerColumns) -> list[Advice]:
                 INPUT,
                 name,
                 f"{name.capitalize()} waits for its batches {percent_text(waits[slow])} of the "
-                f"time, {ms_text(1e6 * workers['wait_ms'][slow])} each, and the others "
+                f"time between them, {ms_text(1e6 * workers['wait_ms'][slow])} each, and the "
+                "others "
                 f"{percent_text(typical)}: it calls each step {ms_text(1e6 * behind)} after them.",
                 _INPUT_REMEDY,
                 evidence=evidence

@@ -4,11 +4,16 @@ All devices leave a collective together, and their ready times are equal: only a
 shows the late one, which computes longest and waits least. Without a collective the ready
 times show it.
 
-A replica is slow when it computes at least twice as long as the median one and 1.5 times as
-long as the next, in each third of the profile, and when the excess is a tenth of the time.
-CPU devices share the machine's cores: the times of equal replicas differ by tens of percents
-from step to step, and a replica with twice the work seems to compute 1.4 times as long. In
-several profiles together that is enough where it also waits a third of what the others do.
+A profile tells the work of a step on each device, which depends on nothing but the program
+(`Capture.work_ns`). A replica is slow when it has 1.4 times the work of the others in two profiles,
+or in five steps of one. Where each step has as much work on all devices, their times may still
+tell a slow one: it waits for a callback, or other programs keep its device busy.
+
+By its times a replica is slow when it computes at least twice as long as the median one and 1.5
+times as long as the next, in each third of the profile, and when the excess is a tenth of the
+time. CPU devices share the machine's cores: the times of equal replicas differ by tens of percents
+from step to step. In several profiles together 1.4 times as long is enough where it also waits a
+third of what the others do.
 
 A replica may be slow from some step on. So the last three profiles also count by themselves: it
 computes longest in each of them, and in seven of their nine thirds.
@@ -30,6 +35,11 @@ from distlab.folds import EvidenceColumns
 from distlab.folds.arrays import Floats
 
 CAUSE: Final = "slow_replica"
+
+_MORE_WORK: Final = 1.4
+_MORE_WORK_THAN_NEXT: Final = 1.25
+_FEWEST_WORK_STEPS: Final = 5
+"""The steps of one profile that are enough: in fewer, the reason may be some examples."""
 
 _TWICE: Final = 2.0
 _MORE_THAN_NEXT: Final = 1.5
@@ -91,9 +101,11 @@ def find(columns: EvidenceColumns) -> list[Advice]:
 
 
 def _in_profiles(columns: EvidenceColumns, strategy: int, captures: list[Capture]) -> list[Advice]:
-    """Finds slow replicas in the last profile, else in all of them together."""
+    """Finds slow replicas by their work, else in the last profile, else in all together."""
     if _uneven(columns, strategy):
         return []
+    if found := _by_work(captures):
+        return found
     last = _Profile.of(captures[-1:])
     slow = _slow(last.compute)
     trim = last.steps >= _STEPS_TO_TRIM
@@ -135,6 +147,22 @@ class _Profile(NamedTuple):
             sum(capture.time_ns - capture.start_ns for capture in captures),
             sum(capture.steps for capture in captures),
         )
+
+
+def _by_work(captures: list[Capture]) -> list[Advice]:
+    """Finds replicas that have more work than the others in each of the last profiles."""
+    slow: list[int] = []
+    alike: list[Capture] = []
+    for one in [capture for capture in reversed(captures) if capture.work_ns][:_LATELY]:
+        more = _far_above(np.array(one.work_ns, float), _MORE_WORK, _MORE_WORK_THAN_NEXT)
+        if not more or (alike and more != slow):
+            break
+        alike, slow = [*alike, one], more
+    if len(alike) < 2 and sum(one.work_steps for one in alike) < _FEWEST_WORK_STEPS:
+        return []
+    works = [np.array(one.work_ns, float) for one in alike]
+    ratio = min(work[slow].min() / np.median(np.delete(work, slow)) for work in works)
+    return _told(alike[0], slow, _Profile.of(alike), float(ratio))
 
 
 def _is_told_before(captures: list[Capture], slow: list[int]) -> bool:
@@ -181,31 +209,48 @@ def _slow_and_awaited(captures: list[Capture], profile: _Profile) -> list[int]:
     return [slow] if always else []
 
 
-def _told(capture: Capture, slow: list[int], profile: _Profile) -> list[Advice]:
-    """Returns advice on slow replicas, where they cost enough."""
+def _told(
+    capture: Capture, slow: list[int], profile: _Profile, work_ratio: float | None = None
+) -> list[Advice]:
+    """Returns advice on slow replicas, where they cost enough.
+
+    Args:
+      capture: The newest of the profiles.
+      slow: The replicas.
+      profile: The sums of the profiles.
+      work_ratio: How many times the work of the others they have, where that tells them.
+    """
     compute, waiting, whole = profile.compute, profile.waiting, profile.whole
     if not slow or whole < _SHORTEST_PROFILE_NS:
         return []
-    others = np.delete(compute, slow)
-    excess = _excess_ns(profile, slow)
-    if excess < max(_LEAST_SHARE * whole, _LEAST_NS * profile.steps / 2):
-        return []
-    longest = compute[slow].max()
-    ratio = longest / max(np.median(others), 1.0)
+    longest, others = compute[slow].max(), np.median(np.delete(compute, slow))
     waited = np.median(np.delete(waiting, slow))
     names = replicas_text(slow)
     devices = ", ".join(capture.devices[replica] for replica in slow)
+    subject = f"{names.capitalize()} ({devices})"
+    computed = f"computed {percent_text(longest / whole)} of the profiled time"
+    if work_ratio is None:
+        excess, ratio = _excess_ns(profile, slow), longest / max(others, 1.0)
+        text = f"{subject} {computed}, {ratio:.1f} times as long as the others, which waited"
+    else:
+        # The times of devices that share cores differ by less than their work.
+        excess, ratio = float(compute[slow].min()) * (1 - 1 / work_ratio), work_ratio
+        has, it = ("has", "it") if len(slow) == 1 else ("have", "they")
+        text = (
+            f"{subject} {has} {ratio:.1f} times the work of the others in each step: {it} "
+            f"{computed}, and the others waited"
+        )
+    if excess < max(_LEAST_SHARE * whole, _LEAST_NS * profile.steps / 2):
+        return []
     return [
         new_advice(
             CAUSE,
             names,
-            f"{names.capitalize()} ({devices}) computed {percent_text(longest / whole)} of the "
-            f"profiled time, {ratio:.1f} times as long as the others, which waited "
-            f"{percent_text(waited / whole)} of it.",
+            f"{text} {percent_text(waited / whole)} of it.",
             _REMEDY,
             evidence={
                 "compute_ms": longest / 1e6,
-                "others_compute_ms": float(np.median(others)) / 1e6,
+                "others_compute_ms": float(others) / 1e6,
                 "waited_ms": float(waiting[slow].max()) / 1e6,
                 "others_waited_ms": float(waited) / 1e6,
                 "profiled_ms": whole / 1e6,
@@ -255,14 +300,19 @@ def _is_other_work(profile: _Profile, slow: list[int]) -> bool:
 
 def _slow(compute: Floats) -> list[int]:
     """Returns the replicas that compute far longer than the others, if they are few."""
-    count = len(compute)
+    return _far_above(compute, _TWICE, _MORE_THAN_NEXT)
+
+
+def _far_above(values: Floats, typical: float, following: float) -> list[int]:
+    """Returns the few replicas whose values are so many times the median and the next one."""
+    count = len(values)
     if count < 2:
         return []
-    order = np.argsort(-compute)
-    typical = np.median(compute) if count > 2 else compute.min()
+    order = np.argsort(-values)
+    median = np.median(values) if count > 2 else values.min()
     for few in range(1, (count - 1) // 2 + 1 if count > 2 else 2):
-        last, following = compute[order[few - 1]], compute[order[few]]
-        if last > 0 and last >= _TWICE * typical and last >= _MORE_THAN_NEXT * following:
+        last, after = values[order[few - 1]], values[order[few]]
+        if last > 0 and last >= typical * median and last >= following * after:
             return sorted(int(replica) for replica in order[:few])
     return []
 

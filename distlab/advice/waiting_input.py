@@ -14,7 +14,7 @@ from typing import Final
 import numpy as np
 
 from distlab.advice._datasets import batches_by_dataset
-from distlab.advice._shares import saved_at_most
+from distlab.advice._shares import saved_at_most, steps_between
 from distlab.advice._texts import ms_text, new_advice, percent_text
 from distlab.events import Advice
 from distlab.folds import EvidenceColumns
@@ -54,6 +54,7 @@ def _waiting(columns: EvidenceColumns, name: str, rows: Ints) -> Advice | None:
     if share < _SHARE or float(np.delete(spent, longest).mean()) < _LEAST_NS:
         return None
     whole_share = float(spent.sum() / periods.sum())
+    begin = int(batches["time_ns"][rows[same[0] - 1]])
     source = float(waited.sum()) >= float(placing.sum())
     stage = "its source" if source else "placing them on the devices"
     return new_advice(
@@ -72,7 +73,7 @@ def _waiting(columns: EvidenceColumns, name: str, rows: Ints) -> Advice | None:
         },
         page="batches",
         share=whole_share,
-        steps=columns["steps"]["step"],
+        steps=steps_between(columns, begin, int(batches["time_ns"][rows[same[-1]]])),
         source=batches["source"][rows[-1]],
         saves_s=saved_at_most(columns, float(spent.mean()) / 1e9),
     )

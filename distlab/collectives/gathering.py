@@ -18,6 +18,7 @@ from distlab.devices import in_flight, jax_internals
 from distlab.errors import ValueShapeError
 from distlab.values.checks import as_array, require_alive, require_components
 from distlab.values.distributed import DistributedValues, PerReplica, replica_shapes
+from distlab.values.nests import taken_apart
 from distlab.values.sharded import as_per_replica
 from distlab.variables.variable import Variable
 
@@ -26,11 +27,12 @@ def gather(strategy: CollectiveHost, value: Any, axis: int) -> Any:
     """Concatenates the components of per-replica values. See `Strategy.gather`."""
     scopes.require_cross_replica("gather", strategy)
     in_flight.require_open()
-    return jax.tree.map(
-        lambda leaf: _gather_leaf(strategy, leaf, axis),
-        value,
-        is_leaf=lambda v: isinstance(v, DistributedValues),
-    )
+    with taken_apart(value, "The value to gather"):
+        return jax.tree.map(
+            lambda leaf: _gather_leaf(strategy, leaf, axis),
+            value,
+            is_leaf=lambda v: isinstance(v, DistributedValues),
+        )
 
 
 def _gather_leaf(strategy: CollectiveHost, value: Any, axis: int) -> jax.Array:
@@ -58,7 +60,7 @@ def _gather_leaf(strategy: CollectiveHost, value: Any, axis: int) -> jax.Array:
     require_joinable(shapes, along, "gather")
     traced = isinstance(value.stacked, jax.core.Tracer)
     parts = value.values if traced else on_first_device(value, strategy.mesh)
-    gathered = jnp.concatenate(parts, axis=along)
+    gathered: jax.Array = jax_internals.uncommitted(jnp.concatenate(parts, axis=along))
     report(
         strategy,
         "gather",
@@ -68,4 +70,4 @@ def _gather_leaf(strategy: CollectiveHost, value: Any, axis: int) -> jax.Array:
         started=started,
         call=next(calls),
     )
-    return jax_internals.uncommitted(gathered)
+    return gathered

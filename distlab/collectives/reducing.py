@@ -32,7 +32,8 @@ from distlab.values.distributed import (
     replica_shapes,
     stack,
 )
-from distlab.values.indexed_slices import IndexedSlices
+from distlab.values.indexed_slices import IndexedSlices, require_rows
+from distlab.values.nests import taken_apart
 from distlab.values.reduce_op import ReduceOp
 from distlab.values.sharded import as_per_replica
 from distlab.variables.variable import Variable
@@ -45,12 +46,14 @@ calls = itertools.count()
 
 def reduce(strategy: CollectiveHost, reduce_op: ReduceOp | str, value: Any, axis: Any) -> Any:
     """Reduces the components of per-replica values. See `Strategy.reduce`."""
+    started = time.monotonic_ns()
     scopes.require_cross_replica("reduce", strategy)
     op = ReduceOp.of(reduce_op)
     axes = None if axis is None else tuple(axis) if isinstance(axis, tuple | list) else (axis,)
-    leaves, structure = jax.tree.flatten(
-        value, is_leaf=lambda v: isinstance(v, DistributedValues | Variable | IndexedSlices)
-    )
+    with taken_apart(value, "The value to reduce"):
+        leaves, structure = jax.tree.flatten(
+            value, is_leaf=lambda v: isinstance(v, DistributedValues | Variable | IndexedSlices)
+        )
     replicas = strategy.num_replicas_in_sync
     common = op is ReduceOp.MEAN and axes is None
     leaves = [_as_per_replica(leaf, strategy, common=common) for leaf in leaves]
@@ -60,7 +63,7 @@ def reduce(strategy: CollectiveHost, reduce_op: ReduceOp | str, value: Any, axis
             require_components(leaf, "The value to reduce", replicas)
             require_numbers(leaf.stacked, "reduce")
     per_replica = [leaf for leaf in leaves if isinstance(leaf, PerReplica)]
-    reduced = iter(reduce_per_replica(strategy, op, per_replica, axes))
+    reduced = iter(reduce_per_replica(strategy, op, per_replica, axes, started))
     return jax.tree.unflatten(
         structure,
         [
@@ -68,14 +71,18 @@ def reduce(strategy: CollectiveHost, reduce_op: ReduceOp | str, value: Any, axis
             if isinstance(leaf, PerReplica)
             else _reduce_slices(strategy, op, leaf, axes)
             if isinstance(leaf, IndexedSlices)
-            else _reduce_other(strategy, op, leaf, axes)
+            else _reduce_other(strategy, op, leaf, axes, started)
             for leaf in leaves
         ],
     )
 
 
 def reduce_per_replica(
-    strategy: CollectiveHost, op: ReduceOp, values: list[PerReplica], axes: Axes | None
+    strategy: CollectiveHost,
+    op: ReduceOp,
+    values: list[PerReplica],
+    axes: Axes | None,
+    started: int,
 ) -> list[jax.Array]:
     """Reduces the components of per-replica values, all values at once.
 
@@ -84,13 +91,13 @@ def reduce_per_replica(
       op: The reduction.
       values: The per-replica values.
       axes: The axes of each component to reduce, too; None reduces element by element.
+      started: The monotonic time in nanoseconds at which the user's call began.
 
     Raises:
       ValueShapeError: The shapes of a value's components differ, or an axis is out of range.
     """
     if not values:
         return []
-    started = time.monotonic_ns()
     mesh, ops = strategy.mesh, strategy.cross_device_ops
     all_shapes = [replica_shapes(value) for value in values]
     all_axes = [_axes_within(axes, shapes) for shapes in all_shapes]
@@ -110,15 +117,16 @@ def reduce_per_replica(
         results = _divide_each(results, counts)
     row_bytes = [array.nbytes // mesh.replicas for array in stacked]
     algorithms = [ops.chosen(mesh, size).algorithm for size in row_bytes]
+    reduced = [jax_internals.uncommitted(result) for result in results]
     _report_nest(strategy, op, values, algorithms, started)
-    return [jax_internals.uncommitted(result) for result in results]
+    return reduced
 
 
 def _report_nest(
     strategy: Host, op: ReduceOp, values: list[PerReplica], algorithms: list[str], started: int
 ) -> None:
     """Emits the reduction of each value; a value has the share of the time that it has of bytes."""
-    spent, call = time.monotonic_ns() - started, next(calls)
+    call = next(calls)
     everything = max(1, sum(value.stacked.nbytes for value in values))
     for value, algorithm in zip(values, algorithms, strict=True):
         report(
@@ -128,8 +136,8 @@ def _report_nest(
             algorithm,
             stacked=value.stacked,
             started=started,
-            duration=spent * value.stacked.nbytes // everything,
             call=call,
+            of_time=value.stacked.nbytes / everything,
         )
 
 
@@ -157,17 +165,17 @@ def _as_per_replica(value: Any, strategy: Host, *, common: bool) -> Any:
 
 
 def _reduce_other(
-    strategy: CollectiveHost, op: ReduceOp, value: Any, axes: Axes | None
+    strategy: CollectiveHost, op: ReduceOp, value: Any, axes: Axes | None, started: int
 ) -> jax.Array:
     if isinstance(value, TracedPerReplica):
         return _reduce_traced(op, value, axes)
     if strategy.mesh.shared and not isinstance(value, jax.core.Tracer):
-        return _reduce_over_workers(strategy, op, value, axes)
+        return _reduce_over_workers(strategy, op, value, axes, started)
     return _reduce_plain(op, value, axes, strategy.num_replicas_in_sync)
 
 
 def _reduce_over_workers(
-    strategy: CollectiveHost, op: ReduceOp, value: Any, axes: Axes | None
+    strategy: CollectiveHost, op: ReduceOp, value: Any, axes: Axes | None, started: int
 ) -> jax.Array:
     """Reduces a value of which each worker has its own, as TensorFlow does.
 
@@ -181,10 +189,10 @@ def _reduce_over_workers(
     array = as_numbers(value, "reduce")
     if for_each_replica:
         stacked = stack([array] * len(mesh.local_replicas), mesh)
-        return reduce_per_replica(strategy, op, [stacked], axes)[0]
+        return reduce_per_replica(strategy, op, [stacked], axes, started)[0]
     zeros = [jnp.zeros_like(array)] * (len(mesh.local_replicas) - 1)
     stacked = stack([array, *zeros], mesh)
-    (total,) = reduce_per_replica(strategy, ReduceOp.SUM, [stacked], None)
+    (total,) = reduce_per_replica(strategy, ReduceOp.SUM, [stacked], None, started)
     return _divide(total, len(mesh.by_process)) if op is ReduceOp.MEAN else total
 
 
@@ -211,6 +219,7 @@ def _reduce_slices(
             "runs."
         )
     values, indices = (_joined(strategy, part) for part in parts)
+    require_rows(values, indices, "reduce")
     if op is ReduceOp.MEAN:
         values = _divide(values, strategy.num_replicas_in_sync)
     return IndexedSlices(values, indices, slices.dense_shape)
@@ -348,7 +357,7 @@ def report(
     stacked: Any,
     started: int,
     call: int,
-    duration: int | None = None,
+    of_time: float = 1.0,
 ) -> None:
     """Emits that values of the replicas were combined from Python.
 
@@ -359,8 +368,8 @@ def report(
       algorithm: The name of the algorithm that moved the data.
       stacked: The values, `(replicas, ...)`.
       started: The monotonic time in nanoseconds at which the call began.
-      duration: How long it took, in nanoseconds; by default until now.
       call: The number of the call, from `calls`; the leaves of a structure share it.
+      of_time: The value's share of the time from then until now.
     """
     recorder = sink.recorder()
     if not recorder.enabled or isinstance(stacked, jax.core.Tracer):
@@ -375,8 +384,8 @@ def report(
             bytes=stacked.nbytes // strategy.num_replicas_in_sync,
             dtype=str(stacked.dtype),
             participants=strategy.num_replicas_in_sync,
-            duration_ns=time.monotonic_ns() - started if duration is None else duration,
             array=number_of(stacked),
             call=call,
+            duration_ns=int(of_time * (time.monotonic_ns() - started)),
         )
     )

@@ -18,6 +18,7 @@ from distlab.devices.mesh import AXIS
 from distlab.errors import ContextError, StructureError
 from distlab.values.checks import as_array
 from distlab.values.distributed import DistributedValues, Shape
+from distlab.values.nests import require_nest
 from distlab.values.operators import ArrayOperators
 from distlab.values.reduce_op import ReduceOp
 from distlab.variables import frames
@@ -170,6 +171,7 @@ class TracedCollectives:
         args, kwargs = self.merged((args, kwargs))
         with scopes.cross_replica(host, merging=self):
             result = fn(host, *args, **kwargs)
+        require_nest(result, "The result of merge_fn")
         if self.shared:
             leaves = jax.tree.leaves(result, is_leaf=_keep)
             self.merged_into_one += [leaf for leaf in leaves if isinstance(leaf, jax.core.Tracer)]

@@ -11,12 +11,13 @@ import itertools
 import threading
 import time
 from collections.abc import Iterable, Iterator
-from typing import Any, Final, Generic, Literal, TypeAlias, TypeVar
+from typing import Final, Generic, Literal, TypeAlias, TypeVar
 
 from distlab.errors import ArgumentTypeError, ArgumentValueError
 from distlab.events import Loop, sink
 from distlab.text.counts import is_number
 from distlab.text.shown import shown
+from distlab.uncopied import Uncopied
 
 T = TypeVar("T")
 State: TypeAlias = Literal["running", "pausing", "paused", "stopping", "stopped", "done"]
@@ -31,7 +32,7 @@ _lock = threading.RLock()
 """A loop that is garbage ends in the middle of anything else, this module's work included."""
 
 
-class LoopControl:
+class LoopControl(Uncopied):
     """The control of one running loop; it may be used from any thread.
 
     Attributes:
@@ -52,6 +53,11 @@ class LoopControl:
       >>> step
       2
     """
+
+    _uncopied = (
+        "{0!r} can't be copied or pickled: a copy would control nothing. Pass its number, and find "
+        "it in loops() of this process."
+    )
 
     def __init__(self, name: str, pause_seconds: float) -> None:
         self.number = next(_numbers)
@@ -126,17 +132,6 @@ class LoopControl:
     def _become(self, state: Literal["running", "paused"]) -> None:
         self.state = state
         _emit(self, state)
-
-    def __reduce__(self) -> str | tuple[Any, ...]:
-        """Refuses to be copied or pickled: a copy would control nothing.
-
-        Raises:
-          ArgumentTypeError: Always.
-        """
-        raise ArgumentTypeError(
-            f"{self!r} can't be copied or pickled: a copy would control nothing. Pass its number, "
-            "and find it in loops() of this process."
-        )
 
     def __repr__(self) -> str:
         return f"<LoopControl {self.name!r}: {self.state} at {self.position}>"

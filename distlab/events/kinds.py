@@ -545,6 +545,8 @@ class Copy(Event, frozen=True, kw_only=True, tag="copy"):
       copies: Number of devices that received it, or sent it.
       duration_ns: Nanoseconds the caller spent; towards the host this includes
         the wait for the value.
+      waiting_ns: Nanoseconds of those in which the caller waited for the devices to compute the
+        value; -1 in runs recorded before this field.
     """
 
     strategy: int
@@ -553,6 +555,7 @@ class Copy(Event, frozen=True, kw_only=True, tag="copy"):
     bytes: int
     copies: int
     duration_ns: int
+    waiting_ns: int = -1
 
 
 class Capture(Event, frozen=True, kw_only=True, tag="capture"):
@@ -580,6 +583,10 @@ class Capture(Event, frozen=True, kw_only=True, tag="capture"):
       cost_ns: Nanoseconds spent on taking and reading it, off the hot path.
       first_step: Number of the step at which it began, -1 where it is not known. The
         processes of a run begin the recorder's captures at the same step.
+      work_ns: The work of one step on each device: how often it ran each operation, times the
+        operation's median duration on all devices, in nanoseconds. Devices that share
+        cores are compared by it. Empty where it is not known.
+      work_steps: From how many whole steps `work_ns` is known.
     """
 
     MOMENTS = ("time_ns", "start_ns")
@@ -597,6 +604,8 @@ class Capture(Event, frozen=True, kw_only=True, tag="capture"):
     profile_bytes: int
     cost_ns: int
     first_step: int = -1
+    work_ns: list[int] = []
+    work_steps: int = 0
 
 
 class Advice(Event, frozen=True, kw_only=True, tag="advice"):
@@ -634,7 +643,7 @@ class RecorderCost(Event, frozen=True, kw_only=True, tag="recorder"):
     Attributes:
       start_ns: Monotonic time at which the period begins; `time_ns` is its end.
       events: Number of events recorded.
-      emit_ns: Nanoseconds the callers spent on emitting events, estimated
+      emit_ns: Nanoseconds the callers spent on emitting events other than `metric`, estimated
         from a sample of them.
       sampled: Number of events that were timed.
       writer_ns: Processor time of the threads that write the run file and call loggers.
@@ -642,6 +651,8 @@ class RecorderCost(Event, frozen=True, kw_only=True, tag="recorder"):
       capture_ns: Processor time spent on taking and reading profiles.
       waiting: Events not stored yet.
       lost: Events lost so far.
+      log_ns: Nanoseconds the callers spent in calls of `log`, all of which are timed; 0 in runs
+        recorded before this field.
     """
 
     MOMENTS = ("time_ns", "start_ns")
@@ -654,6 +665,7 @@ class RecorderCost(Event, frozen=True, kw_only=True, tag="recorder"):
     capture_ns: int
     waiting: int
     lost: int
+    log_ns: int = 0
 
 
 class Metric(Event, frozen=True, kw_only=True, tag="metric"):

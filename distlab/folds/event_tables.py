@@ -73,6 +73,7 @@ class CopyTable(TypedDict):
     strategy: Ints
     bytes: Ints
     duration_ns: Ints
+    waiting_ns: Ints
     what: list[str]
     direction: list[str]
 
@@ -84,6 +85,7 @@ class CostTable(TypedDict):
     start_ns: Ints
     events: Ints
     emit_ns: Ints
+    log_ns: Ints
     writer_ns: Ints
     watcher_ns: Ints
     capture_ns: Ints
@@ -153,6 +155,7 @@ def copy_table(events: Sequence[Copy]) -> CopyTable:
         "strategy": _ints([event.strategy for event in events]),
         "bytes": _ints([event.bytes for event in events]),
         "duration_ns": _ints([event.duration_ns for event in events]),
+        "waiting_ns": _ints([event.waiting_ns for event in events]),
         "what": [event.what for event in events],
         "direction": [event.direction for event in events],
     }
@@ -165,6 +168,7 @@ def cost_table(events: Sequence[RecorderCost]) -> CostTable:
         "start_ns": _ints([event.start_ns for event in events]),
         "events": _ints([event.events for event in events]),
         "emit_ns": _ints([event.emit_ns for event in events]),
+        "log_ns": _ints([event.log_ns for event in events]),
         "writer_ns": _ints([event.writer_ns for event in events]),
         "watcher_ns": _ints([event.watcher_ns for event in events]),
         "capture_ns": _ints([event.capture_ns for event in events]),

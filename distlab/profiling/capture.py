@@ -22,6 +22,7 @@ from distlab.events import Capture, Error, Event
 from distlab.profiling.helper_thread import HelperThread
 from distlab.profiling.profile import MOST_BYTES, Profile
 from distlab.profiling.spans import DeviceSpans, clipped, length_ns, read_spans
+from distlab.profiling.step_work import Operations, StepWork
 
 AskedBy: TypeAlias = Literal["user", "recorder"]
 
@@ -197,7 +198,8 @@ class _Running:
                 f"{len(profile) / 1e6:.0f} MB, of at most {self._most_bytes / 1e6:.0f}. Capture "
                 "fewer steps."
             )
-        found = read_spans(profile, self._profile.anchor_ns)
+        operations = Operations()
+        found = read_spans(profile, self._profile.anchor_ns, operations)
         numbers = [device.id for device in self._devices]
         if not any(number in found for number in numbers):
             raise CaptureError(
@@ -205,6 +207,7 @@ class _Running:
             )
         return self._event(
             [found.get(number, _IDLE) for number in numbers],
+            operations.work(numbers),
             end_ns,
             len(profile),
             time.thread_time_ns() - used,
@@ -226,7 +229,9 @@ class _Running:
                 return
             time.sleep(_PAUSE_SECONDS)
 
-    def _event(self, found: Sequence[DeviceSpans], end_ns: int, size: int, cost_ns: int) -> Capture:
+    def _event(
+        self, found: Sequence[DeviceSpans], work: StepWork, end_ns: int, size: int, cost_ns: int
+    ) -> Capture:
         begin_ns = self._begin_ns
         cut = [
             DeviceSpans(*(clipped(spans, begin_ns, end_ns) for spans in device)) for device in found
@@ -249,6 +254,8 @@ class _Running:
             profile_bytes=size,
             cost_ns=cost_ns,
             first_step=self._first_step,
+            work_ns=work.step_ns,
+            work_steps=work.steps,
         )
 
 

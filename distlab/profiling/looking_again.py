@@ -104,7 +104,7 @@ class LookingAgain:
 
 
 def seems_slow(capture: Capture) -> int | None:
-    """Returns the replica that computes longest while the others wait, if one does.
+    """Returns the replica with more work, or that computes longest while the others wait, if any.
 
     Args:
       capture: A profile of some steps.
@@ -112,6 +112,11 @@ def seems_slow(capture: Capture) -> int | None:
     compute, waiting = np.array(capture.compute_ns), np.array(capture.waiting_ns)
     if len(compute) < 2:
         return None
+    if capture.work_ns:
+        work = np.array(capture.work_ns)
+        most = int(work.argmax())
+        if work[most] >= _LONGER * np.median(np.delete(work, most)):
+            return most
     slow = int(compute.argmax())
     others, awaited = (np.median(np.delete(one, slow)) for one in (compute, waiting))
     longer = compute[slow] >= _LONGER * max(others, 1)

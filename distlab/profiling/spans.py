@@ -22,6 +22,7 @@ import numpy.typing as npt
 from distlab.devices import jax_internals
 from distlab.errors import CaptureError
 from distlab.profiling.profile import ANCHOR
+from distlab.profiling.step_work import COLLECTIVE, Operations, Program
 
 Spans = npt.NDArray[np.int64]
 """Begins and ends in nanoseconds, `(n, 2)`, in order and apart from each other."""
@@ -33,17 +34,13 @@ _CLOSE_NS: Final = 1_000
 
 _NONE: Final = np.empty((0, 2), np.int64)
 _DEVICE_PLANE: Final = re.compile(r"/device:(?:GPU|TPU):(\d+)")
-_COLLECTIVE: Final = re.compile(
+_DEVICE_COLLECTIVE: Final = re.compile(
     r"nccl|rccl|all[-_]?reduce|all[-_]?gather|reduce[-_]?scatter|collective|all[-_]?to[-_]?all",
-    re.IGNORECASE,
-)
-_BETWEEN_PROCESSES: Final = re.compile(
-    r"psum|pmean|pmax|pmin|ppermute|pbroadcast|all[-_]?reduce|all[-_]?gather|all[-_]?to[-_]?all"
-    r"|reduce[-_]?scatter|collective",
     re.IGNORECASE,
 )
 _COPY: Final = re.compile(r"copy|memcpy", re.IGNORECASE)
 _RENDEZVOUS: Final = "Rendezvous"
+_OF_OPERATIONS: Final = frozenset({"device_ordinal", "hlo_op", "hlo_module", "program_id"})
 _REDUCING: Final = "InvokeRendezvous"
 
 
@@ -72,12 +69,15 @@ class _Found(NamedTuple):
     copy: list[Spans]
 
 
-def read_spans(profile: bytes, anchor_ns: int) -> dict[int, DeviceSpans]:
+def read_spans(
+    profile: bytes, anchor_ns: int, operations: Operations | None = None
+) -> dict[int, DeviceSpans]:
     """Reads the activities of each device from a profile.
 
     Args:
       profile: A serialised `XSpace`.
       anchor_ns: Monotonic time of the annotation `ANCHOR` in it.
+      operations: Receives the operations of CPU devices.
 
     Returns:
       Number of the device on this machine to its spans, in monotonic time. Idle
@@ -95,11 +95,14 @@ def read_spans(profile: bytes, anchor_ns: int) -> dict[int, DeviceSpans]:
         raise CaptureError(
             f"The profile that JAX took can't be read ({error}). Capture again."
         ) from error
-    return spans_of(planes, anchor_ns)
+    return spans_of(planes, anchor_ns, operations)
 
 
-def spans_of(planes: Sequence[Any], anchor_ns: int) -> dict[int, DeviceSpans]:
+def spans_of(
+    planes: Sequence[Any], anchor_ns: int, operations: Operations | None = None
+) -> dict[int, DeviceSpans]:
     """Reads the planes of a profile; see `read_spans`."""
+    operations = Operations() if operations is None else operations
     found: dict[int, _Found] = defaultdict(lambda: _Found([], [], []))
     anchor: float | None = None
     for plane in planes:
@@ -108,7 +111,7 @@ def spans_of(planes: Sequence[Any], anchor_ns: int) -> dict[int, DeviceSpans]:
             if device is not None:
                 _read_stream(line.events, found[int(device[1])])
             else:
-                at = _read_thread(line.events, found)
+                at = _read_thread(line.events, found, operations)
                 anchor = at if anchor is None else anchor
     if anchor is None:
         raise CaptureError(
@@ -123,7 +126,7 @@ def _read_stream(events: Iterable[Any], found: _Found) -> None:
     by_activity: tuple[list[_Span], ...] = ([], [], [])
     for event in events:
         activity = COMPUTE
-        if _COLLECTIVE.search(event.name):
+        if _DEVICE_COLLECTIVE.search(event.name):
             activity = WAITING
         elif _COPY.search(event.name):
             activity = COPY
@@ -132,9 +135,11 @@ def _read_stream(events: Iterable[Any], found: _Found) -> None:
         kept.append(union(spans))
 
 
-def _read_thread(events: Iterable[Any], found: dict[int, _Found]) -> float | None:
+def _read_thread(
+    events: Iterable[Any], found: dict[int, _Found], operations: Operations
+) -> float | None:
     """Adds a thread's operations and waits; returns the anchor's time, if it is here."""
-    thread = _Thread(between_processes=jax.process_count() > 1)
+    thread = _Thread(operations, between_processes=jax.process_count() > 1)
     rows = [
         (event.start_ns, -event.duration_ns, place, name, event)
         for place, event in enumerate(events)
@@ -154,20 +159,24 @@ class _Thread:
       anchor: The anchor's time, None when it is in another thread.
     """
 
-    def __init__(self, *, between_processes: bool = False) -> None:
+    def __init__(self, operations: Operations, *, between_processes: bool = False) -> None:
         """Has no events yet.
 
         Args:
+          operations: Receives the operations.
           between_processes: Whether collectives connect several processes.
         """
+        operations.begin_thread()
+        self._all_operations = operations
         self._between_processes = between_processes
         self.anchor: float | None = None
         self._operations: dict[int, list[_Span]] = defaultdict(list)
         self._copies: dict[int, list[_Span]] = defaultdict(list)
         self._waits: dict[int, list[_Span]] = defaultdict(list)
         self._reducing: list[_Span] = []
-        self._device, self._until = -1, 0.0
+        self._device, self._program, self._until = -1, Program("", 0), 0.0
         self._other: set[str] = set()
+        self._inner: dict[str, bool] = {}
 
     def add(self, name: str, span: _Span, event: Any) -> None:
         """Adds an event; events come in the order of their begins, outer ones first."""
@@ -177,22 +186,33 @@ class _Thread:
         elif inside and name == _RENDEZVOUS:
             self._waits[self._device].append(span)
         elif inside:
-            # Reading the device of each event would take most of the time.
-            if span[1] <= self._until and _COPY.match(name):
-                self._copies[self._device].append(span)
+            if span[1] <= self._until:
+                self._add_inner(name, span, event)
         elif name == ANCHOR:
             self.anchor = span[0]
         elif name not in self._other:
             self._begin_operation(name, span, event)
 
+    def _add_inner(self, name: str, span: _Span, event: Any) -> None:
+        """Adds an event inside of an operation, on the same device."""
+        if _COPY.match(name):
+            self._copies[self._device].append(span)
+        # Reading what each event is would take most of the time.
+        if name not in self._inner:
+            self._inner[name] = _place_of(event) is not None
+        if self._inner[name]:
+            self._all_operations.add(self._device, self._program, name, span)
+
     def _begin_operation(self, name: str, span: _Span, event: Any) -> None:
-        device = _device_of(event)
-        if device is None:
+        place = _place_of(event)
+        if place is None:
             self._other.add(name)
             return
+        device, self._program = place
         self._device, self._until = device, span[1]
+        self._all_operations.add(device, self._program, name, span)
         self._operations[device].append(span)
-        if self._between_processes and _BETWEEN_PROCESSES.match(name):
+        if self._between_processes and COLLECTIVE.match(name):
             self._waits[device].append(span)
         if _COPY.match(name):
             self._copies[device].append(span)
@@ -207,15 +227,13 @@ class _Thread:
             found[device].copy.append(copying)
 
 
-def _device_of(event: Any) -> int | None:
-    """Returns the device that an operation ran on, None for other events."""
-    device, operation = None, False
-    for name, value in event.stats:
-        if name == "device_ordinal":
-            device = int(value)
-        elif name == "hlo_op":
-            operation = True
-    return device if operation else None
+def _place_of(event: Any) -> tuple[int, Program] | None:
+    """Returns the device and the program of an operation, None for other events."""
+    found = {name: value for name, value in event.stats if name in _OF_OPERATIONS}
+    if "device_ordinal" not in found or "hlo_op" not in found:
+        return None
+    program = Program(str(found.get("hlo_module", "")), int(found.get("program_id", 0)))
+    return int(found["device_ordinal"]), program
 
 
 def _apart(found: _Found, shift: int) -> DeviceSpans:

@@ -15,7 +15,14 @@ Direction: TypeAlias = Literal["to_devices", "to_host", "between_devices"]
 
 
 def announce(
-    strategy: int, what: str, direction: Direction, *, size: int, copies: int, started: int
+    strategy: int,
+    what: str,
+    direction: Direction,
+    *,
+    size: int,
+    copies: int,
+    started: int,
+    waiting: int = 0,
 ) -> None:
     """Emits that a value was copied, while recording is on.
 
@@ -26,6 +33,7 @@ def announce(
       size: The bytes of one copy.
       copies: The number of devices that received or sent it.
       started: The monotonic time in nanoseconds at which it began.
+      waiting: The nanoseconds in which the caller waited for the value first.
     """
     recorder = sink.recorder()
     if recorder.enabled:
@@ -38,6 +46,7 @@ def announce(
                 bytes=size,
                 copies=copies,
                 duration_ns=time.monotonic_ns() - started,
+                waiting_ns=waiting,
             )
         )
 
@@ -51,7 +60,20 @@ def to_host(value: jax.Array, dtype: Any, *, strategy: int, what: str) -> np.nda
       strategy: The strategy's number.
       what: The value's name, which the event carries.
     """
+    if not sink.recorder().enabled:
+        return np.asarray(value, dtype=dtype)
     started = time.monotonic_ns()
+    # What computes the value is no part of the copy.
+    jax.block_until_ready(value)  # a traced one has no numbers, as the next line tells
+    waiting = time.monotonic_ns() - started
     array = np.asarray(value, dtype=dtype)
-    announce(strategy, what, "to_host", size=value.nbytes, copies=1, started=started)
+    announce(
+        strategy,
+        what,
+        "to_host",
+        size=value.nbytes,
+        copies=1,
+        started=started,
+        waiting=waiting,
+    )
     return array

@@ -121,7 +121,7 @@ def test_a_loop_that_leaves_its_devices_idle_is_named_with_its_own_time() -> Non
     (one,) = advise(stepped([[5.0, 5.0]] * 30))
     assert (one.cause, one.subject) == ("host_bound", "loop")
     assert one.evidence == pytest.approx(
-        {"share": 1 - 0.1 / 50, "step_ms": 29 * 49.9 / 30, "in_flight_share": 5 / 50}, abs=0.01
+        {"share": 1 - 0.1 / 50, "step_ms": 49.9, "in_flight_share": 5 / 50}, abs=0.01
     )
 
 
@@ -320,6 +320,45 @@ def test_a_replica_that_is_slow_in_the_last_three_profiles_is_named(
     assert causes(events) == ([("slow_replica", "replica 1")] if named else [])
 
 
+DOUBLE = [1_000, 1_000, 2_000, 1_000]
+EQUAL = [1_000, 1_000, 1_010, 1_000]
+
+
+@pytest.mark.parametrize(
+    ("works", "named"),
+    [
+        ([(DOUBLE, 5)], True),
+        ([(DOUBLE, 4)], False),  # the reason may be the examples of few steps
+        ([(DOUBLE, 2), (DOUBLE, 2)], True),
+        ([(EQUAL, 9), (EQUAL, 9), (DOUBLE, 2), (DOUBLE, 2)], True),  # from some step on
+        ([(DOUBLE, 9), (EQUAL, 9)], False),  # it had
+        ([(DOUBLE, 2), ([], 0), (DOUBLE, 2), ([], 0)], True),  # no whole steps were seen
+        ([([1_000, 2_000, 1_000, 1_000], 4), (DOUBLE, 4)], False),  # another one
+        ([([1_000, 1_000, 1_350, 1_000], 9)] * 3, False),  # by little
+        ([(EQUAL, 9)] * 3, False),
+    ],
+)
+def test_a_replica_with_more_work_is_named_though_its_times_are_like_the_others(
+    works: list[tuple[list[int], int]], *, named: bool
+) -> None:
+    run, made, *profiles = profiled([EVEN] * len(works))
+    events = [
+        msgspec.structs.replace(one, work_ns=work, work_steps=steps)
+        for one, (work, steps) in zip(profiles, works, strict=True)
+    ]
+    found = advise([run, made, *events])
+    assert [(one.cause, one.subject) for one in found] == [("slow_replica", "replica 2")] * named
+    for one in found:
+        assert "has 2.0 times the work of the others in each step: it computed 51%" in one.text
+        assert one.evidence["ratio"] == 2.0
+        assert one.share == pytest.approx(0.51 / 2)  # half of what it computes
+
+
+def test_more_work_that_takes_little_of_the_time_is_no_cause() -> None:
+    one = msgspec.structs.replace(capture([18, 18, 19, 18]), work_ns=DOUBLE, work_steps=9)
+    assert causes([*beginning(4), one]) == []
+
+
 def test_a_device_that_lost_its_core_in_each_third_of_a_profile_is_not_slow() -> None:
     """Ten steps of 0.1 ms each, of which three took 2 ms on one device."""
     one = msgspec.structs.replace(capture([10, 10]), steps=10)
@@ -382,7 +421,7 @@ def test_a_replica_with_more_examples_is_uneven_and_not_slow() -> None:
     assert "drop_remainder" in one.remedy
 
 
-def cost(number: int, callers: float, threads: float) -> RecorderCost:
+def cost(number: int, callers: float, threads: float, profiles: float = 0.0) -> RecorderCost:
     return RecorderCost(
         time_ns=(number + 1) * SECOND,
         start_ns=number * SECOND,
@@ -391,7 +430,7 @@ def cost(number: int, callers: float, threads: float) -> RecorderCost:
         sampled=16,
         writer_ns=round(threads * SECOND / 2),
         watcher_ns=round(threads * SECOND / 2),
-        capture_ns=0,
+        capture_ns=round(profiles * SECOND),
         waiting=0,
         lost=0,
     )
@@ -404,6 +443,10 @@ def cost(number: int, callers: float, threads: float) -> RecorderCost:
 def test_recording_that_costs_too_much_says_so(callers: float, threads: float, found: bool) -> None:
     events = [*beginning(2), *(cost(n, callers, threads) for n in range(4))]
     assert causes(events) == ([("recording_cost", "recorder")] if found else [])
+
+
+def test_profiles_of_a_short_run_are_no_cost_that_logging_less_would_save() -> None:
+    assert causes([*beginning(2), *(cost(n, 0.01, 0.05, profiles=0.4) for n in range(4))]) == []
 
 
 def test_lost_events_are_said() -> None:

@@ -31,6 +31,23 @@ def loop(every_ms: list[float], seen_ms: float, *, late_ms: float | None = None)
     return [*events, seen]
 
 
+def placed(events: list[Event], what: str, duration_ms: int) -> list[Event]:
+    """A copy of 32 MB to the devices in each of the steps."""
+    return [
+        Copy(
+            time_ns=one.time_ns - (duration_ms + 2) * MS,
+            strategy=0,
+            what=what,
+            direction="to_devices",
+            bytes=1 << 25,
+            copies=2,
+            duration_ns=duration_ms * MS,
+        )
+        for one in events
+        if isinstance(one, StepReady)
+    ]
+
+
 def found(events: list[Event]) -> list[Advice]:
     return [one for one in advise(events) if one.cause == "host_bound"]
 
@@ -69,20 +86,7 @@ def test_values_that_are_put_on_the_devices_are_no_own_python_and_no_advice(
 ) -> None:
     """Of 20 ms, the program's own Python takes 12, which is less than 60 %."""
     events = loop([float(every_ms)] * 60, 500)
-    placing = [
-        Copy(
-            time_ns=one.time_ns - (placing_ms + 2) * MS,
-            strategy=0,
-            what="values of half",
-            direction="to_devices",
-            bytes=1 << 20,
-            copies=2,
-            duration_ns=placing_ms * MS,
-        )
-        for one in events
-        if isinstance(one, StepReady)
-    ]
-    told = advise([*events, *placing])
+    told = advise([*events, *placed(events, "values of half", placing_ms)])
     assert [one.cause for one in told] == (["host_bound"] if named else [])
     if named:
         assert told[0].evidence["share"] == pytest.approx((20 - 8 - 0.1) / 20, abs=0.01)
@@ -93,19 +97,7 @@ def test_batches_left_on_the_host_are_told_where_placing_them_is_the_bottleneck(
     copy_ms: int, *, told: bool
 ) -> None:
     events = loop([11.0] * 60, 0)
-    events += [
-        Copy(
-            time_ns=one.time_ns - 9 * MS,
-            strategy=0,
-            what="batch x of step",
-            direction="to_devices",
-            bytes=1 << 25,
-            copies=2,
-            duration_ns=copy_ms * MS,
-        )
-        for one in events
-        if isinstance(one, StepReady)
-    ]
+    events += placed(events, "batch x of step", copy_ms)
     named = [(one.cause, one.subject, one.remedy) for one in advise(events)]
     remedy = "Use smaller elements: a smaller dtype, or fewer fields."
     assert named == ([("host_transfer", "batch x of step", remedy)] if told else [])

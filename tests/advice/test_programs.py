@@ -33,7 +33,7 @@ def test_there_are_forty_of_each_and_every_cause_is_planted_or_told_elsewhere() 
     assert {program.cause for program in FAULTS} == set(CAUSES) - elsewhere
 
 
-@pytest.mark.timeout(1_200)  # 52 programs, some of them again
+@pytest.mark.timeout(1_200)  # 55 programs, some of them again
 def test_at_least_95_percent_of_the_faults_are_named_with_the_right_subject(
     recorder: RingRecorder, tmp_path: Path
 ) -> None:

@@ -66,8 +66,8 @@ def test_a_worker_that_waits_for_its_batches_is_named_with_its_input() -> None:
     (advice,) = found(parts)
     assert (advice.cause, advice.subject) == ("slow_worker_input", "worker 1")
     assert advice.text == (
-        "Worker 1 waits for its batches 80% of the time, 8 ms each, and the others 0%: it calls "
-        "each step 6 ms after them."
+        "Worker 1 waits for its batches 80% of the time between them, 8 ms each, and the others 0%"
+        ": it calls each step 6 ms after them."
     )
 
 

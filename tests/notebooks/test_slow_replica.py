@@ -52,7 +52,7 @@ def test_it_is_stored_without_outputs() -> None:
 
 def test_the_command_names_the_replica_that_was_made_slow(executed: Any, folder: Path) -> None:
     said = text_of(executed, "straggler-advice")
-    assert "1. slow_replica: Replica 5 (CPU:5) computed" in said
+    assert "1. slow_replica: Replica 5 (CPU:5) has" in said
     assert "Reduce its work" in said
     capture = captured(folder, "straggler")
     assert np.argmax(capture.compute_ns) == 5

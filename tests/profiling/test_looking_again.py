@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from distlab.events import Capture
@@ -31,8 +32,6 @@ def profile(compute: list[int], waiting: list[int]) -> Capture:
 
 EVEN = profile([10, 11, 10, 12], [5, 4, 5, 3])
 SLOW = profile([10, 11, 40, 12], [30, 29, 1, 28])
-
-
 OTHER = profile([10, 41, 12, 12], [30, 1, 29, 28])
 
 
@@ -91,9 +90,11 @@ def test_no_steps_call_for_none() -> None:
         (profile([40, 10], [1, 30]), 0),
         (profile([40], [1]), None),
         (profile([0, 0, 0], [0, 0, 0]), None),
+        (msgspec.structs.replace(EVEN, work_ns=[10, 20, 10, 10]), 1),
+        (msgspec.structs.replace(EVEN, work_ns=[10, 11, 10, 10]), None),
     ],
 )
-def test_what_seems_slow_computes_longest_while_the_others_wait(
+def test_what_seems_slow_has_more_work_or_computes_longest_while_the_others_wait(
     found: Capture, seems: int | None
 ) -> None:
     assert seems_slow(found) == seems

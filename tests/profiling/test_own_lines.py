@@ -54,25 +54,15 @@ def looking(monkeypatch: pytest.MonkeyPatch) -> tuple[OwnLines, list[Event]]:
     return lines, heard
 
 
-def test_one_look_after_distlabs_calls_stands_for_a_twentieth_of_a_second_at_most(
-    looking: tuple[OwnLines, list[Event]],
+@pytest.mark.parametrize(("idle_before", "counted_ms"), [(False, 50), (True, 600)])
+def test_a_look_stands_for_the_time_since_one_that_also_found_the_program(
+    looking: tuple[OwnLines, list[Event]], *, idle_before: bool, counted_ms: int
 ) -> None:
+    """After one in distlab's calls it stands for a twentieth of a second at most."""
     lines, heard = looking
-    lines.look(10 * MS, idle=False)
+    lines.look(10 * MS, idle=idle_before)
     lines.look(610 * MS, idle=True)
     lines.report(700 * MS, whole=True)
     (one,) = heard
     assert isinstance(one, OwnPython)
-    assert sum(one.stacks.values()) == 50 * MS
-
-
-def test_looks_that_find_the_program_stand_for_the_time_between(
-    looking: tuple[OwnLines, list[Event]],
-) -> None:
-    lines, heard = looking
-    lines.look(10 * MS, idle=True)
-    lines.look(610 * MS, idle=True)
-    lines.report(700 * MS, whole=True)
-    (one,) = heard
-    assert isinstance(one, OwnPython)
-    assert sum(one.stacks.values()) == 600 * MS
+    assert sum(one.stacks.values()) == counted_ms * MS

@@ -72,6 +72,9 @@ def _joined(members: Members, parts: dict[int, Capture]) -> Capture:
         spans_left_out=sum(event.spans_left_out for event in events),
         profile_bytes=sum(event.profile_bytes for event in events),
         cost_ns=sum(event.cost_ns for event in events),
+        # Each process measured the durations of its own operations.
+        work_ns=events[0].work_ns if len(events) == 1 else [],
+        work_steps=events[0].work_steps if len(events) == 1 else 0,
     )
 
 

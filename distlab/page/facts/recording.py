@@ -54,7 +54,8 @@ def _cost_text(cost: RecorderCost | None) -> str:
         return NOTHING
     length_ns = max(cost.time_ns - cost.start_ns, 1)
     beside = (cost.writer_ns + cost.watcher_ns + cost.capture_ns) / length_ns
+    callers = (cost.emit_ns + cost.log_ns) / length_ns
     return (
-        f"{cost.emit_ns / length_ns:.1%} of the loop's time, {beside:.1%} of a core beside "
+        f"{callers:.1%} of the loop's time, {beside:.1%} of a core beside "
         f"it ({rate_text(1e9 * cost.events / length_ns)} events a second)"
     )

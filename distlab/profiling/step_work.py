@@ -1,0 +1,153 @@
+"""How much a step computes on each device, whatever else the cores do meanwhile.
+
+CPU devices share the machine's cores, so the time for which one computes depends on what the others
+do, and on other programs: a replica with twice the work seems to compute 1.2 to 1.5 times as long.
+A profile also tells how often each device ran each operation of the program. That number times the
+operation's median duration on all devices is the device's work, which is equal for equal replicas.
+In a ragged step the devices run programs of their own, whose operations count as they last there.
+"""
+
+from __future__ import annotations
+
+import re
+from array import array
+from collections.abc import Sequence
+from typing import Final, NamedTuple, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+_Integers: TypeAlias = npt.NDArray[np.int64]
+_Floats: TypeAlias = npt.NDArray[np.float64]
+
+_FEWEST_TIMES: Final = 3
+"""How often an operation runs at least to tell two whole steps."""
+
+COLLECTIVE: Final = re.compile(
+    r"psum|pmean|pmax|pmin|ppermute|pbroadcast|all[-_]?reduce|all[-_]?gather|all[-_]?to[-_]?all"
+    r"|reduce[-_]?scatter|collective",
+    re.IGNORECASE,
+)
+"""The names of operations that connect devices, on CPUs."""
+
+
+class Program(NamedTuple):
+    """A compiled program.
+
+    Attributes:
+      name: That of its function.
+      number: Tells it from others of that name: those of a ragged step, or of other shapes.
+    """
+
+    name: str
+    number: int
+
+
+class StepWork(NamedTuple):
+    """The work of each device.
+
+    Attributes:
+      step_ns: The work of one step on each device, in nanoseconds; empty where it is not known.
+      steps: From how many whole steps it is known.
+    """
+
+    step_ns: list[int]
+    steps: int
+
+
+UNKNOWN: Final = StepWork([], 0)
+
+
+class Operations:
+    """The operations of a profile, each as often as it ran."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[tuple[Program, str], int] = {}
+        self._rows = array("d")
+        """Device, number of the operation, begin and duration, one after another."""
+
+        self._outer: set[int] = set()
+        self._open: list[tuple[float, int]] = []
+
+    def begin_thread(self) -> None:
+        """Begins another thread: no operation is inside of those before."""
+        self._open.clear()
+
+    def add(self, device: int, program: Program, name: str, span: tuple[float, float]) -> None:
+        """Adds an operation; those of a thread come in the order of their begins, outer ones first.
+
+        Args:
+          device: Number of the device on this machine.
+          program: The program that it belongs to.
+          name: The name of the operation in the program.
+          span: Begin and end in nanoseconds.
+        """
+        begin, end = span
+        number = self._numbers.setdefault((program, name), len(self._numbers))
+        while self._open and self._open[-1][0] < end:
+            self._open.pop()
+        if self._open:
+            self._outer.add(self._open[-1][1])
+        self._open.append((end, number))
+        self._rows.extend((device, number, begin, end - begin))
+
+    def work(self, devices: Sequence[int]) -> StepWork:
+        """Returns the work of each device in a step of the functions that all of them run.
+
+        Args:
+          devices: Numbers of the devices.
+        """
+        rows = np.frombuffer(self._rows).reshape(-1, 4)
+        rows = rows[np.isin(rows[:, 0], devices)]
+        if len(devices) < 2 or not len(rows):
+            return UNKNOWN
+        place = np.argmax(rows[:, 0, None] == np.array(devices), axis=1)
+        number = rows[:, 1].astype(np.int64)
+        begin, duration = rows[:, 2], rows[:, 3]
+        times = np.zeros((len(devices), len(self._numbers)), np.int64)
+        np.add.at(times, (place, number), 1)
+        typical = self._typical(times, number, duration)
+        mark = self._mark(times, typical)
+        if mark is None:
+            return UNKNOWN
+        found, steps = [], []
+        for replica in range(len(devices)):
+            own = place == replica
+            marks = np.sort(begin[own & (number == mark)])
+            whole = own & (begin >= marks[0]) & (begin < marks[-1])
+            steps.append(len(marks) - 1)
+            found.append(round(float(typical[number[whole]].sum()) / steps[-1]))
+        return StepWork(found, min(steps))
+
+    def _typical(self, times: _Integers, number: _Integers, duration: _Floats) -> _Floats:
+        """Returns each operation's median duration; 0 for those that are no work of a step.
+
+        These are operations that consist of others, collectives, whose duration is a wait, and
+        the functions that only some devices run, such as the sums of `reduce`.
+        """
+        typical = np.zeros(len(self._numbers))
+        functions = self._functions()
+        shared = {one: times[:, functions == one].any(axis=1).all() for one in set(functions)}
+        for (program, name), one in self._numbers.items():
+            if shared[program.name] and one not in self._outer and not COLLECTIVE.match(name):
+                typical[one] = np.median(duration[number == one])
+        return typical
+
+    def _mark(self, times: _Integers, typical: _Floats) -> int | None:
+        """Returns an operation that each device runs once a step, None where none tells steps.
+
+        It is one that runs least often of the function with the most work.
+        """
+        functions = self._functions()
+        work = times.sum(axis=0) * typical
+        if not work.any():
+            return None
+        main = max(set(functions), key=lambda one: work[functions == one].sum())
+        least, most = times.min(axis=0), times.max(axis=0)
+        seldom = most[(functions == main) & (most > 0)].min()
+        even = (functions == main) & (most == seldom) & (least >= max(_FEWEST_TIMES, seldom - 1))
+        return int(np.flatnonzero(even)[0]) if even.any() else None
+
+    def _functions(self) -> npt.NDArray[np.str_]:
+        """Returns the name of each operation's function."""
+        return np.array([program.name for program, _ in self._numbers])

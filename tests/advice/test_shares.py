@@ -1,0 +1,402 @@
+"""The shares that advice tells are those that a program's own clock finds in the same steps."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Final, Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import distlab as dl
+from distlab.advice import Advice, advise
+from distlab.events import Copy, Event
+from tests.advice.test_finders import MS, step
+from tests.patience import measured
+
+_WITHIN: Final = 0.15
+_LARGE: Final = 1 << 20
+_IN_RUN: Final = {
+    *("host_transfer", "input_bound", "eager_mode", "nearly_empty_batches", "mostly_compiling"),
+    "recompilation",
+}
+_STEPS: Final = {
+    "host_bound": 64,
+    "mostly_compiling": 66,
+    "nearly_empty_batches": 72,
+    "recompilation": 8,
+}
+
+Step = Callable[[], float]
+"""Takes a step, and returns the seconds of the calls that the advice is about."""
+
+
+class Run(NamedTuple):
+    """What advice tells of a program, and what the program's clock found.
+
+    Attributes:
+      advice: All that advice tells.
+      share: The share of the loop's time that the calls took.
+      call_ms: Their usual milliseconds in a step.
+    """
+
+    advice: list[Advice]
+    share: float
+    call_ms: float
+
+    def of(self, cause: str) -> list[Advice]:
+        return [one for one in self.advice if one.cause == cause]
+
+
+def mirrored() -> dl.MirroredStrategy:
+    return dl.MirroredStrategy(["CPU:0", "CPU:1"])
+
+
+def timed(call: Callable[[], Any]) -> float:
+    """Seconds that a call takes."""
+    begun = time.perf_counter()
+    call()
+    return time.perf_counter() - begun
+
+
+def busy(seconds: float) -> None:
+    """Computes in Python for so long."""
+    end = time.perf_counter() + seconds
+    while time.perf_counter() < end:
+        pass
+
+
+def recorded(take: Step, folder: Path, steps: int = 24, *, in_run: bool = False) -> Run:
+    """Runs steps in a recording.
+
+    As in advice, the loop's time counts from the first call of `run`: what comes after that in the
+    first step counts, and what is part of the call, or of the batch before it, does not.
+    """
+    take()  # compiled
+    take()
+    run = folder / f"{time.monotonic_ns()}"
+    with dl.record(run):
+        if in_run:
+            take()
+        begun = time.perf_counter()
+        spent = [take() for _ in range(steps)]
+        whole = time.perf_counter() - begun
+    with dl.Run.open(run) as opened:
+        told = opened.advice()
+    return Run(told, sum(spent) / whole, 1e3 * float(np.median(spent)))
+
+
+def reading(size: int, *, dtype: Any = None, computing: int = 0) -> Step:
+    """Reads a variable of so many bytes after each step, which multiplies large matrices."""
+    strategy = mirrored()
+    with strategy.scope():
+        weights = dl.Variable(jnp.zeros(size // 4), name="weights")
+        matrix = dl.Variable(jnp.ones((512, 512)), name="matrix")
+
+    def train_step() -> Any:
+        x = matrix.value()
+        for _ in range(computing):
+            x = jnp.tanh(x @ matrix.value())
+        weights.assign_add(jnp.ones_like(weights.value()) * x[0, 0])
+        return x.sum()
+
+    def take() -> float:
+        loss = strategy.run(train_step)
+        if not computing:
+            jax.block_until_ready((loss, weights.value()))
+        return timed(lambda: np.asarray(weights, dtype))
+
+    return take
+
+
+def test_a_read_that_waits_for_busy_devices_is_no_copy(tmp_path: Path) -> None:
+    run = recorded(reading(4_096, computing=12), tmp_path)
+    assert run.share > 0.3  # what the call takes, nearly all of it waiting
+    assert run.of("host_transfer") == []
+
+
+def test_the_wait_for_a_large_value_is_told_beside_its_copy(tmp_path: Path) -> None:
+    run = recorded(reading(1 << 20, computing=12), tmp_path)
+    (one,) = run.of("host_transfer")
+    assert one.share < 0.05 < 0.3 < run.share
+    assert one.evidence["waiting_ms"] == pytest.approx(run.call_ms, rel=_WITHIN)
+    assert "Before that the program waits" in one.text
+
+
+def test_the_share_of_reads_that_copy_is_theirs(tmp_path: Path) -> None:
+    run = recorded(reading(64 << 20, dtype=np.float64), tmp_path)
+    (one,) = run.of("host_transfer")
+    assert one.share == pytest.approx(run.share, rel=_WITHIN)
+    assert "waits" not in one.text
+
+
+def combining(
+    size: int,
+    combine: Callable[[dl.Strategy, list[Any]], float],
+    ops: dl.CrossDeviceOps | None = None,
+) -> Step:
+    """Computes some values of so many bytes on each replica, and combines them from Python."""
+    strategy = dl.MirroredStrategy(["CPU:0", "CPU:1"], cross_device_ops=ops)
+    state = strategy.replicate(jnp.ones(size // 4))
+
+    def values(x: Any) -> Any:
+        return [x * n for n in range(24)] if size < _LARGE else [x * 2]
+
+    def take() -> float:
+        results = strategy.run(values, (state,))
+        jax.block_until_ready([one.values for one in results])
+        return combine(strategy, results)
+
+    return take
+
+
+def one_by_one(strategy: dl.Strategy, results: list[Any]) -> float:
+    return sum(timed(functools.partial(strategy.reduce, "SUM", one, None)) for one in results)
+
+
+def again_and_again(strategy: dl.Strategy, results: list[Any]) -> float:
+    strategy.reduce("SUM", results[0], axis=None)
+    return one_by_one(strategy, 24 * results[:1])
+
+
+def gathered(strategy: dl.Strategy, results: list[Any]) -> float:
+    return sum(timed(lambda: strategy.gather(results[0], axis=0)) for _ in range(4))
+
+
+def many_small_reductions() -> Step:
+    return combining(256, one_by_one)
+
+
+def a_small_value_reduced_again() -> Step:
+    return combining(256, again_and_again)
+
+
+def a_large_value_reduced_again() -> Step:
+    return combining(4 << 20, again_and_again)
+
+
+def a_large_gather() -> Step:
+    return combining(8 << 20, gathered)
+
+
+def a_slow_algorithm() -> Step:
+    return combining(1 << 10, one_by_one, dl.HierarchicalCopyAllReduce())
+
+
+def an_array_of_the_host() -> Step:
+    """An array on the host as an argument, without what the call takes with one on the devices."""
+    strategy = mirrored()
+    images = np.zeros(16 << 20, np.float32)
+    placed = strategy.replicate(images)
+
+    def first(images: Any) -> Any:
+        return images[0]
+
+    def take() -> float:
+        images[0] += 1
+        copied = timed(lambda: strategy.run(first, (images,)))
+        return copied - timed(lambda: strategy.run(first, (placed,)))
+
+    return take
+
+
+def a_slow_source() -> Step:
+    """Batches that take 30 ms to make, for a program that does other things for 15 ms."""
+    strategy = mirrored()
+
+    def generate() -> Iterator[np.ndarray]:
+        while True:
+            busy(0.03)
+            yield np.ones((8, 4), np.float32)
+
+    spec = dl.data.TensorSpec((8, 4), np.dtype("float32"))
+    dataset = dl.data.Dataset.from_generator(generate, output_signature=spec)
+    batches = iter(strategy.experimental_distribute_dataset(dataset))
+
+    def take() -> float:
+        begun = time.perf_counter()
+        batch = next(batches)
+        waited = time.perf_counter() - begun
+        strategy.run(jnp.sum, (batch,))
+        busy(0.015)
+        return waited
+
+    return take
+
+
+def own_python() -> Step:
+    strategy = mirrored()
+    state = strategy.replicate(jnp.ones((64, 64)))
+
+    def product(x: Any) -> Any:
+        return (x @ x).sum()
+
+    def take() -> float:
+        jax.block_until_ready(strategy.run(product, (state,)))
+        return timed(lambda: busy(0.02))
+
+    return take
+
+
+def an_eager_function() -> Step:
+    strategy = mirrored()
+    state = strategy.replicate(jnp.ones((8, 4)))
+    eagerly = dl.RunOptions(run_eagerly=True)
+
+    def train_step(x: Any) -> Any:
+        for _ in range(60):
+            x = jnp.tanh(x) * 0.5
+        return x.sum()
+
+    def take() -> float:
+        busy(0.01)
+        return timed(lambda: strategy.run(train_step, (state,), options=eagerly))
+
+    return take
+
+
+def nearly_empty_batches() -> Step:
+    """Every second batch has an eighth of the examples, and takes as long as the full ones."""
+    strategy = mirrored()
+
+    def generate() -> Iterator[np.ndarray]:
+        for number in itertools.count():
+            yield np.ones((4 if number % 2 else 32, 4), np.float32)
+
+    spec = dl.data.TensorSpec((None, 4), np.dtype("float32"))
+    dataset = dl.data.Dataset.from_generator(generate, output_signature=spec)
+    batches = iter(strategy.experimental_distribute_dataset(dataset))
+
+    def step() -> bool:
+        batch = next(batches)
+        jax.block_until_ready(strategy.run(jnp.sum, (batch,)))
+        busy(0.02)
+        return bool(sum(len(part) for part in batch.values) < 8)
+
+    def take() -> float:
+        begun = time.perf_counter()
+        small = step()
+        return time.perf_counter() - begun if small else 0.0
+
+    return take
+
+
+def heavy(tokens: Any) -> Any:
+    """Takes some time to compile."""
+    for number in range(6):
+        tokens = jnp.sin(tokens) * number + jnp.cumsum(tokens)[::-1]
+    return tokens.sum()
+
+
+def many_programs() -> Step:
+    """Seven steps with each length, too many for `recompilation`; the second is no compilation."""
+    strategy = mirrored()
+    called = itertools.count()
+
+    def take() -> float:
+        number = next(called)
+        tokens = np.ones(8 + number // 6, np.float32)
+        spent = timed(lambda: strategy.run(heavy, (tokens,)))
+        # The programs of the first three lengths are those that a function may have.
+        if number < 18 or number % 6:
+            return 0.0
+        return spent - timed(lambda: strategy.run(heavy, (tokens,)))
+
+    return take
+
+
+def a_program_for_each_step() -> Step:
+    """Each length is new; what its second step takes is no compilation."""
+    strategy = mirrored()
+    length = itertools.count(8)
+
+    def take() -> float:
+        tokens = np.ones(next(length), np.float32)
+        compiled = timed(lambda: strategy.run(heavy, (tokens,)))
+        return compiled - timed(lambda: strategy.run(heavy, (tokens,)))
+
+    return take
+
+
+@pytest.mark.parametrize(
+    ("cause", "make"),
+    [
+        ("many_reductions", many_small_reductions),
+        ("repeated_reduction", a_small_value_reduced_again),
+        ("repeated_reduction", a_large_value_reduced_again),
+        ("large_reduction", a_large_gather),
+        ("slow_algorithm", a_slow_algorithm),
+        ("host_transfer", an_array_of_the_host),
+        ("input_bound", a_slow_source),
+        ("host_bound", own_python),
+        ("eager_mode", an_eager_function),
+        ("nearly_empty_batches", nearly_empty_batches),
+        ("mostly_compiling", many_programs),
+        ("recompilation", a_program_for_each_step),
+    ],
+)
+@measured
+def test_a_told_share_is_that_of_the_programs_clock(
+    cause: str, make: Callable[[], Step], tmp_path: Path
+) -> None:
+    run = recorded(make(), tmp_path, _STEPS.get(cause, 24), in_run=cause in _IN_RUN)
+    (one,) = run.of(cause)
+    assert one.share == pytest.approx(run.share, rel=_WITHIN)
+
+
+def test_calls_that_log_much_are_recordings_cost_and_not_own_python(tmp_path: Path) -> None:
+    """Two thousand numbers in each step."""
+    strategy = mirrored()
+    state = strategy.replicate(jnp.ones((8, 4)))
+    numbers = {f"metric{n}": float(n) for n in range(2_000)}
+    strategy.run(jnp.sum, (state,))
+    run = tmp_path / f"{time.monotonic_ns()}"
+    with dl.record(run) as recording:
+        end = time.perf_counter() + 4
+        while time.perf_counter() < end:
+            strategy.run(jnp.sum, (state,))
+            recording.log(**numbers)
+            busy(0.005)
+    with dl.Run.open(run) as opened:
+        told = {one.cause: one.text for one in opened.advice()}
+    assert "most of it in calls of log" in told["recording_cost"]
+    assert "host_bound" not in told
+
+
+def copying(direction: Literal["to_host", "between_devices"]) -> Advice:
+    """Twenty steps of 50 ms, with a copy of 20 ms that says nothing of a wait."""
+    events: list[Event] = []
+    for number in range(20):
+        begun = number * 50 * MS
+        events += [
+            step(number, begun),
+            Copy(
+                time_ns=begun + 10 * MS,
+                strategy=0,
+                what="weights",
+                direction=direction,
+                bytes=1 << 20,
+                copies=1,
+                duration_ns=20 * MS,
+            ),
+        ]
+    (one,) = advise(events)
+    return one
+
+
+def test_of_copies_between_devices_the_share_is_said_to_be_that_of_starting_them() -> None:
+    one = copying("between_devices")
+    assert "1.05 MB each time; starting that takes 20 ms, 41% of the loop's time." in one.text
+    assert one.text.endswith("The devices copy after that, before they compute.")
+
+
+def test_of_a_run_that_does_not_tell_the_wait_from_the_copy_advice_says_so() -> None:
+    one = copying("to_host")
+    assert one.text.endswith("This recording does not tell the wait for the value from the copy.")
+    assert "waiting_ms" not in one.evidence
