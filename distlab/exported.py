@@ -32,11 +32,19 @@ from distlab.errors import (
     DistlabError,
     MissingExtraError,
     NotFoundError,
+    StructureError,
     ValueShapeError,
 )
 from distlab.text.shown import shown, shown_text
-from distlab.values.checks import require_plain
-from distlab.values.distributed import DistributedValues
+from distlab.values.checks import (
+    declared_array,
+    function_name,
+    is_array_like,
+    require_plain,
+)
+from distlab.values.distributed import DistributedValues, Mirrored
+from distlab.values.needs_python import NEEDS_PYTHON, needs_python
+from distlab.values.nests import require_nest, taken_apart
 from distlab.values.plain_arrays import refusal_of
 from distlab.variables import frames
 from distlab.variables.protocol import StoredVariable
@@ -83,6 +91,7 @@ class Exported:
         Raises:
           ValueShapeError: The arguments have another structure, shape or dtype than the spec.
         """
+        require_nest(args, "args")
         try:
             return self.program.call(self.arrays, *args)
         except (TypeError, ValueError) as error:
@@ -103,6 +112,7 @@ class Exported:
         Raises:
           ArgumentTypeError: `path` is no path.
           CheckpointError: The disk is full, or the path is a folder.
+          StructureError: The function takes or returns an object of a class of its own.
 
         Example:
           >>> import jax.numpy as jnp
@@ -147,11 +157,22 @@ class Exported:
             "version": _VERSION,
             "arrays": [[str(a.dtype), list(a.shape), key] for a, key in kept],
         }
+        program = self._serialized()  # before there is a file
         with zipfile.ZipFile(path, "w") as file:
             file.writestr(_ABOUT, json.dumps(about))
-            file.writestr(_PROGRAM, bytes(self.program.serialize()))
+            file.writestr(_PROGRAM, program)
             for number, (array, _) in enumerate(kept):
                 file.writestr(_ARRAY.format(number), array.tobytes())
+
+    def _serialized(self) -> bytes:
+        try:
+            return bytes(self.program.serialize())
+        except (TypeError, ValueError) as error:
+            raise StructureError(
+                "A file holds exported functions whose arguments and results are arrays, or lists, "
+                f"tuples and dicts of them with text as keys. JAX reports: {shown_text(error):.300}"
+                " Export a function that takes and returns these."
+            ) from error
 
     def __repr__(self) -> str:
         """Shows the shapes of the arguments and the platforms."""
@@ -182,7 +203,9 @@ def export(fn: Callable[..., Any], spec: Any, *, platforms: Sequence[str] = PLAT
       ArgumentTypeError: `fn` is no function, or a spec is something else.
       ArgumentValueError: A platform is unknown, or there is none.
       ContextError: The function assigns a variable.
-      StructureError: `fn` is a generator or async function.
+      StructureError: `fn` is a generator or async function, or it returns something else than
+        arrays and numbers.
+      NeedsPythonError: It needs a Python number, as for `if`, where only shapes are known.
       MissingExtraError: `flatbuffers` is not installed; the extra `saving` installs it.
 
     Example:
@@ -213,7 +236,7 @@ def export(fn: Callable[..., Any], spec: Any, *, platforms: Sequence[str] = PLAT
     abstract = symbols.abstract(specs)
     reading = _ReadingFrame()
     with frames.use(reading):
-        traced, out_shape = jax.make_jaxpr(fn, return_shape=True)(*abstract)
+        traced, out_shape = _traced(fn, abstract)
     structure = jax.tree.structure(out_shape)
 
     def program(arrays: Sequence[Any], *args: Any) -> Any:
@@ -224,6 +247,45 @@ def export(fn: Callable[..., Any], spec: Any, *, platforms: Sequence[str] = PLAT
     forms = [jax.ShapeDtypeStruct(array.shape, array.dtype) for array in arrays]
     exporting = export_library.export(jax.jit(program), platforms=chosen)
     return Exported(exporting(tuple(forms), *abstract), arrays)
+
+
+def _traced(fn: Callable[..., Any], abstract: tuple[Any, ...]) -> Any:
+    """Returns the function's jaxpr, and the shapes of its result.
+
+    Raises:
+      NeedsPythonError: It needs numbers.
+      StructureError: Its result is something else than arrays and numbers.
+    """
+
+    def arrays_of(*args: Any) -> Any:
+        result = fn(*args)
+        with taken_apart(result, "The result of fn"):
+            return jax.tree_util.tree_map_with_path(
+                lambda path, leaf: _result(fn, jax.tree_util.keystr(path), leaf),
+                result,
+                is_leaf=lambda leaf: isinstance(leaf, DistributedValues | Iterator),
+            )
+
+    try:
+        return jax.make_jaxpr(arrays_of, return_shape=True)(*abstract)
+    except NEEDS_PYTHON as error:
+        raise needs_python(fn, "export", error) from error
+
+
+def _result(fn: Callable[..., Any], path: str, leaf: Any) -> Any:
+    """Returns a part of a function's result as an array."""
+    label = f"result{path}"
+    if isinstance(leaf, Mirrored):
+        return declared_array(leaf, label)
+    try:
+        if is_array_like(leaf) or not isinstance(leaf, np.ndarray | np.generic | Iterator):
+            return jnp.asarray(leaf)  # sizes of symbolic dimensions, too
+    except (TypeError, ValueError, OverflowError):
+        pass
+    raise StructureError(
+        f"An exported program returns arrays and numbers, but {label} of {function_name(fn)} is "
+        f"{shown(leaf)}. Leave it out of the result, or return numbers that stand for it."
+    )
 
 
 def load_exported(path: str | os.PathLike[str]) -> Exported:
@@ -325,7 +387,8 @@ class _Symbols:
 
     def abstract(self, specs: Any) -> Any:
         one = TensorSpec | DistributedValues
-        return jax.tree.map(self._leaf, specs, is_leaf=lambda leaf: isinstance(leaf, one))
+        with taken_apart(specs, "A spec"):
+            return jax.tree.map(self._leaf, specs, is_leaf=lambda leaf: isinstance(leaf, one))
 
     def _leaf(self, spec: Any) -> jax.ShapeDtypeStruct:
         if isinstance(spec, TensorSpec) and _is_numeric(spec.dtype):

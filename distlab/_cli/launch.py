@@ -10,7 +10,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from distlab._cli.options import HelpFormatter, folder, port, positive, seconds, whole
+from distlab._cli.options import HelpFormatter, folder, port, processes, seconds, whole
 from distlab.errors import NotFoundError
 from distlab.launching import job
 from distlab.launching.worker_process import Stream
@@ -45,11 +45,11 @@ def add_to(commands: Any) -> None:
         formatter_class=HelpFormatter,
     )
     parser.add_argument(
-        "-n", "--workers", type=positive, default=2, metavar="N",
+        "-n", "--workers", type=processes, default=2, metavar="N",
         help="number of processes (default: %(default)s)",
     )  # fmt: skip
     parser.add_argument(
-        "--devices", type=positive, metavar="N",
+        "--devices", type=processes, metavar="N",
         help="number of CPU devices of each worker, each with one replica (default: 1)",
     )  # fmt: skip
     parser.add_argument(

@@ -6,6 +6,8 @@ import argparse
 import math
 from pathlib import Path
 
+from distlab.launching.limits import MOST
+
 
 class HelpFormatter(argparse.RawDescriptionHelpFormatter):
     """Keeps the line breaks of descriptions, and each option on the line of its help."""
@@ -17,6 +19,11 @@ class HelpFormatter(argparse.RawDescriptionHelpFormatter):
 def positive(text: str) -> int:
     """Parses a whole number of at least 1."""
     return _whole(text, 1, None)
+
+
+def processes(text: str) -> int:
+    """Parses a number of processes, or of devices of one."""
+    return _whole(text, 1, MOST)
 
 
 def whole(text: str) -> int:

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from distlab.cluster import _google_api
-from distlab.errors import ClusterError, ClusterSpecError, UnsupportedError
+from distlab.errors import ArgumentTypeError, ClusterError, ClusterSpecError, UnsupportedError
+from distlab.text.shown import shown
 
 _GRPC = "grpc://"
 _PORT = "8470"
@@ -97,6 +98,11 @@ def find(
         if not tpu:
             raise ClusterSpecError("tpu= must name a TPU, got an empty list")
         tpu = tpu[0]
+    if not isinstance(tpu, str | bytes | None):
+        raise ArgumentTypeError(
+            f"tpu must be the name or address of a TPU, got {shown(tpu)}. Write for example "
+            "'grpc://10.0.0.2:8470', or 'local' for the TPUs of this machine."
+        )
     name = tpu.decode() if isinstance(tpu, bytes) else tpu
     for variable in ("KUBE_GOOGLE_CLOUD_TPU_ENDPOINTS", "TPU_NAME"):
         name = name or os.environ.get(variable)

@@ -9,7 +9,7 @@ from typing import Any, final
 
 from distlab.cluster.resolver import ClusterResolver, address_of_task
 from distlab.cluster.spec import ClusterSpec
-from distlab.errors import ClusterError, ClusterSpecError, MissingExtraError
+from distlab.errors import ArgumentTypeError, ClusterError, ClusterSpecError, MissingExtraError
 from distlab.text.shown import shown
 
 _DEFAULT_JOBS = {"worker": ["job-name=tensorflow"]}
@@ -79,15 +79,23 @@ class KubernetesClusterResolver(ClusterResolver):
           executable_location: How to find the API when no client is passed.
 
         Raises:
+          ArgumentTypeError: `job_to_label_mapping` is something else.
           MissingExtraError: No client is passed, and the package kubernetes is
             not installed.
           ClusterError: No client is passed, and there is no configuration.
           ClusterSpecError: No client is passed, and `executable_location` is not a
             `KubernetesExecutableLocation`.
         """
-        self._jobs = {
-            job: tuple(labels) for job, labels in (job_to_label_mapping or _DEFAULT_JOBS).items()
-        }
+        jobs: Any = job_to_label_mapping or _DEFAULT_JOBS
+        if not isinstance(jobs, Mapping) or not all(
+            isinstance(labels, list | tuple) and all(isinstance(label, str) for label in labels)
+            for labels in jobs.values()
+        ):
+            raise ArgumentTypeError(
+                "job_to_label_mapping must be a dict from job names to lists of label selectors, "
+                f"got {shown(jobs)}. Write for example {{'worker': ['job-name=train']}}."
+            )
+        self._jobs = {job: tuple(labels) for job, labels in jobs.items()}
         self._port = tf_server_port
         self._rpc_layer = rpc_layer
         own = override_client is None

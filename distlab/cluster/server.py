@@ -8,8 +8,9 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, final
 
 from distlab.cluster.spec import ClusterSpec
-from distlab.errors import ArgumentTypeError, ClusterError, ClusterSpecError, UnsupportedError
+from distlab.errors import ClusterError, ClusterSpecError, UnsupportedError
 from distlab.text.shown import shown
+from distlab.uncopied import Uncopied
 
 _LOCAL_JOB: Final = "local"
 _local_numbers = itertools.count()
@@ -20,7 +21,7 @@ serving: Final[list[Callable[[Server, threading.Event], None]]] = []
 
 
 @final
-class Server:
+class Server(Uncopied):
     """One task of a cluster, in this process (`tf.distribute.Server`).
 
     In a process of its own, a worker or a parameter server makes its server and
@@ -61,6 +62,11 @@ class Server:
       'grpc://b:2222'
       >>> server.stop()
     """
+
+    _uncopied = (
+        "{0!r} can't be copied or pickled: it is that task in this process. Pass its cluster, "
+        "server.cluster, and make a Server in the process that needs one."
+    )
 
     def __init__(  # noqa: PLR0917  # the order is TensorFlow's
         self,
@@ -143,17 +149,6 @@ class Server:
         raise UnsupportedError(
             f"{self!r} is served by an integration with Dask, and there is none. Import distlab, "
             "not parts of it."
-        )
-
-    def __reduce__(self) -> str | tuple[Any, ...]:
-        """Refuses to be copied or pickled: a task is in one process once.
-
-        Raises:
-          ArgumentTypeError: Always.
-        """
-        raise ArgumentTypeError(
-            f"{self!r} can't be copied or pickled: it is that task in this process. Pass "
-            "its cluster, server.cluster, and make a Server in the process that needs one."
         )
 
     def __repr__(self) -> str:

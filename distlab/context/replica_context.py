@@ -13,7 +13,8 @@ from distlab.context.host import Host
 from distlab.errors import ContextError
 from distlab.values.checks import as_numbers, checked_call, require_plain
 from distlab.values.distributed import DistributedValues
-from distlab.values.indexed_slices import IndexedSlices, is_slices
+from distlab.values.indexed_slices import IndexedSlices, is_slices, require_rows
+from distlab.values.nests import require_nest, taken_apart
 from distlab.values.reduce_op import ReduceOp
 
 
@@ -107,7 +108,8 @@ class ReplicaContext:
         del options
         op = ReduceOp.of(reduce_op)
         self._require_current("all_reduce")
-        leaves, structure = jax.tree.flatten(value, is_leaf=_is_whole)
+        with taken_apart(value, "The value of all_reduce"):
+            leaves, structure = jax.tree.flatten(value, is_leaf=_is_whole)
         arrays = [as_numbers(leaf, "all_reduce") for leaf in leaves if not is_slices(leaf)]
         reduced = iter(self.collectives.all_reduce(op, arrays) if arrays or not leaves else [])
         results = [
@@ -119,6 +121,7 @@ class ReplicaContext:
     def _all_reduce_slices(self, op: ReduceOp, slices: IndexedSlices) -> IndexedSlices:
         """Returns the rows of all replicas together, which is their sum, as in TensorFlow."""
         parts = [as_numbers(part, "all_reduce") for part in (slices.values, slices.indices)]
+        require_rows(parts[0], parts[1], "all_reduce")
         values, indices = self.collectives.all_gather(parts, 0)
         if op is ReduceOp.MEAN:
             values = (values / self.num_replicas_in_sync).astype(values.dtype)
@@ -157,7 +160,8 @@ class ReplicaContext:
         """
         del options
         self._require_current("all_gather")
-        leaves, structure = jax.tree.flatten(value, is_leaf=_is_distributed)
+        with taken_apart(value, "The value of all_gather"):
+            leaves, structure = jax.tree.flatten(value, is_leaf=_is_distributed)
         arrays = [as_numbers(leaf, "all_gather") for leaf in leaves]
         return jax.tree.unflatten(structure, self.collectives.all_gather(arrays, axis))
 
@@ -198,6 +202,8 @@ class ReplicaContext:
         self._require_current("merge_call")
         args, kwargs = checked_call("merge_call", merge_fn, args, kwargs)
         require_plain(merge_fn, "merge_call")
+        require_nest(args, "args")
+        require_nest(kwargs, "kwargs")
         return self.collectives.merge(self.strategy, merge_fn, args, kwargs)
 
     def _require_current(self, verb: str) -> None:

@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple, final
 
 from distlab.coordinator._closure_log import PERIOD_SECONDS, ClosureLog, Outcome
 from distlab.coordinator._task_log import TaskLog
+from distlab.coordinator._waits_of_workers import WaitsOfWorkers
 from distlab.coordinator.closures import name_of
 from distlab.coordinator.remote_value import RemoteValue
 from distlab.errors import CancelledError, CapturedStateWarning, ClusterError
@@ -57,6 +58,7 @@ class WorkQueue:
 
     Args:
       stall_seconds: How long a call waits while no function begins or ends.
+      workers: The number of workers that are threads of this process; 0 for processes.
 
     Attributes:
       on_put: Called when there is another function, without a lock held.
@@ -64,8 +66,9 @@ class WorkQueue:
       tasks: Is told who is lost and who returns; None where nobody can be, or nobody records.
     """
 
-    def __init__(self, stall_seconds: float) -> None:
+    def __init__(self, stall_seconds: float, workers: int = 0) -> None:
         self._stall_seconds = stall_seconds
+        self._waits = WaitsOfWorkers(workers)
         self._changed = threading.Condition()
         self._waiting: deque[Closure] = deque()
         self._running: dict[RemoteValue, tuple[Closure, int, float]] = {}
@@ -144,6 +147,7 @@ class WorkQueue:
         Args:
           worker: The number of the worker that will run it.
         """
+        self._waits.runs_as(worker)
         with self._changed:
             # An idle worker waits until its coordinator is dropped, which closes the queue.
             while not self._waiting and not self._closed:
@@ -233,8 +237,14 @@ class WorkQueue:
 
         Raises:
           ClusterError: No function began or ended in time.
+          ContextError: A worker runs the calling function, and would wait for itself.
         """
-        with self._changed:
+        with self._changed, self._waits.waiting(ended):
+            self._waits.require_end(
+                ended,
+                {closure.result.ended: worker for closure, worker, _ in self._running.values()},
+                may_be_cancelled=self._error is not None,
+            )
             self._wait_for(ended.is_set)
 
     def close(self) -> None:

@@ -15,15 +15,19 @@ from distlab.coordinator._closure_log import ClosureLog
 from distlab.coordinator._task_log import TaskLog
 from distlab.coordinator._work_queue import Closure, WorkQueue
 from distlab.coordinator.closures import call
-from distlab.coordinator.per_worker import PerWorkerDataset
+from distlab.coordinator.per_worker import PerWorkerDataset, require_for_workers
 from distlab.coordinator.remote_datasets import RemoteDataset
 from distlab.coordinator.remote_value import RemoteValue
+from distlab.coordinator.worker_datasets import dataset_of
+from distlab.devices import jax_internals
 from distlab.errors import ArgumentTypeError, ArgumentValueError, ContextError
 from distlab.events import sink
 from distlab.strategies.parameter_server import ParameterServerStrategy
 from distlab.strategies.workers import current_worker
 from distlab.text.shown import shown
+from distlab.uncopied import Uncopied
 from distlab.values.checks import checked_call, require_plain
+from distlab.values.nests import taken_apart
 from distlab.variables import server_traffic
 from distlab.variables.server_traffic import WorkerTraffic
 
@@ -35,7 +39,7 @@ _made: weakref.WeakKeyDictionary[ParameterServerStrategy, weakref.ref[ClusterCoo
 
 
 @final
-class ClusterCoordinator:
+class ClusterCoordinator(Uncopied):
     """Schedules functions on workers (`tf.distribute.coordinator.ClusterCoordinator`).
 
     Each worker is a thread that runs one function after another, with the
@@ -65,6 +69,11 @@ class ClusterCoordinator:
       [0, 1, 4, 9]
     """
 
+    _uncopied = (
+        "{0!r} can't be copied or pickled: its workers and their queue belong to this process. Use "
+        "the coordinator itself; ClusterCoordinator(strategy) returns it again."
+    )
+
     def __new__(
         cls, strategy: ParameterServerStrategy, *, stall_seconds: float = _STALL_SECONDS
     ) -> ClusterCoordinator:
@@ -90,8 +99,9 @@ class ClusterCoordinator:
 
     def _start(self, strategy: ParameterServerStrategy, stall_seconds: float) -> None:
         self._strategy = strategy
-        self._queue = WorkQueue(stall_seconds)
         self._tasks = strategy.tasks
+        threads_of = 0 if self._tasks is not None else strategy.num_workers
+        self._queue = WorkQueue(stall_seconds, threads_of)
         if sink.recorder().enabled:
             counts = strategy.num_workers, len(strategy.parameter_device_names)
             remote = self._tasks is not None
@@ -138,7 +148,9 @@ class ClusterCoordinator:
         Raises:
           ArgumentTypeError: `fn` is not a function, or an argument is a `RemoteValue`.
           ValueShapeError: `args` is no tuple or list, or `kwargs` no dict.
-          StructureError: It is a generator function or an async function.
+          ContextError: The caller is being traced.
+          StructureError: It is a generator function or an async function, or a per-worker value
+            has not a part for each worker.
           ClusterError: The queue is full, and no function began or ended in time.
           Exception: An earlier function raised it, and no call has raised it yet.
 
@@ -158,15 +170,24 @@ class ClusterCoordinator:
                 "arguments as args=(...)."
             )
         require_plain(fn, "schedule")
+        if jax_internals.being_staged():
+            raise ContextError(
+                "schedule was called in a function that is being traced, by run or by jax.jit, and "
+                "would hand over its function this once, and not at later calls. Call it outside."
+            )
         given, named = checked_call("schedule", fn, () if args is None else args, kwargs)
         result = RemoteValue(self._queue.wait)
         put_at = time.monotonic()
         closure = Closure(fn, given, named, result, put_at=put_at)
-        if any(isinstance(leaf, RemoteValue) for leaf in jax.tree.leaves(closure[1:3])):
+        with taken_apart(given, "args"), taken_apart(named, "kwargs"):
+            leaves = jax.tree.leaves((given, named))
+        if any(isinstance(leaf, RemoteValue) for leaf in leaves):
             raise ArgumentTypeError(
                 f"{closure.name} can't have a RemoteValue as an argument, as in TensorFlow. Call "
                 "fetch() on it first."
             )
+        for leaf in leaves:
+            require_for_workers(leaf, self._strategy.num_workers)
         if self._tasks is not None:
             closure = closure._replace(sent=self._tasks.sent(fn, closure.args, closure.kwargs))
         self._queue.put(closure)
@@ -229,6 +250,7 @@ class ClusterCoordinator:
         Raises:
           CancelledError: A function did not run, because another one failed.
           ClusterError: No function began or ended in time.
+          ContextError: A worker runs the calling function, and would wait for itself.
           Exception: A function raised it.
 
         Example:
@@ -240,8 +262,11 @@ class ClusterCoordinator:
           >>> coordinator.fetch({"eight": coordinator.schedule(pow, (2, 3))})
           {'eight': 8}
         """
-        return jax.tree.map(
-            lambda leaf: leaf.fetch() if isinstance(leaf, RemoteValue) else leaf, val
+        with taken_apart(val, "What fetch waits for"):
+            leaves, structure = jax.tree.flatten(val)
+        return jax.tree.unflatten(
+            structure,
+            [leaf.fetch() if isinstance(leaf, RemoteValue) else leaf for leaf in leaves],
         )
 
     def create_per_worker_dataset(self, dataset_fn: Any) -> PerWorkerDataset | RemoteDataset:
@@ -258,6 +283,9 @@ class ClusterCoordinator:
           An iterable. Its `iter()` is an argument for `schedule`, of which each
           function receives its worker's iterator.
 
+        Raises:
+          StructureError: `dataset_fn` is something else, or returns something else.
+
         Example:
           >>> import distlab as dl
           >>> cluster = dl.ClusterSpec({"worker": ["a:2306"], "ps": ["b:2306"]})
@@ -273,19 +301,8 @@ class ClusterCoordinator:
         datasets = []
         for worker in range(self._strategy.num_workers):
             with self._strategy.as_worker(worker):
-                datasets.append(dataset_fn() if callable(dataset_fn) else dataset_fn)
+                datasets.append(dataset_of(dataset_fn))
         return PerWorkerDataset(datasets, self._strategy.as_worker)
-
-    def __reduce__(self) -> str | tuple[Any, ...]:
-        """Refuses to be copied or pickled: its workers and their queue belong to this process.
-
-        Raises:
-          ArgumentTypeError: Always.
-        """
-        raise ArgumentTypeError(
-            f"{self!r} can't be copied or pickled: its workers and their queue belong to this "
-            "process. Use the coordinator itself; ClusterCoordinator(strategy) returns it again."
-        )
 
     def __repr__(self) -> str:
         """Returns the strategy's name."""

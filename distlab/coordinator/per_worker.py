@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, final
 
 import jax
 
-from distlab.errors import UnsupportedError
+from distlab.errors import ArgumentTypeError, StructureError, UnsupportedError
+from distlab.text.shown import shown
 
 
 @final
@@ -23,6 +24,9 @@ class PerWorkerValue:
     Attributes:
       values: The workers' values, in worker order.
 
+    Raises:
+      ArgumentTypeError: `values` is no list.
+
     Example:
       >>> import distlab as dl
       >>> cluster = dl.ClusterSpec({"worker": ["a:2401"], "ps": ["b:2401"]})
@@ -35,6 +39,12 @@ class PerWorkerValue:
     """
 
     def __init__(self, values: Sequence[Any]) -> None:
+        given: Any = values
+        if not isinstance(given, Iterable) or isinstance(given, str | bytes | Mapping):
+            raise ArgumentTypeError(
+                f"A PerWorkerValue needs a list of the workers' values, got {shown(given)}. Write "
+                "PerWorkerValue([value] * strategy.num_workers) for the same on all."
+            )
         self.values = tuple(values)
 
     def __repr__(self) -> str:
@@ -109,6 +119,24 @@ class PerWorkerIterator(Iterator[Any]):
 def is_per_worker(value: Any) -> bool:
     """Returns whether a value has a part for each worker."""
     return isinstance(value, PerWorkerValue | PerWorkerIterator | PerWorkerDataset)
+
+
+def require_for_workers(value: Any, workers: int) -> None:
+    """Checks that a value, if it has parts for workers, has one for each.
+
+    Args:
+      value: Any value.
+      workers: The number of the strategy's workers.
+
+    Raises:
+      StructureError: It has more or fewer.
+    """
+    if is_per_worker(value) and len(value.values) != workers:
+        raise StructureError(
+            f"A {type(value).__name__} has a part for each worker, but one of {len(value.values)} "
+            f"was passed to a strategy of {workers}. Make it with this strategy's coordinator, or "
+            "of as many values."
+        )
 
 
 def part_of(worker: int, nest: Any) -> Any:

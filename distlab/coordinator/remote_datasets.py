@@ -8,6 +8,7 @@ from typing import Any, Final, NoReturn, final
 
 import numpy as np
 
+from distlab.coordinator.worker_datasets import dataset_of, require_dataset
 from distlab.errors import UnsupportedError
 
 _numbers: Final = itertools.count()
@@ -23,9 +24,14 @@ class RemoteDataset:
     Attributes:
       number: Its number among the coordinator's datasets, iterators and per-worker variables.
       source: What a worker makes it of.
+
+    Raises:
+      StructureError: It is neither.
     """
 
     def __init__(self, source: Any) -> None:
+        if not callable(source):
+            require_dataset(source)
         self.number = next(_numbers)
         self.source = source
 
@@ -98,8 +104,3 @@ class RemoteVariable:
         self.number = next(_numbers) if number is None else number
         self.about = about
         self.value = value
-
-
-def dataset_of(source: Any) -> Any:
-    """Returns the dataset that a source is or makes."""
-    return source() if callable(source) else source

@@ -9,15 +9,19 @@ from typing import Any, final
 import jax
 import numpy as np
 
-from distlab.errors import ArgumentTypeError
+from distlab.uncopied import Uncopied
+from distlab.values.nests import taken_apart
 
 
 @final
-class RemoteValue:
+class RemoteValue(Uncopied):
     """The result of `ClusterCoordinator.schedule` (`tf.distribute.coordinator.RemoteValue`).
 
     Args:
       wait: Waits until an event is set; raises an error when that takes too long.
+
+    Attributes:
+      ended: Set when the function has ended.
 
     Example:
       >>> import distlab as dl
@@ -31,9 +35,14 @@ class RemoteValue:
       (Array(6., dtype=float32, weak_type=True), np.float32(6.0))
     """
 
+    _uncopied = (
+        "{0!r} can't be copied or pickled: a copy would not get the result. Pass what get() or "
+        "fetch() returns."
+    )
+
     def __init__(self, wait: Callable[[threading.Event], None]) -> None:
         self._wait = wait
-        self._ended = threading.Event()
+        self.ended = threading.Event()
         self._value: Any = None
         self._load: Callable[[bool], Any] | None = None
         self._error: BaseException | None = None
@@ -44,6 +53,8 @@ class RemoteValue:
         Raises:
           CancelledError: The function did not run, because another one failed.
           ClusterError: No function began or ended in time.
+          ContextError: A worker runs the calling function, and would wait for itself: the result
+            is that function's own, or no worker is left to run the other one.
           Exception: The function raised it.
 
         Example:
@@ -61,7 +72,7 @@ class RemoteValue:
         return self._value
 
     def _require_ended(self) -> None:
-        self._wait(self._ended)
+        self._wait(self.ended)
         if self._error is not None:
             raise self._error
 
@@ -71,6 +82,8 @@ class RemoteValue:
         Raises:
           CancelledError: The function did not run, because another one failed.
           ClusterError: No function began or ended in time.
+          ContextError: A worker runs the calling function, and would wait for itself: the result
+            is that function's own, or no worker is left to run the other one.
           Exception: The function raised it.
 
         Example:
@@ -86,12 +99,13 @@ class RemoteValue:
         self._require_ended()
         if self._load is not None:
             return self._load(True)
-        return jax.tree.map(_to_numpy, self._value)
+        with taken_apart(self._value, "The result of the function"):
+            return jax.tree.map(_to_numpy, self._value)
 
     def set(self, value: Any) -> None:
         """Sets the function's result."""
         self._value = value
-        self._ended.set()
+        self.ended.set()
 
     def set_sent(self, load: Callable[[bool], Any]) -> None:
         """Sets a result that came from another process.
@@ -100,27 +114,16 @@ class RemoteValue:
           load: Returns it; with True its JAX arrays as NumPy arrays.
         """
         self._load = load
-        self._ended.set()
+        self.ended.set()
 
     def fail(self, error: BaseException) -> None:
         """Sets the function's error."""
         self._error = error
-        self._ended.set()
-
-    def __reduce__(self) -> str | tuple[Any, ...]:
-        """Refuses to be copied or pickled: a copy would not get the result.
-
-        Raises:
-          ArgumentTypeError: Always.
-        """
-        raise ArgumentTypeError(
-            f"{self!r} can't be copied or pickled: a copy would not get the result. Pass what "
-            "get() or fetch() returns."
-        )
+        self.ended.set()
 
     def __repr__(self) -> str:
         """Returns whether the function ended, and how."""
-        if not self._ended.is_set():
+        if not self.ended.is_set():
             return "RemoteValue(pending)"
         if self._error is not None:
             return f"RemoteValue(failed: {type(self._error).__name__})"

@@ -14,6 +14,7 @@ from distlab.data._nest import map_nest
 from distlab.data._planned import Planned
 from distlab.errors import StructureError, ValueShapeError
 from distlab.text.shown import shown
+from distlab.values.nests import explain
 from distlab.values.plain_arrays import is_plain, refusal_of
 
 _PYTHON_DTYPES = {bool: np.bool_, int: np.int32, float: np.float32, complex: np.complex128}
@@ -31,10 +32,14 @@ def to_numpy(nest: Any) -> Any:
       A nest of the same structure.
 
     Raises:
-      StructureError: NumPy can't convert a leaf.
+      StructureError: NumPy can't convert a leaf, or the nest holds itself.
       ValueShapeError: A list is ragged, or a number does not fit int32.
     """
-    return map_nest(leaf_to_numpy, nest)
+    try:
+        return map_nest(leaf_to_numpy, nest)
+    except RecursionError as error:
+        explain(nest, "An element", error)
+        raise
 
 
 def leaf_to_numpy(value: Any) -> Any:

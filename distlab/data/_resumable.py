@@ -8,15 +8,20 @@ from typing import Any
 import grain
 
 from distlab.data._engine import State
-from distlab.errors import ArgumentTypeError
+from distlab.uncopied import Uncopied
 
 
-class Resumable:
+class Resumable(Uncopied):
     """An iterator with a position, which Grain and Orbax take for one of Grain's.
 
     `grain.checkpoint.CheckpointSave(iterator)` and a `dl.train.Checkpoint(iterator=iterator)`
     save its position.
     """
+
+    _uncopied = (
+        "An iterator of a dataset can't be copied or pickled: both would take from one source. "
+        "Write iter(dataset) for another pass; restore(iterator.state()) begins it at this place."
+    )
 
     @abstractmethod
     def state(self) -> State:
@@ -57,18 +62,6 @@ class Resumable:
 
     def start_prefetch(self) -> None:
         """Does nothing: reading ahead starts with the first element. Grain calls it."""
-
-    def __reduce__(self) -> str | tuple[Any, ...]:
-        """Refuses to be copied or pickled: both would take from one source.
-
-        Raises:
-          ArgumentTypeError: Always.
-        """
-        raise ArgumentTypeError(
-            "An iterator of a dataset can't be copied or pickled: both would take from one source. "
-            "Write iter(dataset) for another pass; restore(iterator.state()) begins it at this "
-            "place."
-        )
 
     # What Orbax calls to save and load an item of a checkpoint, by `get_state` and `set_state`.
     save: Any = grain.DatasetIterator.save

@@ -7,6 +7,7 @@ import operator
 import msgspec
 
 from distlab.errors import ArgumentTypeError, ArgumentValueError
+from distlab.text.counts import is_count, is_positive_count
 from distlab.text.shown import shown
 
 
@@ -18,6 +19,9 @@ class InputContext(msgspec.Struct, frozen=True):
         each replica under `InputReplicationMode.PER_REPLICA`.
       input_pipeline_id: The number of this dataset, from 0.
       num_replicas_in_sync: The number of replicas on all workers.
+
+    Raises:
+      ArgumentValueError: A number is out of range.
 
     Example:
       >>> import distlab as dl
@@ -31,6 +35,21 @@ class InputContext(msgspec.Struct, frozen=True):
     num_input_pipelines: int = 1
     input_pipeline_id: int = 0
     num_replicas_in_sync: int = 1
+
+    def __post_init__(self) -> None:
+        """Checks the numbers."""
+        for name in ("num_input_pipelines", "num_replicas_in_sync"):
+            if not is_positive_count(getattr(self, name)):
+                raise ArgumentValueError(
+                    f"{name} must be a whole number of at least 1, got "
+                    f"{shown(getattr(self, name))}. Leave it out for 1."
+                )
+        if not is_count(self.input_pipeline_id, self.num_input_pipelines - 1):
+            raise ArgumentValueError(
+                "input_pipeline_id must be a whole number from 0 to num_input_pipelines - 1 = "
+                f"{self.num_input_pipelines - 1}, got {shown(self.input_pipeline_id)}. Number the "
+                "pipelines from 0."
+            )
 
     def get_per_replica_batch_size(self, global_batch_size: int) -> int:
         """Returns the number of examples of a global batch for each replica.

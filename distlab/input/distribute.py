@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -19,6 +20,7 @@ from distlab.input.host import InputHost
 from distlab.input.options import InputOptions, InputReplicationMode, checked_options
 from distlab.processes import group
 from distlab.processes.group import ProcessGroup
+from distlab.values.checks import function_name
 
 
 def distribute_dataset(
@@ -196,13 +198,22 @@ def call_for_input(
       context: Its argument.
 
     Raises:
-      ArgumentTypeError: It is not a function.
+      ArgumentTypeError: It is not a function, or accepts something else.
     """
     if not callable(function):
         raise ArgumentTypeError(
             f"{name} must be a function that accepts an InputContext and returns a dataset, got "
             f"{type(function).__name__}. For a dataset use experimental_distribute_dataset."
         )
+    try:
+        inspect.signature(function).bind(context)
+    except TypeError as error:
+        raise ArgumentTypeError(
+            f"{name} is called with an InputContext, which {function_name(function)} does not "
+            f"accept: {error}. Write for example def dataset_fn(context)."
+        ) from error
+    except ValueError:  # a built-in function
+        pass
     return function(context)
 
 

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, Final, overload
+from typing import TYPE_CHECKING, Any, overload
 
 from distlab.errors import ArgumentTypeError, ArgumentValueError, MissingExtraError, OptionError
+from distlab.launching.limits import MOST
 from distlab.text.counts import is_count
 from distlab.text.shown import shown
 
 if TYPE_CHECKING:
     from distlab.integrations.dask.cluster import ParameterServerCluster
     from distlab.integrations.ipyparallel.cluster import Cluster
-
-_MOST: Final = 4096
-"""More processes, or devices of one, are a slip that would take all memory."""
 
 
 @overload
@@ -119,7 +117,7 @@ def _require_count(name: str, value: Any) -> None:
         )
     if value < 1:
         raise ArgumentValueError(f"{name} must be at least 1, got {value}. Write {name}=2.")
-    if value > _MOST:
+    if value > MOST:
         raise ArgumentValueError(
-            f"{name} must be at most {_MOST}, got {shown(value)}. Write for example {name}=2."
+            f"{name} must be at most {MOST}, got {shown(value)}. Write for example {name}=2."
         )

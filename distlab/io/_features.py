@@ -187,10 +187,18 @@ class RaggedFeature(KeyFeature):
     def __post_init__(self) -> None:
         """Converts the dtype to NumPy's."""
         _set(self, dtype=_dtype(self, self.dtype))
-        if len(self.partitions):
+        splits = getattr(self.row_splits_dtype, "as_numpy_dtype", self.row_splits_dtype)
+        if splits not in (np.int32, np.int64, "int32", "int64"):
+            raise InvalidArgumentError(
+                "row_splits_dtype of RaggedFeature must be int32 or int64, got "
+                f"{shown(self.row_splits_dtype)}. Leave it out: lengths are int64."
+            )
+        partitions: Any = self.partitions
+        if not isinstance(partitions, Sequence) or partitions:
             raise UnsupportedError(
                 "A RaggedFeature here has one ragged dimension, so partitions must be empty, got "
-                f"{self.partitions!r}. Parse the keys of the partitions as features of their own."
+                f"{shown(partitions)}. Parse the keys of the partitions as features of their "
+                "own."
             )
 
 

@@ -10,10 +10,12 @@ from types import TracebackType
 from typing import Any, BinaryIO, Final, Protocol, final
 
 from distlab.errors import ArgumentTypeError, ContextError, InvalidArgumentError
+from distlab.io import _open_files
 from distlab.io._files import checked_compression, path_of
 from distlab.io._records import record_of
 from distlab.text.counts import is_count
 from distlab.text.shown import shown
+from distlab.uncopied import Uncopied
 
 _LEVEL: Final = 6
 
@@ -66,7 +68,7 @@ class _Sink(Protocol):
 
 
 @final
-class TFRecordWriter:
+class TFRecordWriter(Uncopied):
     """Writes records into a file (`tf.io.TFRecordWriter`).
 
     Leaving its `with` block, or `close`, ends the file.
@@ -77,6 +79,7 @@ class TFRecordWriter:
 
     Raises:
       InvalidArgumentError: An argument has another form.
+      ContextError: Another writer of this process has the file open.
       OSError: The file can't be written.
 
     Example:
@@ -91,9 +94,20 @@ class TFRecordWriter:
       [0, 1, 2]
     """
 
+    _uncopied = (
+        "A TFRecordWriter can't be copied or pickled: two would mix their records in one file. "
+        "Make a writer of another file, and read both with TFRecordDataset([...])."
+    )
+
     def __init__(self, path: Any, options: TFRecordOptions | str | None = None) -> None:
         chosen = options if isinstance(options, TFRecordOptions) else TFRecordOptions(options)
-        self._file: _Sink | None = _opened(path_of(path), chosen)
+        name = path_of(path)
+        _open_files.claim(name, self)
+        try:
+            self._file: _Sink | None = _opened(name, chosen)
+        except BaseException:
+            _open_files.release(self)
+            raise
 
     def write(self, record: bytes | str) -> None:
         """Writes one record.
@@ -125,18 +139,10 @@ class TFRecordWriter:
         """Ends the file. Further calls do nothing."""
         file, self._file = self._file, None
         if file is not None:
-            file.close()
-
-    def __reduce__(self) -> str | tuple[Any, ...]:
-        """Refuses to be copied or pickled: two writers would mix their records in one file.
-
-        Raises:
-          ArgumentTypeError: Always.
-        """
-        raise ArgumentTypeError(
-            "A TFRecordWriter can't be copied or pickled: two would mix their records in one file. "
-            "Make a writer of another file, and read both with TFRecordDataset([...])."
-        )
+            try:
+                file.close()
+            finally:
+                _open_files.release(self)
 
     def __enter__(self) -> TFRecordWriter:
         """Returns itself.

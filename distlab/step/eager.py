@@ -33,6 +33,7 @@ from distlab.step.captured_state import captured_state
 from distlab.step.eager_processes import ProcessMeeting
 from distlab.step.regroup import regroup, select, to_device
 from distlab.step.rendezvous import Rendezvous, ReplicaThread, run_in_turn, unwind
+from distlab.step.used_up import released
 from distlab.values.checks import require_components, require_plain
 from distlab.values.distributed import (
     DistributedValues,
@@ -54,6 +55,8 @@ def run(
     args: Any,
     kwargs: Any,
     assigned: dict[StoredVariable, str] | None = None,
+    *,
+    holds: bool = False,
 ) -> Any:
     """Runs `fn` on every replica as Python. See `Strategy.run`.
 
@@ -65,6 +68,7 @@ def run(
       args: Its arguments.
       kwargs: Its named arguments.
       assigned: Collects the variables that replicas assign, each with the line; None for none.
+      holds: Whether iterators among the arguments are held, as by `used_up.held`.
 
     Raises:
       ContextError: The replicas do not all reach the same collectives.
@@ -81,6 +85,9 @@ def run(
     if mesh.replicas > 1:
         require_references(fn)
 
+    def with_iterators(*args: Any, **kwargs: Any) -> Any:
+        return fn(*released(args), **released(kwargs))
+
     def body(replica: ReplicaThread) -> Any:
         device = mesh.devices[replica.number]
         collectives = EagerCollectives(host, replica, before)
@@ -92,7 +99,10 @@ def run(
             eager_axis.bound(mesh.replicas, replica.number, collectives.operate),
         ):
             return in_place.call(
-                fn, own_args, own_kwargs, _examples((args, kwargs), replica.number)
+                with_iterators if holds else fn,
+                own_args,
+                own_kwargs,
+                _examples((args, kwargs), replica.number),
             )
 
     replicas = [ReplicaThread(number, body) for number in mesh.local_replicas]

@@ -12,7 +12,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol, final
 
 import jax
@@ -20,7 +20,9 @@ import jax
 from distlab.errors import ArgumentTypeError
 from distlab.step.in_use import Use
 from distlab.step.parameters import StateKey, argument_label, parameter_names
+from distlab.step.used_up import flattened
 from distlab.values.distributed import DistributedValues, Mirrored
+from distlab.values.nests import taken_apart
 
 
 class Inside(Protocol):
@@ -272,7 +274,7 @@ def taken(
         if module not in sys.modules:
             continue
         library = load()
-        leaves, structure = jax.tree.flatten((args, kwargs), is_leaf=_ends_at(library))
+        leaves, structure = flattened((args, kwargs), is_leaf=library.is_whole)
         objects: list[Any] = []
         positions: list[int] = []
         numbers: dict[int, int] = {}
@@ -292,11 +294,6 @@ def taken(
             leaves[positions[0]] = State(_Kind(kind, labels), arrays)
             return Taken(objects, update, *jax.tree.unflatten(structure, leaves))
     return None
-
-
-def _ends_at(library: Library) -> Callable[[Any], bool]:
-    # JAX would warn of an iterator, which `run` refuses when it looks at the arguments itself.
-    return lambda part: library.is_whole(part) or isinstance(part, Iterator)
 
 
 def _require_no_object(held: Any, library: Library, labels: Labels) -> None:
@@ -345,9 +342,10 @@ def call(
         returned.append(numbers[id(leaf)])
         return Place(returned[-1])
 
-    result = jax.tree.map(
-        left, result, is_leaf=lambda v: id(v) in numbers or isinstance(v, DistributedValues)
-    )
+    with taken_apart(result, "The result of fn"):
+        result = jax.tree.map(
+            left, result, is_leaf=lambda v: id(v) in numbers or isinstance(v, DistributedValues)
+        )
     arrays = list(map(Mirrored, inside.leave()))
     return Changed(result, State(state.kind, arrays), returns=bool(returned))
 

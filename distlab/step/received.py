@@ -25,6 +25,7 @@ from distlab.step.static_values import Static, is_static
 from distlab.step.used_up import is_used_up
 from distlab.step.used_up import refusal as refusal_of_used_up
 from distlab.values.distributed import DistributedValues, Mirrored
+from distlab.values.nests import taken_apart
 from distlab.values.plain_arrays import refusal_of as refusal_of_kind
 from distlab.values.sharded import as_distributed
 from distlab.values.stacks import is_stack
@@ -58,11 +59,13 @@ def accepted(
       ArgumentTypeError: An argument is an object that is changed in place, such as a model, an
         array with a mask or with fields, or, where the function is compiled, something that is
         used up, such as an iterator.
+      StructureError: The arguments hold themselves, or a dict has keys that can't be sorted.
       ShardingError: An array is divided otherwise than into one part for each replica.
       ValueShapeError: An array is that of all components of a per-replica value.
     """
     received = _Received(fn, len(args), mesh, compiled=compiled)
-    return _mapped(received.leaf, (), (args, kwargs), _ends)
+    with taken_apart(args, "args"), taken_apart(kwargs, "kwargs"):
+        return _mapped(received.leaf, (), (args, kwargs), _ends)
 
 
 @final

@@ -17,6 +17,7 @@ from distlab.processes import group
 from distlab.step.parameters import Declared, declared
 from distlab.values.checks import declared_array, is_array_like
 from distlab.values.distributed import DistributedValues, Mirrored, PerReplica, stack, stack_to
+from distlab.values.nests import require_nest, taken_apart
 from distlab.variables.variable import is_variable
 from distlab.variables.variable_copy import VariableCopy
 
@@ -34,11 +35,15 @@ def regroup(nests: Sequence[Any], mesh: ReplicaMesh) -> Any:
       object; with one replica all leaves do.
 
     Raises:
-      StructureError: The structures differ, or so do values declared `Mirrored`.
+      StructureError: The structures differ, or so do values declared `Mirrored`; or one holds
+        itself, or has keys that can't be sorted.
     """
+    structures: list[Any] = []
+    for nest in nests:
+        with taken_apart(nest, "The result of fn"):
+            structures.append(jax.tree.structure(nest, is_leaf=_keep))
     if mesh.replicas == 1:
         return undeclared(nests[0])
-    structures: list[Any] = [jax.tree.structure(nest, is_leaf=_keep) for nest in nests]
     for structure in structures:
         if structure != structures[0]:
             raise StructureError(
@@ -62,8 +67,9 @@ def undeclared(nest: Any) -> Any:
       nest: The result of a replica function.
     """
     try:
+        require_nest(nest, "The result of fn")
         declares = any(type(leaf) is Mirrored for leaf in jax.tree.leaves(nest, is_leaf=_keep))
-    except (TypeError, ValueError):  # a dict whose keys have no order: no nest for JAX
+    except (TypeError, ValueError):  # it holds itself, or keys have no order: no nest for JAX
         declares = False
     if not declares:
         return nest  # the object itself

@@ -36,8 +36,10 @@ from distlab.step.program_inputs import NotWholeError
 from distlab.step.received import accepted
 from distlab.step.regroup import undeclared
 from distlab.step.static_values import Static, is_static, static_key
+from distlab.step.used_up import flattened, held
 from distlab.values.checks import checked_call, is_array_like
 from distlab.values.distributed import DistributedValues, Mirrored
+from distlab.values.nests import require_nest
 from distlab.variables.protocol import StoredVariable
 
 _steps = itertools.count()
@@ -67,7 +69,8 @@ def run(
     Raises:
       ContextError: The call is in a replica function, in another strategy's scope, or
         inside a JAX transformation that can't contain it.
-      StructureError: `fn` is not a function.
+      StructureError: `fn` is not a function, or an argument is a nest that holds itself, or
+        has keys that can't be sorted.
       ValueShapeError: `args` is not a tuple, or `kwargs` not a dict.
       OptionError: An option has an invalid value.
     """
@@ -97,9 +100,12 @@ def _run(
 ) -> Any:
     """Runs `fn`, with the objects among its arguments in use from when they are read."""
     called = time.monotonic_ns()
+    in_flight.note_thread()
     try:
         scopes.require_cross_replica("run", host)
         args, kwargs = checked_call("run", fn, args, kwargs)
+        require_nest(args, "args")
+        require_nest(kwargs, "kwargs")
         eagerly = modes.eager_asked_for(options)
         chosen = chosen_arguments(options, fn, args, kwargs)
         merging = scopes.merging()
@@ -147,9 +153,13 @@ def _run_eagerly(
 ) -> Any:
     """Runs as ordinary Python, once for each replica."""
     args, kwargs = accepted(fn, args, kwargs, host.mesh, compiled=False)
-    if jax_internals.being_staged() or any(
-        isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves((args, kwargs))
-    ):
+    holds = False
+    try:
+        leaves = jax.tree.leaves((args, kwargs))
+    except DeprecationWarning:  # warnings are errors, and an argument is an iterator
+        args, kwargs = held((args, kwargs))
+        leaves, holds = jax.tree.leaves((args, kwargs)), True
+    if jax_internals.being_staged() or any(isinstance(leaf, jax.core.Tracer) for leaf in leaves):
         raise ContextError(
             "run executes functions as ordinary Python (run_functions_eagerly), which has no "
             "meaning inside a JAX transformation such as jit, grad, vmap or scan. Call run "
@@ -157,12 +167,11 @@ def _run_eagerly(
         )
     in_flight.require_open()
     if not sink.recorder().enabled:
-        return eager.run(host, fn, args, kwargs)
+        return eager.run(host, fn, args, kwargs, holds=holds)
     watch = eager_events.watch_of(place, fn)
     watch.before()
     assigned: dict[StoredVariable, str] = {}
-    result = eager.run(host, fn, args, kwargs, assigned)
-    leaves = jax.tree.leaves((args, kwargs))
+    result = eager.run(host, fn, args, kwargs, assigned, holds=holds)
     watch.after(place, leaves, result, step=next(_steps), called=called, assigned=assigned)
     return result
 
@@ -187,11 +196,7 @@ def _run_traced(
     program: Program | None = None
     call = _Call((), [], traced=False)
     try:
-        try:
-            call = _call(chosen)
-        except DeprecationWarning:  # of JAX, where warnings are errors: there is an iterator
-            accepted(fn, chosen.args, chosen.kwargs, host.mesh)
-            raise
+        call = _call(chosen)
         if call.traced and not jax_internals.being_transformed():
             raise ContextError(
                 "An argument of run was kept from inside a function that JAX transformed, "
@@ -276,7 +281,7 @@ class _Call(NamedTuple):
 
 
 def _call(chosen: Chosen) -> _Call:
-    leaves, structure = jax.tree.flatten((chosen.args, chosen.kwargs))
+    leaves, structure = flattened((chosen.args, chosen.kwargs))
     key, traced = _key(leaves)
     return _Call((structure, key, chosen.donated), leaves, traced)
 

@@ -12,11 +12,12 @@ import numpy as np
 
 from distlab.collectives.traced import TracedCollectives
 from distlab.context import scopes
-from distlab.errors import ContextError, StructureError, ValueShapeError
+from distlab.errors import ContextError, DistlabError, StructureError, ValueShapeError
 from distlab.text.counts import is_count
-from distlab.text.shown import shown
+from distlab.text.shown import shown, shown_text
 from distlab.values.checks import as_array, is_array_like
 from distlab.values.distributed import DistributedValues
+from distlab.values.nests import taken_apart
 from distlab.variables import frames
 from distlab.variables.protocol import StoredVariable
 from distlab.variables.variable import is_variable
@@ -88,7 +89,12 @@ def scan(f: Body, init: Any, xs: Any = None, length: int | None = None) -> tuple
         return (state, [inner.written[variable] for variable in written]), result
 
     start = [outer.get(variable) for variable in written]
-    (state, values), results = jax.lax.scan(body, (init, start), xs, steps)
+    try:
+        (state, values), results = jax.lax.scan(body, (init, start), xs, steps)
+    except TypeError as error:
+        if isinstance(error, DistlabError):
+            raise
+        raise _carry_error(shown_text(error)) from error
     for variable, value in zip(written, values, strict=True):
         outer.set(variable, value)
     return state, results
@@ -117,8 +123,22 @@ def _in_python(f: Body, init: Any, xs: Any, steps: int) -> tuple[Any, Any]:
     state, results = init, []
     for step in range(steps):
         state, result = _pair(f(state, jax.tree.map(operator.itemgetter(step), xs)))
+        if _shapes(state) != _shapes(init):
+            raise _carry_error(f"it has {_shapes(init)}, and step {step} returned {_shapes(state)}")
         results.append(result)
     return state, jax.tree.map(lambda *rows: jnp.stack(rows), *results)
+
+
+def _carry_error(why: str) -> StructureError:
+    return StructureError(
+        "dl.scan needs a function whose carry has the structure, the shapes and the dtypes of "
+        f"init at each step: {' '.join(why.split()):.300}. Pass an init of the shape that the "
+        "function returns."
+    )
+
+
+def _shapes(carry: Any) -> Any:
+    return jax.tree.map(np.shape, carry)
 
 
 def _pair(returned: Any) -> tuple[Any, Any]:
@@ -132,7 +152,8 @@ def _pair(returned: Any) -> tuple[Any, Any]:
 
 def _require_arrays(name: str, nest: Any) -> list[Any]:
     """Returns the leaves of a nest of arrays and variables."""
-    leaves = jax.tree.leaves(nest, is_leaf=lambda value: isinstance(value, DistributedValues))
+    with taken_apart(nest, f"{name} of dl.scan"):
+        leaves = jax.tree.leaves(nest, is_leaf=lambda value: isinstance(value, DistributedValues))
     for leaf in leaves:
         if isinstance(leaf, DistributedValues) or not (is_variable(leaf) or is_array_like(leaf)):
             raise ValueShapeError(

@@ -16,22 +16,17 @@ from distlab.context import scopes
 from distlab.context.replica_context import ReplicaContext
 from distlab.devices import jax_internals
 from distlab.devices.mesh import AXIS
-from distlab.errors import ContextError, NeedsPythonError
+from distlab.errors import ContextError
 from distlab.step import in_place
 from distlab.step.arguments import Arguments
 from distlab.step.captured_arrays import divided_text, require_memory
 from distlab.step.parameters import Declared, declared
 from distlab.values.checks import declared_array, function_name, is_array_like
 from distlab.values.distributed import Mirrored
+from distlab.values.needs_python import NEEDS_PYTHON, needs_python
+from distlab.values.nests import taken_apart
 from distlab.variables import frames
 from distlab.variables.variable import Variable, live
-
-_NEEDS_PYTHON = (
-    jax.errors.ConcretizationTypeError,
-    jax.errors.TracerArrayConversionError,
-    jax.errors.TracerBoolConversionError,
-    jax.errors.TracerIntegerConversionError,
-)
 
 
 class LocalTrace(NamedTuple):
@@ -106,7 +101,10 @@ def trace(
         context = ReplicaContext(host, collectives)
         with frames.use(frame), scopes.replica(context):
             result = in_place.call(fn, args, kwargs, arguments.examples(replica))
-        paths, found["results"] = jax.tree_util.tree_flatten_with_path(result, is_leaf=_is_mirrored)
+        with taken_apart(result, "The result of fn"):
+            paths, found["results"] = jax.tree_util.tree_flatten_with_path(
+                result, is_leaf=_is_mirrored
+            )
         leaves = [leaf for _, leaf in paths]
         found["static"] = tuple(
             None if _is_computed(leaf) or position in as_arrays else (leaf,)
@@ -134,13 +132,9 @@ def trace(
     arrays = [leaf.local(replica) for leaf in arguments.dynamic()]
     try:
         jaxpr = jax.make_jaxpr(local, axis_env=[(AXIS, mesh.replicas)])(shapes, arrays)
-    except _NEEDS_PYTHON as error:
-        raise NeedsPythonError(
-            f"{function_name(fn)} needs a Python number or NumPy array while run traces it, when "
-            "only shapes and dtypes are known. Use jnp.where or jax.lax.cond in place of `if`, and "
-            "jnp in place of np; or run it as ordinary Python: "
-            f"distlab.run_functions_eagerly(True). JAX reports: {error}"
-        ) from error
+    except NEEDS_PYTHON as error:
+        eagerly = "or run it as ordinary Python: distlab.run_functions_eagerly(True)."
+        raise needs_python(fn, "run", error, eagerly) from error
     except jax.errors.UnexpectedTracerError as error:
         raise ContextError(
             f"A value traced inside {function_name(fn)} escaped from its trace. Most often a "

@@ -8,10 +8,14 @@ from __future__ import annotations
 
 import queue
 import random
-from collections.abc import AsyncIterator, Awaitable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from dataclasses import dataclass
 from typing import Any, Final
 
+import jax
 import numpy as np
+
+from distlab.values.nests import explain
 
 _RANDOM: Final = (np.random.Generator, np.random.RandomState, np.random.BitGenerator, random.Random)
 _QUEUES: Final = (queue.Queue, queue.SimpleQueue)
@@ -21,6 +25,64 @@ _FILES: Final = ("read", "readline")
 def is_used_up(value: Any) -> bool:
     """Returns whether each use of an object takes something from it."""
     return isinstance(value, (Iterator, AsyncIterator, Awaitable, *_RANDOM, *_QUEUES))
+
+
+def flattened(
+    arguments: tuple[tuple[Any, ...], dict[str, Any]],
+    is_leaf: Callable[[Any], bool] | None = None,
+) -> tuple[list[Any], jax.tree_util.PyTreeDef]:
+    """Flattens arguments as `jax.tree.flatten` does; an iterator is a leaf.
+
+    To JAX it is one, too, with a warning. Where warnings are errors, it would end the step before
+    the arguments are looked at. Only then is each part of them asked whether it is an iterator.
+
+    Args:
+      arguments: The arguments and the named arguments.
+      is_leaf: Returns whether a part of them is not taken apart.
+
+    Raises:
+      StructureError: A dict in them has keys that can't be sorted.
+    """
+    try:
+        return jax.tree.flatten(arguments, is_leaf=is_leaf)
+    except DeprecationWarning:
+        return jax.tree.flatten(
+            arguments,
+            is_leaf=lambda part: isinstance(part, Iterator) or bool(is_leaf and is_leaf(part)),
+        )
+    except ValueError as error:
+        for name, nest in zip(("args", "kwargs"), arguments, strict=True):
+            explain(nest, name, error)
+        raise
+
+
+@dataclass(frozen=True)
+class _Held:
+    """An iterator that JAX does not see."""
+
+    iterator: Iterator[Any]
+
+
+def _is_no_nest(part: Any) -> bool:
+    return not isinstance(part, dict | list | tuple)
+
+
+def held(nest: Any) -> Any:
+    """Returns arguments with each iterator held, so that JAX warns of none.
+
+    Args:
+      nest: The arguments of a function that runs as ordinary Python, which may take from them.
+    """
+    return jax.tree.map(
+        lambda part: _Held(part) if isinstance(part, Iterator) else part, nest, is_leaf=_is_no_nest
+    )
+
+
+def released(nest: Any) -> Any:
+    """Returns arguments with the iterators that `held` holds."""
+    return jax.tree.map(
+        lambda part: part.iterator if type(part) is _Held else part, nest, is_leaf=_is_no_nest
+    )
 
 
 def refusal(value: Any, name: str) -> str:

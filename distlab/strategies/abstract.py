@@ -42,6 +42,7 @@ from distlab.values.checks import (
 )
 from distlab.values.distributed import DistributedValues, stack
 from distlab.values.last_batches import LastBatches
+from distlab.values.nests import taken_apart
 from distlab.values.operators import ArrayOperators
 from distlab.values.reduce_op import ReduceOp
 from distlab.values.sharded import as_distributed
@@ -585,7 +586,8 @@ class Strategy(ABC):  # noqa: B024 - abstract because a subclass chooses the dev
             components: tuple[Any, ...] = value.values
             return components
         structure: Any
-        leaves, structure = jax.tree.flatten(value, is_leaf=_has_components)
+        with taken_apart(value, "The value"):
+            leaves, structure = jax.tree.flatten(value, is_leaf=_has_components)
         if self.num_replicas_in_sync > 1:
             leaves = [as_distributed(leaf, self.mesh, "The value") for leaf in leaves]
         if value is None or (structure == jax.tree.structure(0) and leaves[0] is value):
@@ -636,8 +638,9 @@ class Strategy(ABC):  # noqa: B024 - abstract because a subclass chooses the dev
         """
         scopes.require_cross_replica("replicate", self)
         jax_internals.require_not_staged("replicate")
-        require_no_state_holder(tree, "The value to replicate")
-        return jax.tree.map(self._copies, tree, is_leaf=is_equinox_module)
+        with taken_apart(tree, "The value to replicate"):
+            require_no_state_holder(tree, "The value to replicate")
+            return jax.tree.map(self._copies, tree, is_leaf=is_equinox_module)
 
     def _copies(self, leaf: Any) -> Any:
         if is_equinox_module(leaf):

@@ -25,6 +25,7 @@ from distlab.step.state_holders import is_state_holder
 from distlab.strategies.abstract import Strategy
 from distlab.values.checks import checked_call, require_plain
 from distlab.values.distributed import DistributedValues
+from distlab.values.nests import taken_apart
 from distlab.variables.variable import Variable
 
 _NUMBER: Final = -1
@@ -75,11 +76,12 @@ class DefaultStrategy(Strategy):
         scopes.require_cross_replica("run", self)
         args, kwargs = checked_call("run", fn, args, kwargs)
         require_plain(fn)
-        args, kwargs = jax.tree.map(
-            lambda v: v.values[0] if isinstance(v, DistributedValues) else v,
-            (args, kwargs),
-            is_leaf=lambda v: isinstance(v, DistributedValues | Variable) or is_state_holder(v),
-        )
+        with taken_apart(args, "args"), taken_apart(kwargs, "kwargs"):
+            args, kwargs = jax.tree.map(
+                lambda v: v.values[0] if isinstance(v, DistributedValues) else v,
+                (args, kwargs),
+                is_leaf=lambda v: isinstance(v, DistributedValues | Variable) or is_state_holder(v),
+            )
         with scopes.replica(self._context), eager_axis.bound(1, 0, self._operate):
             return undeclared(fn(*args, **kwargs))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol, final
 
@@ -387,6 +388,7 @@ class StrategyExtended:
           (Array(3, dtype=int32), {CpuDevice(id=1)})
         """
         del options
+        started = time.monotonic_ns()
         scopes.require_cross_replica("reduce_to", self._strategy)
         op = ReduceOp.of(reduce_op)
         self._require_destination(destinations)
@@ -395,7 +397,7 @@ class StrategyExtended:
             require_alive(value.stacked, "The value to reduce")
             require_components(value, "The value to reduce", replicas)
             require_numbers(value.stacked, "reduce_to")
-            (result,) = reducing.reduce_per_replica(self._strategy, op, [value], None)
+            (result,) = reducing.reduce_per_replica(self._strategy, op, [value], None, started)
         else:
             result = reducing.reduce(self._strategy, op, value, axis=None)
         return jax.tree.map(lambda leaf: self._placed(leaf, destinations), result)

@@ -28,6 +28,7 @@ from distlab.strategies.dealing import Dealing
 from distlab.strategies.remote_tasks import CoordinatedTasks, RemoteTasks, connected
 from distlab.strategies.workers import RemoteWorkers, ThreadWorkers, Workers, current_worker
 from distlab.text.shown import shown
+from distlab.variables.partitioning import require_partitioner
 from distlab.variables.per_worker import PerWorkerVariable
 from distlab.variables.remote_storage import ValueServers
 from distlab.variables.sharded_variable import ShardedVariable
@@ -91,6 +92,8 @@ class ParameterServerStrategy(Strategy):
         cluster_resolver: ClusterResolver | Any,
         variable_partitioner: Callable[..., Any] | None = None,
     ) -> None:
+        if variable_partitioner is not None:  # before others are waited for
+            require_partitioner(variable_partitioner)
         self._coordinated = connected(cluster_resolver)
         self._resolver: Any = cluster_resolver
         cluster = None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import operator
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from distlab.errors import ArgumentTypeError, ArgumentValueError
@@ -29,6 +31,41 @@ def require_count(name: str, value: Any, unit: str = "steps", *, optional: bool 
         f"{name} must be a positive whole number of {unit}{or_none}, got {shown(value)}. Write for "
         f"example {name}=100."
     )
+
+
+def checked_total(name: str, value: Any) -> int:
+    """Returns a number of steps since the beginning, of any kind of whole number.
+
+    Args:
+      name: The argument's name.
+      value: Its value.
+
+    Raises:
+      ArgumentValueError: It is something else, or negative.
+    """
+    try:
+        total = -1 if isinstance(value, bool) else operator.index(value)
+    except TypeError:
+        total = -1
+    if total < 0:
+        raise ArgumentValueError(
+            f"{name} must be a whole number of steps, at least 0, got {shown(value)}. Write for "
+            f"example {name}=100."
+        )
+    return total
+
+
+def require_iterable(name: str, value: Any) -> None:
+    """Checks that an argument can be iterated for batches.
+
+    Raises:
+      ArgumentTypeError: It can't.
+    """
+    if not isinstance(value, Iterable) or isinstance(value, str | bytes | Mapping):
+        raise ArgumentTypeError(
+            f"{name} must be an iterable of batches, got {shown(value)}. Pass a distributed "
+            "dataset, or a distlab.data.Dataset."
+        )
 
 
 def require_function(name: str, value: Any) -> None:

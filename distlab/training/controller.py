@@ -9,10 +9,11 @@ from typing import Any, final
 import numpy as np
 
 from distlab import events
-from distlab.errors import ArgumentValueError, DistlabError
+from distlab.errors import ArgumentTypeError, ArgumentValueError, DistlabError
 from distlab.events import sink
 from distlab.integrations.orbax.manager import CheckpointManager
-from distlab.training.checks import require_count, require_kind
+from distlab.text.shown import shown
+from distlab.training.checks import checked_total, require_count, require_kind
 from distlab.training.standard import Outputs, StandardEvaluator, StandardTrainer
 
 Action = Callable[[Outputs], None]
@@ -41,6 +42,7 @@ class Controller:
 
     Raises:
       ArgumentValueError: There is neither trainer nor evaluator, or an argument is out of range.
+      ArgumentTypeError: An argument is something else.
 
     Example:
       >>> import distlab as dl
@@ -91,6 +93,7 @@ class Controller:
         self._manager = checkpoint_manager
         self._train_actions, self._eval_actions = tuple(train_actions), tuple(eval_actions)
         self.restored: str | None = None
+        _ = self.step  # is a number
         if checkpoint_manager is not None:
             if trainer is not None and hasattr(trainer.train_iterator, "get_state"):
                 checkpoint_manager.checkpoint.train_iterator = trainer.train_iterator
@@ -99,7 +102,13 @@ class Controller:
     @property
     def step(self) -> int:
         """The number of steps so far, of earlier programs too."""
-        return int(np.asarray(self._global_step))
+        try:
+            return int(np.asarray(self._global_step))
+        except (TypeError, ValueError) as error:
+            raise ArgumentTypeError(
+                f"global_step must be the variable that counts the steps, got "
+                f"{shown(self._global_step)}. Make it as dl.Variable(0) in strategy.scope()."
+            ) from error
 
     def train(self, steps: int, checkpoint_at_completion: bool = True) -> None:
         """Trains until so many steps are taken in all.
@@ -109,6 +118,7 @@ class Controller:
           checkpoint_at_completion: Whether to save at the end in any case.
 
         Raises:
+          ArgumentValueError: `steps` is no number of steps, or there is no trainer.
           OutOfRangeError: The data has ended.
           DistlabError: The trainer's steps do not advance `global_step`.
 
@@ -118,6 +128,7 @@ class Controller:
         trainer = self._trainer
         if trainer is None:
             raise ArgumentValueError("Controller.train needs a trainer. Pass trainer=.")
+        steps = checked_total("steps", steps)
         while (before := self.step) < steps:
             count = min(self._steps_per_loop, steps - before)
             began = time.monotonic()
@@ -173,7 +184,12 @@ class Controller:
 
         Returns:
           The outputs of the last evaluation; None where all steps were taken before.
+
+        Raises:
+          ArgumentValueError: A number is none, or out of range.
         """
+        require_count("eval_interval", eval_interval, optional=True)
+        train_steps = checked_total("train_steps", train_steps)
         outputs: Outputs = None
         while (step := self.step) < train_steps:
             self.train(min(train_steps, step + (eval_interval or train_steps)))

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from distlab.errors import OutOfRangeError
-from distlab.training.checks import require_count
+from distlab.training.checks import require_count, require_iterable
 
 Outputs = dict[str, Any] | None
 """Results by name: numbers, or arrays of shape ()."""
@@ -24,6 +24,9 @@ class StandardTrainer(ABC):
 
     Attributes:
       train_iterator: The iterator over it.
+
+    Raises:
+      ArgumentTypeError: `train_dataset` is no iterable of batches.
 
     Example:
       >>> import distlab as dl
@@ -43,6 +46,7 @@ class StandardTrainer(ABC):
     """
 
     def __init__(self, train_dataset: Iterable[Any]) -> None:
+        require_iterable("train_dataset", train_dataset)
         self.train_iterator: Iterator[Any] = iter(train_dataset)
 
     @abstractmethod
@@ -107,6 +111,7 @@ class StandardEvaluator(ABC):
     """
 
     def __init__(self, eval_dataset: Iterable[Any]) -> None:
+        require_iterable("eval_dataset", eval_dataset)
         self.eval_dataset = eval_dataset
 
     @abstractmethod

@@ -16,6 +16,7 @@ from distlab.devices.jax_internals import ConcreteArray, being_transformed
 from distlab.errors import ContextError, DonatedError, StructureError, ValueShapeError
 from distlab.text.shown import shown, shown_text
 from distlab.values.distributed import Mirrored, PerReplica
+from distlab.values.nests import require_nest
 from distlab.values.plain_arrays import is_plain, refusal_of
 
 _ASYNCHRONOUS: Final = (inspect.iscoroutinefunction, inspect.isasyncgenfunction)
@@ -172,8 +173,8 @@ def declared_array(value: Mirrored, label: str) -> jax.Array:
         return jnp.asarray(value.array)
     except (TypeError, ValueError, OverflowError) as error:
         raise StructureError(
-            f"A Mirrored value is one array, but {label} is Mirrored({shown(value.array)}). For a "
-            "nest of arrays return jax.tree.map(distlab.Mirrored, nest)."
+            f"A Mirrored value is one array, but {label} is Mirrored({shown(value.array)}). Return "
+            "jax.tree.map(distlab.Mirrored, nest) of a nest of arrays."
         ) from error
 
 
@@ -211,6 +212,7 @@ def as_array(value: Any, verb: str) -> jax.Array:
     """
     require_alive(value, f"A value of {verb}")
     require_plain_array(value, f"A value of {verb}")
+    require_nest(value, f"A value of {verb}")
     try:
         return jnp.asarray(value)
     except (TypeError, ValueError, OverflowError) as error:

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 from distlab.errors import ValueShapeError
 from distlab.text.shown import shown, shown_text
 from distlab.values.checks import require_alive, require_plain_array
+from distlab.values.nests import require_nest
 from distlab.values.operators import ArrayOperators
 from distlab.values.stacks import require_no_stack
 
@@ -40,6 +41,7 @@ def as_value(value: Any, dtype: Any, what: str) -> jax.Array:
     require_alive(value, f"The value of {what}")
     require_no_stack(value, what)
     require_plain_array(value, f"The value of {what}")
+    require_nest(value, f"The value of {what}")
     if dtype is not None:
         _require_dtype(dtype, what)
     try:

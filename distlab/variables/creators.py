@@ -38,7 +38,8 @@ def variable_creator_scope(variable_creator: Creator) -> contextlib.AbstractCont
     Each variable that is made in the block is made by `variable_creator(next_creator, **kwargs)`,
     where `kwargs` are the arguments of `distlab.Variable`. The function may change them, call
     `next_creator(**kwargs)` and change or replace its result. Of nested scopes the innermost
-    function is called first. It is called once for all replicas.
+    function is called first. It is called once for all replicas. A function that returns None
+    is an `ArgumentTypeError` where the variable is made.
 
     Args:
       variable_creator: The function.
@@ -70,5 +71,16 @@ def chained(make: Callable[..., Any]) -> Callable[..., Any]:
       make: Makes the variable in the end, from keyword arguments.
     """
     for creator in _creators.get():
-        make = partial(creator, make)
+        make = partial(_made_by, creator, make)
     return make
+
+
+def _made_by(creator: Creator, make: Callable[..., Any], **kwargs: Any) -> Any:
+    made = creator(make, **kwargs)
+    if made is None:
+        name = getattr(creator, "__qualname__", repr(creator)).rsplit("<locals>.", 1)[-1]
+        raise ArgumentTypeError(
+            f"{name}, a function of variable_creator_scope, returned None in place of a variable. "
+            "Return what next_creator(**kwargs) returns."
+        )
+    return made

@@ -234,6 +234,20 @@ class Variable(ArrayOperators, scattering.Scatters, Sealed):
         """Returns `value()` (TensorFlow's other name for it)."""
         return self.value()
 
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Sets an attribute that is no verb: `v.value = x` would assign nothing.
+
+        Raises:
+          ArgumentTypeError: It is a verb.
+        """
+        own = getattr(type(self), name, None)
+        if callable(own) or isinstance(own, functools.cached_property):
+            raise ArgumentTypeError(
+                f"{name} is a verb of a distlab.Variable, so it can't be set to {shown(value)}. "
+                "Assign a value with variable.assign(value)."
+            )
+        super().__setattr__(name, value)
+
     def numpy(self) -> np.ndarray:
         """Waits for the value and returns it as a NumPy array."""
         return self.__array__()

@@ -185,8 +185,10 @@ def test_restarts_come_to_an_end(launch: Launch) -> None:
     ("arguments", "rule"),
     [
         (["no_such.py"], "there is no file 'no_such.py'"),
-        (["--workers", "0", "x.py"], "must be a whole number of at least 1, got '0'"),
-        (["--devices", "two", "x.py"], "must be a whole number of at least 1, got 'two'"),
+        (["--workers", "0", "x.py"], "must be a whole number from 1 to 4096, got '0'"),
+        (["--workers", "9" * 9, "x.py"], "a whole number from 1 to 4096, got '999999999'"),
+        (["--devices", "two", "x.py"], "must be a whole number from 1 to 4096, got 'two'"),
+        (["--devices", "4097", "x.py"], "must be a whole number from 1 to 4096, got '4097'"),
         (["--grace", "-1", "x.py"], "must be a number of seconds, at least 0, got '-1'"),
         (["--max-restarts", "-1", "x.py"], "must be a whole number of at least 0, got '-1'"),
         (["--workers", "2"], "the following arguments are required: PROGRAM"),

@@ -10,6 +10,7 @@ from typing import Any, Final, TypeAlias
 
 import jax
 import numpy as np
+import pytest
 
 import distlab as dl
 from distlab.errors import DistlabError
@@ -92,6 +93,19 @@ def verdict(row: Row, name: str, value: Any, error: BaseException | None) -> str
 def has_remedy(message: str) -> bool:
     """Returns whether a message tells what to do."""
     return bool(_REMEDY.search(message))
+
+
+def require_refusal(call: Callable[[], object], kind: type[DistlabError], words: str) -> None:
+    """Checks that a call raises an error of this kind that says these words and a remedy.
+
+    Args:
+      call: The call.
+      kind: The error's class.
+      words: A regular expression of what the message names.
+    """
+    with pytest.raises(kind, match=words) as refused:
+        call()
+    assert has_remedy(str(refused.value))
 
 
 def names(value: Any, message: str) -> bool:

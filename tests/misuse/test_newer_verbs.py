@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import distlab as dl
+from distlab.coordinator import ClusterCoordinator
 from distlab.errors import (
     ArgumentTypeError,
     ArgumentValueError,
@@ -21,7 +22,8 @@ from distlab.errors import (
     StructureError,
     ValueShapeError,
 )
-from tests.misuse.table import has_remedy
+from tests.misuse.table import require_refusal
+from tests.strategies.parameter_servers import strategy_of
 
 Dataset: Final[Any] = dl.data.Dataset
 Spec: Final[Any] = dl.data.TensorSpec
@@ -93,6 +95,16 @@ MISUSES: Final[dict[str, tuple[Callable[[Path], object], type[DistlabError], str
         ArgumentTypeError,
         "strings as the keys",
     ),
+    "deletion of save_counter": (
+        lambda _: delattr(dl.train.Checkpoint(), "save_counter"),
+        ArgumentValueError,
+        "has save_counter itself",
+    ),
+    "deletion of a verb": (
+        lambda _: delattr(dl.train.Checkpoint(), "save"),
+        ArgumentValueError,
+        "has save itself",
+    ),
     "save_counter text": (lambda _: _count("x"), ArgumentTypeError, "save_counter .* 'x'"),
     "save_counter negative": (lambda _: _count(-1), ArgumentTypeError, "save_counter .* -1"),
     "platform unknown": (lambda _: _export(platforms=["abacus"]), ArgumentValueError, "abacus"),
@@ -114,9 +126,7 @@ MISUSES: Final[dict[str, tuple[Callable[[Path], object], type[DistlabError], str
 @pytest.mark.parametrize("name", MISUSES)
 def test_a_wrong_argument_is_refused_in_words(name: str, tmp_path: Path) -> None:
     call, kind, names = MISUSES[name]
-    with pytest.raises(kind, match=names) as refused:
-        call(tmp_path)
-    assert has_remedy(str(refused.value))
+    require_refusal(lambda: call(tmp_path), kind, names)
     assert not list(tmp_path.glob("ckpt*"))
 
 
@@ -140,6 +150,49 @@ def test_a_coordinator_refuses_arguments_that_are_no_tuple(coordinator: Any) -> 
     assert coordinator.schedule(int, None, None).fetch() == 0
 
 
+def test_parts_for_other_numbers_of_workers_are_refused(coordinator: Any) -> None:
+    made: Any = dl.coordinator.PerWorkerValue
+    for wrong in (3, "ab", {"a": 1}):
+        with pytest.raises(ArgumentTypeError, match="needs a list of the workers' values"):
+            made(wrong)
+    others = ClusterCoordinator(strategy_of(1, workers=2))
+    dataset = others.create_per_worker_dataset(Dataset.range(3))
+    for value in (made([]), made([1, 2]), dataset, iter(dataset)):
+        with pytest.raises(StructureError, match=r"was passed to a strategy of 1\. Make"):
+            coordinator.schedule(abs, ([value],))
+    assert coordinator.schedule(abs, (made([-3]),)).fetch() == 3
+
+
+def test_what_is_traced_schedules_nothing(coordinator: Any) -> None:
+    strategy = dl.MirroredStrategy(["CPU:0", "CPU:1"])
+    traces: list[Any] = [lambda f: strategy.run(f, args=(1,)), lambda f: jax.jit(f)(1)]
+    for trace in traces:
+        with pytest.raises(ContextError, match=r"this once, and not at later calls\. Call"):
+            trace(lambda x: coordinator.schedule(abs, (x,)))
+    eagerly = dl.RunOptions(run_eagerly=True)
+    results = strategy.run(lambda: coordinator.schedule(abs, (-1,)).fetch() + 0.5, options=eagerly)
+    assert [float(value) for value in results.values] == [1.5, 1.5]
+
+
+def no_dataset() -> None:
+    """Forgets its return statement."""
+
+
+def test_a_workers_dataset_is_an_iterable_of_batches(coordinator: Any) -> None:
+    make = coordinator.create_per_worker_dataset
+    with pytest.raises(StructureError, match=r"^no_dataset must return.* but returned None\. Ret"):
+        make(no_dataset)
+    wrong: Any
+    for wrong in (1, jnp.ones(2), "ab", {"x": 1}, (1, 2)):
+        with pytest.raises(StructureError, match="<lambda> must return a worker's dataset"):
+            make(lambda wrong=wrong: wrong)
+    for wrong in (None, 1, "ab", np.ones(2), iter([1])):
+        with pytest.raises(StructureError, match="function without arguments that makes it"):
+            make(wrong)
+    batches = iter(make([1, 2]))
+    assert [coordinator.schedule(next, (batches,)).fetch() for _ in range(2)] == [1, 2]
+
+
 def test_a_function_does_not_wait_for_itself(coordinator: Any) -> None:
     result = coordinator.schedule(coordinator.join)
     with pytest.raises(ContextError, match=r"wait for that function itself\. Call it"):
@@ -151,6 +204,20 @@ def test_a_function_does_not_wait_for_itself(coordinator: Any) -> None:
 
 def test_a_spec_is_of_float32_unless_it_says_otherwise() -> None:
     assert Spec((None, np.int64(2))) == Spec([None, 2], "float32")
+
+
+def test_a_checkpoint_forgets_an_object_that_is_deleted(tmp_path: Path) -> None:
+    checkpoint = dl.train.Checkpoint(a=dl.Variable(1.0), b=dl.Variable(2.0))
+    whole = checkpoint.save(tmp_path / "ckpt")
+    del checkpoint.b
+    assert not hasattr(checkpoint, "b")
+    with pytest.raises(AttributeError, match=r"no b\. It has \['a'\]"):
+        del checkpoint.b
+    saved = dl.train.list_variables(checkpoint.save(tmp_path / "ckpt"))
+    assert [name for name, _ in saved] == ["a"]
+    checkpoint.a.assign(3.0)
+    assert checkpoint.restore(whole).unused == ("b",)
+    assert float(checkpoint.a.numpy()) == 1.0
 
 
 def test_a_checkpoint_takes_what_holds_itself(tmp_path: Path) -> None:

@@ -111,6 +111,28 @@ def test_ordinary_python_takes_at_each_call(tmp_path: Path) -> None:
     assert [list(result.values) for result in results] == [[1, 2, 3, 4], [5, 6, 7, 8]]
 
 
+@pytest.mark.parametrize("as_error", [False, True])
+def test_ordinary_python_takes_from_iterators_wherever_they_are(
+    as_error: bool, tmp_path: Path
+) -> None:
+    strategy = World(tmp_path).strategy
+    eagerly = dl.RunOptions(run_eagerly=True)
+    batches = iter([np.float32(1), np.float32(2), np.float32(3), np.float32(4)])
+
+    def step(state: Any, *, scale: Any) -> Any:
+        return next(state["batches"][0]) * next(scale) * state["factor"]
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error" if as_error else "ignore")
+        result = strategy.run(
+            step,
+            args=({"batches": (batches,), "factor": jnp.float32(10)},),
+            kwargs={"scale": iter(range(1, 5))},
+            options=eagerly,
+        )
+    assert [float(value) for value in result.values] == [10, 40, 90, 160]
+
+
 def test_what_can_be_iterated_anew_is_no_iterator(tmp_path: Path) -> None:
     strategy = World(tmp_path).strategy
     assert strategy.run(sum, args=(range(4),)) == 6

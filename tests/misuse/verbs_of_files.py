@@ -19,6 +19,7 @@ from tests.misuse.world import World
 _numbers: Final = itertools.count()
 _BETWEEN_STEPS: Final = AT_ONCE - {"update"} | {"another_scope"}
 _WITH_NUMBERS: Final = AT_ONCE | {"another_scope", "eager_replicas", "eager_replicas_of_another"}
+_UNTRACED: Final = _WITH_NUMBERS | {"eager_merge_call", "grad_on_replicas"}
 _IN_NO_SCOPE: Final = CROSS - {"scope", "merge_call", "eager_merge_call", "update"}
 
 
@@ -114,7 +115,7 @@ VERBS_OF_FILES: Final[dict[str, Row]] = {
     "ParameterServerStrategy.run": Row(
         lambda _: _coordinator().strategy.run(lambda: jnp.ones(2)), _IN_NO_SCOPE, 2.0
     ),
-    "ClusterCoordinator.schedule": Row(_scheduled, ALL, 8.0),
+    "ClusterCoordinator.schedule": Row(_scheduled, _UNTRACED, 8.0),
     "ClusterCoordinator.join": Row(lambda _: _coordinator().join(), ALL),
     "create_per_worker_dataset": Row(
         lambda _: bool(_coordinator().create_per_worker_dataset(lambda: dl.data.Dataset.range(2))),

@@ -14,7 +14,7 @@ import numpy as np
 from distributed.core import ConnectionPool
 
 from distlab.coordinator.closures import call
-from distlab.coordinator.remote_datasets import dataset_of
+from distlab.coordinator.worker_datasets import dataset_of
 from distlab.errors import ArgumentTypeError, ClusterError, ServerLostError
 from distlab.integrations.dask import references
 from distlab.integrations.dask.buffered_values import BufferedValues

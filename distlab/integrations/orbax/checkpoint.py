@@ -25,12 +25,13 @@ from distlab.integrations.orbax.status import CheckpointLoadStatus, listed
 from distlab.integrations.orbax.walk import kind_of, walk
 from distlab.text.counts import is_count
 from distlab.text.shown import shown, shown_text
+from distlab.uncopied import Uncopied
 from distlab.variables import frames
 
 _COUNTER: Final = "save_counter"
 
 
-class Checkpoint:
+class Checkpoint(Uncopied):
     """Saves objects to a folder, and restores them under any strategy (`tf.train.Checkpoint`).
 
     What is given by name is saved: variables, arrays, per-replica values, numbers, strings,
@@ -69,6 +70,12 @@ class Checkpoint:
       ([1.0, 2.0], 4)
     """
 
+    _uncopied = (
+        "A Checkpoint can't be copied or pickled: a copy would share its objects and not their "
+        "number. Make another one of the same objects, dl.train.Checkpoint(...), and save it to "
+        "pass on what they hold."
+    )
+
     save_counter: int
 
     def __init__(self, root: Any = None, **kwargs: Any) -> None:
@@ -100,17 +107,19 @@ class Checkpoint:
         else:
             self.__dict__["_parts"][name] = value
 
-    def __reduce__(self) -> str | tuple[Any, ...]:
-        """Refuses to be copied or pickled: a copy would share its objects and its number.
+    def __delattr__(self, name: str) -> None:
+        """Forgets an object: it is not saved any more.
 
         Raises:
-          ArgumentTypeError: Always.
+          ArgumentValueError: The name is one of this class's own.
         """
-        raise ArgumentTypeError(
-            "A Checkpoint can't be copied or pickled: a copy would share its objects and not their "
-            "number. Make another one of the same objects, dl.train.Checkpoint(...), and save it "
-            "to pass on what they hold."
-        )
+        if name in self.__dict__ or hasattr(type(self), name):
+            raise ArgumentValueError(
+                f"A checkpoint has {name} itself, which can't be deleted. Leave it alone; what "
+                f"can be deleted are its objects: {list(self._parts)}."
+            )
+        getattr(self, name)  # says so where there is none
+        del self._parts[name]
 
     def __dir__(self) -> list[str]:
         """Lists the objects, too."""

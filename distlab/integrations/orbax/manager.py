@@ -16,13 +16,15 @@ from distlab.integrations.orbax.checkpoint import Checkpoint
 from distlab.integrations.orbax.options import CheckpointOptions, absolute
 from distlab.text.counts import is_number, is_positive_count
 from distlab.text.shown import shown
+from distlab.uncopied import Uncopied
 
+_NAME: Final = re.compile(r"[^/\\\0]+")
 _SECONDS_AN_HOUR: Final = 3600
 _NANOSECONDS: Final = 1_000_000_000
 
 
 @final
-class CheckpointManager:
+class CheckpointManager(Uncopied):
     """Keeps the newest checkpoints of a folder (`tf.train.CheckpointManager`).
 
     Args:
@@ -63,6 +65,12 @@ class CheckpointManager:
       (True, 1.0)
     """
 
+    _uncopied = (
+        "A CheckpointManager can't be copied or pickled: two would remove each other's "
+        "checkpoints. Make one of another folder, dl.train.CheckpointManager(checkpoint, folder, "
+        "max_to_keep)."
+    )
+
     def __init__(  # noqa: PLR0917 - TensorFlow's order
         self,
         checkpoint: Checkpoint,
@@ -102,6 +110,17 @@ class CheckpointManager:
                 "checkpoint_interval counts steps, so it needs step_counter: the variable that "
                 "counts them, or a function that returns their number."
             )
+        if init_fn is not None and not callable(init_fn):
+            raise ArgumentTypeError(
+                f"init_fn must be a function or None, got {shown(init_fn)}. Write for example "
+                "init_fn=lambda: weights.assign(start)."
+            )
+        first: Any = checkpoint_name
+        if not isinstance(first, str) or not _NAME.fullmatch(first):
+            raise ArgumentValueError(
+                f"checkpoint_name must be the first part of a folder's name, got {shown(first)}. "
+                "Write for example checkpoint_name='ckpt', and the folder as directory."
+            )
         self.checkpoint = checkpoint
         self.checkpoint_interval = checkpoint_interval
         self._folder = absolute(directory)
@@ -114,18 +133,6 @@ class CheckpointManager:
         self._every_number = keep_every
         self._options = CheckpointOptions(enable_async=enable_async)
         self._last_step: int | None = None
-
-    def __reduce__(self) -> str | tuple[Any, ...]:
-        """Refuses to be copied or pickled: two would remove each other's checkpoints.
-
-        Raises:
-          ArgumentTypeError: Always.
-        """
-        raise ArgumentTypeError(
-            "A CheckpointManager can't be copied or pickled: two would remove each other's "
-            "checkpoints. Make one of another folder, dl.train.CheckpointManager(checkpoint, "
-            "folder, max_to_keep)."
-        )
 
     @property
     def directory(self) -> str:
@@ -158,6 +165,7 @@ class CheckpointManager:
 
         Raises:
           CheckpointError: It could not be written; no other one was removed.
+          ArgumentValueError: The number is none, or negative.
 
         Example:
           >>> import distlab as dl
@@ -176,9 +184,11 @@ class CheckpointManager:
             if step - self._last_step < self.checkpoint_interval:
                 return None
         number = (
-            self.checkpoint.save_counter + 1 if checkpoint_number is None else checkpoint_number
+            self.checkpoint.save_counter + 1
+            if checkpoint_number is None
+            else _whole_number("checkpoint_number", checkpoint_number)
         )
-        path = self._folder / f"{self._name}-{int(number)}"
+        path = self._folder / f"{self._name}-{number}"
         self.checkpoint.sync()
         _require_folder(self._folder)
         if workers.is_writer():
@@ -237,7 +247,7 @@ class CheckpointManager:
 
     def _step(self) -> int | None:
         counter = self._step_counter() if callable(self._step_counter) else self._step_counter
-        return None if counter is None else int(np.asarray(counter))
+        return None if counter is None else _whole_number("step_counter", counter)
 
     def _remove_old(self) -> None:
         """Removes the checkpoints that are not to be kept, once a newer one is whole."""
@@ -296,6 +306,25 @@ def _number(folder: str, name: str | None) -> int | None:
     if found is None or (name is not None and found[1] != name):
         return None
     return int(found[2])
+
+
+def _whole_number(name: str, value: Any) -> int:
+    """Returns the whole number that a number, an array or a variable holds.
+
+    Raises:
+      ArgumentValueError: It holds another one, or none.
+    """
+    try:
+        array = np.asarray(value)
+        number = int(array)
+    except (TypeError, ValueError, OverflowError):
+        number = -1
+    if number < 0 or number != array or array.dtype.kind == "b":
+        raise ArgumentValueError(
+            f"{name} must be a whole number of at least 0, got {shown(value)}. Write for example "
+            f"{name}=step, a variable that counts steps."
+        )
+    return number
 
 
 def _require_folder(folder: Path) -> None:

@@ -21,6 +21,9 @@ class CheckpointOptions:
         writes them. `sync()` waits for it, the next save does, and so does the end of the process.
       experimental_enable_async_checkpoint: The same, under its first name.
 
+    Raises:
+      ArgumentTypeError: An option is neither True nor False.
+
     Example:
       >>> import distlab as dl
       >>> options = dl.train.CheckpointOptions(enable_async=True)
@@ -31,6 +34,15 @@ class CheckpointOptions:
 
     enable_async: bool = False
     experimental_enable_async_checkpoint: bool = False
+
+    def __post_init__(self) -> None:
+        """Checks the options."""
+        for name, value in vars(self).items():
+            if not isinstance(value, bool):
+                raise ArgumentTypeError(
+                    f"{name} must be True or False, got {shown(value)}. Write {name}=True for a "
+                    "thread that writes."
+                )
 
     @property
     def in_background(self) -> bool:

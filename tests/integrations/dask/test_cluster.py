@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
+import io
 import os
 import threading
 import time
@@ -28,6 +30,7 @@ from distlab.errors import (
     OptionError,
     OutOfRangeError,
     ServerLostError,
+    StructureError,
 )
 from distlab.integrations.dask.cluster import ParameterServerCluster
 from tests.patience import wait_until
@@ -122,6 +125,17 @@ def test_each_worker_reads_a_dataset_of_its_own(
     assert coordinator.fetch(results) == [[[0, 1, 2], [3, 4, 5]]] * 2
     coordinator.schedule(two, (iterator,))
     with pytest.raises(OutOfRangeError, match="asked for more batches than worker"):
+        coordinator.join()
+
+
+def test_a_worker_without_a_dataset_says_so(
+    coordinator: dl.coordinator.ClusterCoordinator,
+) -> None:
+    with pytest.raises(StructureError, match="got None"):
+        coordinator.create_per_worker_dataset(None)
+    iterator = iter(coordinator.create_per_worker_dataset(lambda: None))
+    coordinator.schedule(next, (iterator,))
+    with pytest.raises(StructureError, match=r"<lambda> must return .* but returned None\. Return"):
         coordinator.join()
 
 
@@ -429,23 +443,18 @@ def test_functions_after_one_that_fails_are_cancelled_or_run_once(
 
 
 def test_what_a_worker_prints_is_shown_however_long_a_line_is(
-    coordinator: dl.coordinator.ClusterCoordinator, capfd: pytest.CaptureFixture[str]
+    coordinator: dl.coordinator.ClusterCoordinator,
 ) -> None:
     def talk() -> None:
         print("x" * 300_000)
         print("after it")
 
-    coordinator.schedule(talk)
-    coordinator.join()
-    shown = ""
-
-    def arrived() -> bool:
-        nonlocal shown
-        shown += capfd.readouterr().out
-        return "] after it\n" in shown
-
-    wait_until(arrived)
-    assert shown.count("x") == 300_000
+    # Not capfd: its readouterr() loses what another thread prints while it reads.
+    with contextlib.redirect_stdout(io.StringIO()) as shown:
+        coordinator.schedule(talk)
+        coordinator.join()
+        wait_until(lambda: "] after it\n" in shown.getvalue(), "the worker's lines")
+    assert shown.getvalue().count("x") == 300_000
 
 
 def test_variables_outlive_their_coordinator(strategy: dl.ParameterServerStrategy) -> None:

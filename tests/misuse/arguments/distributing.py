@@ -22,7 +22,7 @@ def _(w: World, v: Any) -> object:
     return w.strategy.experimental_distribute_dataset(_EIGHT.batch(4), v)
 
 
-@row("distribute_datasets_from_function.dataset_fn", users="type function")
+@row("distribute_datasets_from_function.dataset_fn", tells="function", users="type")
 def _(w: World, v: Any) -> object:
     return w.strategy.distribute_datasets_from_function(v)
 

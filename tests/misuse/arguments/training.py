@@ -33,22 +33,22 @@ def _(w: World, v: Any) -> object:
 
 @row("Controller.steps_per_loop", "big huge")
 def _(w: World, v: Any) -> object:
-    return dl.Controller(global_step=w.weights, trainer=_trainer(w), steps_per_loop=v)
+    return dl.Controller(global_step=dl.Variable(0), trainer=_trainer(w), steps_per_loop=v)
 
 
 @row("Controller.trainer", tells="none")
 def _(w: World, v: Any) -> object:
-    return dl.Controller(global_step=w.own, trainer=v)
+    return dl.Controller(global_step=dl.Variable(0), trainer=v)
 
 
 @row("Controller.evaluator", "none")
 def _(w: World, v: Any) -> object:
-    return dl.Controller(global_step=w.own, trainer=_trainer(w), evaluator=v)
+    return dl.Controller(global_step=dl.Variable(0), trainer=_trainer(w), evaluator=v)
 
 
 @row("Controller.checkpoint_manager", "none")
 def _(w: World, v: Any) -> object:
-    return dl.Controller(global_step=w.own, trainer=_trainer(w), checkpoint_manager=v)
+    return dl.Controller(global_step=dl.Variable(0), trainer=_trainer(w), checkpoint_manager=v)
 
 
 @row("estimator.RunConfig.save_checkpoints_steps", "big huge")

@@ -1,0 +1,38 @@
+"""Functions that need Python's numbers while JAX traces them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import jax
+
+from distlab.errors import NeedsPythonError
+from distlab.values.checks import function_name
+
+NEEDS_PYTHON: Final = (
+    jax.errors.ConcretizationTypeError,
+    jax.errors.TracerArrayConversionError,
+    jax.errors.TracerBoolConversionError,
+    jax.errors.TracerIntegerConversionError,
+)
+"""What JAX raises then."""
+
+
+def needs_python(
+    fn: Callable[..., Any], verb: str, error: Exception, otherwise: str = ""
+) -> NeedsPythonError:
+    """Returns the error that names the function, and what to use in place of Python.
+
+    Args:
+      fn: The function.
+      verb: What traces it.
+      error: What JAX raised.
+      otherwise: Another way, after a semicolon.
+    """
+    way = f"; {otherwise}" if otherwise else "."
+    return NeedsPythonError(
+        f"{function_name(fn)} needs a Python number or NumPy array while {verb} traces it, when "
+        "only shapes and dtypes are known. Use jnp.where or jax.lax.cond in place of `if`, and "
+        f"jnp in place of np{way} JAX reports: {error}"
+    )
