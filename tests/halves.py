@@ -16,10 +16,8 @@ from typing import Final
 ROOT: Final = Path(__file__).parent.parent
 
 FIRST: Final = (
-    *("advice", "binder", "charts", "cluster", "collectives", "context", "control", "data"),
-    *("demo", "devices", "events", "folds", "input", "integrations", "io", "launching"),
-    *("misuse", "notebooks", "page", "processes"),
-    *("test_conformance_many.py", "test_example_programs.py"),
+    *("advice", "charts", "cluster", "collectives", "context", "control", "data"),
+    *("events", "folds", "input", "integrations", "io", "misuse", "notebooks"),
 )
 """What takes about half of the time; everything else is the second half."""
 
