@@ -72,6 +72,10 @@ class Call:
         """Returns the workers that have not ended."""
         return [worker for worker, result in self.results.items() if not result.ready()]
 
+    def ended(self) -> list[int]:
+        """Returns the workers that have ended, with or without an error."""
+        return [worker for worker, result in self.results.items() if result.ready()]
+
     def values(self, hosts: Mapping[int, str]) -> list[Any]:
         """Returns the results of the workers, in order.
 

@@ -166,13 +166,7 @@ class Cluster:
         try:
             call.wait(self._tell, lambda running: self._engines.signal(running, signal.SIGINT))
         except KeyboardInterrupt:
-            self._engines.signal(call.running(), signal.SIGINT)
-            _await(lambda: not call.running(), _SIGNAL_SECONDS)
-            ended = [worker for worker in call.results if worker not in call.running()]
-            if ended and call.running():  # they wait for the others, in code that no signal ends
-                self._tell(ended[0], "It was interrupted.")
-            _await(lambda: not call.running(), _INTERRUPT_SECONDS)
-            stuck = ", ".join(f"worker {worker}" for worker in call.running())
+            stuck = ", ".join(f"worker {worker}" for worker in self._interrupt(call))
             still = f" {stuck} still runs." if stuck else ""
             print(
                 f"Interrupted.{still} The workers may be at different steps: restart() brings them "
@@ -181,6 +175,23 @@ class Cluster:
             )
             raise
         return call
+
+    def _interrupt(self, call: Call) -> list[int]:
+        """Interrupts a call.
+
+        A worker that waits for others is in code which no signal ends: one that the signal ended
+        tells it.
+
+        Returns:
+          The workers that still run it.
+        """
+        self._engines.signal(call.running(), signal.SIGINT)
+        _await(lambda: not call.running(), _SIGNAL_SECONDS)
+        _await(lambda: bool(call.ended()), _INTERRUPT_SECONDS)
+        if call.ended() and call.running():
+            self._tell(call.ended()[0], "It was interrupted.")
+        _await(lambda: not call.running(), _INTERRUPT_SECONDS)
+        return call.running()
 
     def _tell(self, worker: int, message: str) -> bool:
         """Lets a failed worker tell the others, which may wait for it in a collective.
