@@ -190,8 +190,16 @@ def current_trace() -> object:
 
 
 def being_staged() -> bool:
-    """Returns whether this thread stages its operations into a program, as under `jit`."""
-    return isinstance(_core.trace_ctx.trace, _DynamicJaxprTrace)
+    """Returns whether this thread stages its operations into a program, as under `jit`.
+
+    That may be a transformation around the present one: `jit` of a function that `grad` made.
+    """
+    trace: Any = _core.trace_ctx.trace
+    while trace is not None:
+        if isinstance(trace, _DynamicJaxprTrace):
+            return True
+        trace = getattr(trace, "parent_trace", None)
+    return False
 
 
 def require_not_staged(verb: str) -> None:

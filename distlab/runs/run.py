@@ -236,15 +236,22 @@ class Run(Uncopied):
           standing: Only kinds that later events refer to.
 
         Raises:
+          ArgumentValueError: `low_ns`, `high_ns` or `before` is no whole number.
           RecordError: The run was closed.
         """
-        for page in self.envelopes_between(low_ns, high_ns, before=before, standing=standing):
-            yield [envelope.event for envelope in page]
+        pages = self.envelopes_between(low_ns, high_ns, before=before, standing=standing)
+        return ([envelope.event for envelope in page] for page in pages)
 
     def envelopes_between(
         self, low_ns: int, high_ns: int, *, before: int | None = None, standing: bool = False
     ) -> Iterator[list[Envelope]]:
         """Yields the events of `between`, each with the process it came from."""
+        for name, value in (("low_ns", low_ns), ("high_ns", high_ns), ("before", before)):
+            if type(value) is not int and (value is not None or name != "before"):
+                raise ArgumentValueError(
+                    f"{name} must be a whole number, got {shown(value)}. Times are in nanoseconds "
+                    "by the run's own clock, as Event.time_ns."
+                )
         kinds: tuple[str | None, ...] = _STANDING if standing else (None,)
         return self._reader.between(low_ns, high_ns, kinds, before)
 

@@ -20,7 +20,7 @@ from jax.sharding import NamedSharding
 from distlab.devices.jax_internals import ConcreteArray, uncommitted
 from distlab.devices.mesh import ReplicaMesh, local_positions, replica_mesh
 from distlab.devices.pieces import is_divided, pieces
-from distlab.errors import DonatedError, GatheredWarning, StructureError
+from distlab.errors import ArgumentTypeError, DonatedError, GatheredWarning, StructureError
 from distlab.processes import group
 from distlab.text.shown import shown
 from distlab.values.components_text import components_text
@@ -75,6 +75,9 @@ class PerReplica(DistributedValues):
       stacked: The components, `(replicas, ...)`, sharded along the first axis.
       shapes: The shape of each component; None when all are `stacked.shape[1:]`.
 
+    Raises:
+      ArgumentTypeError: `stacked` is no array.
+
     Example:
       >>> import distlab as dl
       >>> strategy = dl.MirroredStrategy(["CPU:0", "CPU:1"])
@@ -93,6 +96,7 @@ class PerReplica(DistributedValues):
 
     def __init__(self, stacked: Any, shapes: tuple[Shape, ...] | None = None) -> None:
         if type(stacked) is not ConcreteArray:  # else its layout tells what it is
+            _require_array(stacked)
             remember(stacked)
         self.stacked = stacked
         self.shapes = shapes
@@ -137,8 +141,10 @@ class PerReplica(DistributedValues):
     @classmethod
     def tree_unflatten(cls, shapes: tuple[Shape, ...] | None, children: tuple[Any]) -> PerReplica:
         """Returns the value with another array and the same shapes."""
+        value = object.__new__(cls)  # JAX passes on what a user's function returns, array or not
+        value.stacked, value.shapes = children[0], shapes
         remember(children[0])
-        return cls(children[0], shapes)
+        return value
 
     def _repr_html_(self) -> str:
         """Returns HTML for notebooks: the device of each component, its shape and first numbers."""
@@ -404,6 +410,15 @@ def position(replica: int, array: Any) -> int:
     if isinstance(array, jax.core.Tracer) or not isinstance(sharding, NamedSharding):
         return replica
     return local_positions(sharding.mesh).index(replica)
+
+
+def _require_array(stacked: Any) -> None:
+    if not isinstance(stacked, jax.Array | np.ndarray | jax.ShapeDtypeStruct):
+        raise ArgumentTypeError(
+            "A PerReplica needs one array with a row for each replica, got "
+            f"{shown(stacked)}. Make per-replica values of anything else with "
+            "strategy.experimental_distribute_values_from_function."
+        )
 
 
 def _require_whole_here(stacked: Any, what: str) -> None:

@@ -46,6 +46,10 @@ def scanned(body: Callable[..., Any], options: dl.RunOptions | None = None) -> o
     return strategy().run(lambda: dl.scan(body, 0.0, jnp.ones(3)), options=options)
 
 
+def compiled_gradient_at(weight: dl.Variable) -> object:
+    return jax.jit(jax.grad(lambda x: x * weight))(2.0)
+
+
 def servers_elsewhere() -> Any:
     spec = dl.ClusterSpec({"worker": ["localhost:9"], "ps": ["localhost:11"]})
     return dl.cluster_resolver.SimpleClusterResolver(spec)
@@ -114,6 +118,28 @@ WRONG: Final[dict[str, tuple[Callable[[], object], type[DistlabError], str]]] = 
         lambda: dl.InputContext(1, 0, "x"),  # type: ignore[arg-type]
         ArgumentValueError,
         "num_replicas_in_sync .* 'x'",
+    ),
+    "components of nothing": (lambda: dl.PerReplica(None), ArgumentTypeError, "got None"),
+    "a replica that is none": (
+        lambda: dl.experimental.ValueContext(-1, 2),
+        ArgumentValueError,
+        "got -1 and 2",
+    ),
+    "a replica by its name": (
+        lambda: dl.experimental.ValueContext("a", 2),  # type: ignore[arg-type]
+        ArgumentValueError,
+        "got 'a' and 2",
+    ),
+    "a spec of no elements": (lambda: dl.data.DatasetSpec(3), ArgumentTypeError, "got 3"),
+    "a gradient that reads a variable, compiled": (
+        lambda: compiled_gradient_at(dl.Variable(3.0)),
+        ContextError,
+        r"read inside jax\.jit",
+    ),
+    "a gradient that makes a variable, compiled": (
+        lambda: jax.jit(jax.grad(lambda x: x * dl.Variable(lambda: jnp.ones(()))))(2.0),
+        ContextError,
+        r"made inside jax\.jit",
     ),
 }
 """What is wrong: the call, its error, and what the message names."""

@@ -19,7 +19,7 @@ from tests.misuse.world import World
 _numbers: Final = itertools.count()
 _BETWEEN_STEPS: Final = AT_ONCE - {"update"} | {"another_scope"}
 _WITH_NUMBERS: Final = AT_ONCE | {"another_scope", "eager_replicas", "eager_replicas_of_another"}
-_UNTRACED: Final = _WITH_NUMBERS | {"eager_merge_call", "grad_on_replicas"}
+_UNTRACED: Final = _WITH_NUMBERS | {"eager_merge_call"}
 _IN_NO_SCOPE: Final = CROSS - {"scope", "merge_call", "eager_merge_call", "update"}
 
 

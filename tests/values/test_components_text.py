@@ -113,9 +113,10 @@ def test_traced_deleted_and_odd_values_have_a_text() -> None:
 
     look(value)
     assert seen == ["PerReplica(3 x float32[2])"]
+    rows = dl.PerReplica(jnp.arange(3))
     value.stacked.delete()
     assert str(value) == "PerReplica(3 x float32[2], deleted)"
-    assert [str(dl.PerReplica(v)) for v in (None, 3.0, jnp.float32(1))] == [
+    assert [str(jax.tree.map(lambda _, v=v: v, rows)) for v in (None, 3.0, jnp.float32(1))] == [
         "PerReplica(? x ?[])",
         "PerReplica(? x ?[])",
         "PerReplica(? x float32[])",
