@@ -2,9 +2,11 @@
 
 All workers take every step together. One that reads its batches slowly, or whose program does
 something between the steps that the others' do not, calls each step later than the others, which
-wait for it in the step's first collective. Workers run ahead of their devices by some steps: half
-a step's time counts, and what may be an error of their clocks does not. A worker whose devices
-compute 1.5 times as long as those of the others is slow, too, though it calls its steps in time.
+wait for it in the step's first collective. Workers run ahead of their devices by some steps, and a
+late call costs nothing while its devices still compute. So what counts is the time from when all
+devices have finished a step until the worker calls the next one, without what may be an error of
+the clocks. A worker whose devices compute 1.5 times as long as those of the others is slow, too,
+though it calls its steps in time.
 """
 
 from __future__ import annotations
@@ -22,8 +24,10 @@ CAUSE: Final = "slow_worker"
 INPUT: Final = "slow_worker_input"
 
 _LEAST_STEPS: Final = 20
-_LATE: Final = 0.5
 _LEAST_LATE_MS: Final = 2.0
+_LEAST_IDLE: Final = 0.25
+"""The share of a step in which finished devices wait for the worker's call."""
+
 _OTHERS_LATE: Final = 0.5
 _WAITS: Final = 0.33
 _OTHERS_WAIT: Final = 0.5
@@ -58,46 +62,43 @@ def find(columns: EvidenceColumns, workers: WorkerColumns) -> list[Advice]:
 
 
 def _late(columns: EvidenceColumns, workers: WorkerColumns) -> list[Advice]:
-    """Finds a worker that calls its steps later than the others."""
-    late, lengths = np.array(workers["late_ms"]), np.array(workers["step_ms"])
-    if np.isnan(late).all() or min(n for n in workers["steps"] if n) < _LEAST_STEPS:
+    """Finds a worker for whose calls the devices wait."""
+    late, idle = np.array(workers["late_ms"]), np.array(workers["idle_ms"])
+    if np.isnan(idle).all() or min(n for n in workers["steps"] if n) < _LEAST_STEPS:
         return []
     slow = int(np.nanargmax(late))
     others = [number for number in range(len(late)) if number != slow]
-    step_ms = float(np.nanmedian(lengths))
+    step_ms = workers["step_ms"][slow]
     behind = float(late[slow] - np.nanmax(late[others])) - max(workers["error_ms"])
-    if behind < max(_LATE * step_ms, _LEAST_LATE_MS) or behind < _OTHERS_LATE * late[slow]:
+    if behind < _LEAST_LATE_MS or behind < _OTHERS_LATE * late[slow]:
+        return []
+    lost = float(idle[slow] - np.nanmax(idle[others])) - max(workers["error_ms"])
+    if not lost >= max(_LEAST_IDLE * step_ms, _LEAST_LATE_MS):  # NaN where it is not known
         return []
     name, waits = workers["name"][slow], np.array(workers["wait_share"])
-    evidence = {"late_ms": behind, "step_ms": step_ms}
+    evidence = {"late_ms": behind, "step_ms": step_ms, "idle_ms": lost}
     typical = float(np.nanmedian(waits[others])) if not np.isnan(waits[others]).all() else 0.0
-    if waits[slow] >= _WAITS and typical <= _OTHERS_WAIT * waits[slow]:
-        return [
-            new_advice(
-                INPUT,
-                name,
-                f"{name.capitalize()} waits for its batches {percent_text(waits[slow])} of the "
-                f"time between them, {ms_text(1e6 * workers['wait_ms'][slow])} each, and the "
-                "others "
-                f"{percent_text(typical)}: it calls each step {ms_text(1e6 * behind)} after them.",
-                _INPUT_REMEDY,
-                evidence=evidence
-                | {"wait_share": float(waits[slow]), "others_wait_share": typical},
-                page="workers",
-                share=float(waits[slow]) - typical,
-                steps=columns["steps"]["step"],
-            )
-        ]
+    wait = float(waits[slow])
+    is_input = wait >= _WAITS and typical <= _OTHERS_WAIT * wait
+    called = (
+        f"calls each step {ms_text(1e6 * behind)} after the other workers. A step takes "
+        f"{ms_text(1e6 * step_ms)}, of which all devices wait {ms_text(1e6 * lost)} for its call."
+    )
+    waited = (
+        f"{name.capitalize()} waits for its batches {percent_text(wait)} of the time between them, "
+        f"{ms_text(1e6 * workers['wait_ms'][slow])} each, and the others {percent_text(typical)}"
+    )
     return [
         new_advice(
-            CAUSE,
+            INPUT if is_input else CAUSE,
             name,
-            f"{name.capitalize()} calls each step {ms_text(1e6 * behind)} after the other "
-            f"workers; a step takes {ms_text(1e6 * step_ms)}.",
-            _REMEDY,
-            evidence=evidence,
+            f"{waited}: it {called}" if is_input else f"{name.capitalize()} {called}",
+            _INPUT_REMEDY if is_input else _REMEDY,
+            evidence=evidence
+            | ({"wait_share": wait, "others_wait_share": typical} if is_input else {}),
             page="workers",
-            share=min(behind / max(step_ms, 1e-9), 1.0) / 2,
+            share=lost / step_ms,
+            saves_s=lost / 1e3,
             steps=columns["steps"]["step"],
         )
     ]

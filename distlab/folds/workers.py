@@ -17,6 +17,7 @@ from distlab.events import (
     RunEnd,
     Sharding,
     Step,
+    StepReady,
     Strategy,
     Unknown,
 )
@@ -24,9 +25,11 @@ from distlab.folds._fold import Clock
 from distlab.folds.arrays import Floats
 from distlab.folds.joining.worker_name import worker_name
 
-_KINDS: Final = (Run, RunEnd, ClockOffset, Strategy, Sharding, Step, DeviceSample)
+_KINDS: Final = (Run, RunEnd, ClockOffset, Strategy, Sharding, Step, StepReady, DeviceSample)
 _MOST_STEPS: Final = 512
 """Steps and batches of each process that its medians are of: the newest."""
+
+_FEWEST_WATCHED: Final = 8
 
 
 class WorkerColumns(TypedDict):
@@ -56,7 +59,11 @@ class WorkerColumns(TypedDict):
       wait_share: Share of the time between its newest batches that each waited for them.
       late_ms: Milliseconds by which each calls a step after the first one to call it, median
         of the newest 512 steps that all called; NaN without any.
-      step_ms: Milliseconds from step to step, median of the newest; NaN without any.
+      idle_ms: Milliseconds from when the devices have finished a step until each calls the next
+        one, 0 where it had called it before; median of the newest 512 steps that all called,
+        NaN where fewer than 8 of them were watched.
+      step_ms: Milliseconds from step to step, mean of the newest without the longest; NaN
+        without any.
     """
 
     name: list[str]
@@ -79,6 +86,7 @@ class WorkerColumns(TypedDict):
     wait_ms: list[float]
     wait_share: list[float]
     late_ms: list[float]
+    idle_ms: list[float]
     step_ms: list[float]
 
 
@@ -123,6 +131,7 @@ class Workers:
         self._strategy: Strategy | None = None
         self._strategies: dict[tuple[int, int], Strategy] = {}
         self._calls: OrderedDict[int, dict[int, int]] = OrderedDict()
+        self._ready: dict[int, int] = {}
 
     def add(self, envelopes: Iterable[Envelope]) -> None:
         """Adds events with their processes, oldest first."""
@@ -142,6 +151,8 @@ class Workers:
                 worker.steps += 1
                 worker.last_step = event.step
                 self._call(process, event)
+            case StepReady():
+                self._finished(event)
             case Sharding():
                 self._batch(process, worker, event)
             case Run():
@@ -167,7 +178,12 @@ class Workers:
         calls = self._calls.setdefault(event.step, {})
         calls[process] = event.time_ns
         if len(self._calls) > _MOST_STEPS:
-            self._calls.popitem(last=False)
+            step, _ = self._calls.popitem(last=False)
+            self._ready.pop(step, None)
+
+    def _finished(self, event: StepReady) -> None:
+        if event.step in self._calls and not event.estimated:
+            self._ready[event.step] = max(*event.ready_ns, self._ready.get(event.step, 0))
 
     def _batch(self, process: int, worker: _Worker, event: Sharding) -> None:
         strategy = self._strategies.get((process, event.strategy))
@@ -205,7 +221,8 @@ class Workers:
             "bytes": [worker.bytes for worker in workers],
             "wait_ms": [worker.wait_ms() for worker in workers],
             "wait_share": [worker.wait_share() for worker in workers],
-            "late_ms": self._late_ms(numbers).tolist(),
+            "late_ms": self._late_ms(numbers),
+            "idle_ms": self._idle_ms(numbers),
             "step_ms": [self._step_ms(number) for number in numbers],
         }
 
@@ -216,21 +233,35 @@ class Workers:
         owned = zip(strategy.devices, strategy.processes, strict=True)
         return [device for device, of in owned if of == process]
 
-    def _late_ms(self, numbers: list[int]) -> Floats:
+    def _called_by_all(self, numbers: list[int]) -> tuple[list[int], Floats]:
+        """Returns the steps that all processes have called, and when each one did."""
+        living = {number for number in numbers if number in self._workers}
+        steps = [step for step, calls in self._calls.items() if calls.keys() >= living]
+        if len(living) < 2:
+            steps = []
+        rows = [[self._calls[step].get(number, np.nan) for number in numbers] for step in steps]
+        return steps, np.array(rows, np.float64).reshape(len(steps), len(numbers))
+
+    def _late_ms(self, numbers: list[int]) -> list[float]:
         """Returns each process's median distance from the first one to call a step."""
-        living = [number for number in numbers if number in self._workers]
-        rows = [
-            [calls[number] for number in living]
-            for calls in self._calls.values()
-            if len(living) > 1 and calls.keys() >= set(living)
-        ]
-        late = np.full(len(numbers), np.nan)
-        if rows:
-            times = np.array(rows, np.float64)
-            found = np.median(times - times.min(axis=1, keepdims=True), axis=0) / 1e6
-            late[[numbers.index(number) for number in living]] = found
-        return late
+        steps, times = self._called_by_all(numbers)
+        if not steps:
+            return [np.nan] * len(numbers)
+        first = np.nanmin(times, axis=1, keepdims=True)
+        return (np.median(times - first, axis=0) / 1e6).tolist()
+
+    def _idle_ms(self, numbers: list[int]) -> list[float]:
+        """Returns the median wait of the devices, done with a step, for each one's next call."""
+        steps, times = self._called_by_all(numbers)
+        watched = [row for row, step in enumerate(steps) if step - 1 in self._ready]
+        if len(watched) < _FEWEST_WATCHED:
+            return [np.nan] * len(numbers)
+        done = np.array([[self._ready[steps[row] - 1]] for row in watched], np.float64)
+        return (np.median(np.maximum(times[watched] - done, 0), axis=0) / 1e6).tolist()
 
     def _step_ms(self, process: int) -> float:
         times = [calls[process] for calls in self._calls.values() if process in calls]
-        return float(np.median(np.diff(times))) / 1e6 if len(times) > 1 else np.nan
+        if len(times) < 2:
+            return np.nan
+        lengths = np.diff(times)
+        return float(np.mean(np.sort(lengths)[:-1] if len(lengths) > 2 else lengths)) / 1e6

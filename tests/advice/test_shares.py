@@ -17,6 +17,7 @@ import pytest
 import distlab as dl
 from distlab.advice import Advice, advise
 from distlab.events import Copy, Event
+from tests.advice.programs import for_seconds
 from tests.advice.test_finders import MS, step
 from tests.patience import measured
 
@@ -348,6 +349,39 @@ def test_a_told_share_is_that_of_the_programs_clock(
     run = recorded(make(), tmp_path, _STEPS.get(cause, 24), in_run=cause in _IN_RUN)
     (one,) = run.of(cause)
     assert one.share == pytest.approx(run.share, rel=_WITHIN)
+
+
+def products(rounds: int, times: int) -> Callable[[], Any]:
+    """A step of so many products, of which replica 1 has so many times the others'."""
+    strategy = mirrored()
+
+    def train_step() -> Any:
+        context = dl.get_replica_context()
+        mine = jnp.where(context.replica_id_in_sync_group == 1, rounds * times, rounds)
+        square = jnp.full((64, 64), 0.01)
+        square = jax.lax.fori_loop(0, mine, lambda _, a: jnp.tanh(a @ a), square)
+        return context.all_reduce("MEAN", square.mean())
+
+    return lambda: jax.block_until_ready(strategy.run(train_step))
+
+
+@pytest.mark.parametrize(("rounds", "times"), [(200, 3), (400, 2)])
+@measured
+def test_the_share_of_a_slow_replica_is_what_equal_work_saves(
+    rounds: int, times: int, tmp_path: Path
+) -> None:
+    slow, equal = products(rounds, times), products(rounds, 1)
+    slow()
+    without = [timed(equal) for _ in range(40)]
+    run = tmp_path / f"{time.monotonic_ns()}"
+    with dl.record(run):
+        taken = [timed(slow) for _ in for_seconds(4, 40)]
+    without += [timed(equal) for _ in range(40)]
+    with dl.Run.open(run) as opened:
+        (one,) = [one for one in opened.advice() if one.cause == "slow_replica"]
+    assert one.subject == "replica 1"
+    share = 1 - float(np.median(without[1:])) / float(np.median(taken))
+    assert one.share == pytest.approx(share, rel=_WITHIN)
 
 
 def test_calls_that_log_much_are_recordings_cost_and_not_own_python(tmp_path: Path) -> None:

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import json
+import tempfile
+from pathlib import Path
+
 import msgspec
 import pytest
 
+import distlab as dl
 from distlab.advice import Advice, advise
-from distlab.events import Chunk, Event, Sharding, Step
+from distlab.events import Chunk, Event, Sharding, Step, StepReady
+from tests.patience import measured
+from tests.recorded_by_workers import launch
 from tests.several_workers import in_order, several
 from tests.synthetic import STEP_NS
 
@@ -37,6 +44,12 @@ def later(events: list[Event], by_ns: int) -> list[Event]:
     ]
 
 
+def finished_later(event: Event, by_ns: int) -> Event:
+    if not isinstance(event, StepReady):
+        return event
+    return msgspec.structs.replace(event, ready_ns=[one + by_ns for one in event.ready_ns])
+
+
 def waiting(events: list[Event], wait_ns: int) -> list[Event]:
     return [
         msgspec.structs.replace(e, wait_ns=wait_ns) if isinstance(e, Sharding) else e
@@ -55,8 +68,10 @@ def test_a_worker_that_calls_its_steps_late_is_named(workers: int) -> None:
     parts[1] = later(parts[1], 8_000_000)
     (advice,) = found(parts)
     assert (advice.cause, advice.subject, advice.page) == ("slow_worker", "worker 1", "workers")
+    assert (advice.share, advice.saves_s) == (pytest.approx(0.8), pytest.approx(0.008))
     assert advice.text == (
-        "Worker 1 calls each step 8 ms after the other workers; a step takes 10 ms."
+        "Worker 1 calls each step 8 ms after the other workers. A step takes 10 ms, of which all "
+        "devices wait 8 ms for its call."
     )
 
 
@@ -67,8 +82,21 @@ def test_a_worker_that_waits_for_its_batches_is_named_with_its_input() -> None:
     assert (advice.cause, advice.subject) == ("slow_worker_input", "worker 1")
     assert advice.text == (
         "Worker 1 waits for its batches 80% of the time between them, 8 ms each, and the others 0%"
-        ": it calls each step 6 ms after them."
+        ": it calls each step 6 ms after the other workers. A step takes 10 ms, of which all "
+        "devices wait 6 ms for its call."
     )
+
+
+def test_a_late_call_is_no_loss_while_the_devices_still_compute() -> None:
+    parts = several(60)
+    parts[1] = later(parts[1], 8_000_000)
+    assert found([[finished_later(event, 20_000_000) for event in part] for part in parts]) == []
+
+
+def test_without_watched_steps_no_loss_is_known() -> None:
+    parts = several(60)
+    parts[1] = later(parts[1], 8_000_000)
+    assert found([[e for e in part if not isinstance(e, StepReady)] for part in parts]) == []
 
 
 def test_input_that_all_workers_wait_for_is_that_of_no_worker() -> None:
@@ -80,3 +108,49 @@ def test_a_few_steps_are_no_evidence() -> None:
     parts = several(10)
     parts[1] = later(parts[1], 8_000_000)
     assert found(parts) == []
+
+
+ONE_SLEEPS = """
+import json, sys, time
+
+import jax.numpy as jnp
+
+import distlab as dl
+from distlab.processes import group
+
+strategy = dl.MultiWorkerMirroredStrategy(devices_per_worker=1)
+sleeps = group.current().index == 1
+
+
+def step(number):
+    table = jnp.tanh(jnp.full((64, 64), number) @ jnp.ones((64, 64)))
+    return dl.get_replica_context().all_reduce("SUM", table.mean())
+
+
+def loop(seconds):
+    begun = time.perf_counter()
+    for number in range(60):
+        if sleeps:
+            time.sleep(seconds)
+        float(strategy.experimental_local_results(strategy.run(step, args=(float(number),)))[0])
+    return (time.perf_counter() - begun) / 60
+
+
+loop(0.0)  # compiles
+without = loop(0.0)
+with dl.record(sys.argv[1]):
+    slept = loop(0.03)
+if sleeps:
+    json.dump(1 - without / slept, open(sys.argv[2], "w"))
+"""
+
+
+@measured
+def test_the_told_share_is_what_the_workers_sleep_costs_by_its_own_clock(tmp_path: Path) -> None:
+    place = Path(tempfile.mkdtemp(dir=tmp_path))
+    share = place / "share"
+    launch(place / "program.py", ONE_SLEEPS, str(place / "run"), str(share), devices=1)
+    with dl.Run.open(place / "run") as run:
+        (advice,) = [one for one in run.advice() if one.cause == "slow_worker"]
+    assert advice.subject == "worker 1"
+    assert advice.share == pytest.approx(json.loads(share.read_text()), rel=0.15)
