@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 from collections.abc import Iterator
@@ -27,6 +28,16 @@ from distlab._cli.browser import find_browser  # noqa: E402
 from distlab.events import sink  # noqa: E402
 from distlab.recording import RingRecorder  # noqa: E402
 from tests import recorded_by_workers  # noqa: E402
+
+
+@pytest.fixture(scope="module", autouse=True)
+def quick_collections() -> None:
+    """Leaves what lives before a module's tests out of garbage collections.
+
+    In a process with all modules and the tests of hours, a full one would take a second.
+    """
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture

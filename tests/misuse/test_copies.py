@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import pickle
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any, Final
 
 import jax.numpy as jnp
@@ -46,8 +45,9 @@ REFUSED: Final = (
 )
 
 
-@pytest.fixture
-def objects(tmp_path: Path) -> Iterator[dict[str, Any]]:
+@pytest.fixture(scope="module")
+def objects(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
+    tmp_path = tmp_path_factory.mktemp("copies")
     strategy = dl.MirroredStrategy(["CPU:0", "CPU:1"])
     with strategy.scope():
         variable = dl.Variable(jnp.ones(2), name="weight")

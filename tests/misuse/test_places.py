@@ -220,6 +220,7 @@ def _fault(world: World, row: Row, name: str) -> str:
 
 
 @pytest.mark.parametrize("name", VERBS)
+@pytest.mark.usefixtures("recorder")  # `watch` reads all that is in memory
 def test_a_verb_works_where_it_belongs_and_is_refused_elsewhere(
     used_world: World, name: str, tmp_path: Path
 ) -> None:

@@ -244,12 +244,14 @@ def test_interrupts_at_any_moment_lose_and_double_no_event() -> None:
     def interrupt(*_: object) -> None:
         raise _Interrupt
 
-    ring, chance = Ring(), random.Random(0)
+    ring, chance = Ring(1_000_000), random.Random(0)
     appended: list[int] = []
     interrupted = 0
     before = signal.signal(signal.SIGALRM, interrupt)
     try:
-        for start in range(0, 60_000, 200):
+        for start in range(0, 600_000, 200):
+            if interrupted == 150:
+                break
             try:
                 signal.setitimer(signal.ITIMER_REAL, chance.uniform(1e-6, 1.5e-4))
                 for number in range(start, start + 200):
@@ -261,9 +263,9 @@ def test_interrupts_at_any_moment_lose_and_double_no_event() -> None:
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
-    chunk = ring.since(0, 100_000)
+    chunk = ring.since(0, 1_000_000)
     found = numbers(chunk.events)
-    assert interrupted > 100
+    assert interrupted == 150
     assert found == sorted(set(found))
     assert set(appended) <= set(found)
     # An append may have been interrupted once the event was there.
