@@ -87,9 +87,14 @@ def _one_label(batches: list[list[str]]) -> float:
 
 
 def _labels_of_batches(columns: EvidenceColumns, rows: Ints) -> list[list[str]]:
-    """Returns the labels of a dataset's batches in one epoch, as far as they are known."""
+    """Returns the labels of a dataset's batches in one epoch, as far as they are known.
+
+    A pipeline that repeats its examples has one epoch without end: there it is what comes before
+    examples that were seen already.
+    """
     batches = columns["batches"]
     found: list[list[str]] = []
+    seen: set[int] = set()
     for row in rows.tolist():
         dataset, epoch = int(batches["dataset"][row]), int(batches["epoch"][row])
         if (dataset, epoch) != (batches["dataset"][rows[0]], batches["epoch"][rows[0]]):
@@ -102,6 +107,9 @@ def _labels_of_batches(columns: EvidenceColumns, rows: Ints) -> list[list[str]]:
             labels = known.of_batches.get((epoch, int(batches["batch"][row])), [])
         else:
             positions = np.frombuffer(indices, "<i8").tolist()
+            if 2 * len(seen.intersection(positions)) > len(positions):
+                break
+            seen.update(positions)
             labels = [known.of_examples.get(position, "") for position in positions]
         if len(labels) >= _FEWEST_EXAMPLES and all(labels):
             found.append(labels)

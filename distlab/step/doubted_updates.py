@@ -5,7 +5,7 @@ without an all-reduce between, its copies come apart: each replica trains a mode
 the components of a state that `replicate` made. A component may be the replica's own by design (a
 metric that is added up later, the error of a compressed gradient, an environment), so a state is
 doubted only where other results depend on it too, and either nothing is combined across replicas
-or parts beside it are.
+or other arrays of the same part of the state are.
 """
 
 from __future__ import annotations
@@ -61,18 +61,24 @@ def own_states(causes: CausesOf) -> Iterator[tuple[State, Doubt]]:
         if position not in arguments and causes.own(why) and not is_key(leaf)
     }
     combines = _combines(causes)
-    alike = {
-        _parent(causes.leaves[state.argument].label)
+    alike = [
+        causes.leaves[state.argument].label
         for state in states
         if not causes.own(causes.of_outputs[state.result])
-    }
+    ]
+    beside = {_parent(label) for label in alike}
+    around = {part for label in alike for part in _named_parts(label)}
     outvars = causes.local.jaxpr.jaxpr.outvars
     for state in states:
         label = causes.leaves[state.argument].label
         own = causes.own(causes.of_outputs[state.result])
         needed = tuple(position for position, why in data.items() if own & why)
         trained = bool(needed) and _has_effect(causes, state)
-        if trained and (not combines or _parent(label) in alike):
+        if trained and (
+            not combines
+            or _parent(label) in beside
+            or (not around.isdisjoint(_named_parts(label)) and _is_moved(causes, state))
+        ):
             yield (
                 state._replace(data=needed),
                 _own_updates(causes, label, own, outvars[state.result]),
@@ -112,6 +118,7 @@ def same_work(causes: CausesOf) -> Iterator[Doubt]:
     for equation in seen:
         why = union(causes.of_operands.get(id(equation), ()))
         examples = why & causes.whole & _examples(causes)
+        examples = examples & ~_passed_on(causes) or examples
         combined = _is_large_sum(equation)
         trained = assigned and jaxprs.is_product(equation) and why & ~causes.whole
         if examples and (combined or trained):
@@ -160,11 +167,54 @@ def _examples(causes: CausesOf) -> Causes:
     )
 
 
+def _passed_on(causes: CausesOf) -> Causes:
+    """Returns the arguments that have a result of the same shape, as a state has."""
+    local = causes.local
+    results = {(tuple(o.shape), o.dtype) for o in local.jaxpr.out_avals[: local.computed]}
+    arguments = zip(causes.of_leaf, causes.shapes, causes.leaves, strict=True)
+    return union(why for why, shape, leaf in arguments if (shape, leaf.dtype) in results)
+
+
 def _operations(jaxpr: Any) -> Iterator[Any]:
     for equation in jaxpr.eqns:
         yield equation
         for inner in jaxprs.inner_jaxprs(equation):
             yield from _operations(inner)
+
+
+def _named_parts(label: str) -> Iterator[str]:
+    """Yields the parts of an argument that hold a part with an array and others by their names.
+
+    Of `state.params['a']['kernel']` that is `state.params`. The argument itself may hold a model
+    and what is each replica's own, and so may a sequence, such as the states of an optimizer.
+    """
+    part = _parent(label)
+    while whole := _parent(part):
+        if _parent(whole) and not part.removeprefix(whole)[1:2].isdigit():
+            yield whole
+        part = whole
+
+
+def _is_moved(causes: CausesOf, state: State) -> bool:
+    """Returns whether the new value is the old one and a change, as optimizers make it."""
+    local = causes.local
+    jaxpr = local.jaxpr.jaxpr
+    return _is_sum_with(
+        jaxpr, jaxpr.outvars[state.result], jaxpr.invars[len(local.read) + state.argument]
+    )
+
+
+def _is_sum_with(jaxpr: Any, out: Any, old: Any) -> bool:
+    made = next((e for e in jaxpr.eqns if out in e.outvars), None)
+    if made is None:
+        return False
+    called = jaxprs.called(made)
+    if called is None:
+        return jaxprs.is_addition(made) and any(atom is old for atom in made.invars)
+    inner = called.jaxpr
+    result = inner.outvars[made.outvars.index(out)]
+    olds = [v for v, atom in zip(inner.invars, made.invars, strict=False) if atom is old]
+    return any(_is_sum_with(inner, result, one) for one in olds)
 
 
 def _parent(label: str) -> str:

@@ -47,6 +47,7 @@ def found_in(spmd: SpmdFunction, function: str, equal: frozenset[int]) -> Found:
     found = Found([], {}, {}, [])
     known: set[tuple[str, str]] = set()
     averaged: list[tuple[float, Doubt]] = []
+    single = False
     causes = [CausesOf(local, spmd.read, spmd.leaves, equal) for local in spmd.traces]
     for one in causes:
         variables = list(own_variables(one))
@@ -57,13 +58,17 @@ def found_in(spmd: SpmdFunction, function: str, equal: frozenset[int]) -> Found:
         means, of = _means(one, function, spmd.replicas)
         if of:
             averaged.append((of, means[0]))
+        single = single or (1 in one.rows and not means)
         added = [mean for mean in means if mean.about == "sum_of_means"]
         for doubt in (*own, *_random(one, function), *same_work(one), *added, *_tables(one)):
             if (doubt.about, doubt.subject) not in known:
                 known.add((doubt.about, doubt.subject))
                 found.doubts.append(doubt)
+    if averaged and single:  # a mean of one example begins with no division
+        averaged.append((1, averaged[0][1]))
     if len({of for of, _ in averaged}) > 1:
-        counts = {"fewest": min(averaged)[0], "most": max(averaged)[0]}
+        numbers = [of for of, _ in averaged]
+        counts = {"fewest": min(numbers), "most": max(numbers)}
         found.doubts.append(
             Doubt(
                 about="mean_of_means",

@@ -206,6 +206,76 @@ def functional(strategy: Any, combine: Callable[[Any], Any], tx: Any, size: int 
         state, _ = strategy.run(train_step, (state, x, y))
 
 
+def backbone_and_head() -> Any:
+    keys = jax.random.split(jax.random.key(0))
+    shapes = {"backbone": (6, 4), "head": (4, 2)}
+    return {
+        part: {"dense": {"kernel": 0.3 * jax.random.normal(key, shapes[part])}}
+        for part, key in zip(shapes, keys, strict=True)
+    }
+
+
+def two_layers(params: Any, x: Any, y: Any) -> Any:
+    hidden = jnp.tanh(x @ params["backbone"]["dense"]["kernel"])
+    return jnp.mean((hidden @ params["head"]["dense"]["kernel"] - y) ** 2)
+
+
+def backbone_forgotten(strategy: Any) -> None:
+    """Only the gradients of the head are combined."""
+    params = backbone_and_head()
+    state = strategy.replicate({"params": params, "opt": MOMENTUM.init(params)})
+
+    def train_step(state: Any, x: Any, y: Any) -> Any:
+        loss, grads = jax.value_and_grad(two_layers)(state["params"], x, y)
+        grads["head"] = reduce("MEAN", grads["head"])
+        updates, opt = MOMENTUM.update(grads, state["opt"], state["params"])
+        return {"params": optax.apply_updates(state["params"], updates), "opt": opt}, loss
+
+    for x, y in batches(strategy):
+        state, _ = strategy.run(train_step, (state, x, y))
+
+
+def memory_beside_the_model(strategy: Any) -> None:
+    """What each replica remembers of its own examples, in one part of the state with the model."""
+    state = strategy.replicate(
+        {"agent": {"params": {"model": start()}, "memory": {"hidden": jnp.zeros((2,))}}, "step": 0}
+    )
+
+    def train_step(state: Any, x: Any, y: Any) -> Any:
+        agent = state["agent"]
+        before = agent["memory"]["hidden"]
+
+        def loss(params: Any) -> Any:
+            return mean_loss(params["model"], x, y + 0.1 * before)
+
+        grads = reduce("MEAN", jax.grad(loss)(agent["params"]))
+        hidden = jnp.tanh(0.5 * before + y.mean(axis=0))
+        agent = {"params": descend(agent["params"], grads), "memory": {"hidden": hidden}}
+        return {"agent": agent, "step": state["step"] + 1}
+
+    for x, y in batches(strategy):
+        state = strategy.run(train_step, (state, x, y))
+
+
+def errors_in_the_optimizer(strategy: Any) -> None:
+    """Errors of compressed gradients beside the moments, in an optimizer's state."""
+    params = start()
+    zeros = jax.tree.map(jnp.zeros_like, params)
+    state = strategy.replicate({"params": params, "opt": ({"error": zeros}, {"trace": zeros})})
+
+    def train_step(state: Any, x: Any, y: Any) -> Any:
+        params, (compressed, moments) = state["params"], state["opt"]
+        wanted = jax.tree.map(jnp.add, jax.grad(mean_loss)(params, x, y), compressed["error"])
+        sent = jax.tree.map(lambda g: jnp.where(jnp.abs(g) > 0.01, g, 0.0), wanted)
+        error = jax.tree.map(jnp.subtract, wanted, sent)
+        trace = jax.tree.map(lambda t, g: 0.9 * t + g, moments["trace"], reduce("MEAN", sent))
+        opt = ({"error": error}, {"trace": trace})
+        return {"params": descend(params, trace), "opt": opt}
+
+    for x, y in batches(strategy):
+        state = strategy.run(train_step, (state, x, y))
+
+
 def metrics_in_the_state(strategy: Any) -> None:
     """Each replica's sums in the state, which the host adds up."""
     state = strategy.replicate({"params": start(), "sums": {"loss": jnp.zeros((2,))}})
@@ -413,6 +483,22 @@ def whole_batches(strategy: Any, *, combine: bool) -> None:
         strategy.run(train_step, args=(X[rows], Y[rows]))
 
 
+def whole_batches_and_state(strategy: Any) -> None:
+    """The parameters are passed in and out as well, so they are whole, too."""
+
+    def train_step(params: Any, opt_state: Any, images: Any, targets: Any) -> Any:
+        loss, grads = jax.value_and_grad(mean_loss)(params, images, targets)
+        loss, grads = reduce("MEAN", (loss, grads))
+        updates, opt_state = ADAM.update(grads, opt_state, params)
+        return jax.tree.map(dl.Mirrored, (optax.apply_updates(params, updates), opt_state, loss))
+
+    params = start()
+    opt_state = ADAM.init(params)
+    for number in range(STEPS):
+        rows = slice(24 * number, 24 * number + 24)
+        params, opt_state, _ = strategy.run(train_step, (params, opt_state, X[rows], Y[rows]))
+
+
 def whole_but_sliced(strategy: Any) -> None:
     """Every replica receives the whole batch and takes its own part of it."""
     with strategy.scope():
@@ -535,6 +621,14 @@ WRONG: dict[str, tuple[Made, str, str]] = {
         "mean_of_unequal_means",
         "function train_step",
     ),
+    "mean of single examples": (
+        lambda: by_label(labelled(RARE, shuffle=True), size=3),
+        "mean_of_unequal_means",
+        "function train_step",
+    ),
+    "backbone forgotten": (
+        lambda: backbone_forgotten(mirrored(3)), "drifting_copies", "state['params']['backbone']"
+    ),
     "one mask": (
         lambda: dropout(mirrored(4), lambda key: key),
         "same_random_numbers",
@@ -562,6 +656,9 @@ WRONG: dict[str, tuple[Made, str, str]] = {
     "whole batches, nothing combined": (
         lambda: whole_batches(mirrored(), combine=False), "same_examples", "argument images"
     ),
+    "whole batches and state": (
+        lambda: whole_batches_and_state(mirrored(4)), "same_examples", "argument images, targets"
+    ),
 }  # fmt: skip
 
 RIGHT: dict[str, Made] = {
@@ -587,6 +684,8 @@ RIGHT: dict[str, Made] = {
     "functional, sum, Adam": lambda: functional(mirrored(), SUM, ADAM),
     "metrics in the state": lambda: metrics_in_the_state(mirrored()),
     "error feedback": lambda: error_feedback(mirrored()),
+    "memory beside the model": lambda: memory_beside_the_model(mirrored()),
+    "errors in the optimizer": lambda: errors_in_the_optimizer(mirrored()),
     "chains": lambda: chains(mirrored(4)),
     "ensemble": lambda: models_of_their_own(mirrored()),
     "own keys": lambda: dropout(mirrored(4), own_key),
@@ -648,9 +747,9 @@ def of_a_generator(labels: np.ndarray) -> dl.data.Dataset:
     return dl.data.Dataset.from_generator(rows, output_signature=signature)
 
 
-def by_label(dataset: dl.data.Dataset, *, trains: bool = True) -> None:
+def by_label(dataset: dl.data.Dataset, *, trains: bool = True, size: int = 8) -> None:
     strategy = mirrored()
-    distributed = strategy.experimental_distribute_dataset(dataset.batch(8))
+    distributed = strategy.experimental_distribute_dataset(dataset.batch(size))
     classifier(strategy, distributed, trains=trains)
 
 
@@ -672,6 +771,9 @@ WRONG |= {
     "sorted, of a generator": (
         lambda: by_label(of_a_generator(SORTED)), "sorted_examples", "dataset at wrong_"
     ),
+    "sorted, repeated": (
+        lambda: by_label(labelled(SORTED).repeat(4)), "sorted_examples", "dataset at wrong_"
+    ),
     "one pipeline for each replica": (
         lambda: for_each_replica(lambda _: labelled(RARE, shuffle=True).batch(8)),
         "same_examples",
@@ -681,6 +783,7 @@ WRONG |= {
 
 RIGHT |= {
     "shuffled": lambda: by_label(labelled(SORTED, shuffle=True)),
+    "shuffled, repeated": lambda: by_label(labelled(SORTED, shuffle=True).repeat(4)),
     "sorted, evaluated": lambda: by_label(labelled(SORTED), trains=False),
     "labels in turn": lambda: by_label(labelled(SORTED.reshape(4, -1).T.ravel())),
     "one label": lambda: by_label(labelled(np.zeros(96, np.int32))),
