@@ -2,7 +2,7 @@
 
 Sizes are those that the platform's allocators report, or on CPU devices, where they report
 none, those of all strategies' variables. The device must hold more than twice the
-median of the others, and 16 MB more.
+median of the others, and 16 MB more. Parameter servers' devices are compared with each other.
 """
 
 from __future__ import annotations
@@ -22,6 +22,16 @@ CAUSE: Final = "memory_imbalance"
 _TWICE: Final = 2.0
 _LEAST_BYTES: Final = 16 << 20
 
+_REMEDY: Final = (
+    "Divide its variables over the devices, or mirror fewer: it is the first device to run out of "
+    "memory."
+)
+_SERVERS_REMEDY: Final = (
+    "Divide its large variables over the parameter servers: "
+    "ParameterServerStrategy(..., variable_partitioner=dl.experimental.partitioners."
+    "MinSizePartitioner(max_shards={}))."
+)
+
 
 def find(columns: EvidenceColumns) -> list[Advice]:
     """Finds devices that hold too much, in columns of `folds.Evidence`."""
@@ -32,10 +42,21 @@ def find(columns: EvidenceColumns) -> list[Advice]:
         if memory is None:
             memory = _placed(columns, devices)
             what = "variables"
-        advice = _imbalance(devices, memory, what)
+        advice = _imbalance(devices, memory, what, _REMEDY)
         if advice is not None:
             found.setdefault(advice.subject, advice)
+    servers = _servers(columns)
+    remedy = _SERVERS_REMEDY.format(len(servers))
+    advice = _imbalance(servers, _placed(columns, servers), "variables", remedy)
+    if advice is not None:
+        found.setdefault(advice.subject, advice)
     return list(found.values())
+
+
+def _servers(columns: EvidenceColumns) -> list[str]:
+    """Returns the devices of the parameter servers that hold variables: no strategy has them."""
+    placements = columns["placements"]
+    return sorted({one.devices[0] for one in placements if one.server is not None and one.devices})
 
 
 def _placed(columns: EvidenceColumns, devices: list[str]) -> list[int]:
@@ -47,7 +68,7 @@ def _placed(columns: EvidenceColumns, devices: list[str]) -> list[int]:
     return [held[device] for device in devices]
 
 
-def _imbalance(devices: list[str], memory: list[int], what: str) -> Advice | None:
+def _imbalance(devices: list[str], memory: list[int], what: str, remedy: str) -> Advice | None:
     if len(memory) < 2 or len(memory) != len(devices):
         return None
     held = np.array(memory, float)
@@ -61,8 +82,7 @@ def _imbalance(devices: list[str], memory: list[int], what: str) -> Advice | Non
         CAUSE,
         device,
         f"{device} has {bytes_text(most)} of {what}, the other devices have {bytes_text(others)}.",
-        "Divide its variables over the devices, or mirror fewer: it is the first device to run "
-        "out of memory.",
+        remedy,
         evidence={"bytes": most, "others_bytes": others},
         page="placement",
         share=(most - others) / most,

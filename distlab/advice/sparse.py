@@ -25,8 +25,9 @@ def find(columns: EvidenceColumns) -> list[Advice]:
         found.append(
             new_advice(
                 CAUSE,
-                f"function {program.function}",
-                f"{program.function} combines a gradient of {bytes_text(size)} across replicas"
+                doubt.because or f"function {program.function}",
+                f"{program.function} combines the whole gradient of {doubt.because or 'a table'}, "
+                f"{bytes_text(size)}, across replicas"
                 f"{at(doubt.source)}, of which at most {used:,.0f} of {rows:,.0f} rows are not "
                 f"zero: it sends {rows / max(used, 1):,.0f} times as much as it needs.",
                 "Differentiate with respect to the rows that were looked up, all_gather those "

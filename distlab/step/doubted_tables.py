@@ -37,25 +37,31 @@ class Combined(NamedTuple):
       rows: Its rows.
       bytes: Its bytes.
       site: The operation of the replica function that combines it.
+      tables: The inputs of the function from which rows of such a table were taken.
     """
 
     used: int
     rows: int
     bytes: int
     site: Any
+    tables: Causes
 
 
 @final
 class SparseGradients(Flow[Sparse]):
     """Finds such gradients.
 
+    Args:
+      causes: For each operation, by its `id`, the inputs that its operands follow from.
+
     Attributes:
       found: What the function combines.
     """
 
-    def __init__(self) -> None:
-        super().__init__({})
+    def __init__(self, causes: dict[int, list[Causes]]) -> None:
+        super().__init__(causes)
         self.found: list[Combined] = []
+        self._tables: dict[tuple[int, ...], Causes] = {}
 
     def of_literal(self, literal: Any) -> Sparse | None:
         """Marks zeros."""
@@ -65,7 +71,9 @@ class SparseGradients(Flow[Sparse]):
         self, equation: Any, marks: list[Sparse | None], causes: list[Causes], site: Any
     ) -> list[Sparse | None]:
         """Follows zeros to which rows are added."""
-        del causes
+        if jaxprs.is_lookup(equation):
+            shape = equation.invars[0].aval.shape
+            self._tables[shape] = self._tables.get(shape, 0) | causes[0]
         if jaxprs.is_collective(equation):
             for atom, mark in zip(equation.invars, marks, strict=True):
                 self._note(atom.aval, mark, site)
@@ -99,4 +107,5 @@ class SparseGradients(Flow[Sparse]):
             return
         size = prod(aval.shape) * aval.dtype.itemsize
         if size >= _LEAST_BYTES and mark.rows <= _MOST_USED * aval.shape[0]:
-            self.found.append(Combined(mark.rows, aval.shape[0], size, site))
+            tables = self._tables.get(aval.shape, 0)
+            self.found.append(Combined(mark.rows, aval.shape[0], size, site, tables))

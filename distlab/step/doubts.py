@@ -127,14 +127,14 @@ def _means(causes: CausesOf, function: str, replicas: int) -> tuple[list[Doubt],
 
 
 def _tables(causes: CausesOf) -> Iterator[Doubt]:
-    flow = SparseGradients()
+    flow = SparseGradients(causes.of_operands)
     jaxpr = causes.local.jaxpr.jaxpr
     flow.walk(jaxpr, [None] * len(jaxpr.invars))
     for one in flow.found:
         yield Doubt(
             about="sparse_gradient",
             subject=jaxprs.user_line(one.site) or "a table",
-            because="",
+            because=causes.named(one.tables),
             source=jaxprs.user_line(one.site),
             numbers={"used_rows": one.used, "rows": one.rows, "bytes": one.bytes},
         )

@@ -348,6 +348,11 @@ def scaled(equation: Any, numbers: Sequence[float | None]) -> float | None:
     return None
 
 
+def is_lookup(equation: Any) -> bool:
+    """Returns whether an operation takes rows from a table."""
+    return name(equation) == "gather"
+
+
 def added_rows(equation: Any) -> int | None:
     """Returns how many rows of a table an operation adds to; None for other operations.
 

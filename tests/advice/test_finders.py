@@ -20,6 +20,7 @@ from distlab.events import (
     Loop,
     Lost,
     OwnPython,
+    Placement,
     RecorderCost,
     Reduction,
     Run,
@@ -86,6 +87,30 @@ def test_a_gpu_that_holds_twice_as_much_as_the_others_is_named(full: int, found:
     memory[2] = full << 30
     events = [*beginning(4), sample(memory, SECOND)]
     assert causes(events) == ([("memory_imbalance", "GPU:2")] if found else [])
+
+
+def test_a_server_that_holds_a_large_variable_whole_is_named() -> None:
+    sizes = {"CPU:2": 48_000_000, "CPU:3": 30_720, "CPU:4": 512}
+    placed: list[Event] = [
+        Placement(
+            time_ns=number,
+            strategy=0,
+            array=number,
+            name=f"weights_{number}",
+            action="place",
+            layout="single",
+            shape=[size // 4],
+            dtype="float32",
+            devices=[device],
+            bytes_per_device=[size],
+            server=number,
+        )
+        for number, (device, size) in enumerate(sizes.items())
+    ]
+    (one,) = advise([*beginning(2), *placed])
+    assert (one.cause, one.subject) == ("memory_imbalance", "CPU:2")
+    assert "MinSizePartitioner(max_shards=3)" in one.remedy
+    assert advise([*beginning(2), *placed[1:]]) == []
 
 
 def ready(number: int, called_ns: int, lengths_ms: list[float]) -> StepReady:

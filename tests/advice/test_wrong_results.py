@@ -97,7 +97,8 @@ def test_a_gradient_of_which_few_rows_are_not_zero_is_named_with_its_size(
 ) -> None:
     looked_up(mirrored(4), 20_000, whole=True)
     (one,) = [one for one in advise(recorder.ring) if one.cause == "sparse_gradient"]
-    assert one.subject == "function train_step"
+    assert one.subject == "table"
+    assert "train_step combines the whole gradient of table, 1.28 MB, across" in one.text
     assert one.evidence == {"used_rows": 2, "rows": 20_000, "bytes": 20_000 * 16 * 4, "steps": 8}
 
 
