@@ -621,11 +621,6 @@ WRONG: dict[str, tuple[Made, str, str]] = {
         "mean_of_unequal_means",
         "function train_step",
     ),
-    "mean of single examples": (
-        lambda: by_label(labelled(RARE, shuffle=True), size=3),
-        "mean_of_unequal_means",
-        "function train_step",
-    ),
     "backbone forgotten": (
         lambda: backbone_forgotten(mirrored(3)), "drifting_copies", "state['params']['backbone']"
     ),
@@ -770,6 +765,11 @@ WRONG |= {
     "sorted": (lambda: by_label(labelled(SORTED)), "sorted_examples", "dataset at wrong_"),
     "sorted, of a generator": (
         lambda: by_label(of_a_generator(SORTED)), "sorted_examples", "dataset at wrong_"
+    ),
+    "mean of single examples": (
+        lambda: by_label(labelled(RARE, shuffle=True), size=3),
+        "mean_of_unequal_means",
+        "function train_step",
     ),
     "sorted, repeated": (
         lambda: by_label(labelled(SORTED).repeat(4)), "sorted_examples", "dataset at wrong_"
