@@ -51,7 +51,8 @@ _LEAST_OF_BATCHES_NS: Final = 2_000_000
 _COPY_LATER: Final = " The devices copy after that, before they compute."
 _LEAST_WAIT_MS: Final = 0.1
 _WITH_THE_WAIT: Final = " This recording does not tell the wait for the value from the copy."
-_KEEP_VARIABLES_ELSEWHERE: Final = ("CentralStorageStrategy", "ParameterServerStrategy")
+_SERVERS: Final = "ParameterServerStrategy"
+_KEEP_VARIABLES_ELSEWHERE: Final = ("CentralStorageStrategy", _SERVERS)
 
 _REMEDIES: Final = {
     "to_devices": "Distribute it as a dataset, or put it on the devices once, before the loop: "
@@ -97,7 +98,9 @@ def find(columns: EvidenceColumns) -> list[Advice]:
         foreign = direction == "between_devices" and what.startswith("argument ")
         share = loop_share(columns, copies["time_ns"][inside] + waiting, copying)
         typical = float(np.median(copies["bytes"][inside]))
-        batch = what.startswith(_BATCH)
+        # A coordinator's functions pass batches of their own datasets on to `run`.
+        coordinated = name.startswith(_SERVERS) and direction == "to_devices"
+        batch = what.startswith(_BATCH) or coordinated
         if batch:
             each = float(np.median(spent))
             told = share >= _LEAST_SHARE_OF_BATCHES and each >= _LEAST_OF_BATCHES_NS

@@ -47,7 +47,7 @@ _About: TypeAlias = Annotated[
     msgspec.Meta(
         examples=[
             *("own_updates", "same_random", "same_work", "sum_of_means", "mean_of_means"),
-            "sparse_gradient",
+            *("sparse_gradient", "repeated_sum"),
         ]
     ),
 ]
@@ -115,8 +115,9 @@ class Doubt(msgspec.Struct, frozen=True, kw_only=True):
         `"same_random"` (all replicas draw the same random numbers for different examples),
         `"same_work"` (nothing that the replicas receive differs), `"sum_of_means"` (gradients of
         each replica's mean loss are added up), `"mean_of_means"` (averaged, though the means are
-        over different numbers of examples) or `"sparse_gradient"` (of a table of which few rows
-        were used).
+        over different numbers of examples), `"sparse_gradient"` (of a table of which few rows
+        were used) or `"repeated_sum"` (replicas combine in each round of a loop what depends on
+        no sum of an earlier round).
       subject: The variable, argument or function concerned.
       because: The inputs that it follows from, joined by commas.
       source: File and line of the user's program, as far as JAX kept them.

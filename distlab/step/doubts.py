@@ -12,6 +12,7 @@ from typing import NamedTuple
 from distlab.events import Doubt
 from distlab.step import jaxprs
 from distlab.step.causes import CausesOf, is_mirrored
+from distlab.step.doubted_loops import repeated_sums
 from distlab.step.doubted_means import Mark, Means
 from distlab.step.doubted_random import SharedRandomness
 from distlab.step.doubted_tables import SparseGradients
@@ -60,7 +61,13 @@ def found_in(spmd: SpmdFunction, function: str, equal: frozenset[int]) -> Found:
             averaged.append((of, means[0]))
         single = single or (1 in one.rows and not means)
         added = [mean for mean in means if mean.about == "sum_of_means"]
-        for doubt in (*own, *_random(one, function), *same_work(one), *added, *_tables(one)):
+        for doubt in (
+            *own,
+            *_random(one, function),
+            *same_work(one),
+            *added,
+            *_others(one, function),
+        ):
             if (doubt.about, doubt.subject) not in known:
                 known.add((doubt.about, doubt.subject))
                 found.doubts.append(doubt)
@@ -126,7 +133,8 @@ def _means(causes: CausesOf, function: str, replicas: int) -> tuple[list[Doubt],
     return [doubt], kinds[about].value if about == "average" else 0
 
 
-def _tables(causes: CausesOf) -> Iterator[Doubt]:
+def _others(causes: CausesOf, function: str) -> Iterator[Doubt]:
+    """Yields doubts about what is combined: mostly zeros, or again and again."""
     flow = SparseGradients(causes.of_operands)
     jaxpr = causes.local.jaxpr.jaxpr
     flow.walk(jaxpr, [None] * len(jaxpr.invars))
@@ -137,4 +145,11 @@ def _tables(causes: CausesOf) -> Iterator[Doubt]:
             because=causes.named(one.tables),
             source=jaxprs.user_line(one.site),
             numbers={"used_rows": one.used, "rows": one.rows, "bytes": one.bytes},
+        )
+    for repeated in repeated_sums(jaxpr):
+        yield Doubt(
+            about="repeated_sum",
+            subject=function,
+            because="",
+            source=jaxprs.user_line(repeated),
         )

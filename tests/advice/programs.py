@@ -379,10 +379,10 @@ def reduced_in_loop(replicas: int, rounds: int) -> Program:
         def accumulate(value: Any) -> Any:
             context = dl.get_replica_context()
 
-            def body(total: Any, _: Any) -> tuple[Any, None]:
-                return total + context.all_reduce("SUM", jnp.sin(total)), None
+            def body(total: Any, part: Any) -> tuple[Any, None]:
+                return total + context.all_reduce("SUM", jnp.sin(part * value)), None
 
-            return jax.lax.scan(body, value, None, length=rounds)[0] * 0.1
+            return jax.lax.scan(body, value, jnp.arange(float(rounds)))[0] * 0.1
 
         for _number in range(10):
             x = strategy.run(accumulate, (x,))
@@ -795,6 +795,30 @@ def eager(replicas: int) -> Program:
     return Program(f"eager-{replicas}", run)
 
 
+def training_steps_in_a_scan(replicas: int) -> Program:
+    """Each round needs the sum of the one before."""
+
+    def run(_: Any) -> None:
+        strategy = mirrored(replicas)
+        with strategy.scope():
+            weights = dl.Variable(jnp.ones((32, 32)), name="weights")
+        x = filled(strategy, (8, 4, 32))
+
+        def one_step(_: Any, rows: Any) -> tuple[None, Any]:
+            loss, grads = jax.value_and_grad(lambda w: ((rows @ w) ** 2).mean())(weights.value())
+            grads = dl.get_replica_context().all_reduce("MEAN", grads)
+            weights.assign_sub(0.1 * grads)
+            return None, loss
+
+        def eight_steps(rows: Any) -> Any:
+            return dl.scan(one_step, None, rows)[1]
+
+        for _number in range(12):
+            strategy.run(eight_steps, (x,))
+
+    return Program(f"training-steps-in-a-scan-{replicas}", run)
+
+
 def several_steps_in_a_scan(replicas: int) -> Program:
     def run(_: Any) -> None:
         strategy = mirrored(replicas)
@@ -913,6 +937,7 @@ CLEAN = [
     eager(2),
     eager(4),
     several_steps_in_a_scan(4),
+    training_steps_in_a_scan(2),
     several_steps_in_a_scan(8),
     one_long_wait(4),
     busy_and_read(2),

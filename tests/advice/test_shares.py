@@ -16,7 +16,7 @@ import pytest
 
 import distlab as dl
 from distlab.advice import Advice, advise
-from distlab.events import Copy, Event
+from distlab.events import Copy, Event, Strategy
 from tests.advice.programs import for_seconds
 from tests.advice.test_finders import MS, step
 from tests.patience import measured
@@ -422,6 +422,32 @@ def copying(direction: Literal["to_host", "between_devices"]) -> Advice:
         ]
     (one,) = advise(events)
     return one
+
+
+def passing_batches_on(strategy: str, milliseconds: int) -> list[str]:
+    """Twenty steps of 10 ms, which receive batches of 100 kB from the host; what is named."""
+    events: list[Event] = [
+        Strategy(time_ns=1, strategy=0, name=strategy, devices=["CPU:0", "CPU:1"])
+    ]
+    for number in range(20):
+        begun = number * 10 * MS
+        copied = Copy(
+            time_ns=begun,
+            strategy=0,
+            what="argument x of step",
+            direction="to_devices",
+            bytes=100_000,
+            copies=1,
+            duration_ns=milliseconds * MS,
+        )
+        events += [step(number, begun), copied]
+    return [one.cause for one in advise(events)]
+
+
+def test_batches_that_a_coordinators_functions_pass_on_are_told_where_they_take_the_time() -> None:
+    assert passing_batches_on("MirroredStrategy", 1) == ["host_transfer"]
+    assert passing_batches_on("ParameterServerStrategy worker 0", 1) == []
+    assert passing_batches_on("ParameterServerStrategy worker 0", 5) == ["host_transfer"]
 
 
 def test_of_copies_between_devices_the_share_is_said_to_be_that_of_starting_them() -> None:
