@@ -17,6 +17,7 @@ from distlab.advice._shares import loop_begin, loop_share, loop_steps, seconds_a
 from distlab.advice._texts import ms_text, new_advice, percent_text
 from distlab.events import Advice
 from distlab.folds import EvidenceColumns
+from distlab.folds.arrays import Floats, Ints
 
 CAUSE: Final = "slow_algorithm"
 
@@ -57,20 +58,22 @@ def find(columns: EvidenceColumns) -> list[Advice]:
         share = loop_share(columns, times, spent)
         if share < _LEAST_SHARE:
             continue
+        calls = _by_call(reductions["call"][rows], spent)
+        typical_call = float(np.median(calls))
         typical = float(np.median(reductions["bytes"][rows]))
         faster = float(np.interp(np.log(max(typical, 1.0)), *_logarithmic()))
         found.append(
             new_advice(
                 CAUSE,
                 algorithm,
-                f"reduce uses {algorithm}, {ms_text(float(np.median(spent)))} a call and "
+                f"reduce uses {algorithm}, {ms_text(typical_call)} a call and "
                 f"{percent_text(share)} of the loop's time; adding up on one device is about "
                 f"{faster:.0f} times faster on CPU devices.",
                 "Omit cross_device_ops, or use ReductionToOneDevice() on CPU devices.",
                 evidence={
-                    "call_ms": float(np.median(spent)) / 1e6,
+                    "call_ms": typical_call / 1e6,
                     "bytes": typical,
-                    "calls": len(rows),
+                    "calls": len(calls),
                     "share": share,
                     "times_faster": faster,
                 },
@@ -81,6 +84,15 @@ def find(columns: EvidenceColumns) -> list[Advice]:
             )
         )
     return found
+
+
+def _by_call(calls: Ints, spent: Ints) -> Floats:
+    """Returns the nanoseconds of each call, which may combine several values."""
+    numbers = np.where(calls < 0, -1 - np.arange(len(calls)), calls)  # -1 where it is not known
+    _, call = np.unique(numbers, return_inverse=True)
+    totals = np.zeros(int(call.max()) + 1)
+    np.add.at(totals, call, spent)
+    return totals
 
 
 def _chosen(columns: EvidenceColumns, strategy: int) -> bool:

@@ -25,6 +25,7 @@ CAUSE: Final = "mostly_compiling"
 _SHARE: Final = 0.5
 _USUAL_PROGRAMS: Final = 2
 _FEWEST_FURTHER: Final = 4
+_FEWEST_STRATEGIES: Final = 3
 _FEWEST_AT_THE_END: Final = 2
 _FEWEST_STEPS: Final = 20
 _LEAST_NS: Final = 500_000_000
@@ -95,7 +96,8 @@ def _spent(programs: list[Compile]) -> int:
 
 def _reason(programs: list[Compile]) -> tuple[str, str]:
     """Returns why a function was compiled so often, and what to do."""
-    if len({one.strategy for one in programs}) > len(programs) / 2:
+    strategies = len({one.strategy for one in programs})
+    if strategies >= _FEWEST_STRATEGIES and _USUAL_PROGRAMS * strategies >= len(programs):
         return (
             "since each strategy compiles its own programs",
             "Make the strategy once, and assign new first values to its variables.",

@@ -33,7 +33,8 @@ def emit(
       doubts: What its trace shows that is right in few programs.
       recorder: Receives the event.
     """
-    cause, changed = _cause(program, list(programs.values()))
+    # It may be among them already, by the key of plain arrays in place of declared values.
+    cause, changed = _cause(program, [one for one in programs.values() if one is not program])
 
     def compiled_event(**contents: Any) -> events.Compile:
         names = _names_by_shape(program)

@@ -70,6 +70,7 @@ def _examined(
     found = found_in(program.spmd, program.function, equal)
     watch = CopiesWatch(program, strategy, found.variables, found.states)
     arrays = jax.tree.leaves(result)
+    program.alike = frozenset(found.alike)
     for position in found.alike:
         stacks.remember_equal_rows(arrays[watch.results[position]])
     if found.variables or found.states:

@@ -42,12 +42,17 @@ def watched(program: Program, strategy: int) -> LastResults | None:
     """
     local = program.spmd.traces[0]
     given = {(leaf.shapes[0], leaf.dtype) for leaf in program.arguments.dynamic() if leaf.donated}
-    sizes = [
+    small = sorted(
         (prod(out.shape), n)
         for n, out in enumerate(local.jaxpr.out_avals[: local.computed])
-        if is_inexact(out.dtype) and (tuple(out.shape), out.dtype) not in given
-    ]
-    chosen = [n for size, n in sorted(sizes) if 0 < size <= _MOST_NUMBERS][:_MOST_RESULTS]
+        if is_inexact(out.dtype)
+        and (tuple(out.shape), out.dtype) not in given
+        and 0 < prod(out.shape) <= _MOST_NUMBERS
+    )
+    # What replicas have in common is not finite on all of them at once.
+    shared = {n for n, name in enumerate(local.declared) if name is not None} | program.alike
+    own = [n for _, n in small if n not in shared]
+    chosen = (own or [n for _, n in small])[:_MOST_RESULTS]
     if not chosen:
         return None
     return LastResults(strategy, program.function, program.source, chosen)

@@ -87,6 +87,23 @@ def test_what_the_step_combines_is_told_of_all_replicas(tmp_path: Path) -> None:
     assert "replica" not in one.evidence
 
 
+def test_the_replica_is_named_beside_a_state_that_the_step_combines(tmp_path: Path) -> None:
+    strategy = mirrored()
+
+    def train_step(state: Any, batch: Any) -> Any:
+        loss, grads = jax.value_and_grad(lambda w: jnp.mean((batch @ w) ** 2))(state["kernel"])
+        grads = dl.get_replica_context().all_reduce("MEAN", grads)
+        return {"kernel": dl.Mirrored(state["kernel"] - 0.01 * grads)}, loss
+
+    state = {"kernel": jnp.ones(3)}
+    batches = dl.data.Dataset.from_tensor_slices(examples([3 * SIZE + 7])).batch(SIZE)
+    with dl.record(tmp_path / "run"):
+        for batch in strategy.experimental_distribute_dataset(batches):
+            state, _ = strategy.run(train_step, args=(state, batch))
+    (one,) = advice(tmp_path / "run")
+    assert one.evidence["replica"] == 3
+
+
 def of_function(run: Path, fn: Callable[[Any], Any], x: np.ndarray) -> None:
     strategy = mirrored()
     batches = dl.data.Dataset.from_tensor_slices(x).batch(SIZE)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from distlab.advice import Advice, advise
 from distlab.events import Copy, Event, Reduction, Sharding
 from tests.advice.test_finders import MS, beginning, step
+from tests.synthetic import compiled
 
 STEPS = 300
 SLOW_UNTIL = 150
@@ -101,3 +103,47 @@ def test_nearly_empty_batches_name_the_steps_between_the_first_and_the_last_batc
     one = told(events, "nearly_empty_batches")
     assert one.steps == [10, 38]
     assert one.share == pytest.approx(0.5, rel=0.02)
+
+
+def test_the_values_of_one_call_are_one_call() -> None:
+    """The forty values of a dict."""
+    together = [
+        msgspec.structs.replace(event, call=event.call // 40)
+        if isinstance(event, Reduction)
+        else event
+        for event in loop("hierarchical_copy")
+    ]
+    one = told(together, "slow_algorithm")
+    assert (one.evidence["calls"], one.evidence["call_ms"]) == (125, 20.0)
+    assert "hierarchical_copy, 20 ms a call" in one.text
+
+
+def batch(number: int, after_ms: float) -> Sharding:
+    """A batch that takes 5 ms of each 10 ms."""
+    return Sharding(
+        time_ns=round((number * 10 + after_ms) * MS),
+        strategy=0,
+        dataset=0,
+        batch=number,
+        epoch=0,
+        sizes=[4, 4],
+        nominal=4,
+        indices=None,
+        bytes=100,
+        wait_ns=5 * MS,
+        transfer_ns=0,
+        policy="per_replica",
+    )
+
+
+def test_the_compilation_after_the_first_batch_is_no_time_of_the_loop() -> None:
+    events: list[Event] = [*beginning(2, "cpu"), batch(0, 0)]
+    events += [
+        msgspec.structs.replace(
+            compiled(2), time_ns=900 * MS, trace_ns=100 * MS, compile_ns=800 * MS
+        )
+    ]
+    for number in range(1, 60):
+        events += [batch(number, 900), step(number, round((number * 10 + 901) * MS))]
+    one = told(events, "input_bound")
+    assert one.share == pytest.approx(0.5, abs=0.01)
