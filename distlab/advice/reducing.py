@@ -252,10 +252,14 @@ def _bytes(match: re.Match[str]) -> int:
 
 def _repeated_in(program: Compile, steps: Ints) -> Advice | None:
     """Finds a collective inside a loop of the program."""
-    # A loop whose rounds train needs each sum in the next round.
-    once_is_enough = any(doubt.about == "repeated_sum" for doubt in program.doubts)
-    loops = [one for one in program.collectives if _in_a_loop(one)]
-    if not loops or not once_is_enough:
+    # A loop whose rounds train needs the sum of its gradients in the next round.
+    once_is_enough = {doubt.source for doubt in program.doubts if doubt.about == "repeated_sum"}
+    loops = [
+        one
+        for one in program.collectives
+        if _in_a_loop(one) and one.source.rpartition(" at ")[2] in once_is_enough
+    ]
+    if not loops:
         return None
     one = max(loops, key=lambda c: (c.times_per_step or 0) * c.operand_bytes)
     times = one.times_per_step or 0

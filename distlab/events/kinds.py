@@ -116,8 +116,8 @@ class Doubt(msgspec.Struct, frozen=True, kw_only=True):
         `"same_work"` (nothing that the replicas receive differs), `"sum_of_means"` (gradients of
         each replica's mean loss are added up), `"mean_of_means"` (averaged, though the means are
         over different numbers of examples), `"sparse_gradient"` (of a table of which few rows
-        were used) or `"repeated_sum"` (replicas combine in each round of a loop what depends on
-        no sum of an earlier round).
+        were used) or `"repeated_sum"` (replicas combine in each round of a loop what nothing in
+        the loop waits for).
       subject: The variable, argument or function concerned.
       because: The inputs that it follows from, joined by commas.
       source: File and line of the user's program, as far as JAX kept them.

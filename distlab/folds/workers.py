@@ -183,7 +183,7 @@ class Workers:
 
     def _finished(self, event: StepReady) -> None:
         if event.step in self._calls and not event.estimated:
-            self._ready[event.step] = max(*event.ready_ns, self._ready.get(event.step, 0))
+            self._ready[event.step] = max([*event.ready_ns, self._ready.get(event.step, 0)])
 
     def _batch(self, process: int, worker: _Worker, event: Sharding) -> None:
         strategy = self._strategies.get((process, event.strategy))

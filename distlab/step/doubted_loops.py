@@ -1,8 +1,7 @@
 """Sums over the replicas inside a loop that could be combined once, after it.
 
-A loop that adds up gradients combines in each round what does not depend on the rounds before. One
-that trains in each round does: its next gradients are those of the weights that the last sum led
-to.
+A loop that adds up gradients combines in each round what no other round needs. One that trains in
+each round does not: its next gradients are those of the weights that the last sum led to.
 """
 
 from __future__ import annotations
@@ -10,11 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, final
 
+from jax.extend import core
+
 from distlab.step import jaxprs
 
 
 def repeated_sums(jaxpr: Any) -> Iterator[Any]:
-    """Yields the collectives in loops whose operands depend on no collective of an earlier round.
+    """Yields the collectives in loops where nothing waits for one: no collective, and no condition.
 
     Args:
       jaxpr: The open jaxpr of a replica function.
@@ -34,55 +35,56 @@ def _in_loop(equation: Any) -> Iterator[Any]:
         carry = len(body.invars) - before
     else:
         return
-    after = len(body.invars) - before - carry
     passed = [False] * carry
     while True:  # until it is known which parts of the carry depend on a collective
-        outputs = _Round(sums_count=True).walk(body, [*[False] * before, *passed, *[False] * after])
+        one = _Round()
+        inputs = [*[False] * before, *passed]
+        outputs = one.walk(body, [*inputs, *[False] * (len(body.invars) - len(inputs))])
         following = [old or new for old, new in zip(passed, outputs, strict=False)]
         if following == passed:
             break
         passed = following
-    last = _Round(sums_count=False)
-    last.walk(body, [*[False] * before, *passed, *[False] * after])
-    yield from last.independent
+    goes_on = loop is not None and _Round().walk(
+        loop.condition.jaxpr, [*[False] * loop.condition_consts, *passed]
+    )
+    if not one.waits and not (goes_on and any(goes_on)):
+        yield from one.collectives
 
 
 @final
 class _Round:
-    """One round of a loop, in which some values depend on collectives.
-
-    Args:
-      sums_count: Whether results of the round's own collectives do.
+    """One round of a loop.
 
     Attributes:
-      independent: The collectives whose operands do not.
+      collectives: Its collectives.
+      waits: Whether the operands of one depend on a collective.
     """
 
-    def __init__(self, *, sums_count: bool) -> None:
-        self.independent: list[Any] = []
-        self._sums_count = sums_count
+    def __init__(self) -> None:
+        self.collectives: list[Any] = []
+        self.waits = False
 
     def walk(self, jaxpr: Any, depends: Sequence[bool]) -> list[bool]:
         """Returns which outputs of a jaxpr depend on collectives, by which inputs do."""
-        known: dict[Any, bool] = dict(zip(jaxpr.invars, depends, strict=False))
+        known: dict[Any, bool] = dict(zip(jaxpr.invars, depends, strict=True))
 
         def of(atom: Any) -> bool:
-            return not hasattr(atom, "val") and known.get(atom, False)
+            return not isinstance(atom, core.Literal) and known.get(atom, False)
 
         for equation in jaxpr.eqns:
-            operands = [of(atom) for atom in equation.invars]
-            results = self._of(equation, operands)
+            results = self._of(equation, [of(atom) for atom in equation.invars])
             known.update(zip(equation.outvars, results, strict=True))
         return [of(atom) for atom in jaxpr.outvars]
 
     def _of(self, equation: Any, operands: list[bool]) -> list[bool]:
         depends = any(operands)
         if jaxprs.is_collective(equation):
-            if not depends:
-                self.independent.append(equation)
-            return [depends or self._sums_count] * len(equation.outvars)
+            self.collectives.append(equation)
+            self.waits = self.waits or depends
+            return [True] * len(equation.outvars)
         called = jaxprs.called(equation)
         if called is not None:
             return self.walk(called.jaxpr, operands)
-        depends = depends or (self._sums_count and jaxprs.calls_collective(equation))
-        return [depends] * len(equation.outvars)
+        inside = jaxprs.calls_collective(equation)  # a loop or a branch
+        self.waits = self.waits or (inside and depends)
+        return [depends or inside] * len(equation.outvars)

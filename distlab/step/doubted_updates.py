@@ -115,10 +115,11 @@ def same_work(causes: CausesOf) -> Iterator[Doubt]:
     assigned = any(is_mirrored(v) and is_inexact(v.dtype) for v in causes.local.written) or bool(
         matched(causes)
     )
+    whole, passed_on = causes.whole & _examples(causes), _passed_on(causes)
     for equation in seen:
         why = union(causes.of_operands.get(id(equation), ()))
-        examples = why & causes.whole & _examples(causes)
-        examples = examples & ~_passed_on(causes) or examples
+        examples = why & whole
+        examples = examples & ~passed_on or examples
         combined = _is_large_sum(equation)
         trained = assigned and jaxprs.is_product(equation) and why & ~causes.whole
         if examples and (combined or trained):

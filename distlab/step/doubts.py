@@ -147,9 +147,5 @@ def _others(causes: CausesOf, function: str) -> Iterator[Doubt]:
             numbers={"used_rows": one.used, "rows": one.rows, "bytes": one.bytes},
         )
     for repeated in repeated_sums(jaxpr):
-        yield Doubt(
-            about="repeated_sum",
-            subject=function,
-            because="",
-            source=jaxprs.user_line(repeated),
-        )
+        line = jaxprs.user_line(repeated)
+        yield Doubt(about="repeated_sum", subject=line or function, because="", source=line)

@@ -805,8 +805,12 @@ def training_steps_in_a_scan(replicas: int) -> Program:
         x = filled(strategy, (8, 4, 32))
 
         def one_step(_: Any, rows: Any) -> tuple[None, Any]:
-            loss, grads = jax.value_and_grad(lambda w: ((rows @ w) ** 2).mean())(weights.value())
-            grads = dl.get_replica_context().all_reduce("MEAN", grads)
+            reduce = dl.get_replica_context().all_reduce
+            mean = reduce("MEAN", rows.mean())  # of the examples alone, and small
+            loss, grads = jax.value_and_grad(lambda w: ((rows @ w - mean) ** 2).mean())(
+                weights.value()
+            )
+            grads = reduce("MEAN", grads)
             weights.assign_sub(0.1 * grads)
             return None, loss
 

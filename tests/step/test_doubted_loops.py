@@ -52,6 +52,21 @@ def solved(w: Any) -> Any:
     return jax.lax.while_loop(lambda v: v.max() < 9, lambda v: total(v * w) + 1, jnp.ones(4))
 
 
+def trained_with_a_common_mean(w: Any) -> Any:
+    def round_(w: Any, row: Any) -> Any:
+        mean = total(row) / 2  # of the examples alone, but the gradients wait for it
+        return w - total(w * (row - mean)), None
+
+    return jax.lax.scan(round_, w, ROWS)[0]
+
+
+def until_they_agree(w: Any) -> Any:
+    """The condition waits for each sum."""
+    return jax.lax.while_loop(
+        lambda c: c[1].max() < 9, lambda c: (c[0] + 1, total(w * c[0])), (0, w)
+    )
+
+
 def not_in_a_loop(w: Any) -> Any:
     return total(w) + total(total(w))
 
@@ -64,6 +79,8 @@ FOUND: Final[dict[Callable[[Any], Any], int]] = {
     trained: 0,
     trained_by_a_moment: 0,
     solved: 0,
+    trained_with_a_common_mean: 0,
+    until_they_agree: 0,
     not_in_a_loop: 0,
 }
 
