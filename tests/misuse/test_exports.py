@@ -36,7 +36,7 @@ FUNCTIONS: Final[dict[str, tuple[Callable[..., Any], type[DistlabError], str]]] 
     "iterator": (lambda x: iter([x]), StructureError, "list_iterator"),
     "mask": (lambda _: np.ma.MaskedArray([1.0], [True]), StructureError, "masked"),
     "huge number": (lambda _: 10**30, StructureError, "is 10000000"),
-    "per replica": (lambda x: dl.PerReplica((x, x)), StructureError, "PerReplica"),
+    "per replica": (lambda x: dl.PerReplica(jnp.stack((x, x))), StructureError, "PerReplica"),
     "mirrored text": (lambda _: dl.Mirrored("t"), StructureError, r"Mirrored\('t'\)"),
     "if": (branches, NeedsPythonError, "branches needs a Python number .* while export traces"),
     "range": (lambda x: range(int(x.sum())), NeedsPythonError, "<lambda> needs"),
