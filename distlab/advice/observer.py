@@ -3,11 +3,16 @@
 The recorder measures the time of its callers, also in each call of `log`, and of its threads. A
 twentieth of the callers' time is too much, and so is a fifth of a core in the background. Profiles
 don't count: they are bounded in the long run, and no program makes them cheaper by what it logs.
+
+The time is that of the loop: what passes before the first step and with compiling would hide the
+cost of a short run.
 """
 
 from __future__ import annotations
 
 from typing import Final
+
+import numpy as np
 
 from distlab.advice._texts import new_advice, percent_text
 from distlab.events import Advice
@@ -25,7 +30,7 @@ _LEAST_EVENTS: Final = 50.0
 def find(columns: EvidenceColumns) -> list[Advice]:
     """Finds the cost of recording and lost events, in columns of `folds.Evidence`."""
     costs = columns["costs"]
-    seconds = float((costs["time_ns"] - costs["start_ns"]).sum()) / 1e9
+    seconds = _loop_seconds(columns)
     found = []
     if seconds >= _LEAST_SECONDS:
         events = float(costs["events"].sum()) / seconds
@@ -40,7 +45,7 @@ def find(columns: EvidenceColumns) -> list[Advice]:
                 new_advice(
                     CAUSE,
                     "recorder",
-                    f"Recording takes {percent_text(callers)} of the recording's time{in_log} and "
+                    f"Recording takes {percent_text(callers)} of the loop's time{in_log} and "
                     f"{percent_text(threads)} of another core beside its profiles, for "
                     f"{events:,.0f} events a second.",
                     "Log less often or fewer numbers, do more in one step (several steps in a "
@@ -68,3 +73,24 @@ def find(columns: EvidenceColumns) -> list[Advice]:
             )
         )
     return found
+
+
+def _loop_seconds(columns: EvidenceColumns) -> float:
+    """Returns the seconds of the periods that are measured, from the first step on.
+
+    Compilations don't count. Where the first steps are not kept, the run is long enough for what
+    was before them not to matter.
+    """
+    costs, called = columns["costs"], columns["steps"]["dispatched_ns"]
+    all_kept = len(called) and called[0] >= columns["since_ns"]
+    begin = int(called[0]) if all_kept else 0
+    starts, ends = np.maximum(costs["start_ns"], begin), costs["time_ns"]
+    spans = [
+        (max(one.time_ns - one.trace_ns - one.compile_ns, begin), one.time_ns)
+        for one in columns["compiles"]
+    ]
+    compiling = sum(
+        float(np.maximum(np.minimum(ends, end) - np.maximum(starts, start), 0).sum())
+        for start, end in spans
+    )
+    return (float(np.maximum(ends - starts, 0).sum()) - compiling) / 1e9

@@ -384,22 +384,34 @@ def test_the_share_of_a_slow_replica_is_what_equal_work_saves(
     assert one.share == pytest.approx(share, rel=_WITHIN)
 
 
+def slow_to_compile(x: Any) -> Any:
+    """Takes some seconds to compile."""
+    for number in range(150):
+        x = jnp.cumsum(jnp.sin(x) * number)
+    return x
+
+
+@measured
 def test_calls_that_log_much_are_recordings_cost_and_not_own_python(tmp_path: Path) -> None:
-    """Two thousand numbers in each step."""
+    """Two thousand numbers in each step, after a pause and a compilation of some seconds."""
     strategy = mirrored()
     state = strategy.replicate(jnp.ones((8, 4)))
     numbers = {f"metric{n}": float(n) for n in range(2_000)}
-    strategy.run(jnp.sum, (state,))
     run = tmp_path / f"{time.monotonic_ns()}"
+    logging = 0.0
     with dl.record(run) as recording:
-        end = time.perf_counter() + 4
-        while time.perf_counter() < end:
+        busy(1.0)
+        strategy.run(slow_to_compile, (state,))
+        begun = time.perf_counter()
+        while time.perf_counter() < begun + 4:
             strategy.run(jnp.sum, (state,))
-            recording.log(**numbers)
+            logging += timed(lambda: recording.log(**numbers))
             busy(0.005)
+        loop = time.perf_counter() - begun
     with dl.Run.open(run) as opened:
-        told = {one.cause: one.text for one in opened.advice()}
-    assert "most of it in calls of log" in told["recording_cost"]
+        told = {one.cause: one for one in opened.advice()}
+    assert "most of it in calls of log" in told["recording_cost"].text
+    assert told["recording_cost"].share == pytest.approx(logging / loop, rel=_WITHIN)
     assert "host_bound" not in told
 
 
