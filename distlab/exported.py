@@ -35,6 +35,7 @@ from distlab.errors import (
     StructureError,
     ValueShapeError,
 )
+from distlab.text.paths import require_local
 from distlab.text.shown import shown, shown_text
 from distlab.values.checks import (
     declared_array,
@@ -111,7 +112,7 @@ class Exported:
 
         Raises:
           ArgumentTypeError: `path` is no path.
-          CheckpointError: The disk is full, or the path is a folder.
+          CheckpointError: The disk is full, or the path is a folder, a device or a pipe.
           StructureError: The function takes or returns an object of a class of its own.
 
         Example:
@@ -123,6 +124,11 @@ class Exported:
           [2.0, 2.0, 2.0]
         """
         target = _file(path).absolute()
+        if target.exists() and not target.is_file() and not target.is_dir():
+            raise CheckpointError(
+                f"{target} is no regular file, so it is not replaced by an exported function. "
+                "Choose another file."
+            )
         beside = target.with_name(f"{target.name}.{os.getpid()}-{threading.get_ident()}.new")
         try:
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -430,6 +436,7 @@ def _file(path: Any) -> Path:
             f"An exported function's file must be a string or a path, got {shown(path)}. Write for "
             "example 'model.dlx'."
         )
+    require_local(path, "An exported function")
     return Path(os.fsdecode(path)).expanduser()
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Final, final
 
 import jax
@@ -393,6 +393,28 @@ def _tree_sum(value: jax.Array, replicas: int) -> jax.Array:
         receives = functools.reduce(jnp.logical_or, [rank == target for _, target in back])
         value = jnp.where(receives, received, value)
     return value
+
+
+def require_sums(ops: CrossDeviceOps, sums: Any, shapes: Sequence[tuple[int, ...]]) -> None:
+    """Checks what an algorithm returned, which may be a user's own.
+
+    Args:
+      ops: The algorithm.
+      sums: What it returned.
+      shapes: The shapes of the sums.
+
+    Raises:
+      ValueShapeError: It is no list of arrays of these shapes.
+    """
+    found = None
+    if isinstance(sums, list | tuple):
+        found = [getattr(one, "shape", None) for one in sums]
+    if found != list(shapes):
+        raise ValueShapeError(
+            f"{ops!r} must return a list with the sum of each value, of the shapes "
+            f"{[list(shape) for shape in shapes]}, got {shown(sums)}. Return sums of the "
+            "shape of one replica's value."
+        )
 
 
 def as_cross_device_ops(ops: Any) -> CrossDeviceOps:

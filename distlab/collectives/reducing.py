@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from distlab import events
+from distlab.collectives.cross_device_ops import require_sums
 from distlab.collectives.host import CollectiveHost
 from distlab.collectives.rows import copies_of, on_first_device
 from distlab.collectives.traced import TracedPerReplica
@@ -107,6 +108,7 @@ def reduce_per_replica(
         stacked = _sum_each_over(stacked, summed)
     with in_flight.dispatching:
         results = ops.sum_nest(stacked, mesh)
+        require_sums(ops, results, [array.shape[1:] for array in stacked])
         if not isinstance(results[-1], jax.core.Tracer):
             in_flight.admit(results[-1])
     if op is ReduceOp.MEAN:

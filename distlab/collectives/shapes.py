@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from distlab.errors import ValueShapeError
 from distlab.text.shown import shown
 
@@ -21,12 +23,17 @@ def gather_axis(shape: tuple[int, ...], axis: Any, verb: str) -> int:
       ValueShapeError: The axis is out of range, or the array is a scalar.
     """
     rank = len(shape)
-    if type(axis) is not int or not -rank <= axis < rank:
+    if isinstance(axis, bool) or not isinstance(axis, int | np.integer):
+        raise ValueShapeError(
+            f"{verb} concatenates arrays along an axis, whose number must be a whole one, got "
+            f"{shown(axis)}. Pass axis=0 to join batches."
+        )
+    if not -rank <= axis < rank:
         raise ValueShapeError(
             f"{verb} concatenates arrays along an axis, but a component of shape {list(shape)} has "
             f"no axis {shown(axis)}. Reshape scalars to [1] first."
         )
-    return axis % rank
+    return int(axis) % rank
 
 
 def require_joinable(

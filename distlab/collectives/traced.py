@@ -9,7 +9,7 @@ from typing import Any, final
 import jax
 import jax.numpy as jnp
 
-from distlab.collectives.cross_device_ops import CrossDeviceOps
+from distlab.collectives.cross_device_ops import CrossDeviceOps, require_sums
 from distlab.collectives.shapes import gather_axis, require_joinable
 from distlab.context import scopes
 from distlab.context.host import Host
@@ -51,6 +51,10 @@ class TracedPerReplica(DistributedValues):
         else:
             rows = self.collectives.all_gather([self.local[None]], 0)[0]
         return tuple(rows[replica] for replica in range(rows.shape[0]))
+
+    def component_type(self) -> tuple[Any, int]:
+        """Returns the dtype of the component and its rank."""
+        return self.local.dtype, self.local.ndim
 
     def component(self, replica: Any) -> Any:
         """Returns the component of the traced replica.
@@ -114,6 +118,7 @@ class TracedCollectives:
     def all_reduce(self, op: ReduceOp, values: list[jax.Array]) -> list[jax.Array]:
         """Returns each array's sum or mean, by one collective for all arrays."""
         totals = self._ops.same_sums(values, self._replicas)
+        require_sums(self._ops, totals, [value.shape for value in values])
         return totals if op is ReduceOp.SUM else [total / self._replicas for total in totals]
 
     def all_gather(self, values: list[jax.Array], axis: int) -> list[jax.Array]:

@@ -132,8 +132,10 @@ def require_cross_replica(verb: str, strategy: Host) -> None:
     mode = _mode()
     default = _default_mode().strategy
     if mode.strategy is not strategy and mode.strategy is not default:
+        alike = repr(strategy) == repr(mode.strategy)
+        other = f"another {mode.strategy!r}, made apart" if alike else repr(mode.strategy)
         raise ContextError(
-            f"{verb} was called on {strategy!r} inside the scope of {mode.strategy!r}. "
+            f"{verb} was called on {strategy!r} inside the scope of {other}. "
             "One strategy can be current at a time: leave that scope first."
         )
     if mode.strategy is strategy and mode.replica is not None and strategy is not default:

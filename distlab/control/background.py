@@ -91,6 +91,7 @@ class Background(Uncopied, Generic[T]):
 
         Raises:
           ArgumentValueError: `timeout` is no number of seconds.
+          ContextError: The function itself waits for its result.
           TimeoutError: The function was still running then.
           Exception: The function raised it.
         """
@@ -98,6 +99,11 @@ class Background(Uncopied, Generic[T]):
             raise ArgumentValueError(
                 f"timeout must be a number of seconds or None, got {shown(timeout)}. Leave it out "
                 "to wait as long as it runs."
+            )
+        if threading.current_thread() is self._thread:
+            raise ContextError(
+                f"{self.name} waits for its own result, which it can't return before. Call "
+                "result() outside of the function."
             )
         if not self._ended.wait(timeout):
             raise TimeoutError(

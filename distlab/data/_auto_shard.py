@@ -17,7 +17,8 @@ from distlab.data._prefetch import Prefetch
 from distlab.data._repeat import Repeat
 from distlab.data._shard import Shard, ShardHint
 from distlab.data._shuffle import Shuffle
-from distlab.errors import InvalidArgumentError
+from distlab.errors import ArgumentTypeError, InvalidArgumentError
+from distlab.text.shown import shown
 
 _WHOLE = "0-of-1"
 _log = logging.getLogger("distlab")
@@ -55,6 +56,11 @@ def auto_shard(
       1 3 5
     """
     del num_replicas
+    if not isinstance(dataset, Dataset):
+        raise ArgumentTypeError(
+            f"auto_shard needs a dl.data.Dataset, got {shown(dataset)}. Make one with "
+            "Dataset.from_generator or Dataset.from_tensor_slices."
+        )
     if num_workers < 1 or not 0 <= index < num_workers:
         raise InvalidArgumentError(
             f"index must be the number of one of {num_workers} workers, 0 to {num_workers - 1}, "

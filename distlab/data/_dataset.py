@@ -18,7 +18,8 @@ from distlab.data._plan import INFINITE_CARDINALITY, UNKNOWN_CARDINALITY, Node
 from distlab.data._source_verbs import SourceVerbs
 from distlab.data._state_verbs import StateVerbs
 from distlab.data._storage_verbs import StorageVerbs
-from distlab.errors import CardinalityError, InvalidArgumentError
+from distlab.errors import ArgumentTypeError, CardinalityError, InvalidArgumentError
+from distlab.text.shown import shown
 
 _SIZE_NAMES: Final = {INFINITE_CARDINALITY: "infinitely many", UNKNOWN_CARDINALITY: "unknown many"}
 
@@ -54,7 +55,15 @@ class Dataset(
         Args:
           plan: The operations that produce the elements.
           options: The options to pass on.
+
+        Raises:
+          ArgumentTypeError: `plan` is no plan.
         """
+        if not isinstance(plan, Node):
+            raise ArgumentTypeError(
+                f"A Dataset is made of a plan, got {shown(plan)}. Use Dataset.from_tensor_slices, "
+                "from_generator, range, or another of its `from_...` methods."
+            )
         self._plan = plan
         self._options = Options() if options is None else options
 

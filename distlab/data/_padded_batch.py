@@ -237,12 +237,19 @@ def padding(value: Any, dtype: np.dtype[Any]) -> Any:
         return found
     if dtype.kind != "O" and isinstance(found, np.ndarray | np.generic) and not found.ndim:
         python_number = type(value) in {bool, int, float, complex}
+        number = dtype.kind not in "biu" or np.isfinite(value)
+        if not number:
+            raise _refused_padding(value, dtype)
         converted = np.asarray(value).astype(dtype)
         rounds = dtype.kind in "cV" or (dtype.kind == "f" and not isinstance(value, complex))
         kept = converted == np.asarray(value) or np.isnan(value) or rounds
         if kept if python_number else found.dtype == dtype:
             return converted
-    raise InvalidArgumentError(
+    raise _refused_padding(value, dtype)
+
+
+def _refused_padding(value: Any, dtype: np.dtype[Any]) -> InvalidArgumentError:
+    return InvalidArgumentError(
         f"A padding value of padded_batch must be a scalar of the component's dtype, {dtype}, got "
         f"{shown(value)}. Give one value for each component, in the structure of an element."
     )

@@ -15,6 +15,7 @@ from distlab.data._planned import DatasetT, Planned
 from distlab.data._saved import Saved
 from distlab.errors import InvalidArgumentError, UnsupportedError
 from distlab.io._files import path_of
+from distlab.text.paths import require_local
 
 
 class StorageVerbs(Planned[DatasetT]):
@@ -59,6 +60,7 @@ class StorageVerbs(Planned[DatasetT]):
         """
         del name
         path = path_of(filename)
+        require_local(path, "cache")
         return self.with_plan(FileCache(self.plan, path) if path else in_memory(self.plan))
 
     def snapshot(
@@ -195,6 +197,7 @@ def _file_in(name: str, folder: Any) -> CacheFile:
     path = path_of(folder)
     if not path:
         raise InvalidArgumentError("The path of a folder must not be empty.")
+    require_local(path, "A dataset that is kept")
     return CacheFile(os.fspath(Path(path) / name))
 
 

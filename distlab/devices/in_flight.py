@@ -147,14 +147,19 @@ def finish() -> None:
     for thread in threading.enumerate():
         if thread.ident in _threads and thread is not threading.current_thread():
             while thread.is_alive() and time.monotonic() < until and not _rests(thread):
-                thread.join(_POLL_SECONDS)
+                time.sleep(_POLL_SECONDS)  # one that Python has not started can't be joined
     while any(not _is_done(result) for result in waiting()) and time.monotonic() < until:
         time.sleep(_POLL_SECONDS)
 
 
 def _rests(thread: threading.Thread) -> bool:
-    """Returns whether a thread waits in Python, outside of a step, as for its next task."""
+    """Returns whether a thread waits in Python, outside of a step, as for its next task.
+
+    Of one that Python has not started no frames mean that it is elsewhere, or has ended.
+    """
     frames = frames_of(thread.ident or 0)
+    if not frames and isinstance(thread, threading._DummyThread):
+        return True
     if not frames or frames[0].f_code.co_filename not in _WAITING_IN:
         return False
     modules = (frame.f_globals.get("__name__", "") for frame in frames)

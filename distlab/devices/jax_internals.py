@@ -231,6 +231,23 @@ def being_transformed() -> bool:
     return not isinstance(_core.trace_ctx.trace, _core.EvalTrace)
 
 
+def interrupt_in(error: Exception) -> KeyboardInterrupt | None:
+    """Returns the interrupt of which JAX made another error; None where it made none.
+
+    It does so where C++ calls Python: to compare structures or keys of caches, or to walk over a
+    module that is compiled.
+
+    Args:
+      error: The error. JAX has the interrupt as its cause, or its traceback in the message.
+    """
+    if isinstance(error.__cause__, KeyboardInterrupt):
+        return error.__cause__
+    text = str(error)
+    last = text.rstrip().rpartition("\n")[2]
+    hidden = "Traceback (most recent call last)" in text and last.startswith("KeyboardInterrupt")
+    return KeyboardInterrupt() if hidden else None
+
+
 def named_axis(name: str, size: int) -> AbstractContextManager[None]:
     """Returns a context manager that binds an axis's name, as in a function that JAX maps."""
     return _core.extend_axis_env_nd([(name, size)])

@@ -130,6 +130,11 @@ def find(devices: Iterable[DeviceLike]) -> tuple[jax.Device, ...]:
     """
     if isinstance(devices, str):
         devices = [devices]
+    if isinstance(devices, set | frozenset):
+        raise DeviceError(
+            f"devices must be a list, whose order is that of the replicas, got a set: "
+            f"{shown(devices)}. Write sorted(devices)."
+        )
     if isinstance(devices, jax.Array) or not isinstance(devices, Iterable):
         raise DeviceError(
             "devices must be a list of names or jax.Device objects, got a "
@@ -198,10 +203,14 @@ def _find_one(device: DeviceLike) -> jax.Device:
     for candidate in known:
         if candidate.platform == platform and _local_number(candidate) == number:
             return candidate
+    remedy = (
+        f"For more CPU devices call distlab.use_cpu_devices({number + 1}) before JAX starts."
+        if platform == "cpu"
+        else "Leave the devices out to use all of them, or name CPU devices, such as 'CPU:0'."
+    )
     raise DeviceError(
         f"There is no device {match[0]}; this process has "
-        f"{', '.join(map(name, available()))}. For more CPU devices call "
-        f"distlab.use_cpu_devices({number + 1}) before JAX starts."
+        f"{', '.join(map(name, available()))}. {remedy}"
     )
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from distlab.devices import selection
 from distlab.devices.selection import DeviceLike
-from distlab.errors import ArgumentTypeError, DeviceError, OptionError
+from distlab.errors import ArgumentTypeError, DeviceError, InvalidArgumentError, OptionError
 from distlab.text.counts import is_count
 from distlab.text.shown import shown
 
@@ -150,7 +150,18 @@ class DeviceAssignment:
         return 1
 
     def coordinates(self, replica: int, logical_core: int = 0) -> tuple[int, ...]:
-        """Returns the coordinates of a replica's core."""
+        """Returns the coordinates of a replica's core.
+
+        Raises:
+          InvalidArgumentError: There is no such replica or core.
+        """
+        replicas, cores = self.core_assignment.shape[:2]
+        if not (is_count(replica, replicas - 1) and is_count(logical_core, cores - 1)):
+            raise InvalidArgumentError(
+                f"The assignment has the replicas 0 to {replicas - 1} with the cores 0 to "
+                f"{cores - 1}, got replica {shown(replica)} and core {shown(logical_core)}. "
+                "Use one of them."
+            )
         return tuple(int(n) for n in self.core_assignment[replica, logical_core])
 
     def tpu_device(self, replica: int = 0, logical_core: int = 0) -> str:

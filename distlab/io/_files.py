@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import io
 import os
 import zlib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO, Final, final
 
 import numpy as np
 
-from distlab.errors import InvalidArgumentError
+from distlab.errors import InvalidArgumentError, NotFoundError
 from distlab.text.shown import shown
 
 _COMPRESSIONS: Final = ("", "GZIP", "ZLIB")
@@ -45,6 +47,7 @@ def read_file(filename: Any) -> bytes:
 
     Raises:
       InvalidArgumentError: `filename` is no name.
+      NotFoundError: There is no such file.
       OSError: The file can't be read.
 
     Example:
@@ -55,7 +58,8 @@ def read_file(filename: Any) -> bytes:
       >>> print(*dl.data.Dataset.list_files("*.bin").map(dl.io.read_file))
       b'contents'
     """
-    return Path(path_of(filename)).read_bytes()
+    with opened(path_of(filename)) as file:
+        return file.read()
 
 
 def checked_compression(compression: Any) -> str:
@@ -78,12 +82,39 @@ def open_file(path: str, compression: str) -> BinaryIO:
     """Opens a file for reading what was compressed into it.
 
     Reading raises one of `COMPRESSION_ERRORS` where the compressed data is damaged.
+
+    Raises:
+      NotFoundError: There is no such file.
     """
     if compression == "GZIP":
-        return gzip.open(path, "rb")  # type: ignore[return-value]
+        with _told(path):
+            return gzip.open(path, "rb")  # type: ignore[return-value]
     if compression == "ZLIB":
         return io.BufferedReader(_Inflated(path), _CHUNK_BYTES)
-    return Path(path).open("rb")
+    return opened(path)
+
+
+def opened(path: str) -> BinaryIO:
+    """Opens a file for reading.
+
+    Raises:
+      NotFoundError: There is no such file.
+    """
+    with _told(path):
+        return Path(path).open("rb")
+
+
+@contextlib.contextmanager
+def _told(path: str) -> Iterator[None]:
+    """Tells of a missing file in distlab's words."""
+    try:
+        yield
+    except FileNotFoundError as error:
+        remedy = "Copy it to this machine first" if "://" in path else "Pass the name of one"
+        raise NotFoundError(
+            f"There is no file {shown(path, 300)}, seen from {shown(str(Path.cwd()), 300)}. "
+            f"{remedy}."
+        ) from error
 
 
 @final
@@ -91,7 +122,7 @@ class _Inflated(io.RawIOBase):
     """The data of a file that zlib compressed, which the standard library reads only whole."""
 
     def __init__(self, path: str) -> None:
-        self._file = Path(path).open("rb")  # noqa: SIM115 - close() closes it
+        self._file = opened(path)
         self._inflater = zlib.decompressobj()
 
     def readable(self) -> bool:

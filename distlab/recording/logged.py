@@ -11,6 +11,7 @@ import numpy as np
 
 from distlab.errors import ArgumentTypeError, ArgumentValueError, ValueShapeError
 from distlab.text.shown import shown
+from distlab.values.checks import require_alive
 
 LARGEST: Final = (1 << 63) - 1
 """The largest whole number of a run file."""
@@ -99,6 +100,7 @@ def checked_number(name: str, value: Any) -> Any:
 
     Raises:
       ValueShapeError: It is not one real number.
+      DonatedError: It is an array that was deleted.
     """
     leaf = _only_leaf(value)
     if isinstance(leaf, jax.core.Tracer):
@@ -113,6 +115,7 @@ def checked_number(name: str, value: Any) -> Any:
             'Reduce it first, for example with strategy.reduce("MEAN", value, axis=None).'
         )
     if isinstance(leaf, jax.Array):
+        require_alive(leaf, f"The value of {name!r}")
         return leaf
     try:
         return float(leaf)

@@ -21,6 +21,8 @@ from distlab.recording.participant import open_run_file, present
 from distlab.recording.recorder import Announcement, RingRecorder
 from distlab.recording.writer import Writer
 from distlab.text.counts import is_count, is_number, is_positive_count
+from distlab.text.flags import require_flag
+from distlab.text.paths import require_local
 from distlab.text.shown import shown, shown_text
 from distlab.tracking.logger import Logger
 from distlab.tracking.tensorboard import TensorBoard
@@ -293,10 +295,10 @@ def record(
     Raises:
       RecordError: A folder can't be created or written, or already holds a run, or a logger
         is in use by another recording, or worker 0 did not begin the run.
-      ArgumentTypeError: `path` or `tensorboard` is not a path, `name` is not a string, or
-        `loggers` is not a list of loggers.
-      ArgumentValueError: `path` is empty or not encodable in UTF-8, `name` can't be stored, or
-        `total_steps` is not a number of steps.
+      ArgumentTypeError: `path` or `tensorboard` is not a path, `name` is not a string,
+        `overwrite` or `probe` is not True or False, or `loggers` is not a list of loggers.
+      ArgumentValueError: `path` is empty, a URL or not encodable in UTF-8, `name` can't be
+        stored, or `total_steps` is not a number of steps.
 
     Warns:
       RuntimeWarning: Events can't be stored, as when the disk is full, or the folder was deleted
@@ -317,6 +319,8 @@ def record(
     recorder = sink.recorder()
     chosen = checked_loggers(loggers)
     folder = None if path is None else _checked_folder(path)
+    require_flag("overwrite", overwrite)
+    require_flag("probe", probe)
     if total_steps is not None and not is_count(total_steps, LARGEST):
         raise ArgumentValueError(
             "total_steps must be a whole number of steps, from 0 to 2**63 - 1, got "
@@ -349,7 +353,8 @@ def record(
     opened = recorder.open(
         called, total_steps, writer, threads, participant=participant, probe=probes
     )
-    return Recording(recorder, folder, called, opened)
+    # The program may change its directory. Workers agree on the folder as it was named.
+    return Recording(recorder, folder and folder.absolute(), called, opened)
 
 
 def _checked_folder(path: Any) -> Path:
@@ -380,6 +385,7 @@ def _checked_folder(path: Any) -> Path:
             f"A run's folder has a name in UTF-8, got {shown(named)}. Rename it, or record to "
             "another one."
         ) from None
+    require_local(named, "record")
     return Path(named)
 
 

@@ -106,7 +106,8 @@ class RunFile:
         clock_offset_ns: int = 0,
         of: tuple[int, str] | None = None,
     ) -> None:
-        self.path = folder / f"process-{process}.sqlite"
+        # The program may change its directory.
+        self.path = folder.absolute() / f"process-{process}.sqlite"
         self._end = 0
         self._totals = Totals()
         meta = _meta(name, process, clock_offset_ns, of) | {"processes": processes}

@@ -77,10 +77,10 @@ def run(
     use = in_use.Use()
     try:
         return _run(host, place, fn, args, kwargs, options=options, use=use, alone=alone)
-    except ValueError as error:
-        # JAX makes one of an interrupt that comes while it compares structures.
-        if isinstance(error.__cause__, KeyboardInterrupt):
-            raise error.__cause__ from None
+    except (ValueError, RuntimeError) as error:
+        interrupt = jax_internals.interrupt_in(error)
+        if interrupt is not None:
+            raise interrupt from None
         raise
     finally:
         if in_use.present.pop(use, False):

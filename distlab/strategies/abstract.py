@@ -31,6 +31,7 @@ from distlab.step.regroup import regroup
 from distlab.step.state_holders import is_equinox_module, require_no_state_holder
 from distlab.step.static_values import is_static
 from distlab.strategies.extended import StrategyExtended
+from distlab.text.shown import shown
 from distlab.values import copy_events
 from distlab.values.checks import (
     as_array,
@@ -550,6 +551,7 @@ class Strategy(ABC):  # noqa: B024 - abstract because a subclass chooses the dev
 
         Raises:
           OutOfRangeError: The data is exhausted.
+          ArgumentTypeError: `input_iterator` is none.
 
         Example:
           >>> import distlab as dl
@@ -558,6 +560,11 @@ class Strategy(ABC):  # noqa: B024 - abstract because a subclass chooses the dev
           >>> strategy.experimental_run(lambda x: x.sum(), iterator).values
           (Array(1, dtype=int32), Array(5, dtype=int32))
         """
+        if input_iterator is not None and not hasattr(input_iterator, "get_next"):
+            raise ArgumentTypeError(
+                f"experimental_run needs an iterator of the strategy, got {shown(input_iterator)}. "
+                "Make it with strategy.make_dataset_iterator, or use strategy.run."
+            )
         with self.scope():
             args = () if input_iterator is None else (input_iterator.get_next(),)
             return self.run(fn, args=args)

@@ -134,13 +134,15 @@ def _tasks(resolver: ClusterResolver) -> _Tasks:
             "task_type='worker' and task_id=0 to the resolver."
         )
     names = [f"{job}:{index}" for job, index in named]
-    if own[0] == "evaluator" or len(named) < 2:
+    if own[0] == "evaluator":
         return _Tasks(names, list(named.values()), None)
     if own not in named:
         raise ClusterSpecError(
             f"The cluster has the tasks {names}, and this process is {own[0]}:{own[1]}. Set "
             "TF_CONFIG's task to one of them."
         )
+    if len(named) < 2:
+        return _Tasks(names, list(named.values()), None)
     return _Tasks(names, list(named.values()), list(named).index(own))
 
 

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from distlab.errors import ArgumentTypeError, RecordError
+from distlab.text.paths import require_local
 from distlab.text.png import encode
 from distlab.text.shown import shown, shown_text
 from distlab.tracking.event_files import EventFile
@@ -50,7 +51,8 @@ class TensorBoard(Logger):
             raise ArgumentTypeError(
                 f'TensorBoard\'s logs need a folder, got {shown(logdir)}. Write tensorboard="logs".'
             )
-        self._folder = Path(logdir)
+        require_local(given, "TensorBoard's log")
+        self._folder = Path(logdir).absolute()  # the program may change its directory
         self.path: Path | None = None
         self._file: EventFile | None = None
         self._began_ns = self._last_ns = self._last_step = 0

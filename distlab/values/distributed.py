@@ -20,7 +20,13 @@ from jax.sharding import NamedSharding
 from distlab.devices.jax_internals import ConcreteArray, uncommitted
 from distlab.devices.mesh import ReplicaMesh, local_positions, replica_mesh
 from distlab.devices.pieces import is_divided, pieces
-from distlab.errors import ArgumentTypeError, DonatedError, GatheredWarning, StructureError
+from distlab.errors import (
+    ArgumentTypeError,
+    DonatedError,
+    GatheredWarning,
+    InvalidArgumentError,
+    StructureError,
+)
 from distlab.processes import group
 from distlab.text.shown import shown
 from distlab.values.components_text import components_text
@@ -51,6 +57,17 @@ class DistributedValues(NotAnArray, Sealed):
     @abstractmethod
     def values(self) -> tuple[Any, ...]:
         """The components in replica order, each on its replica's device."""
+
+    @abstractmethod
+    def component_type(self) -> tuple[Any, int]:
+        """Returns the dtype of each component, None where it has none, and its rank."""
+
+    def is_flag(self) -> bool:
+        """Returns whether each replica's value is a truth value, or one whole number."""
+        dtype, rank = self.component_type()
+        if dtype is None:
+            return False
+        return bool(dtype == np.bool_ or (rank == 0 and jnp.issubdtype(dtype, np.integer)))
 
     @abstractmethod
     def component(self, replica: Any) -> Any:
@@ -114,6 +131,11 @@ class PerReplica(DistributedValues):
             for replica, row in rows
         )
 
+    def component_type(self) -> tuple[Any, int]:
+        """Returns the dtype of each component, None where it has none, and its rank."""
+        shape = getattr(self.stacked, "shape", ())
+        return getattr(self.stacked, "dtype", None), len(shape) - 1
+
     def component(self, replica: Any) -> Any:
         """Returns one replica's component; a program that uses it holds the numbers of all.
 
@@ -122,9 +144,10 @@ class PerReplica(DistributedValues):
 
         Raises:
           StructureError: A program over the replicas uses it, and the shapes differ.
+          InvalidArgumentError: This process has no such replica.
         """
-        if isinstance(replica, int):
-            return self.values[position(replica, self.stacked)]
+        if not isinstance(replica, jax.core.Tracer):
+            return of_replica(self.values, replica, self.stacked)
         _require_whole_here(self.stacked, self.brief())
         if self.shapes is not None:
             raise StructureError(
@@ -224,14 +247,21 @@ class Mirrored(DistributedValues):
             raise _deleted(self, self.array) from error
         return tuple(uncommitted(copy) for _, copy in copies)
 
+    def component_type(self) -> tuple[Any, int]:
+        """Returns the dtype of each copy, None where it has none, and its rank."""
+        return getattr(self.array, "dtype", None), len(getattr(self.array, "shape", ()))
+
     def component(self, replica: Any) -> Any:
         """Returns one replica's copy.
 
         Args:
           replica: The replica's number.
+
+        Raises:
+          InvalidArgumentError: This process has no such replica.
         """
-        if isinstance(replica, int):
-            return self.values[position(replica, self.array)]
+        if not isinstance(replica, jax.core.Tracer):
+            return of_replica(self.values, replica, self.array)
         traced = isinstance(self.array, jax.core.Tracer)
         return jnp.asarray(self.array if traced else np.asarray(self.array))
 
@@ -402,14 +432,30 @@ def warn_of_gathering(what: str, array: jax.Array) -> None:
     )
 
 
-def position(replica: int, array: Any) -> int:
-    """Returns the position of a replica among those of this process."""
+def of_replica(components: tuple[Any, ...], replica: Any, array: Any) -> Any:
+    """Returns the component of a replica among those of this process.
+
+    Raises:
+      InvalidArgumentError: This process has no such replica.
+    """
+    here = _replicas_here(array, len(components))
+    number = isinstance(replica, int | np.integer) and not isinstance(replica, bool)
+    if number and isinstance(array, np.ndarray):  # objects: of several workers, those of this one
+        return components[replica % max(1, len(components))]
+    if not number or replica not in here:
+        raise InvalidArgumentError(
+            f"component needs the number of a replica of this process, one of {list(here)}, got "
+            f"{shown(replica)}. Use strategy.experimental_local_results for all of them."
+        )
+    return components[here.index(replica)]
+
+
+def _replicas_here(array: Any, count: int) -> Sequence[int]:
+    """Returns the numbers of the replicas whose components lie in this process."""
     sharding = getattr(array, "sharding", None)
-    if isinstance(array, np.ndarray):  # objects: of several workers, those of this one
-        return replica % max(1, len(array))
     if isinstance(array, jax.core.Tracer) or not isinstance(sharding, NamedSharding):
-        return replica
-    return local_positions(sharding.mesh).index(replica)
+        return range(count)
+    return local_positions(sharding.mesh)
 
 
 def _require_array(stacked: Any) -> None:

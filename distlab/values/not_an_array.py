@@ -46,8 +46,19 @@ class NotAnArray:
     __hash__ = object.__hash__
 
     def __bool__(self) -> bool:
-        """Returns true, so that `value or default` works as with tf.distribute's values."""
+        """Returns true, so that `value or default` works as with tf.distribute's values.
+
+        Raises:
+          StructureError: Each replica has a truth value or a count: `while not_done:` would never
+            end, and `if any_wrong:` would always hold.
+        """
+        if self.is_flag():
+            self._refuse()
         return True
+
+    def is_flag(self) -> bool:
+        """Returns whether each replica's value is a truth value, or one whole number."""
+        return False
 
     def __format__(self, spec: str) -> str:
         return self._refuse() if spec else str(self)

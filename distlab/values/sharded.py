@@ -16,7 +16,7 @@ from distlab.devices.jax_internals import uncommitted
 from distlab.devices.mesh import ReplicaMesh
 from distlab.devices.pieces import is_divided
 from distlab.errors import ShardingError
-from distlab.values.distributed import DistributedValues, Shape, position, stack
+from distlab.values.distributed import DistributedValues, Shape, of_replica, stack
 from distlab.values.stacks import require_no_stack
 
 
@@ -40,13 +40,17 @@ class Sharded(DistributedValues):
         shards = sorted(self.array.addressable_shards, key=lambda s: s.index[0].start or 0)
         return tuple(uncommitted(shard.data) for shard in shards)
 
+    def component_type(self) -> tuple[Any, int]:
+        """Returns the dtype of each part and its rank."""
+        return self.array.dtype, self.array.ndim
+
     def component(self, replica: Any) -> Any:
         """Returns one replica's part.
 
         Args:
           replica: The replica's number, an int: functions receive their parts as arrays.
         """
-        return self.values[position(replica, self.array)]
+        return of_replica(self.values, replica, self.array)
 
     def tree_flatten(self) -> tuple[tuple[Any], None]:
         """Returns the array as the child."""

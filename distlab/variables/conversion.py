@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from distlab.errors import ValueShapeError
 from distlab.text.shown import shown, shown_text
@@ -44,6 +45,7 @@ def as_value(value: Any, dtype: Any, what: str) -> jax.Array:
     require_nest(value, f"The value of {what}")
     if dtype is not None:
         _require_dtype(dtype, what)
+        require_kept(value, jnp.dtype(dtype), what)
     try:
         return jnp.asarray(value, dtype=dtype)
     except (TypeError, ValueError, OverflowError) as error:
@@ -51,6 +53,63 @@ def as_value(value: Any, dtype: Any, what: str) -> jax.Array:
             f"{what} needs an array or numbers, got a {type(value).__name__}: {shown(value)}. "
             f"JAX says: {shown_text(error):.400}. Pass an array, or a list of numbers."
         ) from error
+
+
+def require_kept(value: Any, dtype: np.dtype[Any], what: str) -> None:
+    """Checks that Python's numbers stay what they are in a dtype.
+
+    `jnp.asarray(1.5, dtype="int32")` is 1, and 300 is 44 in uint8. Arrays have a dtype of their
+    own, and whoever converts them says so.
+
+    Args:
+      value: An array-like; anything but Python's numbers and lists of them passes.
+      dtype: The dtype.
+      what: The name of the variable or verb, for the message.
+
+    Raises:
+      ValueShapeError: A number would become another one.
+    """
+    if not isinstance(value, bool | int | float | complex | list | tuple):
+        return
+    try:
+        given = np.asarray(value)
+    except (TypeError, ValueError, OverflowError, RuntimeError):
+        return  # it holds something else, of which JAX decides
+    if given.dtype.kind not in "biufc" or not given.size:
+        return
+    if not _in_kind(given, _kind(dtype)).all():
+        raise ValueShapeError(
+            f"{what} needs numbers of {dtype}, got {shown(value)}, which would become others. "
+            "Convert them, or use another dtype for the variable."
+        )
+    if _kind(dtype) == "i":
+        limits = cast(Any, jnp.iinfo)(dtype)  # knows int4, too
+        least, most = int(limits.min), int(limits.max)
+        if given.real.min() < least or given.real.max() > most:
+            raise ValueShapeError(
+                f"{what} needs numbers of {dtype}, from {least} to {most}, got {shown(value)}. "
+                "Use another dtype for the variable."
+            )
+
+
+def _kind(dtype: np.dtype[Any]) -> str:
+    """Returns the letter of a dtype's kind, also of JAX's own dtypes."""
+    for letter, kind in (("b", jnp.bool_), ("i", jnp.integer), ("f", jnp.floating)):
+        if jnp.issubdtype(dtype, kind):
+            return letter
+    return "c"
+
+
+def _in_kind(numbers: np.ndarray, kind: str) -> Any:
+    """Returns which numbers are truth values ("b"), whole ("i"), real ("f"), or complex ("c")."""
+    if kind == "c":
+        return np.ones_like(numbers, bool)
+    real = numbers.imag == 0
+    if kind == "f":
+        return real
+    if kind == "i":
+        return real & (np.floor(numbers.real) == numbers.real)
+    return real & ((numbers == 0) | (numbers == 1))
 
 
 def _require_dtype(dtype: Any, what: str) -> None:
@@ -82,4 +141,6 @@ def checked_value(variable: _Typed, value: Any, verb: str) -> jax.Array:
             f"{array.dtype}{list(array.shape)}. Pass a value of that shape and dtype "
             "(array.astype changes the dtype)."
         )
+    if weak:
+        require_kept(value, variable.dtype, f"{variable.name}.{verb}")
     return array.astype(variable.dtype)

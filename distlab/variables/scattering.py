@@ -47,8 +47,8 @@ _SUMMABLE: Final = frozenset({"add", "sub", "mul", "div"})
 class Scatters(ABC):
     """The methods of a variable or a copy that assign some of its rows.
 
-    An index outside of the variable is an `InvalidArgumentError`; in a compiled function,
-    where indices are not known, JAX leaves the row out.
+    An index outside of the variable is an `InvalidArgumentError`. In a compiled function the
+    numbers of computed indices are not known: there the row is left out, as on TensorFlow's GPUs.
     """
 
     __slots__ = ()
@@ -238,9 +238,9 @@ def checked_rows(
             f"{list(values.shape)} at indices {indices.dtype}{list(indices.shape)}. Rows have the "
             "shape of the indices and then that of one row of the variable."
         )
-    _require_inside(name, f"scatter_{kind}", indices[..., None], shape)
+    _require_inside(name, f"scatter_{kind}", slices.indices, shape, axes=1)
     rows = values.astype(dtype).reshape(-1, *shape[1:])
-    return rows, indices.reshape(-1)
+    return rows, _not_from_the_end(indices, shape[0]).reshape(-1)
 
 
 def scattered_nd(name: str, kind: str, array: jax.Array, indices: Any, updates: Any) -> jax.Array:
@@ -264,8 +264,11 @@ def scattered_nd(name: str, kind: str, array: jax.Array, indices: Any, updates: 
             f"{values.dtype}{list(values.shape)} at indices {where.dtype}{list(where.shape)}. "
             "Updates have the shape of the indices without the last axis, then that of a slice."
         )
-    _require_inside(name, f"scatter_nd_{kind}", where, array.shape)
-    each = tuple(jnp.moveaxis(where, -1, 0))
+    _require_inside(name, f"scatter_nd_{kind}", indices, array.shape, axes=depth)
+    each = tuple(
+        _not_from_the_end(part, size)
+        for part, size in zip(jnp.moveaxis(where, -1, 0), array.shape[:depth], strict=True)
+    )
     return COMBINE[kind](array, each, values.astype(array.dtype))
 
 
@@ -282,13 +285,31 @@ def aggregated(
     return all_values, all_indices
 
 
-def _require_inside(name: str, verb: str, indices: jax.Array, shape: tuple[int, ...]) -> None:
-    if isinstance(indices, jax.core.Tracer):
+def _require_inside(
+    name: str, verb: str, indices: Any, shape: tuple[int, ...], *, axes: int
+) -> None:
+    """Checks indices whose numbers are known.
+
+    Args:
+      name: The name of the variable.
+      verb: The name of the verb.
+      indices: As the user gave them; those of several axes are `[..., axes]`.
+      shape: The shape of the variable.
+      axes: How many of its axes are indexed.
+    """
+    if any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(indices)):
         return
     given = np.asarray(indices)
-    outside = (given < 0) | (given >= np.asarray(shape[: given.shape[-1]]))
+    outside = (given < 0) | (given >= np.asarray(shape[:axes] if axes > 1 else shape[0]))
     if outside.any():
         raise InvalidArgumentError(
             f"{name} has the shape {list(shape)}, and {verb} got the index {given[outside][0]}. "
             "Indices count from 0."
         )
+
+
+def _not_from_the_end(indices: jax.Array, size: int) -> jax.Array:
+    """Returns indices of which the negative ones are outside, where JAX counts from the end."""
+    if not jnp.issubdtype(indices.dtype, jnp.signedinteger):
+        return indices
+    return jnp.where(indices < 0, np.int32(size), indices)  # may be too large for int8

@@ -25,7 +25,13 @@ from distlab.context.replica_context import get_replica_context
 from distlab.devices import in_flight, jax_internals
 from distlab.devices.layouts import Layout
 from distlab.devices.pieces import is_divided
-from distlab.errors import ArgumentTypeError, ContextError, UnsupportedError, ValueShapeError
+from distlab.errors import (
+    ArgumentTypeError,
+    ArgumentValueError,
+    ContextError,
+    UnsupportedError,
+    ValueShapeError,
+)
 from distlab.text.shown import shown
 from distlab.values import copy_events
 from distlab.values.distributed import DistributedValues, Mirrored, PerReplica, warn_of_gathering
@@ -49,6 +55,18 @@ Combine: TypeAlias = Callable[[Any, Any], Any]
 _live: weakref.WeakValueDictionary[int, Variable] = weakref.WeakValueDictionary()
 _numbers = itertools.count()
 _DESCRIBED: Final = ("name", "shape", "dtype", "trainable", "aggregation", "synchronization")
+_FIXED: Final = frozenset({*_DESCRIBED, "strategy", "on_read"} - {"name"})
+"""The attributes that stay as they were when the variable was made."""
+
+
+_OF_TENSORFLOW: Final = {
+    "shape": "Leave it out: a variable has the shape of its initial value.",
+    "constraint": "Leave it out, and assign a value that satisfies it.",
+    "caching_device": "Leave it out: each replica reads its own copy.",
+    "import_scope": "Leave it out: there are no graphs to import.",
+    "variable_def": "Leave it out: there are no graphs to import.",
+}
+"""Arguments of `tf.Variable` without a meaning here, and what there is instead."""
 
 
 @final
@@ -89,6 +107,8 @@ class Variable(ArrayOperators, scattering.Scatters, Sealed):
       ValueShapeError: The initial value is neither an array nor numbers, or an integer
         variable has the aggregation MEAN.
       ArgumentTypeError: The name or another argument has a wrong type.
+      ArgumentValueError: An ON_READ variable would be trainable.
+      UnsupportedError: An argument of `tf.Variable` has no meaning here, such as `constraint`.
       ContextError: The variable is made inside a function that is being traced.
 
     Example:
@@ -107,7 +127,11 @@ class Variable(ArrayOperators, scattering.Scatters, Sealed):
         cls, *args: Any, per_worker_variable: bool | None = None, **kwargs: Any
     ) -> Variable:
         """Makes one variable for all replicas, through the creators that are in scope."""
-        given = inspect.signature(cls.__init__).bind(None, *args, **kwargs)
+        _refuse_arguments_of_tensorflow(kwargs)
+        try:
+            given = inspect.signature(cls.__init__).bind(None, *args, **kwargs)
+        except TypeError as error:
+            raise TypeError(f"Variable() {error}") from None
         given.apply_defaults()
         arguments = {name: value for name, value in given.arguments.items() if name != "self"}
         if per_worker_variable is not None:
@@ -168,6 +192,11 @@ class Variable(ArrayOperators, scattering.Scatters, Sealed):
                 "ONLY_FIRST_REPLICA, or a float variable."
             )
         on_read = synchronization is VariableSynchronization.ON_READ
+        if on_read and trainable:
+            raise ArgumentValueError(
+                f"{self.name}: ON_READ copies differ, so that no gradient is that of the variable. "
+                "Leave trainable out, or use ON_WRITE."
+            )
         self.strategy = strategy
         self.trainable = not on_read if trainable is None else bool(trainable)
         self.aggregation = aggregation
@@ -235,11 +264,18 @@ class Variable(ArrayOperators, scattering.Scatters, Sealed):
         return self.value()
 
     def __setattr__(self, name: str, value: Any) -> None:
-        """Sets an attribute that is no verb: `v.value = x` would assign nothing.
+        """Sets an attribute that is no verb, and no property of the variable.
+
+        `v.value = x` would assign nothing, and `v.dtype = x` convert nothing.
 
         Raises:
-          ArgumentTypeError: It is a verb.
+          ArgumentTypeError: It is one.
         """
+        if name in _FIXED and "storage" in self.__dict__:
+            raise ArgumentTypeError(
+                f"The {name} of {self.name} was chosen when it was made, and can't be set to "
+                f"{shown(value)}. Make another variable with it."
+            )
         own = getattr(type(self), name, None)
         if callable(own) or isinstance(own, functools.cached_property):
             raise ArgumentTypeError(
@@ -574,6 +610,20 @@ def _made(cls: type[Variable], *, per_worker_variable: bool | None = None, **kwa
     return strategy.make_variable(make, kwargs)
 
 
+def _refuse_arguments_of_tensorflow(named: dict[str, Any]) -> None:
+    """Checks that no argument is one of `tf.Variable` that has no meaning here.
+
+    Raises:
+      UnsupportedError: One is.
+    """
+    for name in _OF_TENSORFLOW:
+        if named.get(name) is not None:
+            raise UnsupportedError(
+                f"Variable has no argument {name}, got {shown(named[name])}. {_OF_TENSORFLOW[name]}"
+            )
+        named.pop(name, None)
+
+
 def _require_name(name: Any) -> None:
     if not isinstance(name, str | None):
         raise ArgumentTypeError(
@@ -602,7 +652,7 @@ def linked(strategy: Host, storage: RemoteStorage, about: dict[str, Any]) -> Var
     """
     variable = object.__new__(Variable)
     variable.__dict__.update(about)
-    variable.strategy, variable.storage, variable.on_read = strategy, storage, False
+    variable.strategy, variable.on_read, variable.storage = strategy, False, storage
     _keep(variable, next(_numbers))
     return variable
 

@@ -66,11 +66,14 @@ class Explorer:
         return self._widget is not None
 
     def choose(self, name: str, value: object) -> None:
-        """Changes one choice; shows the error of an invalid one and ignores it.
+        """Changes one choice; its widget shows the error of an invalid one and ignores it.
 
         Args:
           name: One of the `Choices`.
           value: Its new value; a shape as text, such as `"784, 128"`.
+
+        Raises:
+          ArgumentValueError: The choice is invalid, and there is no widget to show that.
 
         Example:
           >>> import distlab as dl
@@ -85,6 +88,8 @@ class Explorer:
             try:
                 self.choices = self._with(name, value).checked()
             except ArgumentValueError as error:
+                if self._widget is None:
+                    raise
                 error_line = line(str(error))
             self._drawn = error_line + self._picture()
             if self._widget is not None:
@@ -100,7 +105,10 @@ class Explorer:
 
     def _with(self, name: str, value: object) -> Choices:
         if name not in {control["name"] for control in CONTROLS}:
-            raise ArgumentValueError(f"There is no choice named {shown(name, 40)}.")
+            raise ArgumentValueError(
+                f"There is no choice named {shown(name, 40)}. Use one of "
+                f"{', '.join(control['name'] for control in CONTROLS)}."
+            )
         if name != "shape":
             change: dict[str, Any] = {name: value}  # `checked` checks its type
             return replace(self.choices, **change)

@@ -148,10 +148,14 @@ class Metric:
 
     def _added(self, values: dict[str, Any]) -> list[Any]:
         """Returns what values add to the state."""
-        _check_mask(values.get("mask"))
+        _check_mask(values.get("mask"), values.get("labels", values.get("values")))
+        self._check(values)
         fresh = self._with([jnp.asarray(start) for start in self._start])
         fresh.update(**values)
         return jax.tree.leaves(_nnx().state(fresh))
+
+    def _check(self, values: dict[str, Any]) -> None:
+        """Checks what a metric of this class needs of the arrays of an update."""
 
     def _add(self, values: dict[str, Any]) -> None:
         """Adds to this replica's copies."""
@@ -211,6 +215,7 @@ class Mean(Metric):
         Raises:
           ArgumentTypeError: `mask` is not made of booleans, or some are per replica and others
             are arrays for all.
+          ValueShapeError: `mask` has another shape than `values`.
         """
         super().update_state(values=_as_floats(values), **_masked(mask))
 
@@ -248,7 +253,7 @@ class Accuracy(Metric):
                 f"threshold is a number, got {shown(threshold)}. Leave it out where the class "
                 "with the highest logit is predicted."
             )
-        level = None if threshold is None else float(threshold)
+        level = self._threshold = None if threshold is None else float(threshold)
         with jax.ensure_compile_time_eval():
             accuracy = _nnx().metrics.Accuracy(level)
         super().__init__(accuracy, name)
@@ -266,9 +271,24 @@ class Accuracy(Metric):
         Raises:
           ArgumentTypeError: `mask` is not made of booleans, or some are per replica and others
             are arrays for all.
-          ValueError: The shapes of labels and logits do not fit, by Flax.
+          ValueShapeError: Labels are no whole numbers, or the shapes do not fit.
         """
         super().update_state(labels=_as_array(labels), logits=_as_array(logits), **_masked(mask))
+
+    def _check(self, values: dict[str, Any]) -> None:
+        """Checks that logits have a number, or one for each class, for each label."""
+        labels, logits = jnp.asarray(values["labels"]), jnp.asarray(values["logits"])
+        fitting = logits.shape == labels.shape
+        rule = "the shape of the logits, with a threshold"
+        if self._threshold is None:
+            fitting = logits.ndim == labels.ndim + 1 and logits.shape[:-1] == labels.shape
+            rule = "the shape of the logits without their last axis, which has the classes"
+        if not fitting or jnp.issubdtype(labels.dtype, jnp.inexact):
+            raise ValueShapeError(
+                f"update_state takes labels, then logits. Labels are whole numbers of {rule}, got "
+                f"labels {labels.dtype}{list(labels.shape)} and logits {logits.dtype}"
+                f"{list(logits.shape)}. Of one-hot labels pass labels.argmax(-1)."
+            )
 
 
 def _nnx() -> Any:
@@ -347,12 +367,22 @@ def _masked(mask: Any) -> dict[str, Any]:
     return {} if mask is None else {"mask": _as_array(mask)}
 
 
-def _check_mask(mask: Any) -> None:
-    """Refuses weights, which Flax would cut to whole numbers.
+def _check_mask(mask: Any, counted: Any) -> None:
+    """Refuses weights, which Flax would cut to whole numbers, and masks that would broadcast.
+
+    Args:
+      mask: The mask, or None.
+      counted: The array of which it says what counts, where that is known.
 
     Raises:
       ArgumentTypeError: A mask is not made of booleans.
+      ValueShapeError: Its shape is not that of what it masks.
     """
+    if mask is not None and counted is not None and np.shape(mask) != np.shape(counted):
+        raise ValueShapeError(
+            f"mask says of each example whether it counts, so it has the shape "
+            f"{list(np.shape(counted))}, got {list(np.shape(mask))}. Reshape it."
+        )
     for leaf in jax.tree.leaves(mask):
         if jnp.asarray(leaf).dtype != bool:
             raise ArgumentTypeError(

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, final
 
 from distlab.errors import ArgumentTypeError
+from distlab.text.paths import require_local
 from distlab.text.shown import shown
 
 
@@ -71,10 +72,12 @@ def absolute(path: Any) -> Path:
 
     Raises:
       ArgumentTypeError: It is no path.
+      ArgumentValueError: It is a URL, or has characters that no name of a file has.
     """
     if not isinstance(path, str | os.PathLike) or not os.fspath(path):
         raise ArgumentTypeError(
             f"A checkpoint's path must be a string or a path, got {shown(path)}. Write for example "
             "'checkpoints/ckpt'."
         )
+    require_local(path, "A checkpoint")
     return Path(os.fspath(path)).expanduser().absolute()

@@ -17,6 +17,8 @@ from distlab.errors import (
 )
 from distlab.runs.exports import lines, page, parquet, trace
 from distlab.runs.exports.recorded import Recorded
+from distlab.text.flags import require_flag
+from distlab.text.paths import require_local
 from distlab.text.shown import shown, shown_text
 
 
@@ -56,6 +58,8 @@ def export(run: Recorded, path: str | os.PathLike[str], *, overwrite: bool = Fal
             f"export needs the file to write, got a {type(path).__name__}: {shown(path)}. Write "
             'run.export("trace.json").'
         )
+    require_flag("overwrite", overwrite)
+    require_local(path, "export")
     target = Path(path)
     writers = {known.suffix: known.write for known in FORMATS}
     write = writers.get(target.suffix)
@@ -64,6 +68,8 @@ def export(run: Recorded, path: str | os.PathLike[str], *, overwrite: bool = Fal
             f"export writes {', '.join(writers)} files, got {target.name!r}. Use a name such as "
             f"{', '.join(known.example for known in FORMATS)}."
         )
+    if target.exists() and not target.is_file():
+        raise RecordError(f"{target} is no regular file, so it is not replaced. Name another file.")
     if target.exists() and not overwrite:
         raise _exists(target)
     # A file under its final name is always complete.

@@ -1,0 +1,456 @@
+"""Slips that others made and that went through, or were told of in JAX's words only."""
+
+from __future__ import annotations
+
+import _thread
+import os
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import distlab as dl
+from distlab.devices import in_flight
+from distlab.devices.thread_frames import frames_of
+from distlab.errors import (
+    ArgumentTypeError,
+    ArgumentValueError,
+    CheckpointError,
+    ClusterSpecError,
+    ContextError,
+    DeviceError,
+    DistlabError,
+    InvalidArgumentError,
+    NotFoundError,
+    RecordError,
+    StructureError,
+    UnsupportedError,
+    ValueShapeError,
+)
+from distlab.values.distributed import PerReplica
+from tests.misuse.table import require_refusal
+from tests.patience import wait_until
+
+ON_READ: Final = dl.VariableSynchronization.ON_READ
+SUM: Final = dl.VariableAggregation.SUM
+ADDRESS: Final = "gs://bucket/run"
+
+
+def strategy() -> dl.Strategy:
+    return dl.MirroredStrategy(["CPU:0", "CPU:1"])
+
+
+def per_replica(*numbers: Any) -> Any:
+    return strategy().experimental_distribute_values_from_function(
+        lambda context: np.asarray(numbers[context.replica_id_in_sync_group])
+    )
+
+
+def set_on_a_variable(name: str, value: object) -> None:
+    setattr(dl.Variable(1.0), name, value)
+
+
+class Summed(dl.CrossDeviceOps):
+    """An algorithm of one's own that forgets to add up."""
+
+    algorithm = "forgets"
+
+    def sum_rows(self, stacked: Any, mesh: Any) -> Any:
+        return stacked
+
+    def sum_in_program(self, values: Any, replicas: int) -> Any:
+        return values[:-1]
+
+
+def reduced_by_ones_own() -> object:
+    strategy = dl.MirroredStrategy(["CPU:0", "CPU:1"], cross_device_ops=Summed())
+    return strategy.reduce("SUM", strategy.run(lambda: jnp.ones(3)), axis=None)
+
+
+def all_reduced_by_ones_own() -> object:
+    strategy = dl.MirroredStrategy(["CPU:0", "CPU:1"], cross_device_ops=Summed())
+    return strategy.run(lambda: dl.get_replica_context().all_reduce("SUM", jnp.ones(3)))
+
+
+def in_another_like_it() -> object:
+    with strategy().scope():
+        return strategy().run(lambda: 1)
+
+
+def worker_of_the_other_job() -> object:
+    cluster = dl.ClusterSpec({"worker": ["localhost:9"], "ps": ["localhost:11"]})
+    resolver = dl.cluster_resolver.SimpleClusterResolver(cluster, task_type="ps", task_id=0)
+    return dl.MultiWorkerMirroredStrategy(resolver)
+
+
+def padded(value: Any) -> object:
+    rows = dl.data.Dataset.range(1, 4).map(lambda x: np.ones(x, np.int64))
+    return list(rows.padded_batch(3, padding_values=value))
+
+
+def masked_mean(mask: Any) -> None:
+    dl.metrics.Mean().update_state(jnp.arange(3.0), mask=mask)
+
+
+def accuracy(labels: Any, logits: Any) -> None:
+    dl.metrics.Accuracy().update_state(jnp.asarray(labels), jnp.asarray(logits))
+
+
+LOGITS: Final = [[2.0, 1.0], [0.0, 3.0]]
+
+WRONG: Final[dict[str, tuple[Callable[[], object], type[DistlabError], str]]] = {
+    "the truth of flags": (
+        lambda: bool(per_replica(True, False)),
+        StructureError,
+        "can't be used as one array or number",
+    ),
+    "the truth of counts": (lambda: bool(per_replica(0, 1)), StructureError, "PerReplica"),
+    "a component that is not there": (
+        lambda: per_replica(1, 2).component(2),
+        InvalidArgumentError,
+        r"one of \[0, 1\], got 2",
+    ),
+    "a component by a fraction": (
+        lambda: per_replica(1, 2).component(0.5),
+        InvalidArgumentError,
+        r"got 0\.5",
+    ),
+    "an axis that is no number": (
+        lambda: strategy().gather(per_replica([1], [2]), False),
+        ValueShapeError,
+        "whose number must be a whole one, got False",
+    ),
+    "a fraction for whole numbers": (
+        lambda: dl.Variable(0, name="count").assign(1.5),
+        ValueShapeError,
+        r"count\.assign needs numbers of int32, got 1\.5",
+    ),
+    "a fraction added to whole numbers": (
+        lambda: dl.Variable(0).assign_add(0.7),
+        ValueShapeError,
+        r"0\.7",
+    ),
+    "a number that a dtype does not have": (
+        lambda: dl.Variable(np.uint8(1)).assign(300),
+        ValueShapeError,
+        "from 0 to 255, got 300",
+    ),
+    "a negative number for an unsigned one": (
+        lambda: dl.Variable(np.uint8(1)).assign_add([-1][0]),
+        ValueShapeError,
+        "-1",
+    ),
+    "two for a truth value": (lambda: dl.Variable(True).assign(2), ValueShapeError, "got 2"),
+    "an initial fraction of whole numbers": (
+        lambda: dl.Variable([0.5, 1.0], dtype="int32"),
+        ValueShapeError,
+        r"\[0\.5, 1\.0\]",
+    ),
+    "a dtype is set": (
+        lambda: set_on_a_variable("dtype", "int32"),
+        ArgumentTypeError,
+        "dtype of .* was chosen when it was made",
+    ),
+    "an aggregation is set": (
+        lambda: set_on_a_variable("aggregation", SUM),
+        ArgumentTypeError,
+        "aggregation",
+    ),
+    "a constraint": (
+        lambda: dl.Variable(1.0, constraint=jnp.abs),  # type: ignore[call-arg]
+        UnsupportedError,
+        "no argument constraint",
+    ),
+    "a shape": (
+        lambda: dl.Variable(jnp.ones(3), shape=(None,)),  # type: ignore[call-arg]
+        UnsupportedError,
+        r"no argument shape, got \(None,\)",
+    ),
+    "trainable copies that differ": (
+        lambda: dl.Variable(1.0, synchronization=ON_READ, trainable=True),
+        ArgumentValueError,
+        "ON_READ copies differ",
+    ),
+    "an algorithm that adds nothing up": (
+        reduced_by_ones_own,
+        ValueShapeError,
+        r"Summed\(\) must return a list with the sum of each value, of the shapes \[\[3\]\]",
+    ),
+    "an algorithm that loses a value": (all_reduced_by_ones_own, ValueShapeError, "Summed"),
+    "a scope of a strategy like it": (
+        in_another_like_it,
+        ContextError,
+        r"inside the scope of another MirroredStrategy\(CPU:0, CPU:1\), made apart",
+    ),
+    "devices in a set": (
+        lambda: dl.MirroredStrategy({"CPU:0", "CPU:1"}),  # type: ignore[arg-type]
+        DeviceError,
+        "whose order is that of the replicas",
+    ),
+    "a GPU that is not there": (
+        lambda: dl.MirroredStrategy(["GPU:0"]),
+        DeviceError,
+        "no device GPU:0.*Leave the devices out",
+    ),
+    "a parameter server among workers": (
+        worker_of_the_other_job,
+        ClusterSpecError,
+        "this process is ps:0",
+    ),
+    "padding that whole numbers do not have": (
+        lambda: padded(float("nan")),
+        InvalidArgumentError,
+        "int64, got nan",
+    ),
+    "a dataset of a number": (
+        lambda: dl.data.Dataset(3),  # type: ignore[arg-type]
+        ArgumentTypeError,
+        "made of a plan, got 3",
+    ),
+    "a shard of a number": (
+        lambda: dl.data.auto_shard(3, 2, 1),  # type: ignore[arg-type]
+        ArgumentTypeError,
+        "needs a dl.data.Dataset, got 3",
+    ),
+    "an iterator that is none": (
+        lambda: strategy().experimental_run(lambda x: x, 3),  # type: ignore[arg-type]
+        ArgumentTypeError,
+        "needs an iterator of the strategy, got 3",
+    ),
+    "a core that is not there": (
+        lambda: dl.tpu.DeviceAssignment.build(dl.tpu.Topology(), 2).coordinates(-1),
+        InvalidArgumentError,
+        "got replica -1",
+    ),
+    "a mask that broadcasts": (
+        lambda: masked_mean(jnp.ones((3, 1), bool)),
+        ValueShapeError,
+        r"the shape \[3\], got \[3, 1\]",
+    ),
+    "a mask of another length": (lambda: masked_mean(jnp.ones(2, bool)), ValueShapeError, "mask"),
+    "labels and logits swapped": (
+        lambda: accuracy(LOGITS, [0, 1]),
+        ValueShapeError,
+        r"labels, then logits.*labels float32\[2, 2\] and logits int32\[2\]",
+    ),
+    "labels of another number": (
+        lambda: accuracy([0, 1, 1], LOGITS),
+        ValueShapeError,
+        r"labels int32\[3\]",
+    ),
+    "labels one-hot": (
+        lambda: accuracy([[1, 0], [0, 1]], LOGITS),
+        ValueShapeError,
+        r"labels\.argmax",
+    ),
+    "labels as fractions": (lambda: accuracy([0.0, 1.0], LOGITS), ValueShapeError, "float32"),
+    "records that are not there": (
+        lambda: list(dl.data.TFRecordDataset("no.tfrecord")),
+        NotFoundError,
+        r"no file 'no\.tfrecord'",
+    ),
+    "compressed records that are not there": (
+        lambda: list(dl.data.TFRecordDataset("no", compression_type="GZIP")),
+        NotFoundError,
+        "'no'",
+    ),
+    "lines that are not there": (
+        lambda: list(dl.data.TextLineDataset("gs://bucket/lines")),
+        NotFoundError,
+        "Copy it to this machine",
+    ),
+    "a run at a URL": (lambda: dl.record(ADDRESS), ArgumentValueError, "record .*gs://bucket/run"),
+    "a checkpoint at a URL": (
+        lambda: dl.train.Checkpoint(v=dl.Variable(1.0)).save(ADDRESS),
+        ArgumentValueError,
+        "the URL 'gs://bucket/run'",
+    ),
+    "the newest checkpoint of a URL": (
+        lambda: dl.train.CheckpointManager(dl.train.Checkpoint(step=1), ADDRESS),
+        ArgumentValueError,
+        "URL",
+    ),
+    "a checkpoint whose name can't be written": (
+        lambda: dl.train.Checkpoint(v=dl.Variable(1.0)).save("check\0point"),
+        ArgumentValueError,
+        "UTF-8 characters other than NUL",
+    ),
+    "kept elements at a URL": (
+        lambda: dl.data.Dataset.range(3).cache(ADDRESS),
+        ArgumentValueError,
+        "URL",
+    ),
+    "overwrite as text": (
+        lambda: dl.record(None, overwrite="no"),  # type: ignore[arg-type]
+        ArgumentTypeError,
+        "overwrite must be True or False, got 'no'",
+    ),
+    "probe as text": (
+        lambda: dl.record(None, probe="no"),  # type: ignore[arg-type]
+        ArgumentTypeError,
+        "probe must be True or False",
+    ),
+    "partial as text": (
+        lambda: dl.train.Checkpoint(step=1).restore("c", partial="no"),  # type: ignore[arg-type]
+        ArgumentTypeError,
+        "partial must be True or False",
+    ),
+    "a choice that is none": (
+        lambda: dl.widgets.explorer().choose("foo", 3),
+        ArgumentValueError,
+        "no choice named 'foo'",
+    ),
+}
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+def test_it_is_refused_with_the_rule_the_value_and_the_remedy(
+    wrong: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    call, kind, words = WRONG[wrong]
+    require_refusal(call, kind, words)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_value_of_fractions_is_true_so_that_a_default_can_stand_beside_it() -> None:
+    losses = strategy().run(lambda: jnp.ones(3))
+    assert (losses or 3) is losses
+    assert isinstance(losses, PerReplica)
+
+
+@pytest.mark.parametrize("axis", [0, np.int64(0), -1])
+def test_values_are_gathered_along_an_axis_of_any_whole_number(axis: int) -> None:
+    assert strategy().gather(per_replica([1], [2]), axis).tolist() == [1, 2]
+
+
+def test_numbers_that_a_dtype_holds_are_assigned() -> None:
+    count, small, flag = dl.Variable(0), dl.Variable(np.uint8(1)), dl.Variable(True)
+    count.assign(2.0)
+    small.assign(255)
+    flag.assign(0)
+    assert [int(v.numpy()) for v in (count, small, flag)] == [2, 255, 0]
+    assert dl.Variable([1, 2], dtype="float32").numpy().tolist() == [1.0, 2.0]
+
+
+@pytest.mark.parametrize("eagerly", [False, True])
+def test_a_known_index_outside_of_a_variable_is_refused_in_a_step_too(eagerly: bool) -> None:
+    mirrored = strategy()
+    with mirrored.scope():
+        table = dl.Variable(jnp.zeros(3), aggregation=SUM)
+    options = dl.RunOptions(run_eagerly=eagerly)
+    for index in ([7], np.array([-1])):
+        slices = dl.IndexedSlices(jnp.ones(1), index)
+        with pytest.raises(InvalidArgumentError, match="Indices count from 0"):
+            mirrored.run(lambda s=slices: table.scatter_add(s) and None, options=options)
+    assert table.numpy().tolist() == [0, 0, 0]
+
+
+def test_a_computed_index_outside_of_a_variable_changes_no_row() -> None:
+    mirrored = strategy()
+    with mirrored.scope():
+        table = dl.Variable(jnp.zeros(3), aggregation=SUM)
+
+    def step(indices: Any) -> None:
+        table.scatter_add(dl.IndexedSlices(jnp.ones(4), indices))
+
+    mirrored.run(step, args=(jnp.array([-1, 1, 3, -3]),))
+    assert table.numpy().tolist() == [0, 2, 0]
+
+
+def test_a_run_goes_on_where_the_program_changes_its_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = tmp_path / "first", tmp_path / "second"
+    first.mkdir()
+    second.mkdir()
+    monkeypatch.chdir(first)
+    with dl.record("run", tensorboard="logs") as recording:
+        strategy().run(lambda: jnp.ones(()))
+        monkeypatch.chdir(second)
+        strategy().run(lambda: jnp.ones(()))
+        recording.log(loss=1.0)
+    with dl.Run.open(first / "run") as run:
+        assert (run.summary()["steps"], run.summary()["status"]) == (2, "finished")
+    assert len(list((first / "logs").iterdir())) == 1
+    assert list(second.iterdir()) == []
+
+
+def test_what_is_no_regular_file_is_not_replaced(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe.json"
+    os.mkfifo(pipe)
+    with pytest.raises(CheckpointError, match=r"no regular file.*Choose another file"):
+        dl.export(lambda x: 2 * x, jnp.zeros(3)).save(pipe)
+    with dl.record(tmp_path / "run"):
+        pass
+    with (
+        dl.Run.open(tmp_path / "run") as run,
+        pytest.raises(RecordError, match=r"no regular file.*Name another file"),
+    ):
+        run.export(pipe, overwrite=True)
+    assert pipe.is_fifo()
+
+
+def test_a_run_file_that_was_cut_off_is_said_to_lack_events(tmp_path: Path) -> None:
+    mirrored = strategy()
+    with dl.record(tmp_path / "run"):
+        for _ in range(200):
+            mirrored.run(lambda: jnp.ones(()))
+    file = tmp_path / "run" / "process-0.sqlite"
+    os.truncate(file, file.stat().st_size // 2)
+    with (
+        pytest.warns(RuntimeWarning, match="was cut off: events are missing"),
+        dl.Run.open(tmp_path / "run") as run,
+    ):
+        assert run.summary()["status"] == "killed"
+
+
+def test_a_function_in_the_background_that_waits_for_itself_is_told_so() -> None:
+    begun = threading.Event()
+    own: list[Any] = []
+
+    def wait() -> Any:
+        begun.wait(60)
+        return own[0].result()
+
+    own.append(dl.background(wait))
+    begun.set()
+    with pytest.raises(ContextError, match=r"wait waits for its own result.*outside"):
+        own[0].result(60)
+
+
+def test_threads_that_python_did_not_start_are_not_joined_at_the_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made: list[threading.Thread] = []
+
+    def step() -> None:
+        strategy().run(lambda: jnp.ones(()))
+        made.append(threading.current_thread())
+
+    _thread.start_new_thread(step, ())
+    wait_until(lambda: bool(made))
+    wait_until(lambda: not frames_of(made[0].ident or 0))
+    assert made[0].is_alive()  # as Python has it for ever
+    assert in_flight._rests(made[0])
+
+
+def test_an_interrupt_that_jax_makes_another_error_of_is_an_interrupt() -> None:
+    def interrupted() -> None:
+        raise RuntimeError(
+            "Exception raised in callback: Traceback (most recent call last):\n"
+            '  File "<string>", line 1, in <module>\nKeyboardInterrupt: \n'
+        )
+
+    with pytest.raises(KeyboardInterrupt):
+        strategy().run(interrupted)
+    with pytest.raises(ValueError, match="KeyboardInterrupt is a word"):
+        strategy().run(_raises_another)
+
+
+def _raises_another() -> None:
+    raise ValueError("KeyboardInterrupt is a word")
