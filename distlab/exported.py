@@ -35,7 +35,7 @@ from distlab.errors import (
     StructureError,
     ValueShapeError,
 )
-from distlab.text.paths import require_local
+from distlab.text.paths import path_refusal
 from distlab.text.shown import shown, shown_text
 from distlab.values.checks import (
     declared_array,
@@ -436,7 +436,8 @@ def _file(path: Any) -> Path:
             f"An exported function's file must be a string or a path, got {shown(path)}. Write for "
             "example 'model.dlx'."
         )
-    require_local(path, "An exported function")
+    if refusal := path_refusal(path, "An exported function"):
+        raise ArgumentValueError(refusal)
     return Path(os.fsdecode(path)).expanduser()
 
 

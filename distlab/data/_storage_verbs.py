@@ -13,9 +13,9 @@ from distlab.data._cache_file import CacheFile, Recording
 from distlab.data._iterator import Elements
 from distlab.data._planned import DatasetT, Planned
 from distlab.data._saved import Saved
-from distlab.errors import InvalidArgumentError, UnsupportedError
+from distlab.errors import ArgumentValueError, InvalidArgumentError, UnsupportedError
 from distlab.io._files import path_of
-from distlab.text.paths import require_local
+from distlab.text.paths import path_refusal
 
 
 class StorageVerbs(Planned[DatasetT]):
@@ -60,7 +60,8 @@ class StorageVerbs(Planned[DatasetT]):
         """
         del name
         path = path_of(filename)
-        require_local(path, "cache")
+        if refusal := path_refusal(path, "cache"):
+            raise ArgumentValueError(refusal)
         return self.with_plan(FileCache(self.plan, path) if path else in_memory(self.plan))
 
     def snapshot(
@@ -197,7 +198,8 @@ def _file_in(name: str, folder: Any) -> CacheFile:
     path = path_of(folder)
     if not path:
         raise InvalidArgumentError("The path of a folder must not be empty.")
-    require_local(path, "A dataset that is kept")
+    if refusal := path_refusal(path, "A dataset that is kept"):
+        raise ArgumentValueError(refusal)
     return CacheFile(os.fspath(Path(path) / name))
 
 

@@ -9,9 +9,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from distlab.errors import ArgumentTypeError, ArgumentValueError, ValueShapeError
+from distlab.errors import ArgumentTypeError, ArgumentValueError, DonatedError, ValueShapeError
 from distlab.text.shown import shown
-from distlab.values.checks import require_alive
 
 LARGEST: Final = (1 << 63) - 1
 """The largest whole number of a run file."""
@@ -115,7 +114,11 @@ def checked_number(name: str, value: Any) -> Any:
             'Reduce it first, for example with strategy.reduce("MEAN", value, axis=None).'
         )
     if isinstance(leaf, jax.Array):
-        require_alive(leaf, f"The value of {name!r}")
+        if leaf.is_deleted():
+            raise DonatedError(
+                f"The value logged as {name!r} was deleted, or donated to an earlier call: "
+                f"{shown(leaf)}. Log the result of that call."
+            )
         return leaf
     try:
         return float(leaf)

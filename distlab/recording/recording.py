@@ -21,8 +21,8 @@ from distlab.recording.participant import open_run_file, present
 from distlab.recording.recorder import Announcement, RingRecorder
 from distlab.recording.writer import Writer
 from distlab.text.counts import is_count, is_number, is_positive_count
-from distlab.text.flags import require_flag
-from distlab.text.paths import require_local
+from distlab.text.flags import flag_refusal
+from distlab.text.paths import path_refusal
 from distlab.text.shown import shown, shown_text
 from distlab.tracking.logger import Logger
 from distlab.tracking.tensorboard import TensorBoard
@@ -319,8 +319,10 @@ def record(
     recorder = sink.recorder()
     chosen = checked_loggers(loggers)
     folder = None if path is None else _checked_folder(path)
-    require_flag("overwrite", overwrite)
-    require_flag("probe", probe)
+    if refusal := flag_refusal("overwrite", overwrite):
+        raise ArgumentTypeError(refusal)
+    if refusal := flag_refusal("probe", probe):
+        raise ArgumentTypeError(refusal)
     if total_steps is not None and not is_count(total_steps, LARGEST):
         raise ArgumentValueError(
             "total_steps must be a whole number of steps, from 0 to 2**63 - 1, got "
@@ -385,7 +387,8 @@ def _checked_folder(path: Any) -> Path:
             f"A run's folder has a name in UTF-8, got {shown(named)}. Rename it, or record to "
             "another one."
         ) from None
-    require_local(named, "record")
+    if refusal := path_refusal(named, "record"):
+        raise ArgumentValueError(refusal)
     return Path(named)
 
 

@@ -33,8 +33,7 @@ def opened_run_file(file: Path) -> tuple[sqlite3.Connection, str | None]:
         compute for ever: it is a pipe or a device, or its tables are views.
 
     Warns:
-      RuntimeWarning: The file's log can't be read, so the last events may be missing; or the file
-        was cut off.
+      RuntimeWarning: The file's log can't be read, so the last events may be missing.
     """
     for suffix in ("", "-wal", "-shm", "-journal"):
         part = file.with_name(file.name + suffix)
@@ -55,9 +54,7 @@ def opened_run_file(file: Path) -> tuple[sqlite3.Connection, str | None]:
         return _opened(f"{place}&immutable=1"), None
     except DAMAGED:
         # SQLite refuses a file shorter than its header states, unless this is set.
-        database = _opened(place, "PRAGMA writable_schema=ON")
-        warnings.warn(f"{file} was cut off: events are missing.", RuntimeWarning, stacklevel=2)
-        return database, None
+        return _opened(place, "PRAGMA writable_schema=ON"), None
 
 
 def _opened_copy(file: Path, log: Path) -> tuple[sqlite3.Connection, str]:

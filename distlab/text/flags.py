@@ -1,24 +1,22 @@
-"""Checks of arguments that are True or False."""
+"""Arguments that are True or False."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from distlab.errors import ArgumentTypeError
 from distlab.text.shown import shown
 
 
-def require_flag(name: str, value: Any) -> None:
-    """Checks that an argument is True or False: "no" and "false" would count as true.
+def flag_refusal(name: str, value: Any) -> str | None:
+    """Returns why an argument is refused that is not True or False: "no" would count as true.
 
     Args:
       name: The name of the argument.
       value: Its value.
 
-    Raises:
-      ArgumentTypeError: It is another value.
+    Returns:
+      A message; None where the argument is right.
     """
-    if not isinstance(value, bool):
-        raise ArgumentTypeError(
-            f"{name} must be True or False, got {shown(value)}. Write {name}=True, or leave it out."
-        )
+    if isinstance(value, bool):
+        return None
+    return f"{name} must be True or False, got {shown(value)}. Write {name}=True, or leave it out."

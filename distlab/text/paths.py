@@ -1,4 +1,4 @@
-"""Checks of paths, before anything is written."""
+"""Paths, before anything is written."""
 
 from __future__ import annotations
 
@@ -6,26 +6,25 @@ import os
 import re
 from typing import Any, Final
 
-from distlab.errors import ArgumentValueError
 from distlab.text.shown import shown
 
 _URL: Final = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]+:/")  # pathlib makes one stroke of two
 
 
-def require_local(path: str | os.PathLike[Any], what: str) -> None:
-    """Checks that a path can name a file of this machine.
+def path_refusal(path: str | os.PathLike[Any], what: str) -> str | None:
+    """Returns why a path is refused that can't name a file of this machine.
 
     Args:
       path: The path.
-      what: What is read or written there, for the message.
+      what: What is read or written there.
 
-    Raises:
-      ArgumentValueError: It is a URL, such as `gs://bucket/name`, or contains what no name of a
-        file contains.
+    Returns:
+      A message, of a URL such as `gs://bucket/name` and of what no name of a file contains; None
+      where the path is right.
     """
     named = os.fsdecode(path)
     if _URL.match(named):
-        raise ArgumentValueError(
+        return (
             f"{what} needs a path of this machine's file system, got the URL {shown(named)}. "
             "Use a folder where the storage is mounted, or copy the files with its own tool."
         )
@@ -34,7 +33,8 @@ def require_local(path: str | os.PathLike[Any], what: str) -> None:
     except UnicodeEncodeError:
         invalid = True
     if invalid:
-        raise ArgumentValueError(
+        return (
             f"{what} needs a path of UTF-8 characters other than NUL, got {shown(named)}. Use "
             "another name."
         )
+    return None

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from distlab.errors import ArgumentTypeError, RecordError
-from distlab.text.paths import require_local
+from distlab.errors import ArgumentTypeError, ArgumentValueError, RecordError
+from distlab.text.paths import path_refusal
 from distlab.text.png import encode
 from distlab.text.shown import shown, shown_text
 from distlab.tracking.event_files import EventFile
@@ -51,7 +51,8 @@ class TensorBoard(Logger):
             raise ArgumentTypeError(
                 f'TensorBoard\'s logs need a folder, got {shown(logdir)}. Write tensorboard="logs".'
             )
-        require_local(given, "TensorBoard's log")
+        if refusal := path_refusal(given, "TensorBoard's log"):
+            raise ArgumentValueError(refusal)
         self._folder = Path(logdir).absolute()  # the program may change its directory
         self.path: Path | None = None
         self._file: EventFile | None = None

@@ -271,7 +271,7 @@ class Shifted(nnx.metrics.Average):
         (
             lambda: dl.metrics.Accuracy().update_state(jnp.array([1]), jnp.array([0.5])),
             ValueError,
-            r"logits\.ndim==labels\.ndim\+1",
+            r"update_state takes labels, then logits",
         ),
     ],
 )

@@ -395,20 +395,6 @@ def test_what_is_no_regular_file_is_not_replaced(tmp_path: Path) -> None:
     assert pipe.is_fifo()
 
 
-def test_a_run_file_that_was_cut_off_is_said_to_lack_events(tmp_path: Path) -> None:
-    mirrored = strategy()
-    with dl.record(tmp_path / "run"):
-        for _ in range(200):
-            mirrored.run(lambda: jnp.ones(()))
-    file = tmp_path / "run" / "process-0.sqlite"
-    os.truncate(file, file.stat().st_size // 2)
-    with (
-        pytest.warns(RuntimeWarning, match="was cut off: events are missing"),
-        dl.Run.open(tmp_path / "run") as run,
-    ):
-        assert run.summary()["status"] == "killed"
-
-
 def test_a_function_in_the_background_that_waits_for_itself_is_told_so() -> None:
     begun = threading.Event()
     own: list[Any] = []

@@ -105,7 +105,7 @@ def test_values_come_in_the_order_of_the_calls() -> None:
 def test_a_value_that_was_donated_is_refused() -> None:
     value = jnp.float32(1.0) + 1
     value.delete()
-    with pytest.raises(DonatedError, match=r"The value of 'value' was deleted.*Use the result"):
+    with pytest.raises(DonatedError, match=r"logged as 'value' was deleted.*Log the result"):
         logged(value)
 
 

@@ -24,7 +24,7 @@ from distlab.integrations.orbax.options import absolute, checked
 from distlab.integrations.orbax.status import CheckpointLoadStatus, listed
 from distlab.integrations.orbax.walk import kind_of, walk
 from distlab.text.counts import is_count
-from distlab.text.flags import require_flag
+from distlab.text.flags import flag_refusal
 from distlab.text.shown import shown, shown_text
 from distlab.uncopied import Uncopied
 from distlab.variables import frames
@@ -237,7 +237,8 @@ class Checkpoint(Uncopied):
           ((), [1.0, 2.0])
         """
         del options
-        require_flag("partial", partial)
+        if refusal := flag_refusal("partial", partial):
+            raise ArgumentTypeError(refusal)
         if save_path is None:
             return CheckpointLoadStatus(0, (), ())
         _require_outside("restore")

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, final
 
-from distlab.errors import ArgumentTypeError
-from distlab.text.paths import require_local
+from distlab.errors import ArgumentTypeError, ArgumentValueError
+from distlab.text.paths import path_refusal
 from distlab.text.shown import shown
 
 
@@ -79,5 +79,6 @@ def absolute(path: Any) -> Path:
             f"A checkpoint's path must be a string or a path, got {shown(path)}. Write for example "
             "'checkpoints/ckpt'."
         )
-    require_local(path, "A checkpoint")
+    if refusal := path_refusal(path, "A checkpoint"):
+        raise ArgumentValueError(refusal)
     return Path(os.fspath(path)).expanduser().absolute()

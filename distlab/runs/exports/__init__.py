@@ -17,8 +17,8 @@ from distlab.errors import (
 )
 from distlab.runs.exports import lines, page, parquet, trace
 from distlab.runs.exports.recorded import Recorded
-from distlab.text.flags import require_flag
-from distlab.text.paths import require_local
+from distlab.text.flags import flag_refusal
+from distlab.text.paths import path_refusal
 from distlab.text.shown import shown, shown_text
 
 
@@ -58,8 +58,10 @@ def export(run: Recorded, path: str | os.PathLike[str], *, overwrite: bool = Fal
             f"export needs the file to write, got a {type(path).__name__}: {shown(path)}. Write "
             'run.export("trace.json").'
         )
-    require_flag("overwrite", overwrite)
-    require_local(path, "export")
+    if refusal := flag_refusal("overwrite", overwrite):
+        raise ArgumentTypeError(refusal)
+    if refusal := path_refusal(path, "export"):
+        raise ArgumentValueError(refusal)
     target = Path(path)
     writers = {known.suffix: known.write for known in FORMATS}
     write = writers.get(target.suffix)
