@@ -56,8 +56,8 @@ def find(columns: EvidenceColumns) -> list[Advice]:
             CAUSE,
             f"function {function}",
             f"{percent_text(min(share, 1.0))} of the time after step {int(steps['step'][0])} "
-            f"passes with compiling: {function} was compiled {len(own)} times more than for full "
-            f"and partial batches, {why}.",
+            f"passes with compiling: {function} was compiled {len(own)} times beyond its first "
+            f"two programs, {why}.",
             remedy,
             evidence={
                 "share": min(share, 1.0),
@@ -100,7 +100,10 @@ def _reason(programs: list[Compile]) -> tuple[str, str]:
     if strategies >= _FEWEST_STRATEGIES and _USUAL_PROGRAMS * strategies >= len(programs):
         return (
             "since each strategy compiles its own programs",
-            "Make the strategy once, and assign new first values to its variables.",
+            (
+                "Make the strategy once, assign new first values to its variables, and pass other "
+                "changing values, such as a learning rate, as arguments."
+            ),
         )
     if sum(one.cause == "new function" for one in programs) > len(programs) / 2:
         return (

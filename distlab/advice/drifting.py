@@ -18,6 +18,8 @@ from distlab.folds.evidence import Compared
 CAUSE: Final = "drifting_copies"
 
 _FEWEST: Final = 3
+_LEAST_PERCENT: Final = 0.005
+"""Below it a share would be rounded to 0 %."""
 
 
 def find(columns: EvidenceColumns) -> list[Advice]:
@@ -47,12 +49,14 @@ def _drift(function: str, found: list[tuple[Doubt, Compared]]) -> Advice:
         else f"in {function}, which runs eagerly, each replica assigns a value of its own"
         f"{at(doubt.source)}"
     )
+    by = compared.last.largest
+    most = percent_text(by) if by >= _LEAST_PERCENT else f"{by:.1g}"
     others = _others([other.subject for other, _ in found[1:]])
     return new_advice(
         CAUSE,
         doubt.subject,
         f"The copies of {doubt.subject} differ between replicas from step {first.step} on, by up "
-        f"to {percent_text(compared.last.largest)} of its largest number: {why}.{others}",
+        f"to {most} of its largest number: {why}.{others}",
         "Combine the gradients before the update: "
         'distlab.get_replica_context().all_reduce("MEAN", gradients). A value that is to be each '
         "replica's own belongs in a variable with synchronization=ON_READ.",

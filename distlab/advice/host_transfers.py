@@ -64,9 +64,9 @@ _REMEDIES: Final = {
     "argument": "Put it on this strategy's devices once, before the loop: strategy.replicate(...).",
 }
 _MOVES: Final = {
-    "to_devices": "is copied from the host to the devices",
-    "to_host": "is copied back to the host",
-    "between_devices": "is copied from other devices",
+    "to_devices": "copied from the host to the devices",
+    "to_host": "copied back to the host",
+    "between_devices": "copied from other devices",
 }
 
 
@@ -113,7 +113,7 @@ def find(columns: EvidenceColumns) -> list[Advice]:
             new_advice(
                 CAUSE,
                 what,
-                f"In every step {what} {_MOVES[direction]}: "
+                f"In every step {what} {_are(what)} {_MOVES[direction]}: "
                 f"{bytes_text(typical)} each time"
                 f"{'; starting that takes' if direction == 'between_devices' else ','} "
                 f"{ms_text(float(np.median(copying)))}, {percent_text(share)} of the loop's time."
@@ -139,6 +139,10 @@ def find(columns: EvidenceColumns) -> list[Advice]:
             )
         )
     return found
+
+
+def _are(what: str) -> str:
+    return "are" if what.startswith("variables ") else "is"
 
 
 def _typical_ms(nanoseconds: Ints) -> float:

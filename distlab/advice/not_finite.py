@@ -1,8 +1,11 @@
 """Numbers that are NaN or infinite from some step on, and the replica where that began.
 
 A value that is not finite once, such as the norm of the first gradient, is none: the last three
-values of a metric must be so. What nobody logs is seen in a function's own small results, such as
-its loss, where they were finite before and are not in five steps or more.
+values of a metric must be so, and three times as many as ever before a finite one. Who logs NaN
+where there is nothing to log, as between two evaluations, has such series all along.
+
+What nobody logs is seen in a function's own small results, such as its loss, where they were
+finite before and are not in five steps or more.
 
 In the step in which it begins one replica may have it alone, for an example of its own; in the
 next one all replicas have it, by what they share.
@@ -21,6 +24,7 @@ from distlab.folds.evidence import NotFiniteMetric
 CAUSE: Final = "not_finite"
 
 _FEWEST: Final = 3
+_TIMES_BEFORE: Final = 3
 _FEWEST_UNLOGGED: Final = 5
 _REMEDY: Final = (
     "a learning rate that is too large, a mean over no examples (dl.nn.compute_average_loss "
@@ -36,7 +40,9 @@ def find(columns: EvidenceColumns) -> list[Advice]:
         key=lambda one: one.step,
     )
     metrics = {
-        name: since for name, since in columns["not_finite"].items() if since.values >= _FEWEST
+        name: since
+        for name, since in columns["not_finite"].items()
+        if since.values >= _FEWEST and since.values > _TIMES_BEFORE * since.before
     }
     found = list(_of_metrics(columns, metrics, results))
     unlogged = [one for one in results if one.begun and one.steps >= _FEWEST_UNLOGGED]

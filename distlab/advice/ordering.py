@@ -16,7 +16,7 @@ import numpy as np
 
 from distlab.advice._datasets import batches_by_dataset
 from distlab.advice._texts import new_advice, percent_text
-from distlab.events import Advice
+from distlab.events import Advice, Collective
 from distlab.folds import EvidenceColumns
 from distlab.folds.arrays import Ints
 
@@ -123,11 +123,7 @@ def _rows_that_train(columns: EvidenceColumns) -> Ints:
     training = {
         program.program
         for program in columns["compiles"]
-        if program.assigned
-        or any(
-            one.kind == "all-reduce" and one.operand_bytes > _LARGE_SUM_BYTES
-            for one in program.collectives
-        )
+        if (program.assigned and program.trains) or any(map(_may_be_gradients, program.collectives))
     }
     steps, times = columns["steps"], columns["batches"]["time_ns"]
     if not len(steps["time_ns"]):
@@ -135,3 +131,9 @@ def _rows_that_train(columns: EvidenceColumns) -> Ints:
     following = np.searchsorted(steps["time_ns"], times)
     following = np.minimum(following, len(steps["time_ns"]) - 1)
     return np.flatnonzero(np.isin(steps["program"][following], list(training)))
+
+
+def _may_be_gradients(one: Collective) -> bool:
+    """Whether a collective may combine gradients, and not counts or a loss."""
+    floats = any(dtype.startswith(("f", "bf")) for dtype in one.dtype.split("+"))
+    return one.kind == "all-reduce" and one.operand_bytes > _LARGE_SUM_BYTES and floats

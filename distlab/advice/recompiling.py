@@ -24,6 +24,9 @@ _STEPS_A_PROGRAM: Final = 5
 _ADDED: Final = re.compile(r"([^\[.,\s]+)[^\s,]*(?:, \S+)* added or removed$")
 """The first argument that came or went: `history` of `history[1], history[2] added or removed`."""
 
+_SHAPE: Final = re.compile(r"\b[a-z]+\d*\[[\d, ]*\]")
+"""The type of an array, such as `float32[8, 2]`."""
+
 _SLACK_NS: Final = 100_000_000
 """The `Run` event is made with the process's first event, which may be a compilation."""
 
@@ -55,10 +58,7 @@ def _recompiled(columns: EvidenceColumns, function: str, events: list[Compile]) 
     saved = (_again(columns, events) + besides) / max(int(own.sum()), 1)
     if anew:
         subject = f"function {function}"
-        why = "it is a new function object each time"
-        remedy = (
-            "Define the function once, outside of the loop, and pass changing values as arguments."
-        )
+        why, remedy = _why_anew(events)
     else:
         argument, change = changing(events)
         subject = f"argument {argument}" if argument else "arguments"
@@ -67,6 +67,11 @@ def _recompiled(columns: EvidenceColumns, function: str, events: list[Compile]) 
             "Keep the argument's shape: pad it, batch with drop_remainder=True, or group by length "
             "into few sizes. Pass a changing number as an array, not in a string or object."
         )
+        if " -> " in change and not _SHAPE.search(change):
+            remedy = (
+                "Pass a value that changes as an array, or keep it to few values: the function is "
+                "compiled for each value of a string, an object or a static argument."
+            )
     share = spent / max(elapsed, 1)
     return new_advice(
         CAUSE,
@@ -110,6 +115,22 @@ def _own_compilations(columns: EvidenceColumns) -> int:
     """Returns the nanoseconds in which JAX compiled outside of distlab's calls."""
     stacks = columns["own_python"].items()
     return sum(ns for stack, ns in stacks if stack.endswith(OwnPython.COMPILES))
+
+
+def _why_anew(events: list[Compile]) -> tuple[str, str]:
+    """Returns why a function is another one each time, and what to do."""
+    why = "it is a new function object each time"
+    referred = next((one.changed for one in reversed(events) if one.changed), "")
+    if not referred:
+        return (
+            why,
+            "Define the function once, outside of the loop, and pass changing values as arguments.",
+        )
+    names = ", ".join(dict.fromkeys(part.partition(":")[0] for part in referred.split("; ")))
+    return (
+        f"{why}, and what it refers to changes ({referred})",
+        f"Define the function once, outside of the loop, and pass {names} as an argument.",
+    )
 
 
 def changing(events: list[Compile]) -> tuple[str, str]:

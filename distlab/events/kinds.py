@@ -342,7 +342,8 @@ class Compile(Event, frozen=True, kw_only=True, tag="compile"):
       strategy: Number of the strategy.
       function: Qualified name of the function passed to `run`.
       cause: `"new function"`, `"new shapes"` or `"new structure"`.
-      changed: The argument that changed and how, empty for a new function.
+      changed: The argument that changed and how; of a function that is made anew for each call,
+        what it refers to that changed. Empty for a new function.
       arguments: Each argument leaf as `name: dtype[shape]`, per replica.
       mode: `"traced"` (one program for all replicas), `"ragged"` (replicas
         had different shapes: a program for each device between collectives) or
@@ -361,6 +362,8 @@ class Compile(Event, frozen=True, kw_only=True, tag="compile"):
       source: File and line of the function's definition.
       assigned: Names of the variables that it assigns.
       doubts: What its trace shows that is right in few programs.
+      trains: Whether one of the variables that it assigns may be trained: an array of floats,
+        and not ON_READ. True in runs recorded before this field.
     """
 
     STANDING = True
@@ -383,6 +386,7 @@ class Compile(Event, frozen=True, kw_only=True, tag="compile"):
     source: str = ""
     assigned: list[str] = []
     doubts: list[Doubt] = []
+    trains: bool = True
 
 
 class Step(Event, frozen=True, kw_only=True, tag="step"):

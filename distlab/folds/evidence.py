@@ -74,11 +74,13 @@ class NotFiniteMetric(NamedTuple):
       step: The step of the first one.
       last_step: The step of the last one.
       values: How many there are.
+      before: The longest such series before, which ended with a finite value.
     """
 
     step: int
     last_step: int
     values: int
+    before: int = 0
 
 
 class Compared(NamedTuple):
@@ -189,6 +191,7 @@ class Evidence:
         self._paused_ns: dict[int, int] = {}
         self._pauses: deque[tuple[int, int]] = deque(maxlen=_MOST_PAUSES)
         self._not_finite: dict[str, NotFiniteMetric] = {}
+        self._ended: dict[str, int] = {}
         self._not_finite_results: dict[tuple[int, str], NotFinite] = {}
         self._compared: dict[tuple[int, str], Compared] = {}
         self._labels: dict[int, Labels] = {}
@@ -257,11 +260,15 @@ class Evidence:
         for name, value in event.values.items():
             since = self._not_finite.get(name)
             if math.isfinite(value):
-                self._not_finite.pop(name, None)
+                if since is not None:
+                    self._ended[name] = max(since.values, since.before)
+                    del self._not_finite[name]
             elif since is not None:
-                self._not_finite[name] = NotFiniteMetric(since.step, event.step, since.values + 1)
+                values = since.values + 1
+                self._not_finite[name] = since._replace(last_step=event.step, values=values)
             elif len(self._not_finite) < _MOST_NAMES:
-                self._not_finite[name] = NotFiniteMetric(event.step, event.step, 1)
+                before = self._ended.get(name, 0)
+                self._not_finite[name] = NotFiniteMetric(event.step, event.step, 1, before)
 
     def _result(self, event: NotFinite) -> None:
         """Notes a function's results; of several processes the one where they began counts."""

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
+import re
 import time
 from collections import defaultdict
+from collections.abc import Iterator
 from typing import Any
 
 import jax
@@ -15,6 +18,7 @@ from distlab import events
 from distlab.events import sink
 from distlab.step.program import Program
 from distlab.text.shown import shown
+from distlab.variables.protocol import StoredVariable
 
 
 def emit(
@@ -22,6 +26,8 @@ def emit(
     programs: dict[Any, Program],
     strategy: int,
     doubts: list[events.Doubt],
+    *,
+    referred: str,
     recorder: sink.Recorder,
 ) -> None:
     """Emits the event of a compiled program.
@@ -31,6 +37,7 @@ def emit(
       programs: The function's other programs, oldest first.
       strategy: The number of the strategy.
       doubts: What its trace shows that is right in few programs.
+      referred: What changed of that to which a function refers that is made anew for each call.
       recorder: Receives the event.
     """
     # It may be among them already, by the key of plain arrays in place of declared values.
@@ -45,7 +52,7 @@ def emit(
             strategy=strategy,
             function=program.function,
             cause=cause,
-            changed=changed,
+            changed=changed or referred,
             arguments=[str(leaf) for leaf in program.arguments.leaves],
             mode="ragged" if program.spmd.ragged else "traced",
             trace_ns=program.trace_ns,
@@ -53,16 +60,24 @@ def emit(
             source=program.source,
             assigned=[variable.name for variable in program.spmd.written],
             doubts=doubts,
+            trains=any(map(_may_be_trained, program.spmd.written)),
             **contents,
         )
 
     recorder.compiled(compiled_event, program.executable)
 
 
+def _may_be_trained(variable: StoredVariable) -> bool:
+    """Returns whether a variable may be a parameter, and not a metric's sum or count."""
+    inexact = jnp.issubdtype(variable.dtype, jnp.inexact)
+    return inexact and variable.shape != () and not variable.on_read
+
+
 def _names_by_shape(program: Program) -> dict[str, str]:
     """Returns the names of variables and arguments by their shape in XLA's notation.
 
-    A shape that several of them share has the names of two.
+    A shape that several of them share has the names of two. All variables in one flat array, and
+    all arrays of an argument or a part of one, have its name: so are gradients combined at once.
     """
     named = [(v.name, v.dtype, v.shape) for v in program.spmd.read]
     named += [
@@ -75,7 +90,28 @@ def _names_by_shape(program: Program) -> dict[str, str]:
         text = _hlo_shape(dtype, shape)
         if "[]" not in text:
             names[text].append(name)
-    return {text: _one_of(sharing) for text, sharing in names.items()}
+    joined = {text: name for text, name in _joined(program) if text not in names}
+    return joined | {text: _one_of(sharing) for text, sharing in names.items()}
+
+
+def _joined(program: Program) -> Iterator[tuple[str, str]]:
+    """Yields the shape of several arrays in one flat one, and what they are together."""
+    sizes: dict[tuple[str, str], int] = defaultdict(int)
+    for variable in program.spmd.read:
+        for group in ("all variables", *(["trainable variables"] if variable.trainable else [])):
+            sizes[group, str(variable.dtype)] += math.prod(variable.shape)
+    for leaf in program.arguments.leaves:
+        if leaf.role != "static" and not jnp.issubdtype(leaf.dtype, jax.dtypes.extended):
+            for part in _parts_of(leaf.label):
+                sizes[part, str(leaf.dtype)] += math.prod(leaf.shapes[0])
+    for (name, dtype), size in sizes.items():
+        yield _hlo_shape(jnp.dtype(dtype), (size,)), name
+
+
+def _parts_of(label: str) -> Iterator[str]:
+    """Yields the parts of an argument that a leaf belongs to: `s` and `s.w` of `s.w['b']`."""
+    for end in re.finditer(r"[.\[]", label):
+        yield label[: end.start()]
 
 
 def _one_of(names: list[str]) -> str:

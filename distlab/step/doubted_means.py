@@ -96,7 +96,9 @@ class Means(Flow[Mark]):
         count = prod(outputs[0].shape)
         first = next(number for number in numbers if number is not None)
         if len(numbers) == 1 and count > 1:
-            mean = isclose(abs(first) * count, 1.0, rel_tol=_CLOSE) and self._is_batch(count)
+            mean = isclose(abs(first) * count, 1.0, rel_tol=_CLOSE) and self._is_of_batch(
+                count, equation
+            )
             return [Mark("mean", count)] if mean else []
         if count > 1 or any(number is None for number in numbers):
             return []
@@ -108,5 +110,12 @@ class Means(Flow[Mark]):
             return [] if factor is None else [Mark("number", first * factor)]
         return []
 
-    def _is_batch(self, count: int) -> bool:
+    def _is_of_batch(self, count: int, equation: Any) -> bool:
+        """Whether so many numbers are those of a replica's batch.
+
+        Where an example has a number for each replica, their mean and a sum that is divided by
+        the global batch size are the same: there the user has called `mean`.
+        """
+        if any(count == rows * self._replicas for rows in self._rows):
+            return jaxprs.is_of_mean(equation)
         return any(count % rows == 0 for rows in self._rows)

@@ -376,6 +376,15 @@ def user_line(equation: Any) -> str:
     return ""
 
 
+def is_of_mean(equation: Any) -> bool:
+    """Returns whether an operation stems from a call of `jnp.mean` or of an array's `mean`."""
+    traceback = equation.source_info.traceback
+    return any(
+        frame.function_name == "mean" and "jax" in Path(frame.file_name).parts
+        for frame in (traceback.frames if traceback is not None else ())
+    )
+
+
 def literal_key(literal: Any) -> Hashable:
     """Returns what two literals of equal value and type have in common."""
     return literal.aval, np.asarray(literal.val).tobytes()

@@ -102,6 +102,14 @@ class ProgramCache:
                 kept.popitem(last=False)
         return entry, warning
 
+    def changed_references(self, fn: Callable[..., Any]) -> str:
+        """Returns what changed of that to which a function made anew refers; empty if unknown."""
+        family = self._by_source.get(_source_of(fn), [])
+        if len(family) < 2:
+            return ""
+        before, after = family[-2:]
+        return "; ".join(changed_values(before.references, after.references))[:400]
+
     def _forget(self, entry: _Entry) -> None:
         del self._by_key[entry.identity.key]
         for fn in [fn for fn, known in self._by_object.items() if known is entry]:
@@ -109,8 +117,7 @@ class ProgramCache:
 
     def _warning(self, fn: Callable[..., Any], entry: _Entry) -> str | None:
         """Returns what to warn of when a function of one source is compiled for each call."""
-        source = (type(fn), function_name(fn), function_source(fn))
-        family = self._by_source.setdefault(source, [])
+        family = self._by_source.setdefault(_source_of(fn), [])
         if len(family) >= _COMPILED_TOO_OFTEN:
             return None  # it was said
         family.append(entry)
@@ -124,6 +131,10 @@ class ProgramCache:
             "it is made anew for each call, and what it refers to changes "
             f"({'; '.join(changed)[:400]}). Pass that as an argument, in args=(...)."
         )
+
+
+def _source_of(fn: Callable[..., Any]) -> tuple[type, str, str]:
+    return type(fn), function_name(fn), function_source(fn)
 
 
 def keep(programs: dict[Any, Program], key: tuple[Any, ...], program: Program) -> None:

@@ -68,7 +68,7 @@ class ProgramInputs:
             if isinstance(variable.storage, RemoteStorage)
         ]
         self._remote = RemoteReads(remote) if remote else None
-        self._remotes = f"{len(remote)} variables"
+        self._remotes = _named([v.name for v in spmd.read if isinstance(v.storage, RemoteStorage)])
         self._is_remote = [isinstance(v.storage, RemoteStorage) for v in spmd.read]
         self._strategy = host.number
         self._all_split = all(leaf.role == "split" for leaf in arguments.leaves)
@@ -93,7 +93,7 @@ class ProgramInputs:
         pulled = [] if self._remote is None else self._pulled(self._remote)
         if self._remote is not None:
             self._emit_copy(self._remotes, "to_devices", self._remote.nbytes, started)
-        moved: list[int] = []
+        moved: dict[str, int] = {}
         for storage, is_given in self._local:
             if is_given:
                 given.append(storage.give(keep=keep))
@@ -101,9 +101,9 @@ class ProgramInputs:
             value, copied = storage.over(self._mesh)
             kept.append(value)
             if copied:
-                moved.append(value.nbytes)
+                moved[storage.name] = value.nbytes
         if moved:
-            self._emit_copy(f"{len(moved)} variables", "between_devices", sum(moved), started)
+            self._emit_copy(_named([*moved]), "between_devices", sum(moved.values()), started)
         return [*kept, *pulled], given
 
     def examples(self) -> tuple[list[jax.Array], list[jax.Array]]:
@@ -260,6 +260,13 @@ class ProgramInputs:
             copies=self._mesh.replicas,
             started=started,
         )
+
+
+def _named(variables: list[str]) -> str:
+    """Returns what an event calls variables: the first one's name, and how many more there are."""
+    if len(variables) == 1:
+        return f"variable {variables[0]}"
+    return f"variables {variables[0]} and {len(variables) - 1} more" if variables else ""
 
 
 def merged(second: list[bool], ones: list[Any], others: list[Any]) -> list[Any]:

@@ -226,7 +226,14 @@ def _run_traced(
     if sink.recorder().enabled:
         if fresh:
             doubts = examined(program, place.number, call.leaves, result)
-            compile_events.emit(program, programs, place.number, doubts, sink.recorder())
+            compile_events.emit(
+                program,
+                programs,
+                place.number,
+                doubts,
+                referred=place.programs.changed_references(fn),
+                recorder=sink.recorder(),
+            )
         examples = place.batch.examples_among(call.leaves)
         step = _recorded(program, place.number, examples, marker, called)
         _kept(program, place.number, result, step, fresh=fresh)

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import jax
+import jax.flatten_util
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -461,7 +462,7 @@ def foreign_variable(replicas: int) -> Program:
         f"variable-of-another-strategy-{replicas}",
         run,
         "host_transfer",
-        "1 variables of lookup",
+        "variable table of lookup",
     )
 
 
@@ -631,6 +632,40 @@ def balanced(replicas: int, rounds: int, *, together: bool) -> Program:
         jax.block_until_ready(x)
 
     return Program(f"balanced-{replicas}-{rounds}-{'together' if together else 'alone'}", run)
+
+
+def flat_gradients(replicas: int) -> Program:
+    """All gradients, 2 MB, are combined as one flat array."""
+
+    def run(_: Any) -> None:
+        strategy = mirrored(replicas)
+        with strategy.scope():
+            first = dl.Variable(jnp.zeros((512, 512)))
+            second = dl.Variable(jnp.zeros((512, 512)))
+
+        def step(x: Any) -> None:
+            def loss(weights: Any) -> Any:
+                return ((x @ weights[0]) @ weights[1] - x).mean()
+
+            grads = jax.grad(loss)((first.value(), second.value()))
+            flat, unravel = jax.flatten_util.ravel_pytree(grads)
+            flat = dl.get_replica_context().all_reduce("MEAN", flat)
+            for weight, grad in zip((first, second), unravel(flat), strict=True):
+                weight.assign_sub(0.1 * grad)
+
+        def functional(weights: Any, x: Any) -> Any:
+            grads = jax.grad(lambda w: ((x @ w["a"]) @ w["b"]).mean())(weights)
+            flat, unravel = jax.flatten_util.ravel_pytree(grads)
+            flat = dl.get_replica_context().all_reduce("MEAN", flat)
+            return jax.tree.map(lambda w, g: w - g, weights, unravel(flat))
+
+        x = filled(strategy, (8, 512))
+        weights = strategy.replicate({"a": jnp.zeros((512, 512)), "b": jnp.ones((512, 512))})
+        for _number in range(8):
+            strategy.run(step, (x,))
+            weights = strategy.run(functional, (weights, x))
+
+    return Program(f"flat-gradients-{replicas}", run)
 
 
 def quick_source(replicas: int, how: str) -> Program:
@@ -934,6 +969,8 @@ CLEAN = [
     two_programs(4),
     two_programs(8),
     several_lambdas(4),
+    flat_gradients(2),
+    flat_gradients(4),
     functional(2, 4),
     functional(8, 2),
     checkpoints(2),

@@ -158,3 +158,18 @@ def test_metrics_that_begin_together_are_one_advice(tmp_path: Path) -> None:
     (one,) = advice(tmp_path / "run")
     assert one.subject == "metric loss"
     assert one.text.startswith("loss is NaN or infinite from step 3 on, in 3 values, and so is")
+
+
+@pytest.mark.filterwarnings("ignore::distlab.errors.NotFiniteWarning")
+@pytest.mark.parametrize(
+    ("series", "told"), [("nnn1nnn", False), ("n1nnnn", True), ("1nn1nnnnnnn", True)]
+)
+def test_nan_between_two_evaluations_stands_for_no_value(
+    series: str, told: bool, tmp_path: Path
+) -> None:
+    strategy = mirrored()
+    with dl.record(tmp_path / "run") as recording:
+        for value in series:
+            strategy.run(lambda: jnp.ones(()))
+            recording.log(val=float("nan") if value == "n" else 1.0)
+    assert [one.subject for one in advice(tmp_path / "run")] == ["metric val"] * told

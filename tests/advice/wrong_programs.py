@@ -573,6 +573,23 @@ def merged(strategy: Any) -> None:
         strategy.run(train_step, (inputs,))
 
 
+def boxes(strategy: Any, outputs: int) -> None:
+    """The sum of squares over some outputs, divided by the global batch size."""
+    with strategy.scope():
+        kernel = dl.Variable(jnp.zeros((6, outputs)), name="kernel")
+
+    def train_step(inputs: Any) -> None:
+        x, y = inputs
+
+        def loss(kernel: Any) -> Any:
+            return jnp.sum((x @ kernel - y[:, :1]) ** 2) / 24
+
+        kernel.assign_sub(0.1 * reduce("SUM", jax.grad(loss)(kernel.value())))
+
+    for inputs in batches(strategy):
+        strategy.run(train_step, (inputs,))
+
+
 SGD, MOMENTUM, ADAM = optax.sgd(0.1), optax.sgd(0.1, momentum=0.9), optax.adam(0.01)
 MEAN, SUM, NOT = partial(reduce, "MEAN"), partial(reduce, "SUM"), (lambda grads: grads)
 Made = Callable[[], None]
@@ -724,6 +741,28 @@ def classifier(strategy: Any, distributed: Any, *, trains: bool = True) -> None:
         strategy.run(train_step if trains else evaluate, (inputs,))
 
 
+def counted(*, once: bool) -> None:
+    """An evaluation that counts right answers in a variable of each replica, or of all."""
+    strategy = mirrored()
+    on_read, auto = dl.VariableSynchronization.ON_READ, dl.VariableSynchronization.AUTO
+    with strategy.scope():
+        kernel = dl.Variable(jnp.zeros((6, 4)), name="kernel")
+        right = dl.Variable(
+            0.0,
+            trainable=False,
+            synchronization=auto if once else on_read,
+            aggregation=dl.VariableAggregation.SUM,
+        )
+
+    def evaluate(inputs: Any) -> None:
+        x, label = inputs
+        right.assign_add((jnp.argmax(x @ kernel.value(), axis=-1) == label).sum() * 1.0)
+
+    dataset = labelled(SORTED).batch(8)
+    for inputs in strategy.experimental_distribute_dataset(dataset):
+        strategy.run(evaluate, (inputs,))
+
+
 def labelled(labels: np.ndarray, *, shuffle: bool = False) -> dl.data.Dataset:
     x = np.random.default_rng(3).normal(size=(len(labels), 6)).astype(np.float32)
     dataset = dl.data.Dataset.from_tensor_slices((x, labels))
@@ -782,9 +821,13 @@ WRONG |= {
 }  # fmt: skip
 
 RIGHT |= {
+    "as many outputs as replicas": lambda: boxes(mirrored(4), 4),
+    "as many outputs as replicas, 2": lambda: boxes(mirrored(2), 2),
     "shuffled": lambda: by_label(labelled(SORTED, shuffle=True)),
     "shuffled, repeated": lambda: by_label(labelled(SORTED, shuffle=True).repeat(4)),
     "sorted, evaluated": lambda: by_label(labelled(SORTED), trains=False),
+    "sorted, counted by each replica": lambda: counted(once=False),
+    "sorted, counted once": lambda: counted(once=True),
     "labels in turn": lambda: by_label(labelled(SORTED.reshape(4, -1).T.ravel())),
     "one label": lambda: by_label(labelled(np.zeros(96, np.int32))),
     "rare label": lambda: by_label(labelled(RARE)),
