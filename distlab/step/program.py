@@ -17,13 +17,14 @@ from distlab.devices.dispatch_order import Dispatch
 from distlab.devices.jax_internals import ConcreteArray, plain
 from distlab.errors import ContextError
 from distlab.step.arguments import Arguments
-from distlab.step.captured_state import captured_state
+from distlab.step.captured_state import captured_state, with_noted
 from distlab.step.program_inputs import ProgramInputs, merged
 from distlab.step.ragged_programs import RaggedPrograms
 from distlab.step.spmd import SpmdFunction
 from distlab.step.static_values import GuardedArguments
 from distlab.values.checks import function_name, function_source, require_plain
 from distlab.variables import server_traffic, storage
+from distlab.variables.outside_reads import noting
 from distlab.variables.remote_storage import RemoteStorage
 from distlab.variables.remote_transfers import RemoteChanges
 
@@ -47,7 +48,8 @@ class Program:
       source: File and line of the function's definition.
       arguments: The function's arguments, leaf by leaf.
       spmd: The function over all replicas.
-      captured: The NNX objects that the function uses from outside; None if it uses none.
+      captured: The objects of Flax NNX and Keras that the function uses from outside; None if it
+        uses none.
       inputs: Places the inputs on the mesh.
       compiled: The executable, or the programs of a ragged step; None until the first call.
       trace_ns: Nanoseconds that tracing and lowering took.
@@ -76,7 +78,8 @@ class Program:
         self.captured = captured_state(fn)
         guarded = GuardedArguments(self.arguments.static())
         try:
-            self.spmd = SpmdFunction(fn, self.arguments, host)
+            with noting() as read:
+                self.spmd = SpmdFunction(fn, self.arguments, host)
         except Exception as error:
             guarded.restore()
             self.arguments.explain_parts(error)
@@ -84,6 +87,7 @@ class Program:
                 self.captured.explain(error)
             raise
         guarded.require_unchanged()
+        self.captured = with_noted(self.captured, self.function, list(read.values()))
         self.inputs = ProgramInputs(self.function, self.arguments, self.spmd, host)
         self.compiled: Any = None
         self.trace_ns = time.monotonic_ns() - started
