@@ -18,6 +18,14 @@ from distlab.folds.evidence import Compared
 CAUSE: Final = "drifting_copies"
 
 _FEWEST: Final = 3
+_COMBINE: Final = (
+    "Combine the gradients before the update: "
+    'distlab.get_replica_context().all_reduce("MEAN", gradients).'
+)
+_SAME_FOR_ALL: Final = (
+    "Compute what all replicas assign without the replica's number: noise on weights, for example, "
+    "from a key that is the same on all of them."
+)
 _LEAST_PERCENT: Final = 0.005
 """Below it a share would be rounded to 0 %."""
 
@@ -42,8 +50,10 @@ def find(columns: EvidenceColumns) -> list[Advice]:
 def _drift(function: str, found: list[tuple[Doubt, Compared]]) -> Advice:
     doubt, compared = found[0]
     first = compared.first or compared.last
+    numbered = doubt.because == "the replica's number"
+    own = "number" if numbered else doubt.because
     why = (
-        f"in {function} each replica assigns what follows from its own {doubt.because}"
+        f"in {function} each replica assigns what follows from its own {own}"
         f"{at(doubt.source)}, without an all-reduce between"
         if doubt.because
         else f"in {function}, which runs eagerly, each replica assigns a value of its own"
@@ -57,9 +67,8 @@ def _drift(function: str, found: list[tuple[Doubt, Compared]]) -> Advice:
         doubt.subject,
         f"The copies of {doubt.subject} differ between replicas from step {first.step} on, by up "
         f"to {most} of its largest number: {why}.{others}",
-        "Combine the gradients before the update: "
-        'distlab.get_replica_context().all_reduce("MEAN", gradients). A value that is to be each '
-        "replica's own belongs in a variable with synchronization=ON_READ.",
+        f"{_SAME_FOR_ALL if numbered else _COMBINE} A value that is to be each replica's own "
+        "belongs in a variable with synchronization=ON_READ.",
         evidence={
             "first_step": first.step,
             "differing_replicas": len(compared.last.differing),

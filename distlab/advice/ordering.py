@@ -123,7 +123,7 @@ def _rows_that_train(columns: EvidenceColumns) -> Ints:
     training = {
         program.program
         for program in columns["compiles"]
-        if (program.assigned and program.trains) or any(map(_may_be_gradients, program.collectives))
+        if program.trains and (program.assigned or any(map(_may_be_gradients, program.collectives)))
     }
     steps, times = columns["steps"], columns["batches"]["time_ns"]
     if not len(steps["time_ns"]):

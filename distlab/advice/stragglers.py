@@ -5,9 +5,10 @@ shows the late one, which computes longest and waits least. Without a collective
 times show it.
 
 A profile tells the work of a step on each device, which depends on nothing but the program
-(`Capture.work_ns`). A replica is slow when it has 1.4 times the work of the others in two profiles,
-or in five steps of one. Where each step has as much work on all devices, their times may still
-tell a slow one: it waits for a callback, or other programs keep its device busy.
+(`Capture.work_ns`). A replica is slow when it has 1.4 times the work of the others in five steps of
+one profile, in four of two, or in each of three profiles. Where each step has as much work on all
+devices, their times may still tell a slow one: it waits for a callback, or other programs keep its
+device busy.
 
 By its times a replica is slow when it computes at least twice as long as the median one and 1.5
 times as long as the next, in each third of the profile, and when the excess is a tenth of the
@@ -29,6 +30,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from distlab.advice._shares import step_seconds
 from distlab.advice._texts import ms_text, new_advice, percent_text, replicas_text
 from distlab.events import Advice, Capture
 from distlab.folds import EvidenceColumns
@@ -38,6 +40,7 @@ CAUSE: Final = "slow_replica"
 
 _MORE_WORK: Final = 1.4
 _MORE_WORK_THAN_NEXT: Final = 1.25
+_FEWEST_WORK_STEPS_OF_TWO: Final = 4
 _FEWEST_WORK_STEPS: Final = 5
 """The steps of one profile that are enough: in fewer, the reason may be some examples."""
 
@@ -104,7 +107,7 @@ def _in_profiles(columns: EvidenceColumns, strategy: int, captures: list[Capture
     """Finds slow replicas by their work, else in the last profile, else in all together."""
     if _uneven(columns, strategy):
         return []
-    if found := _by_work(captures):
+    if found := _by_work(columns, captures):
         return found
     last = _Profile.of(captures[-1:])
     slow = _slow(last.compute)
@@ -113,14 +116,14 @@ def _in_profiles(columns: EvidenceColumns, strategy: int, captures: list[Capture
     if slow and thirds and _is_told_before(captures[-_LATELY:-1], slow):
         sums = _reduces(columns, strategy) and _is_other_work(last, slow)
         combined = _combining_ns(columns, captures[-1:]) >= _excess_ns(last, slow)
-        return [] if sums or combined else _told(captures[-1], slow, last)
+        return [] if sums or combined else _told(columns, captures[-1], slow, last)
     if slow := _slow_lately(captures[-_LATELY:]):
         captures = captures[-_LATELY:]
     profile = _Profile.of(captures)
     slow = slow or _slow_and_awaited(captures, profile)
     if slow and _combining_ns(columns, captures) >= _excess_ns(profile, slow):
         return []
-    return _told(captures[-1], slow, profile)
+    return _told(columns, captures[-1], slow, profile)
 
 
 class _Profile(NamedTuple):
@@ -149,7 +152,7 @@ class _Profile(NamedTuple):
         )
 
 
-def _by_work(captures: list[Capture]) -> list[Advice]:
+def _by_work(columns: EvidenceColumns, captures: list[Capture]) -> list[Advice]:
     """Finds replicas that have more work than the others in each of the last profiles."""
     slow: list[int] = []
     alike: list[Capture] = []
@@ -158,11 +161,13 @@ def _by_work(captures: list[Capture]) -> list[Advice]:
         if not more or (alike and more != slow):
             break
         alike, slow = [*alike, one], more
-    if len(alike) < 2 and sum(one.work_steps for one in alike) < _FEWEST_WORK_STEPS:
+    steps = sum(one.work_steps for one in alike)
+    fewest = _FEWEST_WORK_STEPS if len(alike) == 1 else _FEWEST_WORK_STEPS_OF_TWO
+    if len(alike) < _LATELY and steps < fewest:
         return []
     works = [np.array(one.work_ns, float) for one in alike]
     ratio = min(work[slow].min() / np.median(np.delete(work, slow)) for work in works)
-    return _told(alike[0], slow, _Profile.of(alike), float(ratio))
+    return _told(columns, alike[0], slow, _Profile.of(alike), float(ratio))
 
 
 def _is_told_before(captures: list[Capture], slow: list[int]) -> bool:
@@ -210,11 +215,16 @@ def _slow_and_awaited(captures: list[Capture], profile: _Profile) -> list[int]:
 
 
 def _told(
-    capture: Capture, slow: list[int], profile: _Profile, work_ratio: float | None = None
+    columns: EvidenceColumns,
+    capture: Capture,
+    slow: list[int],
+    profile: _Profile,
+    work_ratio: float | None = None,
 ) -> list[Advice]:
     """Returns advice on slow replicas, where they cost enough.
 
     Args:
+      columns: The evidence.
       capture: The newest of the profiles.
       slow: The replicas.
       profile: The sums of the profiles.
@@ -258,10 +268,21 @@ def _told(
             },
             page="devices",
             share=excess / whole,
-            saves_s=excess / 1e9 / max(profile.steps, 1),
+            saves_s=_saved_seconds(columns, profile, excess),
             time_ns=capture.time_ns,
         )
     ]
+
+
+def _saved_seconds(columns: EvidenceColumns, profile: _Profile, excess: float) -> float:
+    """Returns the seconds that a step is longer for slow replicas.
+
+    A profile may compute more steps than it sees dispatched: its share of a usual step is right.
+    """
+    usual = step_seconds(columns) if len(columns["steps"]["step"]) else None
+    if usual is None:
+        return excess / 1e9 / max(profile.steps, 1)
+    return usual.whole * excess / profile.whole
 
 
 def _excess_ns(profile: _Profile, slow: list[int]) -> float:

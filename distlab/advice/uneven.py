@@ -19,6 +19,9 @@ from distlab.folds.arrays import Ints
 CAUSE: Final = "uneven_batch"
 
 _LEAST_SHARE: Final = 0.1
+_LEAST_SHARE_OF_ALL: Final = 0.03
+"""Of the capacity for all datasets: a small one for evaluation costs next to nothing."""
+
 _FEWEST: Final = 3
 
 
@@ -29,6 +32,11 @@ def find(columns: EvidenceColumns) -> list[Advice]:
         for name, rows in batches_by_dataset(columns)
     ]
     return [advice for advice in found if advice is not None]
+
+
+def _capacity(sizes: list[list[int]]) -> int:
+    """Returns how many examples the replicas could have received in the time of the fullest."""
+    return sum(max(size, default=0) * len(size) for size in sizes)
 
 
 def _unevenness(
@@ -42,6 +50,8 @@ def _unevenness(
     capacity = int(fullest.sum()) * examples.shape[1]
     wasted = capacity - int(examples.sum())
     if not capacity or wasted < _LEAST_SHARE * capacity or uneven.sum() < _FEWEST:
+        return None
+    if wasted < _LEAST_SHARE_OF_ALL * _capacity(columns["batches"]["sizes"]):
         return None
     short = np.flatnonzero((examples < fullest[:, None])[uneven].mean(axis=0) > 0.5).tolist()
     empty = np.flatnonzero((examples == 0)[uneven].mean(axis=0) > 0.5).tolist()

@@ -362,8 +362,7 @@ class Compile(Event, frozen=True, kw_only=True, tag="compile"):
       source: File and line of the function's definition.
       assigned: Names of the variables that it assigns.
       doubts: What its trace shows that is right in few programs.
-      trains: Whether one of the variables that it assigns may be trained: an array of floats,
-        and not ON_READ. True in runs recorded before this field.
+      trains: Whether it computes a gradient. True in runs recorded before this field.
     """
 
     STANDING = True

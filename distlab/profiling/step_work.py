@@ -20,8 +20,8 @@ import numpy.typing as npt
 _Integers: TypeAlias = npt.NDArray[np.int64]
 _Floats: TypeAlias = npt.NDArray[np.float64]
 
-_FEWEST_TIMES: Final = 3
-"""How often an operation runs at least to tell two whole steps."""
+_FEWEST_TIMES: Final = 2
+"""How often an operation runs at least to tell a whole step."""
 
 COLLECTIVE: Final = re.compile(
     r"psum|pmean|pmax|pmin|ppermute|pbroadcast|all[-_]?reduce|all[-_]?gather|all[-_]?to[-_]?all"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from typing import Any
 
@@ -16,9 +16,10 @@ import numpy as np
 
 from distlab import events
 from distlab.events import sink
+from distlab.step import jaxprs
 from distlab.step.program import Program
 from distlab.text.shown import shown
-from distlab.variables.protocol import StoredVariable
+from distlab.values.distributed import Shape
 
 
 def emit(
@@ -60,24 +61,19 @@ def emit(
             source=program.source,
             assigned=[variable.name for variable in program.spmd.written],
             doubts=doubts,
-            trains=any(map(_may_be_trained, program.spmd.written)),
+            trains=any(jaxprs.has_gradient(trace.jaxpr.jaxpr) for trace in program.spmd.traces),
             **contents,
         )
 
     recorder.compiled(compiled_event, program.executable)
 
 
-def _may_be_trained(variable: StoredVariable) -> bool:
-    """Returns whether a variable may be a parameter, and not a metric's sum or count."""
-    inexact = jnp.issubdtype(variable.dtype, jnp.inexact)
-    return inexact and variable.shape != () and not variable.on_read
-
-
 def _names_by_shape(program: Program) -> dict[str, str]:
     """Returns the names of variables and arguments by their shape in XLA's notation.
 
-    A shape that several of them share has the names of two. All variables in one flat array, and
-    all arrays of an argument or a part of one, have its name: so are gradients combined at once.
+    A shape that several of them share has the names of two. All variables in one flat array, all
+    arrays of an argument or a part of one, and those of one shape in a stack have a name, too: so
+    are gradients combined at once.
     """
     named = [(v.name, v.dtype, v.shape) for v in program.spmd.read]
     named += [
@@ -95,17 +91,19 @@ def _names_by_shape(program: Program) -> dict[str, str]:
 
 
 def _joined(program: Program) -> Iterator[tuple[str, str]]:
-    """Yields the shape of several arrays in one flat one, and what they are together."""
-    sizes: dict[tuple[str, str], int] = defaultdict(int)
+    """Yields the shape of several arrays in one, flat or stacked, and what they are together."""
+    arrays: dict[tuple[str, str], list[Shape]] = defaultdict(list)
     for variable in program.spmd.read:
         for group in ("all variables", *(["trainable variables"] if variable.trainable else [])):
-            sizes[group, str(variable.dtype)] += math.prod(variable.shape)
+            arrays[group, str(variable.dtype)].append(variable.shape)
     for leaf in program.arguments.leaves:
         if leaf.role != "static" and not jnp.issubdtype(leaf.dtype, jax.dtypes.extended):
             for part in _parts_of(leaf.label):
-                sizes[part, str(leaf.dtype)] += math.prod(leaf.shapes[0])
-    for (name, dtype), size in sizes.items():
-        yield _hlo_shape(jnp.dtype(dtype), (size,)), name
+                arrays[part, str(leaf.dtype)].append(leaf.shapes[0])
+    for (name, dtype), shapes in arrays.items():
+        yield _hlo_shape(jnp.dtype(dtype), (sum(map(math.prod, shapes)),)), name
+        for shape, count in Counter(shapes).items():
+            yield _hlo_shape(jnp.dtype(dtype), (count, *shape)), name
 
 
 def _parts_of(label: str) -> Iterator[str]:

@@ -376,6 +376,15 @@ def user_line(equation: Any) -> str:
     return ""
 
 
+def has_gradient(jaxpr: Any) -> bool:
+    """Returns whether a jaxpr computes a gradient, at any depth."""
+    return _first(jaxpr, _is_of_gradient) is not None
+
+
+def _is_of_gradient(equation: Any) -> bool:
+    return "transpose(" in str(equation.source_info.name_stack)
+
+
 def is_of_mean(equation: Any) -> bool:
     """Returns whether an operation stems from a call of `jnp.mean` or of an array's `mean`."""
     traceback = equation.source_info.traceback
