@@ -31,6 +31,17 @@ _SOURCE: Final = (
     "num_parallel_calls, or cache() what is the same in each epoch."
 )
 _PLACING: Final = "Use smaller elements: a smaller dtype, or fewer fields."
+_COPYING: Final = (
+    "Use smaller elements: a smaller dtype, or fewer fields. Elements of cache() are not copied "
+    "again."
+)
+_REMEDIES: Final = {
+    "its source": _SOURCE,
+    "placing them on the devices": _PLACING,
+    "reading and copying their elements": _COPYING,
+}
+_COPYING_BYTES_A_NS: Final = 2.0
+"""A source that gives so many bytes in a nanosecond does little but copy them."""
 
 
 def find(columns: EvidenceColumns) -> list[Advice]:
@@ -57,12 +68,15 @@ def _waiting(columns: EvidenceColumns, name: str, rows: Ints) -> Advice | None:
     begin = int(batches["time_ns"][rows[same[0] - 1]])
     source = float(waited.sum()) >= float(placing.sum())
     stage = "its source" if source else "placing them on the devices"
+    rate = float(batches["bytes"][rows].mean()) / max(float(waited.mean()), 1.0)
+    if source and rate >= _COPYING_BYTES_A_NS:
+        stage = "reading and copying their elements"
     return new_advice(
         CAUSE,
         name,
         f"Steps wait for batches of the {name}: {percent_text(whole_share)} of the loop's time, "
         f"{ms_text(float(spent.mean()))} a batch, most of it for {stage}.",
-        _SOURCE if source else _PLACING,
+        _REMEDIES[stage],
         evidence={
             "share": whole_share,
             "source_ms": float(waited.mean()) / 1e6,
