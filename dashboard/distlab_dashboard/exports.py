@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
+from urllib.parse import quote
 
 from tornado.iostream import StreamClosedError
 from tornado.web import RequestHandler
@@ -133,10 +134,9 @@ class Export(RequestHandler):
         self.finish(str(error))
 
     async def _send(self, path: Path, title: str) -> None:
-        safe = "".join(letter if letter.isalnum() or letter in "-_." else "-" for letter in title)
         kind = "text/html; charset=utf-8" if path.suffix == ".html" else "application/json"
         self.set_header("Content-Type", kind)
-        self.set_header("Content-Disposition", f'attachment; filename="{safe}"')
+        self.set_header("Content-Disposition", attachment_named(title))
         self.set_header("Content-Length", str(path.stat().st_size))
         with path.open("rb") as file:
             while part := file.read(_CHUNK):
@@ -145,6 +145,14 @@ class Export(RequestHandler):
                     await asyncio.wait_for(self.flush(), _SEND_SECONDS)
                 except (StreamClosedError, TimeoutError):  # the reader went away, or has stalled
                     return
+
+
+def attachment_named(title: str) -> str:
+    """Returns the header that names a download, also by letters that no header has (RFC 6266)."""
+    safe = "".join(letter if letter.isalnum() or letter in "-_." else "-" for letter in title)
+    plain = "".join(letter if letter.isascii() else "-" for letter in safe)
+    named = f'attachment; filename="{plain}"'
+    return named if plain == safe else f"{named}; filename*=UTF-8''{quote(safe)}"
 
 
 def _write(run: ServedRun, path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 import socket
 import threading
@@ -86,6 +87,7 @@ class DashboardServer:
         self._ready = threading.Event()
         self._error: Exception | None = None
         self._thread: threading.Thread | None = None
+        self._process = os.getpid()
 
     def start(self, port: int | None) -> None:
         """Begins to serve and returns when the port is open.
@@ -110,7 +112,12 @@ class DashboardServer:
         self._library.start()
 
     def stop(self) -> None:
-        """Stops serving, frees the port and stops reading. A second call has no effect."""
+        """Stops serving, frees the port and stops reading. A second call has no effect.
+
+        Nor has a call in a forked child: the server is the parent's, and goes on there.
+        """
+        if os.getpid() != self._process:
+            return
         self._exports.stop()
         if self._loop is not None and self._thread is not None and self._thread.is_alive():
             self._loop.add_callback(self._shut_down)

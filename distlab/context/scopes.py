@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, TypeVar
 
+from distlab.devices.jax_internals import require_no_other_mesh
 from distlab.errors import ContextError
 
 if TYPE_CHECKING:  # `import distlab` loads this module, and must not load JAX
@@ -127,8 +128,10 @@ def require_cross_replica(verb: str, strategy: Host) -> None:
     """Checks that a verb may be called here on all replicas of `strategy`.
 
     Raises:
-      ContextError: This is a replica function, or the scope of another strategy.
+      ContextError: This is a replica function, the scope of another strategy, or a mesh of the
+        user's is set.
     """
+    require_no_other_mesh(verb)
     mode = _mode()
     default = _default_mode().strategy
     if mode.strategy is not strategy and mode.strategy is not default:

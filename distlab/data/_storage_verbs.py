@@ -10,6 +10,7 @@ from typing import Any
 
 from distlab.data._cache import FileCache, in_memory
 from distlab.data._cache_file import CacheFile, Recording
+from distlab.data._fingerprint import fingerprint
 from distlab.data._iterator import Elements
 from distlab.data._planned import DatasetT, Planned
 from distlab.data._saved import Saved
@@ -74,7 +75,9 @@ class StorageVerbs(Planned[DatasetT]):
     ) -> DatasetT:
         """Keeps the elements of the first iteration in a folder, for later programs.
 
-        The same as `cache` with a file in that folder.
+        The same as `cache` with a file in that folder, where each pipeline has a file of its own:
+        one with other operations, numbers or functions does not read these elements. Seeds
+        don't count, nor does what an iterable yields.
 
         Args:
           path: The folder; it is made if there is none.
@@ -98,7 +101,8 @@ class StorageVerbs(Planned[DatasetT]):
         """
         del compression, name
         _refuse_functions("snapshot", reader_func, shard_func)
-        return self.with_plan(FileCache(self.plan, _file_in("snapshot", path).path))
+        name_of_plan = f"snapshot-{fingerprint(self.plan)}"
+        return self.with_plan(FileCache(self.plan, _file_in(name_of_plan, path).path))
 
     def save(
         self,

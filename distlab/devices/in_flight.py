@@ -91,6 +91,16 @@ def note_thread() -> None:
     _threads.add(threading.get_ident())
 
 
+def require_not_forked() -> None:
+    """Checks that the devices' threads exist: what computes would wait for ever.
+
+    Raises:
+      ContextError: This is a forked child.
+    """
+    if isinstance(dispatching, _Forked):
+        dispatching.__enter__()
+
+
 def require_open() -> None:
     """Notes that the calling thread computes, in a way that dispatches nothing by itself.
 

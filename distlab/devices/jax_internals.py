@@ -23,7 +23,7 @@ from jax._src.interpreters import pxla as _pxla
 from jax._src.interpreters.partial_eval import DynamicJaxprTrace as _DynamicJaxprTrace
 from jax._src.lax import parallel as _parallel
 from jax._src.lib import _profiler as _profiler_library
-from jax.sharding import NamedSharding
+from jax.sharding import AxisType, NamedSharding
 from jaxlib import _jax as _jaxlib
 from jaxlib import xla_client as _xla_client
 
@@ -229,6 +229,41 @@ def outside_of_traces() -> Iterator[None]:
 def being_transformed() -> bool:
     """Returns whether a JAX transformation (jit, grad, vmap, scan) is active in this thread."""
     return not isinstance(_core.trace_ctx.trace, _core.EvalTrace)
+
+
+def require_no_other_mesh(verb: str) -> None:
+    """Checks that `jax.set_mesh` of a mesh of the user's is not in effect.
+
+    Args:
+      verb: The verb that runs a program over the replicas.
+
+    Raises:
+      ContextError: It is.
+    """
+    mesh = jax.sharding.get_abstract_mesh()
+    if not mesh.empty and not any(kind is AxisType.Manual for kind in mesh.axis_types):
+        raise ContextError(
+            f"{verb} was called under jax.set_mesh of a mesh with the axes "
+            f"{', '.join(map(str, mesh.axis_names))}, and a strategy's programs run on a mesh of "
+            "their own. Leave that block first, or give the mesh to NamedSharding and shard_map "
+            "in place of jax.set_mesh."
+        )
+
+
+def require_compilation(verb: str) -> None:
+    """Checks that JAX may compile.
+
+    Args:
+      verb: The verb that compiles a program.
+
+    Raises:
+      ContextError: `jax.disable_jit` is in effect.
+    """
+    if cast(Any, jax.config).jax_disable_jit:
+        raise ContextError(
+            f"{verb} compiles a program, which jax.disable_jit forbids. Call "
+            "distlab.run_functions_eagerly(True) in its place: replicas then run ordinary Python."
+        )
 
 
 def interrupt_in(error: Exception) -> KeyboardInterrupt | None:

@@ -70,6 +70,7 @@ class Program:
         donated: tuple[int, ...] = (),
     ) -> None:
         require_plain(fn)
+        jax_internals.require_compilation("run")
         started = time.monotonic_ns()
         self.number = next_number()
         self.function = function_name(fn)

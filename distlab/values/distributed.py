@@ -17,6 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import NamedSharding
 
+from distlab.devices import in_flight
 from distlab.devices.jax_internals import ConcreteArray, uncommitted
 from distlab.devices.mesh import ReplicaMesh, local_positions, replica_mesh
 from distlab.devices.pieces import is_divided, pieces
@@ -121,6 +122,7 @@ class PerReplica(DistributedValues):
     @property
     def values(self) -> tuple[Any, ...]:
         """The components in replica order, each on its replica's device."""
+        in_flight.require_not_forked()
         shapes = self.shapes
         try:
             rows = _rows(self.stacked)
@@ -241,6 +243,7 @@ class Mirrored(DistributedValues):
     @property
     def values(self) -> tuple[Any, ...]:
         """The copies in replica order, each on its replica's device."""
+        in_flight.require_not_forked()
         try:
             copies = pieces(self.array)
         except RuntimeError as error:

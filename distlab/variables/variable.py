@@ -358,6 +358,7 @@ class Variable(ArrayOperators, scattering.Scatters, Sealed):
         return updated if read_value else cast(Variable, None)
 
     def _update(self, operand: Any, verb: str, combine: Combine) -> Variable:
+        in_flight.require_not_forked()
         self.require_own_strategy(verb)
         frame = frames.current()
         if isinstance(operand, DistributedValues):
@@ -422,6 +423,7 @@ class Variable(ArrayOperators, scattering.Scatters, Sealed):
             server_traffic.note_change(self.storage, placed)
 
     def _scatter(self, kind: str, slices: Any) -> Variable:
+        in_flight.require_not_forked()
         verb, combine = f"scatter_{kind}", scattering.COMBINE[kind]
         self.require_own_strategy(verb)
         slices = scattering.require_slices(self.name, kind, slices)

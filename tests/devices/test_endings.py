@@ -134,6 +134,7 @@ with strategy.scope():
     variable = dl.Variable(jnp.ones(3))
 value = strategy.run(step, args=(batch,))
 dataset = strategy.experimental_distribute_dataset(dl.data.Dataset.range(64).batch(8))
+checkpoint = dl.train.Checkpoint(variable=variable)
 def feed():
     for numbers in dataset:
         strategy.run(lambda n: n + 1, args=(numbers,))
@@ -147,6 +148,11 @@ verbs = {
     "assign": lambda: variable.assign(jnp.zeros(3)),
     "values": lambda: strategy.experimental_distribute_values_from_function(lambda _: batch),
     "dataset": feed,
+    "assign numbers": lambda: variable.assign_add([1.0, 2.0, 3.0]),
+    "scatter": lambda: variable.scatter_add(dl.IndexedSlices([1.0], [0])),
+    "local results": lambda: strategy.experimental_local_results(value),
+    "save": lambda: checkpoint.save("forked/checkpoint"),
+    "restore": lambda: checkpoint.restore("forked/checkpoint-1"),
 }
 for name, verb in verbs.items():
     child = os.fork()

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -440,3 +441,41 @@ def test_an_interrupt_that_jax_makes_another_error_of_is_an_interrupt() -> None:
 
 def _raises_another() -> None:
     raise ValueError("KeyboardInterrupt is a word")
+
+
+def test_a_mesh_of_the_users_is_named_by_the_verbs_that_can_not_run_under_it() -> None:
+    mirrored = strategy()
+    value = mirrored.run(lambda: jnp.ones(2))
+    mesh = jax.make_mesh((2,), ("rows",), devices=jax.devices()[:2])
+    with jax.set_mesh(mesh):
+        for verb in (
+            lambda: mirrored.run(lambda: jnp.ones(2)),
+            lambda: mirrored.reduce("SUM", value, axis=None),
+            lambda: mirrored.gather(value, axis=0),
+        ):
+            require_refusal(verb, ContextError, "under jax.set_mesh of a mesh with the axes rows")
+    assert mirrored.reduce("SUM", value, axis=None).tolist() == [2.0, 2.0]
+
+
+def test_where_jax_may_not_compile_functions_run_eagerly() -> None:
+    mirrored = strategy()
+    with jax.disable_jit():
+        require_refusal(
+            lambda: mirrored.run(lambda: jnp.ones(2)), ContextError, "jax.disable_jit forbids"
+        )
+        eagerly = dl.RunOptions(run_eagerly=True)
+        assert len(mirrored.run(lambda: jnp.ones(2), options=eagerly).values) == 2
+
+
+def test_a_snapshot_is_that_of_its_own_pipeline(tmp_path: Path) -> None:
+    def kept(dataset: dl.data.Dataset) -> list[int]:
+        return [int(n) for n in dataset.snapshot(tmp_path)]
+
+    numbers = dl.data.Dataset.range(3)
+    for _ in range(2):
+        assert kept(numbers.map(lambda x: x + 1)) == [1, 2, 3]
+        assert len(list(tmp_path.glob("*.index"))) == 1
+    for factor in (2, 3):
+        assert kept(numbers.map(lambda x, factor=factor: x * factor)) == [0, factor, 2 * factor]
+    assert kept(dl.data.Dataset.range(50, 53)) == [50, 51, 52]
+    assert kept(numbers.shuffle(3).map(lambda x: x * 0)) == [0, 0, 0]

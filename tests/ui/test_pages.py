@@ -7,7 +7,7 @@ import json
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 import jax.numpy as jnp
 import pytest
@@ -233,6 +233,23 @@ def test_downloads_need_the_token(folder: Path) -> None:
         status, headers, body = answer(f"{url}export/trace.json?run=first&token=a%20long%20token")
         assert status == 200
         assert headers["Content-Disposition"] == 'attachment; filename="first-trace.json"'
+        assert json.loads(body)["traceEvents"]
+    finally:
+        made.stop()
+
+
+def test_a_run_with_a_name_of_any_letters_can_be_downloaded(tmp_path: Path) -> None:
+    with dl.record(tmp_path / "été 日本"):
+        dl.MirroredStrategy(["CPU:0", "CPU:1"]).run(lambda: 1.0)
+    made = serve(tmp_path)
+    try:
+        name = quote("été 日本")
+        status, headers, body = answer(f"{made.url}export/trace.json?run={name}")
+        assert status == 200
+        assert headers["Content-Disposition"] == (
+            'attachment; filename="-t-----trace.json"; '
+            f"filename*=UTF-8''{quote('été-日本-trace.json')}"
+        )
         assert json.loads(body)["traceEvents"]
     finally:
         made.stop()

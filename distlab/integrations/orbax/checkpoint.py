@@ -407,7 +407,8 @@ def _move(iterators: Mapping[str, Any], moves: Mapping[str, Put]) -> None:
 
 
 def _require_outside(verb: str) -> None:
-    """Checks that this is no replica function, and no other function that is being traced."""
+    """Checks that this is no replica function, no other that is being traced, and no fork."""
+    in_flight.require_not_forked()
     if frames.current() is not None or jax_internals.being_staged():
         raise ContextError(
             f"Checkpoint.{verb} was called in a function that replicas run, or that JAX traces. "
