@@ -48,7 +48,12 @@ def add_to(commands: Any) -> None:
 def run(args: argparse.Namespace) -> int:
     """Writes the file and returns the exit code."""
     from distlab import Run
+    from distlab.errors import RecordError
 
+    if args.output.exists() and not args.overwrite:
+        raise RecordError(
+            f"{args.output} exists already. Name another file, or pass --overwrite to replace it."
+        )
     with Run.open(args.folder) as recorded:
         target = recorded.export(args.output, overwrite=args.overwrite)
     print(f"{target}: {target.stat().st_size / 1e6:.1f} MB")
