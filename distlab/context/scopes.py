@@ -12,7 +12,6 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, TypeVar
 
-from distlab.devices.jax_internals import require_no_other_mesh
 from distlab.errors import ContextError
 
 if TYPE_CHECKING:  # `import distlab` loads this module, and must not load JAX
@@ -131,6 +130,8 @@ def require_cross_replica(verb: str, strategy: Host) -> None:
       ContextError: This is a replica function, the scope of another strategy, or a mesh of the
         user's is set.
     """
+    from distlab.devices.jax_internals import require_no_other_mesh  # `distlab --help` has no JAX
+
     require_no_other_mesh(verb)
     mode = _mode()
     default = _default_mode().strategy
