@@ -111,6 +111,10 @@ class TracedCollectives:
         self._ops = ops
         self._plan = plan
 
+    def end_trace(self) -> None:
+        """Forgets the traced values, which JAX would take for leaked ones."""
+        self.common, self.merged_into_one = [], []
+
     def replica_id(self) -> Any:
         """Returns the replica's index along the mesh axis, an int32 tracer."""
         return jax.lax.axis_index(AXIS)

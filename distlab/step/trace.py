@@ -122,6 +122,7 @@ def trace(
         found["read"] = tuple(v if v in frame.read else None for v in candidates)
         found["written"] = tuple(frame.written)
         found["updates"] = tuple((v, o.verb, len(o.operands)) for v, o in frame.updates)
+        collectives.end_trace()
         return [
             *(_array(leaf, name.label) for name, leaf in computed),
             *(frame.written[variable] for variable in found["written"]),

@@ -479,3 +479,18 @@ def test_a_snapshot_is_that_of_its_own_pipeline(tmp_path: Path) -> None:
         assert kept(numbers.map(lambda x, factor=factor: x * factor)) == [0, factor, 2 * factor]
     assert kept(dl.data.Dataset.range(50, 53)) == [50, 51, 52]
     assert kept(numbers.shuffle(3).map(lambda x: x * 0)) == [0, 0, 0]
+
+
+def test_a_step_leaks_no_tracers_of_distlabs_own() -> None:
+    mirrored = strategy()
+    with mirrored.scope():
+        total = dl.Variable(jnp.zeros(2), aggregation=dl.VariableAggregation.MEAN)
+
+    def step(x: Any) -> Any:
+        both = dl.get_replica_context().all_reduce("SUM", x)
+        total.assign_add(jnp.ones(2) * both)
+        return both
+
+    with jax.checking_leaks():
+        assert [float(v) for v in mirrored.run(step, args=(2.0,)).values] == [4.0, 4.0]
+    assert total.numpy().tolist() == [4.0, 4.0]
