@@ -67,6 +67,10 @@ _FEWEST_REPLICAS: Final = 4
 
 _LEAST_SHARE: Final = 0.1
 _LEAST_NS: Final = 200_000
+_WAITED_FOR: Final = 0.25
+"""On cores that devices share, the others compute while they would wait elsewhere: the time for
+which they wait tells better than the slow one's what equal work would save, where there is any."""
+
 _OTHER_WORK: Final = 50.0
 """How many times as long as the others a device computes that has the sums of `strategy.reduce`,
 where nobody waits for it. A replica with 20 times the work took 55 times as long under load."""
@@ -252,6 +256,9 @@ def _told(
         )
     if excess < max(_LEAST_SHARE * whole, _LEAST_NS * profile.steps / 2):
         return []
+    awaited = float(waited - waiting[slow].max())
+    if awaited >= _WAITED_FOR * excess:
+        excess = min(excess, awaited)
     return [
         new_advice(
             CAUSE,
