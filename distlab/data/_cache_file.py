@@ -6,6 +6,7 @@ not count, and one with an index is complete, or was damaged since.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import tempfile
 import weakref
@@ -20,6 +21,7 @@ from distlab.data._engine import Element
 from distlab.data._nest import is_namedtuple, leaves, map_nest
 from distlab.data._spec import TensorSpec, refuse_datasets
 from distlab.errors import DataLossError, InvalidArgumentError, StructureError
+from distlab.io._files import named_when_full
 from distlab.io._records import record_of, tf_records
 
 _FORMAT = "distlab.data 1"
@@ -137,13 +139,16 @@ class Recording:
 
     def add(self, element: Element) -> None:
         """Writes an element."""
-        self._open.write(record_of(_encoded(element)))
+        record = record_of(_encoded(element))
+        with named_when_full(self._file.path):
+            self._open.write(record)
         self._elements += 1
 
     def finish(self) -> None:
         """Makes the elements count."""
-        self._open.flush()
-        os.fsync(self._open.fileno())
+        with named_when_full(self._file.path):
+            self._open.flush()
+            os.fsync(self._open.fileno())
         size = self._open.tell()
         self._open.close()
         index = Index(_FORMAT, self._elements, size, self._structure, self._seeds)
@@ -156,7 +161,8 @@ class Recording:
 
 
 def _discard(file: BinaryIO, path: Path) -> None:
-    file.close()
+    with contextlib.suppress(OSError):  # what is left in its buffer may not fit on the disk
+        file.close()
     path.unlink(missing_ok=True)
 
 

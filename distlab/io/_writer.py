@@ -11,7 +11,7 @@ from typing import Any, BinaryIO, Final, Protocol, final
 
 from distlab.errors import ArgumentTypeError, ContextError, InvalidArgumentError
 from distlab.io import _open_files
-from distlab.io._files import checked_compression, path_of
+from distlab.io._files import checked_compression, named_when_full, path_of
 from distlab.io._records import record_of
 from distlab.text.counts import is_count
 from distlab.text.shown import shown
@@ -101,7 +101,7 @@ class TFRecordWriter(Uncopied):
 
     def __init__(self, path: Any, options: TFRecordOptions | str | None = None) -> None:
         chosen = options if isinstance(options, TFRecordOptions) else TFRecordOptions(options)
-        name = path_of(path)
+        name = self._name = path_of(path)
         _open_files.claim(name, self)
         try:
             self._file: _Sink | None = _opened(name, chosen)
@@ -125,7 +125,8 @@ class TFRecordWriter(Uncopied):
                 f"A record must be bytes, got {type(record).__name__}. Serialize it first, for "
                 "example with distlab.io.serialize_example."
             )
-        self._open().write(record_of(data))
+        with named_when_full(self._name):
+            self._open().write(record_of(data))
 
     def flush(self) -> None:
         """Hands the records so far to the operating system.
@@ -133,14 +134,16 @@ class TFRecordWriter(Uncopied):
         Raises:
           ContextError: The writer was closed.
         """
-        self._open().flush()
+        with named_when_full(self._name):
+            self._open().flush()
 
     def close(self) -> None:
         """Ends the file. Further calls do nothing."""
         file, self._file = self._file, None
         if file is not None:
             try:
-                file.close()
+                with named_when_full(self._name):
+                    file.close()
             finally:
                 _open_files.release(self)
 

@@ -136,6 +136,14 @@ def trace(
     except NEEDS_PYTHON as error:
         eagerly = "or run it as ordinary Python: distlab.run_functions_eagerly(True)."
         raise needs_python(fn, "run", error, eagerly) from error
+    except NameError as error:
+        if "axis name" in str(error):
+            error.add_note(
+                f"In a function that strategy.run runs, the axis of the replicas is {AXIS!r}. "
+                f"Write jax.lax.pmean(x, {AXIS!r}), or "
+                'distlab.get_replica_context().all_reduce("MEAN", x).'
+            )
+        raise
     except jax.errors.UnexpectedTracerError as error:
         raise ContextError(
             f"A value traced inside {function_name(fn)} escaped from its trace. Most often a "

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import _thread
 import os
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -494,3 +496,43 @@ def test_a_step_leaks_no_tracers_of_distlabs_own() -> None:
     with jax.checking_leaks():
         assert [float(v) for v in mirrored.run(step, args=(2.0,)).values] == [4.0, 4.0]
     assert total.numpy().tolist() == [4.0, 4.0]
+
+
+def test_an_axis_of_another_name_is_told_the_name_of_that_of_the_replicas() -> None:
+    with pytest.raises(NameError, match="batch") as refused:
+        strategy().run(lambda: jax.lax.pmean(jnp.ones(2), "batch"))
+    assert "axis of the replicas is 'replica'" in "".join(refused.value.__notes__)
+
+
+FULL: Final = """
+import resource, signal
+import distlab as dl
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 16, 1 << 16))
+rows = dl.data.Dataset.range(1 << 16).batch(1 << 10)
+def write_records():
+    with dl.io.TFRecordWriter("records") as writer:
+        for _ in range(3):
+            writer.write(b"x" * (1 << 15))
+for write in (lambda: rows.save("saved"), lambda: list(rows.cache("cached")), write_records):
+    try:
+        write()
+    except OSError as error:
+        print(*error.__notes__)
+"""
+
+
+def test_files_that_a_full_disk_does_not_take_are_named(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", FULL],
+        check=False,
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    saved, cached, records = done.stdout.splitlines()
+    for line, name in ((saved, "saved"), (cached, "cached"), (records, "records")):
+        assert name in line
+        assert "could not be written whole. Free space on its disk" in line
+    assert done.stderr == ""
