@@ -40,6 +40,7 @@ from distlab.step.used_up import flattened, held
 from distlab.values.checks import checked_call, is_array_like
 from distlab.values.distributed import DistributedValues, Mirrored
 from distlab.values.nests import require_nest
+from distlab.values.user_code import warn
 from distlab.variables.protocol import StoredVariable
 
 _steps = itertools.count()
@@ -225,21 +226,48 @@ def _run_traced(
         raise
     if sink.recorder().enabled:
         if fresh:
-            doubts = examined(program, place.number, call.leaves, result)
-            compile_events.emit(
-                program,
-                programs,
-                place.number,
-                doubts,
-                referred=place.programs.changed_references(fn),
-                recorder=sink.recorder(),
-            )
+            _report_compiled(program, programs, place, fn, (call.leaves, result))
         examples = place.batch.examples_among(call.leaves)
         step = _recorded(program, place.number, examples, marker, called)
         _kept(program, place.number, result, step, fresh=fresh)
     if fresh:
         keep(programs, call.key, program)
     return result
+
+
+def _report_compiled(
+    program: Program,
+    programs: dict[Any, Program],
+    place: Place,
+    fn: Callable[..., Any],
+    of_first_step: tuple[list[Any], Any],
+) -> None:
+    """Emits the event of a program that was compiled. The step has run, whatever fails here.
+
+    Args:
+      program: The program.
+      programs: The function's other programs, oldest first.
+      place: Where its replicas run.
+      fn: The function.
+      of_first_step: The flat arguments of its first step, and the result.
+
+    Warns:
+      RuntimeWarning: The program could not be examined.
+    """
+    recorder = sink.recorder()
+    try:
+        doubts = examined(program, place.number, *of_first_step)
+        referred = place.programs.changed_references(fn)
+        compile_events.emit(
+            program, programs, place.number, doubts, referred=referred, recorder=recorder
+        )
+    except Exception as error:  # noqa: BLE001 - of any new version of JAX
+        reason = (
+            f"The program of {program.function} could not be examined, so pages and advice lack "
+            f"it: {type(error).__name__}: {error}. The step has run."
+        )
+        recorder.emit(events.Lost(time_ns=time.monotonic_ns(), count=1, reason=reason[:2_000]))
+        warn(reason, RuntimeWarning)
 
 
 def _recorded(
