@@ -85,12 +85,8 @@ def _loop_seconds(columns: EvidenceColumns) -> float:
     all_kept = len(called) and called[0] >= columns["since_ns"]
     begin = int(called[0]) if all_kept else 0
     starts, ends = np.maximum(costs["start_ns"], begin), costs["time_ns"]
-    spans = [
-        (max(one.time_ns - one.trace_ns - one.compile_ns, begin), one.time_ns)
-        for one in columns["compiles"]
-    ]
-    compiling = sum(
-        float(np.maximum(np.minimum(ends, end) - np.maximum(starts, start), 0).sum())
-        for start, end in spans
-    )
-    return (float(np.maximum(ends - starts, 0).sum()) - compiling) / 1e9
+    seconds = float(np.maximum(ends - starts, 0).sum()) / 1e9
+    for one in columns["compiles"]:
+        inside = np.maximum(starts, one.time_ns - one.trace_ns - one.compile_ns)
+        seconds -= float(np.maximum(np.minimum(ends, one.time_ns) - inside, 0).sum()) / 1e9
+    return seconds

@@ -26,19 +26,15 @@ _SHARE: Final = 0.33
 _LEAST_NS: Final = 2_000_000
 _FEWEST: Final = 8
 
-_SOURCE: Final = (
-    "Make the source faster: map whole batches instead of single examples, map with "
-    "num_parallel_calls, or cache() what is the same in each epoch."
-)
-_PLACING: Final = "Use smaller elements: a smaller dtype, or fewer fields."
-_COPYING: Final = (
-    "Use smaller elements: a smaller dtype, or fewer fields. Elements of cache() are not copied "
-    "again."
-)
+_SOURCE: Final = "its source"
+_PLACING: Final = "placing them on the devices"
+_COPYING: Final = "reading and copying their elements"
 _REMEDIES: Final = {
-    "its source": _SOURCE,
-    "placing them on the devices": _PLACING,
-    "reading and copying their elements": _COPYING,
+    _SOURCE: "Make the source faster: map whole batches instead of single examples, map with "
+    "num_parallel_calls, or cache() what is the same in each epoch.",
+    _PLACING: "Use smaller elements: a smaller dtype, or fewer fields.",
+    _COPYING: "Use smaller elements: a smaller dtype, or fewer fields. Elements of cache() are "
+    "not copied again.",
 }
 _COPYING_BYTES_A_NS: Final = 2.0
 """A source that gives so many bytes in a nanosecond does little but copy them."""
@@ -66,11 +62,9 @@ def _waiting(columns: EvidenceColumns, name: str, rows: Ints) -> Advice | None:
         return None
     whole_share = float(spent.sum() / periods.sum())
     begin = int(batches["time_ns"][rows[same[0] - 1]])
-    source = float(waited.sum()) >= float(placing.sum())
-    stage = "its source" if source else "placing them on the devices"
     rate = float(batches["bytes"][rows].mean()) / max(float(waited.mean()), 1.0)
-    if source and rate >= _COPYING_BYTES_A_NS:
-        stage = "reading and copying their elements"
+    stage = _COPYING if rate >= _COPYING_BYTES_A_NS else _SOURCE
+    stage = _PLACING if waited.sum() < placing.sum() else stage
     return new_advice(
         CAUSE,
         name,

@@ -8,6 +8,7 @@ Outside of any scope it is in the default strategy's replica context, as in Tens
 from __future__ import annotations
 
 import contextlib
+import functools
 import threading
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, TypeVar
@@ -123,6 +124,14 @@ def updating() -> bool:
     return _mode().updating
 
 
+@functools.cache
+def _mesh_check() -> Callable[[str], None]:
+    """Returns the check of JAX's mesh. `distlab --help` imports this module, and no JAX."""
+    from distlab.devices.jax_internals import require_no_other_mesh
+
+    return require_no_other_mesh
+
+
 def require_cross_replica(verb: str, strategy: Host) -> None:
     """Checks that a verb may be called here on all replicas of `strategy`.
 
@@ -130,9 +139,7 @@ def require_cross_replica(verb: str, strategy: Host) -> None:
       ContextError: This is a replica function, the scope of another strategy, or a mesh of the
         user's is set.
     """
-    from distlab.devices.jax_internals import require_no_other_mesh  # `distlab --help` has no JAX
-
-    require_no_other_mesh(verb)
+    _mesh_check()(verb)
     mode = _mode()
     default = _default_mode().strategy
     if mode.strategy is not strategy and mode.strategy is not default:

@@ -21,7 +21,7 @@ from distlab.data._engine import Element
 from distlab.data._nest import is_namedtuple, leaves, map_nest
 from distlab.data._spec import TensorSpec, refuse_datasets
 from distlab.errors import DataLossError, InvalidArgumentError, StructureError
-from distlab.io._files import named_when_full
+from distlab.io._files import name_file
 from distlab.io._records import record_of, tf_records
 
 _FORMAT = "distlab.data 1"
@@ -140,15 +140,21 @@ class Recording:
     def add(self, element: Element) -> None:
         """Writes an element."""
         record = record_of(_encoded(element))
-        with named_when_full(self._file.path):
+        try:
             self._open.write(record)
+        except OSError as error:
+            name_file(error, self._file.path)
+            raise
         self._elements += 1
 
     def finish(self) -> None:
         """Makes the elements count."""
-        with named_when_full(self._file.path):
+        try:
             self._open.flush()
             os.fsync(self._open.fileno())
+        except OSError as error:
+            name_file(error, self._file.path)
+            raise
         size = self._open.tell()
         self._open.close()
         index = Index(_FORMAT, self._elements, size, self._structure, self._seeds)

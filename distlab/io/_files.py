@@ -117,17 +117,12 @@ def _told(path: str) -> Iterator[None]:
         ) from error
 
 
-@contextlib.contextmanager
-def named_when_full(path: str) -> Iterator[None]:
-    """Adds to an error of the disk which file it is about, and what to do."""
-    try:
-        yield
-    except OSError as error:
-        error.add_note(
-            f"{shown(path, 300)} could not be written whole. Free space on its disk, or choose "
-            "another folder, and write it anew."
-        )
-        raise
+def name_file(error: OSError, path: str) -> None:
+    """Adds to an error of the disk which file could not be written, and what to do."""
+    error.add_note(
+        f"{shown(path, 300)} could not be written whole. Free space on its disk, or choose "
+        "another folder, and write it anew."
+    )
 
 
 @final

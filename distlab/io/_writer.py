@@ -11,7 +11,7 @@ from typing import Any, BinaryIO, Final, Protocol, final
 
 from distlab.errors import ArgumentTypeError, ContextError, InvalidArgumentError
 from distlab.io import _open_files
-from distlab.io._files import checked_compression, named_when_full, path_of
+from distlab.io._files import checked_compression, name_file, path_of
 from distlab.io._records import record_of
 from distlab.text.counts import is_count
 from distlab.text.shown import shown
@@ -125,8 +125,12 @@ class TFRecordWriter(Uncopied):
                 f"A record must be bytes, got {type(record).__name__}. Serialize it first, for "
                 "example with distlab.io.serialize_example."
             )
-        with named_when_full(self._name):
-            self._open().write(record_of(data))
+        file = self._open()
+        try:
+            file.write(record_of(data))
+        except OSError as error:
+            name_file(error, self._name)
+            raise
 
     def flush(self) -> None:
         """Hands the records so far to the operating system.
@@ -134,16 +138,22 @@ class TFRecordWriter(Uncopied):
         Raises:
           ContextError: The writer was closed.
         """
-        with named_when_full(self._name):
-            self._open().flush()
+        file = self._open()
+        try:
+            file.flush()
+        except OSError as error:
+            name_file(error, self._name)
+            raise
 
     def close(self) -> None:
         """Ends the file. Further calls do nothing."""
         file, self._file = self._file, None
         if file is not None:
             try:
-                with named_when_full(self._name):
-                    file.close()
+                file.close()
+            except OSError as error:
+                name_file(error, self._name)
+                raise
             finally:
                 _open_files.release(self)
 

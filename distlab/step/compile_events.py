@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator
@@ -17,6 +16,7 @@ import numpy as np
 from distlab import events
 from distlab.events import sink
 from distlab.step import jaxprs
+from distlab.step.parameters import parent
 from distlab.step.program import Program
 from distlab.text.shown import shown
 from distlab.values.distributed import Shape
@@ -98,18 +98,13 @@ def _joined(program: Program) -> Iterator[tuple[str, str]]:
             arrays[group, str(variable.dtype)].append(variable.shape)
     for leaf in program.arguments.leaves:
         if leaf.role != "static" and not jnp.issubdtype(leaf.dtype, jax.dtypes.extended):
-            for part in _parts_of(leaf.label):
+            part = leaf.label
+            while part := parent(part):
                 arrays[part, str(leaf.dtype)].append(leaf.shapes[0])
     for (name, dtype), shapes in arrays.items():
         yield _hlo_shape(jnp.dtype(dtype), (sum(map(math.prod, shapes)),)), name
         for shape, count in Counter(shapes).items():
             yield _hlo_shape(jnp.dtype(dtype), (count, *shape)), name
-
-
-def _parts_of(label: str) -> Iterator[str]:
-    """Yields the parts of an argument that a leaf belongs to: `s` and `s.w` of `s.w['b']`."""
-    for end in re.finditer(r"[.\[]", label):
-        yield label[: end.start()]
 
 
 def _one_of(names: list[str]) -> str:

@@ -19,6 +19,7 @@ from distlab.events import Doubt
 from distlab.step import jaxprs
 from distlab.step.causes import CausesOf, Kind, is_inexact, is_key, is_mirrored
 from distlab.step.divergence import Causes, union
+from distlab.step.parameters import parent
 from distlab.variables.variable import Variable
 
 
@@ -66,7 +67,7 @@ def own_states(causes: CausesOf) -> Iterator[tuple[State, Doubt]]:
         for state in states
         if not causes.own(causes.of_outputs[state.result])
     ]
-    beside = {_parent(label) for label in alike}
+    beside = {parent(label) for label in alike}
     around = {part for label in alike for part in _named_parts(label)}
     outvars = causes.local.jaxpr.jaxpr.outvars
     for state in states:
@@ -76,7 +77,7 @@ def own_states(causes: CausesOf) -> Iterator[tuple[State, Doubt]]:
         trained = bool(needed) and _has_effect(causes, state)
         if trained and (
             not combines
-            or _parent(label) in beside
+            or parent(label) in beside
             or (not around.isdisjoint(_named_parts(label)) and _is_moved(causes, state))
         ):
             yield (
@@ -189,9 +190,9 @@ def _named_parts(label: str) -> Iterator[str]:
     Of `state.params['a']['kernel']` that is `state.params`. The argument itself may hold a model
     and what is each replica's own, and so may a sequence, such as the states of an optimizer.
     """
-    part = _parent(label)
-    while whole := _parent(part):
-        if _parent(whole) and not part.removeprefix(whole)[1:2].isdigit():
+    part = parent(label)
+    while whole := parent(part):
+        if parent(whole) and not part.removeprefix(whole)[1:2].isdigit():
             yield whole
         part = whole
 
@@ -216,7 +217,3 @@ def _is_sum_with(jaxpr: Any, out: Any, old: Any) -> bool:
     result = inner.outvars[made.outvars.index(out)]
     olds = [v for v, atom in zip(inner.invars, made.invars, strict=False) if atom is old]
     return any(_is_sum_with(inner, result, one) for one in olds)
-
-
-def _parent(label: str) -> str:
-    return label.rpartition("[")[0] if label.endswith("]") else label.rpartition(".")[0]

@@ -84,6 +84,15 @@ class Declared(NamedTuple):
         )
 
 
+def parent(label: str) -> str:
+    """Returns the label of what holds a part of an argument; empty for the argument itself.
+
+    Args:
+      label: That of the part, as `argument_label` returns it: `s.w` holds `s.w['b']`.
+    """
+    return label.rpartition("[")[0] if label.endswith("]") else label.rpartition(".")[0]
+
+
 def declared(path: tuple[Any, ...]) -> Declared:
     """Returns how a part of the result is named, by its path in it."""
     if path and isinstance(path[-1], StateKey):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import time
 import weakref
+from collections.abc import Sequence
 from typing import Any, final
 
 import jax
@@ -93,7 +94,7 @@ class ProgramInputs:
         pulled = [] if self._remote is None else self._pulled(self._remote)
         if self._remote is not None:
             self._emit_copy(self._remotes, "to_devices", self._remote.nbytes, started)
-        moved: dict[str, int] = {}
+        moved: list[tuple[str, int]] = []
         for storage, is_given in self._local:
             if is_given:
                 given.append(storage.give(keep=keep))
@@ -101,9 +102,10 @@ class ProgramInputs:
             value, copied = storage.over(self._mesh)
             kept.append(value)
             if copied:
-                moved[storage.name] = value.nbytes
+                moved.append((storage.name, value.nbytes))
         if moved:
-            self._emit_copy(_named([*moved]), "between_devices", sum(moved.values()), started)
+            names, sizes = zip(*moved, strict=True)
+            self._emit_copy(_named(names), "between_devices", sum(sizes), started)
         return [*kept, *pulled], given
 
     def examples(self) -> tuple[list[jax.Array], list[jax.Array]]:
@@ -262,7 +264,7 @@ class ProgramInputs:
         )
 
 
-def _named(variables: list[str]) -> str:
+def _named(variables: Sequence[str]) -> str:
     """Returns what an event calls variables: the first one's name, and how many more there are."""
     if len(variables) == 1:
         return f"variable {variables[0]}"

@@ -45,7 +45,7 @@ def as_value(value: Any, dtype: Any, what: str) -> jax.Array:
     require_nest(value, f"The value of {what}")
     if dtype is not None:
         _require_dtype(dtype, what)
-        require_kept(value, jnp.dtype(dtype), what)
+        _require_kept(value, jnp.dtype(dtype), what)
     try:
         return jnp.asarray(value, dtype=dtype)
     except (TypeError, ValueError, OverflowError) as error:
@@ -55,7 +55,7 @@ def as_value(value: Any, dtype: Any, what: str) -> jax.Array:
         ) from error
 
 
-def require_kept(value: Any, dtype: np.dtype[Any], what: str) -> None:
+def _require_kept(value: Any, dtype: np.dtype[Any], what: str) -> None:
     """Checks that Python's numbers stay what they are in a dtype.
 
     `jnp.asarray(1.5, dtype="int32")` is 1, and 300 is 44 in uint8. Arrays have a dtype of their
@@ -142,5 +142,5 @@ def checked_value(variable: _Typed, value: Any, verb: str) -> jax.Array:
             "(array.astype changes the dtype)."
         )
     if weak:
-        require_kept(value, variable.dtype, f"{variable.name}.{verb}")
+        _require_kept(value, variable.dtype, f"{variable.name}.{verb}")
     return array.astype(variable.dtype)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import _thread
 import os
-import subprocess
-import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -35,6 +33,7 @@ from distlab.errors import (
     ValueShapeError,
 )
 from distlab.values.distributed import PerReplica
+from tests.devices.programs import finish
 from tests.misuse.table import require_refusal
 from tests.patience import wait_until
 
@@ -523,16 +522,9 @@ for write in (lambda: rows.save("saved"), lambda: list(rows.cache("cached")), wr
 
 
 def test_files_that_a_full_disk_does_not_take_are_named(tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", FULL],
-        check=False,
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
-    saved, cached, records = done.stdout.splitlines()
+    status, out = finish(f"import os\nos.chdir({str(tmp_path)!r})\n{FULL}")
+    assert status == 0, out
+    saved, cached, records = out.splitlines()  # and no error besides
     for line, name in ((saved, "saved"), (cached, "cached"), (records, "records")):
         assert name in line
         assert "could not be written whole. Free space on its disk" in line
-    assert done.stderr == ""

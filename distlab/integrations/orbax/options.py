@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, final
 
 from distlab.errors import ArgumentTypeError, ArgumentValueError
+from distlab.text.flags import flag_refusal
 from distlab.text.paths import path_refusal
 from distlab.text.shown import shown
 
@@ -39,11 +40,8 @@ class CheckpointOptions:
     def __post_init__(self) -> None:
         """Checks the options."""
         for name, value in vars(self).items():
-            if not isinstance(value, bool):
-                raise ArgumentTypeError(
-                    f"{name} must be True or False, got {shown(value)}. Write {name}=True for a "
-                    "thread that writes."
-                )
+            if refusal := flag_refusal(name, value):
+                raise ArgumentTypeError(refusal)
 
     @property
     def in_background(self) -> bool:
