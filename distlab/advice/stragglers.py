@@ -170,8 +170,8 @@ def _by_work(columns: EvidenceColumns, captures: list[Capture]) -> list[Advice]:
     if len(alike) < _LATELY and steps < fewest:
         return []
     works = [np.array(one.work_ns, float) for one in alike]
-    ratio = min(work[slow].min() / np.median(np.delete(work, slow)) for work in works)
-    return _told(columns, alike[0], slow, _Profile.of(alike), float(ratio))
+    ratios = [work[slow].min() / np.median(np.delete(work, slow)) for work in works]
+    return _told(columns, alike[0], slow, _Profile.of(alike), float(np.median(ratios)))
 
 
 def _is_told_before(captures: list[Capture], slow: list[int]) -> bool:

@@ -22,6 +22,9 @@ from distlab.recording import RingRecorder
 from tests.ui.conftest import Pages, Served
 
 SLOW = 2
+SIZE = 128
+"""Of the matrices: so large that what a step does besides its loop is a hundredth of it."""
+
 MOST_BYTES = 5_000_000
 
 
@@ -44,7 +47,7 @@ class Straggling(threading.Thread):
             y = jax.lax.fori_loop(0, rounds, lambda _, a: jnp.tanh(a @ a), x)
             return context.all_reduce("MEAN", y)
 
-        value = strategy.experimental_distribute_values_from_function(lambda _: jnp.eye(64) * 0.5)
+        value = strategy.experimental_distribute_values_from_function(lambda _: jnp.eye(SIZE) * 0.5)
         with dl.record(self.folder) as self.recording:
             while not self.stop.is_set():
                 value = strategy.run(step, (value,))
