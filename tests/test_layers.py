@@ -36,26 +36,31 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "text": (),
     "errors": (),
     "uncopied": ("errors",),
+    "user_code": (),
     "events": (),
     "cluster": ("text", "errors", "uncopied"),
     "launching": ("text", "errors"),
     "devices": ("text", "errors", "events"),
     "processes": ("text", "errors", "devices"),
-    "values": ("text", "errors", "events", "devices", "processes"),
+    "values": ("text", "errors", "user_code", "events", "devices", "processes"),
     "context": ("text", "errors", "devices", "values"),
-    "variables": ("text", "errors", "events", "devices", "processes", "values", "context"),
+    "variables": (
+        *("text", "errors", "user_code", "events", "devices", "processes", "values", "context"),
+    ),
     "nest": ("text", "errors", "values", "variables"),
     "collectives": (
-        *("text", "errors", "events", "devices", "values", "context"),
-        "variables",
+        *("text", "errors", "user_code", "events", "devices", "values", "context", "variables"),
     ),
     "step": (
-        *("text", "errors", "events", "devices", "processes", "values", "context", "variables"),
-        "collectives",
+        *("text", "errors", "user_code", "events", "devices", "processes", "values", "context"),
+        *("variables", "collectives"),
     ),
     "io": ("text", "errors", "uncopied", "values"),
     "data": ("text", "errors", "uncopied", "values", "io"),
-    "input": (*("text", "errors", "events", "devices", "processes", "values", "context", "data"),),
+    "input": (
+        *("text", "errors", "user_code", "events", "devices", "processes", "values", "context"),
+        "data",
+    ),
     "exported": ("text", "errors", "devices", "values", "variables", "data"),
     "strategies": (
         *("text", "errors", "events", "cluster", "devices", "processes", "values", "context"),
@@ -74,11 +79,11 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "page": ("text", "errors", "events", "control", "folds", "charts", "advice"),
     "tracking": ("text", "errors", "events", "io", "folds"),
     # What keeps it. A recording ends with its advice, and exports draw the page.
-    "profiling": ("errors", "events", "devices", "cluster", "values"),
+    "profiling": ("errors", "user_code", "events", "devices", "cluster", "values"),
     "runs": ("text", "errors", "uncopied", "events", "folds", "advice", "page", "tracking"),
     "recording": (
-        *("text", "errors", "uncopied", "events", "devices", "processes", "advice", "tracking"),
-        *("profiling", "runs"),
+        *("text", "errors", "uncopied", "user_code", "events", "devices", "processes", "advice"),
+        *("tracking", "profiling", "runs"),
     ),
     "widgets": (
         *("text", "errors", "events", "strategies", "control", "folds", "charts", "advice"),

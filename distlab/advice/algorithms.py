@@ -87,6 +87,7 @@ def find(columns: EvidenceColumns) -> list[Advice]:
                 page="reductions",
                 share=share,
                 steps=loop_steps(columns),
+                source=columns["strategies_made"].get(strategy, ""),
                 saves_s=(1 - 1 / faster) * seconds_a_step(columns, times, spent),
             )
         )

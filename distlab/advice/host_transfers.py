@@ -23,6 +23,7 @@ from typing import Final
 
 import numpy as np
 
+from distlab.advice._lines import line_of_most
 from distlab.advice._shares import (
     loop_begin,
     loop_share,
@@ -130,6 +131,7 @@ def find(columns: EvidenceColumns) -> list[Advice]:
                 page="placement",
                 share=share,
                 steps=loop_steps(columns),
+                source=line_of_most([copies["source"][row] for row in inside], spent),
                 saves_s=saved_at_most(
                     columns,
                     _seconds(

@@ -12,6 +12,7 @@ from typing import Final
 
 import numpy as np
 
+from distlab.advice._lines import line_of_most
 from distlab.advice._texts import new_advice
 from distlab.events import Advice
 from distlab.folds import EvidenceColumns
@@ -42,12 +43,12 @@ def find(columns: EvidenceColumns) -> list[Advice]:
         if memory is None:
             memory = _placed(columns, devices)
             what = "variables"
-        advice = _imbalance(devices, memory, what, _REMEDY)
+        advice = _imbalance(columns, devices, memory, what, _REMEDY)
         if advice is not None:
             found.setdefault(advice.subject, advice)
     servers = _servers(columns)
     remedy = _SERVERS_REMEDY.format(len(servers))
-    advice = _imbalance(servers, _placed(columns, servers), "variables", remedy)
+    advice = _imbalance(columns, servers, _placed(columns, servers), "variables", remedy)
     if advice is not None:
         found.setdefault(advice.subject, advice)
     return list(found.values())
@@ -68,7 +69,20 @@ def _placed(columns: EvidenceColumns, devices: list[str]) -> list[int]:
     return [held[device] for device in devices]
 
 
-def _imbalance(devices: list[str], memory: list[int], what: str, remedy: str) -> Advice | None:
+def _made_largest(columns: EvidenceColumns, device: str) -> str:
+    """Returns the line whose variables hold the most on a device."""
+    held = [
+        (placement.source, float(size))
+        for placement in columns["placements"]
+        for name, size in zip(placement.devices, placement.bytes_per_device, strict=False)
+        if name == device
+    ]
+    return line_of_most([line for line, _ in held], [size for _, size in held])
+
+
+def _imbalance(
+    columns: EvidenceColumns, devices: list[str], memory: list[int], what: str, remedy: str
+) -> Advice | None:
     if len(memory) < 2 or len(memory) != len(devices):
         return None
     held = np.array(memory, float)
@@ -85,5 +99,6 @@ def _imbalance(devices: list[str], memory: list[int], what: str, remedy: str) ->
         remedy,
         evidence={"bytes": most, "others_bytes": others},
         page="placement",
+        source=_made_largest(columns, device),
         share=(most - others) / most,
     )

@@ -14,6 +14,7 @@ from typing import Final
 
 import numpy as np
 
+from distlab.advice._lines import line_of_most
 from distlab.advice._texts import new_advice, percent_text
 from distlab.events import Advice
 from distlab.folds import EvidenceColumns
@@ -57,6 +58,7 @@ def find(columns: EvidenceColumns) -> list[Advice]:
                         "events_per_s": events,
                     },
                     page="overview",
+                    source=line_of_most(costs["log_source"], costs["log_ns"]) if in_log else "",
                     share=callers,
                 )
             )

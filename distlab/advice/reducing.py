@@ -15,6 +15,7 @@ from typing import Final
 
 import numpy as np
 
+from distlab.advice._lines import line_of_most
 from distlab.advice._shares import loop_begin, loop_share, loop_steps, seconds_a_step
 from distlab.advice._texts import ms_text, new_advice, percent_text
 from distlab.events import Advice, Collective, Compile
@@ -85,6 +86,14 @@ def _seconds_a_step(columns: EvidenceColumns, rows: Ints) -> float:
     return seconds_a_step(columns, reductions["time_ns"][rows], reductions["duration_ns"][rows])
 
 
+def _line(columns: EvidenceColumns, rows: Ints) -> str:
+    """Returns the line of the program whose calls took the most time."""
+    reductions = columns["reductions"]
+    return line_of_most(
+        [reductions["source"][row] for row in rows], reductions["duration_ns"][rows]
+    )
+
+
 def _repeated_calls(columns: EvidenceColumns) -> list[Advice]:
     reductions = columns["reductions"]
     steps, again = [], []
@@ -121,6 +130,7 @@ def _repeated_calls(columns: EvidenceColumns) -> list[Advice]:
             page="reductions",
             share=share,
             steps=loop_steps(columns),
+            source=_line(columns, rows),
             saves_s=_seconds_a_step(columns, rows),
         )
     ]
@@ -154,6 +164,7 @@ def _many_calls(columns: EvidenceColumns) -> list[Advice]:
             page="reductions",
             share=share,
             steps=loop_steps(columns),
+            source=_line(columns, np.array(kept)),
             saves_s=(1 - _OF_ONE_CALL)
             * (1 - 1 / number)
             * _seconds_a_step(columns, np.array(kept)),
@@ -194,6 +205,7 @@ def _large_calls(columns: EvidenceColumns) -> list[Advice]:
             page="reductions",
             share=share,
             steps=loop_steps(columns),
+            source=_line(columns, rows),
             saves_s=_seconds_a_step(columns, rows),
         )
     ]

@@ -63,7 +63,7 @@ def _same_work(columns: EvidenceColumns) -> list[Advice]:
                 doubt.subject,
                 f"All {replicas} replicas of {program.function} receive the same "
                 f"{doubt.because}{at(doubt.source)} and compute the same from it: an array that "
-                "run receives is whole on every replica.",
+                f"run receives{at(program.called)} is whole on every replica.",
                 "Divide the batches: strategy.experimental_distribute_dataset(dataset), or pass a "
                 "PerReplica with each replica's own examples.",
                 evidence={"replicas": replicas, "steps": len(steps)},
@@ -71,7 +71,7 @@ def _same_work(columns: EvidenceColumns) -> list[Advice]:
                 share=1 - 1 / max(replicas, 1),
                 steps=steps,
                 time_ns=program.time_ns,
-                source=doubt.source,
+                source=program.called or doubt.source,
             )
         )
     return found

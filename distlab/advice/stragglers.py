@@ -30,6 +30,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from distlab.advice._lines import line_of_most
 from distlab.advice._shares import step_seconds
 from distlab.advice._texts import ms_text, new_advice, percent_text, replicas_text
 from distlab.events import Advice, Capture
@@ -78,6 +79,10 @@ where nobody waits for it. A replica with 20 times the work took 55 times as lon
 _BYTES_A_NS: Final = 1.0
 """At least so many bytes are combined on one device in a nanosecond. Under load it was 1.8, and
 the device that gathers large values computed up to 20 times as long as the others."""
+
+_BYTES_A_NS_EVEN: Final = 0.5
+"""The same where the profile shows that a step has as much work on all devices. On a machine with
+four busy programs a core it was 0.66."""
 
 _PARTS: Final = 3
 _COMPUTE: Final = 0
@@ -277,8 +282,20 @@ def _told(
             share=excess / whole,
             saves_s=_saved_seconds(columns, profile, excess),
             time_ns=capture.time_ns,
+            source=_function_line(columns, capture),
         )
     ]
+
+
+def _function_line(columns: EvidenceColumns, capture: Capture) -> str:
+    """Returns the line of the function that the strategy ran most in a profile, or just before."""
+    steps = columns["steps"]
+    called = (steps["strategy"] == capture.strategy) & (steps["time_ns"] <= capture.time_ns)
+    inside = called & (steps["time_ns"] >= capture.start_ns)
+    programs = steps["program"][inside if inside.any() else called][-max(capture.steps, 1) :]
+    line_of = {one.program: one.source for one in columns["compiles"]}
+    lines = [line_of.get(program, "") for program in programs.tolist()]
+    return line_of_most(lines, [1.0] * len(lines))
 
 
 def _saved_seconds(columns: EvidenceColumns, profile: _Profile, excess: float) -> float:
@@ -306,7 +323,9 @@ def _combining_ns(columns: EvidenceColumns, captures: list[Capture]) -> float:
         begun = reductions["time_ns"]
         inside = (begun >= one.start_ns) & (begun <= one.time_ns)
         own = to_one & inside & (reductions["strategy"] == one.strategy)
-        spent += float(reductions["bytes"][own].sum()) * len(one.devices) / _BYTES_A_NS
+        even = bool(one.work_ns) and max(one.work_ns) < _MORE_WORK * min(one.work_ns)
+        speed = _BYTES_A_NS_EVEN if even else _BYTES_A_NS
+        spent += float(reductions["bytes"][own].sum()) * len(one.devices) / speed
     return spent
 
 

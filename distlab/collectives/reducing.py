@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from distlab import events
+from distlab import events, user_code
 from distlab.collectives.cross_device_ops import require_sums
 from distlab.collectives.host import CollectiveHost
 from distlab.collectives.rows import copies_of, on_first_device
@@ -128,7 +128,7 @@ def _report_nest(
     strategy: Host, op: ReduceOp, values: list[PerReplica], algorithms: list[str], started: int
 ) -> None:
     """Emits the reduction of each value; a value has the share of the time that it has of bytes."""
-    call = next(calls)
+    call, source = next(calls), user_code.calling_line() if sink.recorder().enabled else ""
     everything = max(1, sum(value.stacked.nbytes for value in values))
     for value, algorithm in zip(values, algorithms, strict=True):
         report(
@@ -139,6 +139,7 @@ def _report_nest(
             stacked=value.stacked,
             started=started,
             call=call,
+            source=source,
             of_time=value.stacked.nbytes / everything,
         )
 
@@ -359,6 +360,7 @@ def report(
     stacked: Any,
     started: int,
     call: int,
+    source: str | None = None,
     of_time: float = 1.0,
 ) -> None:
     """Emits that values of the replicas were combined from Python.
@@ -371,6 +373,7 @@ def report(
       stacked: The values, `(replicas, ...)`.
       started: The monotonic time in nanoseconds at which the call began.
       call: The number of the call, from `calls`; the leaves of a structure share it.
+      source: The line of the user's program that made the call; None looks for it.
       of_time: The value's share of the time from then until now.
     """
     recorder = sink.recorder()
@@ -389,5 +392,6 @@ def report(
             array=number_of(stacked),
             call=call,
             duration_ns=int(of_time * (time.monotonic_ns() - started)),
+            source=user_code.calling_line() if source is None else source,
         )
     )

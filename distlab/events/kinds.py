@@ -222,6 +222,8 @@ class Strategy(Event, frozen=True, kw_only=True, tag="strategy"):
       devices: Device name of each replica, in replica order.
       processes: The process of each replica, in replica order; empty where all are
         in this process. Other events have the numbers of this process's replicas alone.
+      source: File and line of the user's program that made it; empty in runs recorded before
+        this field.
     """
 
     STANDING = True
@@ -229,6 +231,7 @@ class Strategy(Event, frozen=True, kw_only=True, tag="strategy"):
     name: str
     devices: list[str]
     processes: list[int] = []
+    source: str = ""
 
 
 class Placement(Event, frozen=True, kw_only=True, tag="placement"):
@@ -246,6 +249,8 @@ class Placement(Event, frozen=True, kw_only=True, tag="placement"):
       devices: Names of the devices that hold a copy.
       bytes_per_device: Bytes on each of `devices`, in the same order.
       server: Number of the parameter server that holds it; None without servers.
+      source: File and line of the user's program that made it; empty in runs recorded before
+        this field.
     """
 
     STANDING = True
@@ -259,6 +264,7 @@ class Placement(Event, frozen=True, kw_only=True, tag="placement"):
     devices: list[str]
     bytes_per_device: list[int]
     server: int | None = None
+    source: str = ""
 
 
 class Sharding(Event, frozen=True, kw_only=True, tag="sharding"):
@@ -363,6 +369,8 @@ class Compile(Event, frozen=True, kw_only=True, tag="compile"):
       assigned: Names of the variables that it assigns.
       doubts: What its trace shows that is right in few programs.
       trains: Whether it computes a gradient. True in runs recorded before this field.
+      called: File and line of the user's program that called `run` first; empty in runs recorded
+        before this field.
     """
 
     STANDING = True
@@ -386,6 +394,7 @@ class Compile(Event, frozen=True, kw_only=True, tag="compile"):
     assigned: list[str] = []
     doubts: list[Doubt] = []
     trains: bool = True
+    called: str = ""
 
 
 class Step(Event, frozen=True, kw_only=True, tag="step"):
@@ -523,6 +532,8 @@ class Reduction(Event, frozen=True, kw_only=True, tag="reduction"):
         it; -1 in runs recorded before this field.
       call: Number of the call, shared by the values of one structure; -1 in runs
         recorded before this field.
+      source: File and line of the user's program that made the call; empty in runs recorded
+        before this field.
     """
 
     strategy: int
@@ -535,6 +546,7 @@ class Reduction(Event, frozen=True, kw_only=True, tag="reduction"):
     duration_ns: int
     array: int = -1
     call: int = -1
+    source: str = ""
 
 
 class Copy(Event, frozen=True, kw_only=True, tag="copy"):
@@ -551,6 +563,8 @@ class Copy(Event, frozen=True, kw_only=True, tag="copy"):
         the wait for the value.
       waiting_ns: Nanoseconds of those in which the caller waited for the devices to compute the
         value; -1 in runs recorded before this field.
+      source: File and line of the user's program that made it necessary; empty in runs recorded
+        before this field.
     """
 
     strategy: int
@@ -560,6 +574,7 @@ class Copy(Event, frozen=True, kw_only=True, tag="copy"):
     copies: int
     duration_ns: int
     waiting_ns: int = -1
+    source: str = ""
 
 
 class Capture(Event, frozen=True, kw_only=True, tag="capture"):
@@ -657,6 +672,8 @@ class RecorderCost(Event, frozen=True, kw_only=True, tag="recorder"):
       lost: Events lost so far.
       log_ns: Nanoseconds the callers spent in calls of `log`, all of which are timed; 0 in runs
         recorded before this field.
+      log_source: File and line of the user's program whose calls of `log` took the most of that;
+        empty without calls and in runs recorded before this field.
     """
 
     MOMENTS = ("time_ns", "start_ns")
@@ -670,6 +687,7 @@ class RecorderCost(Event, frozen=True, kw_only=True, tag="recorder"):
     waiting: int
     lost: int
     log_ns: int = 0
+    log_source: str = ""
 
 
 class Metric(Event, frozen=True, kw_only=True, tag="metric"):

@@ -64,6 +64,7 @@ class ReductionTable(TypedDict):
     verb: list[str]
     op: list[str]
     algorithm: list[str]
+    source: list[str]
 
 
 class CopyTable(TypedDict):
@@ -76,6 +77,7 @@ class CopyTable(TypedDict):
     waiting_ns: Ints
     what: list[str]
     direction: list[str]
+    source: list[str]
 
 
 class CostTable(TypedDict):
@@ -86,6 +88,7 @@ class CostTable(TypedDict):
     events: Ints
     emit_ns: Ints
     log_ns: Ints
+    log_source: list[str]
     writer_ns: Ints
     watcher_ns: Ints
     capture_ns: Ints
@@ -145,6 +148,7 @@ def reduction_table(events: Sequence[Reduction]) -> ReductionTable:
         "verb": [event.verb for event in events],
         "op": [event.op for event in events],
         "algorithm": [event.algorithm for event in events],
+        "source": [event.source for event in events],
     }
 
 
@@ -158,6 +162,7 @@ def copy_table(events: Sequence[Copy]) -> CopyTable:
         "waiting_ns": _ints([event.waiting_ns for event in events]),
         "what": [event.what for event in events],
         "direction": [event.direction for event in events],
+        "source": [event.source for event in events],
     }
 
 
@@ -169,6 +174,7 @@ def cost_table(events: Sequence[RecorderCost]) -> CostTable:
         "events": _ints([event.events for event in events]),
         "emit_ns": _ints([event.emit_ns for event in events]),
         "log_ns": _ints([event.log_ns for event in events]),
+        "log_source": [event.log_source for event in events],
         "writer_ns": _ints([event.writer_ns for event in events]),
         "watcher_ns": _ints([event.watcher_ns for event in events]),
         "capture_ns": _ints([event.capture_ns for event in events]),

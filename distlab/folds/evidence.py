@@ -123,6 +123,7 @@ class EvidenceColumns(TypedDict):
         all kept. A share of the loop's time counts from then.
       simulated: Whether the devices share one machine's cores.
       strategies: Numbers of strategies to `(class name, device names)`.
+      strategies_made: Numbers of strategies to the lines that made them.
       steps: `Step` events.
       ready: `StepReady` events; on more than 128 devices the last 640,000 times.
       batches: `Sharding` events; on more than 128 devices the last 640,000 sizes.
@@ -149,6 +150,7 @@ class EvidenceColumns(TypedDict):
     since_ns: int
     simulated: bool
     strategies: dict[int, tuple[str, list[str]]]
+    strategies_made: dict[int, str]
     steps: StepTable
     ready: ReadyTable
     batches: ShardingTable
@@ -183,6 +185,7 @@ class Evidence:
         self._begin_ns = 0
         self._simulated = False
         self._strategies: dict[int, tuple[str, list[str]]] = {}
+        self._strategies_made: dict[int, str] = {}
         self._placed: dict[int, Placement] = {}
         self._placed_bytes = 0
         self._most_placed: list[Placement] = []
@@ -238,6 +241,7 @@ class Evidence:
                 self._place(event)
             case Strategy():
                 self._strategies[event.strategy] = (event.name, event.devices)
+                self._strategies_made[event.strategy] = event.source
                 self._limit(len(event.devices))
             case Run():
                 self._begin_ns = self._begin_ns or event.time_ns
@@ -341,6 +345,7 @@ class Evidence:
             "since_ns": self._since_ns(),
             "simulated": self._simulated,
             "strategies": dict(self._strategies),
+            "strategies_made": dict(self._strategies_made),
             "steps": step_table(self._events(Step)),
             "ready": ready_table(self._events(StepReady)),
             "batches": sharding_table(self._events(Sharding)),

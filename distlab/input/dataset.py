@@ -15,7 +15,7 @@ from distlab.input.host import InputHost
 from distlab.input.iterator import DistributedIterator
 from distlab.input.options import InputOptions
 from distlab.text.shown import shown
-from distlab.values.user_code import calling_line
+from distlab.user_code import calling_line
 
 _numbers = itertools.count()
 

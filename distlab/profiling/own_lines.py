@@ -8,17 +8,16 @@ from __future__ import annotations
 
 import functools
 import sys
-import sysconfig
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from types import FrameType
-from typing import Final, Literal
+from typing import Final
 
 from distlab.devices.thread_frames import frames_of
 from distlab.events import Event, OwnPython
-from distlab.values.user_code import line_text
+from distlab.user_code import line_text, part_of
 
 _DEEPEST: Final = 12
 """The most lines of a stack that are kept: the innermost ones."""
@@ -30,10 +29,6 @@ of a longer time may have passed in distlab's calls, of which some keep Python's
 
 _REPORT_NS: Final = 1_000_000_000
 _DISTLAB: Final = Path(__file__).parents[1]
-_COMPILERS: Final = ("compiler.py", "mlir.py", "partial_eval.py")
-_LIBRARIES: Final = tuple(sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib"))
-
-_Part = Literal["user", "distlab", "compiler", "library"]
 
 
 class OwnLines:
@@ -109,7 +104,7 @@ def own_stack(frames: Sequence[FrameType]) -> str | None:
     """
     compiles = False
     for depth, frame in enumerate(frames):
-        part = _part_of(frame)
+        part = part_of(frame)
         if part == "distlab":
             return None
         if part == "user":
@@ -137,31 +132,12 @@ def _lines(frames: Iterable[FrameType]) -> list[str]:
     lines: list[str] = []
     for frame in frames:
         code = frame.f_code
-        part = _part_of(frame)
+        part = part_of(frame)
         if part == "user" and len(lines) < _DEEPEST:
             lines.append(line_text(code.co_filename, frame.f_lineno))
         elif part == "distlab" and lines and _is_input(code.co_filename):
             return []
     return lines[::-1]
-
-
-def _part_of(frame: FrameType) -> _Part:
-    """Returns whose code a frame runs; functions that a library made of a string are its own."""
-    code = frame.f_code
-    made = code.co_filename == "<string>" and frame.f_globals.get("__name__") != "__main__"
-    return "library" if made else _part(code.co_filename)
-
-
-@functools.lru_cache(4096)
-def _part(filename: str) -> _Part:
-    """Returns whose a file is; the demo counts as a user's program."""
-    path = Path(filename)
-    if _DISTLAB in path.parents:
-        return "user" if path.relative_to(_DISTLAB).parts[0] == "demo" else "distlab"
-    if filename.startswith(("<frozen", *_LIBRARIES)):
-        inside = "jax" in path.parts and path.name in _COMPILERS
-        return "compiler" if inside else "library"
-    return "user"
 
 
 @functools.lru_cache(4096)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import statistics
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable
 from typing import Final
 
@@ -17,6 +18,8 @@ from distlab.events import Event, RecorderCost
 _EVERY_NS: Final = 1_000_000_000
 SAMPLE: Final = 16
 """Calls of each sort that are timed for one event."""
+
+_MOST_LINES: Final = 100
 
 
 class Overhead:
@@ -53,7 +56,7 @@ class Overhead:
         self._start_steps = 0
         self._captures_ns = 0
         self._logs = 0
-        self._logs_ns = 0
+        self._logs_ns: Counter[str] = Counter()
         self._waiting = 0
         self._lost = 0
 
@@ -69,10 +72,18 @@ class Overhead:
         """Adds the duration of one `watch` outside of the watcher's windows."""
         self._watches.append(nanoseconds)
 
-    def add_log(self, nanoseconds: int) -> None:
-        """Adds the duration of one call of `log`, which leads to one event, now or later."""
+    def add_log(self, nanoseconds: int, line: str) -> None:
+        """Adds the duration of one call of `log`, which leads to one event, now or later.
+
+        Args:
+          nanoseconds: The duration.
+          line: The line of the user's program that made it.
+        """
         self._logs += 1
-        self._logs_ns += nanoseconds
+        if line in self._logs_ns or len(self._logs_ns) < _MOST_LINES:
+            self._logs_ns[line] += nanoseconds
+        else:
+            self._logs_ns[""] += nanoseconds
 
     def note_thread(self, thread: str) -> None:
         """Notes the processor time of the calling thread.
@@ -123,7 +134,7 @@ class Overhead:
             return None
         captures_ns, self._captures_ns = self._captures_ns, 0
         logs, self._logs = self._logs, 0
-        logs_ns, self._logs_ns = self._logs_ns, 0
+        logs_ns, self._logs_ns = self._logs_ns, Counter()
         emits, self._emits = self._emits, []
         watches, self._watches = self._watches, []
         threads, reported = dict(self._threads), self._reported_threads
@@ -145,7 +156,8 @@ class Overhead:
             capture_ns=captures_ns,
             waiting=self._waiting,
             lost=self._lost,
-            log_ns=logs_ns,
+            log_ns=logs_ns.total(),
+            log_source=max(logs_ns, key=logs_ns.__getitem__, default=""),
         )
 
 

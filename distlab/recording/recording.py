@@ -27,6 +27,7 @@ from distlab.text.shown import shown, shown_text
 from distlab.tracking.logger import Logger
 from distlab.tracking.tensorboard import TensorBoard
 from distlab.uncopied import Uncopied
+from distlab.user_code import calling_line
 
 _Status: TypeAlias = Literal["finished", "failed", "interrupted"]
 
@@ -107,9 +108,10 @@ class Recording(Uncopied):
                 "Call log inside the with block."
             )
         began = time.perf_counter_ns()
+        line = calling_line()
         number = self._recorder.newest_step() if step is None else checked_step(step)
         self._recorder.metrics.log(number, values)
-        self._recorder.overhead.add_log(time.perf_counter_ns() - began)
+        self._recorder.overhead.add_log(time.perf_counter_ns() - began, line)
         self._warn_of_not_finite(self._recorder)
 
     def capture(self, steps: int = 5, *, seconds: float = 10.0) -> Future[Capture]:

@@ -19,8 +19,8 @@ from typing import Any, Final, final
 from distlab.errors import ArgumentTypeError, RecompilationWarning
 from distlab.step.function_identity import referenced
 from distlab.step.state_holders import library_of
+from distlab.user_code import warn
 from distlab.values.checks import function_name
-from distlab.values.user_code import warn
 from distlab.variables.outside_reads import Holder
 
 _OF_FLAX: Final = "pass it in args=(...), where run updates it in place."

@@ -19,6 +19,7 @@ from distlab.step import jaxprs
 from distlab.step.parameters import parent
 from distlab.step.program import Program
 from distlab.text.shown import shown
+from distlab.user_code import calling_line
 from distlab.values.distributed import Shape
 
 
@@ -41,6 +42,7 @@ def emit(
       referred: What changed of that to which a function refers that is made anew for each call.
       recorder: Receives the event.
     """
+    called = calling_line()
     # It may be among them already, by the key of plain arrays in place of declared values.
     cause, changed = _cause(program, [one for one in programs.values() if one is not program])
 
@@ -61,6 +63,7 @@ def emit(
             source=program.source,
             assigned=[variable.name for variable in program.spmd.written],
             doubts=doubts,
+            called=called,
             trains=any(jaxprs.has_gradient(trace.jaxpr.jaxpr) for trace in program.spmd.traces),
             **contents,
         )

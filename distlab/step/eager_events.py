@@ -17,6 +17,7 @@ from distlab.step.copies import Comparisons, compared
 from distlab.step.last_results import LastResults
 from distlab.step.place import Place
 from distlab.step.program import next_number
+from distlab.user_code import calling_line
 from distlab.values.checks import function_name, function_source
 from distlab.variables.protocol import StoredVariable
 from distlab.variables.variable import Variable
@@ -144,6 +145,7 @@ class EagerWatch:
             flops=None,
             bytes_accessed=None,
             source=self._source,
+            called=calling_line(),
         )
 
 

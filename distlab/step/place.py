@@ -14,6 +14,7 @@ from distlab.devices.mesh import ReplicaMesh, replica_mesh
 from distlab.devices.selection import DeviceLike
 from distlab.events import sink
 from distlab.step.program_cache import ProgramCache
+from distlab.user_code import calling_line
 from distlab.values.last_batches import LastBatches
 
 _numbers = itertools.count()
@@ -67,6 +68,7 @@ class Place:
                     name=name,
                     devices=list(mesh.names),
                     processes=processes if len(set(processes)) > 1 else [],
+                    source=calling_line(),
                 )
             )
         return place

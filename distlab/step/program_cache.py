@@ -13,8 +13,8 @@ from distlab.errors import RecompilationWarning
 from distlab.step.function_identity import Identity, Key, changed_values, identity_of, references
 from distlab.step.program import Program
 from distlab.step.static_values import StaticKey, changed_parts
+from distlab.user_code import warn
 from distlab.values.checks import function_name, function_source
-from distlab.values.user_code import warn
 
 _FUNCTIONS_KEPT: Final = 256
 _COMPILED_TOO_OFTEN: Final = 3

@@ -37,10 +37,10 @@ from distlab.step.received import accepted
 from distlab.step.regroup import undeclared
 from distlab.step.static_values import Static, is_static, static_key
 from distlab.step.used_up import flattened, held
+from distlab.user_code import warn
 from distlab.values.checks import checked_call, is_array_like
 from distlab.values.distributed import DistributedValues, Mirrored
 from distlab.values.nests import require_nest
-from distlab.values.user_code import warn
 from distlab.variables.protocol import StoredVariable
 
 _steps = itertools.count()

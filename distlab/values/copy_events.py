@@ -10,6 +10,7 @@ import numpy as np
 
 from distlab import events
 from distlab.events import sink
+from distlab.user_code import calling_line
 
 Direction: TypeAlias = Literal["to_devices", "to_host", "between_devices"]
 
@@ -47,6 +48,7 @@ def announce(
                 copies=copies,
                 duration_ns=time.monotonic_ns() - started,
                 waiting_ns=waiting,
+                source=calling_line(),
             )
         )
 

@@ -30,11 +30,11 @@ from distlab.errors import (
 )
 from distlab.processes import group
 from distlab.text.shown import shown
+from distlab.user_code import warn
 from distlab.values.components_text import components_text
 from distlab.values.not_an_array import NotAnArray
 from distlab.values.sealed import Sealed
 from distlab.values.stacks import remember, remember_equal_rows
-from distlab.values.user_code import warn
 
 Shape: TypeAlias = tuple[int, ...]
 

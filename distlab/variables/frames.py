@@ -14,9 +14,9 @@ from distlab.context import scopes
 from distlab.devices import jax_internals
 from distlab.devices.mesh import AXIS
 from distlab.errors import ContextError, UnsupportedError
+from distlab.user_code import calling_line
 from distlab.values.checks import require_alive, require_components
 from distlab.values.distributed import DistributedValues, Mirrored, PerReplica
-from distlab.values.user_code import calling_line
 from distlab.variables import server_traffic
 from distlab.variables.operations import Operation
 from distlab.variables.protocol import StoredVariable

@@ -10,6 +10,7 @@ import numpy as np
 
 from distlab import events
 from distlab.events import sink
+from distlab.user_code import calling_line
 from distlab.variables.protocol import StoredVariable
 
 
@@ -28,6 +29,7 @@ def announce(variable: StoredVariable, number: int) -> None:
     server = storage.layout.server
     shape, dtype = list(variable.shape), str(variable.dtype)
     devices = storage.device_names()
+    source = calling_line()
     size = int(np.prod(shape)) * variable.dtype.itemsize
 
     def emit(action: Literal["place", "free"]) -> None:
@@ -44,6 +46,7 @@ def announce(variable: StoredVariable, number: int) -> None:
                 devices=devices,
                 bytes_per_device=[size] * len(devices),
                 server=server,
+                source=source,
             )
         )
 

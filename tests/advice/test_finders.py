@@ -421,6 +421,14 @@ def test_a_device_that_combines_large_values_is_not_slow(calls: int, *, slow: bo
     assert causes(events) == ([("slow_replica", "replica 0")] if slow else [])
 
 
+def test_a_device_that_combines_slowly_on_a_busy_machine_is_not_slow_where_steps_are_even() -> None:
+    """Half of the speed is enough there: each step has as much work on all devices."""
+    gathers = msgspec.structs.replace(capture([65, 5, 5, 5]), work_ns=[MS] * 4, work_steps=1)
+    for calls, slow in ((3, [("slow_replica", "replica 0")]), (5, [])):
+        reductions = [reduction(SECOND + n * 10 * MS, 10 * MS) for n in range(calls)]
+        assert causes([*beginning(4), *reductions, gathers]) == slow
+
+
 def test_a_replica_with_more_examples_is_uneven_and_not_slow() -> None:
     batches = [
         Sharding(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,20 @@ from tests.advice.loop_programs import FAULTS as OF_LOOPS
 from tests.advice.programs import CLEAN, FAULTS, Program
 from tests.advice.wrong_programs import WRONG
 from tests.patience import ATTEMPTS, measured
+
+CODE_TO_CHANGE = {
+    "host_transfer": r"\.run\(|numpy|np\.",
+    "input_bound": r"distribute_dataset",
+    "large_reduction": r"reduce|gather",
+    "many_reductions": r"reduce\(",
+    "memory_imbalance": r"Variable\(",
+    "recompilation": r"def |lambda",
+    "repeated_reduction": r"reduce\(",
+    "slow_algorithm": r"MirroredStrategy\(",
+    "slow_replica": r"def ",
+    "uneven_batch": r"distribute_dataset",
+}
+"""What is written in the line that advice names."""
 
 
 def found(program: Program, folder: Path) -> list[Advice]:
@@ -52,7 +67,14 @@ def test_at_least_95_percent_of_the_faults_are_named_with_the_right_subject(
             assert one.remedy.endswith(".")
             assert one.evidence
             assert 0 <= one.share <= 1
+            if one.cause in CODE_TO_CHANGE and is_named(program, [one]):
+                assert re.search(CODE_TO_CHANGE[one.cause], code_at(one.source)), one
     assert len(missed) <= 0.05 * len(FAULTS), missed
+
+
+def code_at(source: str) -> str:
+    file, _, line = source.partition(":")
+    return (Path(__file__).parent / file).read_text().splitlines()[int(line) - 1]
 
 
 def is_named(program: Program, advice: list[Advice]) -> bool:

@@ -1,0 +1,82 @@
+"""The line of the user's code that called distlab, for warnings and events."""
+
+from __future__ import annotations
+
+import functools
+import sys
+import sysconfig
+import warnings
+from pathlib import Path
+from types import FrameType
+from typing import Final, Literal, TypeAlias
+
+_DISTLAB: Final = Path(__file__).parent
+_LIBRARIES: Final = tuple(sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib"))
+_COMPILERS: Final = ("compiler.py", "mlir.py", "partial_eval.py")
+_CALLERS: Final = ("distlab", "jax", "keras")
+"""The libraries that call distlab for the user."""
+
+Part: TypeAlias = Literal["user", "distlab", "compiler", "library"]
+
+
+def warn(message: str, category: type[Warning]) -> None:
+    """Warns of what the user's code, which called distlab, does.
+
+    Args:
+      message: What to say.
+      category: The class of the warning.
+    """
+    level, frame = 1, sys._getframe(1)
+    while frame.f_back is not None and _calls_for_the_user(frame):
+        level, frame = level + 1, frame.f_back
+    warnings.warn(message, category, stacklevel=level + 1)  # level 1 is this function
+
+
+def calling_line() -> str:
+    """Returns the file and line at which the user's code called distlab, as `"train.py:34"`.
+
+    It is empty where only libraries are on the stack, as in their threads. A notebook's cells have
+    files of IPython's, whose names say nothing: those are `"cell:34"`.
+    """
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and part_of(frame) != "user":
+        frame = frame.f_back
+    return "" if frame is None else line_text(frame.f_code.co_filename, frame.f_lineno)
+
+
+@functools.lru_cache(4096)
+def line_text(filename: str, line: int) -> str:
+    """Returns a line as text, as `calling_line` does.
+
+    Args:
+      filename: The file as Python names it.
+      line: The line's number.
+    """
+    path = Path(filename)
+    of_cell = path.parent.name.startswith("ipykernel_") or path.name.startswith("<ipython-input")
+    return f"{'cell' if of_cell else path.name}:{line}"
+
+
+def part_of(frame: FrameType) -> Part:
+    """Returns whose code a frame runs; functions that a library made of a string are its own."""
+    code = frame.f_code
+    made = code.co_filename == "<string>" and frame.f_globals.get("__name__") != "__main__"
+    return "library" if made else _part(code.co_filename)
+
+
+@functools.lru_cache(4096)
+def _part(filename: str) -> Part:
+    """Returns whose a file is; the demo counts as a user's program."""
+    path = Path(filename)
+    if _DISTLAB in path.parents:
+        return "user" if path.relative_to(_DISTLAB).parts[0] == "demo" else "distlab"
+    if filename.startswith(("<frozen", *_LIBRARIES)):
+        inside = "jax" in path.parts and path.name in _COMPILERS
+        return "compiler" if inside else "library"
+    return "user"
+
+
+def _calls_for_the_user(frame: FrameType) -> bool:
+    """Returns whether a frame is a library's that calls distlab; the demo is a user's program."""
+    package, *inner = str(frame.f_globals.get("__name__", "")).split(".")
+    return package in _CALLERS and inner[:1] != ["demo"]
