@@ -20,7 +20,8 @@ A replica may be slow from some step on. So the last three profiles also count b
 computes longest in each of them, and in seven of their nine thirds.
 
 A device that loses its core once computes for long in one step. In profiles of six steps or more
-the longest computation of each third doesn't count, of any replica.
+the longest computation of each third doesn't count, of any replica. And where profiles tell what a
+step usually takes on each device (`Capture.usual_ns`), that must be 1.4 times as long, too.
 """
 
 from __future__ import annotations
@@ -119,7 +120,7 @@ def _in_profiles(columns: EvidenceColumns, strategy: int, captures: list[Capture
     if found := _by_work(columns, captures):
         return found
     last = _Profile.of(captures[-1:])
-    slow = _slow(last.compute)
+    slow = _usually(_slow(last.compute), captures[-_LATELY:])
     trim = last.steps >= _STEPS_TO_TRIM
     thirds = all(_slow(part) == slow for part in _parts(captures[-1], trim=trim))
     if slow and thirds and _is_told_before(captures[-_LATELY:-1], slow):
@@ -129,7 +130,7 @@ def _in_profiles(columns: EvidenceColumns, strategy: int, captures: list[Capture
     if slow := _slow_lately(captures[-_LATELY:]):
         captures = captures[-_LATELY:]
     profile = _Profile.of(captures)
-    slow = slow or _slow_and_awaited(captures, profile)
+    slow = _usually(slow or _slow_and_awaited(captures, profile), captures)
     if slow and _combining_ns(columns, captures) >= _excess_ns(profile, slow):
         return []
     return _told(columns, captures[-1], slow, profile)
@@ -177,6 +178,18 @@ def _by_work(columns: EvidenceColumns, captures: list[Capture]) -> list[Advice]:
     works = [np.array(one.work_ns, float) for one in alike]
     ratios = [work[slow].min() / np.median(np.delete(work, slow)) for work in works]
     return _told(columns, alike[0], slow, _Profile.of(alike), float(np.median(ratios)))
+
+
+def _usually(slow: list[int], captures: list[Capture]) -> list[int]:
+    """Returns slow replicas if their steps usually take longer than those of the others, too.
+
+    Profiles that do not tell are silent; of those that do, half must say so.
+    """
+    known = [np.array(one.usual_ns, float) for one in captures if one.usual_ns]
+    if not slow or not known:
+        return slow
+    longer = [one[slow].min() >= _LONGER * np.median(np.delete(one, slow)) for one in known]
+    return slow if 2 * sum(longer) >= len(known) else []
 
 
 def _is_told_before(captures: list[Capture], slow: list[int]) -> bool:

@@ -606,6 +606,9 @@ class Capture(Event, frozen=True, kw_only=True, tag="capture"):
         operation's median duration on all devices, in nanoseconds. Devices that share
         cores are compared by it. Empty where it is not known.
       work_steps: From how many whole steps `work_ns` is known.
+      usual_ns: What one step usually takes on each device, in nanoseconds: how often it ran each
+        operation, times the operation's median duration there, and what else it ran. Empty where
+        it is not known.
     """
 
     MOMENTS = ("time_ns", "start_ns")
@@ -625,6 +628,7 @@ class Capture(Event, frozen=True, kw_only=True, tag="capture"):
     first_step: int = -1
     work_ns: list[int] = []
     work_steps: int = 0
+    usual_ns: list[int] = []
 
 
 class Advice(Event, frozen=True, kw_only=True, tag="advice"):

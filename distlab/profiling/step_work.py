@@ -4,6 +4,8 @@ CPU devices share the machine's cores, so the time for which one computes depend
 do, and on other programs: a replica with twice the work seems to compute 1.2 to 1.5 times as long.
 A profile also tells how often each device ran each operation of the program. That number times the
 operation's median duration on all devices is the device's work, which is equal for equal replicas.
+With the operation's median duration on the device itself it is what a step usually takes there: an
+operation that lost its core once does not count, one that waits for a callback each time does.
 In a ragged step the devices run programs of their own, whose operations count as they last there.
 """
 
@@ -19,6 +21,7 @@ import numpy.typing as npt
 
 _Integers: TypeAlias = npt.NDArray[np.int64]
 _Floats: TypeAlias = npt.NDArray[np.float64]
+_Flags: TypeAlias = npt.NDArray[np.bool_]
 
 _FEWEST_TIMES: Final = 2
 """How often an operation runs at least to tell a whole step."""
@@ -48,14 +51,17 @@ class StepWork(NamedTuple):
 
     Attributes:
       step_ns: The work of one step on each device, in nanoseconds; empty where it is not known.
-      steps: From how many whole steps it is known.
+      usual_ns: What one step usually takes on each device, with the functions that only some
+        devices run; empty where it is not known.
+      steps: From how many whole steps they are known.
     """
 
     step_ns: list[int]
+    usual_ns: list[int]
     steps: int
 
 
-UNKNOWN: Final = StepWork([], 0)
+UNKNOWN: Final = StepWork([], [], 0)
 
 
 class Operations:
@@ -106,32 +112,43 @@ class Operations:
         begin, duration = rows[:, 2], rows[:, 3]
         times = np.zeros((len(devices), len(self._numbers)), np.int64)
         np.add.at(times, (place, number), 1)
-        typical = self._typical(times, number, duration)
+        plain, of_some = self._plain(), self._of_some(times)
+        counts = plain & ~of_some
+        typical = np.where(counts, _medians(number, duration, len(counts)), 0)
         mark = self._mark(times, typical)
         if mark is None:
             return UNKNOWN
-        found, steps = [], []
+        found, usual, steps = [], [], []
         for replica in range(len(devices)):
             own = place == replica
             marks = np.sort(begin[own & (number == mark)])
             whole = own & (begin >= marks[0]) & (begin < marks[-1])
             steps.append(len(marks) - 1)
             found.append(round(float(typical[number[whole]].sum()) / steps[-1]))
-        return StepWork(found, min(steps))
+            own_typical = np.where(counts, _medians(number[own], duration[own], len(counts)), 0)
+            other = whole & (plain & of_some)[number]
+            spent = own_typical[number[whole]].sum() + duration[other].sum()
+            usual.append(round(float(spent) / steps[-1]))
+        return StepWork(found, usual, min(steps))
 
-    def _typical(self, times: _Integers, number: _Integers, duration: _Floats) -> _Floats:
-        """Returns each operation's median duration; 0 for those that are no work of a step.
+    def _plain(self) -> _Flags:
+        """Returns which operations neither consist of others nor connect devices.
 
-        These are operations that consist of others, collectives, whose duration is a wait, and
-        the functions that only some devices run, such as the sums of `reduce`.
+        The duration of a collective is a wait.
         """
-        typical = np.zeros(len(self._numbers))
+        plain = np.zeros(len(self._numbers), bool)
+        for (_, name), one in self._numbers.items():
+            plain[one] = one not in self._outer and not COLLECTIVE.match(name)
+        return plain
+
+    def _of_some(self, times: _Integers) -> _Flags:
+        """Returns which operations are of functions that only some devices run.
+
+        Such as the sums of `reduce`, which are no work of a step.
+        """
         functions = self._functions()
         shared = {one: times[:, functions == one].any(axis=1).all() for one in set(functions)}
-        for (program, name), one in self._numbers.items():
-            if shared[program.name] and one not in self._outer and not COLLECTIVE.match(name):
-                typical[one] = np.median(duration[number == one])
-        return typical
+        return ~np.array([shared[one] for one in functions], bool)
 
     def _mark(self, times: _Integers, typical: _Floats) -> int | None:
         """Returns an operation that each device runs once a step, None where none tells steps.
@@ -151,3 +168,22 @@ class Operations:
     def _functions(self) -> npt.NDArray[np.str_]:
         """Returns the name of each operation's function."""
         return np.array([program.name for program, _ in self._numbers])
+
+
+def _medians(number: _Integers, duration: _Floats, count: int) -> _Floats:
+    """Returns the median duration of each operation; 0 of those that did not run.
+
+    Args:
+      number: The operation's number of each run.
+      duration: The duration of each run.
+      count: The number of operations.
+    """
+    order = np.lexsort((duration, number))
+    sorted_durations = duration[order]
+    runs = np.bincount(number, minlength=count)
+    begins = np.cumsum(runs) - runs
+    ran = runs > 0
+    lower, upper = (begins + (runs - 1) // 2)[ran], (begins + runs // 2)[ran]
+    medians = np.zeros(count)
+    medians[ran] = (sorted_durations[lower] + sorted_durations[upper]) / 2
+    return medians

@@ -379,6 +379,27 @@ def test_a_replica_with_more_work_is_named_though_its_times_are_like_the_others(
         assert one.share == pytest.approx(0.51 / 2)  # half of what it computes
 
 
+@pytest.mark.parametrize(
+    ("usual", "named"),
+    [
+        ([[1_000, 1_000, 1_000, 1_010]], False),  # it lost its core in this profile
+        ([[1_000, 1_000, 1_000, 5_000]], True),  # something keeps its device busy in each step
+        ([[]], True),  # no whole step was seen
+        ([[1_000, 1_000, 1_000, 5_000], []], True),
+        ([[1_000] * 4, [1_000] * 4, [1_000, 1_000, 1_000, 5_000]], False),
+    ],
+)
+def test_a_replica_that_takes_longer_is_slow_if_its_steps_usually_do(
+    usual: list[list[int]], *, named: bool
+) -> None:
+    run, made, *profiles = profiled([[18, 18, 18, 60]] * len(usual))
+    events = [
+        msgspec.structs.replace(one, usual_ns=times, work_ns=EQUAL if times else [], work_steps=4)
+        for one, times in zip(profiles, usual, strict=True)
+    ]
+    assert causes([run, made, *events]) == ([("slow_replica", "replica 3")] if named else [])
+
+
 def test_more_work_that_takes_little_of_the_time_is_no_cause() -> None:
     one = msgspec.structs.replace(capture([18, 18, 19, 18]), work_ns=DOUBLE, work_steps=9)
     assert causes([*beginning(4), one]) == []

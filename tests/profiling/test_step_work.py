@@ -76,7 +76,7 @@ def test_work_counts_the_operations_of_whole_steps(
 
 def test_the_order_of_devices_is_that_asked_for_and_others_do_not_count() -> None:
     operations = profile([2, 9, 4], 20)
-    assert operations.work([2, 0]) == StepWork([4_700, 2_500], 19)
+    assert operations.work([2, 0]) == StepWork([4_700, 2_500], [4_700, 2_500], 19)
 
 
 def test_an_operation_that_consists_of_others_is_counted_by_them() -> None:
@@ -90,7 +90,7 @@ def test_an_operation_that_consists_of_others_is_counted_by_them() -> None:
                 operations.add(
                     device, MAIN, "dot.1", (begin + inner * 100, begin + inner * 100 + 50)
                 )
-    assert operations.work([0, 1]) == StepWork([150, 200], 3)
+    assert operations.work([0, 1]) == StepWork([150, 200], [150, 200], 3)
 
 
 def test_a_program_that_only_some_devices_run_is_no_work_of_a_step() -> None:
@@ -110,7 +110,35 @@ def test_in_a_ragged_step_the_devices_run_programs_of_their_own() -> None:
             own = Program("jit_step", number)
             operations.add(device, own, "dot.1", (begin, begin + length))
             operations.add(device, MAIN, "add.1", (begin + 500, begin + 550))
-    assert operations.work(range(4)) == StepWork([150, 150, 350, 150], 4)
+    assert operations.work(range(4)) == StepWork([150, 150, 350, 150], [150, 150, 350, 150], 4)
+
+
+def test_what_a_step_usually_takes_has_what_interrupts_an_operation_each_time_and_not_once() -> (
+    None
+):
+    operations = Operations()
+    for device in range(3):
+        operations.begin_thread()
+        for number in range(6):
+            begin = number * 10_000.0
+            # One of them lost its core in two steps, another one waits in each.
+            waits = {1: 8_000 * (number in {2, 4}), 2: 400}.get(device, 0)
+            operations.add(device, MAIN, "dot.1", (begin, begin + 100 + waits))
+            operations.add(device, MAIN, "add.1", (begin + 9_000, begin + 9_050))
+    work = operations.work(range(3))
+    assert work.step_ns == [150, 150, 150]
+    assert work.usual_ns == [150, 150, 550]
+
+
+def test_what_a_device_runs_besides_is_in_what_a_step_usually_takes_there() -> None:
+    operations = profile([2, 2], 10)
+    operations.begin_thread()
+    for number in range(10):
+        operations.add(
+            0, Program("jit_teacher", 2), "dot.9", (number * 7_000.0, number * 7e3 + 900)
+        )
+    work = operations.work([0, 1])
+    assert work.usual_ns[0] - work.usual_ns[1] == pytest.approx(900, rel=0.4)
 
 
 @pytest.mark.parametrize("steps", [0, 1])
