@@ -112,6 +112,11 @@ def is_mirrored(variable: Variable) -> bool:
     return layout.partition is WHOLE and not layout.one_copy
 
 
+def is_meant_equal(variable: Variable) -> bool:
+    """Returns whether the copies of a variable should be equal, and nobody meant them to differ."""
+    return is_mirrored(variable) and not variable.storage.own_copies
+
+
 def is_inexact(dtype: Any) -> bool:
     """Returns whether numbers of a dtype are trained: neither keys, counters nor flags are."""
     return not _is_extended(dtype) and jnp.issubdtype(dtype, jnp.inexact)

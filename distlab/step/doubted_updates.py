@@ -17,7 +17,14 @@ from typing import Any, NamedTuple
 
 from distlab.events import Doubt
 from distlab.step import jaxprs
-from distlab.step.causes import CausesOf, Kind, is_inexact, is_key, is_mirrored
+from distlab.step.causes import (
+    CausesOf,
+    Kind,
+    is_inexact,
+    is_key,
+    is_meant_equal,
+    is_mirrored,
+)
 from distlab.step.divergence import Causes, union
 from distlab.step.parameters import parent
 from distlab.variables.variable import Variable
@@ -48,7 +55,7 @@ def own_variables(causes: CausesOf) -> Iterator[tuple[Variable, Doubt]]:
     )
     for variable, why, out in outputs:
         own = causes.own(why)
-        if own and is_mirrored(variable) and is_inexact(variable.dtype):
+        if own and is_meant_equal(variable) and is_inexact(variable.dtype):
             yield variable, _own_updates(causes, f"variable {variable.name}", own, out)
 
 

@@ -12,7 +12,7 @@ import jax
 
 from distlab import events
 from distlab.events import sink
-from distlab.step.causes import is_inexact, is_mirrored
+from distlab.step.causes import is_inexact, is_meant_equal
 from distlab.step.copies import Comparisons, compared
 from distlab.step.last_results import LastResults
 from distlab.step.place import Place
@@ -153,7 +153,7 @@ def _may_drift(variable: StoredVariable) -> TypeGuard[Variable]:
     """Returns whether the copies of a variable should be equal, and may not be."""
     return (
         isinstance(variable, Variable)
-        and is_mirrored(variable)
+        and is_meant_equal(variable)
         and variable.storage.apart
         and is_inexact(variable.dtype)
     )

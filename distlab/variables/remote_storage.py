@@ -120,12 +120,14 @@ class RemoteStorage:
     Attributes:
       layout: One copy.
       apart: False: one copy is equal to itself.
+      own_copies: False, likewise.
       changing: Nothing to hold: the server applies one operation after another.
     """
 
     __slots__ = ("__weakref__", "key", "layout", "name", "servers")
 
     apart: Final = False
+    own_copies: Final = False
     changing: ClassVar[AbstractContextManager[object, None]] = contextlib.nullcontext()
 
     def __init__(self, servers: ValueServers, key: Key, name: str) -> None:

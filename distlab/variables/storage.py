@@ -49,12 +49,16 @@ class Storage:
       layout: Where the copies are.
       name: The variable's name.
       apart: Whether copies that should be equal may differ, since one was assigned alone.
+      own_copies: Whether each replica keeps what it assigns by design, as Keras' batch statistics.
       changing: Held from a read to the assignment that rests on it, so that no other thread's
         change is lost.
       version: Number of changes of a value on a parameter server (`server_traffic`).
     """
 
-    __slots__ = ("_array", "_coming", "_first_read", "_own", "apart", "layout", "name", "version")
+    __slots__ = (
+        *("_array", "_coming", "_first_read", "_own", "apart", "layout", "name", "own_copies"),
+        "version",
+    )
 
     changing: ClassVar = giving
 
@@ -65,6 +69,7 @@ class Storage:
         self._own = False  # `place` may share the value's memory
         self._first_read = True
         self.apart = False
+        self.own_copies = False
         self.version = 0
         self._coming: tuple[list[list[jax.Array]], int] | None = None
 
@@ -103,6 +108,7 @@ class Storage:
         new = object.__new__(Storage)
         new.layout, new.name, new._array = self.layout, self.name, self.alive()
         new._own, new._first_read, new._coming, new.apart = False, True, None, self.apart
+        new.own_copies = self.own_copies
         new.version = 0
         return new
 

@@ -12,6 +12,7 @@ from typing import Any, Final, Literal, TypeAlias, final
 
 from distlab.strategies.abstract import Strategy
 from distlab.variables.kinds import VariableAggregation, VariableSynchronization
+from distlab.variables.storage import Storage
 from distlab.variables.variable import Variable
 
 Kind: TypeAlias = Literal["trainable", "non_trainable", "optimizer", "metrics"]
@@ -52,6 +53,10 @@ class Held:
                 aggregation=aggregation,
                 synchronization=synchronization,
             )
+        if isinstance(self.variable.storage, Storage):
+            # Batch statistics: each replica keeps those of its part, as in Keras on TensorFlow.
+            own = kind == "non_trainable" and keras.aggregation == "none"
+            self.variable.storage.own_copies = own
         # Keras' metrics assign what they had and what a batch adds to it. Where replicas share one
         # copy, and their values are added up, each gives what it adds alone.
         shared = strategy.keeps_one_copy and strategy.num_replicas_in_sync > 1

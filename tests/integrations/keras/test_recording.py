@@ -6,6 +6,7 @@ from pathlib import Path
 
 import keras
 import pytest
+from keras import layers
 
 import distlab as dl
 from distlab.control.loops import loops
@@ -38,6 +39,18 @@ def test_metrics_and_variables_have_keras_names(tmp_path: Path) -> None:
     assert [e.sizes for e in events if isinstance(e, Sharding)][:3] == [[4, 4], [4, 4], [2, 2]]
     steps = [event.examples for event in events if isinstance(event, Step)]
     assert sum(steps) == 4 * 20 + 20
+
+
+def test_batch_statistics_that_replicas_keep_by_design_are_no_drifting_copies(
+    tmp_path: Path,
+) -> None:
+    with dl.record(tmp_path / "run", probe=False):
+        with mirrored(2).scope():
+            distributed = model(layers.BatchNormalization())
+        distributed.fit(X, Y, epochs=3, **FIT)
+    with dl.Run.open(tmp_path / "run") as run:
+        assert [one.subject for one in run.advice() if one.cause == "drifting_copies"] == []
+        assert not list(run.events("copies"))
 
 
 def test_a_page_pauses_and_stops_fit() -> None:
