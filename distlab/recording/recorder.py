@@ -247,6 +247,13 @@ class RingRecorder:
           opened: The result of `open`.
           end: The recording's last event.
         """
+        try:
+            self._collect(opened)
+        finally:  # an interrupt ends the run, too
+            self._release(opened, end)
+
+    def _collect(self, opened: Announcement) -> None:
+        """Emits what belongs to a recording and is still pending."""
         if opened.clock_watch is not None:
             opened.clock_watch.stop()
         prober = self._probers.pop(id(opened), None)
@@ -262,13 +269,19 @@ class RingRecorder:
         # Of several processes each has a part of the run: who reads it advises on all parts.
         if opened.readers and (opened.participant is None or opened.participant.count == 1):
             self._advise(opened)
+
+    def _release(self, opened: Announcement, end: RunEnd) -> None:
+        """Ends a recording's loggers and its file."""
         with self._lock:
-            self._open.remove(opened)
+            if opened in self._open:
+                self._open.remove(opened)
             if opened in self._unannounced:
                 self._unannounced.remove(opened)
-        close_all(opened.loggers, end)  # before the run file, which has what they failed to do
-        if opened.writer is not None:
-            opened.writer.close(end)
+        try:
+            close_all(opened.loggers, end)  # before the run file, which has what they failed to do
+        finally:
+            if opened.writer is not None:
+                opened.writer.close(end)
         self._append(end)
 
     def _advise(self, opened: Announcement) -> None:

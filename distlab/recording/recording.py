@@ -181,6 +181,8 @@ class Recording(Uncopied):
     ) -> None:
         """Stores the last events and ends the recording. Closing twice does nothing.
 
+        An interrupt ends it all the same: what is stored by then is a finished run.
+
         Args:
           status: How the run ended.
           message: The error's text, empty when there was none.
@@ -202,12 +204,15 @@ class Recording(Uncopied):
                 f"A recording ends as {', '.join(get_args(_Status))} with a message, got "
                 f"{shown(status)} and {shown(message)}. Leave them out for a run that went well."
             )
-        atexit.unregister(self._close_at_exit)
-        opened, self._opened = self._opened, None
+        opened = self._opened
         if opened is None or self._recorder is None or os.getpid() != self._process:
+            self._opened = None
+            atexit.unregister(self._close_at_exit)
             return
         end = RunEnd(time_ns=time.monotonic_ns(), status=status, message=message[:2_000])
         self._recorder.close(opened, end)
+        self._opened = None  # only now: who interrupts this can close once more
+        atexit.unregister(self._close_at_exit)
         self._warn_of_not_finite(self._recorder)
 
     def __enter__(self) -> Self:
@@ -325,11 +330,7 @@ def record(
         raise ArgumentTypeError(refusal)
     if refusal := flag_refusal("probe", probe):
         raise ArgumentTypeError(refusal)
-    if total_steps is not None and not is_count(total_steps, LARGEST):
-        raise ArgumentValueError(
-            "total_steps must be a whole number of steps, from 0 to 2**63 - 1, got "
-            f"{shown(total_steps)}. Leave it out when it is not known."
-        )
+    _check_total(total_steps)
     if name is not None:
         called = checked_name(name, "A recording")
     else:
@@ -350,15 +351,32 @@ def record(
             folder, called, overwrite=overwrite, process=recorder.ring.process
         )
         writer = Writer(recorder.ring, file, recorder.note_stored)
-    probes = probe and writer is not None
-    threads = [
-        LoggerThread(recorder.ring, logger, folder, recorder.note_logged) for logger in chosen
-    ]
-    opened = recorder.open(
-        called, total_steps, writer, threads, participant=participant, probe=probes
-    )
-    # The program may change its directory. Workers agree on the folder as it was named.
-    return Recording(recorder, folder and folder.absolute(), called, opened)
+    try:
+        threads = [
+            LoggerThread(recorder.ring, logger, folder, recorder.note_logged) for logger in chosen
+        ]
+        opened = recorder.open(
+            called,
+            total_steps,
+            writer,
+            threads,
+            participant=participant,
+            probe=probe and writer is not None,
+        )
+        # The program may change its directory. Workers agree on the folder as it was named.
+        return Recording(recorder, folder and folder.absolute(), called, opened)
+    except BaseException:  # an interrupt, too: nobody else could close the file
+        if writer is not None:
+            writer.close(RunEnd(time_ns=time.monotonic_ns(), status="interrupted", message=""))
+        raise
+
+
+def _check_total(total_steps: Any) -> None:
+    if total_steps is not None and not is_count(total_steps, LARGEST):
+        raise ArgumentValueError(
+            "total_steps must be a whole number of steps, from 0 to 2**63 - 1, got "
+            f"{shown(total_steps)}. Leave it out when it is not known."
+        )
 
 
 def _checked_folder(path: Any) -> Path:

@@ -58,6 +58,8 @@ class Writer:
         self._notes: dict[int, Event] = {}
         self._started = False
         self._failed = False
+        self._ended = False
+        self._closed = False
         self._begun = threading.Event()
         self._ending = threading.Event()
         self._thread = threading.Thread(target=self._write_on, name="distlab run file", daemon=True)
@@ -74,29 +76,45 @@ class Writer:
         self._begun.set()
 
     def close(self, end: RunEnd) -> None:
-        """Stores the last events and the end, and closes the file.
+        """Stores the last events and the end, and closes the file. Twice does nothing.
 
         Args:
           end: The file's own end. Call it before the ring receives the event.
         """
-        self._ending.set()
+        try:
+            self._ending.set()
+            self._thread.join(_CLOSE_SECONDS)
+            self._finish(end)
+        except BaseException:  # an interrupt is no reason to leave the run open
+            self._finish(end)
+            raise
+
+    def _finish(self, end: RunEnd) -> None:
+        """Stores the end after the thread's last events, and closes the file.
+
+        Called again, it goes on where it was interrupted.
+        """
         self._thread.join(_CLOSE_SECONDS)
         if self._thread.is_alive():
             self._note_lost(
                 self._ring.end - self._pin.cursor, "The last events took too long to store."
             )
             return
-        try:
-            if not self._failed:
-                self.file.write([end])
-        except (sqlite3.Error, OSError) as error:
-            self._note_failure(str(error))
-        if self._failed:
-            self._note_lost(
-                self._ring.end - self._pin.cursor, "The last events could not be stored."
-            )
-        self._ring.unpin(self._pin)
-        self.file.close()
+        if not self._ended:
+            try:
+                if not self._failed:
+                    self.file.write([end])
+            except (sqlite3.Error, OSError) as error:
+                self._note_failure(str(error))
+            self._ended = True
+            if self._failed:
+                self._note_lost(
+                    self._ring.end - self._pin.cursor, "The last events could not be stored."
+                )
+        if not self._closed:
+            self._closed = True
+            self._ring.unpin(self._pin)
+            self.file.close()
 
     def abandon(self) -> None:
         """Releases the file in a forked child, where the thread does not exist."""

@@ -106,8 +106,8 @@ class RunFile:
         clock_offset_ns: int = 0,
         of: tuple[int, str] | None = None,
     ) -> None:
-        # The program may change its directory.
-        self.path = folder.absolute() / f"process-{process}.sqlite"
+        folder = _absolute(folder)  # the program may change its directory
+        self.path = folder / f"process-{process}.sqlite"
         self._end = 0
         self._totals = Totals()
         meta = _meta(name, process, clock_offset_ns, of) | {"processes": processes}
@@ -127,6 +127,9 @@ class RunFile:
         except (OSError, sqlite3.Error) as error:
             self._release_lock()
             raise _can_not_write(folder, error) from error
+        except BaseException:  # an interrupt
+            self._release_lock()
+            raise
 
     def write(self, events: Sequence[Event | Unknown]) -> list[Lost]:
         """Stores events after those already stored, all or none.
@@ -361,6 +364,16 @@ def _can_not_write(folder: Path, error: Exception) -> RecordError:
         f"The run folder {folder} can't be written: {why}. "
         "Free space there, or record to a folder that you may write."
     )
+
+
+def _absolute(folder: Path) -> Path:
+    try:
+        return folder.absolute()
+    except OSError as error:
+        raise RecordError(
+            f"{folder} can't be recorded to: the working directory does not exist any more. Change "
+            "to one that does, or pass an absolute path."
+        ) from error
 
 
 def _create_folder(folder: Path) -> None:

@@ -1,0 +1,98 @@
+"""An interrupt while a recording begins or ends leaves no run that is open for good."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import distlab as dl
+from distlab.recording import RingRecorder
+from distlab.recording.recording import Recording
+from distlab.recording.writer import Writer
+from distlab.runs.run_file import RunFile
+
+INTERRUPTED = {
+    "collecting": (RingRecorder, "_collect"),
+    "ending the loggers": (RingRecorder, "_release"),
+    "waiting for the writer": (threading.Thread, "join"),
+    "storing the end": (RunFile, "write"),
+    "closing the file": (Writer, "_finish"),
+}
+
+
+def interrupt() -> None:
+    os.kill(os.getpid(), signal.SIGINT)
+    for _ in range(1_000):  # Python handles it between two of its operations
+        pass
+
+
+def interrupting(old: Callable[..., Any], main: int) -> Callable[..., Any]:
+    """Returns a function that is interrupted once, in the main thread, as it begins."""
+    calls: list[None] = []
+
+    def new(*args: Any, **options: Any) -> Any:
+        if threading.get_ident() == main and not calls:
+            calls.append(None)
+            interrupt()
+        return old(*args, **options)
+
+    return new
+
+
+@pytest.mark.parametrize("at", INTERRUPTED)
+def test_a_recording_that_is_interrupted_while_it_closes_can_be_closed_and_replaced(
+    at: str, tmp_path: Path, recorder: RingRecorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recording = dl.record(tmp_path / "run", probe=False)
+    recording.log(3, loss=0.5)
+    owner, name = INTERRUPTED[at]
+    with monkeypatch.context() as patch:
+        patch.setattr(owner, name, interrupting(getattr(owner, name), threading.get_ident()))
+        with pytest.raises(KeyboardInterrupt):
+            recording.close()
+    recording.close()
+    with dl.Run.open(tmp_path / "run") as run:
+        assert not run.live
+        assert run.summary()["metrics"] == {"loss": 0.5}
+        assert run.summary()["status"] == "finished"
+    with dl.record(tmp_path / "run", overwrite=True, probe=False) as again:
+        again.log(4, loss=0.25)
+    assert dl.Run.open(tmp_path / "run").summary()["metrics"] == {"loss": 0.25}
+
+
+def test_a_recording_that_is_interrupted_while_it_begins_leaves_its_folder_free(
+    tmp_path: Path, recorder: RingRecorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for owner, name in ((RingRecorder, "open"), (Recording, "__init__")):
+        with monkeypatch.context() as patch:
+            patch.setattr(owner, name, interrupting(getattr(owner, name), threading.get_ident()))
+            with pytest.raises(KeyboardInterrupt):
+                dl.record(tmp_path / name, probe=False)
+        dl.record(tmp_path / name, overwrite=True, probe=False).close()
+
+
+def test_a_run_of_a_relative_path_is_replaced(
+    tmp_path: Path, recorder: RingRecorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for loss in (0.5, 0.25):
+        with dl.record("runs/first", overwrite=True, probe=False) as recording:
+            recording.log(0, loss=loss)
+        assert dl.Run.open("runs/first").summary()["metrics"] == {"loss": loss}
+
+
+def test_a_relative_path_in_a_folder_that_is_gone_is_refused(
+    tmp_path: Path, recorder: RingRecorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    with pytest.raises(dl.errors.RecordError, match="working directory does not exist"):
+        dl.record("run", probe=False)
