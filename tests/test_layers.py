@@ -121,7 +121,8 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "cluster_resolver": ("cluster", "integrations.dask"),
     "estimator": ("training",),
     "experimental": (
-        *("values", "processes", "variables", "collectives", "strategies", "coordinator"),
+        *("values", "processes", "context", "variables", "collectives", "strategies"),
+        "coordinator",
         "integrations.orbax",
     ),
     "flax": ("errors", "integrations.flax"),

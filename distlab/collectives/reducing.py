@@ -24,7 +24,13 @@ from distlab.errors import ValueShapeError
 from distlab.events import sink
 from distlab.text.shown import shown
 from distlab.values.array_numbers import number_of
-from distlab.values.checks import as_numbers, require_alive, require_components, require_numbers
+from distlab.values.checks import (
+    as_numbers,
+    require_alive,
+    require_components,
+    require_numbers,
+    summable,
+)
 from distlab.values.distributed import (
     DistributedValues,
     Mirrored,
@@ -63,7 +69,7 @@ def reduce(strategy: CollectiveHost, reduce_op: ReduceOp | str, value: Any, axis
             require_alive(leaf.stacked, "The value to reduce")
             require_components(leaf, "The value to reduce", replicas)
             require_numbers(leaf.stacked, "reduce")
-    per_replica = [leaf for leaf in leaves if isinstance(leaf, PerReplica)]
+    per_replica = [summable_components(leaf, op) for leaf in leaves if isinstance(leaf, PerReplica)]
     reduced = iter(reduce_per_replica(strategy, op, per_replica, axes, started))
     return jax.tree.unflatten(
         structure,
@@ -144,6 +150,17 @@ def _report_nest(
         )
 
 
+def summable_components(value: PerReplica, op: ReduceOp) -> PerReplica:
+    """Returns a per-replica value in a dtype that holds the sum of its components.
+
+    Args:
+      value: The per-replica value.
+      op: The reduction.
+    """
+    stacked = summable(value.stacked, op)
+    return value if stacked is value.stacked else PerReplica(stacked, value.shapes)
+
+
 def _as_per_replica(value: Any, strategy: Host, *, common: bool) -> Any:
     """Returns what has a component for each replica as a `PerReplica`.
 
@@ -189,7 +206,7 @@ def _reduce_over_workers(
     for_each_replica = axes is not None or isinstance(value, Mirrored | Variable)
     if isinstance(value, Mirrored):
         value = first_piece(value.array)
-    array = as_numbers(value, "reduce")
+    array = summable(as_numbers(value, "reduce"), op)
     if for_each_replica:
         stacked = stack([array] * len(mesh.local_replicas), mesh)
         return reduce_per_replica(strategy, op, [stacked], axes, started)[0]
@@ -240,6 +257,7 @@ def _joined(strategy: CollectiveHost, value: DistributedValues) -> jax.Array:
 def _reduce_traced(op: ReduceOp, value: TracedPerReplica, axes: Axes | None) -> jax.Array:
     """Reduces a value in a `merge_call` that is being traced."""
     local, count = value.local, 1
+    local = summable(local, op)
     if axes is not None:
         front = _checked_axes(axes, (local.shape,))
         count = int(np.prod([local.shape[axis] for axis in front]))
@@ -265,6 +283,8 @@ def _reduce_plain(op: ReduceOp, value: Any, axes: Axes | None, replicas: int) ->
             f"same on all {replicas} replicas, so its sum is ambiguous. Pass what run returned, or "
             "use MEAN."
         )
+    if axes is not None or op is ReduceOp.SUM:
+        array = summable(array, op)
     if axes is not None:
         local_axes = _checked_axes(axes, (array.shape,))
         count = _elements((array.shape,), local_axes)

@@ -87,6 +87,19 @@ def collective_hints(
     return CommunicationOptions(bytes_per_pack, timeout_seconds)
 
 
+def require_options(options: Any, verb: str) -> None:
+    """Checks the hints that a verb received.
+
+    Raises:
+      OptionError: They are neither `CommunicationOptions` nor None.
+    """
+    if options is not None and not isinstance(options, CommunicationOptions):
+        raise OptionError(
+            f"options of {verb} must be CommunicationOptions or None, got {shown(options)}. Leave "
+            "it out, or pass distlab.experimental.CommunicationOptions()."
+        )
+
+
 def _check_numbers(bytes_per_pack: Any, timeout_seconds: Any) -> None:
     if not is_count(bytes_per_pack):
         raise OptionError(

@@ -9,9 +9,10 @@ import jax
 
 from distlab.context import scopes
 from distlab.context.collectives import Collectives
+from distlab.context.communication import require_options
 from distlab.context.host import Host
 from distlab.errors import ContextError
-from distlab.values.checks import as_numbers, checked_call, require_plain
+from distlab.values.checks import as_numbers, checked_call, require_plain, summable
 from distlab.values.distributed import DistributedValues
 from distlab.values.indexed_slices import IndexedSlices, is_slices, require_rows
 from distlab.values.nests import require_nest, taken_apart
@@ -93,6 +94,7 @@ class ReplicaContext:
 
         Raises:
           ReduceOpError: `reduce_op` is neither SUM nor MEAN.
+          OptionError: `options` are no `CommunicationOptions`.
           ValueShapeError: A leaf is not an array, or the shapes differ.
           ContextError: The call is outside of the replica function of this context.
 
@@ -105,12 +107,14 @@ class ReplicaContext:
           >>> float(means["w"].values[1])
           4.0
         """
-        del options
         op = ReduceOp.of(reduce_op)
+        require_options(options, "all_reduce")
         self._require_current("all_reduce")
         with taken_apart(value, "The value of all_reduce"):
             leaves, structure = jax.tree.flatten(value, is_leaf=_is_whole)
-        arrays = [as_numbers(leaf, "all_reduce") for leaf in leaves if not is_slices(leaf)]
+        arrays = [
+            summable(as_numbers(leaf, "all_reduce"), op) for leaf in leaves if not is_slices(leaf)
+        ]
         reduced = iter(self.collectives.all_reduce(op, arrays) if arrays or not leaves else [])
         results = [
             self._all_reduce_slices(op, leaf) if is_slices(leaf) else next(reduced)
@@ -144,6 +148,7 @@ class ReplicaContext:
           replica order.
 
         Raises:
+          OptionError: `options` are no `CommunicationOptions`.
           ValueShapeError: A leaf is a scalar, the axis is out of range, or other
             dimensions differ.
           ContextError: The call is outside of the replica function of this context.
@@ -158,7 +163,7 @@ class ReplicaContext:
           >>> strategy.run(step, args=(batch,)).values[1].tolist()
           [0, 1, 2]
         """
-        del options
+        require_options(options, "all_gather")
         self._require_current("all_gather")
         with taken_apart(value, "The value of all_gather"):
             leaves, structure = jax.tree.flatten(value, is_leaf=_is_distributed)

@@ -8,9 +8,9 @@ Example:
 """
 
 from distlab import coordinator
-from distlab.collectives.options import CommunicationImplementation, CommunicationOptions
-from distlab.collectives.options import CommunicationImplementation as CollectiveCommunication
-from distlab.collectives.options import collective_hints as CollectiveHints
+from distlab.context.communication import CommunicationImplementation, CommunicationOptions
+from distlab.context.communication import CommunicationImplementation as CollectiveCommunication
+from distlab.context.communication import collective_hints as CollectiveHints
 from distlab.experimental import partitioners
 from distlab.integrations.orbax.preemption import PreemptionCheckpointHandler, TerminationConfig
 from distlab.processes.preemption_watcher import PreemptionWatcher

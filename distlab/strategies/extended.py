@@ -15,6 +15,7 @@ from distlab.collectives.host import CollectiveHost
 from distlab.collectives.traced import TracedPerReplica, local_part
 from distlab.context import scopes
 from distlab.context.collectives import MergingCollectives
+from distlab.context.communication import require_options
 from distlab.context.replica_context import get_replica_context
 from distlab.data import Dataset
 from distlab.devices import jax_internals, selection
@@ -375,6 +376,7 @@ class StrategyExtended:
 
         Raises:
           ReduceOpError: `reduce_op` is not a reduction.
+          OptionError: `options` are no `CommunicationOptions`.
           ValueShapeError: A plain value would be summed, or the shapes differ.
           InvalidArgumentError: `destinations` is none of these, or of another strategy.
           ContextError: The call is in a replica function.
@@ -387,16 +389,17 @@ class StrategyExtended:
           >>> total, total.devices()
           (Array(3, dtype=int32), {CpuDevice(id=1)})
         """
-        del options
         started = time.monotonic_ns()
         scopes.require_cross_replica("reduce_to", self._strategy)
         op = ReduceOp.of(reduce_op)
+        require_options(options, "reduce_to")
         self._require_destination(destinations)
         if isinstance(value, PerReplica) and not isinstance(value.stacked, jax.core.Tracer):
             replicas = self._strategy.num_replicas_in_sync
             require_alive(value.stacked, "The value to reduce")
             require_components(value, "The value to reduce", replicas)
             require_numbers(value.stacked, "reduce_to")
+            value = reducing.summable_components(value, op)
             (result,) = reducing.reduce_per_replica(self._strategy, op, [value], None, started)
         else:
             result = reducing.reduce(self._strategy, op, value, axis=None)
@@ -417,6 +420,7 @@ class StrategyExtended:
 
         Raises:
           StructureError: `value_destination_pairs` is no list or tuple of pairs.
+          OptionError: `options` are no `CommunicationOptions`.
 
         Example:
           >>> import distlab as dl
@@ -425,6 +429,7 @@ class StrategyExtended:
           >>> strategy.extended.batch_reduce_to("SUM", [(x, "CPU:0"), (x, "CPU:1")])
           [Array(3, dtype=int32), Array(3, dtype=int32)]
         """
+        require_options(options, "batch_reduce_to")
         for pair in _pairs(value_destination_pairs):
             if not isinstance(pair, tuple | list) or len(pair) != 2:
                 raise StructureError(

@@ -10,7 +10,7 @@ import jax
 
 from distlab.cluster.resolver import ClusterResolver
 from distlab.cluster.tf_config import TFConfigClusterResolver
-from distlab.collectives.options import CommunicationImplementation, CommunicationOptions
+from distlab.context.communication import CommunicationImplementation, CommunicationOptions
 from distlab.devices import jax_internals, selection, thread_pool
 from distlab.errors import (
     ArgumentTypeError,

@@ -18,6 +18,7 @@ from distlab.text.shown import shown, shown_text
 from distlab.values.distributed import Mirrored, PerReplica
 from distlab.values.nests import require_nest
 from distlab.values.plain_arrays import is_plain, refusal_of
+from distlab.values.reduce_op import ReduceOp
 
 _ASYNCHRONOUS: Final = (inspect.iscoroutinefunction, inspect.isasyncgenfunction)
 _LAZY: Final = (inspect.isgeneratorfunction, *_ASYNCHRONOUS)
@@ -201,6 +202,17 @@ def require_numbers(array: Any, verb: str) -> None:
             f"{verb} combines arrays of numbers, got one of {array.dtype}. Pass "
             "jax.random.key_data(keys), and make keys of the result with wrap_key_data."
         )
+
+
+def summable(array: jax.Array, op: ReduceOp) -> jax.Array:
+    """Returns an array in a dtype that holds its sum over replicas, as JAX's sums have.
+
+    Bools are counted. A mean of small whole numbers, such as uint8, is that of the numbers: their
+    sum would wrap around.
+    """
+    small = jnp.issubdtype(array.dtype, jnp.integer) and array.dtype.itemsize < 4
+    wider = array.dtype == bool or (small and op is ReduceOp.MEAN)
+    return array.astype(jnp.int32) if wider else array
 
 
 def as_array(value: Any, verb: str) -> jax.Array:
