@@ -5,13 +5,14 @@ from __future__ import annotations
 import functools
 import threading
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Final, cast
 
 import jax
 import jax.extend.backend
 import numpy as np
+from jax._src import config as _config
 from jax._src import core as _core
 from jax._src import distributed as _distributed
 from jax._src import dtypes as _dtypes
@@ -182,6 +183,15 @@ def checks_results() -> bool:
     """Returns whether JAX looks for NaN or infinity in results, and raises when it finds some."""
     config: Any = jax.config
     return bool(config.jax_debug_nans or config.jax_debug_infs)
+
+
+def configuration() -> Hashable:
+    """Returns the settings on which traces depend, as `jax.jit` compares them.
+
+    Such as `enable_x64`, the default precision of products, and how random bits are made.
+    """
+    settings: Hashable = _config.trace_context()
+    return settings
 
 
 def current_trace() -> object:

@@ -156,6 +156,8 @@ def _cause(program: Program, before: list[Program]) -> tuple[str, str]:
         ]
         if changed:
             return "new structure", "; ".join(changed[:3])
+    if not changed and program.configuration != before[-1].configuration:
+        return "new structure", "JAX's configuration, such as jax.enable_x64"
     if not changed:
         return "new structure", "the same shapes in another structure"
     return "new shapes", "; ".join(changed[:3])

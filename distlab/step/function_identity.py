@@ -12,6 +12,7 @@ here, so they are found again.
 
 from __future__ import annotations
 
+import dis
 import functools
 import math
 import zlib
@@ -116,7 +117,9 @@ def _text(key: Key) -> str:
     match key:
         case (type() as kind, _Id(), *attributes):
             held = ", ".join(f"{name}={shown(value, 40)}" for name, value in attributes)
-            return f"a {kind.__name__}" + (f" with {held}" if held else "")
+            name = "array" if issubclass(kind, _ARRAYS) else kind.__name__
+            article = "an" if name[:1] in "AEIOUaeiou" else "a"
+            return f"{article} {name}" + (f" with {held}" if held else "")
         case (type(), constant) if not isinstance(constant, tuple):
             return f"{shown(constant, 40)}"
         case _:
@@ -241,7 +244,7 @@ def referenced(fn: Any) -> Iterator[tuple[str, Any]]:
     for name, cell in zip(fn.__code__.co_freevars, fn.__closure__ or (), strict=True):
         yield name, _contents(cell)
     scope = fn.__globals__
-    for name in _names(fn):
+    for name in _named_in(fn.__code__).globals:
         if name in scope:
             yield name, scope[name]
 
@@ -249,23 +252,41 @@ def referenced(fn: Any) -> Iterator[tuple[str, Any]]:
 def _names(fn: Any) -> tuple[str, ...]:
     """Returns the globals and attributes that a function's code names, also inside it."""
     code = getattr(fn, "__code__", None)
-    return _names_in(code) if isinstance(code, CodeType) else ()
+    return _named_in(code).all if isinstance(code, CodeType) else ()
 
 
-def _names_in(code: CodeType) -> tuple[str, ...]:
-    known = _names_by_code.get(id(code))
+class _Named(NamedTuple):
+    """What a code names.
+
+    Attributes:
+      code: The code. It is kept, so that no other code has its `id`.
+      all: The globals and attributes.
+      globals: The globals; an attribute may have the name of one.
+    """
+
+    code: CodeType
+    all: tuple[str, ...]
+    globals: tuple[str, ...]
+
+
+def _named_in(code: CodeType) -> _Named:
+    """Returns what a code and those inside it name."""
+    known = _named_by_code.get(id(code))
     if known is None:
-        inner = [c for c in code.co_consts if isinstance(c, CodeType)]
-        names = dict.fromkeys([*code.co_names, *(n for c in inner for n in _names_in(c))])
-        if len(_names_by_code) >= _MOST_CODES:
-            _names_by_code.clear()
-        known = _names_by_code[id(code)] = (code, tuple(names))
-    return known[1]
+        inner = [_named_in(c) for c in code.co_consts if isinstance(c, CodeType)]
+        names = dict.fromkeys([*code.co_names, *(n for one in inner for n in one.all)])
+        loaded = [i.argval for i in dis.get_instructions(code) if i.opname in _LOADS_OF_GLOBALS]
+        of_globals = dict.fromkeys([*loaded, *(n for one in inner for n in one.globals)])
+        if len(_named_by_code) >= _MOST_CODES:
+            _named_by_code.clear()
+        known = _Named(code, tuple(names), tuple(of_globals))
+        _named_by_code[id(code)] = known
+    return known
 
 
+_LOADS_OF_GLOBALS: Final = frozenset({"LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS"})
 _MOST_CODES: Final = 4096
-_names_by_code: dict[int, tuple[CodeType, tuple[str, ...]]] = {}
-"""Kept with its code, so that no other code has its `id`."""
+_named_by_code: dict[int, _Named] = {}
 
 
 def _contents(cell: CellType) -> Any:

@@ -46,6 +46,7 @@ class Program:
       number: Its number in this process.
       function: The function's qualified name.
       source: File and line of the function's definition.
+      configuration: JAX's settings when it was traced.
       arguments: The function's arguments, leaf by leaf.
       spmd: The function over all replicas.
       captured: The objects of Flax NNX and Keras that the function uses from outside; None if it
@@ -75,6 +76,7 @@ class Program:
         self.number = next_number()
         self.function = function_name(fn)
         self.source = function_source(fn)
+        self.configuration = jax_internals.configuration()
         self.arguments = Arguments(fn, args, kwargs, host.mesh, donated)
         self.captured = captured_state(fn)
         guarded = GuardedArguments(self.arguments.static())

@@ -142,8 +142,8 @@ def keep(programs: dict[Any, Program], key: tuple[Any, ...], program: Program) -
 
     Args:
       programs: The function's programs.
-      key: The structure of the program's arguments, the keys of their leaves, and the positions
-        of donated ones.
+      key: The structure of the program's arguments, the keys of their leaves, the positions of
+        donated ones, and JAX's configuration.
       program: The program.
 
     Warns:
@@ -156,14 +156,14 @@ def keep(programs: dict[Any, Program], key: tuple[Any, ...], program: Program) -
     programs[key] = program
     if known:
         return
-    structure, leaves, donated = key
+    structure, leaves, *rest = key
     if not any(isinstance(leaf, StaticKey) for leaf in leaves):
         return
     arrays = _dynamic(leaves)
     alike = [
         other
-        for its_structure, other, its_donated in programs
-        if its_structure == structure and its_donated == donated and _dynamic(other) == arrays
+        for its_structure, other, *its_rest in programs
+        if its_structure == structure and its_rest == rest and _dynamic(other) == arrays
     ]
     if len(alike) != _VALUES_TOO_MANY:
         return

@@ -318,7 +318,8 @@ class _Call(NamedTuple):
 def _call(chosen: Chosen) -> _Call:
     leaves, structure = flattened((chosen.args, chosen.kwargs))
     key, traced = _key(leaves)
-    return _Call((structure, key, chosen.donated), leaves, traced)
+    configuration = jax_internals.configuration()
+    return _Call((structure, key, chosen.donated, configuration), leaves, traced)
 
 
 def _program(

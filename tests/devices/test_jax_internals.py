@@ -55,6 +55,20 @@ def test_keys_name_their_generator_and_show_their_data(impl: str) -> None:
     assert jax_internals.plain(3) == 3
 
 
+def test_the_configuration_differs_where_a_trace_would() -> None:
+    usual = jax_internals.configuration()
+    assert usual == jax_internals.configuration()
+    for changed in (
+        jax.enable_x64(True),
+        jax.threefry_partitionable(False),
+        jax.default_matmul_precision("float32"),
+        jax.numpy_dtype_promotion("strict"),
+    ):
+        with changed:
+            assert jax_internals.configuration() != usual
+    assert jax_internals.configuration() == usual
+
+
 def test_traces_differ_inside_and_outside_of_transformations() -> None:
     outside = jax_internals.current_trace()
     seen: list[tuple[bool, bool, bool]] = []

@@ -56,7 +56,7 @@ def test_bools_are_counted_by_one_replica_and_without_a_strategy() -> None:
 
 def test_a_mean_of_small_whole_numbers_does_not_wrap_around() -> None:
     strategy = STRATEGIES["default algorithm"]()
-    pixels = per_replica(strategy, [np.array([200, 203], np.uint8)] * 2)
+    pixels = per_replica(strategy, [np.array([200, 203], np.uint8) for _ in range(2)])
     assert float(strategy.reduce("MEAN", pixels, axis=0)) == 201.5
     assert strategy.reduce("MEAN", pixels, axis=None).tolist() == [200.0, 203.0]
     assert strategy.reduce("SUM", pixels, axis=None).dtype == np.uint8  # as in TensorFlow

@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -16,6 +17,8 @@ import pytest
 import distlab as dl
 from distlab import events
 from distlab.errors import RecompilationWarning
+from distlab.events import Compile
+from distlab.recording import RingRecorder
 from distlab.step.program_cache import ProgramCache
 from tests.listening import listening
 
@@ -211,7 +214,7 @@ def test_a_new_array_at_each_call_is_named_and_another_variable_is_not() -> None
     cache = ProgramCache()
     cache.of(closing_over(jnp.zeros(2)))
     cache.of(closing_over(jnp.zeros(2)))
-    with pytest.warns(RecompilationWarning, match="value: a ArrayImpl -> a ArrayImpl"):
+    with pytest.warns(RecompilationWarning, match="value: an array -> an array"):
         cache.of(closing_over(jnp.zeros(2)))
 
 
@@ -281,3 +284,44 @@ def test_what_is_noticed_of_an_object_that_is_called(monkeypatch: pytest.MonkeyP
         assert strategy.run(way, args=(2.0,)).values[0] == 2.0
     monkeypatch.setattr(_Scaled, "offset", 1.0)  # as in a tf.function
     assert strategy.run(scaled, args=(2.0,)).values[0] == 2.0
+
+
+def test_a_setting_of_jax_that_changes_what_is_traced_makes_another_program() -> None:
+    strategy = dl.MirroredStrategy(["CPU:0", "CPU:1"])
+
+    def step(x: Any) -> Any:
+        return x.astype(float) / 3
+
+    def draw() -> Any:
+        return jax.random.uniform(jax.random.key(0), (3,))
+
+    x = jnp.arange(3)
+    assert strategy.run(step, args=(x,)).values[0].dtype == jnp.float32
+    usual = strategy.run(draw).values[0].tolist()
+    with jax.enable_x64(True):
+        assert strategy.run(step, args=(x,)).values[0].dtype == jnp.float64
+    with jax.threefry_partitionable(False):
+        other = strategy.run(draw).values[0].tolist()
+        assert other == jax.jit(draw)().tolist() != usual
+    assert strategy.run(step, args=(x,)).values[0].dtype == jnp.float32
+    assert strategy.run(draw).values[0].tolist() == usual
+
+
+def test_an_attribute_with_the_name_of_a_changing_global_compiles_nothing_anew(
+    recorder: RingRecorder,
+) -> None:
+    scope: dict[str, Any] = {}
+    exec(  # a script's own globals
+        "class Model:\n"
+        "    def loss(self, x):\n"
+        "        return x.sum()\n"
+        "    def step(self, x):\n"
+        "        return self.loss(x)\n",
+        scope,
+    )
+    strategy, model = dl.MirroredStrategy(["CPU:0", "CPU:1"]), scope["Model"]()
+    for _ in range(5):
+        losses = strategy.run(model.step, args=(jnp.ones(3),))
+        scope["loss"] = strategy.reduce("SUM", losses, axis=None)
+    assert float(scope["loss"]) == 6
+    assert len([e for e in recorder.ring.since(0).events if isinstance(e, Compile)]) == 1
