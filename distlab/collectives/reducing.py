@@ -114,7 +114,7 @@ def reduce_per_replica(
         stacked = _sum_each_over(stacked, summed)
     with in_flight.dispatching:
         results = ops.sum_nest(stacked, mesh)
-        require_sums(ops, results, [array.shape[1:] for array in stacked])
+        require_sums(ops, results, [(array.shape[1:], array.dtype) for array in stacked])
         if not isinstance(results[-1], jax.core.Tracer):
             in_flight.admit(results[-1])
     if op is ReduceOp.MEAN:

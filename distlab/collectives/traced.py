@@ -122,7 +122,7 @@ class TracedCollectives:
     def all_reduce(self, op: ReduceOp, values: list[jax.Array]) -> list[jax.Array]:
         """Returns each array's sum or mean, by one collective for all arrays."""
         totals = self._ops.same_sums(values, self._replicas)
-        require_sums(self._ops, totals, [value.shape for value in values])
+        require_sums(self._ops, totals, [(value.shape, value.dtype) for value in values])
         return totals if op is ReduceOp.SUM else [total / self._replicas for total in totals]
 
     def all_gather(self, values: list[jax.Array], axis: int) -> list[jax.Array]:

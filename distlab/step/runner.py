@@ -37,6 +37,7 @@ from distlab.step.received import accepted
 from distlab.step.regroup import undeclared
 from distlab.step.static_values import Static, is_static, static_key
 from distlab.step.used_up import flattened, held
+from distlab.text.shown import shown_text
 from distlab.user_code import warn
 from distlab.values.checks import checked_call, is_array_like
 from distlab.values.distributed import DistributedValues, Mirrored
@@ -407,6 +408,6 @@ def _report(error: Exception) -> None:
                 time_ns=time.monotonic_ns(),
                 where="run",
                 type=type(error).__name__,
-                message=str(error)[:2000],
+                message=shown_text(error)[:2000],
             )
         )

@@ -135,6 +135,8 @@ with strategy.scope():
 value = strategy.run(step, args=(batch,))
 dataset = strategy.experimental_distribute_dataset(dl.data.Dataset.range(64).batch(8))
 checkpoint = dl.train.Checkpoint(variable=variable)
+metric = dl.metrics.Mean()
+metric.update_state(jnp.ones(2))
 def feed():
     for numbers in dataset:
         strategy.run(lambda n: n + 1, args=(numbers,))
@@ -153,6 +155,8 @@ verbs = {
     "local results": lambda: strategy.experimental_local_results(value),
     "save": lambda: checkpoint.save("forked/checkpoint"),
     "restore": lambda: checkpoint.restore("forked/checkpoint-1"),
+    "metric": lambda: metric.result(),
+    "metric's update": lambda: metric.update_state(jnp.ones(2)),
 }
 for name, verb in verbs.items():
     child = os.fork()

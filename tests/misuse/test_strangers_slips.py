@@ -180,7 +180,7 @@ WRONG: Final[dict[str, tuple[Callable[[], object], type[DistlabError], str]]] = 
     "an algorithm that adds nothing up": (
         reduced_by_ones_own,
         ValueShapeError,
-        r"Summed\(\) must return a list with the sum of each value, of the shapes \[\[3\]\]",
+        r"Summed\(\) must return a list with the sum of each value, as JAX's arrays ",
     ),
     "an algorithm that loses a value": (all_reduced_by_ones_own, ValueShapeError, "Summed"),
     "a scope of a strategy like it": (

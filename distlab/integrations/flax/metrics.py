@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from distlab.devices import in_flight
 from distlab.errors import (
     ArgumentTypeError,
     ArgumentValueError,
@@ -112,6 +113,7 @@ class Metric:
         if frames.current() is not None:
             self._add(values)
             return
+        in_flight.require_open()
         leaves = jax.tree.leaves(values, is_leaf=_is_distributed)
         parts = [isinstance(leaf, DistributedValues) and not _is_common(leaf) for leaf in leaves]
         if not any(parts):
@@ -134,6 +136,7 @@ class Metric:
           A number as an array; of an `nnx.MultiMetric` a dictionary of them. Of no examples it is
           nan.
         """
+        in_flight.require_open()
         leaves = [variable.value() for variable in self.variables]
         return self._with(leaves).compute()
 
