@@ -26,6 +26,11 @@ _SAME_FOR_ALL: Final = (
     "Compute what all replicas assign without the replica's number: noise on weights, for example, "
     "from a key that is the same on all of them."
 )
+_COMBINE_OR_SAME_FOR_ALL: Final = (
+    "Combine gradients of what each replica draws before the update: "
+    'distlab.get_replica_context().all_reduce("MEAN", gradients). Draw noise on weights from a key '
+    "that is the same on all."
+)
 _LEAST_PERCENT: Final = 0.005
 """Below it a share would be rounded to 0 %."""
 
@@ -34,6 +39,7 @@ def find(columns: EvidenceColumns) -> list[Advice]:
     """Finds states whose copies differ, in columns of `folds.Evidence`."""
     programs = {program.program: program for program in columns["compiles"]}
     apart: dict[tuple[int, str], list[tuple[Doubt, Compared]]] = defaultdict(list)
+    trains: set[tuple[int, str]] = set()
     for (number, subject), compared in columns["copies_compared"].items():
         program = programs.get(number)
         if program is None or compared.met or compared.number < _FEWEST:
@@ -43,11 +49,13 @@ def find(columns: EvidenceColumns) -> list[Advice]:
             line = compared.last.source
             doubts = [Doubt(about="own_updates", subject=subject, because="", source=line)]
         if doubts and compared.last.differing:
-            apart[program.strategy, program.function].append((doubts[0], compared))
-    return [_drift(function, found) for (_, function), found in apart.items()]
+            key = program.strategy, program.function
+            apart[key].append((doubts[0], compared))
+            trains |= {key} if program.trains else set()
+    return [_drift(key[1], found, trains=key in trains) for key, found in apart.items()]
 
 
-def _drift(function: str, found: list[tuple[Doubt, Compared]]) -> Advice:
+def _drift(function: str, found: list[tuple[Doubt, Compared]], *, trains: bool) -> Advice:
     doubt, compared = found[0]
     first = compared.first or compared.last
     numbered = doubt.because == "the replica's number"
@@ -59,6 +67,7 @@ def _drift(function: str, found: list[tuple[Doubt, Compared]]) -> Advice:
         else f"in {function}, which runs eagerly, each replica assigns a value of its own"
         f"{at(doubt.source)}"
     )
+    of_number = _COMBINE_OR_SAME_FOR_ALL if trains else _SAME_FOR_ALL
     by = compared.last.largest
     most = percent_text(by) if by >= _LEAST_PERCENT else f"{by:.1g}"
     others = _others([other.subject for other, _ in found[1:]])
@@ -67,7 +76,7 @@ def _drift(function: str, found: list[tuple[Doubt, Compared]]) -> Advice:
         doubt.subject,
         f"The copies of {doubt.subject} differ between replicas from step {first.step} on, by up "
         f"to {most} of its largest number: {why}.{others}",
-        f"{_SAME_FOR_ALL if numbered else _COMBINE} A value that is to be each replica's own "
+        f"{of_number if numbered else _COMBINE} A value that is to be each replica's own "
         "belongs in a variable with synchronization=ON_READ.",
         evidence={
             "first_step": first.step,

@@ -71,8 +71,9 @@ def _examined(
     watch = CopiesWatch(program, strategy, found.variables, found.states)
     arrays = jax.tree.leaves(result)
     program.alike = frozenset(found.alike)
-    for position in found.alike:
-        stacks.remember_equal_rows(arrays[watch.results[position]])
+    program.alike_leaves = [watch.results[position] for position in found.alike]
+    for position in program.alike_leaves:
+        stacks.remember_equal_rows(arrays[position])
     if found.variables or found.states:
         program.copies = watch
     return found.doubts

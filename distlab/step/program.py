@@ -58,6 +58,7 @@ class Program:
       copies: Compares the copies of states that each replica updates by itself, before and after
         a step; None where no replica does.
       results: Keeps the small results of the last steps; None where nobody records, or none is.
+      alike_leaves: The positions of those of `alike` among the leaves of the result.
       alike: The positions of the results that are the same on all replicas; none where nobody
         records.
     """
@@ -98,6 +99,7 @@ class Program:
         self.copies: Any = None
         self.results: Any = None
         self.alike: frozenset[int] = frozenset()
+        self.alike_leaves: list[int] = []
         self._changes = _remote_changes(self.spmd)
         self._operands = self.spmd.computed + len(self.spmd.written)  # they follow all others
         # The traffic of other processes is counted where their messages are sent.

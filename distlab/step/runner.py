@@ -39,6 +39,7 @@ from distlab.step.static_values import Static, is_static, static_key
 from distlab.step.used_up import flattened, held
 from distlab.text.shown import shown_text
 from distlab.user_code import warn
+from distlab.values import stacks
 from distlab.values.checks import checked_call, is_array_like
 from distlab.values.distributed import DistributedValues, Mirrored
 from distlab.values.nests import require_nest
@@ -293,7 +294,11 @@ def _recorded(
 
 
 def _kept(program: Program, strategy: int, result: Any, step: int, *, fresh: bool) -> None:
-    """Notes what a step left, for looks at later steps."""
+    """Notes what a step left, for looks at later steps and programs."""
+    if program.alike_leaves:
+        arrays = jax.tree.leaves(result)
+        for position in program.alike_leaves:
+            stacks.remember_equal_rows(arrays[position])
     if program.copies is not None:
         program.copies.keep(result, step)
     if program.results is not None:

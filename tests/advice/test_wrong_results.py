@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import jax
+import jax.numpy as jnp
+import numpy as np
 import pytest
 
 import distlab as dl
@@ -106,3 +110,28 @@ def test_a_gradient_of_which_few_rows_are_not_zero_is_named_with_its_size(
 def test_few_rows_or_small_tables_are_not(rows: int, whole: bool, recorder: RingRecorder) -> None:
     looked_up(mirrored(2), rows, whole=whole)
     assert [one for one in advise(recorder.ring) if one.cause == "sparse_gradient"] == []
+
+
+def test_means_of_unequal_parts_are_named_where_the_state_is_functional(
+    recorder: RingRecorder,
+) -> None:
+    """The last batch of each epoch, 17 of 28 examples, is 5, 5, 5 and 2 on the replicas."""
+    strategy = mirrored(4)
+    rows = np.random.default_rng(0).normal(size=(3 * 28 + 17, 6)).astype(np.float32)
+    batches = strategy.experimental_distribute_dataset(
+        dl.data.Dataset.from_tensor_slices(rows).batch(28)
+    )
+
+    def step(state: Any, x: Any) -> Any:
+        gradient = jax.grad(lambda w: jnp.mean(jnp.square(x @ w - 1)))(state["w"])
+        gradient = dl.get_replica_context().all_reduce("MEAN", gradient)
+        momentum = 0.9 * state["momentum"] + gradient
+        return {"w": state["w"] - 0.01 * momentum, "momentum": momentum}
+
+    state = strategy.replicate({"w": jnp.zeros((6, 3)), "momentum": jnp.zeros((6, 3))})
+    for _ in range(10):
+        for x in batches:
+            state = strategy.run(step, args=(state, x))
+    (one,) = [one for one in advise(recorder.ring) if one.cause == "mean_of_unequal_means"]
+    assert one.evidence["times"] == 2.5
+    assert one.evidence["share"] == 0.25
