@@ -156,8 +156,8 @@ def _many_calls(columns: EvidenceColumns) -> list[Advice]:
         new_advice(
             MANY,
             "reduce",
-            f"{number} small values are combined one by one in each step; that takes "
-            f"{percent_text(share)} of the loop's time.",
+            f"{number} small values are combined one by one {_when(columns, len(steps))}; that "
+            f"takes {percent_text(share)} of the loop's time.",
             "Pass them to one reduce as a dict or list, or combine them inside the function that "
             "run executes, where XLA merges them.",
             evidence={"calls_a_step": number, "share": share, "steps": len(steps)},
@@ -170,6 +170,13 @@ def _many_calls(columns: EvidenceColumns) -> list[Advice]:
             * _seconds_a_step(columns, np.array(kept)),
         )
     ]
+
+
+def _when(columns: EvidenceColumns, steps: int) -> str:
+    """Returns after how many of the steps something happens, such as once an epoch."""
+    of_all = len(columns["steps"]["step"])
+    often = steps >= _IN_MOST_STEPS * of_all
+    return "in each step" if often else f"after {steps:,} of {of_all:,} steps"
 
 
 def _large_calls(columns: EvidenceColumns) -> list[Advice]:

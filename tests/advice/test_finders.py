@@ -533,3 +533,22 @@ def test_a_recording_ends_with_its_advice_and_the_run_gives_the_same(
         (e.cause, e.subject, e.evidence) for e in again
     ]
     assert ("uneven_batch", "replica 1") in [(e.cause, e.subject) for e in stored]
+
+
+@pytest.mark.parametrize(("every", "when"), [(1, "in each step"), (4, "after 8 of 30 steps")])
+def test_small_values_that_are_combined_once_an_epoch_are_told_as_that(
+    every: int, when: str
+) -> None:
+    events: list[Event] = [*beginning(2, "cpu")]
+    for number in range(30):
+        called = number * 10 * MS
+        events.append(step(number, called))
+        if number % every == 0:
+            events += [
+                msgspec.structs.replace(
+                    reduction(called + n * MS, MS), bytes=64, call=100 * number + n
+                )
+                for n in range(1, 6)
+            ]
+    (one,) = [one for one in advise(events) if one.cause == "many_reductions"]
+    assert one.text.startswith(f"5 small values are combined one by one {when}; that takes ")
