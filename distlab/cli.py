@@ -8,8 +8,11 @@ the program it runs.
 from __future__ import annotations
 
 import argparse
+import io
+import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from importlib import metadata
 
 from distlab._cli import advise, dashboard, demo, doctor, export, launch, runs, server
@@ -42,18 +45,39 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     parser = _parser()
     args = parser.parse_args(argv)
-    if args.run is None:
-        parser.print_help()
-        return 0
     try:
-        return int(args.run(args))
+        if isinstance(sys.stdout, io.TextIOWrapper):  # names need not fit a terminal's encoding
+            sys.stdout.reconfigure(errors="backslashreplace")
+        code = 0
+        if args.run is None:
+            parser.print_help()
+        else:
+            code = int(args.run(args))
+        print(end="", flush=True)  # a full disk shows here, or Python would fail when it ends
+        return code
     except DistlabError as error:
         print(f"distlab: error: {error}", file=sys.stderr)
+        return 2
+    except OSError as error:
+        if not _output_failed():
+            raise
+        print(f"distlab: error: The output can't be written: {error.strerror}.", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         ahead = "\n" if sys.stderr.isatty() else ""  # a progress bar may be on the line
         print(f"{ahead}distlab: interrupted", file=sys.stderr)
         return INTERRUPTED
+
+
+def _output_failed() -> bool:
+    """Returns whether what was printed can't be written; if so, drops it."""
+    try:
+        print(end="", flush=True)  # what was not written is still there
+    except OSError:
+        with suppress(OSError):  # or Python would try again when it ends
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return True
+    return False
 
 
 def _parser() -> argparse.ArgumentParser:

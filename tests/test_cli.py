@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import socket
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from packaging.specifiers import SpecifierSet
@@ -308,3 +310,65 @@ def test_export_writes_a_file_once(tmp_path: Path, capsys: pytest.CaptureFixture
     assert cli.main(command) == 2
     assert "exists already" in capsys.readouterr().err
     assert cli.main([*command, "--overwrite"]) == 0
+
+
+def test_runs_shows_control_characters_of_names_as_escapes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    distlab.record(tmp_path / "a\x1b]0;title\x07\u202eb").close()
+    broken = tmp_path / "c\x1b[31md"
+    broken.mkdir()
+    (broken / "process-1.sqlite").write_text("no database")
+    assert cli.main(["runs", str(tmp_path)]) == 0
+    printed = capsys.readouterr().out
+    assert r"a\x1b]0;title\x07\u202eb  " in printed
+    assert r"c\x1b[31md  " in printed
+    assert [letter for letter in "\x1b\x07\u202e" if letter in printed] == []
+
+
+def _command(*arguments: str, **options: Any) -> subprocess.CompletedProcess[bytes]:
+    return subprocess.run(
+        [sys.executable, "-m", "distlab", *arguments],
+        stderr=subprocess.PIPE, timeout=120, check=False, **options,
+    )  # fmt: skip
+
+
+def test_names_that_the_output_has_no_letters_for_are_escaped(tmp_path: Path) -> None:
+    distlab.record(tmp_path / "r\u00fcn").close()
+    done = _command(
+        *("runs", str(tmp_path)),
+        stdout=subprocess.PIPE,
+        env={**os.environ, "PYTHONIOENCODING": "ascii"},
+    )
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert rb"r\xfcn" in done.stdout
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
+@pytest.mark.parametrize("arguments", [["runs", "."], []])
+def test_output_that_can_not_be_written_is_one_line(arguments: list[str], tmp_path: Path) -> None:
+    with Path("/dev/full").open("wb") as full:
+        done = _command(*arguments, stdout=full, cwd=tmp_path)
+    text = b"distlab: error: The output can't be written: No space left on device.\n"
+    assert (done.returncode, done.stderr) == (2, text)
+
+
+def test_an_error_that_is_not_of_the_output_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail() -> Iterator[checks.Finding]:
+        raise PermissionError("not of the output")
+
+    monkeypatch.setattr(doctor, "CHECKS", (fail,))
+    with pytest.raises(PermissionError, match="not of the output"):
+        cli.main(["doctor"])
+
+
+def test_doctor_reports_that_the_working_folder_is_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    (finding,) = checks.folder()
+    assert (finding.state, finding.remedy) == ("wrong", "change to a folder that exists")
+    assert "no working folder" in finding.text

@@ -19,6 +19,7 @@ from distlab_dashboard.arguments import argument, take_argument, take_bearer
 from distlab_dashboard.hosts import Hosts
 from distlab_dashboard.library import Library
 from distlab_dashboard.page_handler import Page
+from distlab_dashboard.page_socket import PageSocket
 from distlab_dashboard.refusal import Reason, Refusal
 
 _METHODS: Final = ("GET", "HEAD")
@@ -27,6 +28,7 @@ _OWN_REQUESTS: Final = ("same-origin", "none")
 
 _PAGE: Final = ("", "/")
 _WEB_SOCKET: Final = "/ws"
+_NUL: Final = "%00"  # no file has it in its name, and Python's functions raise errors
 _FILES: Final = ("/static/", "/export/", "/health", "/metrics")
 _ICON: Final = "/favicon.ico"
 
@@ -136,8 +138,10 @@ class Gate(Router):
             return self._refuse(
                 request, Reason(405, "Not possible", "This server is only read from.")
             )
-        if path is None or not (
-            path in _PAGE or path in {_ICON, _WEB_SOCKET} or path.startswith(_FILES)
+        if (
+            path is None
+            or _NUL in path
+            or not (path in _PAGE or path in {_ICON, _WEB_SOCKET} or path.startswith(_FILES))
         ):
             return self._refuse(
                 request, Reason(404, "Nothing here", "This server has no such page.")
@@ -155,18 +159,17 @@ class Gate(Router):
         return None
 
     def _answer(self, request: HTTPServerRequest, path: str | None) -> HTTPMessageDelegate | None:
+        application = self._application
+        given: dict[str, object] = {
+            "application_context": application.applications["/"],
+            "bokeh_websocket_path": f"{self._prefix}{_WEB_SOCKET}",
+        }
+        if path == _WEB_SOCKET:
+            return application.get_handler_delegate(request, PageSocket, given)
         if path not in _PAGE:
-            return self._application.find_handler(request)
-        return self._application.get_handler_delegate(
-            request,
-            Page,
-            {
-                "application_context": self._application.applications["/"],
-                "bokeh_websocket_path": f"{self._prefix}{_WEB_SOCKET}",
-                "origins": self._hosts.origins,
-                "access": self._access,
-            },
-        )
+            return application.find_handler(request)
+        given |= {"origins": self._hosts.origins, "access": self._access}
+        return application.get_handler_delegate(request, Page, given)
 
     def _ask(self, request: HTTPServerRequest, path: str | None, text: str) -> HTTPMessageDelegate:
         asks = path in _PAGE

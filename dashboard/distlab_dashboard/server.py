@@ -35,6 +35,7 @@ from distlab_dashboard.hosts import EVERYWHERE, Host, Hosts, checked_origins
 from distlab_dashboard.library import Library, library_of
 from distlab_dashboard.listening import WebServer, open_sockets, web_server
 from distlab_dashboard.metrics import Metrics
+from distlab_dashboard.page_socket import MOST_BYTES
 from distlab_dashboard.ports import PORTS, TAKEN, candidates, is_free
 from distlab_dashboard.session import show
 
@@ -87,6 +88,8 @@ class DashboardServer:
         self._ready = threading.Event()
         self._error: Exception | None = None
         self._thread: threading.Thread | None = None
+        self._stopping = threading.Event()
+        self._is_ending = False
         self._process = os.getpid()
 
     def start(self, port: int | None) -> None:
@@ -118,11 +121,15 @@ class DashboardServer:
         """
         if os.getpid() != self._process:
             return
-        self._exports.stop()
-        if self._loop is not None and self._thread is not None and self._thread.is_alive():
-            self._loop.add_callback(self._shut_down)
-            self._thread.join(_STOP_SECONDS)
-        self._library.stop()
+        self._stopping.set()
+        try:
+            self._exports.stop()
+            if self._thread is not None and self._thread.is_alive():
+                if self._loop is not None:  # else the thread has just begun, and ends by itself
+                    self._loop.add_callback(self._shut_down)
+                self._thread.join(_STOP_SECONDS)
+        finally:
+            self._library.stop()
 
     def _serve(self, port: int | None) -> None:
         asyncio.set_event_loop(asyncio.new_event_loop())
@@ -142,12 +149,17 @@ class DashboardServer:
             self._ready.set()
             return
         self._ready.set()
+        if self._stopping.is_set():  # `stop` may have looked before there was a loop
+            self._loop.add_callback(self._shut_down)
         self._loop.start()
         self._loop.close(all_fds=True)
         asyncio.set_event_loop(None)
 
     async def _shut_down(self) -> None:
         """Ends all that runs in the loop: what is left there would stay in memory for good."""
+        if self._is_ending:
+            return
+        self._is_ending = True
         if self._server is not None:
             self._server.stop(wait=False)
             self._server = None
@@ -216,6 +228,7 @@ class DashboardServer:
             # A reader that answers no ping has gone, though its connection may look open.
             keep_alive_milliseconds=0,
             websocket_ping_interval=_PING_SECONDS,
+            websocket_max_message_size_bytes=MOST_BYTES,
             check_unused_sessions_milliseconds=2_000,
             unused_session_lifetime_milliseconds=UNUSED_SECONDS * 1_000,
             transforms=[SafeHeaders],
@@ -288,7 +301,11 @@ def serve(
         )
     checked, hosts = checked_token(address, token), checked_origins(origins)
     server = DashboardServer(library_of(source), address, prefix, hosts, checked)
-    server.start(port)
+    try:
+        server.start(port)
+    except BaseException:  # after Ctrl-C as well: nobody else could stop it
+        server.stop()
+        raise
     if open_browser:
         import webbrowser
 

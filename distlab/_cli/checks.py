@@ -162,7 +162,12 @@ def browser() -> Iterator[Finding]:
 
 def folder() -> Iterator[Finding]:
     """Reports whether runs can be recorded under the working folder."""
-    here = Path.cwd()
+    try:
+        here = Path.cwd()
+    except OSError as error:  # it was deleted, or may not be seen
+        text = f"there is no working folder to record runs in ({error.strerror})"
+        yield Finding("wrong", "runs", text, "change to a folder that exists")
+        return
     runs = here / "runs"
     place = runs if runs.is_dir() else here
     if os.access(place, os.W_OK | os.X_OK):

@@ -81,13 +81,21 @@ def _listed(root: Path) -> Iterator[Summary | Unreadable]:
 
 
 def _name(path: Path, root: Path) -> str:
-    name = str(path.relative_to(root)) if path != root else path.name
-    return name.encode("utf-8", "backslashreplace").decode()
+    return _printable(str(path.relative_to(root)) if path != root else path.name)
+
+
+def _printable(text: str) -> str:
+    """Returns a text whose control characters can't reach the terminal, as in a Python string."""
+    return "".join(
+        letter if letter.isprintable() else letter.encode("unicode_escape").decode()
+        for letter in text
+    )
 
 
 def _row(summary: Summary | Unreadable, root: Path) -> tuple[str, ...]:
     if not isinstance(summary, dict):
-        return _name(summary.path, root), "", "can't be read", "", "", "", "", summary.why
+        why = _printable(summary.why)
+        return _name(summary.path, root), "", "can't be read", "", "", "", "", why
     path = Path(summary["path"])
     rate = summary["steps"] / summary["seconds"] if summary["seconds"] else 0.0
     size = sum(file.stat().st_size for file in path.iterdir() if file.is_file())

@@ -93,7 +93,7 @@ class Board:
 
     def chosen(self) -> View:
         """Returns the reader's choices."""
-        return View.read(self.view.data.get("json", [""])[0])
+        return View.read(next(iter(self.view.data.get("json", [])), None))
 
     def update(self, folds: Folds, view: View, *, everything: bool = False) -> None:
         """Shows what changed since the last update.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from dataclasses import dataclass, fields
 from typing import Final, get_args
 
@@ -83,4 +82,4 @@ def _fits(name: str, value: object) -> bool:
         return whole or (value is None and name in _NUMBERS)
     if isinstance(value, bool) or not isinstance(value, int | float):
         return value is None
-    return math.isfinite(value) and 0 <= value < 1e12
+    return 0 <= value < 1e12  # false of NaN; a whole number may be too large for a float

@@ -18,6 +18,7 @@ from distlab.page import report
 from distlab_dashboard import DashboardServer, exports, serve
 from tests.conftest import FLAGS
 from tests.synthetic import ListSource
+from tests.ui.asking import ask
 from tests.ui.conftest import Pages, Served
 from tests.ui.test_people import PAGES
 from tests.wicked import ATTACK, wicked_run
@@ -383,3 +384,9 @@ def test_pages_of_its_own_origin_and_of_named_hosts_show_it_in_a_frame(
 
 def _fulfil(route: Any, body: str) -> None:
     route.fulfill(body=f"<!doctype html>{body}", content_type="text/html")
+
+
+def test_a_path_with_a_nul_is_no_page(training: Training, caplog: pytest.LogCaptureFixture) -> None:
+    for path in ("static/js/%00", "static/js/bokeh.min.js%00.css", "export/trace.json%00"):
+        assert ask(training.server, path).status == 404
+    assert [record for record in caplog.records if record.exc_info] == []

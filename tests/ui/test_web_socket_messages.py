@@ -1,0 +1,371 @@
+"""What a viewer's web socket may send: messages of a page, and nothing that no page sends."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from tornado.httpclient import HTTPRequest
+from tornado.websocket import WebSocketClientConnection, websocket_connect
+
+from distlab_dashboard import DashboardServer, serve
+from distlab_dashboard.page_socket import MOST_BYTES, MOST_EVENTS
+from tests.synthetic import ListSource, whole_run
+from tests.ui.asking import ask
+from tests.ui.conftest import Pages
+
+LIMIT_SECONDS = 60
+
+
+class Viewer:
+    """A session's web socket, without a browser.
+
+    Attributes:
+      socket: The connection.
+    """
+
+    def __init__(self, socket: WebSocketClientConnection) -> None:
+        self.socket = socket
+        self._sent = 0
+        self._ended = False
+
+    async def send(self, kind: str, content: object, **header: object) -> str:
+        """Sends a message, and returns its number."""
+        self._sent += 1
+        number = f"m{self._sent}"
+        for part in ({"msgid": number, "msgtype": kind, **header}, {}, content):
+            await self.socket.write_message(json.dumps(part))
+        return number
+
+    async def answer(self, number: str) -> Any:
+        """Returns the content of the answer to a message."""
+        while True:
+            header, _, content = [json.loads(await self._part()) for _ in range(3)]
+            for _ in range(2 * header.get("num_buffers", 0)):
+                await self._part()
+            if header.get("reqid") == number:
+                return content
+
+    async def patch(self, *events: object) -> Any:
+        """Sends a patch of the document, and returns the answer."""
+        return await self.answer(await self.send("PATCH-DOC", {"events": events}))
+
+    async def document(self) -> dict[str, Any]:
+        """Returns the document that the server holds for this session."""
+        found = (await self.answer(await self.send("PULL-DOC-REQ", {})))["doc"]
+        assert isinstance(found, dict)
+        return {name: without_arrays(value) for name, value in found.items()}
+
+    async def settled(self) -> dict[str, Any]:
+        """Returns the document when the run is read and shown."""
+        before = await self.document()
+        while True:
+            await asyncio.sleep(0.3)
+            after = await self.document()
+            if after == before:
+                return after
+            before = after
+
+    async def code(self) -> int | None:
+        """Returns with which code the server closed the connection."""
+        while not self._ended:  # the end can be read once
+            part = await asyncio.wait_for(self.socket.read_message(), LIMIT_SECONDS)
+            self._ended = part is None
+        return self.socket.close_code
+
+    async def _part(self) -> str | bytes:
+        part = await asyncio.wait_for(self.socket.read_message(), LIMIT_SECONDS)
+        assert part is not None, f"closed with {self.socket.close_code}"
+        return part
+
+
+def without_arrays(value: Any) -> Any:
+    """The same, without the arrays: they are named anew in each message."""
+    if isinstance(value, list):
+        return [without_arrays(one) for one in value]
+    if not isinstance(value, dict):
+        return value
+    if value.get("type") == "ndarray":
+        return value["shape"]
+    return {name: without_arrays(one) for name, one in value.items()}
+
+
+@asynccontextmanager
+async def viewing(server: DashboardServer, page: str = "") -> AsyncIterator[Viewer]:
+    """Opens a page as a script would, or joins the session of a page that is open."""
+    body = page or (await asyncio.to_thread(ask, server)).body.decode()
+    token = re.search(r'"token":"([^"]+)"', body)
+    assert token is not None
+    address = HTTPRequest(f"ws://127.0.0.1:{server.port}/ws")
+    socket = await websocket_connect(
+        address, subprotocols=["bokeh", token[1]], max_message_size=1 << 28
+    )
+    viewer = Viewer(socket)
+    for _ in range(3):  # the first message says that the session is open
+        await viewer._part()
+    try:
+        yield viewer
+    finally:
+        socket.close()
+        await viewer.code()
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[DashboardServer]:
+    source = ListSource(whole_run(30))
+    source.live = False
+    made = serve(source)
+    yield made
+    made.stop()
+
+
+def models(document: object) -> list[dict[str, Any]]:
+    """All models of a document."""
+    if isinstance(document, list):
+        return [model for one in document for model in models(one)]
+    if not isinstance(document, dict):
+        return []
+    own = [document] if document.get("type") == "object" and "id" in document else []
+    return own + [model for one in document.values() for model in models(one)]
+
+
+def view(document: dict[str, Any]) -> dict[str, Any]:
+    """The reader's choices that a document holds."""
+    (found,) = (one for one in models(document) if one.get("attributes", {}).get("name") == "view")
+    return found
+
+
+def view_text(document: dict[str, Any]) -> str:
+    text: str = view(document)["attributes"]["data"]["entries"][0][1][0]
+    return text
+
+
+def changed(model: object, attribute: str, value: object) -> dict[str, object]:
+    return {"kind": "ModelChanged", "model": {"id": model}, "attr": attribute, "new": value}
+
+
+def column(*texts: object) -> dict[str, object]:
+    return {"type": "map", "entries": [["json", list(texts)]]}
+
+
+def a_div(number: int) -> dict[str, object]:
+    return {"type": "object", "name": "Div", "id": f"made-{number}", "attributes": {}}
+
+
+def chart(document: dict[str, Any], kind: str) -> str:
+    """The id of a model of a type."""
+    found: str = next(one["id"] for one in models(document) if one["name"] == kind)
+    return found
+
+
+def named(document: dict[str, Any], name: str) -> str:
+    found: str = next(
+        one["id"] for one in models(document) if one.get("attributes", {}).get("name") == name
+    )
+    return found
+
+
+def test_a_page_may_choose_and_report_ranges_and_sizes(server: DashboardServer) -> None:
+    async def attempt() -> None:
+        async with viewing(server) as viewer:
+            document = await viewer.settled()
+            plot, its_range = chart(document, "Figure"), chart(document, "DataRange1d")
+            await viewer.patch(
+                changed(view(document)["id"], "data", column('{"page": "compile"}')),
+                changed(its_range, "start", -1.5),
+                changed(its_range, "end", 12),
+                changed(plot, "inner_width", 667),
+            )
+            document = await viewer.document()
+            found = {one["id"]: one.get("attributes", {}) for one in models(document)}
+            assert view_text(document) == '{"page": "compile"}'
+            assert (found[its_range]["start"], found[its_range]["end"]) == (-1.5, 12)
+
+    asyncio.run(attempt())
+
+
+FORGED: dict[str, Callable[[dict[str, Any]], dict[str, object]]] = {
+    "a root": lambda _: {"kind": "RootAdded", "model": a_div(0)},
+    "no root": lambda page: {"kind": "RootRemoved", "model": {"id": named(page, "bridge")}},
+    "a title": lambda _: {"kind": "TitleChanged", "title": "forged"},
+    "a text": lambda page: changed(named(page, "bridge"), "text", "forged"),
+    "facts": lambda page: changed(named(page, "facts"), "data", column("{}")),
+    "rows": lambda page: {
+        "kind": "ColumnsStreamed", "model": {"id": named(page, "facts")}, "attr": "data",
+        "data": column("{}"), "rollover": None,
+    },
+    "whole data": lambda page: {
+        "kind": "ColumnDataChanged", "model": {"id": view(page)["id"]}, "attr": "data",
+        "data": column("{}"), "cols": None,
+    },
+    "a made model": lambda _: changed(
+        {"type": "object", "name": "Div", "id": "made"}, "text", "forged"
+    ),
+    "two texts": lambda page: changed(view(page)["id"], "data", column("{}", "forged")),
+    "a number": lambda page: changed(view(page)["id"], "data", column(5)),
+    "a model as a text": lambda page: changed(view(page)["id"], "data", column(a_div(0))),
+    "packed bytes": lambda page: changed(
+        view(page)["id"], "data", column({"type": "bytes", "data": "H4sIAAAAAAAAAwMAAAAAAAAAAAA="})
+    ),
+    "a long slice": lambda page: changed(
+        view(page)["id"], "data", column({"type": "slice", "start": 0, "stop": 10**15, "step": 1})
+    ),
+    "a name": lambda page: changed(view(page)["id"], "name", "forged"),
+    "a huge end": lambda page: changed(chart(page, "DataRange1d"), "end", 10**400),
+    "no number": lambda page: changed(chart(page, "DataRange1d"), "end", float("nan")),
+    "a range's tags": lambda page: changed(chart(page, "DataRange1d"), "tags", ["forged"]),
+    "a negative size": lambda page: changed(chart(page, "Figure"), "inner_width", -1),
+    "a true size": lambda page: changed(chart(page, "Figure"), "inner_width", True),
+    "another message": lambda _: {
+        "kind": "MessageSent", "msg_type": "bokeh_event",
+        "msg_data": {"type": "event", "name": "button_click", "values": {"type": "map"}},
+    },
+    "no event": lambda _: {},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FORGED)
+def test_what_no_page_sends_changes_nothing_and_the_session_goes_on(
+    server: DashboardServer, name: str
+) -> None:
+    async def attempt() -> None:
+        async with viewing(server) as viewer:
+            before = await viewer.settled()
+            choice = changed(view(before)["id"], "data", column('{"page": "overview"}'))
+            await viewer.patch(FORGED[name](before))
+            assert await viewer.document() == before
+            await viewer.patch(FORGED[name](before), choice)  # what is allowed beside it is done
+            after = await viewer.document()
+            assert view_text(after) == '{"page": "overview"}'
+            assert len(models(after)) == len(models(before))
+
+    asyncio.run(attempt())
+
+
+@pytest.mark.parametrize("events", ["none", {"kind": "RootAdded"}, None, 5, ["text", 5, None, []]])
+def test_a_patch_without_events_changes_nothing(server: DashboardServer, events: object) -> None:
+    async def attempt() -> None:
+        async with viewing(server) as viewer:
+            before = await viewer.settled()
+            await viewer.answer(await viewer.send("PATCH-DOC", {"events": events}))
+            assert await viewer.document() == before
+
+    asyncio.run(attempt())
+
+
+def test_five_hundred_new_models_hold_up_nobody(server: DashboardServer) -> None:
+    async def attempt() -> None:
+        async with viewing(server) as viewer:
+            before = await viewer.settled()
+            began = time.monotonic()
+            await viewer.patch(*({"kind": "RootAdded", "model": a_div(i)} for i in range(500)))
+            assert (await asyncio.to_thread(ask, server, "health")).status == 200
+            assert time.monotonic() - began < 5  # some 85 s, when Bokeh made them
+            assert await viewer.document() == before
+
+    asyncio.run(attempt())
+
+
+def test_the_events_of_a_message_are_bounded(server: DashboardServer) -> None:
+    async def attempt() -> None:
+        async with viewing(server) as viewer:
+            document = await viewer.settled()
+            end = chart(document, "DataRange1d")
+            for count, shown in ((MOST_EVENTS, MOST_EVENTS), (MOST_EVENTS + 1, MOST_EVENTS)):
+                await viewer.patch(*(changed(end, "end", 1 + i) for i in range(count)))
+                (found,) = (one for one in models(await viewer.document()) if one["id"] == end)
+                assert found["attributes"]["end"] == shown
+
+    asyncio.run(attempt())
+
+
+async def send_too_long(viewer: Viewer) -> None:
+    await viewer.socket.write_message(json.dumps("x" * MOST_BYTES))
+
+
+async def send_bytes(viewer: Viewer) -> None:
+    await viewer.socket.write_message(b"\x01" * 1000, binary=True)
+
+
+async def announce_buffers(viewer: Viewer) -> None:
+    await viewer.send("PATCH-DOC", {"events": []}, num_buffers=10**12)
+
+
+async def push_a_document(viewer: Viewer) -> None:
+    await viewer.send("PUSH-DOC", {"doc": await viewer.document()})
+
+
+async def send_a_number_as_id(viewer: Viewer) -> None:
+    await viewer.send("PATCH-DOC", {"events": []}, msgid=5)
+
+
+async def send_a_list_as_type(viewer: Viewer) -> None:
+    await viewer.send("PATCH-DOC", {"events": []}, msgtype=["PATCH-DOC"])
+
+
+async def send_no_content(viewer: Viewer) -> None:
+    await viewer.send("PATCH-DOC", [])
+
+
+async def send_no_json(viewer: Viewer) -> None:
+    for _ in range(3):
+        await viewer.socket.write_message("[" * 50_000)
+
+
+@pytest.mark.parametrize(
+    ("attack", "code"),
+    [
+        (send_too_long, 1009),
+        (send_bytes, 1008),
+        (announce_buffers, 1008),
+        (push_a_document, 1008),
+        (send_a_number_as_id, 1008),
+        (send_a_list_as_type, 1008),
+        (send_no_content, 1008),
+        (send_no_json, 1008),
+    ],
+)
+def test_who_sends_what_is_no_message_of_a_page_is_disconnected_alone(
+    server: DashboardServer,
+    attack: Callable[[Viewer], Awaitable[None]],
+    code: int,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def attempt() -> None:
+        async with viewing(server) as other, viewing(server) as viewer:
+            before = await other.settled()
+            await attack(viewer)
+            assert await viewer.code() == code
+            assert await other.document() == before
+
+    asyncio.run(attempt())
+    assert [record for record in caplog.records if record.exc_info] == []
+
+
+def test_a_page_goes_on_after_a_message_that_is_refused(
+    server: DashboardServer, new_page: Pages
+) -> None:
+    watched = new_page()
+    with watched.page.expect_response(server.url) as answer:
+        watched.open(server.url)
+    text = answer.value.text()
+    watched.page.evaluate("Bokeh.documents[0].set_title('forged')")
+    watched.page.evaluate("Bokeh.documents[0].get_model_by_name('bridge').text = 'forged'")
+    for name in ("compile", "events", "overview"):
+        watched.tab(name)
+
+    async def attempt() -> None:
+        async with viewing(server, text) as viewer:
+            document = await viewer.document()
+            assert '"page":"overview"' in view_text(document)  # it is this page's session
+            assert "forged" not in json.dumps(document)
+
+    with ThreadPoolExecutor(1) as pool:  # the browser's loop runs in this thread
+        pool.submit(asyncio.run, attempt()).result()
