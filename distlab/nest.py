@@ -283,7 +283,7 @@ def _mapping(value: Mapping[Any, Any]) -> _Node:
 
     def build(parts: list[Any]) -> Any:
         by_key = dict(zip(keys, parts, strict=True))
-        items = [(key, by_key[key]) for key in value]
+        items = {key: by_key[key] for key in value}  # no pairs, which a Counter would count
         if isinstance(value, defaultdict):
             return type(value)(value.default_factory, items)
         return type(value)(items)  # type: ignore[call-arg]

@@ -10,7 +10,7 @@ from typing import Any
 
 import grain
 
-from distlab.data._convert import to_numpy
+from distlab.data._convert import to_own
 from distlab.data._engine import Element, Mapped, Stream
 from distlab.data._nest import map_nest
 from distlab.data._plan import (
@@ -156,7 +156,7 @@ def _element(value: Any) -> Any:
     """Converts an element; a data loader's list of arrays becomes a tuple of components."""
     if isinstance(value, list) and value and all(_is_component(part) for part in value):
         value = tuple(_element(part) for part in value)
-    return to_numpy(value)
+    return to_own(value)
 
 
 def _is_component(part: Any) -> bool:

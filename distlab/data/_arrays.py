@@ -11,7 +11,7 @@ import numpy as np
 
 from distlab.data._arguments import integer
 from distlab.data._convert import to_numpy
-from distlab.data._memory import aligned_empty
+from distlab.data._memory import aligned_empty, own_view
 from distlab.data._nest import leaves, map_nest
 from distlab.data._plan import INFINITE_CARDINALITY, Source
 from distlab.data._planned import Planned
@@ -164,7 +164,7 @@ def number_dtype(verb: str, name: str, dtype: Any) -> np.dtype[Any]:
             f"{name} of {verb} must be a numeric dtype such as np.int32, got {shown(dtype)}. "
             "Leave it out for int64."
         )
-    return found
+    return found.newbyteorder("=")
 
 
 def _check_fits(verb: str, numbers: range, dtype: np.dtype[Any]) -> None:
@@ -179,7 +179,7 @@ def _check_fits(verb: str, numbers: range, dtype: np.dtype[Any]) -> None:
 
 
 def _constant(value: Any) -> np.ndarray[Any, Any]:
-    """Returns a read-only array: a copy, unless the array is read-only already."""
+    """Returns a read-only array: a copy, unless nobody can write into the array's memory."""
     if isinstance(value, Planned):
         raise StructureError(
             "Components of from_tensors and from_tensor_slices must be arrays, got a Dataset. "
@@ -188,15 +188,7 @@ def _constant(value: Any) -> np.ndarray[Any, Any]:
     array = np.empty((), dtype=object) if isinstance(value, bytes) else np.asarray(value)
     if isinstance(value, bytes):
         array[()] = value
-    if not array.flags.writeable:
-        return array
-    if array.dtype == object:
-        copied = array.copy()
-    else:
-        copied = aligned_empty(array.shape, array.dtype)
-        copied[...] = array
-    copied.flags.writeable = False
-    return copied
+    return own_view(array)
 
 
 def _as_slice(positions: Any) -> slice | None:

@@ -15,7 +15,7 @@ from distlab.data._plan import (
     Reading,
     walk,
 )
-from distlab.data._spec import common_spec
+from distlab.data._spec import common_spec, require_one_dtype
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,6 +83,7 @@ class _ConcatenateReader(Reader):
         super().__init__(parents)
         self._offset = offset
         self._in_second = False
+        self._last_of_first: Element | None = None
 
     def __next__(self) -> Element:
         first, second = self._parents
@@ -92,8 +93,13 @@ class _ConcatenateReader(Reader):
             except StopIteration:
                 self._in_second = True
             else:
+                self._last_of_first = element
                 return element if self._offset is not None else element._replace(indices=None)
         element = next(second)
+        if self._last_of_first is not None:
+            # Specs before that may have been those of the first elements, or not known.
+            require_one_dtype("concatenate", self._last_of_first.value, element.value)
+            self._last_of_first = None
         if element.indices is None or self._offset is None:
             return element._replace(indices=None)
         return element._replace(indices=element.indices + self._offset)
@@ -106,5 +112,6 @@ class _ConcatenateReader(Reader):
 
     def set_state(self, state: State) -> None:
         self._in_second = state["in_second"]
+        self._last_of_first = None
         for parent, position in zip(self._parents, state["parents"], strict=True):
             parent.set_state(position)

@@ -1,15 +1,18 @@
 """Conversion of elements to NumPy values with tf.data's dtypes.
 
 Python numbers become float32 and int32 as in TensorFlow; values with a dtype
-keep it; strings become `bytes`, alone or in arrays of dtype object.
+keep it, in the machine's byte order; strings become `bytes`, alone or in arrays
+of dtype object.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
+from distlab.data._memory import own
 from distlab.data._nest import map_nest
 from distlab.data._planned import Planned
 from distlab.errors import StructureError, ValueShapeError
@@ -35,11 +38,37 @@ def to_numpy(nest: Any) -> Any:
       StructureError: NumPy can't convert a leaf, or the nest holds itself.
       ValueShapeError: A list is ragged, or a number does not fit int32.
     """
+    return _converted(leaf_to_numpy, nest)
+
+
+def to_own(nest: Any) -> Any:
+    """Does what `to_numpy` does, and copies arrays that somebody else can write into.
+
+    Whatever made the nest may fill the same arrays again, for its next one.
+
+    Args:
+      nest: A nest as `to_numpy` accepts it.
+
+    Returns:
+      A nest of the same structure, whose arrays are read-only.
+
+    Raises:
+      StructureError: NumPy can't convert a leaf, or the nest holds itself.
+      ValueShapeError: A list is ragged, or a number does not fit int32.
+    """
+    return _converted(_leaf_to_own, nest)
+
+
+def _converted(leaf: Callable[[Any], Any], nest: Any) -> Any:
     try:
-        return map_nest(leaf_to_numpy, nest)
+        return map_nest(leaf, nest)
     except RecursionError as error:
         explain(nest, "An element", error)
         raise
+
+
+def _leaf_to_own(value: Any) -> Any:
+    return own(leaf_to_numpy(value))
 
 
 def leaf_to_numpy(value: Any) -> Any:
@@ -47,7 +76,7 @@ def leaf_to_numpy(value: Any) -> Any:
     if isinstance(value, np.ndarray | np.generic):
         if not is_plain(value):
             raise StructureError(str(refusal_of(value, "A component of an element")))
-        return value if value.dtype.kind not in "OUS" else _to_bytes(np.asarray(value))
+        return _native(value) if value.dtype.kind not in "OUS" else _to_bytes(np.asarray(value))
     if isinstance(value, bytes | Planned):
         return value  # a dataset can be a component
     if isinstance(value, str):
@@ -67,7 +96,16 @@ def _from_protocol(value: Any) -> Any:
             "A component of an element must support NumPy's array protocols, got "
             f"{type(value).__name__}, which failed with: {error}. Convert it to a NumPy array."
         ) from error
-    return _to_bytes(array, value) if array.dtype.kind in "OUS" else array
+    return _to_bytes(array, value) if array.dtype.kind in "OUS" else _native(array)
+
+
+def _native(array: Any) -> Any:
+    """Returns an array in the machine's byte order: devices would take others' bytes for it."""
+    if array.dtype.isnative:
+        return array
+    swapped = array.astype(array.dtype.newbyteorder("="))
+    swapped.flags.writeable = False  # nobody else has it, so that it needs no second copy
+    return swapped
 
 
 def _from_list(value: list[Any]) -> Any:

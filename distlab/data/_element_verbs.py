@@ -131,7 +131,8 @@ class ElementVerbs(Planned[DatasetT]):
         Args:
           map_func: A function of NumPy values (read-only): the parts of a tuple are
             separate arguments, any other element is one argument. It returns a nest of
-            values; Python numbers become float32 and int32.
+            values; Python numbers become float32 and int32. Arrays that it could change
+            later are copied.
           num_parallel_calls: The number of threads that call the function, which gains
             where it reads files or computes outside of Python. `AUTOTUNE` uses one for
             each core once calls are seen to take long. None calls it in the thread that

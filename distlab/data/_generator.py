@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from distlab.data._convert import leaf_to_numpy, to_numpy
+from distlab.data._convert import leaf_to_numpy, to_own
 from distlab.data._engine import Stream
 from distlab.data._memory import own
 from distlab.data._nest import describe, is_namedtuple, leaves, map_nest
@@ -89,12 +89,11 @@ class Generator(Node):
                 f"{shown(values)}. Write a function with yield, or return a list."
             )
         for value in values:
-            converted = to_numpy(value) if self.signature is None else self._converted(value)
-            # A generator may fill the same array again for its next value.
-            yield map_nest(own, converted)
+            yield to_own(value) if self.signature is None else self._converted(value)
 
     def _converted(self, value: Any) -> Any:
-        return map_nest(_component, self.signature, _like(self.signature, value))
+        components = map_nest(_component, self.signature, _like(self.signature, value))
+        return map_nest(own, components)
 
 
 def signature_of(output_types: Any, output_shapes: Any, output_signature: Any) -> Any:
@@ -195,11 +194,11 @@ def _component(promised: Component, value: Any) -> Any:
         if promised.dtype == object:
             array = leaf_to_numpy(value)
         else:
-            array = np.asarray(value).astype(promised.dtype, copy=False)
-            array = _checked_range(value, array)[()]
+            array = _as_promised(np.asarray(value), promised.dtype)[()]
     except (TypeError, ValueError, OverflowError) as error:
         raise ValueShapeError(
-            f"The generator must yield {promised.dtype} here, got {shown(value)}: {error}"
+            f"The generator must yield {promised.dtype} here, got {shown(value)}: {error}. Convert "
+            "it in the generator, or promise another dtype."
         ) from error
     shape = np.shape(array)
     if promised.shape is not None and not _fits(shape, promised.shape):
@@ -210,11 +209,15 @@ def _component(promised: Component, value: Any) -> Any:
     return array
 
 
-def _checked_range(value: Any, array: Any) -> Any:
-    """Refuses Python integers that do not fit, which astype would wrap silently."""
-    if isinstance(value, int) and array.dtype.kind in "iu" and int(array) != value:
-        raise OverflowError(f"{value} does not fit {array.dtype}")
-    return array
+def _as_promised(array: np.ndarray[Any, Any], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
+    """Refuses numbers that no integer of the dtype equals, which astype would wrap or cut off."""
+    with np.errstate(invalid="ignore"):  # nan, say, which is refused
+        converted = array.astype(dtype, copy=False)
+    if dtype.kind in "iu" and array.dtype.kind in "iufV" and not np.can_cast(array.dtype, dtype):
+        changed = converted != array
+        if changed.any():
+            raise OverflowError(f"{array[changed].flat[0]} does not fit {dtype}")
+    return converted
 
 
 def _fits(shape: tuple[int, ...], promised: tuple[int | None, ...]) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from distlab.data._convert import to_numpy
+from distlab.data._convert import to_numpy, to_own
 from distlab.data._engine import Element, Mapped, Stream
 from distlab.data._first_result import spec_of_results
 from distlab.data._nest import call_with
@@ -48,4 +48,4 @@ class Map(Unary):
         return ParallelMapped(stream, self._apply, self.threads)
 
     def _apply(self, element: Element) -> Element:
-        return Element(to_numpy(call_with(self.function, element.value)), element.indices)
+        return Element(to_own(call_with(self.function, element.value)), element.indices)

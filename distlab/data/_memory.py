@@ -33,14 +33,61 @@ def aligned_empty(shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray[An
         return np.empty(shape, dtype)
     memory = np.empty(size + _ALIGNMENT, np.uint8)
     offset = -memory.__array_interface__["data"][0] % _ALIGNMENT
-    return np.ndarray(shape, dtype, memory, offset)
+    array: np.ndarray[Any, Any] = np.ndarray(shape, dtype, memory, offset)
+    memory.flags.writeable = False  # but through the array, as `_is_constant` has to know
+    return array
 
 
 def own(leaf: Any) -> Any:
-    """Returns a read-only array that nobody else can write into."""
-    if not isinstance(leaf, np.ndarray) or not leaf.flags.writeable:
+    """Returns a read-only array that nobody else can write into; other leaves unchanged."""
+    if not isinstance(leaf, np.ndarray):
         return leaf
-    copy = leaf.copy() if leaf.dtype.kind == "O" else aligned_empty(leaf.shape, leaf.dtype)
-    copy[...] = leaf
+    if not leaf.flags.writeable and _is_constant(leaf):
+        return leaf
+    if leaf.nbytes < _WORTHWHILE_BYTES or leaf.dtype.kind == "O":
+        copy = leaf.copy()
+    else:
+        copy = aligned_empty(leaf.shape, leaf.dtype)
+        copy[...] = leaf
     copy.flags.writeable = False
     return copy
+
+
+def own_view(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Returns what `own` does; of rows that share memory, the memory is copied, once.
+
+    The windows of `numpy.lib.stride_tricks.sliding_window_view`, copied one by one, would need
+    many times the memory of the numbers.
+    """
+    whole = _memory_of(array)
+    shares = array.nbytes > whole.nbytes and whole.flags.c_contiguous
+    if not shares or array.dtype.kind == "O" or _is_constant(array):
+        owned: np.ndarray[Any, Any] = own(array)
+        return owned
+    offset = array.__array_interface__["data"][0] - whole.__array_interface__["data"][0]
+    return np.ndarray(array.shape, array.dtype, own(whole), offset, array.strides)
+
+
+def _is_constant(array: np.ndarray[Any, Any]) -> bool:
+    """Returns whether neither the array nor one whose memory it shows can be written into."""
+    behind: Any = array
+    while behind is not None:
+        if isinstance(behind, np.ndarray) and behind.flags.writeable:
+            return False
+        behind = _behind(behind)
+    return True
+
+
+def _memory_of(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Returns the last array behind a view; itself for an array that is none."""
+    behind: Any = array
+    while behind is not None:
+        if isinstance(behind, np.ndarray):
+            array = behind
+        behind = _behind(behind)
+    return array
+
+
+def _behind(view: Any) -> Any:
+    # Views that NumPy makes by strides have one that is no array in between, with a base, too.
+    return getattr(view, "base", None)

@@ -6,7 +6,7 @@ Everything else, lists included, is a leaf.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -144,6 +144,16 @@ def _check_same_branch(nest: Any, other: Any) -> None:
     else:
         same = isinstance(other, tuple) and len(other) == len(nest)
     if not same:
-        raise StructureError(
-            f"Combined elements must have one structure, got {describe(nest)} and {describe(other)}"
-        )
+        refuse_structures(nest, other)
+
+
+def refuse_structures(nest: Any, other: Any) -> NoReturn:
+    """Raises the error for nests that were to have one structure.
+
+    Raises:
+      StructureError: Always.
+    """
+    raise StructureError(
+        f"Combined elements must have one structure, got {describe(nest)} and {describe(other)}. "
+        "Make them alike, for example with map."
+    )

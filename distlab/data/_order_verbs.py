@@ -11,6 +11,7 @@ from distlab.data._prefetch import Prefetch
 from distlab.data._repeat import Repeat
 from distlab.data._shard import Shard, ShardHint
 from distlab.data._shuffle import Shuffle
+from distlab.data._spec import require_one_dtype
 from distlab.data._take_skip import Skip, Take
 from distlab.errors import ArgumentTypeError, InvalidArgumentError
 
@@ -174,7 +175,9 @@ class OrderVerbs(Planned[DatasetT]):
 
         Raises:
           ArgumentTypeError: `dataset` is not a `Dataset`.
-          StructureError: The structures differ; raised when `element_spec` is read.
+          StructureError: The structures differ; raised during iteration where the elements
+            are not known before.
+          ValueShapeError: The dtypes differ; raised likewise.
 
         Example:
           >>> import distlab as dl
@@ -187,6 +190,8 @@ class OrderVerbs(Planned[DatasetT]):
                 f"concatenate needs a Dataset, got a {type(dataset).__name__}. Make one with "
                 "Dataset.from_tensor_slices(...)."
             )
+        if self.plan.exact and dataset.plan.exact:
+            require_one_dtype("concatenate", self.plan.spec, dataset.plan.spec)
         options = dataset.options()
         return self.with_plan(Concatenate(self.plan, dataset.plan)).with_options(options)
 

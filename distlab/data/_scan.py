@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from distlab.data._convert import to_numpy
+from distlab.data._convert import to_numpy, to_own
 from distlab.data._engine import Element, Stream
 from distlab.data._first_result import spec_of_results
 from distlab.data._nest import describe, leaves, map_nest
@@ -58,7 +58,7 @@ class Scan(Unary):
                 f"{type(result).__name__}."
             )
         state.update(result[0])
-        return to_numpy(result[1])
+        return to_own(result[1])
 
 
 class State:

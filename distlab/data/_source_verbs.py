@@ -27,7 +27,9 @@ class SourceVerbs(Planned[DatasetT]):
 
         The arrays are copied once, so that later changes to them do not reach
         the dataset. Read-only arrays (`np.load(..., mmap_mode="r")`,
-        `array.flags.writeable = False`, JAX arrays) are used without a copy.
+        `array.flags.writeable = False`, JAX arrays) are used without a copy, unless
+        they are views of memory that can be written into, or in another byte order
+        than the machine's.
 
         Args:
           tensors: A nest of array-likes of one length, shape `[rows, ...]`.

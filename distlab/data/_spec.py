@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Final
 
 import numpy as np
 
-from distlab.data._nest import leaves, map_nest
+from distlab.data._nest import is_leaf, leaves, map_nest, refuse_structures
 from distlab.data._planned import Planned
 from distlab.errors import ArgumentTypeError, StructureError, ValueShapeError
 from distlab.text.shown import shown
@@ -73,14 +73,14 @@ def _is_size(size: Any) -> bool:
 
 
 def checked_dtype(dtype: Any) -> np.dtype[Any]:
-    """Returns a dtype of NumPy.
+    """Returns a dtype of NumPy, in the machine's byte order, as elements are.
 
     Raises:
       ArgumentTypeError: It is none.
     """
     try:
         if dtype is not None:  # which NumPy takes for float64
-            return np.dtype(dtype)
+            return np.dtype(dtype).newbyteorder("=")
     except TypeError:
         pass
     raise ArgumentTypeError(
@@ -170,6 +170,33 @@ def refuse_dataset(verb: str, leaf: Any) -> None:
         )
 
 
+def require_one_dtype(verb: str, first: Any, second: Any) -> None:
+    """Checks that two elements, or their specs, have one structure and the same dtypes.
+
+    Raises:
+      StructureError: The structures differ.
+      ValueShapeError: The dtypes of a component differ.
+    """
+
+    def require(one: Any, other: Any) -> None:
+        if not is_leaf(other):
+            refuse_structures(first, second)
+        dtypes = _dtype_name(one), _dtype_name(other)
+        if dtypes[0] != dtypes[1]:
+            raise ValueShapeError(
+                f"{verb} needs datasets of one dtype, got {dtypes[0]} and then {dtypes[1]}. "
+                f"Convert one of them, for example with map(lambda x: x.astype({dtypes[0]!r}))."
+            )
+
+    map_nest(require, first, second)
+
+
+def _dtype_name(leaf: Any) -> str:
+    if isinstance(leaf, DatasetSpec | Planned):
+        return "Dataset"
+    return "object" if isinstance(leaf, bytes) else str(leaf.dtype)
+
+
 def common_spec(first: Any, second: Any) -> Any:
     """Returns specs that elements of both nests satisfy, None where dimensions differ.
 
@@ -214,7 +241,8 @@ def _common_leaf(
     if first.dtype != second.dtype or first.rank != second.rank:
         raise ValueShapeError(
             "Elements of combined datasets must have one dtype and rank, got "
-            f"{first.dtype}{list(first.shape)} and {second.dtype}{list(second.shape)}"
+            f"{first.dtype}{list(first.shape)} and {second.dtype}{list(second.shape)}. Make them "
+            "alike, for example with map."
         )
     shape = tuple(a if a == b else None for a, b in zip(first.shape, second.shape, strict=True))
     return TensorSpec(shape, first.dtype)

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
-from distlab.data._memory import aligned_empty
+from distlab.data._memory import own
 from distlab.devices import jax_internals
 from distlab.devices.mesh import ReplicaMesh
-from distlab.errors import ValueShapeError
+from distlab.errors import StructureError, ValueShapeError
 from distlab.input._steps import Parts, Shapes
 from distlab.values.distributed import PerReplica, Shape
 
-_KINDS_ON_DEVICES = "biufcV"
+_KINDS_ON_DEVICES: Final = "biufcV"
+_WIDEST: Final = {"f": 8, "c": 16}
+"""The bytes of the widest numbers on devices, by the kind of dtype."""
 
 
 def frozen(leaf: Any) -> Any:
@@ -26,13 +29,7 @@ def frozen(leaf: Any) -> Any:
     """
     if isinstance(leaf, bytes):
         return leaf
-    array = np.asarray(leaf)
-    if not array.flags.writeable:
-        return array
-    copy = array.copy() if array.dtype == object else aligned_empty(array.shape, array.dtype)
-    copy[...] = array
-    copy.flags.writeable = False
-    return copy
+    return own(np.asarray(leaf))
 
 
 def assemble(
@@ -52,9 +49,12 @@ def assemble(
 
     Raises:
       ValueShapeError: The dtypes or ranks differ.
+      StructureError: No device has numbers of the dtype.
     """
     first = parts[0]
     on_host = isinstance(first, bytes) or first.dtype.kind not in _KINDS_ON_DEVICES
+    if not on_host:
+        _require_numbers_of_devices(first.dtype)
     if mesh.replicas == 1:
         return first if on_host or not fetch else jax.device_put(first, mesh.whole)
     if on_host:
@@ -68,6 +68,16 @@ def assemble(
     if not fetch:
         return PerReplica(np.asarray(rows), shapes)
     return PerReplica(jax_internals.put_rows(rows, mesh.split, mesh.local_devices), shapes)
+
+
+def _require_numbers_of_devices(dtype: np.dtype[Any]) -> None:
+    numbers = dtype.kind == "b" or jnp.issubdtype(dtype, np.number)
+    if not numbers or dtype.itemsize > _WIDEST.get(dtype.kind, dtype.itemsize):
+        raise StructureError(
+            f"A component of a batch has the dtype {dtype}, which no device can hold. Convert it "
+            "in the dataset, for example with map(lambda x: x.astype('float32')), or with "
+            "x.view('uint8') for bytes."
+        )
 
 
 def _rows(parts: Sequence[Any]) -> tuple[Sequence[Any], tuple[Shape, ...] | None]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from collections.abc import Mapping
 from typing import Any, Final
 
 import jax
@@ -58,6 +59,11 @@ def checked_step(step: Any) -> Any:
       ArgumentTypeError: It is not a whole number.
       ArgumentValueError: It is negative or too large.
     """
+    if isinstance(step, Mapping | list | tuple):  # values, such as {"epoch": 3}, and no step
+        raise ArgumentTypeError(
+            f"step is a whole number, got a {type(step).__name__}: {shown(step)}. Pass values by "
+            "their names, such as log(loss=0.5), or log(**values) for a dict."
+        )
     leaf = _only_leaf(step)
     if isinstance(leaf, jax.Array) and not isinstance(leaf, jax.core.Tracer):
         if leaf.shape == () and jnp.issubdtype(leaf.dtype, np.integer):

@@ -241,8 +241,10 @@ def test_elements_of_different_structures_can_not_be_stacked_or_joined() -> None
     mixed = Dataset.range(2).map(lambda x: {"a": x} if x else {"b": x})
     with pytest.raises(StructureError, match="one structure"):
         list(mixed.batch(2))
+    with pytest.raises(ValueShapeError, match="concatenate needs datasets of one dtype"):
+        Dataset.range(2).concatenate(Dataset.from_tensor_slices([1]))
     with pytest.raises(ValueShapeError, match="one dtype and rank"):
-        _ = Dataset.range(2).concatenate(Dataset.from_tensor_slices([1])).element_spec
+        _ = Dataset.range(2).concatenate(Dataset.from_tensors(np.arange(2))).element_spec
 
 
 def test_rows_of_scalars_and_of_uneven_components_are_refused() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import jax.numpy as jnp
@@ -70,7 +71,7 @@ def test_options_of_collectives_that_are_none_are_refused(options: Any) -> None:
     def gathered(x: Any) -> Any:
         return dl.get_replica_context().all_gather(x[None], 0, options)
 
-    calls = [
+    calls: list[Callable[[], Any]] = [
         lambda: dl.get_replica_context().all_reduce("SUM", 1.0, options),
         lambda: strategy.run(gathered, args=(values,)),
         lambda: strategy.extended.reduce_to("SUM", values, "CPU:0", options),
