@@ -11,7 +11,7 @@ ordinary.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -52,9 +52,10 @@ def _emptiness(columns: EvidenceColumns, name: str, rows: Ints) -> Advice | None
     at_ends = bool(_ends_of_epochs(columns, rows)[small].all())
     if number < (_OF_BATCHES_AT_ENDS if at_ends else _OF_BATCHES) * len(rows):
         return None
-    of_small, of_full = _typical_periods(columns, rows, small)
-    spent = number * of_small
-    share = spent / max(spent + (len(rows) - number) * of_full, 1.0)
+    typical = _typical_periods(columns, rows, small)
+    spent = number * typical.of_small
+    whole = number * (typical.of_small + typical.wait) + (len(rows) - number) * typical.of_full
+    share = spent / max(whole, 1.0)
     if share < _OF_TIME:
         return None
     usual = round(float(np.median(examples[small])))
@@ -100,14 +101,31 @@ def _ends_of_epochs(columns: EvidenceColumns, rows: Ints) -> Flags:
     return np.append(last, True)
 
 
-def _typical_periods(columns: EvidenceColumns, rows: Ints, small: Flags) -> tuple[float, float]:
-    """Returns the usual nanoseconds from a small batch to the next one, and from a full batch.
+class _Typical(NamedTuple):
+    """Usual nanoseconds.
+
+    Attributes:
+      of_small: From a small batch until the next one is asked for.
+      wait: The wait for that one: it would come without the small batch, too.
+      of_full: From a full batch to the next one.
+    """
+
+    of_small: float
+    wait: float
+    of_full: float
+
+
+def _typical_periods(columns: EvidenceColumns, rows: Ints, small: Flags) -> _Typical:
+    """Returns what the batches usually take.
 
     What follows the last batch of an epoch, such as an evaluation, is not its own: its step takes
     no longer than that of a full batch.
     """
-    periods = np.diff(columns["batches"]["time_ns"][rows]).astype(np.float64)
+    batches = columns["batches"]
+    periods = np.diff(batches["time_ns"][rows]).astype(np.float64)
     ends, small = _ends_of_epochs(columns, rows)[:-1], small[:-1]
     within = periods[~small & ~ends] if (~small & ~ends).any() else periods[~small]
     full = float(np.median(within))
-    return float(np.median(np.where(ends, np.minimum(periods, full), periods)[small])), full
+    whole = np.where(ends, np.minimum(periods, full), periods)[small]
+    waits = np.where(ends, 0, np.minimum(batches["wait_ns"][rows][1:], periods))[small]
+    return _Typical(float(np.median(whole - waits)), float(np.median(waits)), full)

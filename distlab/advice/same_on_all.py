@@ -32,7 +32,7 @@ def _same_batches(columns: EvidenceColumns) -> list[Advice]:
     for name, rows in batches_by_dataset(columns):
         repeated = batches["repeated"][rows]
         seen = int((repeated > 0).sum())
-        if seen < _FEWEST_BATCHES:
+        if seen < _FEWEST_BATCHES or _train_apart(columns, int(batches["strategy"][rows[-1]])):
             continue
         replicas = len(batches["sizes"][rows[-1]])
         found.append(
@@ -51,6 +51,17 @@ def _same_batches(columns: EvidenceColumns) -> list[Advice]:
             )
         )
     return found
+
+
+def _train_apart(columns: EvidenceColumns, strategy: int) -> bool:
+    """Whether each replica trains a model of its own, as in an ensemble: nothing is combined."""
+    used = set(columns["steps"]["program"].tolist())
+    training = [
+        one
+        for one in columns["compiles"]
+        if one.strategy == strategy and one.program in used and one.trains and one.mode != "eager"
+    ]
+    return bool(training) and not any(one.collectives or one.assigned for one in training)
 
 
 def _same_work(columns: EvidenceColumns) -> list[Advice]:

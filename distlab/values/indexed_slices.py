@@ -93,14 +93,15 @@ def _as_known(value: Any) -> Any:
     if not isinstance(value, list | tuple | int | float):
         return None
     try:
-        return np.asarray(value)
+        array = np.asarray(value)
     except Exception:  # noqa: BLE001 - a list of values that are being traced, say
         return None
+    return array if array.size else array.astype(int)  # which NumPy takes for floats
 
 
 def _have_indices(values: Any, indices: Any) -> bool:
-    whole = jax.numpy.issubdtype(indices.dtype, jax.numpy.integer) or not indices.size
-    return whole and values.shape[: indices.ndim] == indices.shape
+    whole = jax.numpy.issubdtype(indices.dtype, jax.numpy.integer)
+    return bool(whole) and values.shape[: indices.ndim] == indices.shape
 
 
 def _refusal(what: str, values: Any, indices: Any) -> str:

@@ -135,3 +135,28 @@ def test_means_of_unequal_parts_are_named_where_the_state_is_functional(
     (one,) = [one for one in advise(recorder.ring) if one.cause == "mean_of_unequal_means"]
     assert one.evidence["times"] == 2.5
     assert one.evidence["share"] == 0.25
+
+
+def test_an_ensemble_whose_members_see_the_same_examples_is_meant(recorder: RingRecorder) -> None:
+    strategy = mirrored(2)
+    rows = np.random.default_rng(0).normal(size=(64, 6)).astype(np.float32)
+    batches = strategy.distribute_datasets_from_function(
+        lambda _: dl.data.Dataset.from_tensor_slices(rows).batch(8),
+        dl.InputOptions(experimental_replication_mode=dl.InputReplicationMode.PER_REPLICA),
+    )
+    member = strategy.experimental_distribute_values_from_function(
+        lambda context: np.full((6, 3), context.replica_id_in_sync_group, np.float32)
+    )
+
+    def step(w: Any, x: Any, *, together: bool) -> Any:
+        gradient = jax.grad(lambda w: jnp.mean(jnp.square(x @ w - 1)))(w)
+        if together:
+            gradient = dl.get_replica_context().all_reduce("MEAN", gradient)
+        return w - 0.01 * gradient
+
+    for together in (False, True):
+        begun = recorder.ring.end
+        for x in batches:
+            member = strategy.run(step, args=(member, x), kwargs={"together": together})
+        found = [one.cause for one in advise(recorder.ring, begun if together else 0)]
+        assert ("same_examples" in found) == together

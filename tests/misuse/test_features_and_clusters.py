@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -30,7 +31,9 @@ def ragged(values: Any, dtype: str = "int64") -> Any:
 
 
 def slices(values: Any, indices: Any) -> dl.IndexedSlices:
-    return dl.IndexedSlices(jnp.asarray(values), jnp.asarray(indices))
+    # As JAX makes them of the leaves of a tree, which their constructor does not see.
+    like = jax.tree.structure(dl.IndexedSlices(0.0, 0))
+    return jax.tree.unflatten(like, [jnp.asarray(values), jnp.asarray(indices)])
 
 
 def reduced(values: Any, indices: Any) -> object:

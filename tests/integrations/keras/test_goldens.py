@@ -26,4 +26,6 @@ def test_a_program_has_tensorflows_numbers(golden: Path) -> None:
     with np.load(golden) as expected:
         assert set(found) == set(expected.files)
         for name, numbers in expected.items():
-            np.testing.assert_allclose(found[name], numbers, rtol=0, atol=limit, err_msg=name)
+            # Each processor adds in an order of its own: sums round by a share of their size.
+            atol = limit * max(1.0, float(np.abs(numbers).max(initial=0.0)))
+            np.testing.assert_allclose(found[name], numbers, rtol=0, atol=atol, err_msg=name)
