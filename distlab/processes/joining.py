@@ -16,7 +16,7 @@ from typing import Final
 import jax
 
 from distlab.devices import in_flight, jax_internals, selection, thread_pool
-from distlab.errors import BackendStartedError, ClusterError
+from distlab.errors import BackendStartedError, ClusterError, ProgramOrderError, WorkerError
 from distlab.processes import failures, gloo_sockets, group, meeting
 from distlab.processes.group import LEFT, ProcessGroup, Worker
 from distlab.processes.meeting import Hello, Service
@@ -152,7 +152,8 @@ def _await_others(left: ProcessGroup, seconds: float) -> None:
     """Waits, within a limit, until the other processes have left or ended."""
     until = time.monotonic() + seconds
     told_after = time.monotonic() + _SILENT_SECONDS
-    lost = left.failure.worker if left.failure is not None else None
+    failure = _loss(left)
+    lost = None if failure is None else failure.worker
     ends = zip(left.others, left.links, strict=True)
     remaining = [(worker, link) for worker, link in ends if worker.name != lost]
     while time.monotonic() < until:
@@ -166,6 +167,11 @@ def _await_others(left: ProcessGroup, seconds: float) -> None:
         time.sleep(_POLL_SECONDS)
 
 
+def _loss(left: ProcessGroup) -> WorkerError | None:
+    """Returns why a worker was lost; one that parted from the order of programs lives."""
+    return None if isinstance(left.failure, ProgramOrderError) else left.failure
+
+
 def _at_end() -> None:
     """Waits for this process's own steps; the chief serves the others until they have ended."""
     left = group.current()
@@ -174,7 +180,7 @@ def _at_end() -> None:
     in_flight.finish()
     _stop_watching(left)
     if left.is_chief and not _is_hosted():
-        failed = getattr(sys, "last_value", None) is not None or left.failure is not None
+        failed = getattr(sys, "last_value", None) is not None or _loss(left) is not None
         _await_others(left, _END_AFTER_ERROR_SECONDS if failed else _END_SECONDS)
     for link in left.links:
         link.detach()  # the end of the process closes it, after JAX has disconnected
