@@ -204,15 +204,17 @@ class Recording(Uncopied):
                 f"A recording ends as {', '.join(get_args(_Status))} with a message, got "
                 f"{shown(status)} and {shown(message)}. Leave them out for a run that went well."
             )
-        opened = self._opened
+        atexit.unregister(self._close_at_exit)
+        opened, self._opened = self._opened, None
         if opened is None or self._recorder is None or os.getpid() != self._process:
-            self._opened = None
-            atexit.unregister(self._close_at_exit)
             return
         end = RunEnd(time_ns=time.monotonic_ns(), status=status, message=message[:2_000])
-        self._recorder.close(opened, end)
-        self._opened = None  # only now: who interrupts this can close once more
-        atexit.unregister(self._close_at_exit)
+        try:
+            self._recorder.close(opened, end)
+        except BaseException:  # who interrupts this can close once more
+            self._opened = opened
+            atexit.register(self._close_at_exit)
+            raise
         self._warn_of_not_finite(self._recorder)
 
     def __enter__(self) -> Self:
