@@ -6,7 +6,7 @@ import asyncio
 import json
 import re
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from typing import Any
@@ -117,6 +117,12 @@ async def viewing(server: DashboardServer, page: str = "") -> AsyncIterator[View
         await viewer.code()
 
 
+def in_a_loop(attempt: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    """Runs a coroutine in a thread: Playwright's browser leaves a loop running in this one."""
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(asyncio.run, attempt()).result()
+
+
 @pytest.fixture(scope="module")
 def server() -> Iterator[DashboardServer]:
     source = ListSource(whole_run(30))
@@ -188,7 +194,7 @@ def test_a_page_may_choose_and_report_ranges_and_sizes(server: DashboardServer) 
             assert view_text(document) == '{"page": "compile"}'
             assert (found[its_range]["start"], found[its_range]["end"]) == (-1.5, 12)
 
-    asyncio.run(attempt())
+    in_a_loop(attempt)
 
 
 FORGED: dict[str, Callable[[dict[str, Any]], dict[str, object]]] = {
@@ -246,7 +252,7 @@ def test_what_no_page_sends_changes_nothing_and_the_session_goes_on(
             assert view_text(after) == '{"page": "overview"}'
             assert len(models(after)) == len(models(before))
 
-    asyncio.run(attempt())
+    in_a_loop(attempt)
 
 
 @pytest.mark.parametrize("events", ["none", {"kind": "RootAdded"}, None, 5, ["text", 5, None, []]])
@@ -257,7 +263,7 @@ def test_a_patch_without_events_changes_nothing(server: DashboardServer, events:
             await viewer.answer(await viewer.send("PATCH-DOC", {"events": events}))
             assert await viewer.document() == before
 
-    asyncio.run(attempt())
+    in_a_loop(attempt)
 
 
 def test_five_hundred_new_models_hold_up_nobody(server: DashboardServer) -> None:
@@ -270,7 +276,7 @@ def test_five_hundred_new_models_hold_up_nobody(server: DashboardServer) -> None
             assert time.monotonic() - began < 5  # some 85 s, when Bokeh made them
             assert await viewer.document() == before
 
-    asyncio.run(attempt())
+    in_a_loop(attempt)
 
 
 def test_the_events_of_a_message_are_bounded(server: DashboardServer) -> None:
@@ -283,7 +289,7 @@ def test_the_events_of_a_message_are_bounded(server: DashboardServer) -> None:
                 (found,) = (one for one in models(await viewer.document()) if one["id"] == end)
                 assert found["attributes"]["end"] == shown
 
-    asyncio.run(attempt())
+    in_a_loop(attempt)
 
 
 async def send_too_long(viewer: Viewer) -> None:
@@ -345,7 +351,7 @@ def test_who_sends_what_is_no_message_of_a_page_is_disconnected_alone(
             assert await viewer.code() == code
             assert await other.document() == before
 
-    asyncio.run(attempt())
+    in_a_loop(attempt)
     assert [record for record in caplog.records if record.exc_info] == []
 
 
