@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import sys
+import time
 from collections.abc import Callable
 from typing import Any, Final, cast
 
 from bokeh.document import Document
 from bokeh.model import Model
 from bokeh.models import ColumnDataSource, Plot, Range
+from bokeh.util.token import check_token_signature, get_token_payload
 from panel.io.server import WSHandler
 
 MOST_BYTES: Final = 64 << 10
@@ -17,6 +20,12 @@ MOST_BYTES: Final = 64 << 10
 
 MOST_EVENTS: Final = 256
 """The most events of a message. A page sends four for each chart that gets its place."""
+
+_REST: Final = 2.0
+"""How many times as long as its last message took a viewer's next one waits: a third of the time
+that the process has is the most that one viewer's messages take."""
+
+_MOST_REST_SECONDS: Final = 2.0
 
 _PATCH: Final = "PATCH-DOC"
 _PULL: Final = "PULL-DOC-REQ"
@@ -48,6 +57,13 @@ class PageSocket(WSHandler):
         del application_context, bokeh_websocket_path
         self._parts: list[str] = []
 
+    def open(self, *args: object, **kwargs: object) -> None:
+        """Opens the session of a page of this server; tornado calls it."""
+        if self._is_of_a_page():
+            super().open(*args, **kwargs)
+        else:
+            self._refuse()
+
     async def on_message(self, fragment: str | bytes) -> None:
         """Takes a part of a message: its header, its metadata or its content.
 
@@ -76,8 +92,20 @@ class PageSocket(WSHandler):
             asked = {"events": _allowed(asked.get("events"), session.document)}
         else:
             asked = {}
+        began = time.monotonic()
         for part in (header, {}, asked):
             await super().on_message(json.dumps(part))
+        # Until this returns, nothing more is read from the connection.
+        await asyncio.sleep(min(_REST * (time.monotonic() - began), _MOST_REST_SECONDS))
+
+    def _is_of_a_page(self) -> bool:
+        """Returns whether the token is one that this server has signed, and has not expired."""
+        server, token = self.application, cast(str, self._token)
+        try:
+            signed = check_token_signature(token, server.secret_key, server.sign_sessions)
+            return signed and bool(get_token_payload(token)["session_expiry"] > time.time())
+        except Exception:  # noqa: BLE001 - whatever a viewer has sent
+            return False
 
     def _refuse(self) -> None:
         self._parts = []

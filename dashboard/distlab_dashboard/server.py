@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import re
+import secrets
 import socket
 import threading
 from importlib.metadata import version
@@ -225,6 +226,9 @@ class DashboardServer:
             # The page's HTML has what Bokeh keeps of the request that opened it.
             include_headers=[],
             include_cookies=[],
+            # Only a page opens a session: who connects shows what this process has signed.
+            sign_sessions=True,
+            secret_key=secrets.token_bytes(32),
             # A reader that answers no ping has gone, though its connection may look open.
             keep_alive_milliseconds=0,
             websocket_ping_interval=_PING_SECONDS,

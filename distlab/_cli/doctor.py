@@ -35,7 +35,7 @@ def run(args: argparse.Namespace) -> int:
 
 def lines(finding: Finding) -> Iterable[str]:
     """Yields the finding, and its remedy on a line of its own."""
-    yield f"{finding.state:<6}{finding.subject:<14}{finding.text}"
+    yield f"{finding.state:<6}{finding.subject:<18}{finding.text}"
     if finding.remedy:
         yield f"{'':<20}-> {finding.remedy}"
 

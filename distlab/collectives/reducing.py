@@ -112,6 +112,7 @@ def reduce_per_replica(
     if axes is not None:
         summed = tuple((local, value.shapes) for local, value in zip(all_axes, values, strict=True))
         stacked = _sum_each_over(stacked, summed)
+    in_flight.require_sound()
     with in_flight.dispatching:
         results = ops.sum_nest(stacked, mesh)
         require_sums(ops, results, [(array.shape[1:], array.dtype) for array in stacked])

@@ -75,6 +75,7 @@ class _PrefetchReader(Reader):
         """Starts the thread, unless it runs."""
         if self._producer is None:
             self._producer = Producer(self._parent, self._size)
+        self._producer.start()
         return self._producer
 
     def get_state(self) -> State:
@@ -117,7 +118,9 @@ class Positioned(Protocol[ItemT_co]):
 
 
 class Producer(Generic[ItemT]):
-    """Reads ahead in a daemon thread until `stop`, the end, or an error.
+    """Reads ahead in a daemon thread from `start` until `stop`, the end, or an error.
+
+    Whoever starts it holds it by then: no interrupt leaves a thread that nobody stops.
 
     Args:
       source: The iterator to read; from now on only the thread uses it.
@@ -133,7 +136,11 @@ class Producer(Generic[ItemT]):
             name="distlab-prefetch",
             daemon=True,
         )
-        self._thread.start()
+
+    def start(self) -> None:
+        """Starts the thread, unless it has started."""
+        if self._thread.ident is None:
+            self._thread.start()
 
     def get(self) -> tuple[ItemT, State] | BaseException:
         """Returns the next item and the position after it, or the exception that ended it."""

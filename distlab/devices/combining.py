@@ -40,6 +40,7 @@ def all_rows(several: list[jax.Array], mesh: ReplicaMesh) -> list[jax.Array]:
 def _results(
     what: str, program: Callable[[list[jax.Array]], list[jax.Array]], several: list[jax.Array]
 ) -> list[jax.Array]:
+    in_flight.require_sound()
     with in_flight.dispatching:
         dispatch_order.note(what, [f"{array.dtype}{list(array.shape)}" for array in several])
         results = program(several)

@@ -13,6 +13,7 @@ from __future__ import annotations
 import atexit
 import os
 import queue
+import sys
 import threading
 import time
 from collections import deque
@@ -48,11 +49,16 @@ admitted = 0
 """The number of steps that were in flight so far; in SPMD programs the same in all processes."""
 
 _waiting: deque[jax.Array] = deque()
+_failed: deque[Exception] = deque(maxlen=1)
+"""The error of a step that was waited for, until the next step raises it."""
+
 _threads: set[int] = set()
 
 
 def admit(result: jax.Array) -> None:
     """Counts a step as in flight, and waits for the older half when the limit is exceeded.
+
+    The error of an older step is kept for `require_sound`: this step runs already.
 
     Args:
       result: An output of the step, preferably the smallest: it stays in memory until
@@ -68,7 +74,26 @@ def admit(result: jax.Array) -> None:
     for older in reversed([_waiting.popleft() for _ in range(limit // 2)]):
         # A donated result is deleted; the step that reuses its memory is later in the queue.
         if not older.is_deleted():
-            older.block_until_ready()
+            try:
+                older.block_until_ready()
+            except Exception as error:  # noqa: BLE001 - raised by `require_sound`
+                _failed.append(error)
+
+
+def require_sound() -> None:
+    """Raises the error of an earlier step, before the next one begins.
+
+    Raises:
+      Exception: What JAX raised where it was waited for, once.
+    """
+    if not _failed:
+        return
+    error = _failed.pop()
+    error.add_note(
+        "An earlier step failed, and this call has done nothing. Steps are not awaited when run "
+        "returns: jax.block_until_ready(result) after each call finds which one it was."
+    )
+    raise error
 
 
 def begin_anew() -> None:
@@ -76,6 +101,7 @@ def begin_anew() -> None:
     global admitted
     admitted = 0
     _waiting.clear()
+    _failed.clear()
 
 
 def waiting() -> list[jax.Array]:
@@ -160,6 +186,8 @@ def finish() -> None:
                 time.sleep(_POLL_SECONDS)  # one that Python has not started can't be joined
     while any(not _is_done(result) for result in waiting()) and time.monotonic() < until:
         time.sleep(_POLL_SECONDS)
+    for error in _failed:  # no later step has raised it
+        print(f"A step failed: {type(error).__name__}: {error}", file=sys.stderr)
 
 
 def _rests(thread: threading.Thread) -> bool:
@@ -187,6 +215,7 @@ def _after_fork() -> None:
     """Gives a forked child a lock that nobody holds, or none if its devices are dead."""
     global dispatching
     _waiting.clear()
+    _failed.clear()
     _threads.clear()
     dispatching = _Forked() if jax_internals.backend_started() else threading.RLock()
 

@@ -43,7 +43,9 @@ class PrefetchFeed:
         asked = time.monotonic_ns()
         if self._closed:
             raise StopIteration
-        item = (self._producer or self._started()).get()
+        producer = self._producer or self._made()
+        producer.start()
+        item = producer.get()
         if isinstance(item, BaseException):
             self._producer = None  # its thread has ended, and the feed belongs to this one again
             raise item
@@ -67,11 +69,12 @@ class PrefetchFeed:
         self._closed = True
         self._stop()
 
-    def _started(self) -> Producer[PlacedStep]:
-        self._producer = Producer(self._feed, self._size)
+    def _made(self) -> Producer[PlacedStep]:
+        producer = Producer(self._feed, self._size)
         # Runs when the iterator is dropped, and at exit, before JAX is torn down.
-        self._stop = weakref.finalize(self, _end, self._producer, self._feed)
-        return self._producer
+        self._stop = weakref.finalize(self, _end, producer, self._feed)
+        self._producer = producer
+        return producer
 
 
 def _end(producer: Producer[PlacedStep], feed: DirectFeed) -> None:

@@ -250,10 +250,12 @@ class Recording(Uncopied):
                 continue
             self._not_finite.add(name)
             warnings.warn(
-                f"The metric {name!r} is {value} at step {step}. A replica's part of a batch may "
-                "be empty, and has no mean: divide a sum by the size of the global batch, as "
-                "distlab.nn.compute_average_loss does, and reduce with SUM. Otherwise "
-                'jax.config.update("jax_debug_nans", True) names the operation.',
+                f"The metric {name!r} is {value} at step {step}. If it stands for no value, as "
+                "between evaluations, leave the metric out of that call. If it was computed, a "
+                "replica's part of a batch may be empty, and has no mean: divide a sum by the "
+                "size of the global batch, as distlab.nn.compute_average_loss does, and reduce "
+                'with SUM. Otherwise jax.config.update("jax_debug_nans", True) names the '
+                "operation.",
                 NotFiniteWarning,
                 stacklevel=3,
             )

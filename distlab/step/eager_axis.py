@@ -130,6 +130,7 @@ def run(known: Known, stacked: Sequence[jax.Array], mesh: ReplicaMesh) -> list[l
       mesh: The mesh of the replicas.
     """
     program = _program(known, mesh)
+    in_flight.require_sound()
     with in_flight.dispatching:
         if mesh.shared:
             dispatch_order.note(str(known.operation), [f"{a.dtype}{a.shape}" for a in stacked])

@@ -140,6 +140,8 @@ def _source_of(fn: Callable[..., Any]) -> tuple[type, str, str]:
 def keep(programs: dict[Any, Program], key: tuple[Any, ...], program: Program) -> None:
     """Adds a program to those of its function, of which the last 256 are kept.
 
+    One that holds a value that JAX is tracing serves for this call alone, and is not kept.
+
     Args:
       programs: The function's programs.
       key: The structure of the program's arguments, the keys of their leaves, the positions of
@@ -150,6 +152,8 @@ def keep(programs: dict[Any, Program], key: tuple[Any, ...], program: Program) -
       RecompilationWarning: It is the fifth one that differs from others only in the values of
         arguments that are no arrays, strings, bools and None left out.
     """
+    if program.traced_outside:
+        return
     known = key in programs
     if not known and len(programs) >= _PROGRAMS_KEPT:
         del programs[next(iter(programs))]

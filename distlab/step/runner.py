@@ -207,13 +207,13 @@ def _run_traced(
                 "storing them."
             )
         programs = place.programs.of(fn)
-        if call.traced or jax_internals.being_staged():
-            call, program = _program(host, programs, fn, chosen)
-            keep(programs, call.key, program)
-            return program.inline(call.leaves)
-        program = programs.get(call.key)
+        staged = call.traced or jax_internals.being_staged()
+        program = None if staged else programs.get(call.key)
         if program is None or program.captured is not None:
             call, program = _program(host, programs, fn, chosen)
+        if staged or program.traced_outside:
+            keep(programs, call.key, program)
+            return program.inline(call.leaves)
         fresh = program.compiled is None
         try:
             result, marker = program(call.leaves)
@@ -349,7 +349,7 @@ def _program(
         program = Program(fn, args, kwargs, host, chosen.donated)
         if outdated is not None and program.captured is not None:
             program.captured.follow(outdated)
-    if plain != call.key and program.captured is None:
+    if plain != call.key and program.captured is None and not program.traced_outside:
         programs[plain] = program
     return call, program
 

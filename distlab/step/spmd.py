@@ -47,6 +47,7 @@ class SpmdFunction:
       overwritten: The variables in `read` and `written` whose old value nothing else can need.
       waits: Whether a device may wait for others, or for Python, in the middle of the step.
       agreement: What the replicas provably hold alike; None with one replica.
+      traced_outside: Whether `fn` uses a value from outside that JAX is tracing.
     """
 
     def __init__(self, fn: Callable[..., Any], arguments: Arguments, host: CollectiveHost) -> None:
@@ -55,6 +56,9 @@ class SpmdFunction:
         self.traces = _trace_groups(fn, arguments, host, firsts, group_of)
         _require_same_results(self.traces)
         self.leaves = arguments.dynamic()
+        self.traced_outside = any(
+            isinstance(one, jax.core.Tracer) for local in self.traces for one in local.jaxpr.consts
+        )
         self._group_of = group_of
         self.ragged = len(firsts) > 1
         self._mesh = mesh

@@ -160,6 +160,25 @@ class GuardedArguments:
                 )
 
 
+def traced_part(value: Any) -> str | None:
+    """Returns the path of a part of an object that JAX is tracing, such as `.loss`; None for none.
+
+    Args:
+      value: An object that JAX takes for a leaf.
+    """
+    entered, waiting = {id(value)}, deque([("", value)])
+    while waiting and len(entered) <= _MOST_PARTS:
+        path, thing = waiting.popleft()
+        if isinstance(thing, jax.core.Tracer):
+            return path
+        if _as_one(thing) is None:
+            for name, part in _contents(thing):
+                if id(part) not in entered:
+                    entered.add(id(part))
+                    waiting.append((path + name, part))
+    return None
+
+
 def _writable(thing: Any) -> list[Any]:
     """Returns the attributes of an object, and the object itself if it is a container."""
     found = [thing] if isinstance(thing, list | dict | set | deque) else []

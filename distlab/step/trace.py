@@ -16,11 +16,13 @@ from distlab.context import scopes
 from distlab.context.replica_context import ReplicaContext
 from distlab.devices import jax_internals
 from distlab.devices.mesh import AXIS
-from distlab.errors import ContextError
+from distlab.errors import ContextError, StructureError
 from distlab.step import in_place
 from distlab.step.arguments import Arguments
 from distlab.step.captured_arrays import divided_text, require_memory
 from distlab.step.parameters import Declared, declared
+from distlab.step.state_holders import is_state_holder
+from distlab.step.static_values import traced_part
 from distlab.values.checks import declared_array, function_name, is_array_like
 from distlab.values.distributed import Mirrored
 from distlab.values.needs_python import NEEDS_PYTHON, needs_python
@@ -88,6 +90,7 @@ def trace(
       ContextError: A traced value escaped from `fn`, as by the assignment of a
         variable inside `jax.lax.scan`.
       DonatedError: `fn` uses a deleted array from outside.
+      StructureError: The result has an object that hides what was computed.
     """
     mesh = host.mesh
     candidates = live()
@@ -106,6 +109,7 @@ def trace(
                 result, is_leaf=_is_mirrored
             )
         leaves = [leaf for _, leaf in paths]
+        _require_known(paths)
         found["static"] = tuple(
             None if _is_computed(leaf) or position in as_arrays else (leaf,)
             for position, leaf in enumerate(leaves)
@@ -159,6 +163,27 @@ def trace(
         )
     require_memory(fn, jaxpr.consts)
     return LocalTrace(jaxpr, **found, divided=divided_text(fn, jaxpr.consts))
+
+
+def _require_known(paths: list[tuple[Any, Any]]) -> None:
+    """Checks that no leaf of a result hides arrays that were computed.
+
+    Args:
+      paths: The result's leaves, with their paths.
+
+    Raises:
+      StructureError: One is an object that JAX can't look into.
+    """
+    for path, leaf in paths:
+        if isinstance(leaf, jax.core.Tracer) or is_array_like(leaf) or is_state_holder(leaf):
+            continue
+        part = traced_part(leaf)
+        if part is not None:
+            raise StructureError(
+                f"{declared(path).label} is of class {type(leaf).__name__} and its {part} is "
+                "computed, but JAX takes such an object for one without arrays. Return a tuple, a "
+                "dict or a NamedTuple, or register the class: jax.tree_util.register_dataclass."
+            )
 
 
 def _is_mirrored(value: Any) -> bool:

@@ -664,7 +664,9 @@ class Strategy(ABC):  # noqa: B024 - abstract because a subclass chooses the dev
         if type(leaf) is int:
             as_array(leaf, "replicate")
         if self.mesh.replicas == 1:
-            return jax.device_put(leaf, self.mesh.whole)
+            # JAX may use the memory of NumPy's arrays, to which their owner may write.
+            own = np.array(leaf) if isinstance(leaf, np.ndarray) else leaf
+            return jax.device_put(own, self.mesh.whole)
         return stack([leaf] * len(self.mesh.local_replicas), self.mesh)
 
     def unwrap(self, value: Any) -> list[Any]:

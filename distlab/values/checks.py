@@ -55,14 +55,14 @@ def require_alive(array: Any, what: str) -> None:
 
 
 def require_plain_array(value: Any, what: str) -> None:
-    """Checks that a value, if it is an array of NumPy, has neither a mask nor fields.
+    """Checks that a value, if it is an array of NumPy, is one that devices hold.
 
     Args:
       value: Any value.
       what: What it is to the verb.
 
     Raises:
-      ValueShapeError: It has.
+      ValueShapeError: It has a mask, fields, or another byte order than the machine.
     """
     refusal = refusal_of(value, what)
     if refusal is not None:

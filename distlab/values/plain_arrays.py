@@ -1,4 +1,4 @@
-"""NumPy's arrays that are more than numbers: masked ones, and those with fields."""
+"""NumPy's arrays that no device holds: masked ones, those with fields, and of other byte orders."""
 
 from __future__ import annotations
 
@@ -15,13 +15,21 @@ def is_plain(value: Any) -> bool:
 def refusal_of(value: Any, what: str) -> str | None:
     """Returns why no array of numbers can be made of a value; None for what may be one.
 
-    A masked array would lose its mask, and no device holds an array with fields.
+    A masked array would lose its mask, and no device holds an array with fields, or numbers in
+    another byte order than the machine's, as files of other machines have them.
 
     Args:
       value: Any value.
       what: What it is to the verb.
     """
-    if not isinstance(value, np.ndarray | np.generic) or is_plain(value):
+    if not isinstance(value, np.ndarray | np.generic):
+        return None
+    if not value.dtype.isnative and is_plain(value):
+        return (
+            f"{what} is an array of {value.dtype.str!r}, whose byte order is not this machine's. "
+            'Pass array.astype(array.dtype.newbyteorder("=")).'
+        )
+    if is_plain(value):
         return None
     if isinstance(value, np.ma.MaskedArray):
         return (

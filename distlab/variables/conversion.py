@@ -46,6 +46,8 @@ def as_value(value: Any, dtype: Any, what: str) -> jax.Array:
     if dtype is not None:
         _require_dtype(dtype, what)
         _require_kept(value, jnp.dtype(dtype), what)
+    if isinstance(value, np.ndarray):
+        value = np.array(value)  # JAX may use its memory, and its owner may write to it
     try:
         return jnp.asarray(value, dtype=dtype)
     except (TypeError, ValueError, OverflowError) as error:

@@ -129,3 +129,29 @@ def test_the_interpreter_exits_whatever_the_thread_does(ending: str) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
+
+
+def test_an_interrupted_start_leaves_no_thread_behind_and_loses_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    before = _threads()
+    start = threading.Thread.start
+    interrupts: list[bool] = []
+
+    def interrupted(thread: threading.Thread) -> None:
+        start(thread)
+        if interrupts:
+            interrupts.pop()
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(threading.Thread, "start", interrupted)
+    for ending in ("read on", "close"):
+        iterator = iter(Dataset.range(100).map(lambda x: x).prefetch(2))
+        interrupts.append(True)
+        with pytest.raises(KeyboardInterrupt):
+            next(iterator)
+        if ending == "read on":
+            assert list(iterator) == [*range(100)]
+        else:
+            iterator.close()
+        _wait_until(lambda: _threads() <= before)

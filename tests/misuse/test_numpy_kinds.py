@@ -1,4 +1,4 @@
-"""Masked arrays and arrays with fields: refused everywhere, so that no mask is lost silently."""
+"""Kinds of NumPy arrays: no mask, field or byte order is lost silently, and no memory is shared."""
 
 from __future__ import annotations
 
@@ -107,3 +107,39 @@ def test_numbers_of_dtypes_that_numpy_lacks_are_plain(tmp_path: Path) -> None:
     assert [v.tolist() for v in doubled.values] == [[2.0, 2.0]] * 4
     assert doubled.values[0].dtype == jnp.bfloat16
     assert jax.numpy.asarray(strategy.replicate(half).values[0]).tolist() == [1.0, 1.0]
+
+
+OF_DEVICES: Final[dict[str, Callable[[World, Any], object]]] = {
+    "run": lambda w, a: w.strategy.run(lambda x: x, args=(a,)),
+    "run eagerly": _eagerly,
+    "run of a nest": lambda w, a: w.strategy.run(lambda x: x, args=({"x": [a]},)),
+    "replicate": lambda w, a: w.strategy.replicate({"w": a}),
+    "reduce": lambda w, a: w.strategy.reduce("SUM", a, axis=0),
+    "Variable": lambda _, a: dl.Variable(a),
+    "assign": lambda _, a: dl.Variable([0.0, 0.0]).assign(a),
+}
+
+
+@pytest.mark.parametrize("name", OF_DEVICES)
+def test_another_byte_order_is_refused_with_the_way_out(name: str, tmp_path: Path) -> None:
+    world = World(tmp_path)
+    array = np.array([1.5, 2.5], ">f4")
+    with pytest.raises(DistlabError, match="'>f4', whose byte order") as refused:
+        OF_DEVICES[name](world, array)
+    assert has_remedy(str(refused.value))
+    OF_DEVICES[name](world, array.astype(array.dtype.newbyteorder("=")))
+
+
+@pytest.mark.parametrize("devices", [["CPU:0"], ["CPU:0", "CPU:1"]])
+def test_a_state_does_not_follow_later_writes_to_the_array_that_it_was_made_of(
+    devices: list[str],
+) -> None:
+    strategy = dl.MirroredStrategy(devices)
+    for size in range(1, 65):  # JAX takes the memory of some of them: those that are aligned
+        array = np.zeros(4 * size, np.float32)
+        with strategy.scope():
+            variable = dl.Variable(array)
+        single, copies = dl.Variable(array), strategy.replicate(array)
+        array[:] = 7
+        for held in (variable.numpy(), single.numpy(), *strategy.unwrap(copies)):
+            np.testing.assert_array_equal(held, np.zeros(4 * size))

@@ -4,6 +4,8 @@ work that is started while JAX traces."""
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any, Final
 
 import jax
@@ -21,6 +23,14 @@ from distlab.errors import (
     ValueShapeError,
 )
 from tests.misuse.table import require_refusal
+
+
+@dataclass
+class Out:
+    """A class that JAX does not know."""
+
+    loss: Any
+
 
 EAGERLY: Final = dl.RunOptions(run_eagerly=True)
 
@@ -130,6 +140,16 @@ WRONG: Final[dict[str, tuple[Callable[[], object], type[DistlabError], str]]] = 
         ArgumentValueError,
         "got 'a' and 2",
     ),
+    "a result that hides an array": (
+        lambda: strategy().run(lambda: Out(jnp.ones(2))),
+        StructureError,
+        r"result is of class Out and its \.loss is computed",
+    ),
+    "a result that hides an array in a nest": (
+        lambda: strategy().run(lambda: {"a": SimpleNamespace(parts=[jnp.ones(2)])}),
+        StructureError,
+        r"result\['a'\] is of class SimpleNamespace and its \.parts\[0\] is computed",
+    ),
     "a spec of no elements": (lambda: dl.data.DatasetSpec(3), ArgumentTypeError, "got 3"),
     "a gradient that reads a variable, compiled": (
         lambda: compiled_gradient_at(dl.Variable(3.0)),
@@ -150,6 +170,11 @@ WRONG: Final[dict[str, tuple[Callable[[], object], type[DistlabError], str]]] = 
 def test_a_slip_is_told(name: str) -> None:
     call, kind, names = WRONG[name]
     require_refusal(call, kind, names)
+
+
+def test_results_of_classes_that_jax_does_not_know_are_returned_as_they_are() -> None:
+    out = Out("a text")
+    assert strategy().run(lambda: out) is out
 
 
 def test_attributes_of_ones_own_can_be_set() -> None:

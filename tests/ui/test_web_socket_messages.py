@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 import re
 import time
@@ -130,6 +131,32 @@ def server() -> Iterator[DashboardServer]:
     made = serve(source)
     yield made
     made.stop()
+
+
+def token_of(**changes: object) -> str:
+    """A session's token that nobody signed."""
+    fields = {"session_id": "mine", "session_expiry": 1 << 40, **changes}
+    return base64.urlsafe_b64encode(json.dumps(fields).encode()).decode().rstrip("=")
+
+
+@pytest.mark.parametrize(
+    "token",
+    [
+        token_of(),
+        token_of() + ".x",
+        *(token_of(session_id=one) for one in (3, ["a"], {"a": 1}, None, "")),
+        "no-token",
+        "x" * 5_000,
+    ],
+)
+def test_only_a_page_of_this_server_opens_a_session(server: DashboardServer, token: str) -> None:
+    async def attempt() -> None:
+        address = HTTPRequest(f"ws://127.0.0.1:{server.port}/ws")
+        socket = await websocket_connect(address, subprotocols=["bokeh", token])
+        assert await Viewer(socket).code() == 1008
+        socket.close()
+
+    in_a_loop(attempt)
 
 
 def models(document: object) -> list[dict[str, Any]]:
@@ -275,6 +302,22 @@ def test_five_hundred_new_models_hold_up_nobody(server: DashboardServer) -> None
             assert (await asyncio.to_thread(ask, server, "health")).status == 200
             assert time.monotonic() - began < 5  # some 85 s, when Bokeh made them
             assert await viewer.document() == before
+
+    in_a_loop(attempt)
+
+
+def test_a_viewer_that_asks_without_end_takes_a_part_of_the_time(server: DashboardServer) -> None:
+    async def attempt() -> None:
+        async with viewing(server) as viewer, viewing(server) as other:
+            await viewer.settled()
+            await other.settled()
+            numbers = [await viewer.send("PULL-DOC-REQ", {}) for _ in range(8)]
+            began = time.monotonic()
+            await other.patch()
+            waited = time.monotonic() - began
+            for number in numbers:
+                await viewer.answer(number)
+            assert waited < (time.monotonic() - began) / 2
 
     in_a_loop(attempt)
 

@@ -8,6 +8,7 @@ are the checksums of all files: Orbax does not notice a changed byte of an array
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -40,6 +41,10 @@ _UNFINISHED: Final = ".orbax-checkpoint-tmp"
 _NEW: Final = ".new"
 _REPLACED: Final = ".replaced"
 _REMOVED: Final = ".removed"
+_INTERRUPTED: Final = re.compile(r"\.\d+$")
+_interrupts = 0
+"""How many saves were interrupted in this process."""
+
 _one_at_a_time: Final = threading.RLock()
 """Held while a checkpoint is written or read: Orbax's checkpointer is for one thread, and what a
 killed process left in a folder looks like what another thread is writing."""
@@ -76,7 +81,8 @@ def _write_whole(path: Path, arrays: Mapping[str, np.ndarray], objects: Mapping[
             f"{path} exists and is no checkpoint, so none is written there. Remove it, or choose "
             "another name."
         )
-    new = path.with_name(path.name + _NEW)
+    global _interrupts
+    new = path.with_name(path.name + (f".{_interrupts}" if _interrupts else "") + _NEW)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         _clear(new)
@@ -91,6 +97,10 @@ def _write_whole(path: Path, arrays: Mapping[str, np.ndarray], objects: Mapping[
             "earlier checkpoints are as they were. Free space on the disk, or choose another "
             "folder."
         ) from error
+    except BaseException:
+        # Orbax's threads go on, and shall not write into what the next save makes.
+        _interrupts += 1
+        raise
 
 
 def entries(path: Path) -> dict[str, Entry]:
@@ -177,7 +187,8 @@ def remove_unfinished(folder: Path, is_own: Callable[[str], bool]) -> None:
     with _one_at_a_time:
         for ending in (_NEW, _NEW + _UNFINISHED, _REMOVED):
             for path in folder.glob(f"*{ending}"):
-                if is_own(path.name.removesuffix(ending)):
+                name = path.name.removesuffix(ending)
+                if is_own(name) or is_own(_INTERRUPTED.sub("", name)):
                     _clear(path)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from distlab.errors import (
     DataLossError,
     NotFoundError,
 )
+from distlab.integrations.orbax import files
 
 
 def model(fill: float, **shapes: tuple[int, ...]) -> dict[str, dl.Variable]:
@@ -172,6 +174,46 @@ def test_leftovers_of_a_killed_process_are_no_checkpoints_and_are_removed(tmp_pa
     manager.save()
     assert not unfinished.exists()
     assert others.exists()
+
+
+def test_a_save_after_an_interrupted_one_is_whole_whatever_still_writes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    variable = dl.Variable(1.0)
+    saver = dl.train.CheckpointManager(dl.train.Checkpoint(v=variable), tmp_path, max_to_keep=3)
+    write = files._write
+    stop = threading.Event()
+
+    def of_orbax(folder: Path) -> None:
+        while not stop.wait(0.001):
+            folder.mkdir(exist_ok=True)
+            (folder / "left").write_text("of the interrupted save")
+
+    threads: list[threading.Thread] = []
+
+    def interrupted(path: Path, arrays: Any, objects: Any) -> None:
+        threads.append(threading.Thread(target=of_orbax, args=(path,)))
+        threads[0].start()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(files, "_write", interrupted)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            saver.save()
+        monkeypatch.setattr(files, "_write", write)
+        variable.assign(2.0)
+        saved = Path(str(saver.save()))
+    finally:
+        stop.set()
+        threads[0].join()
+    assert not [*saved.rglob("left")]
+    variable.assign(0.0)
+    saver.checkpoint.restore(saver.latest_checkpoint)
+    assert float(variable) == 2.0
+    saver.save()
+    again = dl.train.CheckpointManager(dl.train.Checkpoint(v=variable), tmp_path, max_to_keep=3)
+    assert [path.name for path in tmp_path.iterdir() if path.name.endswith(".new")] == []
+    assert len(again.checkpoints) == 2
 
 
 def test_a_removal_that_was_interrupted_leaves_no_checkpoint(tmp_path: Path) -> None:

@@ -1,0 +1,78 @@
+"""A step that fails on the devices: its error is told once, by a call that does nothing else."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from distlab.devices import in_flight
+
+PROGRAM = """
+import sys
+import jax
+import jax.numpy as jnp
+import numpy as np
+import distlab as dl
+from distlab.devices import in_flight
+
+dl.use_cpu_devices(2)
+strategy = dl.MirroredStrategy()
+with strategy.scope():
+    counted = dl.Variable(0.0, aggregation=dl.VariableAggregation.MEAN)
+
+def count():
+    counted.assign_add(1.0)
+    return dl.get_replica_context().all_reduce("SUM", jnp.float32(1))
+
+def failing(x):
+    raise KeyError(f"no entry for {x}")
+
+def asked(x):
+    answer = jax.pure_callback(failing, jax.ShapeDtypeStruct((), jnp.float32), x)
+    return dl.get_replica_context().all_reduce("SUM", answer)
+
+value = strategy.run(count)
+try:
+    jax.block_until_ready(strategy.run(asked, args=(np.float32(1),)))
+except jax.errors.JaxRuntimeError as error:
+    print("no entry" in str(error))
+calls = {
+    "run": lambda: strategy.run(count),
+    "reduce": lambda: strategy.reduce("SUM", value, axis=None),
+}
+returned = 0
+for _ in range(3 * in_flight.LIMIT):
+    try:
+        calls[sys.argv[1]]()
+        returned += 1
+    except jax.errors.JaxRuntimeError as error:
+        print(error.__notes__[0].partition(".")[0])
+print(returned, counted.numpy())
+"""
+
+
+@pytest.mark.parametrize("verb", ["run", "reduce"])
+def test_a_later_call_tells_the_error_of_an_earlier_step_and_does_nothing(verb: str) -> None:
+    done = subprocess.run(  # JAX tells the error again when the process ends
+        [sys.executable, "-c", PROGRAM, verb],
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+    told = "An earlier step failed, and this call has done nothing"
+    returned = 3 * in_flight.LIMIT - 1
+    counted = 1 + (returned if verb == "run" else 0)
+    assert done.stdout.splitlines() == ["True", told, f"{returned} {counted}.0"], done.stderr
+
+
+def test_the_error_of_a_step_that_no_call_told_is_told_at_the_end(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(in_flight, "end_threads", lambda: None)
+    monkeypatch.setattr(in_flight, "_threads", set())
+    monkeypatch.setattr(in_flight, "_failed", [ValueError("of a step")])
+    in_flight.finish()
+    assert capsys.readouterr().err == "A step failed: ValueError: of a step\n"
