@@ -12,6 +12,7 @@ from typing import Any, Final, cast
 from bokeh.document import Document
 from bokeh.model import Model
 from bokeh.models import ColumnDataSource, Plot, Range
+from bokeh.server.tornado import BokehTornado
 from bokeh.util.token import check_token_signature, get_token_payload
 from panel.io.server import WSHandler
 
@@ -60,7 +61,7 @@ class PageSocket(WSHandler):
     def open(self, *args: object, **kwargs: object) -> None:
         """Opens the session of a page of this server; tornado calls it."""
         if self._is_of_a_page():
-            super().open(*args, **kwargs)
+            super().open(*args, **kwargs)  # type: ignore[no-untyped-call]
         else:
             self._refuse()
 
@@ -100,7 +101,7 @@ class PageSocket(WSHandler):
 
     def _is_of_a_page(self) -> bool:
         """Returns whether the token is one that this server has signed, and has not expired."""
-        server, token = self.application, cast(str, self._token)
+        server, token = cast(BokehTornado, self.application), cast(str, self._token)
         try:
             signed = check_token_signature(token, server.secret_key, server.sign_sessions)
             return signed and bool(get_token_payload(token)["session_expiry"] > time.time())
