@@ -43,7 +43,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "devices": ("text", "errors", "events"),
     "processes": ("text", "errors", "devices"),
     "values": ("text", "errors", "user_code", "events", "devices", "processes"),
-    "context": ("text", "errors", "devices", "values"),
+    "context": ("text", "errors", "user_code", "devices", "values"),
     "variables": (
         *("text", "errors", "user_code", "events", "devices", "processes", "values", "context"),
     ),

@@ -12,6 +12,8 @@ from distlab.folds.arrays import Flags, Ints
 
 _MOST_PROFILED: Final = 0.5
 _FEWEST_CALLS: Final = 8
+_COMPILES: Final = 10
+"""How many times as long as usual a call takes that compiles a program of its own."""
 
 
 def loop_begin(columns: EvidenceColumns) -> int:
@@ -50,7 +52,8 @@ def loop_share(columns: EvidenceColumns, time_ns: Ints, duration_ns: Ints) -> fl
     """Returns the share of the loop's time that calls took.
 
     Only the time counts of which all events are kept. Compilations are not the loop: a short
-    recording would be mostly them.
+    recording would be mostly them. So the longest call, which may compile, does not count when it
+    took ten times as long as usual.
 
     Args:
       columns: The evidence, with one step or more.
@@ -66,7 +69,16 @@ def loop_share(columns: EvidenceColumns, time_ns: Ints, duration_ns: Ints) -> fl
     compiling = sum(
         event.trace_ns + event.compile_ns for event in columns["compiles"] if event.time_ns > begin
     )
-    return float(duration_ns[inside].sum()) / max(end - begin - compiling, 1)
+    spent = duration_ns[inside]
+    once = _compiling_call(spent)
+    return (float(spent.sum()) - once) / max(end - begin - compiling - once, 1)
+
+
+def _compiling_call(spent: Ints) -> int:
+    """Returns the nanoseconds of the call that compiled what the others used; 0 for none."""
+    longest = int(spent.max())
+    found = len(spent) >= _FEWEST_CALLS and longest > _COMPILES * float(np.median(spent))
+    return longest if found else 0
 
 
 def saved_at_most(columns: EvidenceColumns, seconds: float) -> float:

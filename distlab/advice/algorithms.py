@@ -31,6 +31,9 @@ _TIMES_FASTER: Final = {
 """How many times faster a call of `reduce` is with the default algorithm, for values of these sizes
 in bytes, on 2 and on 8 CPU devices of 2 cores."""
 
+_INSIDE: Final = (
+    " The all-reduces inside the strategy's functions use it, too; their time is not counted here."
+)
 _FEWEST: Final = 5
 _LEAST_SHARE: Final = 0.05
 
@@ -41,6 +44,7 @@ def find(columns: EvidenceColumns) -> list[Advice]:
     if not columns["simulated"] or len(columns["steps"]["step"]) < 2:
         return []
     begin = loop_begin(columns)
+    programs = columns["compiles"]
     found = []
     for algorithm in sorted(set(reductions["algorithm"]) - {_FASTER_HERE}):
         rows = np.array(
@@ -69,13 +73,15 @@ def find(columns: EvidenceColumns) -> list[Advice]:
         strategy = int(reductions["strategy"][rows[0]])
         number = len(columns["strategies"].get(strategy, ("", []))[1])
         faster = _times_faster(algorithm, typical, number)
+        communicates = any(one.collectives and one.strategy == strategy for one in programs)
+        inside = _INSIDE if communicates else ""
         found.append(
             new_advice(
                 CAUSE,
                 algorithm,
                 f"reduce uses {algorithm}, {ms_text(typical_call)} a call and "
                 f"{percent_text(share)} of the loop's time; on CPU devices the default algorithm "
-                f"is about {faster:.1f} times as fast for such values.",
+                f"is about {faster:.1f} times as fast for such values.{inside}",
                 "Omit cross_device_ops: the default chooses the faster one for each call.",
                 evidence={
                     "call_ms": typical_call / 1e6,

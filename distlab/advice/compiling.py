@@ -16,6 +16,7 @@ from typing import Final
 import numpy as np
 
 from distlab.advice import recompiling
+from distlab.advice._lines import line_of_most
 from distlab.advice._texts import new_advice, percent_text
 from distlab.events import Advice, Compile
 from distlab.folds import EvidenceColumns
@@ -49,8 +50,11 @@ def find(columns: EvidenceColumns) -> list[Advice]:
     by_function: dict[tuple[str, str], list[Compile]] = defaultdict(list)
     for one in further:
         by_function[one.function, one.source].append(one)
-    (function, source), own = max(by_function.items(), key=lambda item: _spent(item[1]))
+    (function, _), own = max(by_function.items(), key=lambda item: _spent(item[1]))
     why, remedy = _reason(own)
+    everything = [one for one in columns["compiles"] if begin < one.time_ns]
+    spent = _spent([one for one in everything if one.mode != "eager"])
+    share = spent / max(end - begin, 1)
     return [
         new_advice(
             CAUSE,
@@ -69,8 +73,11 @@ def find(columns: EvidenceColumns) -> list[Advice]:
             share=min(share, 1.0),
             steps=steps["step"],
             time_ns=own[-1].time_ns,
-            source=source,
-            saves_s=spent / 1e9 / len(steps["step"]),
+            source=line_of_most(
+                [one.called or one.source for one in own],
+                [one.trace_ns + one.compile_ns for one in own],
+            ),
+            saves_s=_spent(further) / 1e9 / len(steps["step"]),
         )
     ]
 

@@ -19,7 +19,7 @@ CAUSE: Final = "drifting_copies"
 
 _FEWEST: Final = 3
 _COMBINE: Final = (
-    "Combine the gradients before the update: "
+    "Combine what it is updated with, such as the gradients, before the update: "
     'distlab.get_replica_context().all_reduce("MEAN", gradients).'
 )
 _SAME_FOR_ALL: Final = (

@@ -30,11 +30,16 @@ def find(columns: EvidenceColumns) -> list[Advice]:
     if not eager:
         return []
     programs: dict[tuple[int, str, str], list[int]] = defaultdict(list)
+    lines: dict[tuple[int, str, str], str] = {}
     for one in columns["compiles"]:
-        programs[one.strategy, one.function, one.source].append(one.program)
+        key = one.strategy, one.function, one.source
+        programs[key].append(one.program)
+        if one.mode == "eager":
+            lines[key] = one.called or one.source
     steps = columns["steps"]
     found = []
-    for (_, function, source), numbers in programs.items():
+    for key, numbers in programs.items():
+        _, function, source = key
         own = np.flatnonzero(np.isin(steps["program"], numbers))
         eagerly = np.isin(steps["program"][own], list(eager))
         if len(own) < _FEWEST_STEPS or not eagerly[-_FEWEST_STEPS:].all():
@@ -61,7 +66,7 @@ def find(columns: EvidenceColumns) -> list[Advice]:
                 page="steps",
                 share=share,
                 steps=loop_steps(columns),
-                source=source,
+                source=lines.get(key, source),
                 saves_s=seconds_a_step(columns, begun, spent),
             )
         )

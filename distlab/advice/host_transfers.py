@@ -117,17 +117,17 @@ def find(columns: EvidenceColumns) -> list[Advice]:
                 f"In every step {what} {_are(what)} {_MOVES[direction]}: "
                 f"{bytes_text(typical)} each time"
                 f"{'; starting that takes' if direction == 'between_devices' else ','} "
-                f"{ms_text(float(np.median(copying)))}, {percent_text(share)} of the loop's time."
+                f"{ms_text(float(np.mean(copying)))}, {percent_text(share)} of the loop's time."
                 f"{_COPY_LATER if direction == 'between_devices' else ''}"
                 f"{_WITH_THE_WAIT if untold else _wait_text(waiting)}",
                 _REMEDIES[remedy],
                 evidence={
                     "bytes": typical,
                     "times": len(inside),
-                    "copy_ms": _typical_ms(copying),
+                    "copy_ms": _mean_ms(copying),
                     "share": share,
                 }
-                | ({"waiting_ms": _typical_ms(waiting)} if waiting.any() else {}),
+                | ({"waiting_ms": _mean_ms(waiting)} if waiting.any() else {}),
                 page="placement",
                 share=share,
                 steps=loop_steps(columns),
@@ -147,16 +147,16 @@ def _are(what: str) -> str:
     return "are" if what.startswith("variables ") else "is"
 
 
-def _typical_ms(nanoseconds: Ints) -> float:
-    return float(np.median(nanoseconds)) / 1e6
+def _mean_ms(nanoseconds: Ints) -> float:
+    return float(np.mean(nanoseconds)) / 1e6
 
 
 def _wait_text(waiting: Ints) -> str:
     """Returns what is said of the wait for values that devices still compute."""
-    typical = _typical_ms(waiting)
-    if typical < _LEAST_WAIT_MS:
+    usual = _mean_ms(waiting)
+    if usual < _LEAST_WAIT_MS:
         return ""
-    return f" Before that the program waits {ms_text(typical * 1e6)} for the devices to compute it."
+    return f" Before that the program waits {ms_text(usual * 1e6)} for the devices to compute it."
 
 
 def _seconds(columns: EvidenceColumns, time_ns: Ints, spent: Ints, *, waits: bool) -> float:

@@ -65,7 +65,7 @@ def _of_metrics(
             f"metric {first}",
             f"{first} is NaN or infinite from step {step:,} on, in {since.values:,} values{also}."
             + ("" if origin is None else f" {_origin(columns, origin)}"),
-            _remedy(origin),
+            _remedy(origin, columns),
             evidence={"first_step": step, "values": since.values} | _numbers(origin),
             page="overview",
             share=1.0,
@@ -80,7 +80,7 @@ def _of_result(columns: EvidenceColumns, origin: NotFinite) -> Advice:
         f"function {origin.function}",
         f"What {origin.function} returns is NaN or infinite in its last {origin.steps:,} steps or "
         f"more. {_origin(columns, origin)}",
-        _remedy(origin),
+        _remedy(origin, columns),
         evidence={"first_step": origin.step, "values": origin.steps} | _numbers(origin),
         page="steps",
         share=1.0,
@@ -109,12 +109,15 @@ def _origin(columns: EvidenceColumns, origin: NotFinite) -> str:
     )
 
 
-def _remedy(origin: NotFinite | None) -> str:
+def _remedy(origin: NotFinite | None, columns: EvidenceColumns) -> str:
     if origin is not None and origin.begun and len(origin.replicas) == 1:
         return (
             f"Look at the examples of replica {origin.replicas[0]} in step {origin.step:,}. "
             f"Causes are {_REMEDY}"
         )
+    steps = columns["steps"]["step"]
+    if origin is not None and len(steps) and origin.step <= steps[0]:
+        return f"Look at the first values of what it uses, and at the first batch: {_REMEDY}"
     return f"Look at the step before: {_REMEDY}"
 
 

@@ -9,6 +9,7 @@ import msgspec
 from distlab.errors import OptionError
 from distlab.text.counts import is_count
 from distlab.text.shown import shown
+from distlab.user_code import calling_line
 
 
 class RunOptions(msgspec.Struct, frozen=True):
@@ -83,6 +84,8 @@ class RunOptions(msgspec.Struct, frozen=True):
 _eagerly = False
 """Whether calls without `run_eagerly` run eagerly."""
 
+_chosen_at = ""
+
 
 def run_functions_eagerly(run_eagerly: bool) -> None:
     """Sets whether `Strategy.run` runs functions eagerly (`tf.config.run_functions_eagerly`).
@@ -106,8 +109,8 @@ def run_functions_eagerly(run_eagerly: bool) -> None:
       x is 3
       >>> dl.run_functions_eagerly(False)
     """
-    global _eagerly
-    _eagerly = _checked(run_eagerly)
+    global _eagerly, _chosen_at
+    _eagerly, _chosen_at = _checked(run_eagerly), calling_line()
 
 
 def _checked(run_eagerly: Any) -> bool:
@@ -128,6 +131,11 @@ def functions_run_eagerly() -> bool:
       False
     """
     return _eagerly
+
+
+def chosen_at() -> str:
+    """Returns the line of the program that turned eager mode on; empty while it is off."""
+    return _chosen_at if _eagerly else ""
 
 
 def eager_asked_for(options: RunOptions | None) -> bool:

@@ -369,8 +369,8 @@ class Compile(Event, frozen=True, kw_only=True, tag="compile"):
       assigned: Names of the variables that it assigns.
       doubts: What its trace shows that is right in few programs.
       trains: Whether it computes a gradient. True in runs recorded before this field.
-      called: File and line of the user's program that called `run` first; empty in runs recorded
-        before this field.
+      called: File and line of the user's program that called `run` first, or turned eager mode
+        on; empty in runs recorded before this field.
     """
 
     STANDING = True

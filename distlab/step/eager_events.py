@@ -11,6 +11,7 @@ from typing import Any, Final, TypeGuard, final
 import jax
 
 from distlab import events
+from distlab.context import modes
 from distlab.events import sink
 from distlab.step.causes import is_inexact, is_meant_equal
 from distlab.step.copies import Comparisons, compared
@@ -145,7 +146,7 @@ class EagerWatch:
             flops=None,
             bytes_accessed=None,
             source=self._source,
-            called=calling_line(),
+            called=modes.chosen_at() or calling_line(),
         )
 
 

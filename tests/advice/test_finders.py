@@ -241,6 +241,19 @@ def reduction(time_ns: int, duration_ns: int) -> Reduction:
     )
 
 
+def test_a_call_that_compiles_is_no_part_of_the_loop() -> None:
+    """5 of 10 ms of each step are reductions, of which the first one takes 300 ms."""
+    events = beginning(2)
+    called = 0
+    for number in range(30):
+        took = 300 * MS if number == 1 else 5 * MS
+        events += [step(number, called), ready(number, called, [6.0, 6.0])]
+        events += [reduction(called + MS, took)]
+        called += 5 * MS + took
+    (one,) = [one for one in advise(events) if one.cause == "large_reduction"]
+    assert one.evidence["share"] == pytest.approx(0.5, abs=0.01)
+
+
 @pytest.mark.parametrize(
     ("strategy", "named"), [("MirroredStrategy", True), ("MultiWorkerMirroredStrategy", False)]
 )

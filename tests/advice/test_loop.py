@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,12 @@ from distlab.events import Event, OwnPython
 from distlab.folds import Evidence
 from distlab.recording import RingRecorder
 from tests.advice.loop_programs import CLEAN, FAULTS, WAITED_FOR, Loop
+
+CODE_TO_CHANGE = {
+    "eager_mode": r"run_functions_eagerly|run_eagerly|\.run\(",
+    "mostly_compiling": r"\.run\(",
+}
+"""What is written in the line that advice names."""
 
 OF_LOOPS = {"eager_mode", "nearly_empty_batches", "mostly_compiling", "recompilation", "host_bound"}
 
@@ -35,7 +42,10 @@ def test_faults_of_loops_are_named_with_their_subject_and_line(
         if len(own) != 1:
             missed[name] = [(one.cause, one.subject) for one in advice]
             continue
-        assert own[0].source.startswith("loop_programs.py:")
+        file, _, number = own[0].source.partition(":")
+        assert file == "loop_programs.py"
+        line = (Path(__file__).parent / file).read_text().splitlines()[int(number) - 1]
+        assert re.search(CODE_TO_CHANGE.get(cause, ""), line), (name, line)
         assert own[0].text.endswith(".")
         assert own[0].saves_s > 0
     # Real programs on a machine that does other things as well: one may come at a bad moment.
