@@ -17,7 +17,7 @@ ROOT: Final = Path(__file__).parent.parent
 
 FIRST: Final = (
     *("advice", "charts", "cluster", "collectives", "context", "control", "data"),
-    *("events", "folds", "input", "integrations", "io", "misuse", "notebooks"),
+    *("events", "folds", "input", "integrations", "io", "misuse", "notebooks", "processes"),
 )
 """What takes about half of the time; everything else is the second half."""
 
