@@ -26,7 +26,7 @@ from distlab.step.used_up import is_used_up
 from distlab.step.used_up import refusal as refusal_of_used_up
 from distlab.values.distributed import DistributedValues, Mirrored
 from distlab.values.nests import taken_apart
-from distlab.values.plain_arrays import refusal_of as refusal_of_kind
+from distlab.values.plain_arrays import refusal_on_devices
 from distlab.values.sharded import as_distributed
 from distlab.values.stacks import is_stack
 from distlab.variables.variable import is_variable
@@ -103,7 +103,7 @@ class _Received:
             return None
         if self._compiled and is_used_up(value):
             return refusal_of_used_up(value, self._label(path))
-        return refusal_of_kind(value, self._label(path))
+        return refusal_on_devices(value, self._label(path))
 
     def _module(self, path: Path, module: Any) -> Any:
         def inside(path: Path, value: Any) -> Any:

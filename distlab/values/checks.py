@@ -17,7 +17,7 @@ from distlab.errors import ContextError, DonatedError, StructureError, ValueShap
 from distlab.text.shown import shown, shown_text
 from distlab.values.distributed import Mirrored, PerReplica
 from distlab.values.nests import require_nest
-from distlab.values.plain_arrays import is_plain, refusal_of
+from distlab.values.plain_arrays import is_plain, refusal_on_devices
 from distlab.values.reduce_op import ReduceOp
 
 _ASYNCHRONOUS: Final = (inspect.iscoroutinefunction, inspect.isasyncgenfunction)
@@ -64,7 +64,7 @@ def require_plain_array(value: Any, what: str) -> None:
     Raises:
       ValueShapeError: It has a mask, fields, or another byte order than the machine.
     """
-    refusal = refusal_of(value, what)
+    refusal = refusal_on_devices(value, what)
     if refusal is not None:
         raise ValueShapeError(refusal)
 

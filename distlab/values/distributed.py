@@ -112,6 +112,8 @@ class PerReplica(DistributedValues):
 
     __slots__ = ("__weakref__", "shapes", "stacked")
 
+    __array__ = __float__ = __int__ = __complex__ = NotAnArray._refuse
+
     def __init__(self, stacked: Any, shapes: tuple[Shape, ...] | None = None) -> None:
         if type(stacked) is not ConcreteArray:  # else its layout tells what it is
             _require_array(stacked)
@@ -204,6 +206,8 @@ class PerReplica(DistributedValues):
 class Mirrored(DistributedValues):
     """A value of which every replica has an equal copy (`tf.distribute`'s `Mirrored`).
 
+    `float(value)`, `numpy.asarray(value)` and a format such as `f"{value:.3f}"` read the copy.
+
     A replica function returns one to declare that all replicas hold the same, such as what came
     of an all-reduce. `run` then returns one array in place of a component for each replica.
     Compiled, that must follow from the function: a result that depends on anything that differs
@@ -237,8 +241,34 @@ class Mirrored(DistributedValues):
 
     __slots__ = ("__weakref__", "array")
 
+    _reading = "or read the copy with float(value) or numpy.asarray(value)"
+
     def __init__(self, array: Any) -> None:
         self.array = array
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        """Returns the copy as an array of NumPy."""
+        in_flight.require_not_forked()
+        try:
+            return np.array(self.array, dtype=dtype, copy=copy)
+        except RuntimeError as error:
+            raise _deleted(self, self.array) from error
+
+    def __float__(self) -> float:
+        return float(self.__array__())
+
+    def __int__(self) -> int:
+        return int(self.__array__())
+
+    def __complex__(self) -> complex:
+        return complex(self.__array__())
+
+    def __bool__(self) -> bool:
+        """Returns the copy's truth where it is a flag or a count; else true, as in TensorFlow."""
+        return bool(self.__array__()) if self.is_flag() else True
+
+    def __format__(self, spec: str) -> str:
+        return format(self.__array__()[()], spec) if spec else str(self)
 
     @property
     def values(self) -> tuple[Any, ...]:

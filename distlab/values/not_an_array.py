@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NoReturn
+from typing import Any, ClassVar, NoReturn
 
 import jax
 import numpy as np
@@ -17,6 +17,12 @@ class NotAnArray:
 
     __slots__ = ()
 
+    _reading: ClassVar[str] = (
+        "combine the values with strategy.reduce or gather, or read each one with "
+        "strategy.experimental_local_results"
+    )
+    """How a program gets at the numbers, for messages."""
+
     def brief(self) -> str:
         """Returns a text without numbers, for messages."""
         return repr(self)
@@ -24,12 +30,10 @@ class NotAnArray:
     def _refuse(self, *_: Any, **__: Any) -> NoReturn:
         raise StructureError(
             f"{self.brief()} has a value for each replica, so it can't be used as one array or "
-            "number. Use it in a function that strategy.run runs, combine the values with "
-            "strategy.reduce or gather, or read each one with "
-            "strategy.experimental_local_results."
+            f"number. Use it in a function that strategy.run runs, {self._reading}."
         )
 
-    __array__ = __jax_array__ = __float__ = __int__ = __complex__ = __index__ = _refuse
+    __jax_array__ = __index__ = _refuse
     __len__ = __iter__ = __getitem__ = _refuse
     __neg__ = __pos__ = __abs__ = __invert__ = __round__ = _refuse
     __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = _refuse

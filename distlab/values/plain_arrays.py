@@ -15,21 +15,13 @@ def is_plain(value: Any) -> bool:
 def refusal_of(value: Any, what: str) -> str | None:
     """Returns why no array of numbers can be made of a value; None for what may be one.
 
-    A masked array would lose its mask, and no device holds an array with fields, or numbers in
-    another byte order than the machine's, as files of other machines have them.
+    A masked array would lose its mask, and no device holds an array with fields.
 
     Args:
       value: Any value.
       what: What it is to the verb.
     """
-    if not isinstance(value, np.ndarray | np.generic):
-        return None
-    if not value.dtype.isnative and is_plain(value):
-        return (
-            f"{what} is an array of {value.dtype.str!r}, whose byte order is not this machine's. "
-            'Pass array.astype(array.dtype.newbyteorder("=")).'
-        )
-    if is_plain(value):
+    if not isinstance(value, np.ndarray | np.generic) or is_plain(value):
         return None
     if isinstance(value, np.ma.MaskedArray):
         return (
@@ -41,3 +33,21 @@ def refusal_of(value: Any, what: str) -> str | None:
         f"{what} is an array with the fields {fields}, which no device can hold. Pass a dict of "
         "them: {name: array[name] for name in array.dtype.names}."
     )
+
+
+def refusal_on_devices(value: Any, what: str) -> str | None:
+    """Returns why devices can't have a value as it is; None for what they may have.
+
+    Files of other machines have numbers in another byte order, of which a device would take the
+    bytes as they lie. Datasets convert them.
+
+    Args:
+      value: Any value.
+      what: What it is to the verb.
+    """
+    if isinstance(value, np.ndarray | np.generic) and not value.dtype.isnative and is_plain(value):
+        return (
+            f"{what} is an array of {value.dtype.str!r}, whose byte order is not this machine's. "
+            'Pass array.astype(array.dtype.newbyteorder("=")).'
+        )
+    return refusal_of(value, what)

@@ -1,0 +1,49 @@
+"""A mirrored value has one number for all replicas, which a program reads as that of an array."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import distlab as dl
+from distlab.errors import DonatedError, StructureError
+
+
+def mirrored(value: Any) -> Any:
+    strategy = dl.MirroredStrategy(["CPU:0", "CPU:1"])
+    return strategy.run(lambda: dl.Mirrored(jnp.asarray(value)))
+
+
+def test_its_numbers_are_read_as_those_of_an_array() -> None:
+    loss = mirrored(2.5)
+    assert (float(loss), int(loss), complex(loss), f"{loss:.2f}") == (2.5, 2, 2.5, "2.50")
+    row = np.asarray(mirrored([1, 2, 3]))
+    assert (str(row.dtype), row.tolist(), int(np.max(row))) == ("int32", [1, 2, 3], 3)
+    assert np.asarray(loss, np.float64).dtype == np.float64
+
+
+@pytest.mark.parametrize("value", [True, False, 0, 3])
+def test_the_truth_of_a_flag_or_a_count_is_that_of_its_number(value: int) -> None:
+    assert bool(mirrored(value)) == bool(value)
+
+
+def test_the_truth_of_any_other_one_is_that_it_is_there() -> None:
+    assert mirrored(0.0)
+    assert mirrored([0, 0])
+
+
+def test_it_is_no_array_in_what_computes() -> None:
+    loss = mirrored(2.5)
+    for use in (lambda: loss + 1, lambda: jnp.asarray(loss), lambda: loss == 2.5, lambda: loss[0]):
+        with pytest.raises(StructureError, match=r"float\(value\) or numpy.asarray\(value\)"):
+            use()
+
+
+def test_a_deleted_one_is_told() -> None:
+    loss = mirrored(2.5)
+    loss.array.delete()
+    with pytest.raises(DonatedError):
+        float(loss)
