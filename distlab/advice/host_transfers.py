@@ -51,6 +51,11 @@ _LEAST_SHARE_OF_BATCHES: Final = 0.33
 _LEAST_OF_BATCHES_NS: Final = 2_000_000
 _COPY_LATER: Final = " The devices copy after that, before they compute."
 _LEAST_WAIT_MS: Final = 0.1
+_MORE_THAN_COPIED: Final = 2.0
+_ALONE: Final = (
+    " No step is in flight afterwards: the program and the devices wait for each other in turn, "
+    "which costs more than the copy."
+)
 _WITH_THE_WAIT: Final = " This recording does not tell the wait for the value from the copy."
 _SERVERS: Final = "ParameterServerStrategy"
 _KEEP_VARIABLES_ELSEWHERE: Final = ("CentralStorageStrategy", _SERVERS)
@@ -110,6 +115,9 @@ def find(columns: EvidenceColumns) -> list[Advice]:
         if not told:
             continue
         remedy = "batch" if batch else "argument" if foreign else direction
+        times = copies["time_ns"][inside]
+        seconds = _seconds(columns, times, spent, waits=direction == "to_host")
+        alone = seconds > _MORE_THAN_COPIED * seconds_a_step(columns, times, spent)
         found.append(
             new_advice(
                 CAUSE,
@@ -119,7 +127,8 @@ def find(columns: EvidenceColumns) -> list[Advice]:
                 f"{'; starting that takes' if direction == 'between_devices' else ','} "
                 f"{ms_text(float(np.mean(copying)))}, {percent_text(share)} of the loop's time."
                 f"{_COPY_LATER if direction == 'between_devices' else ''}"
-                f"{_WITH_THE_WAIT if untold else _wait_text(waiting)}",
+                f"{_WITH_THE_WAIT if untold else _wait_text(waiting)}"
+                f"{_ALONE if alone else ''}",
                 _REMEDIES[remedy],
                 evidence={
                     "bytes": typical,
@@ -132,12 +141,7 @@ def find(columns: EvidenceColumns) -> list[Advice]:
                 share=share,
                 steps=loop_steps(columns),
                 source=line_of_most([copies["source"][row] for row in inside], spent),
-                saves_s=saved_at_most(
-                    columns,
-                    _seconds(
-                        columns, copies["time_ns"][inside], spent, waits=direction == "to_host"
-                    ),
-                ),
+                saves_s=saved_at_most(columns, seconds),
             )
         )
     return found
