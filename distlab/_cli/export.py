@@ -50,6 +50,8 @@ def run(args: argparse.Namespace) -> int:
     from distlab import Run
     from distlab.errors import RecordError
 
+    if args.output.is_dir():
+        raise RecordError(f"{args.output} is a folder. Name the file to write, as -o run.html.")
     if args.output.exists() and not args.overwrite:
         raise RecordError(
             f"{args.output} exists already. Name another file, or pass --overwrite to replace it."

@@ -68,7 +68,7 @@ class Recording(Uncopied):
         self._process = os.getpid()
         atexit.register(self._close_at_exit)
 
-    def log(self, step: Any = None, **values: Any) -> None:
+    def log(self, /, step: Any = None, **values: Any) -> None:
         """Logs numbers, such as a loss.
 
         Never waits: a value that JAX is still computing is stored when it is
