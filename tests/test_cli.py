@@ -301,7 +301,7 @@ def test_runs_says_when_there_are_none_and_when_there_is_no_folder(
 
 def test_export_writes_a_file_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with distlab.record(tmp_path / "run") as run:
-        run.log(loss=0.5, **{"self": 1.0})
+        run.log(loss=0.5, self=1.0)
     command = ["export", str(tmp_path / "run"), "-o", str(tmp_path / "trace.json")]
     assert cli.main(command) == 0
     assert re.search(r"trace\.json: \d+\.\d MB$", capsys.readouterr().out.strip())
