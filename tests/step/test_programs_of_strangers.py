@@ -26,7 +26,7 @@ LABELS = (DATA.sum(1) > 0).astype(np.int32)
 pytestmark = pytest.mark.usefixtures("eager")
 
 
-@pytest.fixture(params=[1, 4])
+@pytest.fixture(params=[1, 2])
 def strategy(request: pytest.FixtureRequest) -> dl.Strategy:
     return dl.MirroredStrategy([f"CPU:{n}" for n in range(request.param)])
 
