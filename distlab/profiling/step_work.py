@@ -118,18 +118,23 @@ class Operations:
         mark = self._mark(times, typical)
         if mark is None:
             return UNKNOWN
-        found, usual, steps = [], [], []
+        steps = np.zeros(len(devices), np.int64)
+        ran = np.zeros(times.shape)
+        of_others = np.zeros(len(devices))
+        own_typical = np.zeros(times.shape)
         for replica in range(len(devices)):
             own = place == replica
             marks = np.sort(begin[own & (number == mark)])
             whole = own & (begin >= marks[0]) & (begin < marks[-1])
-            steps.append(len(marks) - 1)
-            found.append(round(float(typical[number[whole]].sum()) / steps[-1]))
-            own_typical = np.where(counts, _medians(number[own], duration[own], len(counts)), 0)
-            other = whole & (plain & of_some)[number]
-            spent = own_typical[number[whole]].sum() + duration[other].sum()
-            usual.append(round(float(spent) / steps[-1]))
-        return StepWork(found, usual, min(steps))
+            steps[replica] = len(marks) - 1
+            ran[replica] = np.bincount(number[whole], minlength=len(counts))
+            medians = _medians(number[own], duration[own], len(counts))
+            own_typical[replica] = np.where(counts, medians, 0)
+            of_others[replica] = duration[whole & (plain & of_some)[number]].sum()
+        often = _times_a_step(ran, steps)
+        found = (often * typical).sum(axis=1)
+        usual = (often * own_typical).sum(axis=1) + of_others / steps
+        return StepWork(_rounded(found), _rounded(usual), int(steps.min()))
 
     def _plain(self) -> _Flags:
         """Returns which operations neither consist of others nor connect devices.
@@ -168,6 +173,29 @@ class Operations:
     def _functions(self) -> npt.NDArray[np.str_]:
         """Returns the name of each operation's function."""
         return np.array([program.name for program, _ in self._numbers])
+
+
+def _times_a_step(ran: _Floats, steps: _Integers) -> _Floats:
+    """Returns how often each device runs each operation in a step.
+
+    Operations that do not depend on each other come in any order, also relative to the one that
+    tells the steps: those of one step may be missing in a device's whole steps, or too many. So a
+    device that ran an operation as often as is usual, but for one step's runs, does so always.
+
+    Args:
+      ran: How often each device ran each operation in its whole steps, `(devices, operations)`.
+      steps: The number of its whole steps.
+    """
+    often = ran / steps[:, None]
+    usual = np.sort(often, axis=0)[(len(steps) - 1) // 2]
+    apart = np.abs(ran - usual * steps[:, None])
+    as_usual = apart <= np.maximum(usual, 1)
+    found: _Floats = np.where(as_usual, usual, often)
+    return found
+
+
+def _rounded(nanoseconds: _Floats) -> list[int]:
+    return [round(one) for one in nanoseconds.tolist()]
 
 
 def _medians(number: _Integers, duration: _Floats, count: int) -> _Floats:

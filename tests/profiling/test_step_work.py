@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import jax
 import jax.numpy as jnp
 import msgspec
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,7 +16,7 @@ from hypothesis import strategies as st
 import distlab as dl
 from distlab.folds.joining.members import Members
 from distlab.folds.joining.profiles import Profiles
-from distlab.profiling.step_work import UNKNOWN, Operations, Program, StepWork
+from distlab.profiling.step_work import UNKNOWN, Operations, Program, StepWork, _times_a_step
 from distlab.recording import RingRecorder
 from tests.advice.test_finders import capture as made_up
 
@@ -86,11 +87,40 @@ def test_an_operation_that_consists_of_others_is_counted_by_them() -> None:
         for number in range(4):
             begin = number * 1_000.0
             operations.add(device, MAIN, "while.3", (begin, begin + 900))
-            for inner in range(3 + device):
+            for inner in range(3 + 2 * device):
                 operations.add(
                     device, MAIN, "dot.1", (begin + inner * 100, begin + inner * 100 + 50)
                 )
-    assert operations.work([0, 1]) == StepWork([150, 200], [150, 200], 3)
+    assert operations.work([0, 1]) == StepWork([150, 250], [150, 250], 3)
+
+
+@pytest.mark.parametrize("steps", [2, 3, 6])
+@pytest.mark.parametrize("runs", [1, 5])
+def test_operations_that_come_in_another_order_on_one_device_are_the_same_work(
+    runs: int, steps: int
+) -> None:
+    """XLA runs those of a step that do not depend on each other beside one another."""
+    operations = Operations()
+    for device in range(4):
+        spans: list[tuple[float, int, str]] = []
+        for number in range(steps):
+            begin = 10_000.0 * number + 5_000
+            spans.append((begin, 10, "mark.1"))
+            # On device 3 those of the last step come before the one that tells steps.
+            first = begin - 4_000 if device == 3 and number == steps - 1 else begin + 100
+            spans += [(first + 100 * run, 50, "dot.1") for run in range(runs)]
+        operations.begin_thread()
+        for begin, length, name in sorted(spans):
+            operations.add(device, MAIN, name, (begin, begin + length))
+    work = operations.work(range(4))
+    assert work.step_ns == [10 + 50 * runs] * 4
+    assert work.usual_ns == [10 + 50 * runs] * 4
+
+
+def test_one_device_with_twice_the_runs_has_more_work_whatever_the_order() -> None:
+    ran = np.array([[30.0], [61.0], [29.0], [31.0]])
+    often = _times_a_step(ran, np.full(4, 3))
+    assert often.tolist() == [[10], [pytest.approx(61 / 3)], [10], [10]]
 
 
 def test_a_program_that_only_some_devices_run_is_no_work_of_a_step() -> None:
