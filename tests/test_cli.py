@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from packaging.specifiers import SpecifierSet
 
@@ -312,6 +313,59 @@ def test_export_writes_a_file_once(tmp_path: Path, capsys: pytest.CaptureFixture
     assert cli.main([*command, "--overwrite"]) == 0
     assert cli.main([*command[:-1], ""]) == 2
     assert "is a folder. Name the file" in capsys.readouterr().err
+
+
+def test_advise_shows_control_characters_of_names_as_escapes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    strategy = distlab.MirroredStrategy(["CPU:0", "CPU:1"])
+
+    def step(x: Any) -> Any:
+        return x + 1
+
+    step.__qualname__ = step.__name__ = "step\x1b]0;title\x07\n2. forged"
+    with distlab.record(tmp_path / "run"):
+        for size in range(1, 9):
+            strategy.run(step, args=(np.zeros(size),))
+    with distlab.Run.open(tmp_path / "run") as run:
+        assert "\x1b" not in repr(run.programs())
+    assert cli.main(["advise", str(tmp_path / "run")]) == 0
+    printed = capsys.readouterr().out
+    assert "step\\x1b]0;title\\x07\\n2. forged" in printed
+    assert "\x1b" not in printed
+
+
+@pytest.mark.skipif(not hasattr(os, "setresuid"), reason="another user, who may read less")
+def test_a_run_that_may_not_be_read_is_told_and_not_left_out(tmp_path: Path) -> None:
+    for name in ("open", "closed", "file"):
+        distlab.record(tmp_path / name).close()
+    (tmp_path / "closed").chmod(0)
+    file = next((tmp_path / "file").glob("process-*"))
+    file.chmod(0)
+    for folder in (tmp_path, *tmp_path.parents):
+        if folder.stat().st_uid == os.getuid() and folder != Path("/"):
+            folder.chmod(folder.stat().st_mode | 0o555)
+    done = subprocess.run(
+        [sys.executable, "-c", _AS_ANOTHER_USER, str(tmp_path)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    (tmp_path / "closed").chmod(0o755)
+    assert "finished" in done.stdout, done.stderr
+    assert re.search(r"closed .* may not be read: permission denied", done.stdout)
+    assert re.search(r"file .* may not be read: permission denied", done.stdout)
+
+
+_AS_ANOTHER_USER = """
+import os, sys
+from distlab import cli
+import distlab.runs.run, distlab.runs.listing
+if os.getuid() == 0:
+    os.setresuid(65534, 65534, 65534)
+sys.exit(cli.main(["runs", sys.argv[1]]))
+"""
 
 
 def test_runs_shows_control_characters_of_names_as_escapes(

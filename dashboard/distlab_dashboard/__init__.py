@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from distlab.errors import MissingExtraError
+
 if TYPE_CHECKING:
     from distlab_dashboard.server import DashboardServer, serve
 
@@ -16,9 +18,19 @@ __all__ = ["DashboardServer", "serve"]
 
 
 def __getattr__(name: str) -> object:
-    """Loads Panel and Bokeh when the server is first used: `distlab doctor` runs without."""
+    """Loads Panel and Bokeh when the server is first used: `distlab doctor` runs without.
+
+    Raises:
+      MissingExtraError: They are not installed.
+    """
     if name not in __all__:
         raise AttributeError(f"module 'distlab_dashboard' has no attribute {name!r}")
-    from distlab_dashboard import server
+    try:
+        from distlab_dashboard import server
+    except ModuleNotFoundError as error:
+        raise MissingExtraError(
+            f"The dashboard needs packages that are not installed ({error.name}). "
+            "Install them with: pip install 'distlab[dashboard]'"
+        ) from error
 
     return getattr(server, name)

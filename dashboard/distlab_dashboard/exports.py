@@ -127,6 +127,9 @@ class Export(RequestHandler):
             self._refuse(404, error)
         except DistlabError as error:
             self._refuse(409, error)
+        except OSError as error:
+            why = f"The file can't be made: {error.strerror}, in {tempfile.gettempdir()}."
+            self._refuse(507, DistlabError(why))
 
     def _refuse(self, status: int, error: DistlabError) -> None:
         self.set_status(status)

@@ -7,6 +7,7 @@ import json
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, Final, cast
 
 from bokeh.document import Document
@@ -57,6 +58,7 @@ class PageSocket(WSHandler):
         """Begins without a message; tornado calls it for each connection."""
         del application_context, bokeh_websocket_path
         self._parts: list[str] = []
+        self._closed = asyncio.Event()
 
     def open(self, *args: object, **kwargs: object) -> None:
         """Opens the session of a page of this server; tornado calls it."""
@@ -97,7 +99,14 @@ class PageSocket(WSHandler):
         for part in (header, {}, asked):
             await super().on_message(json.dumps(part))
         # Until this returns, nothing more is read from the connection.
-        await asyncio.sleep(min(_REST * (time.monotonic() - began), _MOST_REST_SECONDS))
+        rest = min(_REST * (time.monotonic() - began), _MOST_REST_SECONDS)
+        with suppress(asyncio.TimeoutError, asyncio.CancelledError):  # the server may stop
+            await asyncio.wait_for(self._closed.wait(), rest)
+
+    def on_close(self) -> None:
+        """Ends the rest after a message; tornado calls it when the connection has ended."""
+        self._closed.set()
+        super().on_close()
 
     def _is_of_a_page(self) -> bool:
         """Returns whether the token is one that this server has signed, and has not expired."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import re
 import secrets
@@ -18,6 +19,8 @@ from bokeh.server.server import BaseServer
 from bokeh.server.tornado import BokehTornado
 from panel.io.application import build_applications
 from tornado.ioloop import IOLoop
+from tornado.log import access_log
+from tornado.web import RequestHandler
 
 from distlab.errors import (
     ArgumentTypeError,
@@ -26,6 +29,7 @@ from distlab.errors import (
     PortInUseError,
 )
 from distlab.text.counts import is_count
+from distlab.text.printable import printable
 from distlab.text.shown import shown
 from distlab_dashboard.access import ARGUMENT, Access, checked_token
 from distlab_dashboard.exports import FILES, Export, Exports
@@ -46,6 +50,8 @@ _STOP_SECONDS: Final = 5.0
 _HANG_UP_SECONDS: Final = 0.1
 _END_SECONDS: Final = 2.0
 _PING_SECONDS: Final = 30
+_SAID: Final = (503, 507)
+"""What tells a reader that there is no file now, by no fault of the program."""
 
 UNUSED_SECONDS: Final = 60
 """How long a session stays whose page does not connect.
@@ -210,6 +216,8 @@ class DashboardServer:
 
     def _application(self, about: About) -> BokehTornado:
         """Returns Bokeh's web application, which the gate stands before."""
+        # A page that is closed while it receives data is not worth a line.
+        logging.getLogger("bokeh.server.views.ws").setLevel(logging.ERROR)
         silence(EMPTY_LAYOUT)  # charts come into their places when their page is opened
         exports = "|".join(re.escape(name) for name in FILES)
         return BokehTornado(
@@ -236,7 +244,15 @@ class DashboardServer:
             check_unused_sessions_milliseconds=2_000,
             unused_session_lifetime_milliseconds=UNUSED_SECONDS * 1_000,
             transforms=[SafeHeaders],
+            log_function=_log,
         )
+
+
+def _log(handler: RequestHandler) -> None:
+    """Logs an answer; as an error what is this server's fault, and not what strangers ask for."""
+    status, request = handler.get_status(), handler.request
+    level = logging.ERROR if status >= 500 and status not in _SAID else logging.DEBUG
+    access_log.log(level, "%d %s", status, printable(f"{request.method} {request.uri}"))
 
 
 def _shown(address: str) -> str:

@@ -41,6 +41,7 @@ def run(args: argparse.Namespace) -> int:
     """Prints the findings and returns the exit code."""
     from distlab import Run
     from distlab.advice import evidence_text
+    from distlab.text.printable import printable
 
     with Run.open(args.folder) as recorded:
         found = recorded.advice()
@@ -48,7 +49,7 @@ def run(args: argparse.Namespace) -> int:
         print("Nothing to advise: no straggler, no waiting for input, no needless work was found.")
     for number, one in enumerate(found, 1):
         steps = f" (steps {one.steps[0]} to {one.steps[1]})" if one.steps else ""
-        print(f"{number}. {one.cause}: {one.text}{steps}")
-        print(f"   {one.remedy}")
-        print(f"   {evidence_text(one)}")
+        print(printable(f"{number}. {one.cause}: {one.text}{steps}"))
+        print(printable(f"   {one.remedy}"))
+        print(printable(f"   {evidence_text(one)}"))
     return 0

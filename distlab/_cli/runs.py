@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 from distlab._cli.options import HelpFormatter, folder
 from distlab.errors import NotARunError
 from distlab.runs.summary import Summary
+from distlab.text.printable import printable
 from distlab.text.units import plain
 
 if TYPE_CHECKING:
@@ -81,20 +82,12 @@ def _listed(root: Path) -> Iterator[Summary | Unreadable]:
 
 
 def _name(path: Path, root: Path) -> str:
-    return _printable(str(path.relative_to(root)) if path != root else path.name)
-
-
-def _printable(text: str) -> str:
-    """Returns a text whose control characters can't reach the terminal, as in a Python string."""
-    return "".join(
-        letter if letter.isprintable() else letter.encode("unicode_escape").decode()
-        for letter in text
-    )
+    return printable(str(path.relative_to(root)) if path != root else path.name)
 
 
 def _row(summary: Summary | Unreadable, root: Path) -> tuple[str, ...]:
     if not isinstance(summary, dict):
-        why = _printable(summary.why)
+        why = printable(summary.why)
         return _name(summary.path, root), "", "can't be read", "", "", "", "", why
     path = Path(summary["path"])
     rate = summary["steps"] / summary["seconds"] if summary["seconds"] else 0.0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import logging
 import signal
 import threading
 from types import FrameType, ModuleType
@@ -73,8 +72,6 @@ def serve(
       NotARunError: The folder does not hold a recorded run.
     """
     serve = _dashboard().serve
-    # A page that is closed while it receives data is not worth a line.
-    logging.getLogger("bokeh.server.views.ws").setLevel(logging.ERROR)
     server = serve(
         source,
         address=address,

@@ -48,17 +48,20 @@ def steps_between(columns: EvidenceColumns, begin_ns: float, end_ns: float) -> I
     return columns["steps"]["step"][(times >= begin_ns) & (times <= end_ns)]
 
 
-def loop_share(columns: EvidenceColumns, time_ns: Ints, duration_ns: Ints) -> float:
+def loop_share(
+    columns: EvidenceColumns, time_ns: Ints, duration_ns: Ints, *, compiled: bool = False
+) -> float:
     """Returns the share of the loop's time that calls took.
 
     Only the time counts of which all events are kept. Compilations are not the loop: a short
-    recording would be mostly them. So the longest call, which may compile, does not count when it
-    took ten times as long as usual.
+    recording would be mostly them.
 
     Args:
       columns: The evidence, with one step or more.
       time_ns: Monotonic times at which the calls began.
       duration_ns: Nanoseconds that each took.
+      compiled: Whether the calls run programs of their own. Then the longest, which may compile
+        one, does not count when it took ten times as long as usual.
     """
     steps = columns["steps"]
     begin = loop_begin(columns)
@@ -70,7 +73,7 @@ def loop_share(columns: EvidenceColumns, time_ns: Ints, duration_ns: Ints) -> fl
         event.trace_ns + event.compile_ns for event in columns["compiles"] if event.time_ns > begin
     )
     spent = duration_ns[inside]
-    once = _compiling_call(spent)
+    once = _compiling_call(spent) if compiled else 0
     return (float(spent.sum()) - once) / max(end - begin - compiling - once, 1)
 
 

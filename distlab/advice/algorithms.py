@@ -64,7 +64,7 @@ def find(columns: EvidenceColumns) -> list[Advice]:
             continue
         spent = reductions["duration_ns"][rows]
         times = reductions["time_ns"][rows]
-        share = loop_share(columns, times, spent)
+        share = loop_share(columns, times, spent, compiled=True)
         if share < _LEAST_SHARE:
             continue
         calls = _by_call(reductions["call"][rows], spent)

@@ -136,7 +136,7 @@ def find(columns: EvidenceColumns) -> list[Advice]:
                     "copy_ms": _mean_ms(copying),
                     "share": share,
                 }
-                | ({"waiting_ms": _mean_ms(waiting)} if waiting.any() else {}),
+                | ({"waiting_ms": _usual_ms(waiting)} if waiting.any() else {}),
                 page="placement",
                 share=share,
                 steps=loop_steps(columns),
@@ -151,13 +151,17 @@ def _are(what: str) -> str:
     return "are" if what.startswith("variables ") else "is"
 
 
+def _usual_ms(nanoseconds: Ints) -> float:
+    return float(np.median(nanoseconds)) / 1e6
+
+
 def _mean_ms(nanoseconds: Ints) -> float:
     return float(np.mean(nanoseconds)) / 1e6
 
 
 def _wait_text(waiting: Ints) -> str:
     """Returns what is said of the wait for values that devices still compute."""
-    usual = _mean_ms(waiting)
+    usual = _usual_ms(waiting)
     if usual < _LEAST_WAIT_MS:
         return ""
     return f" Before that the program waits {ms_text(usual * 1e6)} for the devices to compute it."

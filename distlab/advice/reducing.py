@@ -77,7 +77,8 @@ def _often(columns: EvidenceColumns, found: int) -> bool:
 def _loop_share(columns: EvidenceColumns, rows: Ints) -> float:
     """Returns the share of the loop's time that calls took."""
     reductions = columns["reductions"]
-    return loop_share(columns, reductions["time_ns"][rows], reductions["duration_ns"][rows])
+    times, durations = reductions["time_ns"][rows], reductions["duration_ns"][rows]
+    return loop_share(columns, times, durations, compiled=True)
 
 
 def _seconds_a_step(columns: EvidenceColumns, rows: Ints) -> float:

@@ -19,7 +19,8 @@ DEEPEST: Final = 3
 def run_folders(root: Path, depth: int = DEEPEST) -> Iterator[Path]:
     """Yields the folders that hold a recorded run, in the order of their names.
 
-    Links are not followed, so nothing outside of `root` is found.
+    Links are not followed, so nothing outside of `root` is found. A folder that may not be read
+    may be one: `summary_of` says so.
 
     Args:
       root: The folder to search; it may be a run itself.
@@ -36,7 +37,10 @@ def run_folders(root: Path, depth: int = DEEPEST) -> Iterator[Path]:
     """
     try:
         children = sorted(root.iterdir())
-    except OSError:  # it was deleted, or may not be read
+    except PermissionError:
+        yield root
+        return
+    except OSError:  # it was deleted
         return
     if any(child.match(PATTERN) for child in children):
         yield root

@@ -13,6 +13,7 @@ from distlab.folds import ProgramColumns
 from distlab.folds import Programs as Fold
 from distlab.text.bytes import bytes_text
 from distlab.text.html import card
+from distlab.text.printable import printable
 
 _MOST_TEXT: Final = 60
 _MOST_LISTED: Final = 5
@@ -56,7 +57,7 @@ class Program:
             f"{one.kind} of {bytes_text(one.operand_bytes)}" for one in self.collectives
         )
         return (
-            f"<Program of {self.function}: {self.cause}, {self.steps:,} steps on "
+            f"<Program of {printable(self.function)}: {self.cause}, {self.steps:,} steps on "
             f"{len(self.devices)} devices; {combined or 'no collectives'}>"
         )
 

@@ -102,7 +102,10 @@ class Run(Uncopied):
             )
         folder = Path(named)
         try:
+            _require_readable(folder)
             files = run_files(folder) if folder.is_dir() else []
+            for file in files:
+                _require_readable(file)
             if not files:
                 raise NotARunError(
                     f"A run is a folder that distlab.record wrote, and {folder} "
@@ -569,6 +572,19 @@ def _no_such_kind(kind: Any) -> ArgumentValueError:
 def _nanoseconds(seconds: float) -> int:
     """Returns a time in nanoseconds; one that no run reaches as a century."""
     return round(max(-_CENTURY, min(seconds, _CENTURY)) * 1e9)
+
+
+def _require_readable(path: Path) -> None:
+    """Checks that a folder or file, if it is there, may be read.
+
+    Raises:
+      NotARunError: It may not.
+    """
+    enter = os.X_OK if path.is_dir() else 0
+    if path.exists() and not os.access(path, os.R_OK | enter):
+        raise NotARunError(
+            f"{path} may not be read: permission denied. Ask its owner, or change its mode."
+        )
 
 
 def _fault_of(folder: Path) -> str:

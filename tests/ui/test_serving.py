@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import logging
 import os
 import resource
 import socket
@@ -352,6 +354,38 @@ def test_a_forked_child_lets_the_port_and_the_connections_go() -> None:
         cwd=Path(__file__).parents[2],
     )
     assert done.stdout == "free True\n", done.stderr
+
+
+def test_a_server_that_stops_while_a_page_is_used_writes_nothing(
+    browser: Browser, recorded: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    for _ in range(2):
+        server = serve(recorded)
+        page = browser.new_page()
+        page.goto(server.url)
+        page.wait_for_selector("html[data-ready=true]")
+        for name in ("batches", "steps", "devices"):
+            page.click(f'nav a[data-page="{name}"]')
+        server.stop()
+        page.close()
+    assert [one for one in caplog.records if one.exc_info or one.levelno >= logging.WARNING] == []
+
+
+def test_a_file_that_a_full_disk_does_not_take_is_told_in_words(
+    recorded: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("distlab_dashboard.exports.report.write", full)
+    server = serve(recorded)
+    try:
+        answer = ask(server, "export/run.html", headers={"Sec-Fetch-Site": "same-origin"})
+    finally:
+        server.stop()
+    assert answer.status == 507
+    assert b"The file can't be made: No space left on device" in answer.body
+    assert [one for one in caplog.records if one.levelno >= logging.WARNING] == []
 
 
 def test_a_second_stop_has_no_effect(recorded: Path) -> None:

@@ -228,7 +228,7 @@ def _inside(token: bytes) -> str:
     def unpacked(text: bytes) -> bytes:
         return urlsafe_b64decode(text + b"=" * (-len(text) % 4))
 
-    whole = unpacked(token)
+    whole = unpacked(token.partition(b".")[0])  # its signature follows
     packed = re.search(rb'"__bk__zlib_": "([^"]+)"', whole)
     assert packed
     return whole.decode() + zlib.decompress(unpacked(packed[1])).decode()

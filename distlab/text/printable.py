@@ -1,0 +1,15 @@
+"""Texts of others as a terminal may have them."""
+
+from __future__ import annotations
+
+
+def printable(text: str) -> str:
+    """Returns a text whose control characters can't reach the terminal, as in a Python string.
+
+    Args:
+      text: Any text, such as a name in a run that somebody else recorded.
+    """
+    return "".join(
+        letter if letter.isprintable() else letter.encode("unicode_escape").decode()
+        for letter in text
+    )
