@@ -9,11 +9,9 @@ import socket
 import threading
 import urllib.request
 import weakref
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from bokeh.client import ClientSession
 from msgspec import structs
 
 from distlab.errors import InvalidArgumentError, NotARunError, PortInUseError
@@ -23,6 +21,7 @@ from distlab_dashboard import server as serving
 from distlab_dashboard.session import Session
 from tests.synthetic import ListSource, beginning, compiled, ending, sizes_of, steps, whole_run
 from tests.ui.conftest import Pages, Served
+from tests.ui.viewer import in_a_loop, viewing
 from tests.ui.waiting import LIMIT_SECONDS, wait_until
 
 PAGES = (
@@ -337,15 +336,13 @@ def test_a_visit_of_less_than_a_second_leaves_nothing_behind(
     served: Served, sessions: list[weakref.ref[Session]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(serving, "UNUSED_SECONDS", 100 * LIMIT_SECONDS)
-    address = served(finished(5)).url.replace("http:", "ws:") + "ws"
+    server = served(finished(5))
 
-    def visit() -> None:
-        page = ClientSession(websocket_url=address)
-        page.connect()
-        page.close()
+    async def visit() -> None:
+        async with viewing(server):
+            pass
 
-    with ThreadPoolExecutor(1) as pool:  # Playwright runs the event loop of this thread
-        pool.submit(visit).result()
+    in_a_loop(visit)
     assert len(sessions) == 1
     wait_until(lambda: are_gone(sessions))
 
