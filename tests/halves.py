@@ -16,8 +16,9 @@ from typing import Final
 ROOT: Final = Path(__file__).parent.parent
 
 FIRST: Final = (
-    *("advice", "charts", "cluster", "collectives", "context", "control", "data"),
-    *("events", "folds", "input", "integrations", "io", "misuse", "notebooks", "processes"),
+    *("advice", "charts", "cluster", "collectives", "context", "control", "data", "devices"),
+    *("events", "folds", "input", "integrations", "io", "misuse", "notebooks"),
+    *("processes", "profiling"),
 )
 """What takes about half of the time; everything else is the second half."""
 

@@ -24,7 +24,7 @@ from tests.ui.viewer import Viewer, in_a_loop, viewing
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[DashboardServer]:
-    source = ListSource(whole_run(30))
+    source = ListSource(whole_run(3))
     source.live = False
     made = serve(source)
     yield made
