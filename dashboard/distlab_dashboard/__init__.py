@@ -7,6 +7,7 @@ Served inside the training process by `serve`, from a folder by
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 from distlab.errors import MissingExtraError
@@ -26,7 +27,7 @@ def __getattr__(name: str) -> object:
     if name not in __all__:
         raise AttributeError(f"module 'distlab_dashboard' has no attribute {name!r}")
     try:
-        from distlab_dashboard import server
+        server = import_module("distlab_dashboard.server")
     except ModuleNotFoundError as error:
         raise MissingExtraError(
             f"The dashboard needs packages that are not installed ({error.name}). "

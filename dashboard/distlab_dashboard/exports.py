@@ -128,7 +128,7 @@ class Export(RequestHandler):
         except DistlabError as error:
             self._refuse(409, error)
         except OSError as error:
-            why = f"The file can't be made: {error.strerror}, in {tempfile.gettempdir()}."
+            why = f"The file can't be made: {error.strerror or error}, in {tempfile.gettempdir()}."
             self._refuse(507, DistlabError(why))
 
     def _refuse(self, status: int, error: DistlabError) -> None:

@@ -35,9 +35,10 @@ def run(args: argparse.Namespace) -> int:
 
 def lines(finding: Finding) -> Iterable[str]:
     """Yields the finding, and its remedy on a line of its own."""
-    yield f"{finding.state:<6}{finding.subject:<18}{finding.text}"
+    beginning = f"{finding.state:<6}{finding.subject:<18}"
+    yield beginning + finding.text
     if finding.remedy:
-        yield f"{'':<20}-> {finding.remedy}"
+        yield f"{'':<{len(beginning)}}-> {finding.remedy}"
 
 
 def summary(wrong: int) -> str:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import importlib
 import signal
 import threading
-from types import FrameType, ModuleType
+from collections.abc import Callable
+from types import FrameType
 from typing import Any, Final, Protocol, cast
 
-from distlab.errors import MissingExtraError, PortInUseError
+from distlab.errors import PortInUseError
 from distlab_dashboard.ports import is_free
 
 HOST: Final = "127.0.0.1"
@@ -36,7 +36,7 @@ def prepare(port: int | None) -> None:
       MissingExtraError: Panel or Bokeh is not installed.
       PortInUseError: The port is taken.
     """
-    _dashboard()
+    _serve()
     if port is not None and not is_free(HOST, port):
         raise PortInUseError(
             f"The dashboard needs a free port, and {HOST}:{port} is taken. "
@@ -71,8 +71,7 @@ def serve(
       PortInUseError: The port is taken.
       NotARunError: The folder does not hold a recorded run.
     """
-    serve = _dashboard().serve
-    server = serve(
+    server = _serve()(
         source,
         address=address,
         port=port,
@@ -105,11 +104,7 @@ def wait_for_interrupt() -> None:
             signal.signal(signum, handler)
 
 
-def _dashboard() -> ModuleType:
-    try:
-        return importlib.import_module("distlab_dashboard.server")
-    except ModuleNotFoundError as error:
-        raise MissingExtraError(
-            f"The dashboard needs packages that are not installed ({error.name}). "
-            "Install them with: pip install 'distlab[dashboard]'"
-        ) from error
+def _serve() -> Callable[..., object]:
+    from distlab_dashboard import serve
+
+    return serve

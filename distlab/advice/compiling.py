@@ -52,32 +52,31 @@ def find(columns: EvidenceColumns) -> list[Advice]:
         by_function[one.function, one.source].append(one)
     (function, _), own = max(by_function.items(), key=lambda item: _spent(item[1]))
     why, remedy = _reason(own)
-    everything = [one for one in columns["compiles"] if begin < one.time_ns]
-    spent = _spent([one for one in everything if one.mode != "eager"])
-    share = spent / max(end - begin, 1)
+    compiling = _spent([one for one in columns["compiles"] if one.time_ns > begin])
+    told = min(compiling / max(end - begin, 1), 1.0)
     return [
         new_advice(
             CAUSE,
             f"function {function}",
-            f"{percent_text(min(share, 1.0))} of the time after step {int(steps['step'][0])} "
+            f"{percent_text(told)} of the time after step {int(steps['step'][0])} "
             f"passes with compiling: {function} was compiled {len(own)} times beyond its first "
             f"two programs, {why}.",
             remedy,
             evidence={
-                "share": min(share, 1.0),
-                "compiling_s": spent / 1e9,
+                "share": told,
+                "compiling_s": compiling / 1e9,
                 "programs": len(further),
                 "steps": len(steps["step"]),
             },
             page="events",
-            share=min(share, 1.0),
+            share=told,
             steps=steps["step"],
             time_ns=own[-1].time_ns,
             source=line_of_most(
                 [one.called or one.source for one in own],
                 [one.trace_ns + one.compile_ns for one in own],
             ),
-            saves_s=_spent(further) / 1e9 / len(steps["step"]),
+            saves_s=spent / 1e9 / len(steps["step"]),
         )
     ]
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from distlab.advice._shares import loop_begin, loop_share, loop_steps, seconds_a_step
 from distlab.advice._texts import ms_text, new_advice, percent_text
-from distlab.events import Advice
+from distlab.events import Advice, Compile
 from distlab.folds import EvidenceColumns
 
 CAUSE: Final = "eager_mode"
@@ -26,22 +26,17 @@ _LEAST_NS: Final = 1_000_000
 
 def find(columns: EvidenceColumns) -> list[Advice]:
     """Finds functions that still run eagerly, in columns of `folds.Evidence`."""
-    eager = {one.program for one in columns["compiles"] if one.mode == "eager"}
-    if not eager:
-        return []
-    programs: dict[tuple[int, str, str], list[int]] = defaultdict(list)
-    lines: dict[tuple[int, str, str], str] = {}
+    programs: dict[tuple[int, str, str], list[Compile]] = defaultdict(list)
     for one in columns["compiles"]:
-        key = one.strategy, one.function, one.source
-        programs[key].append(one.program)
-        if one.mode == "eager":
-            lines[key] = one.called or one.source
+        programs[one.strategy, one.function, one.source].append(one)
     steps = columns["steps"]
     found = []
-    for key, numbers in programs.items():
-        _, function, source = key
-        own = np.flatnonzero(np.isin(steps["program"], numbers))
-        eagerly = np.isin(steps["program"][own], list(eager))
+    for (_, function, source), compiled in programs.items():
+        eager = [one for one in compiled if one.mode == "eager"]
+        if not eager:
+            continue
+        own = np.flatnonzero(np.isin(steps["program"], [one.program for one in compiled]))
+        eagerly = np.isin(steps["program"][own], [one.program for one in eager])
         if len(own) < _FEWEST_STEPS or not eagerly[-_FEWEST_STEPS:].all():
             continue
         rows = own[eagerly & (steps["time_ns"][own] >= loop_begin(columns))]
@@ -66,7 +61,7 @@ def find(columns: EvidenceColumns) -> list[Advice]:
                 page="steps",
                 share=share,
                 steps=loop_steps(columns),
-                source=lines.get(key, source),
+                source=eager[-1].called or source,
                 saves_s=seconds_a_step(columns, begun, spent),
             )
         )

@@ -96,13 +96,13 @@ def find(columns: EvidenceColumns) -> list[Advice]:
         own = steps["strategy"] == strategy if direction != "to_host" else steps["step"] >= 0
         if len(inside) < max(_FEWEST, _OFTEN * _steps_during(columns, inside, own)):
             continue
-        spent = copies["duration_ns"][inside]
+        begun, spent = copies["time_ns"][inside], copies["duration_ns"][inside]
         waited = copies["waiting_ns"][inside]
         untold = bool((waited < 0).any()) and direction == "to_host"
         waiting = np.maximum(waited, 0)
         copying = spent - waiting
         foreign = direction == "between_devices" and what.startswith("argument ")
-        share = loop_share(columns, copies["time_ns"][inside] + waiting, copying)
+        share = loop_share(columns, begun + waiting, copying)
         typical = float(np.median(copies["bytes"][inside]))
         # A coordinator's functions pass batches of their own datasets on to `run`.
         coordinated = name.startswith(_SERVERS) and direction == "to_devices"
@@ -115,9 +115,11 @@ def find(columns: EvidenceColumns) -> list[Advice]:
         if not told:
             continue
         remedy = "batch" if batch else "argument" if foreign else direction
-        times = copies["time_ns"][inside]
-        seconds = _seconds(columns, times, spent, waits=direction == "to_host")
-        alone = seconds > _MORE_THAN_COPIED * seconds_a_step(columns, times, spent)
+        each, copying_alone = float(np.mean(copying)), seconds_a_step(columns, begun, spent)
+        seconds = copying_alone
+        if direction == "to_host":
+            seconds = _with_the_next_step(columns, copying_alone, len(inside))
+        alone = seconds > _MORE_THAN_COPIED * copying_alone
         found.append(
             new_advice(
                 CAUSE,
@@ -125,7 +127,7 @@ def find(columns: EvidenceColumns) -> list[Advice]:
                 f"In every step {what} {_are(what)} {_MOVES[direction]}: "
                 f"{bytes_text(typical)} each time"
                 f"{'; starting that takes' if direction == 'between_devices' else ','} "
-                f"{ms_text(float(np.mean(copying)))}, {percent_text(share)} of the loop's time."
+                f"{ms_text(each)}, {percent_text(share)} of the loop's time."
                 f"{_COPY_LATER if direction == 'between_devices' else ''}"
                 f"{_WITH_THE_WAIT if untold else _wait_text(waiting)}"
                 f"{_ALONE if alone else ''}",
@@ -133,10 +135,10 @@ def find(columns: EvidenceColumns) -> list[Advice]:
                 evidence={
                     "bytes": typical,
                     "times": len(inside),
-                    "copy_ms": _mean_ms(copying),
+                    "copy_ms": each / 1e6,
                     "share": share,
                 }
-                | ({"waiting_ms": _usual_ms(waiting)} if waiting.any() else {}),
+                | ({"waiting_ms": _typical_ms(waiting)} if waiting.any() else {}),
                 page="placement",
                 share=share,
                 steps=loop_steps(columns),
@@ -151,34 +153,34 @@ def _are(what: str) -> str:
     return "are" if what.startswith("variables ") else "is"
 
 
-def _usual_ms(nanoseconds: Ints) -> float:
+def _typical_ms(nanoseconds: Ints) -> float:
     return float(np.median(nanoseconds)) / 1e6
-
-
-def _mean_ms(nanoseconds: Ints) -> float:
-    return float(np.mean(nanoseconds)) / 1e6
 
 
 def _wait_text(waiting: Ints) -> str:
     """Returns what is said of the wait for values that devices still compute."""
-    usual = _usual_ms(waiting)
-    if usual < _LEAST_WAIT_MS:
+    typical = _typical_ms(waiting)
+    if typical < _LEAST_WAIT_MS:
         return ""
-    return f" Before that the program waits {ms_text(usual * 1e6)} for the devices to compute it."
+    return f" Before that the program waits {ms_text(typical * 1e6)} for the devices to compute it."
 
 
-def _seconds(columns: EvidenceColumns, time_ns: Ints, spent: Ints, *, waits: bool) -> float:
-    """Returns the seconds a step that copies take from the program's thread.
+def _with_the_next_step(columns: EvidenceColumns, seconds: float, copies: int) -> float:
+    """Returns the seconds a step that copies to the host cost, with the call of `run` after them.
 
-    One that waits for its value leaves no step in flight. CPU devices then compute the next step
+    A copy that waits for its value leaves no step in flight. CPU devices then compute the next step
     inside the call of `run`, where they would do so beside it.
+
+    Args:
+      columns: The evidence.
+      seconds: What the copies take from the program's thread, for each step.
+      copies: How many there were.
     """
-    seconds = seconds_a_step(columns, time_ns, spent)
     usual = step_seconds(columns)
-    if not waits or usual is None:
+    if usual is None:
         return seconds
     steps = columns["steps"]
-    often = min(1.0, len(time_ns) / len(steps["step"]))
+    often = min(1.0, copies / len(steps["step"]))
     called = float(np.median(steps["dispatched_ns"] - steps["time_ns"])) / 1e9
     return max(seconds, min(often * usual.computing, seconds + often * called))
 

@@ -88,7 +88,10 @@ def require_sound() -> None:
     """
     if not _failed:
         return
-    error = _failed.pop()
+    try:
+        error = _failed.pop()
+    except IndexError:  # another thread was quicker
+        return
     error.add_note(
         "An earlier step failed, and this call has done nothing. Steps are not awaited when run "
         "returns: jax.block_until_ready(result) after each call finds which one it was."

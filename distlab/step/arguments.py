@@ -88,7 +88,7 @@ class Arguments:
         )
         names = parameter_names(fn, len(args))
         self.leaves = [
-            _leaf(value, argument_label(path, names), mesh)._replace(
+            leaf_of(value, argument_label(path, names), mesh)._replace(
                 donated=_positional_index(path) in donated
             )
             for path, value in paths
@@ -150,7 +150,14 @@ class Arguments:
         return args, kwargs
 
 
-def _leaf(value: Any, label: str, mesh: ReplicaMesh) -> Leaf:
+def leaf_of(value: Any, label: str, mesh: ReplicaMesh) -> Leaf:
+    """Returns a leaf of arguments.
+
+    Args:
+      value: The argument, or a part of it.
+      label: Its path in the arguments.
+      mesh: The replicas' devices.
+    """
     if isinstance(value, PerReplica):
         stacked = value.stacked
         require_components(value, label, mesh.replicas)

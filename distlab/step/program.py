@@ -57,8 +57,6 @@ class Program:
       compile_ns: Nanoseconds that XLA took; 0 until the first call.
       copies: Compares the copies of states that each replica updates by itself, before and after
         a step; None where no replica does.
-      traced_outside: Whether the function uses a value from outside that JAX is tracing, as under
-        `jax.grad`: it has no numbers, so the program can only be part of another.
       results: Keeps the small results of the last steps; None where nobody records, or none is.
       alike_leaves: The positions of those of `alike` among the leaves of the result.
       alike: The positions of the results that are the same on all replicas; none where nobody
@@ -93,7 +91,6 @@ class Program:
                 self.captured.explain(error)
             raise
         guarded.require_unchanged()
-        self.traced_outside = self.spmd.traced_outside
         self.captured = with_noted(self.captured, self.function, list(read.values()))
         self.inputs = ProgramInputs(self.function, self.arguments, self.spmd, host)
         self.compiled: Any = None

@@ -152,7 +152,7 @@ def keep(programs: dict[Any, Program], key: tuple[Any, ...], program: Program) -
       RecompilationWarning: It is the fifth one that differs from others only in the values of
         arguments that are no arrays, strings, bools and None left out.
     """
-    if program.traced_outside:
+    if program.spmd.outside:
         return
     known = key in programs
     if not known and len(programs) >= _PROGRAMS_KEPT:

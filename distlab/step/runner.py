@@ -211,7 +211,7 @@ def _run_traced(
         program = None if staged else programs.get(call.key)
         if program is None or program.captured is not None:
             call, program = _program(host, programs, fn, chosen)
-        if staged or program.traced_outside:
+        if staged or program.spmd.outside:
             keep(programs, call.key, program)
             return program.inline(call.leaves)
         fresh = program.compiled is None
@@ -349,7 +349,7 @@ def _program(
         program = Program(fn, args, kwargs, host, chosen.donated)
         if outdated is not None and program.captured is not None:
             program.captured.follow(outdated)
-    if plain != call.key and program.captured is None and not program.traced_outside:
+    if plain != call.key and program.captured is None and not program.spmd.outside:
         programs[plain] = program
     return call, program
 

@@ -15,14 +15,14 @@ from distlab.devices.layouts import ROWS, WHOLE, Partition
 from distlab.errors import ShardingError, StructureError
 from distlab.step import jaxprs, ragged
 from distlab.step.agreement import Agreement
-from distlab.step.arguments import Arguments, Leaf
+from distlab.step.arguments import Arguments, Leaf, leaf_of
 from distlab.step.captured_arrays import constant
 from distlab.step.flat_jaxprs import flattened
 from distlab.step.ragged_parts import Boundary, can_be_parted
 from distlab.step.ragged_programs import RaggedPrograms
 from distlab.step.schedule import divide
 from distlab.step.stages import Group, InputSlice, Stages
-from distlab.step.trace import LocalTrace, trace
+from distlab.step.trace import LocalTrace, trace, traced_constants, with_inputs
 from distlab.values.checks import function_name
 from distlab.values.distributed import Mirrored, PerReplica, Shape
 from distlab.values.stacks import remember
@@ -35,7 +35,8 @@ class SpmdFunction:
 
     Attributes:
       traces: The function's trace for each group of replicas with equal shapes.
-      leaves: The arrays among the arguments, which are the inputs after the variables.
+      leaves: The arrays among the arguments, which are the inputs after the variables; then those
+        of `outside`.
       replicas: The number of replicas.
       read: The variables whose values are inputs.
       written: The variables whose new values are the outputs after the results.
@@ -47,7 +48,8 @@ class SpmdFunction:
       overwritten: The variables in `read` and `written` whose old value nothing else can need.
       waits: Whether a device may wait for others, or for Python, in the middle of the step.
       agreement: What the replicas provably hold alike; None with one replica.
-      traced_outside: Whether `fn` uses a value from outside that JAX is tracing.
+      outside: The values from outside that `fn` uses and JAX is tracing, as under `jax.grad`: they
+        have no numbers, so the step can only be part of another program.
     """
 
     def __init__(self, fn: Callable[..., Any], arguments: Arguments, host: CollectiveHost) -> None:
@@ -55,10 +57,11 @@ class SpmdFunction:
         firsts, group_of = _group_replicas(arguments, mesh.replicas)
         self.traces = _trace_groups(fn, arguments, host, firsts, group_of)
         _require_same_results(self.traces)
+        self.outside = traced_constants(self.traces)
         self.leaves = arguments.dynamic()
-        self.traced_outside = any(
-            isinstance(one, jax.core.Tracer) for local in self.traces for one in local.jaxpr.consts
-        )
+        if self.outside:
+            self.traces = [with_inputs(one, self.outside, mesh.replicas) for one in self.traces]
+            self.leaves += [leaf_of(one, "a traced value", mesh) for one in self.outside]
         self._group_of = group_of
         self.ragged = len(firsts) > 1
         self._mesh = mesh
@@ -117,7 +120,7 @@ class SpmdFunction:
         Returns:
           The results, `(replicas, ...)` each, then the new values of `written`, then operands.
         """
-        return self._mapped(values, arrays)
+        return self._mapped(values, [*arrays, *self.outside])
 
     def programs(
         self, name: str, values: list[jax.Array], arrays: list[jax.Array], donated: list[bool]

@@ -166,16 +166,9 @@ def traced_part(value: Any) -> str | None:
     Args:
       value: An object that JAX takes for a leaf.
     """
-    entered, waiting = {id(value)}, deque([("", value)])
-    while waiting and len(entered) <= _MOST_PARTS:
-        path, thing = waiting.popleft()
-        if isinstance(thing, jax.core.Tracer):
+    for path, key in _parts(value, "", set(), [_MOST_PARTS]):
+        if isinstance(key, Same) and isinstance(key.object, jax.core.Tracer):
             return path
-        if _as_one(thing) is None:
-            for name, part in _contents(thing):
-                if id(part) not in entered:
-                    entered.add(id(part))
-                    waiting.append((path + name, part))
     return None
 
 

@@ -165,6 +165,34 @@ def trace(
     return LocalTrace(jaxpr, **found, divided=divided_text(fn, jaxpr.consts))
 
 
+def traced_constants(traces: list[LocalTrace]) -> list[Any]:
+    """Returns the constants of traces that JAX is tracing itself, each once."""
+    constants = (one for local in traces for one in local.jaxpr.consts)
+    return list({id(one): one for one in constants if isinstance(one, jax.core.Tracer)}.values())
+
+
+def with_inputs(local: LocalTrace, constants: list[Any], replicas: int) -> LocalTrace:
+    """Returns a trace with some constants as its last inputs.
+
+    Args:
+      local: The trace.
+      constants: The constants, which may lie on devices: in a program over the replicas only an
+        input may.
+      replicas: The number of replicas.
+    """
+    closed = local.jaxpr
+    count = len(closed.jaxpr.invars)
+
+    def evaluated(*inputs: Any) -> list[Any]:
+        given = dict(zip(map(id, constants), inputs[count:], strict=True))
+        consts = [given.get(id(one), one) for one in closed.consts]
+        return list(jax.core.eval_jaxpr(closed.jaxpr, consts, *inputs[:count]))
+
+    avals = [*closed.in_avals, *(one.aval for one in constants)]
+    shapes = [jax.ShapeDtypeStruct(a.shape, a.dtype, weak_type=a.weak_type) for a in avals]
+    return local._replace(jaxpr=jax.make_jaxpr(evaluated, axis_env=[(AXIS, replicas)])(*shapes))
+
+
 def _require_known(paths: list[tuple[Any, Any]]) -> None:
     """Checks that no leaf of a result hides arrays that were computed.
 

@@ -45,6 +45,7 @@ from distlab.values.distributed import DistributedValues, stack
 from distlab.values.last_batches import LastBatches
 from distlab.values.nests import taken_apart
 from distlab.values.operators import ArrayOperators
+from distlab.values.plain_arrays import unshared
 from distlab.values.reduce_op import ReduceOp
 from distlab.values.sharded import as_distributed
 from distlab.values.stacks import require_no_stack
@@ -664,9 +665,7 @@ class Strategy(ABC):  # noqa: B024 - abstract because a subclass chooses the dev
         if type(leaf) is int:
             as_array(leaf, "replicate")
         if self.mesh.replicas == 1:
-            # JAX may use the memory of NumPy's arrays, to which their owner may write.
-            own = np.array(leaf) if isinstance(leaf, np.ndarray) else leaf
-            return jax.device_put(own, self.mesh.whole)
+            return jax.device_put(unshared(leaf), self.mesh.whole)
         return stack([leaf] * len(self.mesh.local_replicas), self.mesh)
 
     def unwrap(self, value: Any) -> list[Any]:

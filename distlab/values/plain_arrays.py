@@ -12,6 +12,15 @@ def is_plain(value: Any) -> bool:
     return value.dtype.names is None and not isinstance(value, np.ma.MaskedArray)
 
 
+def unshared(value: Any) -> Any:
+    """Returns a value, of an array of NumPy a copy: JAX may use its memory, its owner write to it.
+
+    Args:
+      value: Any value.
+    """
+    return np.array(value) if isinstance(value, np.ndarray) else value
+
+
 def refusal_of(value: Any, what: str) -> str | None:
     """Returns why no array of numbers can be made of a value; None for what may be one.
 

@@ -13,6 +13,7 @@ from distlab.text.shown import shown, shown_text
 from distlab.values.checks import require_alive, require_plain_array
 from distlab.values.nests import require_nest
 from distlab.values.operators import ArrayOperators
+from distlab.values.plain_arrays import unshared
 from distlab.values.stacks import require_no_stack
 
 
@@ -46,10 +47,8 @@ def as_value(value: Any, dtype: Any, what: str) -> jax.Array:
     if dtype is not None:
         _require_dtype(dtype, what)
         _require_kept(value, jnp.dtype(dtype), what)
-    if isinstance(value, np.ndarray):
-        value = np.array(value)  # JAX may use its memory, and its owner may write to it
     try:
-        return jnp.asarray(value, dtype=dtype)
+        return jnp.asarray(unshared(value), dtype=dtype)
     except (TypeError, ValueError, OverflowError) as error:
         raise ValueShapeError(
             f"{what} needs an array or numbers, got a {type(value).__name__}: {shown(value)}. "

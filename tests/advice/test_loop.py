@@ -12,6 +12,7 @@ from distlab.advice import Advice, advise
 from distlab.events import Event, OwnPython
 from distlab.folds import Evidence
 from distlab.recording import RingRecorder
+from tests.advice.lines import code_at
 from tests.advice.loop_programs import CLEAN, FAULTS, WAITED_FOR, Loop
 
 CODE_TO_CHANGE = {
@@ -42,10 +43,8 @@ def test_faults_of_loops_are_named_with_their_subject_and_line(
         if len(own) != 1:
             missed[name] = [(one.cause, one.subject) for one in advice]
             continue
-        file, _, number = own[0].source.partition(":")
-        assert file == "loop_programs.py"
-        line = (Path(__file__).parent / file).read_text().splitlines()[int(number) - 1]
-        assert re.search(CODE_TO_CHANGE.get(cause, ""), line), (name, line)
+        assert own[0].source.startswith("loop_programs.py:")
+        assert re.search(CODE_TO_CHANGE.get(cause, ""), code_at(own[0].source)), (name, own[0])
         assert own[0].text.endswith(".")
         assert own[0].saves_s > 0
     # Real programs on a machine that does other things as well: one may come at a bad moment.

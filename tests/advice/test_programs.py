@@ -10,6 +10,7 @@ import pytest
 import distlab as dl
 from distlab.advice import CAUSES, Advice, advise
 from distlab.recording import RingRecorder
+from tests.advice.lines import code_at
 from tests.advice.loop_programs import FAULTS as OF_LOOPS
 from tests.advice.programs import CLEAN, FAULTS, Program
 from tests.advice.wrong_programs import WRONG
@@ -70,11 +71,6 @@ def test_at_least_95_percent_of_the_faults_are_named_with_the_right_subject(
             if one.cause in CODE_TO_CHANGE and is_named(program, [one]):
                 assert re.search(CODE_TO_CHANGE[one.cause], code_at(one.source)), one
     assert len(missed) <= 0.05 * len(FAULTS), missed
-
-
-def code_at(source: str) -> str:
-    file, _, line = source.partition(":")
-    return (Path(__file__).parent / file).read_text().splitlines()[int(line) - 1]
 
 
 def is_named(program: Program, advice: list[Advice]) -> bool:

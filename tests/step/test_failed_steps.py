@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-
 import pytest
 
 from distlab.devices import in_flight
+from tests import own_process
 
 PROGRAM = """
 import sys
@@ -55,13 +53,7 @@ print(returned, counted.numpy())
 
 @pytest.mark.parametrize("verb", ["run", "reduce"])
 def test_a_later_call_tells_the_error_of_an_earlier_step_and_does_nothing(verb: str) -> None:
-    done = subprocess.run(  # JAX tells the error again when the process ends
-        [sys.executable, "-c", PROGRAM, verb],
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=False,
-    )
+    done = own_process.run(PROGRAM, verb)  # JAX tells the error again when the process ends
     told = "An earlier step failed, and this call has done nothing"
     returned = 3 * in_flight.LIMIT - 1
     counted = 1 + (returned if verb == "run" else 0)

@@ -52,3 +52,42 @@ def test_the_result_is_that_of_the_same_function_without_a_strategy(
     )
     assert distributed(3.0) == before == plain(3.0)
     assert distributed(4.0) == plain(4.0)
+
+
+@pytest.mark.parametrize("within", [False, True], ids=["reduced after", "all_reduce within"])
+@pytest.mark.parametrize("sizes", [(2, 2, 2), (3, 3, 1)], ids=["equal", "ragged"])
+@pytest.mark.parametrize("replicas", STRATEGIES)
+def test_weights_that_an_earlier_gradient_put_on_the_devices_are_used(
+    replicas: str, sizes: tuple[int, ...], within: bool
+) -> None:
+    strategy = dl.MirroredStrategy(STRATEGIES[replicas])
+    count = strategy.num_replicas_in_sync
+    ends = np.cumsum(sizes)
+    rows = np.arange(ends[count - 1], dtype=np.float32)
+    batch = strategy.experimental_distribute_values_from_function(
+        lambda context: np.split(rows, ends)[context.replica_id_in_sync_group]
+    )
+
+    def step(part: Any, w: Any) -> Any:
+        loss = jnp.square(part * w["a"] - w["b"]).sum()
+        return dl.get_replica_context().all_reduce("SUM", loss) if within else loss
+
+    def distributed(w: Any) -> Any:
+        losses = strategy.run(lambda part: step(part, w), args=(batch,))
+        return strategy.reduce("MEAN" if within else "SUM", losses, axis=None)
+
+    def plain(w: Any) -> Any:
+        return jnp.square(rows * w["a"] - w["b"]).sum()
+
+    def trained(loss: Callable[[Any], Any]) -> Any:
+        w = {"a": jnp.float32(0.5), "b": jnp.arange(2.0).sum()}
+        for _ in range(3):
+            value, slopes = jax.value_and_grad(loss)(w)
+            w = jax.tree.map(lambda own, slope: own - 0.002 * slope, w, slopes)
+        return value, w, jax.vmap(loss)(jax.tree.map(lambda own: own + jnp.arange(3.0), w))
+
+    jax.tree.map(
+        lambda a, b: np.testing.assert_allclose(np.asarray(a), np.asarray(b), rtol=1e-5),
+        trained(distributed),
+        trained(plain),
+    )

@@ -7,8 +7,6 @@ import logging
 import os
 import resource
 import socket
-import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -21,6 +19,7 @@ from playwright.sync_api import Browser
 
 import distlab as dl
 from distlab_dashboard import DashboardServer, exports, listening, serve
+from tests import own_process
 from tests.synthetic import ListSource, whole_run
 from tests.ui.asking import Answer, ask
 from tests.ui.waiting import wait_until
@@ -297,14 +296,7 @@ for shown in (recorded, recorded.parent):
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="counts open files as Linux does")
 def test_a_stopped_server_leaves_nothing_behind(recorded: Path) -> None:
     """In its own process: files and threads of other tests come and go meanwhile."""
-    done = subprocess.run(
-        [sys.executable, "-c", _CYCLES, str(recorded)],
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=False,
-        cwd=Path(__file__).parents[2],
-    )
+    done = own_process.run(_CYCLES, recorded)
     assert done.stdout == "left nothing\n" * 2, done.stderr
 
 
@@ -345,14 +337,7 @@ os.waitpid(child, 0)
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="processes fork on POSIX only")
 def test_a_forked_child_lets_the_port_and_the_connections_go() -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", _FORKING],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-        cwd=Path(__file__).parents[2],
-    )
+    done = own_process.run(_FORKING, seconds=120)
     assert done.stdout == "free True\n", done.stderr
 
 

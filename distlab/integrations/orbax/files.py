@@ -76,12 +76,12 @@ def write(path: Path, state: Mapping[str, Saved]) -> None:
 
 
 def _write_whole(path: Path, arrays: Mapping[str, np.ndarray], objects: Mapping[str, Any]) -> None:
+    global _interrupts
     if path.exists() and not is_checkpoint(path):
         raise CheckpointError(
             f"{path} exists and is no checkpoint, so none is written there. Remove it, or choose "
             "another name."
         )
-    global _interrupts
     new = path.with_name(path.name + (f".{_interrupts}" if _interrupts else "") + _NEW)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
