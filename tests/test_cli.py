@@ -352,14 +352,13 @@ def test_a_run_that_may_not_be_read_is_told_and_not_left_out(tmp_path: Path) -> 
 
 
 _AS_ANY_USER = """
-import contextlib, ctypes, io, os, sys
+import contextlib, io, sys
 from distlab import cli
+from tests.own_process import give_up_privileges
 
 with contextlib.redirect_stdout(io.StringIO()):
     cli.main(["runs", sys.argv[1]])  # loads all that it needs
-if os.getuid() == 0:  # modes hold for root too, once it has given up its capabilities
-    header, none = (ctypes.c_uint32 * 2)(0x20080522, 0), (ctypes.c_uint32 * 6)()
-    assert ctypes.CDLL(None, use_errno=True).capset(header, none) == 0
+give_up_privileges()
 sys.exit(cli.main(["runs", sys.argv[1]]))
 """
 

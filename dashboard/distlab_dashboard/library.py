@@ -127,10 +127,11 @@ class Folder:
 
     def hold(self, name: str) -> ServedRun:
         """Returns the run with this name, and reads it from now on."""
+        path = self._path(name)  # also for a run that is held, whose folder may be gone
         with self._lock:
             run, pages = self._held.pop(name, (None, 0))
             if run is None:
-                run = served_run(self._path(name))
+                run = served_run(path)
                 run.start()
             self._held[name] = run, pages + 1
             return run

@@ -123,7 +123,8 @@ def reduce_per_replica(
             mesh.replicas if local is None else _elements(shapes, local)
             for local, shapes in zip(all_axes, all_shapes, strict=True)
         ]
-        results = _divide_each(results, counts)
+        with jax_internals.placing():
+            results = _divide_each(results, counts)
     row_bytes = [array.nbytes // mesh.replicas for array in stacked]
     algorithms = [ops.chosen(mesh, size).algorithm for size in row_bytes]
     reduced = [jax_internals.uncommitted(result) for result in results]
@@ -300,7 +301,8 @@ def _divide_each(totals: list[jax.Array], counts: list[int]) -> list[jax.Array]:
 
 
 def _divide(total: jax.Array, count: Any) -> jax.Array:
-    mean = total / count
+    with jax_internals.placing():
+        mean = total / count
     return mean.astype(total.dtype) if jnp.issubdtype(total.dtype, jnp.inexact) else mean
 
 

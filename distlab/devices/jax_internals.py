@@ -418,6 +418,14 @@ def assembler(shape: jax.ShapeDtypeStruct) -> Callable[[list[jax.Array]], jax.Ar
     return assembled
 
 
+def placing() -> AbstractContextManager[None]:
+    """Returns a context whose transfers to devices are those of the verb that the user calls.
+
+    As with `device_put`, `jax.transfer_guard("disallow")` lets them pass.
+    """
+    return _config.explicit_device_put_scope()
+
+
 def put_rows(
     rows: Sequence[Any] | np.ndarray, sharding: NamedSharding, devices: Sequence[jax.Device]
 ) -> jax.Array:
@@ -437,7 +445,8 @@ def put_rows(
     dtype = jax.dtypes.canonicalize_dtype(rows[0].dtype)
     pieces = [row[np.newaxis].astype(dtype, copy=False) for row in rows]
     aval = _core.ShapedArray((sharding.mesh.size, *rows[0].shape), dtype)
-    return cast(jax.Array, _pxla.batched_device_put(aval, sharding, pieces, list(devices)))
+    with placing():
+        return cast(jax.Array, _pxla.batched_device_put(aval, sharding, pieces, list(devices)))
 
 
 @contextmanager

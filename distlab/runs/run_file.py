@@ -144,9 +144,7 @@ class RunFile:
         if not events:
             return []
         if _place(self.path) != self._place:
-            raise RecordError(
-                f"{self.path.parent} was deleted, moved or replaced while a run was recorded to it"
-            )
+            raise RecordError(_why_away(self.path))
         stored = [encoded(event) for event in events]
         rows: list[Row] = [
             (number, event.time_ns, kind_of(event), body)
@@ -356,6 +354,17 @@ def _place(path: Path) -> tuple[int, int] | None:
     except OSError:
         return None
     return found.st_dev, found.st_ino
+
+
+def _why_away(path: Path) -> str:
+    """Returns why a run's file is not at its path any more."""
+    try:
+        path.stat()
+    except PermissionError:
+        return f"{path.parent} may not be read any more, while a run is recorded to it"
+    except OSError:
+        pass
+    return f"{path.parent} was deleted, moved or replaced while a run was recorded to it"
 
 
 def _can_not_write(folder: Path, error: Exception) -> RecordError:

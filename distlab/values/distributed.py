@@ -18,7 +18,7 @@ import numpy as np
 from jax.sharding import NamedSharding
 
 from distlab.devices import in_flight
-from distlab.devices.jax_internals import ConcreteArray, uncommitted
+from distlab.devices.jax_internals import ConcreteArray, placing, uncommitted
 from distlab.devices.mesh import ReplicaMesh, local_positions, replica_mesh
 from distlab.devices.pieces import is_divided, pieces
 from distlab.errors import (
@@ -346,7 +346,8 @@ def stack(components: Sequence[Any], mesh: ReplicaMesh) -> PerReplica:
     """
     for component in {id(c): c for c in components if is_divided(c)}.values():
         warn_of_gathering("A component of a per-replica value", component)
-    arrays = [jnp.asarray(component) for component in components]
+    with placing():
+        arrays = [jnp.asarray(component) for component in components]
     (shapes,) = shapes_of_all([arrays], mesh)
     dtypes, ranks = {a.dtype for a in arrays}, {a.ndim for a in arrays}
     if len(dtypes) > 1 or len(ranks) > 1:

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from distlab.devices.jax_internals import placing
 from distlab.errors import ValueShapeError
 from distlab.text.shown import shown, shown_text
 from distlab.values.checks import require_alive, require_plain_array
@@ -48,7 +49,8 @@ def as_value(value: Any, dtype: Any, what: str) -> jax.Array:
         _require_dtype(dtype, what)
         _require_kept(value, jnp.dtype(dtype), what)
     try:
-        return jnp.asarray(unshared(value), dtype=dtype)
+        with placing():
+            return jnp.asarray(unshared(value), dtype=dtype)
     except (TypeError, ValueError, OverflowError) as error:
         raise ValueShapeError(
             f"{what} needs an array or numbers, got a {type(value).__name__}: {shown(value)}. "

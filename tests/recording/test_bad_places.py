@@ -15,6 +15,7 @@ import pytest
 from distlab.errors import ArgumentTypeError, ArgumentValueError, RecordError
 from distlab.events import Lost
 from distlab.recording import RingRecorder, Run, record
+from tests import own_process
 from tests.patience import LIMIT_SECONDS, wait_until
 from tests.recording import processes, samples
 
@@ -85,6 +86,30 @@ def wait_for_loss(recorder: RingRecorder) -> Lost:
         recorder.emit(samples.step(0))
         time.sleep(0.01)
     raise AssertionError("nobody said that events are lost")
+
+
+def test_a_folder_that_may_not_be_read_any_more_is_not_called_deleted(tmp_path: Path) -> None:
+    folder = tmp_path / "shut" / "run"
+    done = own_process.run(_SHUT, folder)
+    assert f"{folder} may not be read any more, while a run is recorded to it" in done.stderr
+    assert "deleted" not in done.stderr
+
+
+_SHUT = """
+import pathlib, sys
+import distlab
+from tests.own_process import give_up_privileges
+
+give_up_privileges()
+folder = pathlib.Path(sys.argv[1])
+recording = distlab.record(folder)
+folder.parent.chmod(0)
+try:
+    recording.log(1, loss=0.5)
+    recording.close()
+finally:
+    folder.parent.chmod(0o755)
+"""
 
 
 @pytest.mark.parametrize("how", ["deleted", "moved"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shutil
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -160,6 +161,8 @@ def test_a_folder_has_the_runs_that_go_on(recorder: RingRecorder, tmp_path: Path
             assert found.one("distlab_metric", name="loss") == 0.5
             assert found.one("distlab_steps_total", run="new") == 1
             assert figures(made, "?run=old").one("distlab_metric", run="old", name="loss") == 3.0
+            shutil.rmtree(tmp_path / "old")
+            assert ask(made, "metrics?run=old").status == 404
             assert ask(made, "metrics?run=..").status == 404
             assert ask(made, "metrics?run=none").status == 404
         finally:
