@@ -603,8 +603,8 @@ class Capture(Event, frozen=True, kw_only=True, tag="capture"):
       first_step: Number of the step at which it began, -1 where it is not known. The
         processes of a run begin the recorder's captures at the same step.
       work_ns: The work of one step on each device: how often it ran each operation, times the
-        operation's median duration on all devices, in nanoseconds. Devices that share
-        cores are compared by it. Empty where it is not known.
+        lower quartile of the operation's durations on all devices, in nanoseconds. Devices that
+        share cores are compared by it. Empty where it is not known.
       work_steps: From how many whole steps `work_ns` is known.
       usual_ns: What one step usually takes on each device, in nanoseconds: how often it ran each
         operation, times the operation's median duration there, and what else it ran. Empty where

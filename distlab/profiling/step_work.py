@@ -3,7 +3,9 @@
 CPU devices share the machine's cores, so the time for which one computes depends on what the others
 do, and on other programs: a replica with twice the work seems to compute 1.2 to 1.5 times as long.
 A profile also tells how often each device ran each operation of the program. That number times the
-operation's median duration on all devices is the device's work, which is equal for equal replicas.
+lower quartile of the operation's durations on all devices is the device's work, which is equal for
+equal replicas. Other programs only make an operation longer, and one that a single device runs, as
+in a branch of `lax.cond`, may have run twice in a profile, once without its core.
 With the operation's median duration on the device itself it is what a step usually takes there: an
 operation that lost its core once does not count, one that waits for a callback each time does.
 In a ragged step the devices run programs of their own, whose operations count as they last there.
@@ -114,7 +116,7 @@ class Operations:
         np.add.at(times, (place, number), 1)
         plain, of_some = self._plain(), self._of_some(times)
         counts = plain & ~of_some
-        typical = np.where(counts, _medians(number, duration, len(counts)), 0)
+        typical = np.where(counts, _lower_quartiles(number, duration, len(counts)), 0)
         mark = self._mark(times, typical)
         if mark is None:
             return UNKNOWN
@@ -206,12 +208,32 @@ def _medians(number: _Integers, duration: _Floats, count: int) -> _Floats:
       duration: The duration of each run.
       count: The number of operations.
     """
-    order = np.lexsort((duration, number))
-    sorted_durations = duration[order]
-    runs = np.bincount(number, minlength=count)
-    begins = np.cumsum(runs) - runs
+    ordered, begins, runs = _by_operation(number, duration, count)
     ran = runs > 0
     lower, upper = (begins + (runs - 1) // 2)[ran], (begins + runs // 2)[ran]
     medians = np.zeros(count)
-    medians[ran] = (sorted_durations[lower] + sorted_durations[upper]) / 2
+    medians[ran] = (ordered[lower] + ordered[upper]) / 2
     return medians
+
+
+def _lower_quartiles(number: _Integers, duration: _Floats, count: int) -> _Floats:
+    """Returns the lower quartile of each operation's durations: of four runs the shortest.
+
+    Args:
+      number: The operation's number of each run.
+      duration: The duration of each run.
+      count: The number of operations.
+    """
+    ordered, begins, runs = _by_operation(number, duration, count)
+    ran = runs > 0
+    quartiles = np.zeros(count)
+    quartiles[ran] = ordered[(begins + (runs - 1) // 4)[ran]]
+    return quartiles
+
+
+def _by_operation(
+    number: _Integers, duration: _Floats, count: int
+) -> tuple[_Floats, _Integers, _Integers]:
+    """Returns the durations by operation, each one's ordered, where they begin, and how many."""
+    runs = np.bincount(number, minlength=count)
+    return duration[np.lexsort((duration, number))], np.cumsum(runs) - runs, runs

@@ -177,7 +177,7 @@ class Program:
                 "outside of it (run compiles by itself), or keep the state in arguments and "
                 "results."
             )
-        return self.spmd.result(self.spmd([], self.inputs.dynamic(leaves)))
+        return self.spmd.result(self.spmd.inline(self.inputs.dynamic(leaves)))
 
     @property
     def executable(self) -> Any:

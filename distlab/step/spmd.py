@@ -109,6 +109,8 @@ class SpmdFunction:
             out_specs=[partition.spec for partition in self._out_partitions()],
             check_vma=False,  # else gradients of whole inputs are summed over the replicas
         )
+        # `jax.grad` and the like would compile each operation of the step by itself.
+        self._inline = jax.jit(self._mapped)
 
     def __call__(self, values: list[Any], arrays: list[Any]) -> list[jax.Array]:
         """Computes the step on all replicas.
@@ -120,7 +122,15 @@ class SpmdFunction:
         Returns:
           The results, `(replicas, ...)` each, then the new values of `written`, then operands.
         """
-        return self._mapped(values, [*arrays, *self.outside])
+        return self._mapped(values, arrays)
+
+    def inline(self, arrays: list[Any]) -> list[jax.Array]:
+        """Computes the step as a part of what JAX is tracing; the function has no variables.
+
+        Args:
+          arrays: The dynamic arguments, as in a call.
+        """
+        return self._inline([], [*arrays, *self.outside])
 
     def programs(
         self, name: str, values: list[jax.Array], arrays: list[jax.Array], donated: list[bool]

@@ -143,6 +143,22 @@ def test_in_a_ragged_step_the_devices_run_programs_of_their_own() -> None:
     assert operations.work(range(4)) == StepWork([150, 150, 350, 150], [150, 150, 350, 150], 4)
 
 
+@pytest.mark.parametrize("lost", [{1}, {2}, {1, 2}])
+def test_a_branch_that_one_device_runs_may_lose_its_core_in_most_of_few_steps(
+    lost: set[int],
+) -> None:
+    operations = Operations()
+    for device in range(4):
+        operations.begin_thread()
+        for number in range(4):
+            begin = number * 10_000.0
+            waits = 3_000 * (device == 0 and number in lost)
+            branch = "noise_fusion" if device else "mask_fusion"
+            operations.add(device, MAIN, branch, (begin, begin + 500 + waits))
+            operations.add(device, MAIN, "dot.1", (begin + 5_000, begin + 6_000))
+    assert operations.work(range(4)).step_ns == [1_500] * 4
+
+
 def test_what_a_step_usually_takes_has_what_interrupts_an_operation_each_time_and_not_once() -> (
     None
 ):

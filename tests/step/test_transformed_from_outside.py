@@ -91,3 +91,35 @@ def test_weights_that_an_earlier_gradient_put_on_the_devices_are_used(
         trained(distributed),
         trained(plain),
     )
+
+
+def test_a_gradient_of_an_argument_compiles_its_step_once() -> None:
+    strategy = dl.MirroredStrategy(STRATEGIES["three"])
+
+    def step(w: Any) -> Any:
+        return jnp.square(w * jnp.arange(3.0)).sum()
+
+    def loss(w: Any) -> Any:
+        return strategy.reduce("MEAN", strategy.run(step, args=(w,)), axis=None)
+
+    compiled: list[str] = []
+
+    def note(event: str, seconds: float, **_: Any) -> None:
+        del seconds
+        if "backend_compile" in event:
+            compiled.append(event)
+
+    w = jnp.float32(1.0)
+    found, counts = [], []
+    jax.monitoring.register_event_duration_secs_listener(note)
+    try:
+        for _ in range(4):
+            slope = jax.grad(loss)(w)
+            found.append(float(slope))
+            w = w - 0.01 * slope
+            counts.append(len(compiled))
+    finally:
+        jax.monitoring.unregister_event_duration_listener(note)
+    np.testing.assert_allclose(found, [10 * 0.9**n for n in range(4)], rtol=1e-5)
+    assert counts[0] > 0
+    assert counts[1:] == [counts[1]] * 3  # the second has its weight on all devices
