@@ -104,8 +104,8 @@ def test_a_gradient_of_an_argument_compiles_its_step_once() -> None:
 
     compiled: list[str] = []
 
-    def note(event: str, seconds: float, **_: Any) -> None:
-        del seconds
+    def note(event: str, duration_secs: float, **_: Any) -> None:
+        del duration_secs
         if "backend_compile" in event:
             compiled.append(event)
 
