@@ -17,17 +17,13 @@ from bokeh.server.tornado import BokehTornado
 from bokeh.util.token import check_token_signature, get_token_payload
 from panel.io.server import WSHandler
 
+from distlab_dashboard.viewer_time import ViewerTime
+
 MOST_BYTES: Final = 64 << 10
 """The longest part of a message. The longest that a page sends has some 2 KB."""
 
 MOST_EVENTS: Final = 256
 """The most events of a message. A page sends four for each chart that gets its place."""
-
-_REST: Final = 2.0
-"""How many times as long as its last message took a viewer's next one waits: a third of the time
-that the process has is the most that one viewer's messages take."""
-
-_MOST_REST_SECONDS: Final = 2.0
 
 _PATCH: Final = "PATCH-DOC"
 _PULL: Final = "PULL-DOC-REQ"
@@ -59,6 +55,7 @@ class PageSocket(WSHandler):
         del application_context, bokeh_websocket_path
         self._parts: list[str] = []
         self._closed = asyncio.Event()
+        self._time = ViewerTime()
 
     def open(self, *args: object, **kwargs: object) -> None:
         """Opens the session of a page of this server; tornado calls it."""
@@ -99,7 +96,8 @@ class PageSocket(WSHandler):
         for part in (header, {}, asked):
             await super().on_message(json.dumps(part))
         # Until this returns, nothing more is read from the connection.
-        rest = min(_REST * (time.monotonic() - began), _MOST_REST_SECONDS)
+        rest = self._time.rest_after(time.monotonic() - began)
+        await asyncio.sleep(0)  # the turn of the others, also where nothing is left to rest
         with suppress(asyncio.TimeoutError, asyncio.CancelledError):  # the server may stop
             await asyncio.wait_for(self._closed.wait(), rest)
 

@@ -5,11 +5,13 @@ Bokeh may change them in any release. tests/charts/test_bokeh_internals.py then 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeVar
 
 from bokeh.core.property.wrappers import PropertyValueContainer
 from bokeh.core.types import ID
+from bokeh.document import Document
 from bokeh.model import Model
 
 if TYPE_CHECKING:  # a notebook draws charts without Bokeh's server
@@ -31,6 +33,22 @@ def set_id(model: Model, name: str) -> None:
       name: The id, unique within its document.
     """
     model._id = ID(name)  # type: ignore[attr-defined] # Bokeh's types of models leave it out
+
+
+@contextmanager
+def frozen(document: Document) -> Iterator[None]:
+    """Looks for a document's new models once, at the end, and not after each change.
+
+    `document.models.freeze` would leave the document frozen for good after an exception.
+
+    Args:
+      document: The document.
+    """
+    document.models._push_freeze()
+    try:
+        yield
+    finally:
+        document.models._pop_freeze()
 
 
 def drop_empty_defaults(models: Iterable[Model]) -> None:

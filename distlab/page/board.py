@@ -7,6 +7,7 @@ import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Any, Final
 
@@ -14,7 +15,7 @@ from bokeh.model.util import collect_models
 from bokeh.models import Column, ColumnDataSource, CustomJS, Div, Model
 
 from distlab.charts import Chart, ReductionBars, StepTimeline, reduction_rows
-from distlab.charts.bokeh_internals import set_id
+from distlab.charts.bokeh_internals import frozen, set_id
 from distlab.folds import Folds, compare
 from distlab.page import (
     comparison_tables,
@@ -107,12 +108,9 @@ class Board:
             self._folds = folds
             self._shown.clear()
             self._drawn.clear()
-        for name, entry in CHARTS.items():
-            if entry.columns is None or not (everything or entry.page == view.page):
-                continue
-            if everything or not entry.costly or self._may_draw(name, view):
-                columns = partial(entry.columns, folds, view)
-                self._show(name, entry.state(folds, view), columns)
+        page = None if everything else view.page
+        with self._with_new_charts(page):
+            self._update_charts(folds, view, page)
         if everything or view.page == "compile":
             version = folds.version("programs")
             if self._is_new("programs", version):
@@ -124,6 +122,25 @@ class Board:
                 coordinator = folds.columns("coordination")
                 self.set_rows("closures", servers.closure_rows(coordinator))
                 self.set_rows("server_links", servers.link_rows(coordinator))
+
+    def _update_charts(self, folds: Folds, view: View, page: str | None) -> None:
+        """Shows what changed on the charts of a page, or of all with None."""
+        for name in _charts_of(page):
+            entry = CHARTS[name]
+            assert entry.columns is not None
+            if page is None or not entry.costly or self._may_draw(name, view):
+                columns = partial(entry.columns, folds, view)
+                self._show(name, entry.state(folds, view), columns)
+
+    def _with_new_charts(self, page: str | None) -> AbstractContextManager[None]:
+        """Returns a context to update charts in, some of which may be new.
+
+        For each new one Bokeh would walk through all models, which takes most of the time.
+        """
+        document = self._bridge.document
+        if document is None or all(name in self._charts for name in _charts_of(page)):
+            return nullcontext()
+        return frozen(document)
 
     def compare(self, runs: tuple[Folds, Folds], names: tuple[str, str]) -> None:
         """Shows two runs side by side, when one of them changed.
@@ -225,3 +242,12 @@ class Board:
                 self._numbered.add(model)
                 if isinstance(model, ColumnDataSource) and model is not self.view:
                     self.sources.append(model)
+
+
+def _charts_of(page: str | None) -> list[str]:
+    """Returns the charts that a run fills on a page, or on all with None."""
+    return [
+        name
+        for name, entry in CHARTS.items()
+        if entry.columns is not None and page in {None, entry.page}
+    ]

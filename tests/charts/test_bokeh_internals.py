@@ -7,9 +7,10 @@ from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
 from bokeh.core.types import ID
 from bokeh.document import Document
-from bokeh.models import ColumnDataSource, CustomJS, Div
+from bokeh.models import Column, ColumnDataSource, CustomJS, Div
 from bokeh.protocol import Protocol
 from bokeh.server.connection import ServerConnection
 from bokeh.server.session import ServerSession
@@ -17,6 +18,7 @@ from bokeh.server.session import ServerSession
 from distlab.charts.bokeh_internals import (
     count_defaults,
     drop_empty_defaults,
+    frozen,
     send_to_pages,
     set_id,
 )
@@ -30,6 +32,20 @@ def test_an_id_of_our_own_is_what_a_page_receives() -> None:
     assert source.id == "page-7"
     assert document.get_model_by_id(ID("page-7")) is source
     assert "'page-7'" in str(document.to_json().content)
+
+
+def test_new_models_are_looked_for_once_at_the_end_and_also_after_an_error() -> None:
+    document = Document()
+    place = Column()
+    document.add_root(place)
+    first, second = Div(), Div()
+    with pytest.raises(ZeroDivisionError), frozen(document):
+        place.children = [first]
+        assert document.get_model_by_id(first.id) is None
+        raise ZeroDivisionError
+    assert document.get_model_by_id(first.id) is first
+    place.children = [second]
+    assert document.get_model_by_id(second.id) is second
 
 
 def test_empty_defaults_are_dropped_and_made_again() -> None:

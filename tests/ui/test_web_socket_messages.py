@@ -14,8 +14,9 @@ import pytest
 from tornado.httpclient import HTTPRequest
 from tornado.websocket import websocket_connect
 
-from distlab_dashboard import DashboardServer, serve
+from distlab_dashboard import DashboardServer, serve, viewer_time
 from distlab_dashboard.page_socket import MOST_BYTES, MOST_EVENTS
+from distlab_dashboard.viewer_time import AHEAD_SECONDS, ViewerTime
 from tests.synthetic import ListSource, whole_run
 from tests.ui.asking import ask
 from tests.ui.conftest import Pages
@@ -204,7 +205,11 @@ def test_five_hundred_new_models_hold_up_nobody(server: DashboardServer) -> None
     in_a_loop(attempt)
 
 
-def test_a_viewer_that_asks_without_end_takes_a_part_of_the_time(server: DashboardServer) -> None:
+def test_a_viewer_that_asks_without_end_takes_a_part_of_the_time(
+    server: DashboardServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(viewer_time, "AHEAD_SECONDS", 0.0)  # it was taken before
+
     async def attempt() -> None:
         async with viewing(server) as viewer, viewing(server) as other:
             await viewer.settled()
@@ -218,6 +223,36 @@ def test_a_viewer_that_asks_without_end_takes_a_part_of_the_time(server: Dashboa
             assert waited < (time.monotonic() - began) / 2
 
     in_a_loop(attempt)
+
+
+def test_a_viewer_that_opens_all_pages_in_a_row_never_waits_for_its_turn() -> None:
+    now = [0.0]
+    viewer = ViewerTime(lambda: now[0])
+    for _ in range(10):
+        now[0] += 0.3
+        assert viewer.rest_after(0.3) == 0
+
+
+@pytest.mark.parametrize("seconds", [0.01, 0.2, 0.6])
+def test_messages_without_end_take_a_third_of_the_time_after_the_first_seconds(
+    seconds: float,
+) -> None:
+    now = [0.0]
+    viewer = ViewerTime(lambda: now[0])
+    taken = 0.0
+    while now[0] < 300:
+        now[0] += seconds
+        taken += seconds
+        now[0] += viewer.rest_after(seconds)
+    assert taken == pytest.approx(100 + AHEAD_SECONDS, rel=0.02)
+
+
+def test_who_was_silent_for_long_has_no_more_than_before() -> None:
+    now = [0.0]
+    viewer = ViewerTime(lambda: now[0])
+    now[0] = 1e6
+    assert viewer.rest_after(AHEAD_SECONDS) == 0
+    assert viewer.rest_after(0.1) == pytest.approx(0.3)
 
 
 def test_the_events_of_a_message_are_bounded(server: DashboardServer) -> None:
