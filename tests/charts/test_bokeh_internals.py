@@ -39,10 +39,15 @@ def test_new_models_are_looked_for_once_at_the_end_and_also_after_an_error() -> 
     place = Column()
     document.add_root(place)
     first, second = Div(), Div()
-    with pytest.raises(ZeroDivisionError), frozen(document):
-        place.children = [first]
-        assert document.get_model_by_id(first.id) is None
-        raise ZeroDivisionError
+
+    def failing() -> None:
+        with frozen(document):
+            place.children = [first]
+            assert document.get_model_by_id(first.id) is None
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        failing()
     assert document.get_model_by_id(first.id) is first
     place.children = [second]
     assert document.get_model_by_id(second.id) is second
