@@ -97,6 +97,8 @@ def _joined(program: Program) -> Iterator[tuple[str, str]]:
     """Yields the shape of several arrays in one, flat or stacked, and what they are together."""
     arrays: dict[tuple[str, str], list[Shape]] = defaultdict(list)
     for variable in program.spmd.read:
+        if jnp.issubdtype(variable.dtype, jax.dtypes.extended):
+            continue
         for group in ("all variables", *(["trainable variables"] if variable.trainable else [])):
             arrays[group, str(variable.dtype)].append(variable.shape)
     for leaf in program.arguments.leaves:

@@ -241,7 +241,11 @@ class Mirrored(DistributedValues):
 
     __slots__ = ("__weakref__", "array")
 
-    _reading = "or read the copy with float(value) or numpy.asarray(value)"
+    _what = "lies on the devices of all replicas"
+    _reading = (
+        "or read it with float(value) or numpy.asarray(value), a nest of them with "
+        "strategy.experimental_local_results(nest)[0]"
+    )
 
     def __init__(self, array: Any) -> None:
         self.array = array

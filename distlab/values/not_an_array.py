@@ -23,14 +23,17 @@ class NotAnArray:
     )
     """How a program gets at the numbers, for messages."""
 
+    _what: ClassVar[str] = "has a value for each replica"
+    """Why it is no array, for messages."""
+
     def brief(self) -> str:
         """Returns a text without numbers, for messages."""
         return repr(self)
 
     def _refuse(self, *_: Any, **__: Any) -> NoReturn:
         raise StructureError(
-            f"{self.brief()} has a value for each replica, so it can't be used as one array or "
-            f"number. Use it in a function that strategy.run runs, {self._reading}."
+            f"{self.brief()} {self._what}, so it can't be used as one array or number. Use it in "
+            f"a function that strategy.run runs, {self._reading}."
         )
 
     __jax_array__ = __index__ = _refuse

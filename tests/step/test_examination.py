@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import pytest
 
@@ -34,3 +35,22 @@ def test_a_failed_examination_is_told_and_the_step_returns(
     assert [e for e in found if isinstance(e, Compile)] == []
     (lost,) = [e for e in found if isinstance(e, Lost)]
     assert "a_new_parameter" in lost.reason
+
+
+@pytest.mark.parametrize("implementation", ["threefry2x32", "rbg"])
+def test_a_program_with_a_random_key_in_a_variable_is_examined(
+    implementation: str, recorder: RingRecorder
+) -> None:
+    strategy = dl.MirroredStrategy(["CPU:0", "CPU:1"])
+    with strategy.scope():
+        key = dl.Variable(jax.random.key(3, impl=implementation), name="key")
+        scale = dl.Variable(jnp.ones(3), name="scale")
+
+    def step() -> Any:
+        new, own = jax.random.split(key.value())
+        key.assign(new)
+        return jax.random.uniform(own, (3,)) * scale.value()
+
+    strategy.run(step)
+    (compiled,) = [e for e in recorder.ring.since(0).events if isinstance(e, Compile)]
+    assert compiled.assigned == ["key"]

@@ -47,3 +47,12 @@ def test_a_deleted_one_is_told() -> None:
     loss.array.delete()
     with pytest.raises(DonatedError):
         float(loss)
+
+
+def test_one_that_jax_is_given_names_what_reads_it_and_a_nest_of_them() -> None:
+    strategy = dl.MirroredStrategy(["CPU:0", "CPU:1"])
+    state = strategy.run(lambda: {"w": dl.Mirrored(jnp.ones(3))})
+    with pytest.raises(StructureError, match=r"lies on the devices .*experimental_local_results"):
+        jnp.add(state["w"], 1.0)
+    (host, _) = strategy.experimental_local_results(state)
+    assert float(jnp.sum(host["w"])) == 3.0
