@@ -60,8 +60,7 @@ class SpmdFunction:
         self.outside = traced_constants(self.traces)
         self.leaves = arguments.dynamic()
         if self.outside:
-            alike = len(firsts) == 1
-            self.traces = [with_inputs(t, self.outside, mesh, alike=alike) for t in self.traces]
+            self.traces = [with_inputs(one, self.outside, mesh.replicas) for one in self.traces]
             self.leaves += [leaf_of(one, "a traced value", mesh) for one in self.outside]
         self._group_of = group_of
         self.ragged = len(firsts) > 1
@@ -301,13 +300,7 @@ def _trace_groups(
             try:
                 traces.append(
                     trace(
-                        fn,
-                        arguments,
-                        host,
-                        replica,
-                        collectives=collectives,
-                        as_arrays=as_arrays,
-                        alike=len(firsts) == 1,
+                        fn, arguments, host, replica, collectives=collectives, as_arrays=as_arrays
                     )
                 )
             except Exception as error:  # noqa: BLE001 - raised below, unless shapes explain it

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import nullcontext
 from typing import Any, NamedTuple
 
 import jax
@@ -16,7 +15,7 @@ from distlab.collectives.traced import TracedCollectives
 from distlab.context import scopes
 from distlab.context.replica_context import ReplicaContext
 from distlab.devices import jax_internals
-from distlab.devices.mesh import AXIS, ReplicaMesh
+from distlab.devices.mesh import AXIS
 from distlab.errors import ContextError, StructureError
 from distlab.step import in_place
 from distlab.step.arguments import Arguments
@@ -74,7 +73,6 @@ def trace(
     *,
     collectives: TracedCollectives,
     as_arrays: frozenset[int],
-    alike: bool,
 ) -> LocalTrace:
     """Traces `fn` with one replica's shapes. Nothing is executed.
 
@@ -86,7 +84,6 @@ def trace(
       collectives: The collectives that `fn` may call; they record its use of them.
       as_arrays: Positions of results that are Python numbers but differ between
         replicas, so that they are traced as arrays.
-      alike: Whether all replicas have these shapes, so that one program of the mesh computes them.
 
     Raises:
       NeedsPythonError: `fn` needs a number where only shapes are known.
@@ -139,8 +136,7 @@ def trace(
     shapes = [jax.ShapeDtypeStruct(v.shape, v.dtype) for v in candidates]
     arrays = [leaf.local(replica) for leaf in arguments.dynamic()]
     try:
-        with mesh.seen_by_a_replica() if alike else nullcontext():
-            jaxpr = jax.make_jaxpr(local, axis_env=[(AXIS, mesh.replicas)])(shapes, arrays)
+        jaxpr = jax.make_jaxpr(local, axis_env=[(AXIS, mesh.replicas)])(shapes, arrays)
     except NEEDS_PYTHON as error:
         eagerly = "or run it as ordinary Python: distlab.run_functions_eagerly(True)."
         raise needs_python(fn, "run", error, eagerly) from error
@@ -175,17 +171,14 @@ def traced_constants(traces: list[LocalTrace]) -> list[Any]:
     return list({id(one): one for one in constants if isinstance(one, jax.core.Tracer)}.values())
 
 
-def with_inputs(
-    local: LocalTrace, constants: list[Any], mesh: ReplicaMesh, *, alike: bool
-) -> LocalTrace:
+def with_inputs(local: LocalTrace, constants: list[Any], replicas: int) -> LocalTrace:
     """Returns a trace with some constants as its last inputs.
 
     Args:
       local: The trace.
       constants: The constants, which may lie on devices: in a program over the replicas only an
         input may.
-      mesh: The replicas' devices.
-      alike: As in `trace`.
+      replicas: The number of replicas.
     """
     closed = local.jaxpr
     count = len(closed.jaxpr.invars)
@@ -197,9 +190,7 @@ def with_inputs(
 
     avals = [*closed.in_avals, *(one.aval for one in constants)]
     shapes = [jax.ShapeDtypeStruct(a.shape, a.dtype, weak_type=a.weak_type) for a in avals]
-    with mesh.seen_by_a_replica() if alike else nullcontext():
-        jaxpr = jax.make_jaxpr(evaluated, axis_env=[(AXIS, mesh.replicas)])(*shapes)
-    return local._replace(jaxpr=jaxpr)
+    return local._replace(jaxpr=jax.make_jaxpr(evaluated, axis_env=[(AXIS, replicas)])(*shapes))
 
 
 def _require_known(paths: list[tuple[Any, Any]]) -> None:
