@@ -116,7 +116,7 @@ class Operations:
         np.add.at(times, (place, number), 1)
         plain, of_some = self._plain(), self._of_some(times)
         counts = plain & ~of_some
-        typical = np.where(counts, _lower_quartiles(number, duration, len(counts)), 0)
+        typical = np.where(counts, _Durations(number, duration, len(counts)).lower_quartiles(), 0)
         mark = self._mark(times, typical)
         if mark is None:
             return UNKNOWN
@@ -130,8 +130,8 @@ class Operations:
             whole = own & (begin >= marks[0]) & (begin < marks[-1])
             steps[replica] = len(marks) - 1
             ran[replica] = np.bincount(number[whole], minlength=len(counts))
-            medians = _medians(number[own], duration[own], len(counts))
-            own_typical[replica] = np.where(counts, medians, 0)
+            durations = _Durations(number[own], duration[own], len(counts))
+            own_typical[replica] = np.where(counts, durations.medians(), 0)
             of_others[replica] = duration[whole & (plain & of_some)[number]].sum()
         often = _times_a_step(ran, steps)
         found = (often * typical).sum(axis=1)
@@ -200,40 +200,31 @@ def _rounded(nanoseconds: _Floats) -> list[int]:
     return [round(one) for one in nanoseconds.tolist()]
 
 
-def _medians(number: _Integers, duration: _Floats, count: int) -> _Floats:
-    """Returns the median duration of each operation; 0 of those that did not run.
+class _Durations:
+    """The durations of each operation's runs, in order."""
 
-    Args:
-      number: The operation's number of each run.
-      duration: The duration of each run.
-      count: The number of operations.
-    """
-    ordered, begins, runs = _by_operation(number, duration, count)
-    ran = runs > 0
-    lower, upper = (begins + (runs - 1) // 2)[ran], (begins + runs // 2)[ran]
-    medians = np.zeros(count)
-    medians[ran] = (ordered[lower] + ordered[upper]) / 2
-    return medians
+    def __init__(self, number: _Integers, duration: _Floats, count: int) -> None:
+        """Puts them in order.
 
+        Args:
+          number: The operation's number of each run.
+          duration: The duration of each run.
+          count: The number of operations.
+        """
+        self._ordered = duration[np.lexsort((duration, number))]
+        self._runs = np.bincount(number, minlength=count)
+        self._begins = np.cumsum(self._runs) - self._runs
 
-def _lower_quartiles(number: _Integers, duration: _Floats, count: int) -> _Floats:
-    """Returns the lower quartile of each operation's durations: of four runs the shortest.
+    def medians(self) -> _Floats:
+        """Returns the median of each operation; 0 of those that did not run."""
+        return (self._at((self._runs - 1) // 2) + self._at(self._runs // 2)) / 2
 
-    Args:
-      number: The operation's number of each run.
-      duration: The duration of each run.
-      count: The number of operations.
-    """
-    ordered, begins, runs = _by_operation(number, duration, count)
-    ran = runs > 0
-    quartiles = np.zeros(count)
-    quartiles[ran] = ordered[(begins + (runs - 1) // 4)[ran]]
-    return quartiles
+    def lower_quartiles(self) -> _Floats:
+        """Returns the lower quartile of each operation, likewise: of four runs the shortest."""
+        return self._at((self._runs - 1) // 4)
 
-
-def _by_operation(
-    number: _Integers, duration: _Floats, count: int
-) -> tuple[_Floats, _Integers, _Integers]:
-    """Returns the durations by operation, each one's ordered, where they begin, and how many."""
-    runs = np.bincount(number, minlength=count)
-    return duration[np.lexsort((duration, number))], np.cumsum(runs) - runs, runs
+    def _at(self, rank: _Integers) -> _Floats:
+        ran = self._runs > 0
+        found = np.zeros(len(ran))
+        found[ran] = self._ordered[(self._begins + rank)[ran]]
+        return found
