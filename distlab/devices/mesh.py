@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from functools import cache
 from typing import Any, Final, final
 
 import jax
 import numpy as np
-from jax.sharding import Mesh, NamedSharding, PartitionSpec, SingleDeviceSharding
+from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec, SingleDeviceSharding
 
 from distlab.devices import selection
 
@@ -42,6 +43,7 @@ class ReplicaMesh:
         self.names = tuple(selection.name(device) for device in devices)
         self.replicas = len(devices)
         self.mesh = Mesh(np.array(devices), (AXIS,))
+        self._manual = self.mesh.abstract_mesh.update_axis_types({AXIS: AxisType.Manual})
         self.local_replicas = local_positions(self.mesh)
         self.local_devices = tuple(devices[replica] for replica in self.local_replicas)
         self.shared = len(self.local_replicas) < self.replicas
@@ -49,6 +51,14 @@ class ReplicaMesh:
         self.split = NamedSharding(self.mesh, PartitionSpec(AXIS))
         self.whole = NamedSharding(self.mesh, PartitionSpec())
         self.first = SingleDeviceSharding(self.local_devices[0])
+
+    def seen_by_a_replica(self) -> AbstractContextManager[None]:
+        """Returns a context in which JAX traces what one replica computes, as in `shard_map`.
+
+        Operations on an array that lies on a mesh note the mesh: without it, one of all replicas,
+        which can't be a part of what one replica computes.
+        """
+        return jax.sharding.use_abstract_mesh(self._manual)
 
     def put_whole(self, value: Any) -> jax.Array:
         """Puts a copy of a value on each device; of several processes, each puts its own value.

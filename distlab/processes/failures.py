@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 import sys
 import threading
 import time
@@ -13,7 +14,7 @@ from types import TracebackType
 from typing import Final
 
 from distlab.devices import in_flight, jax_internals
-from distlab.errors import ClusterError, WorkerError
+from distlab.errors import ClusterError, ProgramOrderError, WorkerError
 from distlab.processes import group
 from distlab.processes.group import LEFT, RAISED, ProcessGroup
 
@@ -22,6 +23,10 @@ FAILED: Final = "failed"
 
 ALIVE: Final = "alive"
 """The folder in which each process shows that it lives, with the number of its steps."""
+
+PARTED: Final = "parted"
+"""The key under which a process says that it left the chief's order of programs, as the
+arguments of a `ProgramOrderError`."""
 
 _MOST_TEXT: Final = 2000
 _KNOWN_SECONDS: Final = 2.0
@@ -90,7 +95,13 @@ def _cause(own: ProcessGroup, error: Exception) -> WorkerError:
 
 
 def told(own: ProcessGroup) -> WorkerError | None:
-    """Returns the failure that was told, by the process or by one that found it lost."""
+    """Returns the failure that was told, by the process or by one that found it lost.
+
+    Processes that parted fail by it in the end, so it comes first.
+    """
+    parted = own.kv.find(PARTED)
+    if parted is not None:
+        return ProgramOrderError(*json.loads(parted))
     texts = own.kv.below(FAILED)
     for worker in own.workers:
         if str(worker.index) in texts:

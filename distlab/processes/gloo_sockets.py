@@ -3,6 +3,10 @@
 JAX has no way to end a collective that waits for a process which will never come. When its
 connections are shut, it fails at once. Gloo listens at one address a process; a connection of
 Gloo has such an address at one of its ends, which tells it from the program's other ones.
+
+Gloo forgets what it is about to send when the other end is closed just then, and its collective
+waits for ever. So each process shuts its connections for reading alone, and keeps them open until
+the others had the time to do the same.
 """
 
 from __future__ import annotations
@@ -10,14 +14,22 @@ from __future__ import annotations
 import os
 import socket
 import stat
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 Address: TypeAlias = tuple[str, int]
 
 _DESCRIPTORS = Path("/proc/self/fd")
+_OPEN_SECONDS: Final = 1.0
+"""How long a connection that was shut stays open; other processes shut theirs within 0.1 s."""
+
+_shut: dict[int, socket.socket] = {}
+"""An own object for each connection that was shut, by its inode: it is open although Gloo has
+closed it."""
+_shut_at = 0.0
 
 
 def listening() -> set[Address]:
@@ -33,21 +45,38 @@ def listening() -> set[Address]:
 def shut(addresses: set[Address]) -> int:
     """Shuts this process's connections that have one of the addresses at an end.
 
-    Listening sockets stay open: without them Gloo would end the process.
+    They stay open until `close`. Listening sockets are left alone: without them Gloo would end the
+    process.
 
     Args:
       addresses: Where the processes listen for Gloo's connections.
 
     Returns:
-      The number of connections that were shut.
+      The number of connections that were shut; none is shut twice.
     """
+    global _shut_at
     count = 0
     for one in _tcp_sockets():
         with suppress(OSError):  # it listens, or was closed meanwhile
-            if {_plain(one.getpeername()), _plain(one.getsockname())} & addresses:
-                one.shutdown(socket.SHUT_RDWR)
+            ends = {_plain(one.getpeername()), _plain(one.getsockname())}
+            inode = os.fstat(one.fileno()).st_ino
+            if ends & addresses and inode not in _shut:
+                _shut[inode] = one.dup()
+                _shut_at = time.monotonic()
+                one.shutdown(socket.SHUT_RD)
                 count += 1
     return count
+
+
+def close() -> None:
+    """Closes the connections that were shut, once the other processes had the time to shut theirs.
+
+    Nothing is shut meanwhile.
+    """
+    if _shut:
+        time.sleep(max(0.0, _shut_at + _OPEN_SECONDS - time.monotonic()))
+    while _shut:
+        _shut.popitem()[1].close()
 
 
 def _tcp_sockets() -> Iterator[socket.socket]:

@@ -33,6 +33,8 @@ _END_SECONDS: Final = 60.0
 """How long the chief, which serves the others, stays for those that still run at its end."""
 _END_AFTER_ERROR_SECONDS: Final = 30.0
 """The same after an error: the others are told at once, and may save before they end."""
+_LOST_SECONDS: Final = 3.0
+"""The same for the process that failed: it ends now, unless it was stopped."""
 _SILENT_SECONDS: Final = 5.0
 _POLL_SECONDS: Final = 0.01
 _COUNT_FLAG: Final = "xla_force_host_platform_device_count"
@@ -144,6 +146,7 @@ def leave(seconds: float = _END_SECONDS) -> None:
     jax.distributed.shutdown()
     jax_internals.clear_backends()
     in_flight.begin_anew()  # what failed in the old generation must not fail in the new one
+    gloo_sockets.close()
     for link in left.links:  # which the chief awaits
         link.close()
 
@@ -154,10 +157,15 @@ def _await_others(left: ProcessGroup, seconds: float) -> None:
     told_after = time.monotonic() + _SILENT_SECONDS
     failure = _loss(left)
     lost = None if failure is None else failure.worker
-    ends = zip(left.others, left.links, strict=True)
-    remaining = [(worker, link) for worker, link in ends if worker.name != lost]
+    lost_until = min(until, time.monotonic() + _LOST_SECONDS)
+    remaining = list(zip(left.others, left.links, strict=True))
     while time.monotonic() < until:
-        remaining = [(worker, link) for worker, link in remaining if not meeting.has_closed(link)]
+        remaining = [
+            (worker, link)
+            for worker, link in remaining
+            if not meeting.has_closed(link)
+            and (worker.name != lost or time.monotonic() < lost_until)
+        ]
         if not remaining:
             return
         if time.monotonic() > told_after:
@@ -182,6 +190,7 @@ def _at_end() -> None:
     if left.is_chief and not _is_hosted():
         failed = getattr(sys, "last_value", None) is not None or _loss(left) is not None
         _await_others(left, _END_AFTER_ERROR_SECONDS if failed else _END_SECONDS)
+    gloo_sockets.close()
     for link in left.links:
         link.detach()  # the end of the process closes it, after JAX has disconnected
 

@@ -3,7 +3,7 @@
 A collective meets whichever collective the other processes are at. Where the processes hand over
 different programs, numbers are silently wrong, or all wait for ever. So the chief passes on which
 programs it hands over, in order, and each other process compares them with its own, in a thread
-of its own. Where they part, all processes are told the step.
+of its own. Where they part, it says so, and the watchers of all processes learn the step.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from typing import Final, final
 
 from distlab.devices import dispatch_order
 from distlab.devices.dispatch_order import Dispatch
-from distlab.errors import ClusterError, ProgramOrderError
+from distlab.errors import ClusterError
+from distlab.processes.failures import PARTED
 from distlab.processes.group import ProcessGroup
 
 _TICK_SECONDS: Final = 0.25
@@ -65,9 +66,6 @@ class OrderGuard:
             self._own += fresh
             self._receive()
             self._compare()
-        parted = self._processes.kv.find("order/parted")
-        if parted is not None:
-            self._processes.fail(ProgramOrderError(*json.loads(parted)))
 
     def _new(self) -> list[Dispatch]:
         found: list[Dispatch] = []
@@ -106,9 +104,8 @@ class OrderGuard:
                     f"{self._compared} it ran {own.name} {what}. What was computed from there on "
                     "is not to be trusted. Call run, reduce and gather alike on all workers."
                 )
-                self._processes.kv.set(
-                    "order/parted",
-                    json.dumps([worker.name, worker.host, message, self._compared]),
-                    overwrite=True,
-                )
+                told = json.dumps([worker.name, worker.host, message, self._compared])
+                with contextlib.suppress(ClusterError):  # another one parted first
+                    self._processes.kv.set(PARTED, told)
+                self._stop.set()
                 return

@@ -6,7 +6,10 @@ A program holds them as constants, which every replica uses whole.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, Final
+
+import jax
+from jax.sharding import AbstractMesh, Mesh
 
 from distlab.devices.jax_internals import ConcreteArray, uncommitted
 from distlab.devices.pieces import first_piece, is_divided
@@ -14,6 +17,8 @@ from distlab.errors import ShardingError
 from distlab.step.function_identity import referenced
 from distlab.text.shown import shown
 from distlab.values.checks import function_name, require_alive
+
+_NO_MESH: Final = AbstractMesh((), ())
 
 
 def require_memory(fn: Callable[..., Any], arrays: Iterable[Any]) -> None:
@@ -51,6 +56,45 @@ def divided_text(fn: Callable[..., Any], arrays: Iterable[Any]) -> str:
                 "jax.device_put(array, strategy.mesh.whole)."
             )
     return ""
+
+
+def whole_on(mesh: Mesh, constants: Iterable[Any]) -> bool:
+    """Returns whether some constants of a trace lie on a mesh, and a program of it can hold them.
+
+    It can where all are whole, and none lies on another mesh.
+
+    Args:
+      mesh: The mesh of the program.
+      constants: Arrays, and values that JAX is tracing.
+    """
+    constants = list(constants)
+    noted = [own for own in map(_noted_mesh, constants) if not own.empty]
+    alike = all(own == mesh.abstract_mesh for own in noted)
+    return bool(noted) and alike and not any(map(is_divided, constants))
+
+
+def on_a_mesh_text(fn: Callable[..., Any], arrays: Iterable[Any]) -> str:
+    """Returns what is wrong where a program can't hold a whole array of a mesh; empty for none.
+
+    It can hold one that is not an input of what the function differentiates, maps or scans.
+
+    Args:
+      fn: The function.
+      arrays: The arrays that it uses; other values are passed over.
+    """
+    for array in arrays:
+        if type(array) is ConcreteArray and not _noted_mesh(array).empty:
+            return (
+                f"{_named(fn, array)}, {shown(array)}, lies on a mesh of {_noted_mesh(array).size} "
+                f"devices, and {function_name(fn)} differentiates, maps or scans over it from "
+                "outside, where this step can't use it. Pass it in args=(...), or use "
+                "numpy.asarray of it."
+            )
+    return ""
+
+
+def _noted_mesh(constant: Any) -> AbstractMesh:
+    return jax.typeof(constant).sharding.mesh if isinstance(constant, jax.Array) else _NO_MESH
 
 
 def require_references(fn: Callable[..., Any]) -> None:

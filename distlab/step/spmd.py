@@ -16,7 +16,7 @@ from distlab.errors import ShardingError, StructureError
 from distlab.step import jaxprs, ragged
 from distlab.step.agreement import Agreement
 from distlab.step.arguments import Arguments, Leaf, leaf_of
-from distlab.step.captured_arrays import constant
+from distlab.step.captured_arrays import constant, whole_on
 from distlab.step.flat_jaxprs import flattened
 from distlab.step.ragged_parts import Boundary, can_be_parted
 from distlab.step.ragged_programs import RaggedPrograms
@@ -60,7 +60,7 @@ class SpmdFunction:
         self.outside = traced_constants(self.traces)
         self.leaves = arguments.dynamic()
         if self.outside:
-            self.traces = [with_inputs(one, self.outside, mesh.replicas) for one in self.traces]
+            self.traces = [with_inputs(one, self.outside, mesh) for one in self.traces]
             self.leaves += [leaf_of(one, "a traced value", mesh) for one in self.outside]
         self._group_of = group_of
         self.ragged = len(firsts) > 1
@@ -150,7 +150,7 @@ class SpmdFunction:
         try:
             return RaggedPrograms(name, self._stages, boundary, self._mesh, [*values, *arrays])
         except (ValueError, NotImplementedError) as error:
-            self._explain_divided(error)
+            self._explain_constants(error)
             raise
 
     def operand_kinds(self) -> list[tuple[Shape, np.dtype]]:
@@ -218,14 +218,16 @@ class SpmdFunction:
                 for partition, out in zip(self._out_partitions(), outputs, strict=True)
             ]
         except (ValueError, NotImplementedError) as error:
-            self._explain_divided(error)
+            self._explain_constants(error)
             raise
 
-    def _explain_divided(self, error: Exception) -> None:
-        """Names a divided array that the function uses from outside, when a program fails."""
+    def _explain_constants(self, error: Exception) -> None:
+        """Names an array that the function uses from outside, when a program can't hold it."""
         for local in self.traces:
             if local.divided:
                 raise ShardingError(local.divided) from error
+            if local.meshed and "mesh" in str(error).lower():
+                raise ShardingError(local.meshed) from error
 
     def _overwritten(self) -> frozenset[Variable]:
         """Returns no variable when the step may fail or stop between two of them.
@@ -284,11 +286,13 @@ def _trace_groups(
     The trace of one group depends on the others: on the shapes that they pass
     to an all-gather, and on whether they return another Python number. Each
     round uses the results of the round before it. What `fn` makes in the first
-    round, such as variables, it finds in the second.
+    round, such as variables, it finds in the second, where it is known, too, whether
+    it uses arrays from outside that lie on the mesh.
     """
     gathered: list[list[Shape]] = []
     as_arrays: frozenset[int] = frozenset()
     may_make = True
+    on_mesh = False
     while True:
         traces: list[LocalTrace] = []
         shapes_by_group: list[list[Shape]] = []
@@ -300,7 +304,13 @@ def _trace_groups(
             try:
                 traces.append(
                     trace(
-                        fn, arguments, host, replica, collectives=collectives, as_arrays=as_arrays
+                        fn,
+                        arguments,
+                        host,
+                        replica,
+                        collectives=collectives,
+                        as_arrays=as_arrays,
+                        on_mesh=on_mesh,
                     )
                 )
             except Exception as error:  # noqa: BLE001 - raised below, unless shapes explain it
@@ -315,8 +325,11 @@ def _trace_groups(
             arguments.explain_replica(failure, replica)
             raise failure
         differing = _differing_numbers(traces)
-        if not failures and settled and differing <= as_arrays and not made:
+        found_on_mesh = len(traces) == 1 and whole_on(host.mesh.mesh, traces[0].jaxpr.consts)
+        known = differing <= as_arrays and found_on_mesh <= on_mesh
+        if not failures and settled and known and not made:
             return traces
+        on_mesh = on_mesh or found_on_mesh
         gathered, as_arrays = found, as_arrays | differing
 
 

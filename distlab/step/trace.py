@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NamedTuple
 
 import jax
@@ -15,11 +16,11 @@ from distlab.collectives.traced import TracedCollectives
 from distlab.context import scopes
 from distlab.context.replica_context import ReplicaContext
 from distlab.devices import jax_internals
-from distlab.devices.mesh import AXIS
+from distlab.devices.mesh import AXIS, ReplicaMesh
 from distlab.errors import ContextError, StructureError
 from distlab.step import in_place
 from distlab.step.arguments import Arguments
-from distlab.step.captured_arrays import divided_text, require_memory
+from distlab.step.captured_arrays import divided_text, on_a_mesh_text, require_memory
 from distlab.step.parameters import Declared, declared
 from distlab.step.state_holders import is_state_holder
 from distlab.step.static_values import traced_part
@@ -46,7 +47,9 @@ class LocalTrace(NamedTuple):
       one: For each computed leaf whether a `merge_call` of several workers made it, one for all.
       updates: For each operation on a variable of a parameter server the variable, the verb and
         the number of operands, which are the last outputs.
-      divided: What is wrong where a program can't hold an array from outside of `fn`.
+      divided: What is wrong where a program can't hold a divided array from outside of `fn`.
+      meshed: What is wrong where it can't hold a whole one that lies on a mesh.
+      on_mesh: Whether it was traced as a part of a program of the mesh.
     """
 
     jaxpr: ClosedJaxpr
@@ -58,6 +61,8 @@ class LocalTrace(NamedTuple):
     one: tuple[bool, ...] = ()
     updates: tuple[tuple[Variable, str, int], ...] = ()
     divided: str = ""
+    meshed: str = ""
+    on_mesh: bool = False
 
     @property
     def computed(self) -> int:
@@ -73,6 +78,7 @@ def trace(
     *,
     collectives: TracedCollectives,
     as_arrays: frozenset[int],
+    on_mesh: bool,
 ) -> LocalTrace:
     """Traces `fn` with one replica's shapes. Nothing is executed.
 
@@ -84,6 +90,8 @@ def trace(
       collectives: The collectives that `fn` may call; they record its use of them.
       as_arrays: Positions of results that are Python numbers but differ between
         replicas, so that they are traced as arrays.
+      on_mesh: Whether to trace `fn` as a part of a program of the mesh: what it differentiates or
+        maps may use whole arrays from outside that lie on the mesh, but no other ones of a mesh.
 
     Raises:
       NeedsPythonError: `fn` needs a number where only shapes are known.
@@ -136,7 +144,8 @@ def trace(
     shapes = [jax.ShapeDtypeStruct(v.shape, v.dtype) for v in candidates]
     arrays = [leaf.local(replica) for leaf in arguments.dynamic()]
     try:
-        jaxpr = jax.make_jaxpr(local, axis_env=[(AXIS, mesh.replicas)])(shapes, arrays)
+        with _seen(mesh, on_mesh):
+            jaxpr = jax.make_jaxpr(local, axis_env=[(AXIS, mesh.replicas)])(shapes, arrays)
     except NEEDS_PYTHON as error:
         eagerly = "or run it as ordinary Python: distlab.run_functions_eagerly(True)."
         raise needs_python(fn, "run", error, eagerly) from error
@@ -162,7 +171,17 @@ def trace(
             "instead of storing them."
         )
     require_memory(fn, jaxpr.consts)
-    return LocalTrace(jaxpr, **found, divided=divided_text(fn, jaxpr.consts))
+    return LocalTrace(
+        jaxpr,
+        **found,
+        divided=divided_text(fn, jaxpr.consts),
+        meshed=on_a_mesh_text(fn, jaxpr.consts),
+        on_mesh=on_mesh,
+    )
+
+
+def _seen(mesh: ReplicaMesh, on_mesh: bool) -> AbstractContextManager[None]:
+    return mesh.seen_by_a_replica() if on_mesh else nullcontext()
 
 
 def traced_constants(traces: list[LocalTrace]) -> list[Any]:
@@ -171,14 +190,14 @@ def traced_constants(traces: list[LocalTrace]) -> list[Any]:
     return list({id(one): one for one in constants if isinstance(one, jax.core.Tracer)}.values())
 
 
-def with_inputs(local: LocalTrace, constants: list[Any], replicas: int) -> LocalTrace:
+def with_inputs(local: LocalTrace, constants: list[Any], mesh: ReplicaMesh) -> LocalTrace:
     """Returns a trace with some constants as its last inputs.
 
     Args:
       local: The trace.
       constants: The constants, which may lie on devices: in a program over the replicas only an
         input may.
-      replicas: The number of replicas.
+      mesh: The replicas' devices.
     """
     closed = local.jaxpr
     count = len(closed.jaxpr.invars)
@@ -190,7 +209,9 @@ def with_inputs(local: LocalTrace, constants: list[Any], replicas: int) -> Local
 
     avals = [*closed.in_avals, *(one.aval for one in constants)]
     shapes = [jax.ShapeDtypeStruct(a.shape, a.dtype, weak_type=a.weak_type) for a in avals]
-    return local._replace(jaxpr=jax.make_jaxpr(evaluated, axis_env=[(AXIS, replicas)])(*shapes))
+    with _seen(mesh, local.on_mesh):
+        jaxpr = jax.make_jaxpr(evaluated, axis_env=[(AXIS, mesh.replicas)])(*shapes)
+    return local._replace(jaxpr=jaxpr)
 
 
 def _require_known(paths: list[tuple[Any, Any]]) -> None:

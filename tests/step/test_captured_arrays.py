@@ -94,6 +94,43 @@ def test_parts_are_refused_where_replicas_have_different_shapes() -> None:
         strategy.run(lambda x: x.sum() + table.sum(), args=(batch,))
 
 
+@pytest.mark.parametrize("explicit", [False, True])
+def test_copies_on_another_mesh_are_not_differentiated_over(
+    strategy: dl.MirroredStrategy, explicit: bool
+) -> None:
+    whole = jax.device_put(jnp.arange(3.0), NamedSharding(_mesh(2, explicit), PartitionSpec()))
+
+    def loss(w: jax.Array, x: jax.Array) -> jax.Array:
+        return jnp.square(jnp.tanh(w * x)).sum()
+
+    with pytest.raises(
+        ShardingError, match=r"whole, an array float32\[3\], lies on a mesh of 6 .*numpy.asarray"
+    ):
+        strategy.run(lambda x: jax.grad(loss)(whole, x), args=(2.0,))
+    found = strategy.run(jax.grad(loss), args=(np.asarray(whole), 2.0))
+    np.testing.assert_allclose(found.values[3], jax.grad(loss)(jnp.arange(3.0), 2.0), rtol=1e-6)
+
+
+def test_a_step_that_cannot_be_parted_is_refused_an_array_that_it_differentiates() -> None:
+    strategy = dl.MirroredStrategy(["CPU:0", "CPU:1"])
+    whole = jax.device_put(jnp.arange(3.0), strategy.mesh.whole)
+    ragged = strategy.experimental_distribute_values_from_function(
+        lambda c: jnp.ones(c.replica_id_in_sync_group + 1)
+    )
+
+    @jax.custom_jvp
+    def numbered(x: jax.Array) -> jax.Array:
+        return x * jax.lax.axis_index("replica")
+
+    numbered.defjvp(lambda at, tangents: (numbered(*at), tangents[0]))
+
+    def step(x: jax.Array) -> jax.Array:
+        return jax.grad(lambda w: (numbered(x) * w[0]).sum() + w.sum())(whole)
+
+    with pytest.raises(ShardingError, match=r"whole, .* args="):
+        strategy.run(step, args=(ragged,))
+
+
 @MODES
 def test_a_deleted_array_is_refused_with_its_name(
     strategy: dl.MirroredStrategy, eagerly: bool

@@ -93,6 +93,41 @@ def test_weights_that_an_earlier_gradient_put_on_the_devices_are_used(
     )
 
 
+INSIDE: dict[str, Callable[[Callable[[Any], Any], Any], Any]] = {
+    "grad": lambda loss, w: jax.grad(loss)(w),
+    "vmap": lambda loss, w: jax.vmap(lambda one: loss(one * w))(jnp.arange(3.0)),
+    "hessian": lambda loss, w: jax.hessian(loss)(w).sum(0),
+    "scan": lambda loss, w: jax.lax.scan(
+        lambda at, _: (at - 0.1 * jax.grad(loss)(at), None), w, length=3
+    )[0],
+    "grad of checkpoint": lambda loss, w: jax.grad(jax.checkpoint(loss))(w),
+}
+
+
+@pytest.mark.parametrize("reduced", [False, True], ids=["alone", "all_reduce"])
+@pytest.mark.parametrize("replicas", STRATEGIES)
+@pytest.mark.parametrize("name", INSIDE)
+def test_weights_on_the_devices_may_be_a_closure_of_what_a_step_differentiates(
+    name: str, replicas: str, reduced: bool
+) -> None:
+    strategy = dl.MirroredStrategy(STRATEGIES[replicas])
+    x = jnp.arange(1.0, 4.0)
+
+    def loss(at: Any) -> Any:
+        return jnp.square(jnp.tanh(at * x) - 1).sum()
+
+    def step(w: Any) -> Any:
+        found = INSIDE[name](loss, w)
+        return dl.get_replica_context().all_reduce("MEAN", found) if reduced else found
+
+    w = plain = jnp.ones(3)
+    for _ in range(2):  # in the second round it lies on the devices
+        found = strategy.run(lambda: step(w))  # noqa: B023 - called at once
+        w = w - 0.01 * strategy.reduce("MEAN", found, axis=None)
+        plain = plain - 0.01 * INSIDE[name](loss, plain)
+    np.testing.assert_allclose(w, plain, rtol=1e-5, atol=1e-6)
+
+
 def test_a_gradient_of_an_argument_compiles_its_step_once() -> None:
     strategy = dl.MirroredStrategy(STRATEGIES["three"])
 
