@@ -204,6 +204,51 @@ def while_loop(equation: Any) -> While | None:
     )
 
 
+def handed_on(value: Any) -> Any:
+    """Returns the value that calls and branches handed on unchanged; the value itself without any.
+
+    Args:
+      value: A value that JAX is tracing. One that goes through `jax.checkpoint`, say, is another
+        object after it.
+    """
+    while True:
+        equation = getattr(value, "parent", None)  # a tracer of make_jaxpr knows its equation
+        if equation is None or value.val not in equation.outvars:
+            return value
+        operand = _operand_handed_on(equation, equation.outvars.index(value.val))
+        if operand is None:
+            return value
+        value = equation.in_tracers[operand]
+
+
+def _operand_handed_on(equation: Any, output: int) -> int | None:
+    """Returns the number of the operand that an equation returns unchanged; None for others."""
+    inner = called(equation)
+    if inner is not None:
+        return _input_handed_on(inner.jaxpr, output)
+    loop = scan(equation)
+    if loop is not None:
+        at = loop.consts + output
+        same = output < loop.carry and _input_handed_on(loop.body.jaxpr, output) == at
+        return at if same else None
+    found = {_input_handed_on(branch.jaxpr, output) for branch in branches(equation) or ()}
+    number = found.pop() if len(found) == 1 else None
+    return None if number is None else number + 1  # the first operand chooses the branch
+
+
+def _input_handed_on(jaxpr: Any, output: int) -> int | None:
+    """Returns the number of the input that a jaxpr returns unchanged; None for others."""
+    atom = jaxpr.outvars[output]
+    made_by = {var: equation for equation in jaxpr.eqns for var in equation.outvars}
+    while not isinstance(atom, core.Literal) and atom in made_by:
+        operand = _operand_handed_on(made_by[atom], made_by[atom].outvars.index(atom))
+        if operand is None:
+            return None
+        atom = made_by[atom].invars[operand]
+    inputs = list(jaxpr.invars)
+    return inputs.index(atom) if atom in inputs else None
+
+
 def is_loop_or_branch(equation: Any) -> bool:
     """Returns whether an equation runs jaxprs other than once each."""
     return name(equation) in {"scan", "while", "cond"}

@@ -27,6 +27,7 @@ from flax import nnx
 from distlab.context.replica_context import ReplicaContext, get_replica_context
 from distlab.errors import StructureError
 from distlab.integrations.flax.outlines import Outlines, store, values_of
+from distlab.step import jaxprs
 from distlab.step.in_use import Use
 
 Kind: TypeAlias = Literal["added", "averaged", "key", "same"]
@@ -202,7 +203,10 @@ class _Inside:
                 "or drops a variable. Do so before the step (model.train(), model.eval(), "
                 "nnx.Optimizer(...)), or return the new value."
             )
-        changed = [new is not old for new, old in zip(after, self._entered, strict=True)]
+        changed = [
+            not (new is old or (kind == "key" and _is_same_key(new, old)))
+            for kind, new, old in zip(self._kinds, after, self._entered, strict=True)
+        ]
         by_kind = list(zip(self._kinds, self._before, after, changed, strict=True))
         sums = iter(self._sums(by_kind))
         return [
@@ -237,6 +241,13 @@ class _Inside:
             else jnp.where(weights > 0, total / jnp.maximum(weights, 1), old).astype(old.dtype)
             for (kind, old, _, _), total in zip(combined, sums, strict=True)
         ]
+
+
+def _is_same_key(new: Any, old: Any) -> bool:
+    """Returns whether a key is that of before; one that `nnx.jit` returns is another object."""
+    if isinstance(new, jax.core.Tracer) or isinstance(old, jax.core.Tracer):
+        return jaxprs.handed_on(new) is old
+    return new.dtype == old.dtype and new.shape == old.shape and bool((new == old).all())
 
 
 def _kinds(objects: tuple[Any, ...], paths: Sequence[Path]) -> list[Kind]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any
 
 import flax.struct
@@ -217,6 +218,55 @@ def test_each_replica_draws_its_own_numbers_and_again_the_same(strategy: dl.Stra
     assert drawn() == [first, second]
     key = jax.random.fold_in(jax.random.key(7), 2)
     assert first[2] == float(jax.random.uniform(jax.random.fold_in(key, 0), (2,))[0])
+
+
+def _applied(drop: nnx.Dropout, x: jax.Array) -> jax.Array:
+    return drop(x)
+
+
+WITHIN: dict[str, Callable[[nnx.Dropout, jax.Array], jax.Array]] = {
+    "jit": nnx.jit(_applied),
+    "remat": nnx.remat(_applied),
+    "jit of remat": nnx.jit(nnx.remat(_applied)),
+    "grad": lambda drop, x: nnx.grad(lambda x, drop: nnx.remat(_applied)(drop, x).sum())(x, drop),
+    "scan": lambda drop, x: nnx.scan(
+        lambda drop, x: (drop, drop(x)), in_axes=(nnx.Carry, 0), out_axes=(nnx.Carry, 0)
+    )(drop, x[None])[1][0],
+}
+
+
+@pytest.mark.usefixtures("eager")
+@pytest.mark.parametrize("name", WITHIN)
+def test_a_stream_goes_through_transformations_of_nnx_unchanged(
+    strategy: dl.Strategy, name: str
+) -> None:
+    drop, plain = (nnx.Dropout(0.5, rngs=nnx.Rngs(dropout=7)) for _ in range(2))
+    x = jnp.ones(16)
+    for _ in range(2):
+        found = strategy.run(WITHIN[name], args=(drop, x))
+        expected = strategy.run(_applied, args=(plain, x))
+        np.testing.assert_array_equal(found.values, expected.values)
+    assert len({str(value) for value in found.values}) == REPLICAS
+    assert drop.rngs.key[...] == nnx.Dropout(0.5, rngs=nnx.Rngs(dropout=7)).rngs.key[...]
+    assert drop.rngs.count[...] == 2
+
+
+def test_a_stream_that_a_step_makes_anew_is_refused(strategy: dl.Strategy) -> None:
+    drop = nnx.Dropout(0.5, rngs=nnx.Rngs(dropout=7))
+
+    def step(drop: nnx.Dropout, seed: Any) -> None:
+        nnx.reseed(drop, dropout=jax.random.key(seed))
+
+    with pytest.raises(StructureError, match=r"drop.rngs.key is changed in place"):
+        strategy.run(
+            step,
+            args=(
+                drop,
+                strategy.experimental_distribute_values_from_function(
+                    lambda context: jnp.int32(context.replica_id_in_sync_group)
+                ),
+            ),
+        )
 
 
 def test_one_replica_draws_as_nnx_jit(eager: bool) -> None:
