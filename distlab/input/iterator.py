@@ -144,12 +144,15 @@ class DistributedIterator(Resumable):
     def restore(self, state: State) -> None:
         """Moves to a position.
 
+        A position counts the elements that were read, so a dataset whose batch size, functions or
+        data changed since continues after as many: it can't be told from the one that was saved.
+
         Args:
           state: The result of `state()`.
 
         Raises:
-          InvalidArgumentError: The position belongs to a dataset that was made or
-            distributed in another way.
+          InvalidArgumentError: The position belongs to a dataset of other steps, such as one
+            that shuffles, or one that was distributed in another way.
 
         Example:
           >>> import distlab as dl
