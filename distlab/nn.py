@@ -28,7 +28,7 @@ import numpy as np
 
 from distlab.context import scopes
 from distlab.errors import ArgumentTypeError, ArgumentValueError, ContextError, ValueShapeError
-from distlab.text.shown import shown, shown_text
+from distlab.text.shown import said_by_jax, shown
 from distlab.values.checks import require_alive
 
 __all__ = ["compute_average_loss", "scale_regularization_loss"]
@@ -128,7 +128,7 @@ def _numbers(name: str, value: Any) -> jax.Array:
     except (TypeError, ValueError, OverflowError, RuntimeError) as error:
         raise ArgumentTypeError(
             f"{name} must be an array of numbers, got a {type(value).__name__}: {shown(value)}. "
-            f"JAX says: {shown_text(error):.200}. Pass what a function of jax.numpy returns."
+            f"{said_by_jax(error, 200)} Pass what a function of jax.numpy returns."
         ) from error
     if not jnp.issubdtype(array.dtype, jnp.number) and array.dtype != bool:
         raise ArgumentTypeError(

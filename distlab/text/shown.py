@@ -78,3 +78,18 @@ def shown_text(error: BaseException) -> str:
     except Exception:  # noqa: BLE001 - any code of the user's
         return f"a {type(error).__name__}"
     return text.encode("utf-8", "backslashreplace").decode()
+
+
+def said_by_jax(error: BaseException, length: int = 400) -> str:
+    """Returns what JAX says of a value, for the middle of a message.
+
+    Args:
+      error: What it raised.
+      length: The number of characters to show at most.
+
+    Example:
+      >>> from distlab.text.shown import said_by_jax
+      >>> said_by_jax(TypeError("None is not a valid value.  "))
+      'JAX says: None is not a valid value.'
+    """
+    return f"JAX says: {shown_text(error)[:length].rstrip(' .')}."

@@ -14,7 +14,7 @@ import numpy as np
 
 from distlab.devices.jax_internals import ConcreteArray, being_transformed
 from distlab.errors import ContextError, DonatedError, StructureError, ValueShapeError
-from distlab.text.shown import shown, shown_text
+from distlab.text.shown import said_by_jax, shown
 from distlab.values.distributed import Mirrored, PerReplica
 from distlab.values.nests import require_nest
 from distlab.values.plain_arrays import is_plain, refusal_on_devices
@@ -230,5 +230,5 @@ def as_array(value: Any, verb: str) -> jax.Array:
     except (TypeError, ValueError, OverflowError) as error:
         raise ValueShapeError(
             f"{verb} combines arrays and numbers, got a {type(value).__name__}: {shown(value)}. "
-            f"JAX says: {shown_text(error):.200}. Leave it out, or convert it."
+            f"{said_by_jax(error, 200)} Leave it out, or convert it."
         ) from error

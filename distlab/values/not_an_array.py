@@ -63,6 +63,19 @@ class NotAnArray:
             self._refuse()
         return True
 
+    def __getattr__(self, name: str) -> NoReturn:
+        """Tells of the attributes of arrays why there is none.
+
+        Raises:
+          AttributeError: Always.
+        """
+        if not name.startswith("_") and hasattr(jax.Array, name):
+            raise AttributeError(
+                f"{self.brief()} {self._what}, so it has no {name!r}, as an array has. Use it in "
+                f"a function that strategy.run runs, {self._reading}."
+            )
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
     def is_flag(self) -> bool:
         """Returns whether each replica's value is a truth value, or one whole number."""
         return False

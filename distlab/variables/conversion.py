@@ -10,7 +10,7 @@ import numpy as np
 
 from distlab.devices.jax_internals import placing
 from distlab.errors import ValueShapeError
-from distlab.text.shown import shown, shown_text
+from distlab.text.shown import said_by_jax, shown
 from distlab.values.checks import require_alive, require_plain_array
 from distlab.values.nests import require_nest
 from distlab.values.operators import ArrayOperators
@@ -54,7 +54,7 @@ def as_value(value: Any, dtype: Any, what: str) -> jax.Array:
     except (TypeError, ValueError, OverflowError) as error:
         raise ValueShapeError(
             f"{what} needs an array or numbers, got a {type(value).__name__}: {shown(value)}. "
-            f"JAX says: {shown_text(error):.400}. Pass an array, or a list of numbers."
+            f"{said_by_jax(error)} Pass an array, or a list of numbers."
         ) from error
 
 

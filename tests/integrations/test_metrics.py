@@ -296,3 +296,13 @@ def test_importing_the_module_does_not_load_flax() -> None:
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=True
     )
     assert done.stdout.strip() == "False"
+
+
+def test_guards_and_rules_of_the_program_do_not_mean_a_metric_s_own_numbers() -> None:
+    values, mask = jnp.arange(4), jnp.array([True, True, False, True])
+    with jax.transfer_guard("disallow"), jax.numpy_dtype_promotion("strict"):
+        mean, accuracy = dl.metrics.Mean(), dl.metrics.Accuracy()
+        mean.update_state(values, mask=mask)
+        accuracy.update_state(values, values[:, None] == values, mask=mask)
+        results = mean.result(), accuracy.result()
+    assert [round(float(one), 4) for one in results] == [round(4 / 3, 4), 1.0]

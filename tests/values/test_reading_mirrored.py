@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import jax.numpy as jnp
@@ -56,3 +57,16 @@ def test_one_that_jax_is_given_names_what_reads_it_and_a_nest_of_them() -> None:
         jnp.add(state["w"], 1.0)
     (host, _) = strategy.experimental_local_results(state)
     assert float(jnp.sum(host["w"])) == 3.0
+
+
+def test_attributes_of_arrays_name_what_reads_it_and_others_are_unknown() -> None:
+    weights = mirrored([[1.0, 2.0]])
+    for name in ("T", "mean", "reshape", "astype", "at"):
+        with pytest.raises(AttributeError, match=rf"no '{name}', as an array .*numpy.asarray\(val"):
+            getattr(weights, name)
+    with pytest.raises(AttributeError, match=r"^'Mirrored' object has no attribute 'weights'$"):
+        _ = weights.weights
+    losses = dl.MirroredStrategy(["CPU:0", "CPU:1"]).run(lambda: jnp.ones(3))
+    with pytest.raises(AttributeError, match=r"has a value for each replica, .*strategy.reduce"):
+        losses.sum()
+    assert np.asarray(copy.deepcopy(weights)).tolist() == [[1.0, 2.0]]

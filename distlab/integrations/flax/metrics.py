@@ -8,13 +8,15 @@ made anew for it, and so does the result.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from distlab.devices import in_flight
+from distlab.devices import in_flight, jax_internals
 from distlab.errors import (
     ArgumentTypeError,
     ArgumentValueError,
@@ -77,7 +79,7 @@ class Metric:
                 f"A metric's name is a string, got {shown(name)}. Leave it out for a default name."
             )
         self.name = name or type(metric).__name__.lower()
-        with jax.ensure_compile_time_eval():  # a step may make its metrics in its first call
+        with _of_the_library(), jax.ensure_compile_time_eval():  # a step may make its metrics
             own = nnx.clone(metric)
             own.reset()
             self._definition, state = nnx.split(own)
@@ -138,7 +140,8 @@ class Metric:
         """
         in_flight.require_open()
         leaves = [variable.value() for variable in self.variables]
-        return self._with(leaves).compute()
+        with _of_the_library():
+            return self._with(leaves).compute()
 
     def reset_state(self) -> None:
         """Forgets all examples."""
@@ -153,9 +156,10 @@ class Metric:
         """Returns what values add to the state."""
         _check_mask(values.get("mask"), values.get("labels", values.get("values")))
         self._check(values)
-        fresh = self._with([jnp.asarray(start) for start in self._start])
-        fresh.update(**values)
-        return jax.tree.leaves(_nnx().state(fresh))
+        with _of_the_library():
+            fresh = self._with([jnp.asarray(start) for start in self._start])
+            fresh.update(**values)
+            return jax.tree.leaves(_nnx().state(fresh))
 
     def _check(self, values: dict[str, Any]) -> None:
         """Checks what a metric of this class needs of the arrays of an update."""
@@ -204,7 +208,7 @@ class Mean(Metric):
     """
 
     def __init__(self, name: str = "mean") -> None:
-        with jax.ensure_compile_time_eval():
+        with _of_the_library(), jax.ensure_compile_time_eval():
             average = _nnx().metrics.Average()
         super().__init__(average, name)
 
@@ -257,7 +261,7 @@ class Accuracy(Metric):
                 "with the highest logit is predicted."
             )
         level = self._threshold = None if threshold is None else float(threshold)
-        with jax.ensure_compile_time_eval():
+        with _of_the_library(), jax.ensure_compile_time_eval():
             accuracy = _nnx().metrics.Accuracy(level)
         super().__init__(accuracy, name)
 
@@ -292,6 +296,13 @@ class Accuracy(Metric):
                 f"labels {labels.dtype}{list(labels.shape)} and logits {logits.dtype}"
                 f"{list(logits.shape)}. Of one-hot labels pass labels.argmax(-1)."
             )
+
+
+@contextmanager
+def _of_the_library() -> Iterator[None]:
+    """Computes with NNX's own numbers, which the program's guards and rules do not mean."""
+    with jax_internals.placing(), jax.numpy_dtype_promotion("standard"):
+        yield
 
 
 def _nnx() -> Any:
