@@ -31,7 +31,8 @@ class Brake:
     """Makes an address wait that presents many wrong tokens.
 
     A wrong token that is presented again counts once: a page that tries its old one again and
-    again guesses nothing. Of the addresses, the newest thousand are remembered.
+    again guesses nothing. Links of other sites are counted apart: their wrong tokens keep nobody
+    out who opens an address. Of the addresses, the newest thousand are remembered.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -41,23 +42,34 @@ class Brake:
           clock: Returns the time in seconds.
         """
         self._clock = clock
-        self._tries: OrderedDict[str, _Tries] = OrderedDict()
+        self._tries: OrderedDict[tuple[str, bool], _Tries] = OrderedDict()
 
-    def wait_seconds(self, address: str) -> int:
-        """Returns how long an address has to wait before its tokens are looked at, mostly 0."""
-        tries = self._tries.get(_network(address))
+    def wait_seconds(self, address: str, *, by_link: bool = False) -> int:
+        """Returns how long an address has to wait before its tokens are looked at, mostly 0.
+
+        Args:
+          address: The IP address.
+          by_link: Whether the token came by a link of another site.
+        """
+        tries = self._tries.get((_network(address), by_link))
         if tries is None or len(tries.wrong) < MOST_GUESSES:
             return 0
         return max(math.ceil(tries.began + _PERIOD_SECONDS - self._clock()), 0)
 
-    def note_wrong(self, address: str, token: str) -> None:
-        """Notes that an address presented a wrong token."""
-        network, now = _network(address), self._clock()
-        tries = self._tries.get(network)
+    def note_wrong(self, address: str, token: str, *, by_link: bool = False) -> None:
+        """Notes that an address presented a wrong token.
+
+        Args:
+          address: The IP address.
+          token: The token.
+          by_link: Whether it came by a link of another site.
+        """
+        sender, now = (_network(address), by_link), self._clock()
+        tries = self._tries.get(sender)
         if tries is None or now >= tries.began + _PERIOD_SECONDS:
             tries = _Tries(now)
-        self._tries[network] = tries
-        self._tries.move_to_end(network)
+        self._tries[sender] = tries
+        self._tries.move_to_end(sender)
         if len(tries.wrong) < MOST_GUESSES:
             tries.wrong.add(hashlib.sha256(token.encode("utf-8", "replace")).digest())
         if len(self._tries) > _MOST_ADDRESSES:

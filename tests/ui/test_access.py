@@ -87,6 +87,23 @@ def test_guessing_the_token_is_slowed_down_and_viewers_stay() -> None:
         made.stop()
 
 
+def test_wrong_links_of_another_site_do_not_keep_out_who_opens_the_address() -> None:
+    followed = {
+        "Sec-Fetch-Site": "cross-site",
+        "Sec-Fetch-Mode": "navigate",
+        "Sec-Fetch-Dest": "document",
+    }
+    made = serve(source(), token=TOKEN)
+    try:
+        for number in range(MOST_GUESSES):
+            assert ask(made, f"?token=guess-{number}", headers=followed).status == 401
+        assert ask(made, RIGHT, headers=followed).status == 429
+        assert ask(made, RIGHT, headers={"Sec-Fetch-Site": "none"}).status == 200
+        assert ask(made, RIGHT).status == 200
+    finally:
+        made.stop()
+
+
 def test_a_cookie_is_no_way_to_find_the_token() -> None:
     first, second = serve(source(), token=TOKEN), serve(source(), token=TOKEN)
     try:

@@ -51,6 +51,14 @@ def test_a_network_of_ipv6_is_one_guesser() -> None:
     assert brake.wait_seconds("2001:db8:1::1") == 0
 
 
+def test_links_of_other_sites_keep_no_one_out_who_opens_an_address() -> None:
+    brake = Brake(Clock())
+    for number in range(MOST_GUESSES):
+        brake.note_wrong("192.0.2.7", f"guess {number}", by_link=True)
+    assert brake.wait_seconds("192.0.2.7", by_link=True) == 60
+    assert brake.wait_seconds("192.0.2.7") == 0
+
+
 def test_many_addresses_take_bounded_memory() -> None:
     brake = Brake(Clock())
     guess(brake, "192.0.2.7")
