@@ -52,6 +52,27 @@ def checked_name(name: Any, what: str = "A logged value") -> str:
     return plain
 
 
+def step_and_values(first: Any, named: dict[str, Any]) -> tuple[Any, Mapping[str, Any]]:
+    """Returns the step and the values of a call of `log`, which may give either in two ways.
+
+    Args:
+      first: What it gives without a name: a step, a dict of values, or None.
+      named: What it gives by name; `step` is the step.
+
+    Raises:
+      ArgumentTypeError: There are two steps.
+    """
+    step = named.pop("step", None)
+    if isinstance(first, Mapping):
+        return step, {**first, **named}
+    if first is not None and step is not None:
+        raise ArgumentTypeError(
+            f"A value is logged for one step, got {shown(first)} and step={shown(step)}. Leave one "
+            'out; a dict of values comes first: log({"loss": loss}, step=7).'
+        )
+    return step if first is None else first, named
+
+
 def checked_step(step: Any) -> Any:
     """Returns a step as an `int`, or as an array that JAX may still be computing.
 

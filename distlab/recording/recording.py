@@ -15,7 +15,7 @@ from typing import Any, Literal, Self, TypeAlias, get_args
 
 from distlab.errors import ArgumentTypeError, ArgumentValueError, NotFiniteWarning, RecordError
 from distlab.events import Capture, RunEnd, sink
-from distlab.recording.logged import LARGEST, checked_name, checked_step
+from distlab.recording.logged import LARGEST, checked_name, checked_step, step_and_values
 from distlab.recording.logger_thread import LoggerThread, checked_loggers
 from distlab.recording.participant import open_run_file, present
 from distlab.recording.recorder import Announcement, RingRecorder
@@ -68,22 +68,28 @@ class Recording(Uncopied):
         self._process = os.getpid()
         atexit.register(self._close_at_exit)
 
-    def log(self, /, step: Any = None, **values: Any) -> None:
-        """Logs numbers, such as a loss.
+    def log(self, step_or_values: Any = None, /, **values: Any) -> None:
+        """Logs numbers, such as a loss: `log(loss=loss)`, `log(7, loss=loss)`.
+
+        `log({"train/loss": loss}, step=7)`, as loggers have it, does the same for names of any
+        kind.
 
         Never waits: a value that JAX is still computing is stored when it is
         ready, with the time and the step of this call.
 
         Args:
-          step: The step they belong to, by default the last one that `run` dispatched:
+          step_or_values: The step they belong to, by default the last one that `run` dispatched:
             a whole number, or an array or variable that holds one. Where a coordinator's
-            workers are other processes, the functions that they have done count as steps.
-          **values: Name to Python number, NumPy scalar or JAX array of shape ().
+            workers are other processes, the functions that they have done count as steps. Or a
+            dict of values.
+          **values: Name to Python number, NumPy scalar or JAX array of shape (); `step` is the
+            step.
 
         Raises:
           ValueShapeError: A value is not one real number.
-          ArgumentTypeError: `step` is not a whole number.
-          ArgumentValueError: `step` is negative or above 2**63 - 1, or a name is empty, longer
+          ArgumentTypeError: The step is not a whole number, or there are two; a name of a dict is
+            no text.
+          ArgumentValueError: The step is negative or above 2**63 - 1, or a name is empty, longer
             than 500 characters or not encodable in UTF-8.
           RecordError: The recording is closed.
 
@@ -109,8 +115,9 @@ class Recording(Uncopied):
             )
         began = time.perf_counter_ns()
         line = calling_line()
+        step, numbers = step_and_values(step_or_values, values)
         number = self._recorder.newest_step() if step is None else checked_step(step)
-        self._recorder.metrics.log(number, values)
+        self._recorder.metrics.log(number, numbers)
         self._recorder.overhead.add_log(time.perf_counter_ns() - began, line)
         self._warn_of_not_finite(self._recorder)
 

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from distlab.errors import RecordError, ValueShapeError
+from distlab.errors import ArgumentTypeError, ArgumentValueError, RecordError, ValueShapeError
 from distlab.events import Event, Lost, Metric, RecorderCost, RunEnd, Step, Unknown, sink
 from distlab.events import Run as RunBegin
 from distlab.profiling.prober import Prober
@@ -132,6 +132,33 @@ def test_numbers_are_logged_with_the_last_step(recorder: RingRecorder, tmp_path:
         (7, {"accuracy": 0.5}),
     ]
     assert before <= metrics[1].time_ns <= metrics[2].time_ns <= time.monotonic_ns()
+
+
+def test_numbers_are_logged_by_a_dict_as_loggers_have_it(
+    recorder: RingRecorder, tmp_path: Path
+) -> None:
+    numbers = {"train/loss": 0.5}
+    with record(tmp_path) as run:
+        recorder.emit(samples.step(41))
+        run.log(numbers)
+        run.log(numbers, step=7)
+        run.log(numbers, accuracy=0.25, step=jnp.int32(8))
+        with pytest.raises(ArgumentTypeError, match="logged for one step, got 1 and step=2"):
+            run.log(1, step=2, loss=0.5)
+        for names in ({"": 0.5}, {"\ud800": 0.5}):
+            with pytest.raises(ArgumentValueError):
+                run.log(names)
+        with pytest.raises(ArgumentTypeError, match="a string as its name, got a int: 3"):
+            run.log({3: 0.5})
+        with pytest.raises(ValueShapeError, match="'nested'"):
+            run.log({"nested": {"loss": 0.5, "rate": 0.1}})
+    metrics = [event for event in events_of(tmp_path) if isinstance(event, Metric)]
+    assert [(m.step, m.values) for m in metrics] == [
+        (41, {"train/loss": 0.5}),
+        (7, {"train/loss": 0.5}),
+        (8, {"train/loss": 0.5, "accuracy": 0.25}),
+    ]
+    assert numbers == {"train/loss": 0.5}
 
 
 def test_what_is_no_number_is_refused_at_once(recorder: RingRecorder) -> None:

@@ -24,7 +24,7 @@ def _(w: World, v: Any) -> None:
     dl.record(None, total_steps=v).close()
 
 
-@row("Recording.log.step", "none")
+@row("Recording.log.step", "none dict")
 def _(w: World, v: Any) -> object:
     with dl.record(None) as recording:
         recording.log(v, loss=1.0)
