@@ -24,6 +24,7 @@ def settings(run: Folds) -> dict[str, str]:
     planned = run.columns("steps")["total"]
     devices = len(header["replicas"])
     simulated = "simulated " if header["simulated"] else ""
+    kind = "device" if devices == 1 else "devices"
     sizes = batches["examples"][batches["dataset"] == batches["main"]]
     called = [
         how
@@ -35,7 +36,7 @@ def settings(run: Folds) -> dict[str, str]:
     one_copy = bytes_text(int(placement["bytes"].max(axis=1).sum())) if variables else ""
     return {
         "strategy": header["strategy"],
-        "devices": f"{count_text(devices)} {simulated}devices" if devices else "",
+        "devices": f"{count_text(devices)} {simulated}{kind}" if devices else "",
         "examples in a full batch": count_text(int(sizes.max())) if len(sizes) else "",
         "planned steps": "" if planned is None else count_text(planned),
         "variables": f"{count_text(variables)}, {one_copy} a copy" if variables else "",
