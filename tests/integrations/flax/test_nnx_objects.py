@@ -235,15 +235,15 @@ WITHIN: dict[str, Callable[[nnx.Dropout, jax.Array], jax.Array]] = {
 }
 
 
-@pytest.mark.usefixtures("eager")
-@pytest.mark.parametrize("name", WITHIN)
+@pytest.mark.parametrize(("name", "eagerly"), [*((name, False) for name in WITHIN), ("jit", True)])
 def test_a_stream_goes_through_transformations_of_nnx_unchanged(
-    strategy: dl.Strategy, name: str
+    strategy: dl.Strategy, name: str, eagerly: bool
 ) -> None:
     drop, plain = (nnx.Dropout(0.5, rngs=nnx.Rngs(dropout=7)) for _ in range(2))
+    options = dl.RunOptions(run_eagerly=eagerly)
     x = jnp.ones(16)
     for _ in range(2):
-        found = strategy.run(WITHIN[name], args=(drop, x))
+        found = strategy.run(WITHIN[name], args=(drop, x), options=options)
         expected = strategy.run(_applied, args=(plain, x))
         np.testing.assert_array_equal(found.values, expected.values)
     assert len({str(value) for value in found.values}) == REPLICAS
