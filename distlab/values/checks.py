@@ -174,9 +174,10 @@ def declared_array(value: Mirrored, label: str) -> jax.Array:
         return jnp.asarray(value.array)
     except (TypeError, ValueError, OverflowError) as error:
         raise StructureError(
-            f"A Mirrored value is one array, but {label} is Mirrored({shown(value.array)}). Of a "
-            "nest, declare the arrays alone: jax.tree.map(lambda leaf: distlab.Mirrored(leaf) if "
-            "isinstance(leaf, jax.Array) else leaf, nest)."
+            f"A Mirrored value is one array, but {label} is Mirrored({shown(value.array)}). "
+            "Return other values as they are; make each array of a nest Mirrored: "
+            "jax.tree.map(lambda leaf: distlab.Mirrored(leaf) if isinstance(leaf, jax.Array) else "
+            "leaf, nest)."
         ) from error
 
 
