@@ -89,17 +89,69 @@ class Exported:
     def __call__(self, *args: Any) -> Any:
         """Calls the function.
 
+        A batch without examples, such as that of a replica which has none, gives results without
+        examples.
+
         Raises:
-          ValueShapeError: The arguments have another structure, shape or dtype than the spec.
+          ValueShapeError: The arguments have another structure, shape or dtype than the spec; or
+            a result does not depend on the number of examples, and there are none.
         """
         require_nest(args, "args")
         try:
+            if self._no_examples(args):
+                return self._empty(args)
             return self.program.call(self.arrays, *args)
         except (TypeError, ValueError) as error:
             raise ValueShapeError(
                 f"{self!r} was called with arguments that do not fit: {shown_text(error):.400}. "
                 "Pass arrays of the shapes and dtypes of the spec that it was exported with."
             ) from error
+
+    def _no_examples(self, args: Any) -> bool:
+        """Returns whether a dimension of any size is zero: JAX's programs know sizes from one."""
+        leaves = jax.tree.leaves(args)
+        return len(leaves) == len(self._arguments) and any(
+            0 in map(_size_if_any, np.shape(leaf), aval.shape)
+            for leaf, aval in zip(leaves, self._arguments, strict=True)
+            if len(np.shape(leaf)) == len(aval.shape)
+        )
+
+    def _empty(self, args: Any) -> Any:
+        """Returns the results for arguments without examples.
+
+        Raises:
+          ValueShapeError: A result has elements all the same.
+          ValueError: The arguments do not fit.
+          TypeError: They do not fit.
+        """
+        leaves, structure = jax.tree.flatten(args)
+
+        def of_size(size: int) -> Any:
+            forms = [
+                jax.ShapeDtypeStruct(
+                    tuple(
+                        size if _size_if_any(n, of_spec) == 0 else n
+                        for n, of_spec in zip(np.shape(leaf), aval.shape, strict=True)
+                    ),
+                    jnp.result_type(leaf),
+                )
+                for leaf, aval in zip(leaves, self._arguments, strict=True)
+            ]
+            args = jax.tree.unflatten(structure, forms)
+            return jax.eval_shape(self.program.call, self.arrays, *args)
+
+        def empty(one: Any, two: Any, three: Any) -> jax.Array:
+            steps = np.subtract(two.shape, one.shape), np.subtract(three.shape, two.shape)
+            shape = tuple(int(n) for n in one.shape - steps[0])
+            if (steps[0] != steps[1]).any() or 0 not in shape or min(shape) < 0:
+                raise ValueShapeError(
+                    f"{self!r} was called without examples, and its result {one.dtype}"
+                    f"{list(one.shape)} has elements all the same, such as a mean over them. Call "
+                    "it with one example or more, or return a result for each example."
+                )
+            return jnp.zeros(shape, one.dtype)
+
+        return jax.tree.map(empty, *map(of_size, (1, 2, 3)))
 
     def save(self, path: str | os.PathLike[str]) -> str:
         """Writes the function to a file, for `dl.load_exported`; the file is whole or not there.
@@ -253,6 +305,11 @@ def export(fn: Callable[..., Any], spec: Any, *, platforms: Sequence[str] = PLAT
     forms = [jax.ShapeDtypeStruct(array.shape, array.dtype) for array in arrays]
     exporting = export_library.export(jax.jit(program), platforms=chosen)
     return Exported(exporting(tuple(forms), *abstract), arrays)
+
+
+def _size_if_any(size: int, of_spec: Any) -> int | None:
+    """Returns the size of a dimension if it may be of any; None where the spec has a number."""
+    return None if isinstance(of_spec, int) else size
 
 
 def _traced(fn: Callable[..., Any], abstract: tuple[Any, ...]) -> Any:

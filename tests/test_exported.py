@@ -153,3 +153,31 @@ def test_paths_that_do_not_fit_are_refused(tmp_path: Path) -> None:
     with pytest.raises(NotFoundError, match="There is no exported function"):
         dl.load_exported(tmp_path / "missing")
     assert [*tmp_path.parent.glob("*.new"), *tmp_path.iterdir()] == []
+
+
+@pytest.mark.parametrize("eagerly", [False, True])
+def test_a_replica_without_examples_has_results_without_examples(
+    eagerly: bool, tmp_path: Path
+) -> None:
+    strategy = dl.MirroredStrategy(["CPU:0", "CPU:1", "CPU:2"])
+    exported = dl.export(lambda x: {"y": 2 * x, "pair": jnp.concatenate((x, x)) > 0}, ROWS)
+    loaded = dl.load_exported(exported.save(tmp_path / "m.dlx"))
+    nothing = loaded(X[:0])
+    assert {k: (v.shape, v.dtype) for k, v in nothing.items()} == {
+        "y": ((0, 3), jnp.float32),
+        "pair": ((0, 3), jnp.bool_),
+    }
+    options = dl.RunOptions(run_eagerly=eagerly)
+    for x in strategy.experimental_distribute_dataset(dl.data.Dataset.from_tensors(X[:4])):
+        results = strategy.run(loaded, args=(x,), options=options)  # 2, 2 and no rows
+        assert [len(part) for part in results["pair"].values] == [4, 4, 0]
+        np.testing.assert_allclose(strategy.gather(results["y"], axis=0), 2 * X[:4])
+
+
+def test_a_result_that_needs_an_example_is_refused_without_any() -> None:
+    mean = dl.export(lambda x: x.mean(), ROWS)
+    with pytest.raises(ValueShapeError, match=r"without examples, .* float32\[\] .*Call it with"):
+        mean(X[:0])
+    with pytest.raises(ValueShapeError, match="do not fit"):
+        mean(np.zeros((0, 4), np.float32))
+    assert mean(X).shape == ()

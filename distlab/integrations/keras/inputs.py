@@ -11,9 +11,10 @@ import numpy as np
 from keras.src.trainers.data_adapters.data_adapter import DataAdapter
 from keras.src.trainers.data_adapters.data_adapter_utils import class_weight_to_sample_weights
 
-from distlab.data import INFINITE_CARDINALITY, Dataset
+from distlab.data import INFINITE_CARDINALITY, AutoShardPolicy, Dataset, Options, as_dataset
 from distlab.errors import ArgumentValueError, CardinalityError, ContextError, UnsupportedError
 from distlab.input.dataset import DistributedDataset
+from distlab.processes import group
 from distlab.strategies.abstract import Strategy
 from distlab.values.distributed import PerReplica
 
@@ -116,6 +117,8 @@ class Batches:
             source = adapter.dataset
         else:
             source = self._host = _HostBatches(adapter)
+            if _has_workers(strategy):
+                source = _divided_by_data(as_dataset(source))
         if not isinstance(source, DistributedDataset):
             source = strategy.experimental_distribute_dataset(source)
         self._dataset: DistributedDataset = source
@@ -175,8 +178,9 @@ class SingleBatches:
     """
 
     def __init__(self, strategy: Strategy) -> None:
+        self._strategy = strategy
         self._waiting: deque[tuple[Any, ...]] = deque()
-        self._divided = iter(strategy.experimental_distribute_dataset(self))
+        self._divided: Iterator[Any] | None = None
 
     def __iter__(self) -> Iterator[tuple[Any, ...]]:
         while True:
@@ -185,8 +189,31 @@ class SingleBatches:
     def divided(self, batch: Any) -> Any:
         """Returns a batch divided over the replicas."""
         leaves, structure = jax.tree.flatten(batch)
-        self._waiting.append(tuple(np.asarray(leaf) for leaf in leaves))
-        return jax.tree.unflatten(structure, next(self._divided))
+        arrays = tuple(np.asarray(leaf) for leaf in leaves)
+        if _has_workers(self._strategy):  # whose datasets are read ahead
+            source = _divided_by_data(Dataset.from_tensors(arrays))
+            divided = next(iter(self._strategy.experimental_distribute_dataset(source)))
+            return jax.tree.unflatten(structure, divided)
+        if self._divided is None:
+            self._divided = iter(self._strategy.experimental_distribute_dataset(self))
+        self._waiting.append(arrays)
+        try:
+            return jax.tree.unflatten(structure, next(self._divided))
+        except BaseException:
+            self._divided = None  # an iterator that raised has ended
+            self._waiting.clear()
+            raise
+
+
+def _has_workers(strategy: Strategy) -> bool:
+    return group.across(strategy.mesh) is not None
+
+
+def _divided_by_data(dataset: Dataset) -> Dataset:
+    """Returns a dataset of which all workers read the same batches, and each keeps its part."""
+    options = Options()
+    options.experimental_distribute.auto_shard_policy = AutoShardPolicy.DATA
+    return dataset.with_options(options)
 
 
 def is_divided(batch: Any) -> bool:

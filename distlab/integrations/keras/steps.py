@@ -18,8 +18,9 @@ from distlab.integrations.keras.held import Group, Kind, group_of
 from distlab.integrations.keras.inputs import SingleBatches, is_divided, sizes_of
 from distlab.integrations.keras.logs import Path, StepLogs, emit, flattened, nested
 from distlab.integrations.keras.rows import joined, mean_of
+from distlab.processes import group
 from distlab.strategies.abstract import Strategy
-from distlab.values.distributed import DistributedValues
+from distlab.values.distributed import DistributedValues, Mirrored
 
 StepName: TypeAlias = Literal["train_step", "test_step", "predict_step"]
 State: TypeAlias = tuple[Any, ...]
@@ -58,13 +59,14 @@ class Steps:
         executions = self._model.steps_per_execution
 
         def run(state: Any, batches: Iterator[Any]) -> tuple[Any, State]:
-            results = [step(state, next(batches))]
+            step.receive(state)  # before its batch is read, which may raise
+            results = [step(next(batches))]
             for _ in range(executions - 1):
                 try:
                     batch = next(batches)
                 except StopIteration:
                     break
-                results.append(step(step.state, batch))
+                results.append(step(batch))
             if name == "predict_step":
                 return _joined(results), step.state
             return results[-1], step.state
@@ -108,20 +110,22 @@ class _Step:
         self._replica_steps: dict[tuple[int, ...], Callable[..., Any]] = {}
         self._replica_step: Callable[..., Any] | None = None
 
-    def __call__(self, state: Any, batch: Any) -> Any:
+    def __call__(self, batch: Any) -> Any:
         """Runs the step on one batch and returns its logs, or its outputs."""
-        if state is not self.state:
-            self._receive(state)
         strategy, batch = self._steps.strategy, self._steps.divided(batch)
         sizes = sizes_of(batch, strategy.num_replicas_in_sync)
         args = (batch, sum(sizes)) if self._by_examples else (batch,)
         eagerly = RunOptions(run_eagerly=True) if self._model.run_eagerly else None
         assert self._replica_step is not None
         result = strategy.run(self._replica_step, args=args, options=eagerly)
-        return self._logs(result, sizes) if self._name != "predict_step" else _rows(result)
+        if self._name == "predict_step":
+            return _rows(result, strategy)
+        return self._logs(result, sizes)
 
-    def _receive(self, state: Any) -> None:
-        """Takes over the state that Keras passes."""
+    def receive(self, state: Any) -> None:
+        """Takes over the state that Keras passes, unless it is that of the last step."""
+        if state is self.state:
+            return
         model, strategy = self._model, self._steps.strategy
         groups = tuple(
             arrays
@@ -138,7 +142,9 @@ class _Step:
     def _made(self, groups: tuple[Group, ...]) -> Callable[..., Any]:
         """Returns the replica function for these variables."""
         model, name, kinds = self._model, self._name, KINDS[self._name]
-        keras_step = getattr(model, name)
+        strategy, keras_step = self._steps.strategy, getattr(model, name)
+        workers = group.across(strategy.mesh) is not None
+        one_copy = strategy.keeps_one_copy and strategy.num_replicas_in_sync > 1
 
         def replica_step(batch: Any, total: Any = None) -> Any:
             context = get_replica_context()
@@ -150,17 +156,18 @@ class _Step:
             changed = (state[0], new) if name == "predict_step" else tuple(new)
             if not examples:
                 changed = jax.tree.map(_kept_if_nan, tuple(map(list, changed)), state)
-            for group, values, old in zip(groups, changed, state, strict=True):
-                for held, value, before in zip(group.members, values, old, strict=True):
+            for kind, values, old in zip(groups, changed, state, strict=True):
+                for held, value, before in zip(kind.members, values, old, strict=True):
                     if value is not before:
                         held.assign(value, before)
             if name == "predict_step":
-                return result
+                return jax.tree.map(jnp.atleast_1d, result) if workers else result
             logs = flattened(result)
-            if share is not None:
-                metrics = changed[kinds.index("metrics")]
-                logs = _of_all_examples(model, logs, metrics, context, share)
-            return _packed(logs)
+            if share is not None or one_copy:
+                old, new = (part[kinds.index("metrics")] for part in (state, changed))
+                logs = _of_all_replicas(model, logs, new, old if one_copy else None, share)
+            packed = _packed(logs)
+            return _means(packed, context, examples) if workers else packed
 
         replica_step.__name__ = name
         replica_step.__qualname__ = f"{type(model).__name__}.{name}"
@@ -204,8 +211,8 @@ def _packed(logs: dict[Path, Any]) -> tuple[dict[tuple[Path, ...], Any], dict[Pa
     return ({paths: jnp.stack(scalars)} if paths else {}), others
 
 
-def _of_all_examples(
-    model: Any, logs: dict[Path, Any], metrics: Sequence[Any], context: ReplicaContext, share: Any
+def _of_all_replicas(
+    model: Any, logs: dict[Path, Any], metrics: Sequence[Any], before: Any, share: Any
 ) -> dict[Path, Any]:
     """Returns logs as one device would log them that has all replicas' examples.
 
@@ -213,25 +220,53 @@ def _of_all_examples(
       model: The model.
       logs: What this replica logged.
       metrics: The values of the model's metric variables on this replica.
-      context: The replica's context.
-      share: The replica's part of the global batch.
+      before: Those before the step, where the replicas share them; None where each has its own,
+        which began at zero.
+      share: The replica's part of the global batch; None where replicas count alike.
     """
-    values = {path: jnp.asarray(value) * share for path, value in logs.items()}
+    context = get_replica_context()
     counted = {
-        i: metrics[i]
+        i: metrics[i] if before is None else metrics[i] - before[i]
         for i, variable in enumerate(model.metrics_variables)
         if variable.aggregation == "sum"
     }
-    logs, counted = context.all_reduce("SUM", (values, counted))
-    totals = [counted.get(i, value) for i, value in enumerate(metrics)]
+    if share is None:
+        added = context.all_reduce("SUM", counted)
+    else:
+        logs = {path: jnp.asarray(value) * share for path, value in logs.items()}
+        logs, added = context.all_reduce("SUM", (logs, counted))
+    totals = list(metrics)
+    for i, sums in added.items():
+        totals[i] = sums if before is None else before[i] + sums
     with StatelessScope(state_mapping=list(zip(model.metrics_variables, totals, strict=True))):
         known = flattened(model.get_metrics_result())
     return {path: known.get(path, value) for path, value in logs.items()}
 
 
-def _rows(outputs: Any) -> Any:
+def _means(packed: Any, context: ReplicaContext, examples: int) -> Any:
+    """Returns the means of logs over the replicas of all workers that have examples.
+
+    Workers read these without waiting for one another, in whatever thread.
+
+    Args:
+      packed: The logs of this replica.
+      context: The replica's context.
+      examples: The number of its examples.
+    """
+    counts = jnp.float32(examples > 0)
+    full = context.all_reduce("SUM", counts)
+    weight = jnp.where(full > 0, counts / jnp.maximum(full, 1), 1 / context.num_replicas_in_sync)
+    parts = jax.tree.map(lambda value: jnp.where(weight > 0, value * weight, 0), packed)
+    return jax.tree.map(Mirrored, context.all_reduce("SUM", parts))
+
+
+def _rows(outputs: Any, strategy: Strategy) -> Any:
     """Returns a nest of outputs with the rows of all replicas."""
-    return jax.tree.map(joined, outputs, is_leaf=lambda v: isinstance(v, DistributedValues))
+    return jax.tree.map(
+        lambda output: joined(output, strategy),
+        outputs,
+        is_leaf=lambda value: isinstance(value, DistributedValues),
+    )
 
 
 def _joined(results: list[Any]) -> Any:

@@ -14,6 +14,7 @@ import pytest
 from keras import layers
 
 import distlab as dl
+from distlab.errors import ValueShapeError
 from tests.integrations.keras.small import FIT, RANDOM, X, Y, mirrored, model
 
 HALVES = 2e-6
@@ -282,3 +283,49 @@ def test_nothing_holds_the_weights_of_the_epoch_before() -> None:
     trained.fit(X, Y, callbacks=[Looks()], **FIT)
     assert held
     assert not any(held[len(before) :])  # after the first batch
+
+
+@pytest.mark.parametrize("verb", ["fit", "evaluate", "predict"])
+@pytest.mark.parametrize("replicas", [1, 3])
+def test_a_first_batch_that_cant_be_read_costs_no_weights(verb: str, replicas: int) -> None:
+    with mirrored(replicas).scope():
+        trained = model()
+    trained.fit(X, Y, **FIT)
+    weights = trained.get_weights()
+    rows = dl.data.Dataset.from_tensor_slices((X, Y)).batch(8)
+    broken = rows.map(lambda *_: 1 // 0)
+    with pytest.raises(ZeroDivisionError):
+        getattr(trained, verb)(broken, verbose=0)
+    for before, after in zip(weights, trained.get_weights(), strict=True):
+        np.testing.assert_array_equal(before, after)
+    assert np.isfinite(trained.fit(X, Y, **FIT).history["loss"]).all()
+
+
+def test_single_batches_go_on_after_one_that_could_not_be_divided() -> None:
+    with mirrored(3).scope():
+        one, other = model(), model()
+    expected = [other.train_on_batch(X[:8], Y[:8]) for _ in range(2)]
+    first = one.train_on_batch(X[:8], Y[:8])
+    with pytest.raises(ValueShapeError, match="same first dimension"):
+        one.train_on_batch(X[:8], Y[:5])
+    np.testing.assert_array_equal([first, one.train_on_batch(X[:8], Y[:8])], expected)
+
+
+@pytest.mark.parametrize("unit", ["replicas", "examples"])
+def test_replicas_with_one_copy_of_the_metrics_log_what_mirrored_ones_do(unit: Any) -> None:
+    def losses(strategy: dl.Strategy) -> list[float]:
+        seen: list[float] = []
+        note = keras.callbacks.LambdaCallback(
+            on_train_batch_end=lambda _, logs: seen.append(float(logs["loss"]))
+        )
+        with strategy.scope():
+            made = model()
+        history = made.fit(X[:16], Y[:16], epochs=2, callbacks=[note], **FIT).history
+        return [*seen, *history["loss"]]
+
+    dl.keras.weigh_by(unit)
+    try:
+        shared = losses(dl.experimental.CentralStorageStrategy(jax.devices()[:4]))
+        np.testing.assert_allclose(shared, losses(mirrored(4)), rtol=0, atol=HALVES)
+    finally:
+        dl.keras.weigh_by("replicas")
