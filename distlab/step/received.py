@@ -13,7 +13,7 @@ import numpy as np
 
 from distlab.devices.mesh import ReplicaMesh
 from distlab.devices.pieces import is_divided
-from distlab.errors import ArgumentTypeError
+from distlab.errors import ArgumentTypeError, ArgumentValueError
 from distlab.step.parameters import argument_label, parameter_names
 from distlab.step.state_holders import (
     is_equinox_module,
@@ -29,6 +29,7 @@ from distlab.values.nests import taken_apart
 from distlab.values.plain_arrays import refusal_on_devices
 from distlab.values.sharded import as_distributed
 from distlab.values.stacks import is_stack
+from distlab.values.wide_integers import refusal_of_wrapping
 from distlab.variables.variable import is_variable
 
 Path: TypeAlias = tuple[Any, ...]
@@ -59,6 +60,7 @@ def accepted(
       ArgumentTypeError: An argument is an object that is changed in place, such as a model, an
         array with a mask or with fields, or, where the function is compiled, something that is
         used up, such as an iterator.
+      ArgumentValueError: An array of NumPy holds whole numbers that JAX would cut.
       StructureError: The arguments hold themselves, or a dict has keys that can't be sorted.
       ShardingError: An array is divided otherwise than into one part for each replica.
       ValueShapeError: An array is that of all components of a per-replica value.
@@ -91,6 +93,8 @@ class _Received:
         why = self._why_not(path, value)
         if why is not None:
             raise ArgumentTypeError(why)
+        if wraps := refusal_of_wrapping(value, self._label(path)):
+            raise ArgumentValueError(wraps)
         return value
 
     def _why_not(self, path: Path, value: Any) -> str | None:

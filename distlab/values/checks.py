@@ -19,6 +19,7 @@ from distlab.values.distributed import Mirrored, PerReplica
 from distlab.values.nests import require_nest
 from distlab.values.plain_arrays import is_plain, refusal_on_devices
 from distlab.values.reduce_op import ReduceOp
+from distlab.values.wide_integers import refusal_of_wrapping
 
 _ASYNCHRONOUS: Final = (inspect.iscoroutinefunction, inspect.isasyncgenfunction)
 _LAZY: Final = (inspect.isgeneratorfunction, *_ASYNCHRONOUS)
@@ -62,9 +63,10 @@ def require_plain_array(value: Any, what: str) -> None:
       what: What it is to the verb.
 
     Raises:
-      ValueShapeError: It has a mask, fields, or another byte order than the machine.
+      ValueShapeError: It has a mask, fields, another byte order than the machine, or whole
+        numbers of 64 bits that JAX would cut.
     """
-    refusal = refusal_on_devices(value, what)
+    refusal = refusal_on_devices(value, what) or refusal_of_wrapping(value, what)
     if refusal is not None:
         raise ValueShapeError(refusal)
 

@@ -27,6 +27,7 @@ from distlab.errors import (
     GatheredWarning,
     InvalidArgumentError,
     StructureError,
+    ValueShapeError,
 )
 from distlab.processes import group
 from distlab.text.shown import shown
@@ -35,6 +36,7 @@ from distlab.values.components_text import components_text
 from distlab.values.not_an_array import NotAnArray
 from distlab.values.sealed import Sealed
 from distlab.values.stacks import remember, remember_equal_rows
+from distlab.values.wide_integers import refusal_of_wrapping
 
 Shape: TypeAlias = tuple[int, ...]
 
@@ -344,12 +346,16 @@ def stack(components: Sequence[Any], mesh: ReplicaMesh) -> PerReplica:
 
     Raises:
       StructureError: The components differ in dtype or in rank.
+      ValueShapeError: A component holds whole numbers that JAX would cut.
 
     Warns:
       GatheredWarning: A component is divided over several devices.
     """
     for component in {id(c): c for c in components if is_divided(c)}.values():
         warn_of_gathering("A component of a per-replica value", component)
+    for component in components:
+        if refusal := refusal_of_wrapping(component, "A component of a per-replica value"):
+            raise ValueShapeError(refusal)
     with placing():
         arrays = [jnp.asarray(component) for component in components]
     (shapes,) = shapes_of_all([arrays], mesh)

@@ -1,0 +1,39 @@
+"""Whole numbers of 64 bits on devices, where JAX keeps 32 bits unless `jax_enable_x64` is set."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import jax
+import numpy as np
+
+_WIDE: Final = 8
+"""The bytes of a number of 64 bits."""
+
+
+def refusal_of_wrapping(value: Any, what: str) -> str | None:
+    """Returns why a value would hold other numbers on a device; None where they stay the same.
+
+    JAX keeps the low bits of each number without a word: of 2**40 nothing.
+
+    Args:
+      value: Any value.
+      what: What it is to the verb.
+    """
+    if not isinstance(value, np.ndarray | np.generic) or value.dtype.kind not in "iu":
+        return None
+    if value.dtype.itemsize < _WIDE or not value.size:
+        return None
+    kept = np.dtype(jax.dtypes.canonicalize_dtype(value.dtype))
+    if kept.itemsize == _WIDE:
+        return None
+    bounds = np.iinfo(kept)
+    for extreme in (value.max(), value.min()):
+        if not bounds.min <= extreme <= bounds.max:
+            return (
+                f"{what} is {value.dtype} and holds {extreme}, of which devices would have "
+                f"{extreme.astype(kept)}: JAX makes {kept} of {value.dtype}. Call "
+                "jax.config.update('jax_enable_x64', True) when the program begins, or use "
+                "smaller numbers, such as array % 2**31 of hashes."
+            )
+    return None
