@@ -21,6 +21,24 @@ _OF_THE_VALUE: Final = frozenset({
 # fmt: on
 """The attributes of arrays that a variable has, too."""
 
+_INSTEAD: Final = {
+    **dict.fromkeys(("ref", "experimental_ref"), "the variable itself, which may be a key"),
+    **dict.fromkeys(("device", "handle"), "value().devices()"),
+    **dict.fromkeys(("initial_value", "initialized_value"), "the array that it was made with"),
+    **dict.fromkeys(("initializer", "is_initialized"), "it at once: it has a value from the start"),
+    **dict.fromkeys(("op", "graph", "to_proto"), "the variable itself: there is no graph"),
+    "constraint": "assign with the value that the constraint returns",
+    "count_up_to": "assign_add(1)",
+    "eval": "numpy()",
+    "load": "assign(value)",
+    "get_shape": "shape",
+    "set_shape": "a variable that is made with that shape",
+    "sparse_read": "jnp.take(variable, indices, axis=0)",
+    "gather_nd": "variable[tuple(jnp.moveaxis(indices, -1, 0))]",
+    "batch_scatter_update": "assign(variable.at[rows, indices].set(updates))",
+}
+"""What takes the place of those attributes of `tf.Variable` that a variable has not."""
+
 
 class _Shaped(Protocol):
     @property
@@ -70,7 +88,10 @@ class ArrayOperators:
             """Returns an attribute of the value that libraries use, such as `real` or `astype`."""
             if name in _OF_THE_VALUE:
                 return getattr(self.value(), name)
-            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+            told = f"{type(self).__name__!r} object has no attribute {name!r}"
+            if name in _INSTEAD:
+                told += f", as tf.Variable has. Use {_INSTEAD[name]}."
+            raise AttributeError(told)
 
     def __getitem__(self, index: Any) -> jax.Array:
         return self.value()[index]

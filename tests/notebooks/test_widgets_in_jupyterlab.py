@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Page
+from playwright.sync_api import Error, Page
 
 import distlab as dl
 from tests.notebooks.lab import DRAWN, LIVE, Lab, Seen
@@ -61,7 +61,11 @@ def position(page: Page) -> int:
 
 
 def wait_for_loop(page: Page, state: str) -> None:
-    page.wait_for_selector(f"{LIVE} .loop[data-state={state}]")
+    try:
+        page.wait_for_selector(f"{LIVE} .loop[data-state={state}]")
+    except Error as error:
+        shown = page.locator(f"{LIVE} .loops").all_inner_texts()
+        raise AssertionError(f"No loop is {state}; the buttons show {shown}") from error
 
 
 def test_single_views_are_drawn_while_their_cell_runs(

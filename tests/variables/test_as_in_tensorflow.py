@@ -623,3 +623,21 @@ def test_a_plain_variable_of_integers_may_have_a_mean() -> None:
     assert _variable(dl.OneDeviceStrategy("CPU:0"), 3, aggregation=Aggregation.MEAN).numpy() == 3
     with pytest.raises(ValueShapeError, match="a MEAN of integers"):
         _variable(dl.MirroredStrategy(["CPU:0"]), 3, aggregation=Aggregation.MEAN)
+
+
+def test_attributes_of_tf_variable_that_are_missing_name_what_takes_their_place() -> None:
+    with dl.MirroredStrategy(["CPU:0", "CPU:1"]).scope():
+        v: Any = dl.Variable(jnp.arange(6.0).reshape(3, 2))
+    told = {"device": r"value\(\).devices\(\)", "ref": "the variable itself", "get_shape": "shape"}
+    for name, instead in told.items():
+        with pytest.raises(AttributeError, match=f"'{name}', as tf.Variable has. Use {instead}"):
+            getattr(v, name)
+        assert not hasattr(v, name)
+    with pytest.raises(AttributeError, match=r"no attribute 'weights'$"):
+        v.weights  # noqa: B018
+    # What the messages name for indices works.
+    rows = jnp.array([[0, 1], [2, 0]])
+    assert v[tuple(jnp.moveaxis(rows, -1, 0))].tolist() == [1.0, 4.0]
+    v.assign(v.at[jnp.array([0]), jnp.array([1])].set(9.0))
+    assert v.numpy()[0].tolist() == [0.0, 9.0]
+    assert jnp.take(v, jnp.array([0, 0]), axis=0).shape == (2, 2)
