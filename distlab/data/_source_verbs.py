@@ -114,8 +114,8 @@ class SourceVerbs(Planned[DatasetT]):
 
         Args:
           generator: Returns an iterable; called anew for each iteration.
-          output_types: A nest of dtypes to convert components to. Without it and
-            without a signature, components keep their dtypes.
+          output_types: A nest of dtypes to convert components to; `"string"` for text. Without it
+            and without a signature, components keep their dtypes.
           output_shapes: A nest of shapes to check, None for unknown dimensions.
           args: Arguments for `generator`, which receives NumPy values.
           output_signature: A nest of specs (`TensorSpec`, or any object with a

@@ -23,7 +23,8 @@ class TensorSpec:
     Attributes:
       shape: The dimensions; None for one that varies, such as the first of a batch
         that may be partial.
-      dtype: The element type, float32 by default; `object` for strings, which are `bytes`.
+      dtype: The element type, float32 by default; `object` for strings, which are `bytes`, given
+        as `"string"`, too.
 
     Example:
       >>> import distlab as dl
@@ -75,9 +76,14 @@ def _is_size(size: Any) -> bool:
 def checked_dtype(dtype: Any) -> np.dtype[Any]:
     """Returns a dtype of NumPy, in the machine's byte order, as elements are.
 
+    Args:
+      dtype: NumPy's, or what it takes for one; or "string", TensorFlow's word for text.
+
     Raises:
       ArgumentTypeError: It is none.
     """
+    if isinstance(dtype, str) and dtype == "string":
+        return np.dtype(object)
     try:
         if dtype is not None:  # which NumPy takes for float64
             return np.dtype(dtype).newbyteorder("=")
@@ -85,7 +91,7 @@ def checked_dtype(dtype: Any) -> np.dtype[Any]:
         pass
     raise ArgumentTypeError(
         f"A component's dtype must be one of NumPy's, got {shown(dtype)}. Write for example "
-        "'float32'; of several components, a dict or tuple has one for each."
+        "'float32', or 'string' for text; of several components, a dict or tuple has one for each."
     )
 
 

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, final
 
 import numpy as np
 
 from distlab import events
-from distlab.errors import ArgumentTypeError, ArgumentValueError, DistlabError
+from distlab.errors import (
+    ArgumentTypeError,
+    ArgumentValueError,
+    DistlabError,
+    UnsupportedError,
+)
 from distlab.events import sink
 from distlab.integrations.orbax.manager import CheckpointManager
+from distlab.strategies.abstract import Strategy
+from distlab.strategies.current import get_strategy
 from distlab.text.shown import shown
 from distlab.training.checks import checked_total, require_count, require_kind
 from distlab.training.standard import Outputs, StandardEvaluator, StandardTrainer
@@ -31,18 +38,29 @@ class Controller:
       trainer: A `StandardTrainer`, whose steps advance `global_step`.
       evaluator: A `StandardEvaluator`.
       global_step: The variable that counts the steps.
+      strategy: The strategy in whose scope checkpoints are restored, and the manager's `init_fn`
+        makes variables; by default the current one.
       steps_per_loop: The number of steps between two logs, and two checks whether to save.
       checkpoint_manager: Saves after a loop, when its interval has passed, and at the end. The
         position of the trainer's input is added to its checkpoint.
       train_actions: Functions that are called with the outputs after each loop.
       eval_actions: Functions that are called with the outputs of each evaluation.
+      summary_interval: Must be None, as the four below: Orbit's summaries of outputs are the
+        metrics of `dl.record(folder, tensorboard=...)`.
+      summary_dir: Must be None.
+      eval_summary_dir: Must be None.
+      summary_manager: Must be None.
+      eval_summary_manager: Must be None.
 
     Attributes:
+      strategy: The strategy in whose scope checkpoints are restored.
       restored: The path of the checkpoint that was restored; None where there was none.
 
     Raises:
       ArgumentValueError: There is neither trainer nor evaluator, or an argument is out of range.
       ArgumentTypeError: An argument is something else.
+      UnsupportedError: An argument of Orbit's summaries is given.
+      ContextError: There is a checkpoint manager, and another strategy's scope around this call.
 
     Example:
       >>> import distlab as dl
@@ -73,11 +91,24 @@ class Controller:
         global_step: Any,
         trainer: StandardTrainer | None = None,
         evaluator: StandardEvaluator | None = None,
+        strategy: Strategy | None = None,
         steps_per_loop: int = 100,
         checkpoint_manager: CheckpointManager | None = None,
-        train_actions: Sequence[Action] = (),
-        eval_actions: Sequence[Action] = (),
+        train_actions: Iterable[Action] | None = None,
+        eval_actions: Iterable[Action] | None = None,
+        summary_interval: None = None,
+        summary_dir: None = None,
+        eval_summary_dir: None = None,
+        summary_manager: None = None,
+        eval_summary_manager: None = None,
     ) -> None:
+        _refuse_summaries(
+            summary_interval=summary_interval,
+            summary_dir=summary_dir,
+            eval_summary_dir=eval_summary_dir,
+            summary_manager=summary_manager,
+            eval_summary_manager=eval_summary_manager,
+        )
         if trainer is None and evaluator is None:
             raise ArgumentValueError(
                 "Controller needs a trainer or an evaluator, and both are None. Pass trainer= or "
@@ -86,18 +117,24 @@ class Controller:
         require_count("steps_per_loop", steps_per_loop)
         require_kind("trainer", trainer, StandardTrainer, optional=True)
         require_kind("evaluator", evaluator, StandardEvaluator, optional=True)
+        require_kind("strategy", strategy, Strategy, optional=True)
         require_kind("checkpoint_manager", checkpoint_manager, CheckpointManager, optional=True)
+        self.strategy = get_strategy() if strategy is None else strategy
         self._trainer, self._evaluator = trainer, evaluator
         self._global_step = global_step
         self._steps_per_loop = steps_per_loop
         self._manager = checkpoint_manager
-        self._train_actions, self._eval_actions = tuple(train_actions), tuple(eval_actions)
+        self._train_actions, self._eval_actions = (
+            tuple(train_actions or ()),
+            tuple(eval_actions or ()),
+        )
         self.restored: str | None = None
         _ = self.step  # is a number
         if checkpoint_manager is not None:
             if trainer is not None and hasattr(trainer.train_iterator, "get_state"):
                 checkpoint_manager.checkpoint.train_iterator = trainer.train_iterator
-            self.restored = checkpoint_manager.restore_or_initialize()
+            with self.strategy.scope():  # for the variables that `init_fn` makes
+                self.restored = checkpoint_manager.restore_or_initialize()
 
     @property
     def step(self) -> int:
@@ -205,6 +242,21 @@ class Controller:
             prefix = "" if what == "train" else f"{what}_"
             values = {f"{prefix}{name}": value for name, value in numbers.items()}
             recorder.emit(events.Metric(time_ns=time.monotonic_ns(), step=self.step, values=values))
+
+
+def _refuse_summaries(**given: Any) -> None:
+    """Checks that no argument of Orbit's summaries is given, which would write nothing here.
+
+    Raises:
+      UnsupportedError: One is.
+    """
+    for name, value in given.items():
+        if value is not None:
+            raise UnsupportedError(
+                f"A Controller here writes no summaries of its own, got {name}={shown(value)}. "
+                f"Leave {name} out, and train in `with dl.record(folder, tensorboard=logs)`: the "
+                "outputs are its metrics."
+            )
 
 
 def _numbers(outputs: Outputs) -> dict[str, float]:

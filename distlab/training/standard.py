@@ -88,10 +88,15 @@ class StandardTrainer(ABC):
 class StandardEvaluator(ABC):
     """Evaluates over a dataset (`orbit.StandardEvaluator`).
 
-    A subclass implements `eval_step`. Each `evaluate` starts from the beginning of the data.
+    A subclass implements `eval_step`. Each `evaluate` starts from the beginning of the data. What
+    the steps find is kept in attributes or metrics; or `eval_reduce` joins each step's result to a
+    state, which begins with the result of `eval_begin` and ends as the argument of `eval_end`.
 
     Args:
       eval_dataset: An iterable of elements, such as a distributed dataset.
+
+    Raises:
+      ArgumentTypeError: `eval_dataset` is no iterable of batches.
 
     Example:
       >>> import distlab as dl
@@ -101,11 +106,13 @@ class StandardEvaluator(ABC):
       ...         batches = dl.data.Dataset.range(5).batch(2)
       ...         super().__init__(strategy.experimental_distribute_dataset(batches))
       ...     def eval_begin(self):
-      ...         self.total = 0
+      ...         return 0
       ...     def eval_step(self, iterator):
-      ...         self.total += int(strategy.reduce("SUM", next(iterator), axis=0))
-      ...     def eval_end(self):
-      ...         return {"total": self.total}
+      ...         return int(strategy.reduce("SUM", next(iterator), axis=0))
+      ...     def eval_reduce(self, state, step_outputs):
+      ...         return state + step_outputs
+      ...     def eval_end(self, total):
+      ...         return {"total": total}
       >>> Evaluator().evaluate(), Evaluator().evaluate(1)
       ({'total': 10}, {'total': 1})
     """
@@ -115,14 +122,44 @@ class StandardEvaluator(ABC):
         self.eval_dataset = eval_dataset
 
     @abstractmethod
-    def eval_step(self, iterator: Iterator[Any]) -> None:
-        """Evaluates the next element of an iterator."""
+    def eval_step(self, iterator: Iterator[Any]) -> Any:
+        """Evaluates the next element of an iterator.
 
-    def eval_begin(self) -> None:  # noqa: B027 - need not be overridden
-        """Is called before the first step, to reset metrics for example."""
+        Args:
+          iterator: The iterator over the data.
 
-    def eval_end(self) -> Outputs:
-        """Is called after the last step, and returns metrics."""
+        Returns:
+          What `eval_reduce` receives as `step_outputs`.
+        """
+
+    def eval_begin(self) -> Any:
+        """Is called before the first step, to reset metrics for example.
+
+        Returns:
+          The state that the first `eval_reduce` receives.
+        """
+        return None
+
+    def eval_reduce(self, state: Any = None, step_outputs: Any = None) -> Any:  # noqa: ARG002
+        """Is called after each step, and joins its result to the state.
+
+        Args:
+          state: The result of the call before; at the first step that of `eval_begin`.
+          step_outputs: The result of `eval_step`.
+
+        Returns:
+          The new state; None, as by default, where there is none to keep.
+        """
+        return None
+
+    # Orbit has `*args` alone. With `**kwargs` type checkers accept every form of an override.
+    def eval_end(self, *args: Any, **kwargs: Any) -> Outputs:  # noqa: ARG002
+        """Is called after the last step, and returns metrics.
+
+        Args:
+          *args: The state, unless it is None: then there is no argument.
+          **kwargs: Not used.
+        """
         return None
 
     def evaluate(self, num_steps: int = -1) -> Outputs:
@@ -133,15 +170,19 @@ class StandardEvaluator(ABC):
 
         Returns:
           The result of `eval_end`.
+
+        Raises:
+          ArgumentValueError: `num_steps` is neither -1 nor a number of steps.
         """
         if num_steps != -1:
             require_count("num_steps", num_steps)
-        self.eval_begin()
+        state = self.eval_begin()
         iterator, taken = iter(self.eval_dataset), 0
         while taken != num_steps:
             try:
-                self.eval_step(iterator)
-            except StopIteration:
+                outputs = self.eval_step(iterator)
+            except (StopIteration, OutOfRangeError):  # of `next`, and of `get_next`
                 break
+            state = self.eval_reduce(state, outputs)
             taken += 1
-        return self.eval_end()
+        return self.eval_end() if state is None else self.eval_end(state)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from distlab.data import Dataset, TensorSpec
-from distlab.errors import InvalidArgumentError, StructureError, ValueShapeError
+from distlab.errors import ArgumentTypeError, InvalidArgumentError, StructureError, ValueShapeError
 
 
 def _pairs(count: Any = 3) -> Iterator[Any]:
@@ -61,6 +61,23 @@ def test_strings_and_dicts() -> None:
         lambda: iter([{"name": "a", "n": 1}]), {"name": str, "n": np.int32}
     )
     assert list(dataset) == [{"name": b"a", "n": 1}]
+
+
+def test_text_is_called_string_as_in_tensorflow() -> None:
+    untyped: Any = TensorSpec
+    spec = untyped([None], "string")
+    assert spec == TensorSpec((None,), np.dtype(object))
+    for signature in (
+        {"output_signature": {"name": spec}},
+        {"output_types": {"name": "string"}},
+        {"output_types": {"name": "string"}, "output_shapes": {"name": [None]}},
+    ):
+        rows: Any = lambda: iter([{"name": ["a", "bc"]}, {"name": []}])  # noqa: E731
+        dataset = Dataset.from_generator(rows, **signature)
+        assert [row["name"].tolist() for row in dataset] == [[b"a", b"bc"], []]
+        assert dataset.element_spec["name"] == spec
+    with pytest.raises(ArgumentTypeError, match=r"got 'text'\. Write .* 'string' for text"):
+        Dataset.from_generator(_pairs, "text")
 
 
 def test_batches_of_a_generator() -> None:

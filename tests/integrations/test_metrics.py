@@ -16,9 +16,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import distlab as dl
-from distlab.errors import ArgumentTypeError, ArgumentValueError
+from distlab.errors import ArgumentTypeError, ArgumentValueError, UnsupportedError
 from distlab.events import Compile
 from distlab.recording import RingRecorder
+from tests.misuse.table import require_refusal
 
 MultiMetric: Any = nnx.MultiMetric
 Untyped: Any = dl.metrics
@@ -278,6 +279,72 @@ class Shifted(nnx.metrics.Average):
 def test_bad_input_is_refused(make: Any, error: type[Exception], said: str) -> None:
     with pytest.raises(error, match=said):
         make()
+
+
+def test_weights_are_refused_with_what_gives_the_weighted_mean(eager: bool) -> None:
+    strategy = mirrored(3)
+    with strategy.scope():
+        mean, accuracy = Untyped.Mean(), Untyped.Accuracy()
+        products, weights = dl.metrics.Mean(), dl.metrics.Mean()
+    factors = NUMBERS[:7] ** 2
+
+    def step(x: jax.Array, w: jax.Array) -> None:
+        for update in (
+            lambda: mean.update_state(x, sample_weight=w),
+            lambda: accuracy.update_state(jnp.int32(x), x[:, None], sample_weight=w),
+        ):
+            require_refusal(update, UnsupportedError, "takes no weights, got sample_weight=.*Mean")
+        products.update_state(x * w)
+        weights.update_state(w)
+        mean.update_state(x, mask=w != 0, sample_weight=None)
+
+    for batch in batches_of(strategy, (NUMBERS[:7], factors), 4):
+        strategy.run(step, args=batch)
+    weighted = float(products.result()) / float(weights.result())
+    assert weighted == pytest.approx(float(np.average(NUMBERS[:7], weights=factors)), abs=1e-5)
+    assert int(mean.variables[0]) == 7
+    assert math.isnan(float(accuracy.result()))
+
+
+@pytest.mark.parametrize("threshold", [None, 0.5])
+def test_accuracy_takes_labels_and_logits_by_keras_names(threshold: float | None) -> None:
+    strategy = mirrored(2)
+    with strategy.scope():
+        ours, theirs = dl.metrics.Accuracy(threshold), dl.metrics.Accuracy(threshold)
+    labels, logits = (LABELS, LOGITS) if threshold is None else (LABELS % 2, LOGITS[:, 0])
+
+    def step(y: jax.Array, outputs: jax.Array) -> None:
+        ours.update_state(y, outputs)
+        theirs.update_state(y_true=y, y_pred=outputs)
+
+    for batch in batches_of(strategy, (labels, logits), 7):
+        strategy.run(step, args=batch)
+    share = (logits.argmax(1) if threshold is None else logits >= threshold) == labels
+    assert float(theirs.result()) == float(ours.result()) == pytest.approx(share.mean(), abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"labels": [1], "logits": [[1.0]], "y_true": [1]}, "labels, .* y_true, got both"),
+        ({"labels": [1]}, "logits, .* y_pred, got neither"),
+        ({"y_pred": [[1.0]]}, "labels, .* y_true, got neither"),
+    ],
+)
+def test_labels_and_logits_are_given_once(given: dict[str, Any], said: str) -> None:
+    accuracy = dl.metrics.Accuracy()
+    require_refusal(lambda: accuracy.update_state(**given), ArgumentTypeError, said)
+    assert int(accuracy.variables[0]) == 0
+
+
+def test_without_examples_the_result_is_nan_where_keras_has_zero() -> None:
+    strategy = mirrored(2)
+    with strategy.scope():
+        mean, accuracy = dl.metrics.Mean(), dl.metrics.Accuracy()
+    assert math.isnan(float(mean.result()))
+    assert math.isnan(float(accuracy.result()))
+    strategy.run(lambda: mean.update_state(jnp.zeros(0)))
+    assert math.isnan(float(mean.result()))
 
 
 def test_parts_and_arrays_for_all_are_not_mixed() -> None:

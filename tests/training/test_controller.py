@@ -10,7 +10,13 @@ import jax.numpy as jnp
 import pytest
 
 import distlab as dl
-from distlab.errors import ArgumentValueError, DistlabError, OutOfRangeError
+from distlab.errors import (
+    ArgumentValueError,
+    ContextError,
+    DistlabError,
+    OutOfRangeError,
+    UnsupportedError,
+)
 
 
 def strategy_of(replicas: int) -> dl.MirroredStrategy:
@@ -55,6 +61,37 @@ class Summing(dl.StandardEvaluator):
 
     def eval_end(self) -> dict[str, Any]:
         return {"total": self.total}
+
+
+class Reducing(dl.StandardEvaluator):
+    """Sums batches through `eval_reduce`, and notes each call with its arguments."""
+
+    def __init__(self, begin: Any = 0, examples: int = 5) -> None:
+        super().__init__(dl.data.Dataset.range(examples).batch(2))
+        self.begin = begin
+        self.calls = list[tuple[Any, ...]]()
+
+    def eval_begin(self) -> Any:
+        return self.begin
+
+    def eval_step(self, iterator: Iterator[Any]) -> int:
+        return int(next(iterator).sum())
+
+    def eval_reduce(self, state: Any = None, step_outputs: Any = None) -> Any:
+        self.calls.append(("reduce", state, step_outputs))
+        return step_outputs if state is None else state + step_outputs
+
+    def eval_end(self, *outputs: Any) -> dict[str, Any]:
+        self.calls.append(("end", *outputs))
+        return {"total": sum(outputs)}
+
+
+class Unreduced(Reducing):
+    """Has a state that no `eval_reduce` keeps."""
+
+    def eval_reduce(self, state: Any = None, step_outputs: Any = None) -> Any:
+        self.calls.append(("reduce", state, step_outputs))
+        return dl.StandardEvaluator.eval_reduce(self, state, step_outputs)
 
 
 def managed(trainer: Counting, folder: Path, **options: Any) -> dl.train.CheckpointManager:
@@ -154,3 +191,93 @@ def test_wrong_arguments_are_refused() -> None:
         controller.train(1)
     with pytest.raises(ArgumentValueError, match="num_steps must be"):
         Summing().evaluate(-2)
+
+
+@pytest.mark.parametrize("begin", [0, None])
+def test_eval_reduce_joins_the_results_of_steps_to_the_state_that_eval_end_gets(begin: Any) -> None:
+    evaluator = Reducing(begin)
+    assert evaluator.evaluate() == {"total": 10}
+    assert evaluator.calls == [
+        ("reduce", begin, 1),
+        ("reduce", 1, 5),
+        ("reduce", 6, 4),
+        ("end", 10),
+    ]
+    assert evaluator.evaluate(1) == {"total": 1}
+    assert dl.Controller(global_step=dl.Variable(0), evaluator=evaluator).evaluate(2) == {
+        "total": 6
+    }
+
+
+@pytest.mark.parametrize(
+    ("evaluator", "calls"),
+    [
+        (Reducing(7, examples=0), [("end", 7)]),
+        (Reducing(None, examples=0), [("end",)]),
+        (Unreduced(7, examples=3), [("reduce", 7, 1), ("reduce", None, 2), ("end",)]),
+    ],
+    ids=["state and no step", "no state", "default eval_reduce"],
+)
+def test_eval_end_has_an_argument_where_the_last_state_is_not_none(
+    evaluator: Reducing, calls: list[Any]
+) -> None:
+    evaluator.evaluate()
+    assert evaluator.calls == calls
+
+
+def test_an_evaluation_of_distributed_data_ends_where_get_next_finds_no_more() -> None:
+    strategy = strategy_of(2)
+
+    class Distributed(Reducing):
+        def eval_step(self, iterator: Any) -> int:
+            return int(strategy.reduce("SUM", iterator.get_next(), axis=0))
+
+    evaluator = Distributed()
+    evaluator.eval_dataset = strategy.experimental_distribute_dataset(
+        dl.data.Dataset.range(5).batch(2)
+    )
+    assert evaluator.evaluate() == {"total": 10}
+    assert [call[0] for call in evaluator.calls] == ["reduce", "reduce", "reduce", "end"]
+
+
+def test_init_fn_makes_variables_in_the_scope_of_the_controllers_strategy(tmp_path: Path) -> None:
+    strategy = strategy_of(2)
+    trainer = Counting(2)
+    made = list[dl.Variable]()
+    manager = managed(trainer, tmp_path / "own", init_fn=lambda: made.append(dl.Variable(1.0)))
+
+    def controller(**options: Any) -> dl.Controller:
+        return dl.Controller(
+            global_step=trainer.global_step, trainer=trainer, checkpoint_manager=manager, **options
+        )
+
+    assert controller(strategy=strategy).strategy is strategy
+    with strategy.scope():
+        assert controller().strategy is strategy
+    assert controller().strategy is dl.get_strategy()
+    assert [variable.strategy for variable in made] == [strategy, strategy, dl.get_strategy()]
+    assert [len(variable.values) for variable in made] == [2, 2, 1]
+    manager.save()
+    assert controller(strategy=strategy).restored == manager.latest_checkpoint
+    assert len(made) == 3
+    with strategy_of(1).scope(), pytest.raises(ContextError, match="leave that scope first"):
+        controller(strategy=strategy)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "summary_interval",
+        "summary_dir",
+        "eval_summary_dir",
+        "summary_manager",
+        "eval_summary_manager",
+    ],
+)
+def test_orbits_summaries_are_refused_and_their_absence_accepted(name: str) -> None:
+    given: dict[str, Any] = {name: "logs"}
+    with pytest.raises(UnsupportedError, match=f"got {name}='logs'. Leave {name} out, and train"):
+        dl.Controller(global_step=dl.Variable(0), evaluator=Summing(), **given)
+    absent: dict[str, Any] = {name: None, "train_actions": None, "eval_actions": None}
+    controller = dl.Controller(global_step=dl.Variable(0), evaluator=Summing(), **absent)
+    assert controller.evaluate() == {"total": 10}

@@ -217,7 +217,8 @@ class Checkpoint(Uncopied):
         Args:
           save_path: The result of `save` or `write`; None restores nothing.
           options: Ignored; accepted for compatibility with TensorFlow.
-          partial: Whether to restore the names that both have, where either lacks some.
+          partial: Whether to restore the names that both have, where either lacks some. What both
+            have must fit as without it.
 
         Returns:
           A status with TensorFlow's assertions.
@@ -251,13 +252,9 @@ class Checkpoint(Uncopied):
         here = self._leaves()
         unused = sorted(set(entries) - set(here) - {_COUNTER})
         missing = sorted(set(here) - set(entries))
-        faults = self._misfits(entries, here, [] if partial else unused, [] if partial else missing)
-        if faults:
-            raise CheckpointMismatchError(
-                f"{path} does not fit the objects: {listed(faults, '; ')}. Nothing was restored. "
-                "Make the objects as they were when it was saved, and build a Keras optimizer "
-                "first; partial=True restores the names that both have."
-            )
+        self._require_fit(
+            path, entries, here, [] if partial else unused, [] if partial else missing
+        )
         self._put(here, entries, files.arrays(path, entries, set(here) & set(entries)))
         return CheckpointLoadStatus(len(here) - len(missing), tuple(unused), tuple(missing))
 
@@ -347,21 +344,54 @@ class Checkpoint(Uncopied):
             elif value is not self and value not in inside:  # a part may know its whole
                 yield from value._claims(full, (*inside, self))
 
-    def _misfits(
+    def _require_fit(
         self,
+        path: Path,
         entries: Mapping[str, Entry],
         here: Mapping[str, Any],
         unused: list[str],
         missing: list[str],
-    ) -> list[str]:
+    ) -> None:
+        """Checks that what was saved fits the objects.
+
+        Args:
+          path: The checkpoint's folder.
+          entries: What it holds, by name.
+          here: The leaves of the objects, by name.
+          unused: Names that it alone has.
+          missing: Names that the objects alone have.
+
+        Raises:
+          CheckpointMismatchError: It does not.
+        """
         claims = list(self._claims())
         surplus = [name for name in unused if any(_is_below(name, claim) for claim in claims)]
-        wrong = {n: _kind(here[n]).fault(here[n], entries[n]) for n in here if n in entries}
-        return [
-            *(f"{name} {fault}" for name, fault in wrong.items() if fault),
+        found = {n: _kind(here[n]).fault(here[n], entries[n]) for n in here if n in entries}
+        wrong = {name: fault for name, fault in found.items() if fault}
+        faults = [
+            *(f"{name} {fault}" for name, fault in wrong.items()),
             *(f"{name} is not in the checkpoint" for name in missing),
             *(f"{name}, {entries[name]}, is in the checkpoint alone" for name in surplus),
         ]
+        if not faults:
+            return
+        remedy = "Make the objects as they were when it was saved"
+        names_differ = bool(missing or surplus)
+        if names_differ:
+            remedy += ", and build a Keras optimizer first"
+        if not wrong:
+            remedy += "; partial=True restores the names that both have."
+        else:
+            # A name that is left out is one that the checkpoint alone has, which is an error where
+            # an object has to take all that was saved below its own name.
+            lacks = any(_is_below(n, claim) and n != claim for n in wrong for claim in claims)
+            remedy += f", or leave out of the Checkpoint what does not fit ({listed(list(wrong))})"
+            remedy += " and pass partial=True." if names_differ or lacks else "."
+        hints = {_kind(here[name]).hint(here[name], entries[name]): None for name in wrong}
+        raise CheckpointMismatchError(
+            f"{path} does not fit the objects: {listed(faults, '; ')}. Nothing was restored. "
+            + " ".join([remedy, *filter(None, hints)])
+        )
 
     def _put(
         self, here: Mapping[str, Any], entries: Mapping[str, Entry], arrays: Mapping[str, Any]

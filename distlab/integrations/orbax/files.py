@@ -36,6 +36,7 @@ from distlab.text.shown import shown_text
 
 VERSION: Final = 1
 _CHECKSUMS: Final = "distlab_checksums.json"
+_METADATA: Final = "_CHECKPOINT_METADATA"
 _CHUNK: Final = 1 << 20
 _UNFINISHED: Final = ".orbax-checkpoint-tmp"
 _NEW: Final = ".new"
@@ -159,10 +160,15 @@ def is_checkpoint(path: Path) -> bool:
     return (path / _CHECKSUMS).is_file()
 
 
+def looks_like_checkpoint(path: Path) -> bool:
+    """Returns whether a folder is a checkpoint, a damaged one too, and not one of checkpoints."""
+    return any((path / name).exists() for name in (_CHECKSUMS, _METADATA))
+
+
 def time_of(path: Path) -> int:
     """Returns when a checkpoint was written, in nanoseconds."""
     try:
-        found = json.loads((path / "_CHECKPOINT_METADATA").read_bytes())
+        found = json.loads((path / _METADATA).read_bytes())
         return int(found["commit_timestamp_nsecs"])
     except (OSError, ValueError, KeyError, TypeError):
         return path.stat().st_mtime_ns if path.exists() else 0

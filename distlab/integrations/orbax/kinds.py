@@ -48,6 +48,15 @@ class Kind(ABC):
           entry: What the checkpoint has.
         """
 
+    def hint(self, leaf: Any, entry: Entry) -> str:  # noqa: ARG002
+        """Returns what to do about a fault, beyond what helps with any; empty for nothing.
+
+        Args:
+          leaf: The leaf of the program, in which `fault` has found one.
+          entry: What the checkpoint has.
+        """
+        return ""
+
     @abstractmethod
     def placed(self, leaf: Any, entry: Entry, array: np.ndarray | None) -> Put:
         """Places a restored value on the leaf's devices, and changes nothing yet.

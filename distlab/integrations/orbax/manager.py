@@ -226,8 +226,11 @@ class CheckpointManager(Uncopied):
             self._last_step = self._step()
         return path
 
-    def restore_or_initialize(self) -> str | None:
+    def restore_or_initialize(self, *, partial: bool = False) -> str | None:
         """Restores the newest checkpoint, or calls `init_fn` where there is none.
+
+        Args:
+          partial: As for `Checkpoint.restore`.
 
         Returns:
           The checkpoint's path; None where there is none.
@@ -236,7 +239,7 @@ class CheckpointManager(Uncopied):
           DataLossError: It is damaged.
           CheckpointMismatchError: It is one of other objects.
         """
-        path = self.restore_latest()
+        path = self.restore_latest(partial=partial)
         if path is None and self._init_fn is not None:
             self._init_fn()
         return path

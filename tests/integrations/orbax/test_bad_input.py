@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import shutil
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +56,74 @@ def test_partial_restores_what_both_have_but_no_other_shape(tmp_path: Path) -> N
         status.assert_existing_objects_matched()
     with pytest.raises(CheckpointMismatchError, match=r"model/a is float32\[3\] here"):
         dl.train.Checkpoint(model=model(0.0, a=(3,))).restore(path, partial=True)
+
+
+def test_partial_is_advised_where_it_helps_and_names_alone_differ(tmp_path: Path) -> None:
+    path = dl.train.Checkpoint(model=model(1.0, a=(2,), b=(2,))).save(tmp_path / "ckpt")
+
+    def refusal(*, partial: bool = False, **shapes: tuple[int, ...]) -> str:
+        with pytest.raises(CheckpointMismatchError) as caught:
+            dl.train.Checkpoint(model=model(0.0, **shapes)).restore(path, partial=partial)
+        return str(caught.value).partition("Nothing was restored. ")[2]
+
+    names = "Make the objects as they were when it was saved, and build a Keras optimizer first"
+    assert refusal(a=(2,)) == f"{names}; partial=True restores the names that both have."
+    left_out = "or leave out of the Checkpoint what does not fit (model/a) and pass partial=True."
+    assert refusal(a=(3,), c=()) == f"{names}, {left_out}"
+    for partial in (False, True):
+        assert refusal(partial=partial, a=(3,), b=(2,)) == (
+            f"Make the objects as they were when it was saved, {left_out}"
+        )
+    rest = model(0.0, b=(2,))
+    dl.train.Checkpoint(model=rest).restore(path, partial=True)
+    assert rest["b"].numpy().tolist() == [1, 1]
+
+
+ON_READ = dl.VariableSynchronization.ON_READ
+
+
+@pytest.mark.parametrize("nested", [False, True])
+def test_copies_of_other_replicas_are_left_out_or_made_as_one_value_as_advised(
+    nested: bool, tmp_path: Path
+) -> None:
+    def variables(replicas: int, aggregation: dl.VariableAggregation) -> dict[str, dl.Variable]:
+        with dl.MirroredStrategy([f"CPU:{i}" for i in range(replicas)]).scope():
+            own = dl.Variable(2.0, synchronization=ON_READ, aggregation=aggregation)
+            return {"w": dl.Variable(1.0), "own": own}
+
+    def manager(folder: str, parts: dict[str, dl.Variable]) -> dl.train.CheckpointManager:
+        checkpoint = dl.train.Checkpoint(**({"model": parts} if nested else parts))
+        return dl.train.CheckpointManager(checkpoint, tmp_path / folder)
+
+    none, mean = dl.VariableAggregation.NONE, dl.VariableAggregation.MEAN
+    manager("none", variables(4, none)).save()
+    name = "model/own" if nested else "own"
+    other = manager("none", variables(2, none))
+    restores: tuple[Callable[..., object], ...] = (
+        functools.partial(other.checkpoint.restore, other.latest_checkpoint),
+        other.restore_latest,
+        other.restore_or_initialize,
+    )
+    for restore, partial in product(restores, (False, True)):
+        with pytest.raises(CheckpointMismatchError) as caught:
+            restore(partial=partial)
+        assert str(caught.value).endswith(
+            f"{name} has a value of its own on each replica, of which 4 were saved and there are 2 "
+            "now. Nothing was restored. Make the objects as they were when it was saved, or leave "
+            f"out of the Checkpoint what does not fit ({name})"
+            f"{' and pass partial=True' if nested else ''}. A variable with aggregation NONE needs "
+            "the 4 replicas it was saved with; one that is made with SUM or MEAN is saved as one "
+            "value, which any number of replicas restores."
+        )
+    fewer = variables(2, none)
+    fewer["w"].assign(0.0)
+    assert manager("none", {"w": fewer["w"]}).restore_or_initialize(partial=nested) is not None
+    assert float(fewer["w"]) == 1.0
+    manager("mean", variables(4, mean)).save()
+    averaged = variables(2, mean)
+    averaged["own"].assign(0.0)
+    manager("mean", averaged).restore_or_initialize()
+    assert float(averaged["own"].numpy()) == 2.0
 
 
 def _files(folder: Path) -> list[str]:

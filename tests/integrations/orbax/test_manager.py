@@ -13,7 +13,13 @@ import numpy as np
 import pytest
 
 import distlab as dl
-from distlab.errors import ArgumentTypeError, ArgumentValueError
+from distlab.errors import (
+    ArgumentTypeError,
+    ArgumentValueError,
+    CheckpointMismatchError,
+    DataLossError,
+    NotFoundError,
+)
 
 
 def names(manager: dl.train.CheckpointManager) -> list[str]:
@@ -106,6 +112,71 @@ def test_init_fn_is_called_where_there_is_no_checkpoint(tmp_path: Path) -> None:
     manager.save()
     assert manager.restore_or_initialize() is not None
     assert called == [1]
+
+
+def test_restore_or_initialize_restores_the_names_that_both_have_where_asked(
+    tmp_path: Path,
+) -> None:
+    dl.train.CheckpointManager(
+        dl.train.Checkpoint(model={"a": dl.Variable(1.0), "b": dl.Variable(1.0)}), tmp_path
+    ).save()
+    own, called = dl.Variable(0.0), list[int]()
+    manager = dl.train.CheckpointManager(
+        dl.train.Checkpoint(model={"a": own}), tmp_path, init_fn=lambda: called.append(1)
+    )
+    with pytest.raises(CheckpointMismatchError, match="partial=True restores the names"):
+        manager.restore_or_initialize()
+    assert manager.restore_or_initialize(partial=True) == manager.latest_checkpoint
+    assert (float(own), called) == (1.0, [])
+    empty: Any = dl.train.CheckpointManager(manager.checkpoint, tmp_path / "empty")
+    assert empty.restore_or_initialize(partial=True) is None
+    with pytest.raises(ArgumentTypeError, match="partial must be True or False, got 'yes'"):
+        empty.restore_or_initialize(partial="yes")
+
+
+def test_variables_of_a_folder_are_those_of_its_latest_checkpoint(tmp_path: Path) -> None:
+    step, manager = managed(tmp_path)
+    for number in (7, 8):
+        step.assign(number)
+        path = manager.save(20 - number)
+    assert path == str(tmp_path / "ckpt-12")
+    for place in (tmp_path, manager.directory, path):
+        assert dl.train.list_variables(place) == [("step", [])]
+        assert dl.train.load_variable(place, "step") == 8
+    assert dl.train.load_variable(tmp_path / "ckpt-13", "step") == 7
+
+
+def test_a_folder_without_a_checkpoint_has_no_variables(tmp_path: Path) -> None:
+    (tmp_path / "other").mkdir()
+    for read in (dl.train.list_variables, lambda place: dl.train.load_variable(place, "step")):
+        with pytest.raises(ArgumentValueError, match=r"has no checkpoint .* Save one there first"):
+            read(tmp_path)
+        with pytest.raises(NotFoundError, match="There is no checkpoint"):
+            read(tmp_path / "missing")
+
+
+def test_a_damaged_checkpoint_is_not_taken_for_a_folder_of_others(tmp_path: Path) -> None:
+    _, manager = managed(tmp_path)
+    path = manager.save()
+    assert path is not None
+    (Path(path) / "distlab_checksums.json").unlink()
+    with pytest.raises(DataLossError, match="or it is damaged"):
+        dl.train.list_variables(path)
+    with pytest.raises(ArgumentValueError, match="has no checkpoint"):
+        dl.train.list_variables(tmp_path)
+
+
+def test_the_error_for_an_unknown_variable_lists_the_names(tmp_path: Path) -> None:
+    _, manager = managed(tmp_path)
+    path = manager.save()
+    unknown: Any = ["step"]
+    with pytest.raises(ArgumentValueError, match=r"ckpt-1 has no array 'x'\. It has step\. Pass"):
+        dl.train.load_variable(tmp_path, "x")
+    with pytest.raises(ArgumentValueError, match=r"no array \['step'\]"):
+        dl.train.load_variable(str(path), unknown)
+    dl.train.Checkpoint(epoch=3).save(tmp_path / "plain")
+    with pytest.raises(ArgumentValueError, match="It has none"):
+        dl.train.load_variable(tmp_path / "plain-1", "epoch")
 
 
 def test_what_a_thread_writes_is_what_was_at_the_call(tmp_path: Path) -> None:

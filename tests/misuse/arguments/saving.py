@@ -27,6 +27,17 @@ def _(w: World, v: Any) -> object:
     return dl.train.latest_checkpoint(v)
 
 
+@row("list_variables.ckpt_dir_or_file", tells="text")
+def _(w: World, v: Any) -> object:
+    return dl.train.list_variables(v)
+
+
+@row("load_variable.name")
+def _(w: World, v: Any) -> object:
+    dl.train.Checkpoint(weights=w.weights).save("saved/ckpt")
+    return dl.train.load_variable("saved", v)
+
+
 @row("CheckpointManager.checkpoint")
 def _(w: World, v: Any) -> object:
     return dl.train.CheckpointManager(v, "saved")

@@ -46,6 +46,11 @@ def _(w: World, v: Any) -> object:
     return dl.Controller(global_step=dl.Variable(0), trainer=_trainer(w), evaluator=v)
 
 
+@row("Controller.strategy", "none strategy")
+def _(w: World, v: Any) -> object:
+    return dl.Controller(global_step=dl.Variable(0), trainer=_trainer(w), strategy=v)
+
+
 @row("Controller.checkpoint_manager", "none")
 def _(w: World, v: Any) -> object:
     return dl.Controller(global_step=dl.Variable(0), trainer=_trainer(w), checkpoint_manager=v)
