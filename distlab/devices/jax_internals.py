@@ -20,6 +20,7 @@ from jax._src import profiler as _profiler
 from jax._src import xla_bridge as _xla_bridge
 from jax._src.api_util import InternalFloatingPointError
 from jax._src.array import ArrayImpl
+from jax._src.interpreters import partial_eval as _partial_eval
 from jax._src.interpreters import pxla as _pxla
 from jax._src.interpreters.partial_eval import DynamicJaxprTrace as _DynamicJaxprTrace
 from jax._src.lax import parallel as _parallel
@@ -326,6 +327,38 @@ def sum_arrays_over_axis(applies: Callable[[tuple[Any, ...]], bool]) -> None:
         return theirs(x, axis_name, axis_index_groups=axis_index_groups, **options)
 
     _parallel._psum = psum
+
+
+def part_of(equation: Any, output: int) -> Any:
+    """Returns an equation that computes one output, and few others beside it.
+
+    Args:
+      equation: An equation that has programs in it, such as a `scan`.
+      output: The output's position.
+
+    Returns:
+      An equation with the operands that the output needs. It is the same one where JAX knows no
+      part of it.
+    """
+    variables = [atom for atom in equation.invars if not isinstance(atom, _core.Literal)]
+    wanted = [equation.outvars[output]]
+    inputs = list(dict.fromkeys(variables))
+    (program, *_) = _core.jaxprs_in_params(equation.params)
+    known = program.debug_info._replace(arg_names=("",) * len(inputs), result_paths=("",))
+    alone: Any = _core.Jaxpr([], inputs, wanted, [equation], equation.effects, known)
+    part, _ = part_of_jaxpr(alone, [True])
+    return part.eqns[-1]
+
+
+def part_of_jaxpr(jaxpr: Any, outputs: Sequence[bool]) -> tuple[Any, list[bool]]:
+    """Returns an open jaxpr that computes some outputs alone, and for each input if it is needed.
+
+    Args:
+      jaxpr: The open jaxpr.
+      outputs: Whether each output is wanted.
+    """
+    part, used = _partial_eval.dce_jaxpr(jaxpr, list(outputs))
+    return part, list(used)
 
 
 def pieces(array: jax.Array) -> list[jax.Array]:

@@ -17,6 +17,7 @@ import numpy as np
 from jax.extend import core
 from jax.extend.core.primitives import copy_p
 
+from distlab.devices import jax_internals
 from distlab.devices.jax_internals import ConcreteArray
 from distlab.devices.mesh import AXIS, SAME_ON_ALL
 
@@ -478,6 +479,57 @@ def key(equation: Any, operands: Sequence[Hashable], *, derivatives: bool = True
         params = [(inner, equation.params[inner])]
     keys = tuple((name, _parameter_key(value, derivatives=derivatives)) for name, value in params)
     return equation.primitive, keys, equation.ctx, tuple(operands)
+
+
+def output_key(equation: Any, operands: Sequence[Hashable], output: int) -> Hashable:
+    """Returns what two outputs have in common that equations compute alike, as `key` does.
+
+    Of an equation that runs jaxprs, such as a call or a loop, it is that of what the output needs:
+    the others, and operands that only they need, may differ.
+
+    Args:
+      equation: The equation.
+      operands: A key for each of its operands.
+      output: The output's position.
+    """
+    if has_effect(equation) or not inner_jaxprs(equation):
+        return output, key(equation, operands, derivatives=False)
+    loop = while_loop(equation)
+    if loop is not None:
+        return _loop_key(loop, operands, output)
+    inner = called(equation)
+    if inner is not None:
+        wanted = [n == output for n in range(len(equation.outvars))]
+        program, inputs = jax_internals.part_of_jaxpr(inner.jaxpr, wanted)
+        program_key = _jaxpr_key(Inner(program, inner.consts), derivatives=False)
+        return "call", program_key, tuple(_chosen(operands, inputs))
+    part = jax_internals.part_of(equation, output)
+    key_of = {id(atom): operand for atom, operand in zip(equation.invars, operands, strict=True)}
+    needed = [key_of[id(atom)] for atom in part.invars]
+    position = next(n for n, var in enumerate(part.outvars) if var is equation.outvars[output])
+    return position, key(part, needed, derivatives=False)
+
+
+def _loop_key(loop: While, operands: Sequence[Hashable], output: int) -> Hashable:
+    """Returns the key of one value that a while loop carries, and of the others that it needs."""
+    condition, uses = jax_internals.part_of_jaxpr(loop.condition.jaxpr, [True])
+    of_condition, of_body = loop.condition_consts, loop.body_consts
+    carried = uses[of_condition:]
+    carried[output] = True
+    while True:
+        body, used = jax_internals.part_of_jaxpr(loop.body.jaxpr, carried)
+        more = [a or b for a, b in zip(carried, used[of_body:], strict=True)]
+        if more == carried:
+            break
+        carried = more
+    flags = [*uses[:of_condition], *used[:of_body], *carried]
+    parts = (Inner(condition, loop.condition.consts), Inner(body, loop.body.consts))
+    keys = tuple(_jaxpr_key(part, derivatives=False) for part in parts)
+    return "while", sum(carried[:output]), tuple(flags), keys, tuple(_chosen(operands, flags))
+
+
+def _chosen(operands: Sequence[Hashable], flags: Sequence[bool]) -> list[Hashable]:
+    return [operand for operand, flag in zip(operands, flags, strict=True) if flag]
 
 
 def _inner(jaxpr: Any) -> Inner:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from typing import Any, final
 
 from jax.extend import core
@@ -19,7 +19,8 @@ class SameValues:
     Args:
       groups: The groups of replicas, whose collectives correspond to each other.
       derivatives: Whether functions must also have the same derivatives to compute the same, and
-        constants be one object, as when one group's equation stands for those of all.
+        constants be one object, as when one group's equation stands for those of all. Without it
+        an output of a call or loop is compared by what it needs alone.
 
     Attributes:
       common: The numbers of the values that depend on a collective, and that all groups
@@ -75,17 +76,26 @@ class SameValues:
         collectives = 0
         for equation in jaxpr.eqns:
             operands = [self.number(len(self._numbers) - 1, atom) for atom in equation.invars]
+            keys: Sequence[Hashable]
             if jaxprs.is_collective(equation):
-                key: Hashable = ("collective", collectives)
+                keys = [("collective", collectives, n) for n in range(len(equation.outvars))]
                 collectives += 1
                 after = True
             else:
-                key = jaxprs.key(equation, operands, derivatives=self._derivatives)
+                keys = self._keys(equation, operands)
                 after = not self._after_collective.isdisjoint(operands)
-            for position, var in enumerate(equation.outvars):
-                numbers[var] = self._number(("output", key, position))
+            for key, var in zip(keys, equation.outvars, strict=True):
+                numbers[var] = self._number(("output", key))
                 if after:
                     self._after_collective.add(numbers[var])
+
+    def _keys(self, equation: Any, operands: list[int]) -> list[Hashable]:
+        """Returns the key of each output of an equation."""
+        outputs = range(len(equation.outvars))
+        if self._derivatives:
+            whole = jaxprs.key(equation, operands)
+            return [(whole, output) for output in outputs]
+        return [jaxprs.output_key(equation, operands, output) for output in outputs]
 
 
 def _inputs_of_different_shapes(groups: list[Group]) -> set[int]:

@@ -196,3 +196,22 @@ def test_an_error_of_several_arrays_that_are_waited_for_is_explained(
     jax_internals.explain_failures(explain)
     with pytest.raises(LookupError, match="worker 1 was killed"):
         jax.block_until_ready([jnp.ones(1), jnp.ones(2)])
+
+
+def test_a_part_of_a_scan_computes_one_carried_value_alone() -> None:
+    def both(x: Any, y: Any) -> Any:
+        return jax.lax.scan(lambda c, _: ((c[0] + 1, c[1] * c[0]), None), (x, y), None, length=3)
+
+    (equation,) = [e for e in jax.make_jaxpr(both)(0.0, 1.0).eqns if e.primitive.name == "scan"]
+    first, second = (jax_internals.part_of(equation, output) for output in (0, 1))
+    assert first.invars == equation.invars[:1]
+    assert first.outvars == equation.outvars[:1]
+    assert second.invars == equation.invars
+
+
+def test_a_part_of_a_jaxpr_needs_its_own_inputs_alone() -> None:
+    jaxpr = jax.make_jaxpr(lambda x, y: (x + 1, jnp.sin(y) * x))(0.0, 1.0).jaxpr
+    part, used = jax_internals.part_of_jaxpr(jaxpr, [True, False])
+    assert used == [True, False]
+    assert [equation.primitive.name for equation in part.eqns] == ["add"]
+    assert len(part.outvars) == 1
