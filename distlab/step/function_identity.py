@@ -23,6 +23,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 import jax
 import numpy as np
 
+from distlab.devices.jax_internals import ConcreteArray
 from distlab.text.shown import shown
 
 Key: TypeAlias = Any
@@ -31,6 +32,10 @@ Key: TypeAlias = Any
 _CONSTANTS: Final = frozenset({bool, int, float, complex, str, bytes, type(None)})
 _NUMBERS: Final = (int, float, complex, np.generic)
 _ARRAYS: Final = (np.ndarray, jax.Array)
+_ARRAYS_WITH_NUMBERS: Final = frozenset({np.ndarray, ConcreteArray})
+"""The classes of arrays that are not being traced."""
+
+_NESTS: Final = (*_ARRAYS, dict, list, tuple)
 _MOST_ELEMENTS: Final = 64
 _MOST_BYTES: Final = 1 << 16
 _DEEPEST: Final = 8
@@ -54,8 +59,8 @@ def identity_of(fn: Callable[..., Any]) -> Identity:
     Functions are the same when their code is, and when their defaults, closures and the
     globals that they name hold the same. Compared by value are constants, NumPy arrays of up
     to 64 KiB, and the elements of tuples, lists and dicts of up to 64; functions are compared
-    as this one; other objects by identity, with the constants in those of their attributes
-    that the code names.
+    as this one; other objects by identity, with the constants and the arrays in those of their
+    attributes that the code names.
 
     Args:
       fn: A function, bound method, `functools.partial` or other callable.
@@ -68,7 +73,7 @@ def identity_of(fn: Callable[..., Any]) -> Identity:
     except TypeError:
         return Identity(_of_object(fn, kept, (), ()), kept)
     # Equal callables are the same, as for `jax.jit`.
-    return Identity((type(fn), fn, *_constants(fn, _names(type(fn).__call__))), kept)
+    return Identity((type(fn), fn, *_attributes(fn, kept, _names(type(fn).__call__))), kept)
 
 
 def references(fn: Callable[..., Any]) -> dict[str, Key]:
@@ -103,6 +108,8 @@ def changed_values(before: dict[str, Key], after: dict[str, Key]) -> list[str]:
 def _value_changed(before: Key, after: Key) -> bool:
     if before == after:
         return False
+    if isinstance(after, _Arrays):
+        return True
     match before, after:
         case (type() as one, _Id()), (type() as other, _Id()):
             return issubclass(one, _ARRAYS) and issubclass(other, _ARRAYS)
@@ -116,7 +123,7 @@ def _value_changed(before: Key, after: Key) -> bool:
 def _text(key: Key) -> str:
     match key:
         case (type() as kind, _Id(), *attributes):
-            held = ", ".join(f"{name}={shown(value, 40)}" for name, value in attributes)
+            held = ", ".join(f"{name}={_held(value)}" for name, value in attributes)
             name = "array" if issubclass(kind, _ARRAYS) else kind.__name__
             article = "an" if name[:1] in "AEIOUaeiou" else "a"
             return f"{article} {name}" + (f" with {held}" if held else "")
@@ -124,6 +131,10 @@ def _text(key: Key) -> str:
             return f"{shown(constant, 40)}"
         case _:
             return "other contents"
+
+
+def _held(attribute: Any) -> str:
+    return "arrays" if isinstance(attribute, _Arrays) else shown(attribute, 40)
 
 
 def _key(value: Any, kept: list[Any], inside: tuple[Any, ...], names: tuple[str, ...]) -> Key:
@@ -192,20 +203,42 @@ def _of_object(value: Any, kept: list[Any], inside: tuple[Any, ...], names: tupl
     identity = (type(value), _id(value, kept))
     if isinstance(value, ModuleType | type):
         return identity
-    constants = _constants(value, names)
-    return (*identity, *constants) if constants else identity
+    attributes = _attributes(value, kept, names)
+    return (*identity, *attributes) if attributes else identity
 
 
-def _constants(value: Any, names: tuple[str, ...]) -> list[tuple[str, Any]]:
-    """Returns the attributes of an object that are constants and that a function's code names."""
+def _attributes(value: Any, kept: list[Any], names: tuple[str, ...]) -> list[tuple[str, Any]]:
+    """Returns the attributes of an object that a function's code names: constants and arrays.
+
+    Nests of arrays stand in it by those, so that `self.params, loss = ...` is noticed.
+    """
     attributes = getattr(value, "__dict__", None)
     if type(attributes) is not dict:
         return []
-    return [
-        (name, attributes[name])
-        for name in names
-        if name in attributes and type(attributes[name]) in _CONSTANTS
-    ]
+    found: list[tuple[str, Any]] = []
+    for name in names:
+        attribute = attributes.get(name)
+        if type(attribute) in _CONSTANTS:
+            if name in attributes:
+                found.append((name, attribute))
+        elif isinstance(attribute, _NESTS):
+            leaves = jax.tree.leaves(attribute, is_leaf=lambda part: not isinstance(part, _NESTS))
+            kinds = set(map(type, leaves))
+            if kinds & _ARRAYS_WITH_NUMBERS and kinds <= _ARRAYS_WITH_NUMBERS | _CONSTANTS:
+                found.append((name, _Arrays(_key(leaf, kept, (), ()) for leaf in leaves)))
+    return found
+
+
+class _Id(int):
+    """The `id` of an object: no number of the user's."""
+
+    __slots__ = ()
+
+
+class _Arrays(tuple[Key, ...]):
+    """The keys of the arrays of an attribute."""
+
+    __slots__ = ()
 
 
 _BY_TYPE: Final[dict[type, Callable[..., Key]]] = {
@@ -217,12 +250,6 @@ _BY_TYPE: Final[dict[type, Callable[..., Key]]] = {
     dict: _of_elements,
     np.ndarray: _of_array,
 }
-
-
-class _Id(int):
-    """The `id` of an object: no number of the user's."""
-
-    __slots__ = ()
 
 
 def _id(value: Any, kept: list[Any]) -> _Id:

@@ -12,6 +12,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 
 import distlab as dl
@@ -284,6 +285,51 @@ def test_what_is_noticed_of_an_object_that_is_called(monkeypatch: pytest.MonkeyP
         assert strategy.run(way, args=(2.0,)).values[0] == 2.0
     monkeypatch.setattr(_Scaled, "offset", 1.0)  # as in a tf.function
     assert strategy.run(scaled, args=(2.0,)).values[0] == 2.0
+
+
+class _Trainer:
+    """Keeps its state in attributes, as an array, a nest and a named tuple."""
+
+    def __init__(self) -> None:
+        self.scale = jnp.ones(())
+        self.params: Any = {"w": jnp.zeros(2), "more": [(np.zeros(2, np.float32), 0.5)]}
+        self.state = optax.sgd(0.1, momentum=0.9).init(self.params["w"])
+        self.unused = [jnp.zeros(())]
+
+    def step(self, x: Any) -> Any:
+        w = self.params["w"] + self.scale * x + self.params["more"][0][0]
+        return w, jax.tree.map(lambda trace: trace + x, self.state)
+
+
+def test_arrays_that_replace_attributes_are_noticed_and_warned_of() -> None:
+    strategy = dl.MirroredStrategy(["CPU:0", "CPU:1"])
+    trainer = _Trainer()
+
+    def train() -> list[float]:
+        seen = []
+        for _ in range(3):
+            result = strategy.run(trainer.step, args=(1.0,))
+            (w, trainer.state), *_ = strategy.experimental_local_results(result)
+            trainer.params = {**trainer.params, "w": w}
+            seen.append(float(w[0]))
+        return seen
+
+    with pytest.warns(RecompilationWarning, match=r"step was compiled .*_Trainer with .*=arrays"):
+        seen = train()
+    assert seen == [1.0, 2.0, 3.0]
+    assert jax.tree.leaves(trainer.state)[0].tolist() == [3.0, 3.0]
+
+
+def test_attributes_that_a_function_does_not_name_compile_nothing_anew(
+    recorder: RingRecorder,
+) -> None:
+    strategy = dl.MirroredStrategy(["CPU:0", "CPU:1"])
+    trainer = _Trainer()
+    for _ in range(4):
+        strategy.run(trainer.step, args=(1.0,))
+        trainer.unused = [*trainer.unused, jnp.ones(())]
+    compiled = [event for event in recorder.ring.since(0).events if isinstance(event, Compile)]
+    assert len(compiled) == 1
 
 
 def test_a_setting_of_jax_that_changes_what_is_traced_makes_another_program() -> None:
