@@ -74,8 +74,29 @@ class Means(Flow[Mark]):
             if factor is not None and isclose(abs(factor), 1 / self._replicas, rel_tol=_CLOSE):
                 return [Mark("average", known["sum"].value)]
             self.adaptive = self.adaptive or jaxprs.is_root(equation)
+        elif "mean" in known and self._is_weight(jaxprs.scaled(equation, numbers)):
+            return []
         strongest = known.get("sum") or known.get("average") or known["mean"]
         return [strongest] * len(outputs)
+
+    def _is_weight(self, factor: float | None) -> bool:
+        """Whether a factor makes a replica's mean its part of a sum or mean over all examples.
+
+        That are the number of its examples, their share of the global batch, and one over the
+        number of replicas.
+        """
+        if factor is None or factor <= 0:
+            return False
+        if isclose(factor, 1 / self._replicas, rel_tol=_CLOSE):
+            return True
+        if factor >= 1:
+            return any(isclose(factor, rows, rel_tol=_CLOSE) for rows in self._rows if rows > 1)
+        totals = [rows / factor for rows in self._rows]
+        return any(
+            rows < round(total) <= self._replicas * (rows + 1)
+            and isclose(total, round(total), rel_tol=_CLOSE)
+            for rows, total in zip(self._rows, totals, strict=True)
+        )
 
     def _combined(self, equation: Any, marks: list[Mark | None], site: Any) -> list[Mark | None]:
         if not (jaxprs.is_marked(equation) or jaxprs.is_all_reduce(equation)):

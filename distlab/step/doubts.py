@@ -95,6 +95,9 @@ def _random(causes: CausesOf, function: str) -> Iterator[Doubt]:
     states = {tuple(v.shape) for v in causes.local.written}
     states |= {causes.shapes[state.argument] for state in matched(causes)}
     trains = bool(states) or jaxprs.collective_in(causes.local.jaxpr.jaxpr) is not None
+    # Masks of weights and noise on their gradients have the shapes of what all replicas receive.
+    leaves = zip(causes.shapes, causes.of_leaf, strict=True)
+    states |= {shape for shape, why in leaves if why & causes.whole}
     flow = SharedRandomness(causes.of_operands, causes.trusted, causes.rows, states)
     flow.walk(causes.local.jaxpr.jaxpr, [None] * len(causes.local.jaxpr.jaxpr.invars))
     if flow.found and trains:

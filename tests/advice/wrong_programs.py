@@ -108,6 +108,26 @@ def divided_before(weights: Any, x: Any, y: Any) -> Any:
     return reduce("SUM", jax.grad(lambda w: mean_loss(w, x, y) / replicas)(weights))
 
 
+def divided_gradients(weights: Any, x: Any, y: Any) -> Any:
+    """Divides each replica's mean gradient by the number of replicas, and adds them up."""
+    number = dl.get_replica_context().num_replicas_in_sync
+    grads = jax.grad(mean_loss)(weights, x, y)
+    return reduce("SUM", jax.tree.map(lambda g: g / number, grads))
+
+
+def weighed_by_counts(weights: Any, x: Any, y: Any) -> Any:
+    """Weighs each replica's mean gradient by the number of its examples."""
+    grads = jax.grad(mean_loss)(weights, x, y)
+    sums, count = reduce("SUM", (jax.tree.map(lambda g: g * len(x), grads), jnp.float32(len(x))))
+    return jax.tree.map(lambda g: g / count, sums)
+
+
+def weighed_by_shares(weights: Any, x: Any, y: Any, examples: int = 24) -> Any:
+    """Weighs each replica's mean gradient by its share of the global batch."""
+    grads = jax.grad(mean_loss)(weights, x, y)
+    return reduce("SUM", jax.tree.map(lambda g: g * (len(x) / examples), grads))
+
+
 def divided_after(weights: Any, x: Any, y: Any) -> Any:
     replicas = dl.get_replica_context().num_replicas_in_sync
     return jax.tree.map(lambda g: g / replicas, summed(weights, x, y))
@@ -431,6 +451,21 @@ def shared_noise(strategy: Any, what: str) -> None:
         state = strategy.run(train_step, (state, batch, jax.random.key(number)))
 
 
+def dropped_weights(strategy: Any, key: Any) -> None:
+    """Drops the same weights on all replicas, of a kernel with as many rows as their batches."""
+    params = strategy.run(lambda: dl.Mirrored(jnp.zeros((6, 2))))
+
+    def train_step(kernel: Any, x: Any, y: Any, key: Any) -> Any:
+        def loss(kernel: Any) -> Any:
+            kept = jax.random.bernoulli(key, 0.9, kernel.shape)
+            return jnp.sum((x @ (kernel * kept) - y) ** 2) / 24
+
+        return dl.Mirrored(kernel - 0.1 * reduce("SUM", jax.grad(loss)(kernel)))
+
+    for number, (x, y) in enumerate(batches(strategy)):
+        params = strategy.run(train_step, (params, x, y, jax.random.fold_in(key, number)))
+
+
 def noise_of_samples(strategy: Any) -> None:
     """A variational encoder: the same noise for the same place in each replica's batch."""
     with strategy.scope():
@@ -682,6 +717,13 @@ RIGHT: dict[str, Made] = {
     "averaged, last batch smaller": lambda: with_variables(mirrored(), averaged, size=25),
     "sum of a global mean": lambda: with_variables(mirrored(4), summed_of_global_mean),
     "divided before": lambda: with_variables(mirrored(4), divided_before),
+    "gradients divided": lambda: with_variables(mirrored(4), divided_gradients),
+    "weighed by counts": lambda: with_variables(mirrored(4), weighed_by_counts),
+    "weighed by counts, last batch smaller": lambda: with_variables(
+        mirrored(4), weighed_by_counts, size=22
+    ),
+    "weighed by shares": lambda: with_variables(mirrored(4), weighed_by_shares),
+    "dropped weights": lambda: dropped_weights(mirrored(4), jax.random.key(3)),
     "divided after": lambda: with_variables(mirrored(3), divided_after),
     "sum of sums": lambda: with_variables(mirrored(4), summed_of_sums),
     "hierarchical copy": lambda: with_variables(
