@@ -137,13 +137,14 @@ def checked_value(variable: _Typed, value: Any, verb: str) -> jax.Array:
       ValueShapeError: The shape or dtype is not the variable's.
     """
     array = as_value(value, None, f"{variable.name}.{verb}")
-    weak = array.aval.weak_type or not hasattr(value, "dtype")
+    keys = jnp.issubdtype(variable.dtype, jax.dtypes.prng_key)
+    weak = not keys and (array.aval.weak_type or not hasattr(value, "dtype"))
     if array.shape != variable.shape or (array.dtype != variable.dtype and not weak):
+        way = ", such as one of jax.random.split" if keys else " (array.astype changes the dtype)"
         raise ValueShapeError(
             f"{variable.name} is {variable.dtype}{list(variable.shape)}, and {verb} got "
-            f"{array.dtype}{list(array.shape)}. Pass a value of that shape and dtype "
-            "(array.astype changes the dtype)."
+            f"{array.dtype}{list(array.shape)}. Pass a value of that shape and dtype{way}."
         )
     if weak:
         _require_kept(value, variable.dtype, f"{variable.name}.{verb}")
-    return array.astype(variable.dtype)
+    return array if keys else array.astype(variable.dtype)

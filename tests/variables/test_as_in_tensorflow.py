@@ -641,3 +641,22 @@ def test_attributes_of_tf_variable_that_are_missing_name_what_takes_their_place(
     v.assign(v.at[jnp.array([0]), jnp.array([1])].set(9.0))
     assert v.numpy()[0].tolist() == [0.0, 9.0]
     assert jnp.take(v, jnp.array([0, 0]), axis=0).shape == (2, 2)
+
+
+def test_a_random_key_in_a_variable_is_assigned_as_any_value(s: dl.MirroredStrategy) -> None:
+    with s.scope():
+        key = dl.Variable(jax.random.key(0))
+
+    def step() -> Any:
+        kept, drawn = jax.random.split(key.value())
+        key.assign(kept)
+        return jax.random.normal(drawn)
+
+    expected, drawn = jax.random.split(jax.random.key(1))
+    key.assign(jax.random.key(1))
+    numbers = s.experimental_local_results(s.run(step))
+    assert [float(number) for number in numbers] == [float(jax.random.normal(drawn))] * 2
+    assert (jax.random.key_data(key.value()) == jax.random.key_data(expected)).all()
+    for verb in (key.assign, key.assign_add):
+        with pytest.raises(ValueShapeError, match="Pass a value of that shape and dtype, such as"):
+            verb(1.0)
