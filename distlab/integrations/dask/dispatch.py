@@ -216,8 +216,9 @@ class Dispatch:
     def _give(
         self, queue: WorkQueue, task: Task, address: str, closure: Closure, wake: asyncio.Event
     ) -> None:
-        unanswered = [one.number for one in self._given[task] if not one.call.done()]
-        order, known = Order(next(self._numbers), unanswered), self._known[address]
+        # One that was answered counts, too, until its answer was looked at: it may be an error.
+        before = [one.number for one in self._given[task]]
+        order, known = Order(next(self._numbers), before), self._known[address]
         call = self._call(known, order, closure.sent)
         given = _Given(order.number, closure, call)
         self._given[task].append(given)

@@ -26,7 +26,7 @@ class Order(NamedTuple):
 
     Attributes:
       number: Its number; later ones have larger ones.
-      after: The closures of the same worker that were not answered then.
+      after: The closures of the same worker whose answers the coordinator had not looked at then.
     """
 
     number: int

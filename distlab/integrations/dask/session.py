@@ -136,8 +136,8 @@ class WorkerSession:
         """Runs a closure.
 
         Args:
-          order: When it was given. Where one failed that was given before and not answered, the
-            coordinator decides whether others still run.
+          order: When it was given. Where one failed of which the coordinator did not know then, it
+            decides whether others still run.
           closure: The arguments of `_answer`.
 
         Returns:
