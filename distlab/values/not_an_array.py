@@ -32,8 +32,8 @@ class NotAnArray:
 
     def _refuse(self, *_: Any, **__: Any) -> NoReturn:
         raise StructureError(
-            f"{self.brief()} {self._what}, so it can't be used as one array or number. Use it in "
-            f"a function that strategy.run runs, {self._reading}."
+            f"{self.brief()} {self._what}, so it can't be used as one array or number. Pass it "
+            f"in args=(...) to a function that strategy.run runs, {self._reading}."
         )
 
     __jax_array__ = __index__ = _refuse
@@ -71,8 +71,8 @@ class NotAnArray:
         """
         if not name.startswith("_") and hasattr(jax.Array, name):
             raise AttributeError(
-                f"{self.brief()} {self._what}, so it has no {name!r}, as an array has. Use it in "
-                f"a function that strategy.run runs, {self._reading}."
+                f"{self.brief()} {self._what}, so it has no {name!r}, as an array has. Pass it "
+                f"in args=(...) to a function that strategy.run runs, {self._reading}."
             )
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
