@@ -111,7 +111,7 @@ class Exported:
         """Returns whether a dimension of any size is zero: JAX's programs know sizes from one."""
         leaves = jax.tree.leaves(args)
         return len(leaves) == len(self._arguments) and any(
-            0 in map(_size_if_any, np.shape(leaf), aval.shape)
+            any(map(_is_none_of_any, np.shape(leaf), aval.shape))
             for leaf, aval in zip(leaves, self._arguments, strict=True)
             if len(np.shape(leaf)) == len(aval.shape)
         )
@@ -130,7 +130,7 @@ class Exported:
             forms = [
                 jax.ShapeDtypeStruct(
                     tuple(
-                        size if _size_if_any(n, of_spec) == 0 else n
+                        size if _is_none_of_any(n, of_spec) else n
                         for n, of_spec in zip(np.shape(leaf), aval.shape, strict=True)
                     ),
                     jnp.result_type(leaf),
@@ -307,9 +307,9 @@ def export(fn: Callable[..., Any], spec: Any, *, platforms: Sequence[str] = PLAT
     return Exported(exporting(tuple(forms), *abstract), arrays)
 
 
-def _size_if_any(size: int, of_spec: Any) -> int | None:
-    """Returns the size of a dimension if it may be of any; None where the spec has a number."""
-    return None if isinstance(of_spec, int) else size
+def _is_none_of_any(size: int, of_spec: Any) -> bool:
+    """Returns whether a dimension that may be of any size is zero."""
+    return size == 0 and not isinstance(of_spec, int)
 
 
 def _traced(fn: Callable[..., Any], abstract: tuple[Any, ...]) -> Any:

@@ -105,7 +105,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     ),
     "integrations.keras": (
         *("text", "errors", "events", "devices", "values", "context", "variables", "data", "input"),
-        *("processes", "strategies", "control", "integrations.hook", "integrations.orbax"),
+        *("strategies", "control", "integrations.hook", "integrations.orbax"),
     ),
     "integrations.ipyparallel": ("text", "errors", "launching", "processes", "runs"),
     "integrations.launch": (

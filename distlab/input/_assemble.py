@@ -15,7 +15,7 @@ from distlab.devices.mesh import ReplicaMesh
 from distlab.errors import StructureError, ValueShapeError
 from distlab.input._steps import Parts, Shapes
 from distlab.values.distributed import PerReplica, Shape
-from distlab.values.wide_integers import refusal_of_wrapping
+from distlab.values.wide_integers import require_kept
 
 _KINDS_ON_DEVICES: Final = "biufcV"
 _WIDEST: Final = {"f": 8, "c": 16}
@@ -57,7 +57,8 @@ def assemble(
     if not on_host:
         _require_numbers_of_devices(first.dtype)
         if fetch or everywhere is not None:
-            _require_kept(parts)
+            for part in (parts,) if isinstance(parts, np.ndarray) else parts:
+                require_kept(part, "A component of a batch")
     if mesh.replicas == 1:
         return first if on_host or not fetch else jax.device_put(first, mesh.whole)
     if on_host:
@@ -81,12 +82,6 @@ def _require_numbers_of_devices(dtype: np.dtype[Any]) -> None:
             "in the dataset, for example with map(lambda x: x.astype('float32')), or with "
             "x.view('uint8') for bytes."
         )
-
-
-def _require_kept(parts: Parts) -> None:
-    for part in (parts,) if isinstance(parts, np.ndarray) else parts:
-        if refusal := refusal_of_wrapping(part, "A component of a batch"):
-            raise ValueShapeError(refusal)
 
 
 def _rows(parts: Sequence[Any]) -> tuple[Sequence[Any], tuple[Shape, ...] | None]:

@@ -91,11 +91,10 @@ class Means(Flow[Mark]):
             return True
         if factor >= 1:
             return any(isclose(factor, rows, rel_tol=_CLOSE) for rows in self._rows if rows > 1)
-        totals = [rows / factor for rows in self._rows]
         return any(
-            rows < round(total) <= self._replicas * (rows + 1)
-            and isclose(total, round(total), rel_tol=_CLOSE)
-            for rows, total in zip(self._rows, totals, strict=True)
+            rows < round(rows / factor) <= self._replicas * (rows + 1)
+            and isclose(rows / factor, round(rows / factor), rel_tol=_CLOSE)
+            for rows in self._rows
         )
 
     def _combined(self, equation: Any, marks: list[Mark | None], site: Any) -> list[Mark | None]:

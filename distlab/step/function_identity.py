@@ -217,10 +217,11 @@ def _attributes(value: Any, kept: list[Any], names: tuple[str, ...]) -> list[tup
         return []
     found: list[tuple[str, Any]] = []
     for name in names:
-        attribute = attributes.get(name)
+        if name not in attributes:
+            continue
+        attribute = attributes[name]
         if type(attribute) in _CONSTANTS:
-            if name in attributes:
-                found.append((name, attribute))
+            found.append((name, attribute))
         elif isinstance(attribute, _NESTS):
             leaves = jax.tree.leaves(attribute, is_leaf=lambda part: not isinstance(part, _NESTS))
             kinds = set(map(type, leaves))

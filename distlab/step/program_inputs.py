@@ -22,7 +22,7 @@ from distlab.step.spmd import SpmdFunction
 from distlab.values import copy_events
 from distlab.values.copy_events import Direction
 from distlab.values.stacks import is_stack
-from distlab.values.wide_integers import refusal_of_wrapping
+from distlab.values.wide_integers import require_kept
 from distlab.variables.remote_storage import RemoteStorage
 from distlab.variables.remote_transfers import RemoteReads
 
@@ -229,7 +229,7 @@ class ProgramInputs:
         started = time.monotonic_ns()
         if self._mesh.replicas > 1 and (is_stack(value) or is_divided(value)):
             raise NotWholeError
-        _require_kept(value, leaf)
+        require_kept(value, leaf.label, ArgumentValueError)
         from_host = isinstance(value, np.ndarray)
         if from_host:
             value = value.copy()  # JAX may share the buffer, and the user may write to it
@@ -245,7 +245,7 @@ class ProgramInputs:
 
     def _from_host(self, leaf: Leaf, rows: np.ndarray) -> jax.Array:
         """Puts the rows of a batch that was left on the host on their devices."""
-        _require_kept(rows, leaf)
+        require_kept(rows, leaf.label, ArgumentValueError)
         started = time.monotonic_ns()
         placed = _put(rows, self._mesh.split, leaf)
         self._emit_copy(f"batch {leaf.label}", "to_devices", rows.nbytes, started)
@@ -278,12 +278,6 @@ def merged(second: list[bool], ones: list[Any], others: list[Any]) -> list[Any]:
     """Returns the elements of two lists in the order that `second` gives."""
     from_ones, from_others = iter(ones), iter(others)
     return [next(from_others if of_others else from_ones) for of_others in second]
-
-
-def _require_kept(value: Any, leaf: Leaf) -> None:
-    """Checks that a value of the host holds the same numbers on the devices."""
-    if refusal := refusal_of_wrapping(value, leaf.label):
-        raise ArgumentValueError(refusal)
 
 
 def _put(array: Any, sharding: NamedSharding, leaf: Leaf) -> jax.Array:

@@ -29,7 +29,7 @@ from distlab.values.nests import taken_apart
 from distlab.values.plain_arrays import refusal_on_devices
 from distlab.values.sharded import as_distributed
 from distlab.values.stacks import is_stack
-from distlab.values.wide_integers import refusal_of_wrapping
+from distlab.values.wide_integers import require_kept
 from distlab.variables.variable import is_variable
 
 Path: TypeAlias = tuple[Any, ...]
@@ -93,8 +93,8 @@ class _Received:
         why = self._why_not(path, value)
         if why is not None:
             raise ArgumentTypeError(why)
-        if wraps := refusal_of_wrapping(value, self._label(path)):
-            raise ArgumentValueError(wraps)
+        if isinstance(value, np.ndarray | np.generic):
+            require_kept(value, self._label(path), ArgumentValueError)
         return value
 
     def _why_not(self, path: Path, value: Any) -> str | None:

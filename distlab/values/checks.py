@@ -19,7 +19,7 @@ from distlab.values.distributed import Mirrored, PerReplica
 from distlab.values.nests import require_nest
 from distlab.values.plain_arrays import is_plain, refusal_on_devices
 from distlab.values.reduce_op import ReduceOp
-from distlab.values.wide_integers import refusal_of_wrapping
+from distlab.values.wide_integers import require_kept
 
 _ASYNCHRONOUS: Final = (inspect.iscoroutinefunction, inspect.isasyncgenfunction)
 _LAZY: Final = (inspect.isgeneratorfunction, *_ASYNCHRONOUS)
@@ -66,9 +66,10 @@ def require_plain_array(value: Any, what: str) -> None:
       ValueShapeError: It has a mask, fields, another byte order than the machine, or whole
         numbers of 64 bits that JAX would cut.
     """
-    refusal = refusal_on_devices(value, what) or refusal_of_wrapping(value, what)
+    refusal = refusal_on_devices(value, what)
     if refusal is not None:
         raise ValueShapeError(refusal)
+    require_kept(value, what)
 
 
 def require_components(value: PerReplica, label: str, replicas: int) -> None:

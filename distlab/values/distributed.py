@@ -27,7 +27,6 @@ from distlab.errors import (
     GatheredWarning,
     InvalidArgumentError,
     StructureError,
-    ValueShapeError,
 )
 from distlab.processes import group
 from distlab.text.shown import shown
@@ -36,7 +35,7 @@ from distlab.values.components_text import components_text
 from distlab.values.not_an_array import NotAnArray
 from distlab.values.sealed import Sealed
 from distlab.values.stacks import remember, remember_equal_rows
-from distlab.values.wide_integers import refusal_of_wrapping
+from distlab.values.wide_integers import require_kept
 
 Shape: TypeAlias = tuple[int, ...]
 
@@ -354,8 +353,7 @@ def stack(components: Sequence[Any], mesh: ReplicaMesh) -> PerReplica:
     for component in {id(c): c for c in components if is_divided(c)}.values():
         warn_of_gathering("A component of a per-replica value", component)
     for component in components:
-        if refusal := refusal_of_wrapping(component, "A component of a per-replica value"):
-            raise ValueShapeError(refusal)
+        require_kept(component, "A component of a per-replica value")
     with placing():
         arrays = [jnp.asarray(component) for component in components]
     (shapes,) = shapes_of_all([arrays], mesh)

@@ -7,33 +7,38 @@ from typing import Any, Final
 import jax
 import numpy as np
 
+from distlab.errors import DistlabError, ValueShapeError
+
 _WIDE: Final = 8
 """The bytes of a number of 64 bits."""
 
 
-def refusal_of_wrapping(value: Any, what: str) -> str | None:
-    """Returns why a value would hold other numbers on a device; None where they stay the same.
+def require_kept(value: Any, what: str, kind: type[DistlabError] = ValueShapeError) -> None:
+    """Checks that a value holds the same numbers on a device.
 
     JAX keeps the low bits of each number without a word: of 2**40 nothing.
 
     Args:
       value: Any value.
       what: What it is to the verb.
+      kind: The class of the error.
+
+    Raises:
+      DistlabError: It holds whole numbers that JAX would cut. The error is of the class `kind`.
     """
     if not isinstance(value, np.ndarray | np.generic) or value.dtype.kind not in "iu":
-        return None
+        return
     if value.dtype.itemsize < _WIDE or not value.size:
-        return None
+        return
     kept = np.dtype(jax.dtypes.canonicalize_dtype(value.dtype))
     if kept.itemsize == _WIDE:
-        return None
+        return
     bounds = np.iinfo(kept)
     for extreme in (value.max(), value.min()):
         if not bounds.min <= extreme <= bounds.max:
-            return (
+            raise kind(
                 f"{what} is {value.dtype} and holds {extreme}, of which devices would have "
                 f"{extreme.astype(kept)}: JAX makes {kept} of {value.dtype}. Call "
                 "jax.config.update('jax_enable_x64', True) when the program begins, or use "
                 "smaller numbers, such as array % 2**31 of hashes."
             )
-    return None

@@ -104,34 +104,34 @@ def batch(strategy: dl.Strategy, examples: int) -> Any:
     return next(iter(strategy.experimental_distribute_dataset(dl.data.Dataset.from_tensors(rows))))
 
 
-@pytest.mark.parametrize("examples", [FULL, PARTIAL, WITH_AN_EMPTY_ONE])
-@pytest.mark.parametrize("name", ALIKE)
-def test_what_needs_no_rows_is_the_same_on_all_replicas(name: str, examples: int) -> None:
+def declared(function: Function, examples: int) -> Any:
+    """Returns what a step declares as the same on all replicas, of the weights' part."""
     strategy = dl.MirroredStrategy(["CPU:0", "CPU:1", "CPU:2"])
 
     def step(w: Any, x: Any) -> Any:
-        alike, _ = ALIKE[name](w, x)
-        return dl.Mirrored(alike)
+        of_weights, _ = function(w, x)
+        return dl.Mirrored(of_weights)
 
-    result = strategy.run(step, args=(W, batch(strategy, examples)))
-    for part in strategy.experimental_local_results(result):
+    return strategy.run(step, args=(W, batch(strategy, examples)))
+
+
+@pytest.mark.parametrize("examples", [FULL, PARTIAL, WITH_AN_EMPTY_ONE])
+@pytest.mark.parametrize("name", ALIKE)
+def test_what_needs_no_rows_is_the_same_on_all_replicas(name: str, examples: int) -> None:
+    result = declared(ALIKE[name], examples)
+    assert isinstance(result, dl.Mirrored)
+    for part in result.values:
         np.testing.assert_allclose(part, 2 * W, rtol=1e-6)
 
 
 @pytest.mark.parametrize("examples", [FULL, PARTIAL, WITH_AN_EMPTY_ONE])
 @pytest.mark.parametrize("name", APART)
 def test_what_rows_or_their_number_decide_is_refused(name: str, examples: int) -> None:
-    strategy = dl.MirroredStrategy(["CPU:0", "CPU:1", "CPU:2"])
-
-    def step(w: Any, x: Any) -> Any:
-        apart, _ = APART[name](w, x)
-        return dl.Mirrored(apart)
-
     if "shapes" in name and examples == FULL:  # one program, which all replicas run
-        strategy.run(step, args=(W, batch(strategy, examples)))
+        declared(APART[name], examples)
         return
     with pytest.raises(StructureError, match="it may differ between them"):
-        strategy.run(step, args=(W, batch(strategy, examples)))
+        declared(APART[name], examples)
 
 
 @pytest.mark.parametrize("examples", [FULL, PARTIAL])

@@ -59,8 +59,9 @@ class Held:
             self.variable.storage.own_copies = own
         # Keras' metrics assign what they had and what a batch adds to it. Where replicas share one
         # copy, and their values are added up, each gives what it adds alone.
-        shared = strategy.keeps_one_copy and strategy.num_replicas_in_sync > 1
-        self._adds = shared and kind == "metrics" and aggregation is VariableAggregation.SUM
+        self._adds = (
+            shares_copies(strategy) and kind == "metrics" and aggregation is VariableAggregation.SUM
+        )
         self._shown = weakref.ref(array)
         self.away = False
 
@@ -117,6 +118,11 @@ class Group(Sequence[Any]):
         if isinstance(position, slice):
             return [held.show() for held in self.members[position]]
         return self.members[position].show()
+
+
+def shares_copies(strategy: Strategy) -> bool:
+    """Returns whether several replicas share one copy of each variable."""
+    return strategy.keeps_one_copy and strategy.num_replicas_in_sync > 1
 
 
 def group_of(kind: Kind, variables: Sequence[Any], arrays: Any, strategy: Strategy) -> Group:

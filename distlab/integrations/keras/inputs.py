@@ -14,7 +14,6 @@ from keras.src.trainers.data_adapters.data_adapter_utils import class_weight_to_
 from distlab.data import INFINITE_CARDINALITY, AutoShardPolicy, Dataset, Options, as_dataset
 from distlab.errors import ArgumentValueError, CardinalityError, ContextError, UnsupportedError
 from distlab.input.dataset import DistributedDataset
-from distlab.processes import group
 from distlab.strategies.abstract import Strategy
 from distlab.values.distributed import PerReplica
 
@@ -117,7 +116,7 @@ class Batches:
             source = adapter.dataset
         else:
             source = self._host = _HostBatches(adapter)
-            if _has_workers(strategy):
+            if strategy.mesh.shared:
                 source = _divided_by_data(as_dataset(source))
         if not isinstance(source, DistributedDataset):
             source = strategy.experimental_distribute_dataset(source)
@@ -190,7 +189,7 @@ class SingleBatches:
         """Returns a batch divided over the replicas."""
         leaves, structure = jax.tree.flatten(batch)
         arrays = tuple(np.asarray(leaf) for leaf in leaves)
-        if _has_workers(self._strategy):  # whose datasets are read ahead
+        if self._strategy.mesh.shared:  # by workers, whose datasets are read ahead
             source = _divided_by_data(Dataset.from_tensors(arrays))
             divided = next(iter(self._strategy.experimental_distribute_dataset(source)))
             return jax.tree.unflatten(structure, divided)
@@ -203,10 +202,6 @@ class SingleBatches:
             self._divided = None  # an iterator that raised has ended
             self._waiting.clear()
             raise
-
-
-def _has_workers(strategy: Strategy) -> bool:
-    return group.across(strategy.mesh) is not None
 
 
 def _divided_by_data(dataset: Dataset) -> Dataset:

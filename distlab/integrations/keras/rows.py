@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from distlab.devices.pieces import pieces
-from distlab.processes import group
 from distlab.strategies.abstract import Strategy
 from distlab.values.distributed import Mirrored, PerReplica
 
@@ -43,7 +42,7 @@ def joined(value: Any, strategy: Strategy) -> Any:
     """
     if not isinstance(value, PerReplica | Mirrored):
         return value
-    if isinstance(value, PerReplica) and group.across(strategy.mesh) is not None:
+    if isinstance(value, PerReplica) and strategy.mesh.shared:
         return _joined_of_workers(value, strategy)
     rows = list(rows_of(value).values())
     return np.concatenate(rows) if rows[0].shape else np.stack(rows)

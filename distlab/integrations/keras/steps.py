@@ -14,11 +14,10 @@ from distlab.context.modes import RunOptions
 from distlab.context.replica_context import ReplicaContext, get_replica_context
 from distlab.events import sink
 from distlab.integrations.keras import replica
-from distlab.integrations.keras.held import Group, Kind, group_of
+from distlab.integrations.keras.held import Group, Kind, group_of, shares_copies
 from distlab.integrations.keras.inputs import SingleBatches, is_divided, sizes_of
 from distlab.integrations.keras.logs import Path, StepLogs, emit, flattened, nested
 from distlab.integrations.keras.rows import joined, mean_of
-from distlab.processes import group
 from distlab.strategies.abstract import Strategy
 from distlab.values.distributed import DistributedValues, Mirrored
 
@@ -143,8 +142,7 @@ class _Step:
         """Returns the replica function for these variables."""
         model, name, kinds = self._model, self._name, KINDS[self._name]
         strategy, keras_step = self._steps.strategy, getattr(model, name)
-        workers = group.across(strategy.mesh) is not None
-        one_copy = strategy.keeps_one_copy and strategy.num_replicas_in_sync > 1
+        workers, one_copy = strategy.mesh.shared, shares_copies(strategy)
 
         def replica_step(batch: Any, total: Any = None) -> Any:
             context = get_replica_context()
