@@ -12,6 +12,7 @@ import numpy as np
 from distlab.devices.layouts import PARTS, ROWS, WHOLE, Partition
 from distlab.devices.mesh import ReplicaMesh
 from distlab.errors import ArgumentValueError
+from distlab.step.explained import explain_shapes
 from distlab.step.parameters import StateKey, argument_label, parameter_names
 from distlab.step.static_values import Static, is_static
 from distlab.text.shown import shown
@@ -131,16 +132,12 @@ class Arguments:
           error: What the function raised as it was traced with the replica's shapes.
           replica: The replica's number.
         """
-        parts = [leaf for leaf in self.leaves if len(set(leaf.shapes)) > 1]
-        if not parts:
-            return
-        received = ", ".join(f"{p.label}: {p.dtype}{list(p.shapes[replica])}" for p in parts)
-        empty = self.examples(replica) == 0
-        remedy = (
-            " A replica without examples runs the step, too: the function must work for empty "
-            "arrays (in reshape, sizes in place of -1)."
-        )
-        error.add_note(f"Replica {replica} receives {received}.{remedy if empty else ''}")
+        received = [
+            f"{leaf.label}: {leaf.dtype}{list(leaf.shapes[replica])}"
+            for leaf in self.leaves
+            if len(set(leaf.shapes)) > 1
+        ]
+        explain_shapes(error, replica, received, empty=self.examples(replica) == 0)
 
     def build(self, arrays: list[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Returns `(args, kwargs)` with these arrays as the dynamic leaves."""

@@ -31,6 +31,7 @@ from distlab.step import eager_axis, in_place
 from distlab.step.captured_arrays import explain_devices, require_references
 from distlab.step.captured_state import captured_state
 from distlab.step.eager_processes import ProcessMeeting
+from distlab.step.explained import explain_eager
 from distlab.step.regroup import regroup, select, to_device
 from distlab.step.rendezvous import Rendezvous, ReplicaThread, run_in_turn, unwind
 from distlab.step.used_up import released
@@ -98,12 +99,16 @@ def run(
             scopes.replica(ReplicaContext(host, collectives)),
             eager_axis.bound(mesh.replicas, replica.number, collectives.operate),
         ):
-            return in_place.call(
-                with_iterators if holds else fn,
-                own_args,
-                own_kwargs,
-                _examples((args, kwargs), replica.number),
-            )
+            try:
+                return in_place.call(
+                    with_iterators if holds else fn,
+                    own_args,
+                    own_kwargs,
+                    _examples((args, kwargs), replica.number),
+                )
+            except Exception as error:
+                explain_eager(error, fn, args, kwargs, replica.number)
+                raise
 
     replicas = [ReplicaThread(number, body) for number in mesh.local_replicas]
     meeting = ProcessMeeting(mesh)
@@ -356,8 +361,8 @@ class EagerCollectives:
         if any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(value)):
             raise ContextError(
                 f"{verb} was called inside jax.jit or another transformation while functions run "
-                "eagerly, where the replicas can't wait for each other. Leave out jit (run "
-                "compiles by itself when functions do not run eagerly)."
+                "eagerly, where the replicas can't wait for each other. Call it outside of the "
+                "transformation, or do not run functions eagerly (run compiles by itself then)."
             )
 
         def copies(values: list[Any]) -> Sequence[Any]:

@@ -99,7 +99,7 @@ def joined(
         if len(kinds) > 1:
             raise ValueShapeError(
                 f"{operations[0]} over the axis {AXIS!r} needs the same shapes on all replicas, "
-                f"got {' and '.join(kinds)}. Reduce over the batch before it."
+                f"got {' and '.join(kinds)}. {_ways_out(operations[0])}"
             )
     keys = [
         (jaxprs.key(operation, (), derivatives=False), len(own))
@@ -116,9 +116,16 @@ def joined(
     if any(value.shapes is not None for value in values):  # other processes' differ
         raise ValueShapeError(
             f"{operations[0]} over the axis {AXIS!r} needs the same shapes on all workers, got "
-            f"{[value.brief() for value in values]}. Reduce over the batch before it."
+            f"{[value.brief() for value in values]}. {_ways_out(operations[0])}"
         )
     return Known(keys[0], operations[0]), [value.stacked for value in values]
+
+
+def _ways_out(operation: Operation) -> str:
+    """Returns what to do where the replicas' shapes differ."""
+    if operation.primitive is scan_p:
+        return "Call the collective before or after the loop over a replica's rows."
+    return "Reduce over the batch before it."
 
 
 def run(known: Known, stacked: Sequence[jax.Array], mesh: ReplicaMesh) -> list[list[jax.Array]]:

@@ -21,6 +21,7 @@ from distlab.errors import ContextError, StructureError
 from distlab.step import in_place
 from distlab.step.arguments import Arguments
 from distlab.step.captured_arrays import divided_text, on_a_mesh_text, require_memory
+from distlab.step.explained import explain_axis, explain_static
 from distlab.step.parameters import Declared, declared
 from distlab.step.state_holders import is_state_holder
 from distlab.step.static_values import traced_part
@@ -149,20 +150,16 @@ def trace(
     except NEEDS_PYTHON as error:
         eagerly = "or run it as ordinary Python: distlab.run_functions_eagerly(True)."
         raise needs_python(fn, "run", error, eagerly) from error
-    except NameError as error:
-        if "axis name" in str(error):
-            error.add_note(
-                f"In a function that strategy.run runs, the axis of the replicas is {AXIS!r}. "
-                f"Write jax.lax.pmean(x, {AXIS!r}), or "
-                'distlab.get_replica_context().all_reduce("MEAN", x).'
-            )
-        raise
     except jax.errors.UnexpectedTracerError as error:
         raise ContextError(
             f"A value traced inside {function_name(fn)} escaped from its trace. Most often a "
             "variable was assigned inside jax.lax.scan, cond or jit: use dl.scan in place of "
             f"jax.lax.scan, or return the value and assign it after. JAX reports: {error}"
         ) from error
+    except (NameError, ValueError) as error:
+        explain_axis(error)
+        explain_static(error)
+        raise
     leaked = [const for const in jaxpr.consts if isinstance(const, jax.core.Tracer)]
     if leaked and not jax_internals.being_transformed():
         raise ContextError(

@@ -1,0 +1,92 @@
+"""What is added to the errors that replica functions raise, compiled or as ordinary Python."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+
+from distlab.devices.mesh import AXIS
+from distlab.step.parameters import argument_label, parameter_names
+from distlab.values.distributed import PerReplica, replica_shapes
+
+
+def explain_axis(error: Exception) -> None:
+    """Adds the name of the replicas' axis to JAX's error for an axis that is not bound.
+
+    Args:
+      error: What the function raised.
+    """
+    if isinstance(error, NameError) and "axis name" in str(error):
+        error.add_note(
+            f"In a function that strategy.run runs, the axis of the replicas is {AXIS!r}. "
+            f"Write jax.lax.pmean(x, {AXIS!r}), or "
+            'distlab.get_replica_context().all_reduce("MEAN", x).'
+        )
+
+
+def explain_static(error: Exception) -> None:
+    """Adds to JAX's error for static arguments that are traced how `run` takes them as they are.
+
+    Args:
+      error: What the function raised.
+    """
+    if isinstance(error, ValueError) and "Non-hashable static arguments" in str(error):
+        error.add_note(
+            "strategy.run passes numbers as arrays. Say there, too, which arguments are static: "
+            "strategy.run(..., options=distlab.RunOptions(static_argnums=...))."
+        )
+
+
+def explain_shapes(error: Exception, replica: int, received: list[str], *, empty: bool) -> None:
+    """Adds to an error which replica's shapes led to it, where shapes differ.
+
+    Args:
+      error: What the function raised.
+      replica: The replica's number.
+      received: Its arguments whose shapes differ, each as `name: dtype[shape]`; none adds nothing.
+      empty: Whether the replica has no examples.
+    """
+    if not received:
+        return
+    remedy = (
+        " A replica without examples runs the step, too: the function must work for empty "
+        "arrays (in reshape, sizes in place of -1)."
+    )
+    error.add_note(f"Replica {replica} receives {', '.join(received)}.{remedy if empty else ''}")
+
+
+def explain_eager(
+    error: Exception,
+    fn: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    replica: int,
+) -> None:
+    """Adds to an error of a function that runs as ordinary Python what a program's has.
+
+    Args:
+      error: What the function raised.
+      fn: The function.
+      args: The arguments of all replicas.
+      kwargs: Their named arguments.
+      replica: The number of the replica that raised it.
+    """
+    explain_axis(error)
+    leaves, _ = jax.tree_util.tree_flatten_with_path(
+        (args, kwargs), is_leaf=lambda v: isinstance(v, PerReplica)
+    )
+    names = parameter_names(fn, len(args))
+    split = [
+        (argument_label(path, names), leaf, replica_shapes(leaf))
+        for path, leaf in leaves
+        if isinstance(leaf, PerReplica)
+    ]
+    received = [
+        f"{label}: {leaf.component_type()[0]}{list(shapes[replica])}"
+        for label, leaf, shapes in split
+        if len(set(shapes)) > 1
+    ]
+    empty = any(shapes[replica][:1] == (0,) for _, _, shapes in split)
+    explain_shapes(error, replica, received, empty=empty)
