@@ -13,7 +13,7 @@ import os
 import threading
 import zipfile
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import IO, Any, Final, NoReturn, final
 
@@ -21,6 +21,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from distlab.collectives.lone import LoneCollectives
+from distlab.context import scopes
+from distlab.context.host import Host
+from distlab.context.replica_context import ReplicaContext
 from distlab.data import TensorSpec
 from distlab.devices import jax_internals
 from distlab.errors import (
@@ -47,7 +51,8 @@ from distlab.values.distributed import DistributedValues, Mirrored
 from distlab.values.needs_python import NEEDS_PYTHON, needs_python
 from distlab.values.nests import require_nest, taken_apart
 from distlab.values.plain_arrays import refusal_of
-from distlab.variables import frames
+from distlab.values.reduce_op import ReduceOp
+from distlab.variables import frames, kept_traces
 from distlab.variables.protocol import StoredVariable
 
 PLATFORMS: Final = ("cpu", "cuda", "tpu")
@@ -260,7 +265,7 @@ def export(fn: Callable[..., Any], spec: Any, *, platforms: Sequence[str] = PLAT
     Raises:
       ArgumentTypeError: `fn` is no function, or a spec is something else.
       ArgumentValueError: A platform is unknown, or there is none.
-      ContextError: The function assigns a variable.
+      ContextError: The function assigns a variable, or communicates with other replicas.
       StructureError: `fn` is a generator or async function, or it returns something else than
         arrays and numbers.
       NeedsPythonError: It needs a Python number, as for `if`, where only shapes are known.
@@ -292,8 +297,7 @@ def export(fn: Callable[..., Any], spec: Any, *, platforms: Sequence[str] = PLAT
     if spec is None:
         raise symbols.refusal(spec)
     abstract = symbols.abstract(specs)
-    reading = _ReadingFrame()
-    with frames.use(reading):
+    with frames.use(_ReadingFrame()), _without_replicas():
         traced, out_shape = _traced(fn, abstract)
     structure = jax.tree.structure(out_shape)
 
@@ -408,6 +412,7 @@ class _ReadingFrame:
     """The variables of a function that is exported: their values become arrays of the program."""
 
     def get(self, variable: StoredVariable) -> jax.Array:
+        kept_traces.note_held()
         with frames.use(None), jax_internals.outside_of_traces():
             value: Any = variable
             read: jax.Array = value.value()
@@ -437,7 +442,42 @@ class _ReadingFrame:
         self.set(variable, value)
 
     def own(self, value: DistributedValues) -> Any:
+        kept_traces.note_held()
         return value.component(0)
+
+
+@final
+class _NoReplicas(LoneCollectives):
+    """The collectives of a function that is exported: wherever it runs, it has no replicas."""
+
+    def replica_id(self) -> Any:
+        self._refuse("replica_id_in_sync_group")
+
+    def all_reduce(self, op: ReduceOp, values: list[jax.Array]) -> list[jax.Array]:
+        self._refuse("all_reduce", op, values)
+
+    def all_gather(self, values: list[jax.Array], axis: int) -> list[jax.Array]:
+        self._refuse("all_gather", values, axis)
+
+    def merge(
+        self, host: Host, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        self._refuse("merge_call", host, fn, args, kwargs)
+
+    def _refuse(self, verb: str, *_: Any) -> NoReturn:
+        raise ContextError(
+            f"{verb} was used by the function that is exported, whose program has no replicas: it "
+            "would be that of one replica, in strategy.run, too. Export what a single replica "
+            "computes, and combine the results with strategy.reduce or in the function that calls "
+            "it."
+        )
+
+
+def _without_replicas() -> AbstractContextManager[None]:
+    replica = scopes.current_replica()
+    if replica is None:
+        return nullcontext()
+    return scopes.replica(ReplicaContext(replica.strategy, _NoReplicas()))
 
 
 class _Symbols:

@@ -125,6 +125,25 @@ def test_what_can_t_be_exported_is_refused() -> None:
     assert float(v) == 1.0
 
 
+@pytest.mark.parametrize(
+    ("verb", "function"),
+    [
+        ("all_reduce", lambda x: dl.get_replica_context().all_reduce("SUM", x)),
+        ("all_gather", lambda x: dl.get_replica_context().all_gather(x, 0)),
+        (
+            "replica_id_in_sync_group",
+            lambda x: x + dl.get_replica_context().replica_id_in_sync_group,
+        ),
+        ("merge_call", lambda x: dl.get_replica_context().merge_call(lambda _, y: y, (x,))),
+    ],
+)
+def test_a_function_of_several_replicas_is_refused(verb: str, function: Any) -> None:
+    with pytest.raises(ContextError, match=f"{verb} was used by the function that is exported"):
+        dl.export(function, ROWS)
+    exported = dl.export(lambda x: x * dl.get_replica_context().num_replicas_in_sync, ROWS)
+    assert exported(np.ones((1, 3), np.float32)).tolist() == [[1.0] * 3]
+
+
 def test_arguments_of_other_shapes_are_refused() -> None:
     exported = dl.export(lambda x: x, ROWS)
     for wrong in (np.ones((2, 4), "float32"), np.ones((2, 3), "int32"), {"a": X}):

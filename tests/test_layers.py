@@ -61,7 +61,9 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         *("text", "errors", "user_code", "events", "devices", "processes", "values", "context"),
         "data",
     ),
-    "exported": ("text", "errors", "devices", "values", "variables", "data"),
+    "exported": (
+        *("text", "errors", "devices", "values", "context", "variables", "collectives", "data"),
+    ),
     "strategies": (
         *("text", "errors", "events", "cluster", "devices", "processes", "values", "context"),
         *("variables", "collectives", "step", "data", "input"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, final
+from typing import Any
 
 import jax
 
@@ -13,7 +13,6 @@ from distlab.context.host import Host
 from distlab.values.reduce_op import ReduceOp
 
 
-@final
 class LoneCollectives:
     """The collectives of a replica without others."""
 
@@ -47,6 +46,11 @@ class LoneCollectives:
     def is_same(self, value: Any) -> bool:
         """Returns False: there is no other replica."""
         del value
+        return False
+
+    def differ(self, number: complex) -> bool:
+        """Returns False: there is no other replica."""
+        del number
         return False
 
     def merge(

@@ -21,7 +21,7 @@ from distlab.values.distributed import DistributedValues, Shape
 from distlab.values.nests import require_nest
 from distlab.values.operators import ArrayOperators
 from distlab.values.reduce_op import ReduceOp
-from distlab.variables import frames
+from distlab.variables import frames, kept_traces
 from distlab.variables.variable import Variable, live
 
 
@@ -83,9 +83,12 @@ class TracedCollectives:
       ops: The algorithm that sums values.
       plan: For each array that the function all-gathers, in order, its shape on every
         replica. Arrays beyond the plan have the same shape on all replicas.
+      differing: Which of the numbers that the function passes on differ between replicas, such as
+        those of rows, by their position.
 
     Attributes:
       gathered: The shape on the traced replica of each array all-gathered so far.
+      numbers: The Python numbers passed on so far.
       common: The traced arguments that all replicas receive whole.
       merged_into_one: Of several workers, the values that a `merge_call` returned as one for all
         replicas. Returned by the function, each is one array, as in TensorFlow.
@@ -99,8 +102,10 @@ class TracedCollectives:
         workers: Sequence[Sequence[int]],
         ops: CrossDeviceOps,
         plan: Sequence[Sequence[Shape]] = (),
+        differing: frozenset[int] = frozenset(),
     ) -> None:
         self.gathered: list[Shape] = []
+        self.numbers: list[complex] = []
         self.common: list[Any] = []
         self.made: list[Variable] = []
         self.merged_into_one: list[Any] = []
@@ -110,6 +115,7 @@ class TracedCollectives:
         self._replicas = sum(map(len, workers))
         self._ops = ops
         self._plan = plan
+        self._differing = differing
 
     def end_trace(self) -> None:
         """Forgets the traced values, which JAX would take for leaked ones."""
@@ -188,13 +194,13 @@ class TracedCollectives:
 
     def merged(self, nest: Any) -> Any:
         """Returns a nest with a per-replica value in place of each traced leaf."""
-        return jax.tree.map(
-            lambda leaf: (
-                TracedPerReplica(leaf, self) if isinstance(leaf, jax.core.Tracer) else leaf
-            ),
-            nest,
-            is_leaf=_keep,
-        )
+
+        def whole(leaf: Any) -> Any:
+            if isinstance(leaf, int | float | complex) and self.differ(leaf):
+                leaf = jnp.asarray(leaf)
+            return TracedPerReplica(leaf, self) if isinstance(leaf, jax.core.Tracer) else leaf
+
+        return jax.tree.map(whole, nest, is_leaf=_keep)
 
     def distributed(self, nests: list[Any]) -> Any:
         """Returns a nest of per-replica values, from the components of every replica.
@@ -235,6 +241,12 @@ class TracedCollectives:
             return False  # each worker's only replica passes the worker's own value
         captured = isinstance(value, jax.Array) and not isinstance(value, jax.core.Tracer)
         return captured or any(value is argument for argument in self.common)
+
+    def differ(self, number: complex) -> bool:
+        """Returns whether replicas of other shapes pass another number, as their traces told."""
+        self.numbers.append(number)
+        kept_traces.note_held()  # a trace that JAX keeps would pass on none
+        return len(self.numbers) - 1 in self._differing
 
     def create(self, make: Callable[[], Any], name: str) -> Any:
         """Makes one object for all replicas, in the function's first trace.

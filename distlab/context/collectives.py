@@ -35,6 +35,9 @@ class Collectives(Protocol):
     def is_same(self, value: Any) -> bool:
         """Returns whether all replicas pass one and the same object, which none of them made."""
 
+    def differ(self, number: complex) -> bool:
+        """Returns whether replicas pass different Python numbers, each of which is a constant."""
+
     def merge(
         self, host: Host, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import atexit
-import contextvars
 import itertools
 import logging
 import threading
@@ -253,14 +252,14 @@ def background(function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -
             "background was called in a function that is being traced, as by jax.jit, and would "
             "start its function this once, and not at later calls. Call it outside."
         )
-    context = contextvars.copy_context()
+    in_context = jax_internals.copied_context()
 
     def work() -> T:
         with scopes.Scope(strategy) if strategy is not None else nullcontext():
             return function(*args, **kwargs)
 
     name = getattr(function, "__name__", type(function).__name__)
-    return Background(name, lambda: context.run(work))
+    return Background(name, lambda: in_context(work))
 
 
 def _loop_text(loop: LoopControl, *, named: bool = True) -> str:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextvars
 import functools
 import threading
 import warnings
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any, Final, cast
 
 import jax
@@ -45,6 +46,9 @@ COLLECTIVES: Final = (
     *(_parallel.all_gather_p, _parallel.all_to_all_p, _parallel.reduce_scatter_p),
 )
 """The operations over a named axis that users call; not all have a public name."""
+
+_OF_ONE_THREAD: Final = ("jax_default_device", "jax_transfer_guard", "jax_thread_guard")
+"""How the names of settings begin that other threads choose for themselves, or must not have."""
 
 _taking_apart: Final = threading.RLock()
 
@@ -195,18 +199,44 @@ def configuration() -> Hashable:
     return settings
 
 
+def copied_context() -> Callable[..., Any]:
+    """Returns what calls a function with this thread's settings of JAX, in another thread, too.
+
+    It passes on the arguments after the function. Settings of a `with` block, such as
+    `jax.enable_x64(True)`, hold in one thread alone, like context variables, which go along.
+    """
+    context = contextvars.copy_context()
+    settings = [
+        (state, state.get_local())
+        for name, state in _config.config_states.items()
+        if not name.startswith(_OF_ONE_THREAD)
+    ]
+    chosen = [(state, value) for state, value in settings if value is not _jaxlib.config.unset]
+
+    def run(function: Callable[..., Any], *args: Any) -> Any:
+        with ExitStack() as stack:
+            for state, value in chosen:
+                stack.enter_context(state(value))
+            return context.run(function, *args)
+
+    return run
+
+
 def current_trace() -> object:
     """Returns the trace that handles this thread's operations; each transformation has its own."""
     return _core.trace_ctx.trace
 
 
-def being_staged() -> bool:
+def being_staged(*, within: object = None) -> bool:
     """Returns whether this thread stages its operations into a program, as under `jit`.
 
     That may be a transformation around the present one: `jit` of a function that `grad` made.
+
+    Args:
+      within: The trace of a program whose operations don't count, but those of programs in it.
     """
     trace: Any = _core.trace_ctx.trace
-    while trace is not None:
+    while trace is not None and trace is not within:
         if isinstance(trace, _DynamicJaxprTrace):
             return True
         trace = getattr(trace, "parent_trace", None)
@@ -299,14 +329,14 @@ def named_axis(name: str, size: int) -> AbstractContextManager[None]:
     return _core.extend_axis_env_nd([(name, size)])
 
 
-def sum_arrays_over_axis(applies: Callable[[tuple[Any, ...]], bool]) -> None:
-    """Makes `psum` of arrays that are not traced an operation like any other.
+def sum_over_axis(differs: Callable[[tuple[Any, ...], Any], bool]) -> None:
+    """Makes `psum` of a value that is not traced an operation like any other, where it has to be.
 
-    JAX multiplies them by the size of the axis: in a function that it maps, they are the same on
-    all replicas. The number 1 is left alone, whose sum is the size.
+    JAX multiplies it by the size of the axis: in a function that it maps, it is the same on all
+    replicas.
 
     Args:
-      applies: Returns, for the names of the axes, whether arrays differ between replicas.
+      differs: Returns, for the names of the axes, whether a value may differ between replicas.
     """
     theirs: Callable[..., Any] = _parallel._psum
     psum_of_array: Any = _parallel.psum_p
@@ -316,15 +346,13 @@ def sum_arrays_over_axis(applies: Callable[[tuple[Any, ...]], bool]) -> None:
         groups = axis_index_groups and tuple(map(tuple, axis_index_groups))
 
         def summed(leaf: Any) -> Any:
-            if isinstance(leaf, jax.core.Tracer) or (type(leaf) is int and leaf == 1):
+            if isinstance(leaf, jax.core.Tracer) or not differs(axes, leaf):
                 return theirs(leaf, axis_name, axis_index_groups=axis_index_groups, **options)
             array = jax.numpy.asarray(leaf)
             number = array.astype("int32") if array.dtype == bool else array
             return psum_of_array.bind(number, axes=axes, axis_index_groups=groups)
 
-        if applies(axes):
-            return jax.tree.map(summed, x)
-        return theirs(x, axis_name, axis_index_groups=axis_index_groups, **options)
+        return jax.tree.map(summed, x)
 
     _parallel._psum = psum
 

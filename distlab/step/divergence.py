@@ -61,6 +61,19 @@ def analysed(
     return _Analysis(trusted, observe).of_jaxpr(closed.jaxpr, inputs)
 
 
+def require_reached(operation: Any, inputs: Sequence[Causes]) -> None:
+    """Checks that all replicas reach the collectives inside of one operation.
+
+    Args:
+      operation: An equation, or what has the primitive and the parameters of one.
+      inputs: For each operand, why it may differ.
+
+    Raises:
+      StructureError: A collective is inside a branch or loop that may diverge between replicas.
+    """
+    _Analysis(trusted=0, observe=None).of_inner_jaxprs(operation, list(inputs))
+
+
 @final
 class _Analysis:
     """Follows the causes through a jaxpr."""
@@ -83,24 +96,7 @@ class _Analysis:
             known.update(zip(equation.outvars, self._of_equation(equation, operands), strict=True))
         return [causes(atom) for atom in jaxpr.outvars]
 
-    def _of_equation(self, equation: Any, operands: list[Causes]) -> list[Causes]:
-        if jaxprs.is_replica_id(equation):
-            return [OWN]
-        if jaxprs.is_collective(equation):
-            return [0 if jaxprs.is_same_on_all(equation) else OWN] * len(equation.outvars)
-        outputs = self._of_inner_jaxprs(equation, operands)
-        if outputs is not None:
-            return outputs
-        own = 0
-        if (
-            jaxprs.calls_collective(equation)
-            or jaxprs.calls_replica_id(equation)
-            or jaxprs.has_effect(equation)
-        ):
-            own = OWN
-        return [own | union(operands)] * len(equation.outvars)
-
-    def _of_inner_jaxprs(self, equation: Any, operands: list[Causes]) -> list[Causes] | None:
+    def of_inner_jaxprs(self, equation: Any, operands: list[Causes]) -> list[Causes] | None:
         """Analyses the jaxprs that an operation runs; returns None for any other operation."""
         branches = jaxprs.branches(equation)
         if branches is not None:
@@ -113,6 +109,23 @@ class _Analysis:
             return self._of_scan(scan, operands)
         called = jaxprs.called(equation)
         return None if called is None else self.of_jaxpr(called.jaxpr, operands)
+
+    def _of_equation(self, equation: Any, operands: list[Causes]) -> list[Causes]:
+        if jaxprs.is_replica_id(equation):
+            return [OWN]
+        if jaxprs.is_collective(equation):
+            return [0 if jaxprs.is_same_on_all(equation) else OWN] * len(equation.outvars)
+        outputs = self.of_inner_jaxprs(equation, operands)
+        if outputs is not None:
+            return outputs
+        own = 0
+        if (
+            jaxprs.calls_collective(equation)
+            or jaxprs.calls_replica_id(equation)
+            or jaxprs.has_effect(equation)
+        ):
+            own = OWN
+        return [own | union(operands)] * len(equation.outvars)
 
     def _of_branches(self, branches: Sequence[Any], operands: list[Causes]) -> list[Causes]:
         index, *rest = operands

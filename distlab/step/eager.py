@@ -6,10 +6,14 @@ Each replica has a thread, and waits for the others at a collective or a
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import hashlib
+import inspect
 import json
 import time
-from collections.abc import Callable, Sequence
+import weakref
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, final
 
 import jax
@@ -93,11 +97,15 @@ def run(
         device = mesh.devices[replica.number]
         collectives = EagerCollectives(host, replica, before)
         own_args, own_kwargs = _own((args, kwargs), replica.number, device, collectives.common)
+        frame = frames.EagerFrame(replica.number, device, before, assigned)
         with (
+            _in_python_where_it_reads(fn, frame),
             jax.default_device(device),
-            frames.use(frames.EagerFrame(replica.number, device, before, assigned)),
+            frames.use(frame),
             scopes.replica(ReplicaContext(host, collectives)),
-            eager_axis.bound(mesh.replicas, replica.number, collectives.operate),
+            eager_axis.bound(
+                mesh.replicas, replica.number, collectives.operate, collectives.differ
+            ),
         ):
             try:
                 return in_place.call(
@@ -126,6 +134,32 @@ def run(
                 variable.storage.array = array
         explain_devices(fn, error)
         raise
+
+
+_reading_inside: weakref.WeakSet[Any] = weakref.WeakSet()
+"""The code of functions that read variables inside of `jax.jit` or the like."""
+
+
+@contextlib.contextmanager
+def _in_python_where_it_reads(fn: Callable[..., Any], frame: frames.EagerFrame) -> Iterator[None]:
+    """Runs what JAX would compile as Python, too, from the second run on, where it reads variables.
+
+    Else JAX would compile all that the function computes again for each value of a variable.
+
+    Args:
+      fn: The function.
+      frame: Its variables.
+    """
+    while isinstance(fn, functools.partial):
+        fn = fn.func
+    fn = inspect.unwrap(fn)
+    code = getattr(fn, "__code__", type(fn))  # is the same where a function is made anew
+    with jax.disable_jit() if code in _reading_inside else contextlib.nullcontext():
+        try:
+            yield
+        finally:
+            if frame.read_inside:
+                _reading_inside.add(code)
 
 
 @final
@@ -212,6 +246,19 @@ class EagerCollectives:
 
         same: bool = self._replica.wait_at(Rendezvous("assign with SUM", number, compare))
         return same
+
+    def differ(self, number: complex) -> bool:
+        """Returns whether replicas pass different numbers."""
+        if self._mesh.shared:
+            text = hashlib.blake2b(repr(number).encode(), digest_size=8).digest()
+            (rows,) = self.all_gather([jnp.frombuffer(text, jnp.uint8)[None]], 0)
+            return bool((rows != rows[0]).any())
+
+        def compare(numbers: list[complex]) -> Sequence[bool]:
+            return [len(set(map(repr, numbers))) > 1] * len(numbers)
+
+        differing: bool = self._replica.wait_at(Rendezvous("passing a number", number, compare))
+        return differing
 
     def merge(
         self,

@@ -16,14 +16,16 @@ from typing import Any, NamedTuple, final
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.extend.core import Primitive
 from jax.extend.core.primitives import axis_index_p, cond_p, jit_p, scan_p, while_p
 from jax.sharding import PartitionSpec
 
 from distlab.devices import dispatch_order, in_flight, jax_internals
 from distlab.devices.mesh import AXIS, ReplicaMesh
-from distlab.errors import ContextError, ValueShapeError
+from distlab.errors import ContextError, StructureError, ValueShapeError
 from distlab.step import jaxprs
+from distlab.step.divergence import OWN, require_reached
 from distlab.values.distributed import PerReplica, stack
 
 
@@ -53,25 +55,31 @@ Meet = Callable[[Operation, list[jax.Array]], Sequence[jax.Array]]
 """Returns one replica's results of an operation of all replicas, from its operands."""
 
 
+Differ = Callable[[complex], bool]
+"""Returns whether replicas pass different Python numbers."""
+
+
 class _Replica(NamedTuple):
     number: int
     meet: Meet
+    differ: Differ
 
 
 _running: ContextVar[_Replica | None] = ContextVar("distlab_eager_axis", default=None)
 
 
 @contextlib.contextmanager
-def bound(replicas: int, number: int, meet: Meet) -> Iterator[None]:
+def bound(replicas: int, number: int, meet: Meet, differ: Differ) -> Iterator[None]:
     """Binds the name of the axis of replicas, while one replica's Python runs.
 
     Args:
       replicas: The number of replicas.
       number: This replica's number.
       meet: Runs an operation over the axis together with the other replicas.
+      differ: Compares a number with those of the other replicas.
     """
     _intercept()
-    token = _running.set(_Replica(number, meet))
+    token = _running.set(_Replica(number, meet, differ))
     try:
         with jax_internals.named_axis(AXIS, replicas):
             yield
@@ -91,6 +99,7 @@ def joined(
 
     Raises:
       ContextError: The operations differ.
+      StructureError: A collective is inside a branch or loop that some replicas may skip.
       ValueShapeError: The shapes or dtypes of an operand differ.
     """
     columns = list(zip(*operands, strict=False))
@@ -118,7 +127,12 @@ def joined(
             f"{operations[0]} over the axis {AXIS!r} needs the same shapes on all workers, got "
             f"{[value.brief() for value in values]}. {_ways_out(operations[0])}"
         )
-    return Known(keys[0], operations[0]), [value.stacked for value in values]
+    known = Known(keys[0], operations[0])
+    if _may_diverge(known, len(columns)):
+        require_reached(
+            operations[0], [OWN if _column_differs(column) else 0 for column in columns]
+        )
+    return known, [value.stacked for value in values]
 
 
 def _ways_out(operation: Operation) -> str:
@@ -171,6 +185,27 @@ class Known:
 
 
 @functools.lru_cache(maxsize=128)
+def _may_diverge(known: Known, operands: int) -> bool:
+    """Returns whether some replicas may skip a collective, depending on the operands' values."""
+    try:
+        require_reached(known.operation, [OWN] * operands)
+    except StructureError:
+        return True
+    return False
+
+
+def _column_differs(column: Sequence[jax.Array]) -> bool:
+    """Returns whether the replicas' arrays differ, of one shape and dtype."""
+    first, *others = map(_bits, column)
+    return any(other != first for other in others)
+
+
+def _bits(array: jax.Array) -> bytes:
+    keys = jnp.issubdtype(array.dtype, jax.dtypes.prng_key)
+    return np.asarray(jax.random.key_data(array) if keys else array).tobytes()
+
+
+@functools.lru_cache(maxsize=128)
 def _program(known: Known, mesh: ReplicaMesh) -> Callable[..., list[jax.Array]]:
     """Returns the compiled program of an operation: stacked operands to stacked results."""
     primitive, params = known.operation.primitive, known.operation.params
@@ -187,7 +222,7 @@ def _program(known: Known, mesh: ReplicaMesh) -> Callable[..., list[jax.Array]]:
 @functools.cache
 def _intercept() -> None:
     """Makes JAX ask here first how to compute an operation over the axis from Python."""
-    jax_internals.sum_arrays_over_axis(lambda axes: _running.get() is not None and axes == (AXIS,))
+    jax_internals.sum_over_axis(_differs)
     for primitive in jax_internals.COLLECTIVES:
         _intercept_one(primitive, jaxprs.is_collective)
     for primitive in (jit_p, scan_p, while_p, cond_p):
@@ -201,6 +236,17 @@ def _intercept() -> None:
         return jnp.int32(replica.number)
 
     axis_index_p.def_impl(own_number)
+
+
+def _differs(axes: tuple[Any, ...], value: Any) -> bool:
+    """Returns whether a value that is not traced may differ between replicas."""
+    replica = _running.get()
+    if replica is None or axes != (AXIS,):
+        return False
+    if type(value) is not int:
+        return True
+    # What is staged may be a program that JAX keeps, for all replicas: 1 stands for their number.
+    return value != 1 if jax_internals.being_staged() else replica.differ(value)
 
 
 def _intercept_one(

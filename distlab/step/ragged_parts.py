@@ -151,10 +151,16 @@ class _Planner:
         self._parts: list[Part] = []
         for number in range(len(stages.own)):
             for group in range(len(stages.groups)):
-                if stages.is_needed(number, group):
+                ends = number == len(stages.own) - 1 and not self._has_part(group)
+                if stages.is_needed(number, group) or ends:
                     self._add_own(number, group)
             if number < len(stages.common):
                 self._add_common(number)
+
+    def _has_part(self, group: int) -> bool:
+        """Returns whether a part tells when the group's replicas are done."""
+        first = self._stages.groups[group].replicas[0]
+        return any(first in part.replicas for part in self._parts)
 
     def outputs(self) -> list[Slot]:
         """Returns the slots of the step's outputs."""

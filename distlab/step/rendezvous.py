@@ -6,12 +6,12 @@ order, a debugger shows one thread at work, and nothing can deadlock.
 
 from __future__ import annotations
 
-import contextvars
 import threading
 from collections.abc import Callable, Sequence
 from queue import SimpleQueue
 from typing import Any, Final, NamedTuple, final
 
+from distlab.devices.jax_internals import copied_context
 from distlab.errors import ContextError
 
 _NO_MORE: Final = "interpreter shutdown"
@@ -59,7 +59,7 @@ class ReplicaThread:
         self._go: SimpleQueue[None] = SimpleQueue()
         self._paused: SimpleQueue[None] = SimpleQueue()
         self._thread = threading.Thread(
-            target=contextvars.copy_context().run,
+            target=copied_context(),
             args=(self._run,),
             name=f"distlab replica {number}",
             daemon=True,

@@ -284,22 +284,26 @@ def _trace_groups(
     """Traces `fn` for each group of replicas, in rounds.
 
     The trace of one group depends on the others: on the shapes that they pass
-    to an all-gather, and on whether they return another Python number. Each
+    to an all-gather, and on whether they reduce or return another Python number. Each
     round uses the results of the round before it. What `fn` makes in the first
     round, such as variables, it finds in the second, where it is known, too, whether
     it uses arrays from outside that lie on the mesh.
     """
     gathered: list[list[Shape]] = []
+    passed_on: frozenset[int] = frozenset()
     as_arrays: frozenset[int] = frozenset()
     may_make = True
     on_mesh = False
     while True:
         traces: list[LocalTrace] = []
         shapes_by_group: list[list[Shape]] = []
+        numbers_by_group: list[list[complex]] = []
         failures: list[tuple[Exception, int]] = []
         made = False
         for replica in firsts:
-            collectives = TracedCollectives(host.mesh.by_process, host.cross_device_ops, gathered)
+            collectives = TracedCollectives(
+                host.mesh.by_process, host.cross_device_ops, gathered, passed_on
+            )
             collectives.may_make = may_make
             try:
                 traces.append(
@@ -316,9 +320,11 @@ def _trace_groups(
             except Exception as error:  # noqa: BLE001 - raised below, unless shapes explain it
                 failures.append((error, replica))
             shapes_by_group.append(collectives.gathered)
+            numbers_by_group.append(collectives.numbers)
             made = made or bool(collectives.made)
         found = [[shapes[g] for g in group_of] for shapes in zip(*shapes_by_group, strict=False)]
-        settled = len(firsts) == 1 or found == gathered
+        numbers = _differing(numbers_by_group)
+        settled = len(firsts) == 1 or (found == gathered and numbers <= passed_on)
         may_make = False
         if failures and settled:
             failure, replica = failures[0]
@@ -330,7 +336,14 @@ def _trace_groups(
         if not failures and settled and known and not made:
             return traces
         on_mesh = on_mesh or found_on_mesh
-        gathered, as_arrays = found, as_arrays | differing
+        gathered, passed_on = found, passed_on | numbers
+        as_arrays |= differing
+
+
+def _differing(numbers: list[list[complex]]) -> frozenset[int]:
+    """Returns the positions of numbers that differ between groups."""
+    columns = enumerate(zip(*numbers, strict=False))
+    return frozenset(n for n, column in columns if len(set(map(repr, column))) > 1)
 
 
 def _differing_numbers(traces: list[LocalTrace]) -> frozenset[int]:

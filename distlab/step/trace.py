@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.extend.core import ClosedJaxpr
 from jax.sharding import NamedSharding
 
@@ -101,6 +103,7 @@ def trace(
       DonatedError: `fn` uses a deleted array from outside.
       StructureError: The result has an object that hides what was computed.
     """
+    _intercept_sums()
     mesh = host.mesh
     candidates = live()
     found: dict[str, Any] = {}
@@ -175,6 +178,20 @@ def trace(
         meshed=on_a_mesh_text(fn, jaxpr.consts),
         on_mesh=on_mesh,
     )
+
+
+@functools.cache
+def _intercept_sums() -> None:
+    """Makes `jax.lax.psum` of a number a sum where replicas of other shapes pass another one."""
+    jax_internals.sum_over_axis(_differs)
+
+
+def _differs(axes: tuple[Any, ...], value: Any) -> bool:
+    """Returns whether a value that is not traced may differ between replicas."""
+    if axes != (AXIS,) or not isinstance(value, int | float | complex | np.number):
+        return False
+    collectives = getattr(scopes.current_replica(), "collectives", None)
+    return isinstance(collectives, TracedCollectives) and collectives.differ(complex(value))
 
 
 def _seen(mesh: ReplicaMesh, on_mesh: bool) -> AbstractContextManager[None]:

@@ -17,7 +17,7 @@ from distlab.errors import ContextError, UnsupportedError
 from distlab.user_code import calling_line
 from distlab.values.checks import require_alive, require_components
 from distlab.values.distributed import DistributedValues, Mirrored, PerReplica
-from distlab.variables import server_traffic
+from distlab.variables import kept_traces, server_traffic
 from distlab.variables.operations import Operation
 from distlab.variables.protocol import StoredVariable
 from distlab.variables.remote_storage import RemoteStorage
@@ -73,6 +73,7 @@ class TracedFrame:
         Raises:
           ContextError: The variable was made during this trace.
         """
+        _note_kept(self, self._trace)
         if variable in self.written:
             return self.written[variable]
         if isinstance(variable.storage, RemoteStorage):
@@ -103,11 +104,13 @@ class TracedFrame:
             return
         _require_trace(self._trace, variable)
         self.written[variable] = value
+        kept_traces.note_assigned()
 
     def update(self, variable: StoredVariable, operation: Operation) -> None:
         """Adds an operation to those that the program returns; raises what `set` raises."""
         _require_trace(self._trace, variable)
         self.updates.append((variable, operation))
+        kept_traces.note_assigned()
 
     def _updated(self, variable: StoredVariable) -> jax.Array:
         """Returns the value after the function's own operations, and reads it only if need be."""
@@ -130,6 +133,7 @@ class TracedFrame:
     def own(self, value: DistributedValues) -> Any:
         """Returns the traced replica's component."""
         _require_components(value)
+        _note_kept(self, self._trace)
         return value.component(jax.lax.axis_index(AXIS))
 
 
@@ -152,12 +156,14 @@ class LoopFrame:
 
     def get(self, variable: StoredVariable) -> jax.Array:
         """Returns the carried value of a variable, or that from outside of the loop."""
+        _note_kept(self, self._trace)
         return self.written[variable] if variable in self.written else self._outer.get(variable)
 
     def set(self, variable: StoredVariable, value: jax.Array) -> None:
         """Assigns a variable; raises what `TracedFrame.set` raises."""
         _require_trace(self._trace, variable)
         self.written[variable] = value
+        kept_traces.note_assigned()
 
     def update(self, variable: StoredVariable, operation: Operation) -> None:
         """Refuses: the operations of all iterations would be one assignment, and lose others'.
@@ -182,6 +188,7 @@ class LoopFrame:
     def own(self, value: DistributedValues) -> Any:
         """Returns the traced replica's component."""
         _require_components(value)
+        _note_kept(self, self._trace)
         return value.component(jax.lax.axis_index(AXIS))
 
 
@@ -202,6 +209,12 @@ def _with_traced_copy(
     return jnp.where(jax.lax.axis_index(AXIS) == number, value, frame.get(variable))
 
 
+def _note_kept(frame: TracedFrame | LoopFrame, trace: object) -> None:
+    """Notes where a read is a part of a trace inside of the frame's own, which JAX may keep."""
+    if _thread.frame is frame and jax_internals.being_staged(within=trace):
+        kept_traces.note_held()
+
+
 def _require_trace(trace: object, variable: StoredVariable) -> None:
     if jax_internals.current_trace() is not trace:
         raise ContextError(
@@ -220,6 +233,9 @@ class EagerFrame:
       device: The replica's device.
       before: Collects the array of each variable from before its first assignment.
       lines: Collects the line of the program that assigned each variable; None for no lines.
+
+    Attributes:
+      read_inside: Whether `jax.jit` or the like read a variable, and may keep what it was.
     """
 
     def __init__(
@@ -233,6 +249,7 @@ class EagerFrame:
         self._device = device
         self._before = before
         self._lines = lines
+        self.read_inside = False
 
     def get(self, variable: StoredVariable) -> jax.Array:
         """Returns the replica's copy, moved to the replica's device if it is elsewhere."""
@@ -244,11 +261,13 @@ class EagerFrame:
 
     def get_copy(self, variable: StoredVariable, number: int | None) -> jax.Array:
         """Returns a copy, moved to the replica's device if it is elsewhere."""
-        copies = variable.storage.copies()
-        server_traffic.note_read(variable.storage)
-        number = self._replica if number is None else number
-        copy = copies[number] if number in copies else variable.storage.first()
-        return copy if copy.devices() == {self._device} else jax.device_put(copy, self._device)
+        self._note_kept()
+        with jax_internals.outside_of_traces():
+            copies = variable.storage.copies()
+            server_traffic.note_read(variable.storage)
+            number = self._replica if number is None else number
+            copy = copies[number] if number in copies else variable.storage.first()
+            return copy if copy.devices() == {self._device} else jax.device_put(copy, self._device)
 
     def set_copy(self, variable: StoredVariable, number: int | None, value: jax.Array) -> None:
         """Writes a copy.
@@ -268,16 +287,24 @@ class EagerFrame:
         if self._lines is not None and variable not in self._lines:
             self._lines[variable] = calling_line()
         variable.storage.set_copy(self._replica if number is None else number, value)
+        kept_traces.note_assigned()
 
     def update(self, variable: StoredVariable, operation: Operation) -> None:
         """Changes a variable on a parameter server at once, also when the function fails later."""
         assert isinstance(variable.storage, RemoteStorage)
         variable.storage.update(operation)
+        kept_traces.note_assigned()
 
     def own(self, value: DistributedValues) -> Any:
         """Returns the replica's component."""
         _require_components(value)
+        self._note_kept()
         return value.component(self._replica)
+
+    def _note_kept(self) -> None:
+        if jax_internals.being_staged():
+            kept_traces.note_held()
+            self.read_inside = True
 
 
 def _require_components(value: DistributedValues) -> None:
@@ -312,6 +339,7 @@ def use(frame: Frame | None) -> Iterator[None]:
     """Makes a frame current for a block of code."""
     outer, _thread.frame = _thread.frame, frame
     try:
-        yield
+        with kept_traces.apart(replica_function=frame is not None):
+            yield
     finally:
         _thread.frame = outer

@@ -7,7 +7,6 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from distlab.context import scopes
 from distlab.context.collectives import Collectives
@@ -62,7 +61,9 @@ def assigned(
     if variable.aggregation is VariableAggregation.NONE:
         _require_copies(variable, verb, context)
         return array
-    number = isinstance(operand, bool | int | float | complex)
+    number = isinstance(operand, int | float | complex)
+    if number and context.collectives.differ(operand):
+        return aggregate(variable, array, context.collectives, verb)
     if variable.aggregation is VariableAggregation.SUM and (
         number or _is_mirrored(operand) or context.collectives.is_same(operand)
     ):
@@ -72,16 +73,10 @@ def assigned(
             "replicas, so its SUM is ambiguous. Pass a value that each replica computes, or use "
             "aggregation MEAN."
         )
-    if number and not (frames.is_eager() and _differ(array, context.collectives)):
+    if number:
         first = context.collectives.first
         return first(array) if variable.storage.layout.one_copy else array
     return aggregate(variable, array, context.collectives, verb)
-
-
-def _differ(array: jax.Array, collectives: Collectives) -> bool:
-    """Returns whether eager replicas pass different Python numbers; a traced function has one."""
-    rows = np.asarray(collectives.all_gather([array[None]], 0)[0])
-    return bool((rows != rows[0]).any())
 
 
 def assigned_rows(variable: StoredVariable, rows: Rows, context: ReplicaContext) -> Rows:

@@ -6,6 +6,7 @@ forked children need is tested with real ones, in tests/profiling/test_capture.p
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import jax
@@ -67,6 +68,17 @@ def test_the_configuration_differs_where_a_trace_would() -> None:
         with changed:
             assert jax_internals.configuration() != usual
     assert jax_internals.configuration() == usual
+
+
+def test_settings_of_a_block_go_along_to_another_thread() -> None:
+    def dtype_and_precision() -> tuple[str, Any]:
+        return str(jnp.arange(2.0).dtype), jax.config.jax_default_matmul_precision
+
+    with jax.enable_x64(True), jax.default_matmul_precision("float32"):
+        run = jax_internals.copied_context()
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(run, dtype_and_precision).result() == ("float64", "float32")
+        assert pool.submit(dtype_and_precision).result() == ("float32", None)
 
 
 def test_traces_differ_inside_and_outside_of_transformations() -> None:

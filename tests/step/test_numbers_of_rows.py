@@ -1,0 +1,159 @@
+"""Python numbers of a batch's shape, as `x.shape[0]`, differ between replicas in a last batch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+import distlab as dl
+
+AXIS = "replica"
+REPLICAS = 4
+
+
+@pytest.fixture
+def strategy() -> dl.Strategy:
+    return dl.MirroredStrategy([f"CPU:{n}" for n in range(REPLICAS)])
+
+
+@pytest.fixture(params=[False, True], ids=["compiled", "eagerly"])
+def options(request: pytest.FixtureRequest) -> dl.RunOptions:
+    return dl.RunOptions(run_eagerly=request.param)
+
+
+def _rows(strategy: dl.Strategy, rows: int) -> Any:
+    data = dl.data.Dataset.range(rows).batch(rows)
+    return next(iter(strategy.experimental_distribute_dataset(data)))
+
+
+def _per_replica(rows: int) -> list[int]:
+    """The rows of each replica: as many as a full part has, as long as there are some."""
+    part = -(-rows // REPLICAS)
+    return [max(0, min(part, rows - part * n)) for n in range(REPLICAS)]
+
+
+def _values(result: Any) -> list[float]:
+    return [float(value) for value in getattr(result, "values", [result] * REPLICAS)]
+
+
+SUMS: dict[str, tuple[Callable[[Any], Any], float]] = {
+    "an int": (lambda x: jax.lax.psum(x.shape[0], AXIS), 1),
+    "a float": (lambda x: jax.lax.psum(0.5 * x.shape[0], AXIS), 0.5),
+    "a NumPy number": (lambda x: jax.lax.psum(np.float32(x.shape[0]), AXIS), 1),
+    "a mean": (lambda x: jax.lax.pmean(float(x.shape[0]), AXIS), 1 / REPLICAS),
+    "in a nest": (lambda x: jax.lax.psum({"x": x.sum(), "n": len(x)}, AXIS)["n"], 1),
+    "of a gradient": (
+        lambda x: jax.grad(lambda v: v * jax.lax.psum(len(x), AXIS))(1.0),
+        1,
+    ),
+}
+
+
+@pytest.mark.parametrize("rows", [3, 5, 7, 8])
+@pytest.mark.parametrize("name", SUMS)
+def test_psum_adds_each_replica_s_own_number(
+    strategy: dl.Strategy, options: dl.RunOptions, name: str, rows: int
+) -> None:
+    function, factor = SUMS[name]
+    total = strategy.run(function, (_rows(strategy, rows),), options=options)
+    assert _values(total) == [rows * factor] * REPLICAS
+
+
+@pytest.mark.parametrize("rows", [3, 5, 8])
+def test_psum_of_1_is_the_number_of_replicas(
+    strategy: dl.Strategy, options: dl.RunOptions, rows: int
+) -> None:
+    def step(x: Any) -> Any:
+        return x.sum() * 0 + len(range(jax.lax.psum(1, AXIS)))
+
+    total = strategy.run(step, (_rows(strategy, rows),), options=options)
+    assert _values(total) == [REPLICAS] * REPLICAS
+
+
+def test_psum_inside_of_jit_adds_each_replica_s_own_number(strategy: dl.Strategy) -> None:
+    inner = jax.jit(lambda x: jax.lax.psum(x.shape[0], AXIS) + x.sum() * 0)
+    for rows in (7, 5, 8, 5):
+        assert _values(strategy.run(inner, (_rows(strategy, rows),))) == [rows] * REPLICAS
+
+
+AGGREGATIONS: dict[str, Callable[[list[int]], float]] = {
+    "MEAN": lambda rows: sum(rows) / REPLICAS,
+    "SUM": sum,
+    "ONLY_FIRST_REPLICA": lambda rows: rows[0],
+}
+
+
+@pytest.mark.parametrize("rows", [3, 5, 7])
+@pytest.mark.parametrize("aggregation", AGGREGATIONS)
+@pytest.mark.parametrize("verb", ["assign", "assign_add", "assign_sub"])
+def test_an_assigned_number_is_aggregated(
+    strategy: dl.Strategy, options: dl.RunOptions, aggregation: str, verb: str, rows: int
+) -> None:
+    with strategy.scope():
+        v = dl.Variable(0.0, aggregation=dl.VariableAggregation[aggregation])
+
+    def step(x: Any) -> None:
+        getattr(v, verb)(x.shape[0])
+
+    strategy.run(step, (_rows(strategy, rows),), options=options)
+    sign = -1 if verb == "assign_sub" else 1
+    value = sign * AGGREGATIONS[aggregation](_per_replica(rows))
+    assert [float(copy) for copy in v.values] == [value] * REPLICAS
+
+
+def test_a_sum_of_the_same_number_is_still_refused(
+    strategy: dl.Strategy, options: dl.RunOptions
+) -> None:
+    with strategy.scope():
+        v = dl.Variable(0.0, aggregation=dl.VariableAggregation.SUM)
+
+    def step(x: Any) -> None:
+        v.assign(x.shape[0])
+
+    with pytest.raises(dl.errors.ValueShapeError, match="the same on all replicas, so its SUM"):
+        strategy.run(step, (_rows(strategy, 8),), options=options)
+    assert float(v) == 0
+
+
+@pytest.mark.parametrize("rows", [3, 5, 7])
+def test_merge_call_reduces_each_replica_s_own_number(
+    strategy: dl.Strategy, options: dl.RunOptions, rows: int
+) -> None:
+    def step(x: Any) -> Any:
+        def total(strategy: dl.Strategy, own: Any) -> Any:
+            return strategy.reduce("SUM", own, axis=None)
+
+        return dl.get_replica_context().merge_call(total, (x.shape[0],))
+
+    total = strategy.run(step, (_rows(strategy, rows),), options=options)
+    assert set(_values(total)) == {rows}
+
+
+@pytest.mark.parametrize("rows", [3, 5, 7])
+def test_replicas_of_some_shapes_alone_may_print(
+    strategy: dl.Strategy, options: dl.RunOptions, rows: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def step(x: Any) -> None:
+        if x.shape[0] == 1:
+            jax.debug.print("{}", x)
+
+    strategy.run(step, (_rows(strategy, rows),), options=options)
+    jax.effects_barrier()
+    assert len(capsys.readouterr().out.split("\n")) - 1 == _per_replica(rows).count(1)
+
+
+@pytest.mark.parametrize("rows", [3, 5])
+def test_a_step_may_return_and_change_nothing(
+    strategy: dl.Strategy, options: dl.RunOptions, rows: int
+) -> None:
+    seen: list[int] = []
+
+    def step(x: Any) -> None:
+        seen.append(x.shape[0])
+
+    assert strategy.run(step, (_rows(strategy, rows),), options=options) is None
+    assert set(seen) == set(_per_replica(rows))

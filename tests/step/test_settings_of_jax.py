@@ -1,0 +1,65 @@
+"""Settings of JAX for a block of code hold in the functions that distlab runs there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import distlab as dl
+
+SETTINGS: dict[str, tuple[Callable[[], AbstractContextManager[Any]], Callable[[], Any], Any]] = {
+    "enable_x64": (lambda: jax.enable_x64(True), lambda: str(jnp.arange(2.0).dtype), "float64"),
+    "default_prng_impl": (
+        lambda: jax.default_prng_impl("rbg"),
+        lambda: str(jax.random.key_impl(jax.random.key(0))),
+        "rbg",
+    ),
+    "numpy_dtype_promotion": (
+        lambda: jax.numpy_dtype_promotion("strict"),
+        lambda: jax.config.jax_numpy_dtype_promotion,
+        "strict",
+    ),
+    "default_matmul_precision": (
+        lambda: jax.default_matmul_precision("float32"),
+        lambda: jax.config.jax_default_matmul_precision,
+        "float32",
+    ),
+}
+
+
+@pytest.mark.parametrize("eagerly", [False, True], ids=["compiled", "eagerly"])
+@pytest.mark.parametrize("name", SETTINGS)
+def test_a_setting_holds_in_a_step(name: str, *, eagerly: bool) -> None:
+    setting, read, value = SETTINGS[name]
+    strategy, seen = dl.MirroredStrategy(["CPU:0", "CPU:1"]), []
+
+    def step() -> None:
+        seen.append(read())
+
+    with setting():
+        strategy.run(step, options=dl.RunOptions(run_eagerly=eagerly))
+    assert set(seen) == {value}
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_a_setting_holds_in_a_background_function(name: str) -> None:
+    setting, read, value = SETTINGS[name]
+    with setting():
+        running = dl.background(read)
+    assert running.result(timeout=60) == value
+
+
+def test_a_step_computes_doubles_eagerly_and_compiled() -> None:
+    strategy = dl.MirroredStrategy(["CPU:0", "CPU:1"])
+    with jax.enable_x64(True):
+        x = np.array([1e-12, 1.0])
+        for eagerly in (False, True):
+            options = dl.RunOptions(run_eagerly=eagerly)
+            total = strategy.run(lambda x: x.sum(), (x,), options=options)
+            assert [float(v) for v in total.values] == [1.0 + 1e-12] * 2
