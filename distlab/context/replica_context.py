@@ -11,6 +11,7 @@ from distlab.context import scopes
 from distlab.context.collectives import Collectives
 from distlab.context.communication import require_options
 from distlab.context.host import Host
+from distlab.devices.callbacks import require_no_callback
 from distlab.errors import ContextError
 from distlab.values.checks import as_numbers, checked_call, require_plain, summable
 from distlab.values.distributed import DistributedValues
@@ -237,6 +238,9 @@ def get_replica_context() -> ReplicaContext:
     Outside of any scope it is the context of the default strategy: replica 0 of 1.
     The return type omits None, because a replica function always has a context.
 
+    Raises:
+      ContextError: The caller is a function that a running step calls back.
+
     Example:
       >>> import distlab as dl
       >>> strategy = dl.MirroredStrategy(["CPU:0", "CPU:1"])
@@ -247,4 +251,5 @@ def get_replica_context() -> ReplicaContext:
       ...     print(dl.get_replica_context())
       None
     """
+    require_no_callback("get_replica_context was called")
     return cast(ReplicaContext, scopes.current_replica())

@@ -402,6 +402,9 @@ def pieces(array: jax.Array) -> list[jax.Array]:
         held = cast(ArrayImpl, array)._arrays
     if held is None:
         raise RuntimeError("Array has been deleted.")
+    if len(held) < len(array.sharding.addressable_devices):
+        # An interrupt while JAX made the objects left some out, for as long as the array lives.
+        return pieces(jax.device_put(array, array.sharding, may_alias=False))
     return list(held)
 
 

@@ -20,6 +20,7 @@ from distlab.step.arguments import Arguments
 from distlab.step.captured_state import captured_state, with_noted
 from distlab.step.program_inputs import ProgramInputs, merged
 from distlab.step.ragged_programs import RaggedPrograms
+from distlab.step.reentry import Dispatching
 from distlab.step.spmd import SpmdFunction
 from distlab.step.static_values import GuardedArguments
 from distlab.values.checks import function_name, function_source, require_plain
@@ -34,6 +35,9 @@ _numbers = itertools.count()
 def next_number() -> int:
     """Returns the number of a new program, or of a function that runs eagerly."""
     return next(_numbers)
+
+
+_dispatching = Dispatching()
 
 
 @final
@@ -132,8 +136,18 @@ class Program:
         Returns:
           The function's result with per-replica leaves, and one array that is
           ready when the step is (None when the step has no output).
+
+        Raises:
+          ContextError: The call interrupts another one in the same thread.
         """
         in_flight.require_sound()
+        _dispatching.begin()
+        try:
+            return self._dispatched(leaves)
+        finally:
+            _dispatching.end()
+
+    def _dispatched(self, leaves: list[Any]) -> tuple[Any, jax.Array | None]:
         inputs = self.inputs
         if inputs.donates:
             inputs.require_alive(leaves)

@@ -21,6 +21,7 @@ from distlab.context.collectives import MergingCollectives
 from distlab.context.modes import RunOptions
 from distlab.context.replica_context import ReplicaContext
 from distlab.devices import in_flight, jax_internals
+from distlab.devices.callbacks import require_no_callback
 from distlab.devices.jax_internals import ConcreteArray
 from distlab.errors import ContextError
 from distlab.events import sink
@@ -105,6 +106,7 @@ def _run(
     called = time.monotonic_ns()
     in_flight.note_thread()
     try:
+        require_no_callback("run was called")
         scopes.require_cross_replica("run", host)
         args, kwargs = checked_call("run", fn, args, kwargs)
         require_nest(args, "args")

@@ -23,6 +23,7 @@ from distlab.context import scopes
 from distlab.context.host import Host
 from distlab.context.replica_context import get_replica_context
 from distlab.devices import in_flight, jax_internals
+from distlab.devices.callbacks import require_no_callback
 from distlab.devices.layouts import Layout
 from distlab.devices.pieces import is_divided
 from distlab.errors import (
@@ -249,6 +250,7 @@ class Variable(ArrayOperators, scattering.Scatters, Sealed):
             if merging is None or not self.on_read or scopes.updating():
                 return frame.get(self)
             return replicas.aggregate(self, frame.get(self), merging, "read_value")
+        require_no_callback(f"{self.name} was read")
         if jax_internals.being_staged():
             raise ContextError(
                 f"{self.name} was read inside jax.jit, which would compile its present value in. "
@@ -361,6 +363,8 @@ class Variable(ArrayOperators, scattering.Scatters, Sealed):
         in_flight.require_not_forked()
         self.require_own_strategy(verb)
         frame = frames.current()
+        if frame is None:
+            require_no_callback(f"{self.name} was assigned")
         if isinstance(operand, DistributedValues):
             if frame is None or (scopes.in_cross_replica_context() and not scopes.updating()):
                 replicas.require_own_copies(self, operand, verb)

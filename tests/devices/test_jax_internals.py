@@ -18,6 +18,9 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from distlab.devices import jax_internals
 
 
+CONFIG: Any = jax.config
+
+
 def _rows(devices: int = 3) -> NamedSharding:
     return NamedSharding(
         Mesh(np.array(jax.devices()[:devices]), ("replica",)), PartitionSpec("replica")
@@ -72,7 +75,7 @@ def test_the_configuration_differs_where_a_trace_would() -> None:
 
 def test_settings_of_a_block_go_along_to_another_thread() -> None:
     def dtype_and_precision() -> tuple[str, Any]:
-        return str(jnp.arange(2.0).dtype), jax.config.jax_default_matmul_precision
+        return str(jnp.arange(2.0).dtype), CONFIG.jax_default_matmul_precision
 
     with jax.enable_x64(True), jax.default_matmul_precision("float32"):
         run = jax_internals.copied_context()

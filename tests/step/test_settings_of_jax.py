@@ -13,6 +13,7 @@ import pytest
 
 import distlab as dl
 
+CONFIG: Any = jax.config
 SETTINGS: dict[str, tuple[Callable[[], AbstractContextManager[Any]], Callable[[], Any], Any]] = {
     "enable_x64": (lambda: jax.enable_x64(True), lambda: str(jnp.arange(2.0).dtype), "float64"),
     "default_prng_impl": (
@@ -22,12 +23,12 @@ SETTINGS: dict[str, tuple[Callable[[], AbstractContextManager[Any]], Callable[[]
     ),
     "numpy_dtype_promotion": (
         lambda: jax.numpy_dtype_promotion("strict"),
-        lambda: jax.config.jax_numpy_dtype_promotion,
+        lambda: CONFIG.jax_numpy_dtype_promotion,
         "strict",
     ),
     "default_matmul_precision": (
         lambda: jax.default_matmul_precision("float32"),
-        lambda: jax.config.jax_default_matmul_precision,
+        lambda: CONFIG.jax_default_matmul_precision,
         "float32",
     ),
 }

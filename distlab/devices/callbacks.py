@@ -1,0 +1,36 @@
+"""Functions that a running step calls back, as by `jax.pure_callback`."""
+
+from __future__ import annotations
+
+import sys
+import threading
+
+from distlab.errors import ContextError
+
+
+def require_no_callback(what: str) -> None:
+    """Checks that the caller is not a function that a running step calls back.
+
+    Args:
+      what: What would be done there, with its subject: `run was called`.
+
+    Raises:
+      ContextError: It is one.
+    """
+    # XLA's threads are none that Python started.
+    if isinstance(threading.current_thread(), threading._DummyThread) and _is_called_by_jax():
+        raise ContextError(
+            f"{what} in a function that a running step calls back (jax.pure_callback, io_callback "
+            "or jax.debug.callback). It belongs to no replica, and would wait for ever for the "
+            "step that waits for it. Give the callback what it needs as operands, and do the rest "
+            "after the step, with what it returned."
+        )
+
+
+def _is_called_by_jax() -> bool:
+    """Returns whether the outermost function of this thread is JAX's."""
+    frame = sys._getframe()
+    while frame.f_back is not None:
+        frame = frame.f_back
+    module: str = frame.f_globals.get("__name__", "")
+    return module.partition(".")[0] == "jax"

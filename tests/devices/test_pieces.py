@@ -1,0 +1,68 @@
+"""The pieces of an array are all there, also after an interrupt while JAX made their objects."""
+
+from __future__ import annotations
+
+import sys
+from types import FrameType
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+import distlab as dl
+from distlab.devices import jax_internals
+from distlab.devices.pieces import pieces
+
+
+def _interrupted(array: Any) -> None:
+    """Interrupts JAX where it makes the object of a later piece."""
+    made = 0
+
+    def interrupt(frame: FrameType, event: str, _: Any) -> None:
+        nonlocal made
+        made += event == "call" and frame.f_code.co_name == "make_single_device_sharding"
+        if made == 2:
+            sys.setprofile(None)
+            raise KeyboardInterrupt
+
+    before = sys.getprofile()
+    sys.setprofile(interrupt)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            jax_internals.pieces(array)
+    finally:
+        sys.setprofile(before)
+    assert len(array._arrays) < len(array.sharding.device_set)
+
+
+@pytest.fixture
+def strategy() -> dl.Strategy:
+    return dl.MirroredStrategy([f"CPU:{n}" for n in range(4)])
+
+
+def test_a_variable_whose_pieces_were_interrupted_is_read_and_assigned(
+    strategy: dl.Strategy,
+) -> None:
+    with strategy.scope():
+        v = dl.Variable(np.arange(3.0, dtype=np.float32))
+    strategy.run(lambda: v.assign_add(np.ones(3, np.float32)))
+    _interrupted(v.storage.array)
+    assert v.numpy().tolist() == [1.0, 2.0, 3.0]
+    assert [copy.numpy().tolist() for copy in v.values] == [[1.0, 2.0, 3.0]] * 4
+    strategy.run(lambda: v.assign_add(np.ones(3, np.float32)))
+    assert v.numpy().tolist() == [2.0, 3.0, 4.0]
+
+
+def test_a_result_whose_pieces_were_interrupted_has_all_values(strategy: dl.Strategy) -> None:
+    result = strategy.run(lambda: dl.get_replica_context().replica_id_in_sync_group * 2)
+    _interrupted(result.stacked)
+    assert [int(value) for value in result.values] == [0, 2, 4, 6]
+
+
+def test_the_pieces_of_keys_are_in_replica_order(strategy: dl.Strategy) -> None:
+    keys = strategy.run(
+        lambda: jax.random.key(dl.get_replica_context().replica_id_in_sync_group)
+    ).stacked
+    found = [(n, jax.random.key_data(key).ravel().tolist()) for n, key in pieces(keys)]
+    assert found == [(n, [0, n]) for n in range(4)]
