@@ -22,17 +22,19 @@ from distlab.variables.variable import is_variable
 from distlab.variables.variable_copy import VariableCopy
 
 
-def regroup(nests: Sequence[Any], mesh: ReplicaMesh) -> Any:
+def regroup(nests: Sequence[Any], mesh: ReplicaMesh, *, wrap: bool = False) -> Any:
     """Merges the replicas' nests into one nest.
 
     Args:
       nests: One nest for each local replica, all of one structure.
       mesh: The replicas' devices.
+      wrap: Whether to make a `PerReplica` of the same object on all replicas, too, unless it is a
+        variable or another distributed value.
 
     Returns:
       The structure with a `PerReplica` at each leaf, or a `Mirrored` value where the
       replicas declare one. A leaf that is the same object on all replicas stays that
-      object; with one replica all leaves do.
+      object, without `wrap`; with one replica all leaves do.
 
     Raises:
       StructureError: The structures differ, or so do values declared `Mirrored`; or one holds
@@ -54,9 +56,12 @@ def regroup(nests: Sequence[Any], mesh: ReplicaMesh) -> Any:
     columns = zip(*(jax.tree.leaves(nest, is_leaf=_keep) for nest in nests), strict=True)
     names = [declared(path) for path, _ in paths]
     if mesh.shared:
-        merged = _merge_with_others(list(columns), names, mesh)
+        merged = _merge_with_others(list(columns), names, mesh, wrap=wrap)
     else:
-        merged = [_merge(column, name, mesh) for column, name in zip(columns, names, strict=True)]
+        merged = [
+            _merge(column, name, mesh, wrap=wrap)
+            for column, name in zip(columns, names, strict=True)
+        ]
     return jax.tree.unflatten(structures[0], merged)
 
 
@@ -113,9 +118,16 @@ def to_device(nest: Any, device: jax.Device, *, is_leaf: Callable[[Any], bool]) 
     )
 
 
-def _merge(column: Sequence[Any], name: Declared, mesh: ReplicaMesh) -> Any:
+def _is_one(column: Sequence[Any], *, wrap: bool) -> bool:
+    """Returns whether all replicas have the same object, which they keep."""
     first = column[0]
-    if all(leaf is first for leaf in column):
+    keeps = not wrap or isinstance(first, DistributedValues) or is_variable(first)
+    return keeps and all(leaf is first for leaf in column)
+
+
+def _merge(column: Sequence[Any], name: Declared, mesh: ReplicaMesh, *, wrap: bool) -> Any:
+    first = column[0]
+    if _is_one(column, wrap=wrap):
         return first
     if any(type(leaf) is Mirrored for leaf in column):
         return _mirrored(column, name, mesh)
@@ -129,7 +141,7 @@ def _merge(column: Sequence[Any], name: Declared, mesh: ReplicaMesh) -> Any:
 
 
 def _merge_with_others(
-    columns: list[tuple[Any, ...]], names: list[Declared], mesh: ReplicaMesh
+    columns: list[tuple[Any, ...]], names: list[Declared], mesh: ReplicaMesh, *, wrap: bool
 ) -> list[Any]:
     """Merges the leaves of the local replicas' nests, where other processes have replicas, too.
 
@@ -144,7 +156,10 @@ def _merge_with_others(
     labels = [name.label for name in names]
     own = [
         labels,
-        [_described(column, name, mesh) for column, name in zip(columns, names, strict=True)],
+        [
+            _described(column, name, mesh, wrap=wrap)
+            for column, name in zip(columns, names, strict=True)
+        ],
     ]
     told = [json.loads(text) for text in processes.exchange("results", json.dumps(own))]
     for worker, (theirs, _) in zip(processes.workers, told, strict=True):
@@ -160,7 +175,9 @@ def _merge_with_others(
     ]
 
 
-def _described(column: Sequence[Any], name: Declared, mesh: ReplicaMesh) -> dict[str, Any]:
+def _described(
+    column: Sequence[Any], name: Declared, mesh: ReplicaMesh, *, wrap: bool
+) -> dict[str, Any]:
     """Returns what the other processes must know of one leaf."""
     if any(type(leaf) is Mirrored for leaf in column):
         array = _same_array(column, name, mesh)
@@ -168,7 +185,7 @@ def _described(column: Sequence[Any], name: Declared, mesh: ReplicaMesh) -> dict
         return {"mirrored": [str(array.dtype), list(array.shape), digest]}
     first = column[0]
     described: dict[str, Any] = {}
-    if all(leaf is first for leaf in column) and (len(column) > 1 or _is_fixed(first)):
+    if _is_one(column, wrap=wrap) and (len(column) > 1 or _is_fixed(first)):
         described["same"] = repr(first) if _is_fixed(first) else "an object"
     if all(map(is_array_like, column)) and not any(map(is_variable, column)):
         kinds = [(str(jax.numpy.result_type(leaf)), list(np.shape(leaf))) for leaf in column]

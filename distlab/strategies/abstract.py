@@ -376,7 +376,7 @@ class Strategy(ABC):  # noqa: B024 - abstract because a subclass chooses the dev
         if merging is not None:
             return merging.distributed(nests)
         started = time.monotonic_ns()
-        values = regroup(nests, self.mesh)
+        values = regroup(nests, self.mesh, wrap=True)
         _announce_values(value_fn, nests, self.place.number, started)
         return values
 
