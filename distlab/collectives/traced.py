@@ -16,7 +16,7 @@ from distlab.context.host import Host
 from distlab.devices import jax_internals
 from distlab.devices.mesh import AXIS
 from distlab.errors import ContextError, StructureError
-from distlab.values.checks import as_array
+from distlab.values.checks import as_array, is_array_like
 from distlab.values.distributed import DistributedValues, Shape
 from distlab.values.nests import require_nest
 from distlab.values.operators import ArrayOperators
@@ -154,11 +154,11 @@ class TracedCollectives:
 
     def first(self, value: jax.Array) -> jax.Array:
         """Returns the value of the first replica; of several workers, of each worker's first."""
-        return self.sum_on_worker(jnp.where(self._is_end(0), value, jnp.zeros_like(value)))
+        return self._of_end(0, value)
 
     def last(self, value: jax.Array) -> jax.Array:
         """Returns the value of the last replica; of several workers, of each worker's last."""
-        return self.sum_on_worker(jnp.where(self._is_end(-1), value, jnp.zeros_like(value)))
+        return self._of_end(-1, value)
 
     def sum_on_worker(self, value: jax.Array) -> jax.Array:
         """Returns the sum over the replicas; of several workers, over those of each worker."""
@@ -173,6 +173,15 @@ class TracedCollectives:
         groups = self._workers if len(self._workers) > 1 else None
         rows: jax.Array = jax.lax.all_gather(value, AXIS, axis_index_groups=groups)
         return rows
+
+    def _of_end(self, end: int, value: jax.Array) -> jax.Array:
+        if jnp.issubdtype(value.dtype, jax.dtypes.prng_key):
+            data = self._of_end(end, jax.random.key_data(value))
+            keys: jax.Array = jax.random.wrap_key_data(
+                data, impl=jax_internals.key_impl(value.dtype)
+            )
+            return keys
+        return self.sum_on_worker(jnp.where(self._is_end(end), value, jnp.zeros_like(value)))
 
     def _is_end(self, end: int) -> jax.Array:
         ends = [members[end] for members in self._workers]
@@ -223,7 +232,7 @@ class TracedCollectives:
 
     def _chosen(self, column: tuple[Any, ...]) -> Any:
         """Returns the per-replica value whose components are these."""
-        if all(leaf is column[0] for leaf in column):
+        if all(leaf is column[0] for leaf in column) and not is_array_like(column[0]):
             return column[0]
         arrays = [as_array(leaf, "experimental_distribute_values_from_function") for leaf in column]
         kinds = list(dict.fromkeys(f"{a.dtype}{list(a.shape)}" for a in arrays))

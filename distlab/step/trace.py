@@ -31,6 +31,7 @@ from distlab.values.checks import declared_array, function_name, is_array_like
 from distlab.values.distributed import Mirrored
 from distlab.values.needs_python import NEEDS_PYTHON, needs_python
 from distlab.values.nests import taken_apart
+from distlab.values.plain_arrays import is_of_integers
 from distlab.variables import frames
 from distlab.variables.variable import Variable, live
 
@@ -120,6 +121,7 @@ def trace(
             paths, found["results"] = jax.tree_util.tree_flatten_with_path(
                 result, is_leaf=_is_mirrored
             )
+        paths = [(path, _without_tracer(leaf)) for path, leaf in paths]
         leaves = [leaf for _, leaf in paths]
         _require_known(paths)
         found["static"] = tuple(
@@ -249,6 +251,16 @@ def _require_known(paths: list[tuple[Any, Any]]) -> None:
             )
 
 
+def _without_tracer(leaf: Any) -> Any:
+    """Returns a leaf of a result; for a traced gradient of whole numbers an array of NumPy."""
+    return _of_integers(leaf.shape) if is_of_integers(leaf) else leaf
+
+
+@functools.cache
+def _of_integers(shape: tuple[int, ...]) -> np.ndarray:
+    return np.zeros(shape, jax.dtypes.float0)
+
+
 def _is_mirrored(value: Any) -> bool:
     return type(value) is Mirrored
 
@@ -262,7 +274,7 @@ def _is_computed(leaf: Any) -> bool:
     """Returns whether a leaf is computed; a number or an array from before the step is not."""
     if type(leaf) is Mirrored:  # one from before the step lies on all devices
         return not isinstance(getattr(leaf.array, "sharding", None), NamedSharding)
-    if isinstance(leaf, bool | int | float | complex):
+    if isinstance(leaf, bool | int | float | complex) or is_of_integers(leaf):
         return False
     return isinstance(leaf, jax.core.Tracer) or (
         is_array_like(leaf) and not isinstance(leaf, jax.Array)

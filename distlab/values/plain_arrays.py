@@ -4,12 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
+import jax
 import numpy as np
 
 
 def is_plain(value: Any) -> bool:
     """Returns whether an array or scalar of NumPy is nothing but numbers, texts or objects."""
     return value.dtype.names is None and not isinstance(value, np.ma.MaskedArray)
+
+
+def is_of_integers(value: Any) -> bool:
+    """Returns whether a value is JAX's gradient of whole numbers, an array of nothing."""
+    return bool(getattr(value, "dtype", None) == jax.dtypes.float0)
 
 
 def unshared(value: Any) -> Any:
@@ -30,6 +36,11 @@ def refusal_of(value: Any, what: str) -> str | None:
       value: Any value.
       what: What it is to the verb.
     """
+    if is_of_integers(value):
+        return (
+            f"{what} is of dtype float0: the gradient of whole numbers, which has none, as JAX "
+            "has it with allow_int=True. Leave it out, or convert the numbers to real ones."
+        )
     if not isinstance(value, np.ndarray | np.generic) or is_plain(value):
         return None
     if isinstance(value, np.ma.MaskedArray):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol, cast
+from typing import Any, Final, Protocol, cast
 
 import jax
 import jax.numpy as jnp
@@ -125,6 +125,9 @@ def _require_dtype(dtype: Any, what: str) -> None:
         ) from error
 
 
+_ADDING: Final = ("assign_add", "assign_sub")
+
+
 def checked_value(variable: _Typed, value: Any, verb: str) -> jax.Array:
     """Returns a value as an array that can be assigned to a variable.
 
@@ -138,6 +141,13 @@ def checked_value(variable: _Typed, value: Any, verb: str) -> jax.Array:
     """
     array = as_value(value, None, f"{variable.name}.{verb}")
     keys = jnp.issubdtype(variable.dtype, jax.dtypes.prng_key)
+    if verb in _ADDING and (keys or variable.dtype == bool):
+        what = "random keys" if keys else "truth values"
+        way = "jax.random.fold_in(key, n)" if keys else "jnp.logical_xor(old, other)"
+        raise ValueShapeError(
+            f"{variable.name} holds {what}, which {verb} can't change. Assign what it is to be: "
+            f"{variable.name}.assign({way})."
+        )
     weak = not keys and (array.aval.weak_type or not hasattr(value, "dtype"))
     if array.shape != variable.shape or (array.dtype != variable.dtype and not weak):
         way = ", such as one of jax.random.split" if keys else " (array.astype changes the dtype)"

@@ -5,7 +5,10 @@ from __future__ import annotations
 import enum
 from typing import Any
 
-from distlab.errors import ArgumentTypeError
+import jax
+import jax.numpy as jnp
+
+from distlab.errors import ArgumentTypeError, ValueShapeError
 from distlab.text.shown import shown
 
 
@@ -61,6 +64,36 @@ class VariableAggregation(enum.Enum):
     SUM = 1
     MEAN = 2
     ONLY_FIRST_REPLICA = 3
+
+
+def require_kind_of(
+    dtype: Any, name: str, aggregation: VariableAggregation, *, on_read: bool
+) -> None:
+    """Checks that a distributed variable of a dtype can be of a kind.
+
+    Args:
+      dtype: The variable's dtype.
+      name: Its name.
+      aggregation: How the replicas' values become one.
+      on_read: Whether each replica writes a copy of its own.
+
+    Raises:
+      ValueShapeError: Random keys would be added, or each replica have its own; or integers would
+        be averaged.
+    """
+    adds = aggregation in (VariableAggregation.SUM, VariableAggregation.MEAN)
+    if jnp.issubdtype(dtype, jax.dtypes.prng_key) and (adds or on_read):
+        kind = f"aggregation {aggregation.name}" if adds else "synchronization ON_READ"
+        raise ValueShapeError(
+            f"{name} holds random keys, which have no {kind}. Leave it out, or use "
+            "ONLY_FIRST_REPLICA; jax.random.fold_in(key, replica_id) makes each replica's own key "
+            "of one that all share."
+        )
+    if aggregation is VariableAggregation.MEAN and not jnp.issubdtype(dtype, jnp.inexact):
+        raise ValueShapeError(
+            f"{name} is {dtype}: a MEAN of integers is not an integer. Use SUM or "
+            "ONLY_FIRST_REPLICA, or a float variable."
+        )
 
 
 def check_kinds(name: str, synchronization: Any, aggregation: Any) -> None:

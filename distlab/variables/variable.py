@@ -43,7 +43,12 @@ from distlab.variables import frames, replicas, scattering, server_traffic
 from distlab.variables.chiefs_value import chiefs_value
 from distlab.variables.conversion import as_value, checked_value
 from distlab.variables.creators import chained
-from distlab.variables.kinds import VariableAggregation, VariableSynchronization, check_kinds
+from distlab.variables.kinds import (
+    VariableAggregation,
+    VariableSynchronization,
+    check_kinds,
+    require_kind_of,
+)
 from distlab.variables.operations import Operation
 from distlab.variables.placement_events import announce
 from distlab.variables.remote_storage import RemoteStorage
@@ -186,13 +191,9 @@ class Variable(ArrayOperators, scattering.Scatters, Sealed):
             )
         array = as_value(value, dtype, self.name)
         plain = strategy.keeps_one_copy and strategy.num_replicas_in_sync == 1
-        inexact = jnp.issubdtype(array.dtype, jnp.inexact)
-        if aggregation is VariableAggregation.MEAN and not inexact and not plain:
-            raise ValueShapeError(
-                f"{self.name} is {array.dtype}: a MEAN of integers is not an integer. Use SUM or "
-                "ONLY_FIRST_REPLICA, or a float variable."
-            )
         on_read = synchronization is VariableSynchronization.ON_READ
+        if not plain:
+            require_kind_of(array.dtype, self.name, aggregation, on_read=on_read)
         if on_read and trainable:
             raise ArgumentValueError(
                 f"{self.name}: ON_READ copies differ, so that no gradient is that of the variable. "

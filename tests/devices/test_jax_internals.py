@@ -17,7 +17,6 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from distlab.devices import jax_internals
 
-
 CONFIG: Any = jax.config
 
 

@@ -232,3 +232,20 @@ def test_methods_and_callables_of_objects_without_a_hash_are_functions() -> None
     assert _local(s, s.run(triple.step, args=(x,))) == [3.0, 6.0]
     assert _local(s, s.run(double, args=(x,))) == [3.0, 4.0]
     assert _local(s, s.run(functools.partial(double.step), args=(x,))) == [2.0, 4.0]
+
+
+@pytest.mark.parametrize("eagerly", [False, True])
+def test_a_gradient_of_whole_numbers_is_returned_and_never_summed(*, eagerly: bool) -> None:
+    s = dl.MirroredStrategy(["CPU:0", "CPU:1"])
+    parameters = {"w": np.ones(2, np.float32), "n": np.arange(2)}
+    options = dl.RunOptions(run_eagerly=eagerly)
+
+    def gradients(x: Any) -> Any:
+        return jax.grad(lambda p: (p["w"] * x).sum(), allow_int=True)(parameters)
+
+    found = s.run(gradients, (2.0,), options=options)
+    assert [value.tolist() for value in found["w"].values] == [[2.0, 2.0]] * 2
+    of_integers = s.experimental_local_results(found["n"])[0]
+    assert (of_integers.dtype, of_integers.shape) == (jax.dtypes.float0, (2,))
+    with pytest.raises(dl.errors.ValueShapeError, match="dtype float0: the gradient of whole"):
+        s.run(lambda x: dl.get_replica_context().all_reduce("SUM", gradients(x)), (2.0,))

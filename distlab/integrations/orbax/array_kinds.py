@@ -42,6 +42,9 @@ class _ArrayKind(Kind):
     def fault(self, leaf: Any, entry: Entry) -> str:
         """Shape and dtype must be equal; values of each replica need as many replicas."""
         shape, dtype = self.form(leaf)
+        own = getattr(leaf, "stacked", getattr(leaf, "array", leaf))
+        if entry.key != key_name(own):
+            return f"is {own.dtype}{list(own.shape)} here, and {entry} in the checkpoint"
         if entry.kind == "python" and shape == () and isinstance(entry.value, NUMBERS):
             return ""
         if entry.kind == "value" and (entry.shape, entry.dtype) == (shape, dtype):
@@ -286,7 +289,8 @@ def _has_own_values(variable: Variable) -> bool:
 
 
 def _is_key(array: Any) -> bool:
-    return isinstance(array, jax.Array) and jnp.issubdtype(array.dtype, jax.dtypes.prng_key)
+    arrays = isinstance(array, jax.Array | Variable)
+    return arrays and bool(jnp.issubdtype(array.dtype, jax.dtypes.prng_key))
 
 
 def _saved(

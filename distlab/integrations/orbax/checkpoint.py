@@ -241,7 +241,7 @@ class Checkpoint(Uncopied):
         if refusal := flag_refusal("partial", partial):
             raise ArgumentTypeError(refusal)
         if save_path is None:
-            return CheckpointLoadStatus(0, (), ())
+            return CheckpointLoadStatus(0, (), (), given=False)
         _require_outside("restore")
         with self.one_at_a_time:
             return self._restore(absolute(save_path), partial=partial)

@@ -162,7 +162,7 @@ def _put_back(target: Any, restored: Any) -> Any:
             continue
         array = np.asarray(value)
         own = kind.own_values(leaf) > 0 and array.ndim > len(kind.form(leaf)[0])
-        key = key_name(getattr(leaf, "stacked", getattr(leaf, "array", None)))
+        key = key_name(getattr(leaf, "stacked", getattr(leaf, "array", leaf)))
         entry = Entry("rows" if own else "value", array.shape, str(array.dtype), key)
         fault = kind.fault(leaf, entry)
         if fault:

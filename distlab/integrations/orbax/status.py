@@ -20,6 +20,7 @@ class CheckpointLoadStatus:
       restored: The number of values that were restored.
       unused: Names in the checkpoint that nothing took.
       missing: Names of objects that the checkpoint did not have; only with `partial=True`.
+      given: Whether there was a checkpoint: False for `restore(None)`.
 
     Example:
       >>> import distlab as dl
@@ -32,13 +33,15 @@ class CheckpointLoadStatus:
     restored: int
     unused: tuple[str, ...]
     missing: tuple[str, ...]
+    given: bool = True
 
     def assert_consumed(self) -> CheckpointLoadStatus:
         """Checks that all values were restored, and all that was saved was used.
 
         Raises:
-          CheckpointMismatchError: Names are left over.
+          CheckpointMismatchError: Names are left over, or there was no checkpoint.
         """
+        self._require_given()
         if self.unused:
             raise CheckpointMismatchError(
                 f"The checkpoint has values that nothing took: {listed(self.unused)}. Give their "
@@ -50,8 +53,9 @@ class CheckpointLoadStatus:
         """Checks that all values were restored.
 
         Raises:
-          CheckpointMismatchError: The checkpoint did not have some.
+          CheckpointMismatchError: The checkpoint did not have some, or there was none.
         """
+        self._require_given()
         if self.missing:
             raise CheckpointMismatchError(
                 f"The checkpoint does not have {listed(self.missing)}. Leave their objects out of "
@@ -65,6 +69,7 @@ class CheckpointLoadStatus:
         Raises:
           CheckpointMismatchError: None was.
         """
+        self._require_given()
         if not self.restored:
             raise CheckpointMismatchError(
                 "Nothing was restored: no name of the objects is in the checkpoint. "
@@ -75,6 +80,13 @@ class CheckpointLoadStatus:
     def expect_partial(self) -> CheckpointLoadStatus:
         """Returns itself: names that nothing takes are no error."""
         return self
+
+    def _require_given(self) -> None:
+        if not self.given:
+            raise CheckpointMismatchError(
+                "No checkpoint was given: restore(None) restores nothing, as where "
+                "latest_checkpoint finds none. Ask what was restored where there is a path."
+            )
 
 
 def listed(names: Sequence[str], separator: str = ", ") -> str:

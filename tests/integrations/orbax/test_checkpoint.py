@@ -308,6 +308,14 @@ def test_none_restores_nothing() -> None:
     x = dl.Variable(1.0)
     status = dl.train.Checkpoint(x=x).restore(None)
     assert (status.restored, float(x)) == (0, 1.0)
+    assert status.expect_partial() is status
+    for check in (
+        status.assert_consumed,
+        status.assert_existing_objects_matched,
+        status.assert_nontrivial_match,
+    ):
+        with pytest.raises(CheckpointMismatchError, match="No checkpoint was given"):
+            check()
 
 
 def test_numbers_and_variables_can_take_each_others_place(tmp_path: Path) -> None:

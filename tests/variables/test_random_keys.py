@@ -1,0 +1,84 @@
+"""Variables that hold random keys."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+import distlab as dl
+from distlab.errors import CheckpointMismatchError, ValueShapeError
+
+
+@pytest.fixture
+def strategy() -> dl.Strategy:
+    return dl.MirroredStrategy(["CPU:0", "CPU:1"])
+
+
+def _variable(strategy: dl.Strategy, key: Any, **kind: Any) -> dl.Variable:
+    with strategy.scope():
+        return dl.Variable(key, name="key", **kind)
+
+
+def _data(key: Any) -> list[int]:
+    return np.asarray(jax.random.key_data(key)).tolist()
+
+
+@pytest.mark.parametrize("impl", ["threefry2x32", "rbg"])
+def test_a_checkpoint_restores_keys(strategy: dl.Strategy, impl: str, tmp_path: Path) -> None:
+    saved = _variable(strategy, jax.random.key(7, impl=impl))
+    path = dl.train.Checkpoint(key=saved).save(tmp_path / "ckpt")
+    other = _variable(strategy, jax.random.key(1, impl=impl))
+    dl.train.Checkpoint(key=other).restore(path).assert_consumed()
+    assert [_data(copy.value()) for copy in other.values] == [_data(saved.value())] * 2
+    strategy.run(lambda: other.assign(jax.random.fold_in(other.value(), 1)))
+    assert _data(other.value()) == _data(jax.random.fold_in(saved.value(), 1))
+
+
+def test_a_checkpoint_of_other_keys_is_refused(strategy: dl.Strategy, tmp_path: Path) -> None:
+    path = dl.train.Checkpoint(key=_variable(strategy, jax.random.key(7))).save(tmp_path / "ckpt")
+    for other in (jax.random.key(7, impl="rbg"), np.zeros(2, np.uint32)):
+        with pytest.raises(CheckpointMismatchError, match="threefry2x32 keys"):
+            dl.train.Checkpoint(key=_variable(strategy, other)).restore(path)
+
+
+@pytest.mark.parametrize("eagerly", [False, True])
+def test_the_first_replica_s_key_is_assigned(strategy: dl.Strategy, *, eagerly: bool) -> None:
+    first = dl.VariableAggregation.ONLY_FIRST_REPLICA
+    key = _variable(strategy, jax.random.key(3), aggregation=first)
+
+    def step() -> None:
+        number = dl.get_replica_context().replica_id_in_sync_group
+        key.assign(jax.random.fold_in(key.value(), number + 5))
+
+    strategy.run(step, options=dl.RunOptions(run_eagerly=eagerly))
+    expected = _data(jax.random.fold_in(jax.random.key(3), 5))
+    assert [_data(copy.value()) for copy in key.values] == [expected] * 2
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        {"aggregation": dl.VariableAggregation.SUM},
+        {"aggregation": dl.VariableAggregation.MEAN},
+        {"synchronization": dl.VariableSynchronization.ON_READ},
+    ],
+)
+def test_keys_that_would_be_added_or_differ_are_refused(
+    strategy: dl.Strategy, kind: dict[str, Any]
+) -> None:
+    with pytest.raises(ValueShapeError, match=r"key holds random keys, which have no .*fold_in"):
+        _variable(strategy, jax.random.key(0), **kind)
+
+
+@pytest.mark.parametrize("verb", ["assign_add", "assign_sub"])
+def test_keys_and_truth_values_are_not_added_to(strategy: dl.Strategy, verb: str) -> None:
+    for value, what in ((jax.random.key(0), "random keys"), (True, "truth values")):
+        v = _variable(strategy, value)
+        with pytest.raises(ValueShapeError, match=f"key holds {what}, which {verb} can't change"):
+            getattr(v, verb)(value)
+        with pytest.raises(ValueShapeError, match=f"key holds {what}, which {verb} can't change"):
+            strategy.run(lambda v=v, value=value: getattr(v, verb)(value))
