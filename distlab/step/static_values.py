@@ -13,7 +13,7 @@ import weakref
 import zlib
 from collections import deque
 from collections.abc import Callable, Hashable, Iterator, Mapping
-from functools import partial
+from functools import cached_property, partial
 from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType, SimpleNamespace
 from typing import Any, Final, TypeAlias, final
 
@@ -244,12 +244,21 @@ def _contents(value: Any) -> Iterator[tuple[str, Any]]:
     elif isinstance(value, list | tuple | deque):
         yield from ((f"[{n}]", part) for n, part in enumerate(list(value)))
     for name, part in list(getattr(value, "__dict__", {}).items()):
-        yield f".{name}", part
+        if not _is_cache(type(value), name):
+            yield f".{name}", part
     for base in type(value).__mro__:
         slots = base.__dict__.get("__slots__", ())
         for name in (slots,) if isinstance(slots, str) else slots:
             if name not in ("__dict__", "__weakref__") and hasattr(value, name):
                 yield f".{name}", getattr(value, name)
+
+
+def _is_cache(kind: type, name: str) -> bool:
+    """Returns whether an attribute is kept when it is read, and follows from the others."""
+    owner = next((base for base in kind.__mro__ if name in base.__dict__), None)
+    if owner is not None and isinstance(owner.__dict__[name], cached_property):
+        return True
+    return name == "_cache" and any(_package(base) == "pandas" for base in kind.__mro__)
 
 
 def _element(value: Any) -> Hashable:

@@ -17,6 +17,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+import pandas as pd
 import pytest
 from flax import linen, nnx
 from hypothesis import given, settings
@@ -492,3 +493,39 @@ def test_replicate_keeps_what_is_no_array_and_refuses_what_is_changed_in_place()
         s.replicate(state)
     _, nnx_state = nnx.split(nnx.Linear(2, 3, rngs=nnx.Rngs(0)))
     assert isinstance(s.replicate(nnx_state)["bias"].get_raw_value(), dl.PerReplica)
+
+
+class Sizes:
+    """Has a value that is computed once, when it is first read."""
+
+    def __init__(self, rows: int) -> None:
+        self.rows = rows
+
+    @functools.cached_property
+    def doubled(self) -> int:
+        """Twice the rows."""
+        return 2 * self.rows
+
+
+def test_reading_what_an_object_keeps_is_no_change() -> None:
+    s, sizes, compiled = dl.MirroredStrategy(["CPU:0", "CPU:1"]), Sizes(3), []
+
+    def step(sizes: Sizes) -> Any:
+        compiled.append(sizes)
+        return jnp.ones(()) * sizes.doubled
+
+    for rows in (3, 3, 4):
+        if rows != sizes.rows:
+            sizes = Sizes(rows)
+        assert [float(value) for value in s.run(step, (sizes,)).values] == [2.0 * rows] * 2
+    assert len(compiled) == 2
+
+
+def test_reading_an_index_of_pandas_is_no_change() -> None:
+    s, index = dl.MirroredStrategy(["CPU:0", "CPU:1"]), pd.Index([1, 2, 3])
+
+    def step(index: Any) -> Any:
+        return jnp.ones(()) * (len(index) if index.is_unique else 0)
+
+    for _ in range(2):
+        assert [float(value) for value in s.run(step, (index,)).values] == [3.0] * 2
