@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from typing import Any, cast, final
 
@@ -12,8 +13,14 @@ from distlab.context.collectives import Collectives
 from distlab.context.communication import require_options
 from distlab.context.host import Host
 from distlab.devices.callbacks import require_no_callback
-from distlab.errors import ContextError
-from distlab.values.checks import as_numbers, checked_call, require_plain, summable
+from distlab.errors import ContextError, StructureError
+from distlab.values.checks import (
+    as_numbers,
+    checked_call,
+    function_name,
+    require_plain,
+    summable,
+)
 from distlab.values.distributed import DistributedValues
 from distlab.values.indexed_slices import IndexedSlices, is_slices, require_rows
 from distlab.values.nests import require_nest, taken_apart
@@ -190,7 +197,8 @@ class ReplicaContext:
           per-replica value.
 
         Raises:
-          StructureError: `merge_fn` is not a function, or a generator or async function.
+          StructureError: `merge_fn` is not a function, or a generator or async function, or it
+            can't be called as above.
           ValueShapeError: `args` is not a tuple or list, or `kwargs` is not a dict.
           ContextError: The call is outside of the replica function of this context, or
             in cross-replica context.
@@ -210,6 +218,7 @@ class ReplicaContext:
         require_plain(merge_fn, "merge_call")
         require_nest(args, "args")
         require_nest(kwargs, "kwargs")
+        _require_takes_strategy(merge_fn, args, kwargs)
         return self.collectives.merge(self.strategy, merge_fn, args, kwargs)
 
     def _require_current(self, verb: str) -> None:
@@ -230,6 +239,23 @@ def _is_distributed(value: Any) -> bool:
 
 def _is_whole(value: Any) -> bool:
     return _is_distributed(value) or is_slices(value)
+
+
+def _require_takes_strategy(
+    merge_fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> None:
+    try:
+        parameters = inspect.signature(merge_fn)
+    except (TypeError, ValueError):  # a function of C has none
+        return
+    try:
+        parameters.bind(None, *args, **kwargs)
+    except TypeError as error:
+        raise StructureError(
+            f"merge_call calls its function with the strategy first, then args and kwargs, but "
+            f"{function_name(merge_fn)}{parameters} does not fit: {error}. Write "
+            "def merge_fn(strategy, ...), with a parameter for each argument."
+        ) from error
 
 
 def get_replica_context() -> ReplicaContext:

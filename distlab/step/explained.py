@@ -74,6 +74,12 @@ def explain_eager(
       replica: The number of the replica that raised it.
     """
     explain_axis(error)
+    if isinstance(error, TypeError) and "forward-mode autodiff (jvp)" in str(error):
+        error.add_note(
+            "all_reduce and all_gather have no forward-mode derivative in functions that run "
+            "eagerly. Compile the function (run does by itself), or use jax.lax.psum(x, "
+            f"{AXIS!r})."
+        )
     leaves, _ = jax.tree_util.tree_flatten_with_path(
         (args, kwargs), is_leaf=lambda v: isinstance(v, PerReplica)
     )

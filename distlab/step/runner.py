@@ -164,7 +164,7 @@ def _run_eagerly(
     except DeprecationWarning:  # warnings are errors, and an argument is an iterator
         args, kwargs = held((args, kwargs))
         leaves, holds = jax.tree.leaves((args, kwargs)), True
-    if jax_internals.being_staged() or any(isinstance(leaf, jax.core.Tracer) for leaf in leaves):
+    if jax_internals.being_transformed():
         raise ContextError(
             "run executes functions as ordinary Python (run_functions_eagerly), which has no "
             "meaning inside a JAX transformation such as jit, grad, vmap or scan. Call run "

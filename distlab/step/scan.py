@@ -79,8 +79,8 @@ def scan(f: Body, init: Any, xs: Any = None, length: int | None = None) -> tuple
     _require_arrays("init", init)
     steps = _length(xs, length)
     if frames.is_eager():
-        return _in_python(f, init, xs, steps)
-    written = _written(f, init, xs, outer)
+        return _in_python(f, init, xs, steps) if steps else _none(f, init, xs, outer)
+    written, _ = _traced_once(f, init, xs, outer)
 
     def body(carry: tuple[Any, list[jax.Array]], row: Any) -> tuple[Any, Any]:
         inner = frames.LoopFrame(outer, dict(zip(written, carry[1], strict=True)))
@@ -100,23 +100,31 @@ def scan(f: Body, init: Any, xs: Any = None, length: int | None = None) -> tuple
     return state, results
 
 
-def _written(f: Body, init: Any, xs: Any, outer: frames.Frame) -> list[StoredVariable]:
-    """Returns the variables that `f` assigns, found by tracing it once."""
+def _traced_once(
+    f: Body, init: Any, xs: Any, outer: frames.Frame
+) -> tuple[list[StoredVariable], Any]:
+    """Returns the variables that `f` assigns, and the shapes of its result, by tracing it."""
     probe: list[frames.LoopFrame] = []
     context = scopes.current_replica()
     collectives = getattr(context, "collectives", None)
     before = len(collectives.gathered) if isinstance(collectives, TracedCollectives) else 0
 
-    def call(state: Any, row: Any) -> None:
+    def call(state: Any, row: Any) -> Any:
         probe.append(frames.LoopFrame(outer, {}))
         with frames.use(probe[-1]):
-            _pair(f(state, row))
+            return _pair(f(state, row))[1]
 
     rows = jax.tree.map(lambda x: jax.ShapeDtypeStruct(np.shape(x)[1:], jnp.result_type(x)), xs)
-    jax.eval_shape(call, init, rows)
+    result = jax.eval_shape(call, init, rows)
     if isinstance(collectives, TracedCollectives):
         del collectives.gathered[before:]  # they happen in the scan
-    return list(probe[-1].written)
+    return list(probe[-1].written), result
+
+
+def _none(f: Body, init: Any, xs: Any, outer: frames.Frame) -> tuple[Any, Any]:
+    """Returns what no step leaves: the carry as it is, and no rows of results."""
+    _, result = _traced_once(f, init, xs, outer)
+    return init, jax.tree.map(lambda row: jnp.zeros((0, *row.shape), row.dtype), result)
 
 
 def _in_python(f: Body, init: Any, xs: Any, steps: int) -> tuple[Any, Any]:
@@ -179,9 +187,9 @@ def _length(xs: Any, length: Any) -> int:
                 "all steps share through the function's closure."
             )
     lengths = {np.shape(leaf)[0] for leaf in leaves} | ({length} if length is not None else set())
-    if len(lengths) != 1 or 0 in lengths:
+    if len(lengths) != 1:
         raise ValueShapeError(
-            "dl.scan needs one number of steps, at least 1, got "
+            "dl.scan needs one number of steps, got "
             f"{shown(sorted(lengths)) if lengths else 'none'}. Give all arrays in xs as many rows, "
             "or pass length=."
         )

@@ -23,6 +23,7 @@ from distlab.step.ragged_programs import RaggedPrograms
 from distlab.step.schedule import divide
 from distlab.step.stages import Group, InputSlice, Stages
 from distlab.step.trace import LocalTrace, trace, traced_constants, with_inputs
+from distlab.text.shown import shown
 from distlab.values.checks import function_name
 from distlab.values.distributed import Mirrored, PerReplica, Shape
 from distlab.values.stacks import remember
@@ -366,11 +367,15 @@ def _require_same_results(traces: list[LocalTrace]) -> None:
     """
     first = traces[0]
     for other in traces[1:]:
-        if (other.results, other.static, other.declared) != (
-            first.results,
-            first.static,
-            first.declared,
-        ):
+        if other.results == first.results and other.static != first.static:
+            pairs = zip(first.static, other.static, strict=True)
+            mine, theirs = next((a, b) for a, b in pairs if a != b)
+            raise StructureError(
+                "All replicas must return the same of what is not computed, but with the different "
+                f"shapes of this step one returns {_not_computed(mine)} and another "
+                f"{_not_computed(theirs)}. Return numbers as arrays, or leave out what differs."
+            )
+        if (other.results, other.declared) != (first.results, first.declared):
             raise StructureError(
                 "All replicas must return the same structure, but with the different shapes of "
                 f"this step the function returns {first.results} on some replicas and "
@@ -389,6 +394,10 @@ def _require_same_results(traces: list[LocalTrace]) -> None:
                     f"replicas, got {mine.str_short()} and {theirs.str_short()}. Convert the "
                     "result on every replica."
                 )
+
+
+def _not_computed(leaf: tuple[Any] | None) -> str:
+    return "an array that it computes" if leaf is None else shown(leaf[0])
 
 
 def _group(

@@ -99,6 +99,10 @@ class ArrayOperators:
     def __iter__(self) -> Iterator[jax.Array]:
         return iter(self.value())  # JAX clamps indices, so __getitem__ alone would never end
 
+    def __format__(self, spec: str) -> str:
+        """Formats the value by a format such as `.2f`; without one, shows this object."""
+        return format(self.value(), spec) if spec else str(self)
+
     def __float__(self) -> float:
         return float(self.value())
 

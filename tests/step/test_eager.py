@@ -294,3 +294,24 @@ def test_python_numbers_that_differ_are_aggregated(aggregation: str, total: floa
     assert _local(s, v) == [total] * 3
     s.run(lambda: v.assign(0.1))
     assert _local(s, v) == [np.float32(0.1)] * 3
+
+
+@pytest.mark.usefixtures("eagerly")
+def test_a_transformation_around_run_is_refused_where_its_value_is_used_from_outside() -> None:
+    s = _strategy()
+    with pytest.raises(ContextError, match="no meaning inside a JAX transformation"):
+        jax.grad(lambda w: s.run(lambda x: x * w, args=(2.0,)).values[0])(3.0)
+
+
+@pytest.mark.usefixtures("eagerly")
+def test_forward_mode_derivatives_of_all_reduce_name_a_way_out() -> None:
+    s, context = _strategy(), dl.get_replica_context
+
+    def square(x: Any) -> Any:
+        return jax.jacfwd(lambda v: context().all_reduce("SUM", v * v))(x)
+
+    with pytest.raises(TypeError) as failed:
+        s.run(square, args=(3.0,))
+    assert "use jax.lax.psum(x, 'replica')" in "".join(failed.value.__notes__)
+    slopes = s.run(jax.jacfwd(lambda v: jax.lax.psum(v * v, "replica")), args=(3.0,)).values
+    assert [float(slope) for slope in slopes] == [6.0 * len(slopes)] * len(slopes)

@@ -288,3 +288,10 @@ def test_an_error_of_all_replicas_names_the_first_ones_shapes() -> None:
     with pytest.raises(TypeError) as raised:
         s.run(lambda v: v @ jnp.ones(3), args=(x,))
     assert raised.value.__notes__[-1] == "Replica 0 receives v: float32[2, 2]."
+
+
+def test_texts_that_differ_with_the_shapes_are_refused_by_their_values() -> None:
+    s = dl.MirroredStrategy(["CPU:0", "CPU:1"])
+    (batch,) = s.experimental_distribute_dataset(dl.data.Dataset.range(3).batch(3))
+    with pytest.raises(StructureError, match="one returns '2 rows' and another '1 rows'"):
+        s.run(lambda x: f"{x.shape[0]} rows", (batch,))

@@ -158,7 +158,6 @@ def test_the_body_is_compiled_once_and_is_one_step_of_the_recording() -> None:
     ("xs", "length", "expected"),
     [
         (None, None, "got none"),
-        (jnp.ones((0, 3)), None, r"got \[0\]"),
         ((jnp.ones(2), jnp.ones(3)), None, r"got \[2, 3\]"),
         (jnp.ones(2), 3, r"got \[2, 3\]"),
         (jnp.float32(1), None, "rows of arrays"),
@@ -203,3 +202,25 @@ def test_an_assignment_in_a_transformation_within_the_body_is_refused() -> None:
     with pytest.raises(ContextError, match=r"inside jax\.lax\.scan, cond, jit or grad.*dl\.scan"):
         strategy.run(lambda: dl.scan(body, None, jnp.ones(2)))
     assert float(w) == 1.0
+
+
+@pytest.mark.parametrize("eagerly", [False, True], ids=["compiled", "eagerly"])
+def test_no_rows_leave_the_carry_and_no_results(*, eagerly: bool) -> None:
+    s = dl.MirroredStrategy([f"CPU:{n}" for n in range(4)])
+    with s.scope():
+        seen = dl.Variable(0.0, aggregation=dl.VariableAggregation.SUM)
+    data = dl.data.Dataset.range(3).batch(3)
+    (batch,) = s.experimental_distribute_dataset(data)
+
+    def step(x: Any) -> Any:
+        def one(carry: Any, row: Any) -> Any:
+            return carry + row, row * 2.0
+
+        total, doubled = dl.scan(one, 10, x)
+        seen.assign_add(1.0 * x.sum())
+        return total, doubled
+
+    total, doubled = s.run(step, (batch,), options=dl.RunOptions(run_eagerly=eagerly))
+    assert [int(value) for value in total.values] == [10, 11, 12, 10]
+    assert [value.tolist() for value in doubled.values] == [[0.0], [2.0], [4.0], []]
+    assert float(seen) == 3.0

@@ -237,3 +237,8 @@ def test_a_jitted_function_in_a_step_gets_the_present_value_of_a_variable() -> N
         tanh, following = strategy.run(step)
         np.testing.assert_allclose(tanh.values, [np.tanh([count, count])] * 2, rtol=1e-6)
         assert [value.tolist() for value in following.values] == [[count + 1.0] * 2] * 2
+
+
+def test_a_variable_is_formatted_as_its_value() -> None:
+    v = dl.Variable(1.23456)
+    assert (f"{v:.2f}", f"{v}") == ("1.23", str(v))
