@@ -102,6 +102,13 @@ class Exported:
             a result does not depend on the number of examples, and there are none.
         """
         require_nest(args, "args")
+        positional, _ = jax.tree_util.treedef_children(self.program.in_tree)
+        takes = len(jax.tree_util.treedef_children(positional)) - 1  # the first are the arrays
+        if len(args) != takes:
+            raise ValueShapeError(
+                f"{self!r} takes {takes} {'argument' if takes == 1 else 'arguments'}, got "
+                f"{len(args)}. Pass one for each spec that it was exported with."
+            )
         try:
             if self._no_examples(args):
                 return self._empty(args)
