@@ -139,13 +139,17 @@ class Controller:
     @property
     def step(self) -> int:
         """The number of steps so far, of earlier programs too."""
+        counts = not isinstance(self._global_step, int | float | np.ndarray | np.generic)
         try:
-            return int(np.asarray(self._global_step))
-        except (TypeError, ValueError) as error:
+            step = int(np.asarray(self._global_step)) if counts else None
+        except (TypeError, ValueError):
+            step = None
+        if step is None:
             raise ArgumentTypeError(
                 f"global_step must be the variable that counts the steps, got "
                 f"{shown(self._global_step)}. Make it as dl.Variable(0) in strategy.scope()."
-            ) from error
+            )
+        return step
 
     def train(self, steps: int, checkpoint_at_completion: bool = True) -> None:
         """Trains until so many steps are taken in all.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, final
 
@@ -16,6 +16,7 @@ from distlab.errors import (
     ArgumentValueError,
     NotFoundError,
     OutOfRangeError,
+    StructureError,
 )
 from distlab.input.context import InputContext
 from distlab.integrations.orbax.checkpoint import Checkpoint
@@ -24,6 +25,7 @@ from distlab.integrations.orbax.options import absolute
 from distlab.integrations.orbax.readers import list_variables, load_variable
 from distlab.strategies.abstract import Strategy
 from distlab.strategies.current import get_strategy
+from distlab.text.shown import shown
 from distlab.training.checks import require_count, require_function, require_kind
 from distlab.training.controller import Controller
 from distlab.training.model import Model
@@ -250,13 +252,20 @@ class Estimator:
         return self._model_fn(features, **{n: v for n, v in known.items() if n in self._wants})
 
     def _input(self, strategy: Strategy, input_fn: Callable[..., Dataset], mode: str) -> Any:
+        require_function("input_fn", input_fn)
         wants = _parameters(input_fn)
         known = {"mode": mode, "params": self.params, "config": self.config}
         given = {name: value for name, value in known.items() if name in wants}
 
         def make(context: InputContext) -> Dataset:
             own = {"input_context": context} if "input_context" in wants else {}
-            return input_fn(**given, **own)
+            dataset = input_fn(**given, **own)
+            if isinstance(dataset, Iterable):
+                return dataset
+            raise StructureError(
+                f"input_fn must return a dataset, got {shown(dataset)}. Write "
+                "return dataset.batch(size) at its end."
+            )
 
         if strategy.distributed:
             return strategy.distribute_datasets_from_function(make)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import jax.numpy as jnp
+import numpy as np
 import pytest
 
 import distlab as dl
@@ -281,3 +282,14 @@ def test_orbits_summaries_are_refused_and_their_absence_accepted(name: str) -> N
     absent: dict[str, Any] = {name: None, "train_actions": None, "eval_actions": None}
     controller = dl.Controller(global_step=dl.Variable(0), evaluator=Summing(), **absent)
     assert controller.evaluate() == {"total": 10}
+
+
+@pytest.mark.parametrize("wrong", [3, 1.5, np.int64(3), np.zeros(2), "step"])
+def test_a_global_step_that_is_no_variable_is_refused(wrong: Any) -> None:
+    class Trainer(dl.StandardTrainer):
+        def train_step(self, iterator: Any) -> None:
+            next(iterator)
+
+    trainer = Trainer(dl.data.Dataset.range(4).batch(2))
+    with pytest.raises(dl.errors.ArgumentTypeError, match="global_step must be the variable"):
+        dl.Controller(trainer=trainer, global_step=wrong, steps_per_loop=1).train(1)

@@ -188,3 +188,19 @@ def test_wrong_uses_are_refused(tmp_path: Path) -> None:
 
     with pytest.raises(StructureError, match="an Optax optimizer such as"):
         dl.estimator.Estimator(no_loss, str(tmp_path / "a")).train(lambda: data().batch(4))
+
+
+def test_an_input_function_that_gives_no_dataset_is_refused(tmp_path: Path) -> None:
+    estimator = dl.estimator.Estimator(lambda features: features, model_dir=tmp_path)
+    for wrong, kind, text in (
+        (5, ArgumentTypeError, "input_fn must be a function, got 5"),
+        (lambda: None, StructureError, "input_fn must return a dataset, got None"),
+    ):
+        call: Any = wrong
+        with pytest.raises(kind, match=text):
+            estimator.train(call, steps=1)
+
+
+def test_a_spec_of_another_mode_is_refused() -> None:
+    with pytest.raises(ArgumentValueError, match="mode must be one of 'train', 'eval', 'infer'"):
+        dl.estimator.EstimatorSpec("training")
