@@ -191,7 +191,7 @@ def test_wrong_uses_are_refused(tmp_path: Path) -> None:
 
 
 def test_an_input_function_that_gives_no_dataset_is_refused(tmp_path: Path) -> None:
-    estimator = dl.estimator.Estimator(lambda features: features, model_dir=tmp_path)
+    estimator = dl.estimator.Estimator(lambda features: features, model_dir=str(tmp_path))
     for wrong, kind, text in (
         (5, ArgumentTypeError, "input_fn must be a function, got 5"),
         (lambda: None, StructureError, "input_fn must return a dataset, got None"),
