@@ -8,7 +8,7 @@ import os
 import re
 import warnings
 from collections.abc import Callable, Iterable
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import jax
 
@@ -114,9 +114,21 @@ def give_back_memory() -> None:
 
 
 def available() -> list[jax.Device]:
-    """Returns this process's devices of JAX's default platform, which it starts if needed."""
+    """Returns this process's devices of JAX's default platform, which it starts if needed.
+
+    Raises:
+      DeviceError: JAX can't start them, as where JAX_PLATFORMS names a platform that isn't there.
+    """
     prepare_cpu_backend()
-    return list(jax.local_devices())
+    try:
+        return list(jax.local_devices())
+    except RuntimeError as error:
+        config: Any = jax.config
+        asked = config.jax_platforms
+        raise DeviceError(
+            f"JAX can't start its devices{f' of {asked!r}' if asked else ''}: {error}. Set "
+            "JAX_PLATFORMS=cpu, or leave it out, to use those of this machine."
+        ) from error
 
 
 def find(devices: Iterable[DeviceLike]) -> tuple[jax.Device, ...]:

@@ -11,6 +11,7 @@ import pytest
 import distlab as dl
 from distlab.devices import selection
 from distlab.errors import BackendStartedError, DeviceError
+from tests.devices.programs import finish
 
 
 @pytest.mark.parametrize(
@@ -79,3 +80,14 @@ def test_importing_distlab_does_not_start_jax() -> None:
         "assert distlab.MirroredStrategy().num_replicas_in_sync == 2\n"
     )
     subprocess.run([sys.executable, "-W", "error", "-c", program], check=True, timeout=120)
+
+
+def test_a_platform_that_is_not_there_is_an_error_with_a_remedy() -> None:
+    program = """
+import distlab as dl
+try:
+    dl.MirroredStrategy()
+except dl.errors.DeviceError as error:
+    print("can't start its devices of 'nonsense'" in str(error), "JAX_PLATFORMS=cpu" in str(error))
+"""
+    assert finish(program, JAX_PLATFORMS="nonsense") == (0, "True True\n")
