@@ -60,10 +60,15 @@ def step_and_values(first: Any, named: dict[str, Any]) -> tuple[Any, Mapping[str
       named: What it gives by name; `step` is the step.
 
     Raises:
-      ArgumentTypeError: There are two steps.
+      ArgumentTypeError: There are two steps, or two values of one name.
     """
     step = named.pop("step", None)
     if isinstance(first, Mapping):
+        if twice := sorted(first.keys() & named.keys(), key=str):
+            raise ArgumentTypeError(
+                f"A name is logged with one value at a time, got two for {shown(twice[0])}. Give "
+                "it in the dict or by its name."
+            )
         return step, {**first, **named}
     if first is not None and step is not None:
         raise ArgumentTypeError(

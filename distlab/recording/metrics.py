@@ -52,7 +52,7 @@ class Metrics:
         self._emit = emit
         self._pending: deque[_Pending] = deque()
         self._not_finite: dict[str, tuple[int, float]] = {}
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a signal handler may log amid `log`
         self._thread = HelperThread("distlab metrics", self._resolve_on)
 
     def log(self, step: Any, values: Mapping[str, Any]) -> None:

@@ -18,6 +18,7 @@ import msgspec
 
 from distlab.advice import advise
 from distlab.devices import jax_internals, selection
+from distlab.errors import ArgumentValueError
 from distlab.events import (
     Capture,
     ClockOffset,
@@ -42,6 +43,7 @@ from distlab.recording.overhead import Overhead
 from distlab.recording.participant import Participant, present, watch_clock
 from distlab.recording.ring import Ring
 from distlab.recording.writer import Writer
+from distlab.text.shown import shown
 
 _CAPTURE_SECONDS: Final = 10.0
 """How long the end of a recording waits for a capture that is being read."""
@@ -366,15 +368,26 @@ class RingRecorder:
         jax_internals.free_profiler_after_fork()
 
 
+_ON: Final = ("", "on", "1", "true")
+_OFF: Final = ("off", "0", "false")
+
+
 def make_default() -> sink.Recorder:
     """Returns the recorder used when nobody installed one.
 
     It keeps the last events in memory; with `DISTLAB_RECORD=off` in the
     environment it is the null recorder.
+
+    Raises:
+      ArgumentValueError: The variable is neither on nor off.
     """
-    if os.environ.get("DISTLAB_RECORD", "").lower() in {"off", "0", "false"}:
-        return sink.NULL
-    return RingRecorder()
+    asked = os.environ.get("DISTLAB_RECORD", "")
+    if asked.lower() not in {*_ON, *_OFF}:
+        raise ArgumentValueError(
+            f"The environment variable DISTLAB_RECORD is on or off, got {shown(asked)}. Leave it "
+            "out to record."
+        )
+    return sink.NULL if asked.lower() in _OFF else RingRecorder()
 
 
 def _after_fork() -> None:

@@ -113,6 +113,12 @@ class Recording(Uncopied):
                 f"A recording accepts numbers until it is closed, and {self.name!r} is closed. "
                 "Call log inside the with block."
             )
+        if os.getpid() != self._process:
+            raise RecordError(
+                f"The recording {self.name!r} is that of process {self._process}, of which this "
+                "one was forked: nothing would be stored. Log there what this one returns, or "
+                "record to a folder of its own."
+            )
         began = time.perf_counter_ns()
         line = calling_line()
         step, numbers = step_and_values(step_or_values, values)

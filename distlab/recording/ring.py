@@ -182,9 +182,10 @@ class Ring:
         return self._undisturbed(begin)
 
     def unpin(self, pin: Pin) -> None:
-        """Drops a pin and the events that it kept."""
+        """Drops a pin and the events that it kept. Twice does nothing."""
         with self._lock:
-            self._pins.remove(pin)
+            if pin in self._pins:
+                self._pins.remove(pin)
 
     def after_fork(self) -> None:
         """Makes the ring usable in a forked child, where its readers do not exist."""

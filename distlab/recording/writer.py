@@ -13,6 +13,7 @@ import threading
 import time
 import warnings
 from collections.abc import Callable
+from queue import Empty, SimpleQueue
 from typing import Final
 
 from distlab.events import Chunk, Event, Lost, Run, RunEnd, Unknown
@@ -62,6 +63,8 @@ class Writer:
         self._closed = False
         self._begun = threading.Event()
         self._ending = threading.Event()
+        self._written = False
+        self._tell_written: SimpleQueue[None] = SimpleQueue()
         self._thread = threading.Thread(target=self._write_on, name="distlab run file", daemon=True)
         self._thread.start()
 
@@ -83,7 +86,6 @@ class Writer:
         """
         try:
             self._ending.set()
-            self._thread.join(_CLOSE_SECONDS)
             self._finish(end)
         except BaseException:  # an interrupt is no reason to leave the run open
             self._finish(end)
@@ -94,8 +96,7 @@ class Writer:
 
         Called again, it goes on where it was interrupted.
         """
-        self._thread.join(_CLOSE_SECONDS)
-        if self._thread.is_alive():
+        if not self._waited():
             self._note_lost(
                 self._ring.end - self._pin.cursor, "The last events took too long to store."
             )
@@ -112,19 +113,34 @@ class Writer:
                     self._ring.end - self._pin.cursor, "The last events could not be stored."
                 )
         if not self._closed:
-            self._closed = True
             self._ring.unpin(self._pin)
             self.file.close()
+            self._closed = True
+
+    def _waited(self) -> bool:
+        """Waits, within a limit, until the thread has stored its last events.
+
+        An interrupt of `join` would make Python 3.11 take the thread for one that has ended.
+        """
+        until = time.monotonic() + _CLOSE_SECONDS
+        while not self._written and time.monotonic() < until:
+            with contextlib.suppress(Empty):
+                self._tell_written.get(timeout=max(0.0, until - time.monotonic()))
+        return self._written
 
     def abandon(self) -> None:
         """Releases the file in a forked child, where the thread does not exist."""
         self.file.abandon()
 
     def _write_on(self) -> None:
-        while not self._ending.wait(_RETRY_SECONDS if self._failed else COMMIT_SECONDS):
-            if self._begun.is_set():
-                self._store_all()
-        self._store_all()
+        try:
+            while not self._ending.wait(_RETRY_SECONDS if self._failed else COMMIT_SECONDS):
+                if self._begun.is_set():
+                    self._store_all()
+            self._store_all()
+        finally:
+            self._written = True
+            self._tell_written.put(None)
 
     def _store_all(self) -> None:
         """Stores all events up to now; stops at the first failure."""

@@ -42,11 +42,13 @@ def run_folders(root: Path, depth: int = DEEPEST) -> Iterator[Path]:
         return
     except OSError:  # it was deleted
         return
-    if any(child.match(PATTERN) for child in children):
+    enters = os.access(root, os.X_OK)
+    if any(child.match(PATTERN) for child in children) or not enters:
         yield root
-    if depth:
+    if depth and enters:
         for child in children:
-            if not child.is_symlink() and os.path.isdir(child):  # noqa: PTH112 - it never raises
+            # Unlike the methods of Path, these never raise.
+            if not os.path.islink(child) and os.path.isdir(child):  # noqa: PTH112, PTH114
                 yield from run_folders(child, depth - 1)
 
 

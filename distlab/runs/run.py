@@ -16,6 +16,7 @@ from distlab.errors import ArgumentTypeError, ArgumentValueError, NewerRunWarnin
 from distlab.events import SCHEMA, Advice, AnyEvent, Chunk, Envelope, Event, Unknown, kind_of
 from distlab.folds import Join
 from distlab.runs.comparison import Comparison, compare_runs
+from distlab.runs.damage import told
 from distlab.runs.exports import export
 from distlab.runs.exports.frame import to_pandas
 from distlab.runs.exports.tensorboard import to_tensorboard
@@ -30,6 +31,7 @@ from distlab.uncopied import Uncopied
 
 _FAR_NS: Final = 1 << 62
 _CENTURY: Final = 3.2e9
+_REMEDY: Final = 'run.export("events.jsonl") may hold more of it'
 _FOLLOW_SECONDS: Final = 0.05
 _LARGEST: Final = (1 << 63) - 1
 _KINDS: Final = tuple(str(kind.__struct_config__.tag) for kind in get_args(AnyEvent))
@@ -343,7 +345,8 @@ class Run(Uncopied):
           >>> summary["name"], summary["status"], summary["total_steps"], summary["metrics"]
           ('first', 'finished', 10, {'loss': 0.5})
         """
-        return summarize(self, *self._reader.totals())
+        with told(self.path, "summed up", _REMEDY):
+            return summarize(self, *self._reader.totals())
 
     def advice(self) -> list[Advice]:
         """Returns possible improvements of the run; see `distlab.advice.advise`.
@@ -352,6 +355,7 @@ class Run(Uncopied):
           The findings, the most expensive first; empty when there are none.
 
         Raises:
+          NotARunError: The run is damaged in a way that can't be passed over.
           RecordError: The run was closed.
 
         Example:
@@ -361,7 +365,8 @@ class Run(Uncopied):
           ...     [f"{one.cause}: {one.remedy}" for one in run.advice()]
           []
         """
-        return advise(self)
+        with told(self.path, "advised on", _REMEDY):
+            return advise(self)
 
     def compare(self, other: Run) -> Comparison:
         """Compares this run with another one: what differs in configuration, and their numbers.
@@ -374,6 +379,7 @@ class Run(Uncopied):
 
         Raises:
           ArgumentTypeError: `other` is no run.
+          NotARunError: One of the runs is damaged in a way that can't be passed over.
           RecordError: One of the runs was closed.
 
         Example:
@@ -392,7 +398,8 @@ class Run(Uncopied):
                 f"A run is compared with another run, got {shown(other)}. Open it first: "
                 'run.compare(dl.Run.open("runs/second")).'
             )
-        return compare_runs(self, other)
+        with told(self.path, f"compared with the one in {other.path}", _REMEDY):
+            return compare_runs(self, other)
 
     def programs(self) -> Programs:
         """Returns the compiled programs: the cause, contents and devices of each.
@@ -414,7 +421,8 @@ class Run(Uncopied):
           ...     [(one.function, one.cause, one.steps) for one in run.programs()][-1]
           ('square', 'new function', 1)
         """
-        return read_programs(self.events if len(self.processes) < 2 else self._joined)
+        with told(self.path, "searched for its programs", _REMEDY):
+            return read_programs(self.events if len(self.processes) < 2 else self._joined)
 
     def _joined(self, kind: str) -> Iterator[Event]:
         """Yields the events of a kind as one process with all replicas would have emitted them."""
@@ -524,6 +532,10 @@ class Run(Uncopied):
         """Shows the run's main facts and its advice in notebooks."""
         facts = self.summary()
         metrics = ", ".join(f"{name} {value:.4g}" for name, value in facts["metrics"].items())
+        try:
+            advice = [f"{one.text} {one.remedy}" for one in self.advice()[:3]]
+        except NotARunError as error:
+            advice = [shown_text(error)]
         rows = [
             ["status", facts["status"]],
             ["strategies", ", ".join(dict.fromkeys(facts["strategies"])) or "none"],
@@ -531,7 +543,7 @@ class Run(Uncopied):
             ["steps", f"{facts['steps']:,} in {facts['seconds']:.1f} s"],
             ["examples", f"{facts['examples']:,}"],
             ["last metrics", metrics or "none"],
-            *(["advice", f"{one.text} {one.remedy}"] for one in self.advice()[:3]),
+            *(["advice", text] for text in advice),
         ]
         return card(f"Run {facts['name']}", str(self.path), (), rows)
 

@@ -22,6 +22,7 @@ import socket
 import sqlite3
 import time
 from collections.abc import Sequence
+from io import FileIO
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
@@ -173,7 +174,9 @@ class RunFile:
         ]
 
     def close(self) -> None:
-        """Turns it into a single finished file and releases it. Never raises."""
+        """Makes a single finished file of it, and releases it. Never raises; twice does nothing."""
+        if self._lock.closed:
+            return
         try:
             if _place(self.path) == self._place:
                 self._database.execute("PRAGMA journal_mode=DELETE")
@@ -185,15 +188,15 @@ class RunFile:
 
     def abandon(self) -> None:
         """Releases the file in a forked child: it belongs to the parent, untouched."""
-        os.close(self._lock)
+        self._lock.close()
 
     def _release_lock(self) -> None:
         lock = lock_path(self.path)
-        held = os.fstat(self._lock)
+        held = os.fstat(self._lock.fileno())
         # Where the folder was replaced meanwhile, the lock there is that of another run.
         if _place(lock) == (held.st_dev, held.st_ino):
             lock.unlink(missing_ok=True)
-        os.close(self._lock)
+        self._lock.close()
 
 
 def encoded(event: Event | Unknown) -> tuple[Event | Unknown, bytes]:
@@ -414,12 +417,12 @@ def _refuse_existing(folder: Path, held: Sequence[Path], overwrite: bool) -> Non
         )
 
 
-def _acquire_lock(path: Path) -> int:
-    lock = os.open(lock_path(path), os.O_RDWR | os.O_CREAT, 0o644)
+def _acquire_lock(path: Path) -> FileIO:
+    lock = FileIO(lock_path(path), "a+")
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
-        os.close(lock)
+        lock.close()
         raise RecordError(
             f"A run folder holds one run, and {path.parent} is being recorded to right now. "
             "Name another folder, or end that recording first."

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import pytest
@@ -20,7 +22,7 @@ from distlab.runs.run_file import RunFile
 INTERRUPTED = {
     "collecting": (RingRecorder, "_collect"),
     "ending the loggers": (RingRecorder, "_release"),
-    "waiting for the writer": (threading.Thread, "join"),
+    "waiting for the writer": (Writer, "_waited"),
     "storing the end": (RunFile, "write"),
     "closing the file": (Writer, "_finish"),
 }
@@ -64,6 +66,49 @@ def test_a_recording_that_is_interrupted_while_it_closes_can_be_closed_and_repla
     with dl.record(tmp_path / "run", overwrite=True, probe=False) as again:
         again.log(4, loss=0.25)
     assert dl.Run.open(tmp_path / "run").summary()["metrics"] == {"loss": 0.25}
+
+
+def interrupted_at(call: int, function: Callable[[], None]) -> bool:
+    """Calls a function, interrupted at the start of a call of distlab's code; returns whether."""
+    calls = 0
+
+    def interrupt(frame: FrameType, event: str, _: Any) -> None:
+        nonlocal calls
+        calls += event == "call" and frame.f_globals.get("__name__", "").startswith("distlab.")
+        if calls == call:
+            sys.setprofile(None)
+            raise KeyboardInterrupt
+
+    before = sys.getprofile()
+    sys.setprofile(interrupt)
+    try:
+        function()
+    except KeyboardInterrupt:
+        pass
+    finally:
+        sys.setprofile(before)
+    return calls >= call
+
+
+def test_interrupts_anywhere_in_a_close_lose_nothing(
+    tmp_path: Path, recorder: RingRecorder
+) -> None:
+    call = 1
+    while True:
+        folder = tmp_path / str(call)
+        recording = dl.record(folder, probe=False)
+        recording.log(3, loss=0.5)
+        interrupted = interrupted_at(call, recording.close)
+        interrupted_at(call // 2 + 1, recording.close)
+        recording.close()
+        with dl.Run.open(folder) as run:
+            summary = run.summary()
+        assert (summary["status"], summary["metrics"]) == ("finished", {"loss": 0.5}), call
+        dl.record(folder, overwrite=True, probe=False).close()
+        if not interrupted:
+            break
+        call += 1 + call // 3
+    assert call > 100
 
 
 def test_a_recording_that_is_interrupted_while_it_begins_leaves_its_folder_free(

@@ -282,3 +282,11 @@ def test_texts_that_are_not_utf_8_are_stored_as_escapes(
     with Run.open(tmp_path) as run:
         assert run.summary()["message"] == "FileNotFoundError: no file \\udcff"
         assert run.summary()["status"] == "failed"
+
+
+def test_a_name_with_two_values_is_refused(tmp_path: Path) -> None:
+    with dl.record(tmp_path / "run", probe=False) as recording:
+        with pytest.raises(ArgumentTypeError, match="one value at a time, got two for 'loss'"):
+            recording.log({"loss": 1.0}, loss=2.0)
+        recording.log({"loss": 1.0}, accuracy=2.0)
+    assert dl.Run.open(tmp_path / "run").summary()["metrics"] == {"loss": 1.0, "accuracy": 2.0}

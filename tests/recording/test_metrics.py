@@ -17,6 +17,7 @@ import distlab as dl
 from distlab.errors import DonatedError, NotFiniteWarning, ValueShapeError
 from distlab.events import Event, Lost, Metric
 from distlab.recording.metrics import Metrics
+from tests.devices.programs import finish
 
 
 def logged(*values: Any) -> list[Event]:
@@ -140,3 +141,33 @@ def test_a_metric_that_is_not_finite_is_told_of_once(tmp_path: Path, number: Any
     with dl.Run.open(tmp_path / "run") as run:
         metrics = [event for event in run.events("metric") if isinstance(event, Metric)]
     assert [event.step for event in metrics] == [2, 3, 4]
+
+
+def test_what_interrupts_a_log_may_log() -> None:
+    program = """
+import sys, tempfile
+from pathlib import Path
+import distlab as dl
+
+folder = Path(tempfile.mkdtemp()) / "run"
+with dl.record(folder, probe=False) as run:
+    at, interrupted = 0, True
+    while interrupted:  # at each call of Python's that a log makes, one after another
+        at, calls, interrupted = at + 1, 0, False
+
+        def interrupt(frame, event, _):
+            global calls, interrupted
+            calls += event == "call"
+            if calls == at and not interrupted:
+                interrupted = True
+                sys.setprofile(None)
+                run.log(at, inner=1.0)
+
+        sys.setprofile(interrupt)
+        run.log(at, loss=1.0)
+        sys.setprofile(None)
+with dl.Run.open(folder) as run:
+    names = [name for metric in run.events("metric") for name in metric.values]
+print(at > 10, names.count("loss") == at, names.count("inner") == at - 1)
+"""
+    assert finish(program, seconds=60) == (0, "True True True\n")

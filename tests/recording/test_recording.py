@@ -365,3 +365,33 @@ with dl.record(sys.argv[1]) as run:
     events = events_of(tmp_path)
     assert [event.step for event in events if isinstance(event, Step)] == [0, 1]
     assert isinstance(events[-1], RunEnd)
+
+
+def test_a_forked_child_may_not_log_to_its_parents_recording(tmp_path: Path) -> None:
+    status, out, err = processes.finish(
+        """
+import os
+with dl.record(sys.argv[1]) as run:
+    child = os.fork()
+    if child == 0:
+        try:
+            run.log(1, loss=0.5)
+        except dl.errors.RecordError as error:
+            os._exit(7 if "forked" in str(error) else 1)
+        os._exit(0)
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+""",
+        str(tmp_path),
+    )
+    assert (status, out.strip()) == (0, "7"), err
+
+
+def test_an_environment_variable_that_is_neither_on_nor_off_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("DISTLAB_RECORD", "maybe")
+    with pytest.raises(ArgumentValueError, match="DISTLAB_RECORD is on or off, got 'maybe'"):
+        make_default()
+    for off in ("off", "0", "False"):
+        monkeypatch.setenv("DISTLAB_RECORD", off)
+        assert not make_default().enabled

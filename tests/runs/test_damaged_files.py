@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import shutil
@@ -345,3 +346,61 @@ def test_a_damaged_file_is_exported_or_refused(seed: int, tmp_path: Path) -> Non
                     assert "can't be" in str(error)  # noqa: PT017 - both endings are right
                 else:
                     assert target.stat().st_size
+
+
+INCONSISTENT: dict[str, Callable[[], Event]] = {
+    "no sizes": lambda: msgspec.structs.replace(samples.sharding(1, bytes(32)), sizes=()),
+    "a far past": lambda: msgspec.structs.replace(samples.step(2), time_ns=-(2**62)),
+    "a long step": lambda: msgspec.structs.replace(samples.step(3), dispatched_ns=-(2**62)),
+    "many processes": lambda: msgspec.structs.replace(samples.run(), processes=2**62),
+    "fewer processes": lambda: msgspec.structs.replace(samples.run(), processes=-(2**62)),
+}
+
+
+@pytest.mark.parametrize("kind", INCONSISTENT)
+def test_events_that_do_not_fit_are_used_or_told_of(kind: str, tmp_path: Path) -> None:
+    file = RunFile(tmp_path / "run", "a run")
+    event = INCONSISTENT[kind]()
+    file.write([samples.run(), samples.sharding(0, bytes(32)), event, *samples.one_of_each()])
+    file.write([*map(samples.step, range(4, 9)), samples.end()])
+    file.close()
+    with Run.open(tmp_path / "run") as run:
+        for use in (run.advice, run.summary, run.programs, lambda: run.compare(run)):
+            with contextlib.suppress(NotARunError):
+                use()
+        assert "a run" in run._repr_html_()
+
+
+def test_any_error_of_damaged_events_is_told_of(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    recorded(tmp_path / "run")
+    monkeypatch.setattr("distlab.runs.run.advise", lambda _: tuple("")[0])
+    with Run.open(tmp_path / "run") as run:
+        with pytest.raises(NotARunError, match=r"can't be advised on.*IndexError.*is damaged"):
+            run.advice()
+        assert "advised on" in run._repr_html_()
+    assert main(["advise", str(tmp_path / "run")]) != 0
+    assert "Traceback" not in capsys.readouterr().err
+
+
+def test_a_folder_that_may_not_be_entered_hides_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("closed", "open"):
+        recorded(tmp_path / name)
+    allowed = os.access
+    inside = tmp_path / "closed"
+
+    def access(path: Any, mode: int, **options: Any) -> bool:
+        return inside != Path(path) and allowed(path, mode, **options)
+
+    def refuse(path: Path) -> bool:
+        if path.parent == inside:
+            raise PermissionError(13, "Permission denied", str(path))
+        return False
+
+    monkeypatch.setattr(os, "access", access)
+    monkeypatch.setattr(Path, "is_symlink", refuse)
+    assert list(run_folders(tmp_path)) == [inside, tmp_path / "open"]
+    assert "may not be read" in summary_of(inside).why  # type: ignore[union-attr]

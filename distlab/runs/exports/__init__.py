@@ -12,14 +12,14 @@ from distlab.errors import (
     ArgumentTypeError,
     ArgumentValueError,
     DistlabError,
-    NotARunError,
     RecordError,
 )
+from distlab.runs.damage import told
 from distlab.runs.exports import lines, page, parquet, trace
 from distlab.runs.exports.recorded import Recorded
 from distlab.text.flags import flag_refusal
 from distlab.text.paths import path_refusal
-from distlab.text.shown import shown, shown_text
+from distlab.text.shown import shown
 
 
 class Format(NamedTuple):
@@ -77,7 +77,8 @@ def export(run: Recorded, path: str | os.PathLike[str], *, overwrite: bool = Fal
     # A file under its final name is always complete.
     unfinished = target.with_name(f".{target.name}.{os.getpid()}-{threading.get_ident()}")
     try:
-        write(run, unfinished)
+        with told(run.path, f"written as {target.suffix}", "another format may hold more of it"):
+            write(run, unfinished)
         _put(unfinished, target, overwrite)
     except DistlabError:
         raise
@@ -85,13 +86,6 @@ def export(run: Recorded, path: str | os.PathLike[str], *, overwrite: bool = Fal
         raise RecordError(
             f"{target} can't be written: {error.strerror}. Name a file in a folder that you may "
             "write."
-        ) from error
-    except Exception as error:
-        # Damage that looks like an event may be anything, to any of the formats.
-        raise NotARunError(
-            f"The run in {run.path} can't be written as {target.suffix}, because it holds what no "
-            f"recording does ({type(error).__name__}: {shown_text(error)}). Its file is damaged: "
-            "another format may hold more of it."
         ) from error
     finally:
         unfinished.unlink(missing_ok=True)

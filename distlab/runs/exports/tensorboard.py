@@ -5,13 +5,16 @@ from __future__ import annotations
 import contextlib
 import os
 from pathlib import Path
+from typing import Final
 
-from distlab.errors import DistlabError, NotARunError, RecordError
+from distlab.errors import DistlabError, RecordError
 from distlab.events import RunEnd
+from distlab.runs.damage import told
 from distlab.runs.exports.recorded import Recorded, envelopes
-from distlab.text.shown import shown_text
 from distlab.tracking.relay import Relay
 from distlab.tracking.tensorboard import TensorBoard
+
+_REMEDY: Final = 'run.export("events.jsonl") may write more of it'
 
 
 def to_tensorboard(run: Recorded, logdir: str | os.PathLike[str]) -> Path:
@@ -23,30 +26,24 @@ def to_tensorboard(run: Recorded, logdir: str | os.PathLike[str]) -> Path:
     relays: dict[int, Relay] = {}
     ends: dict[int, RunEnd] = {}
     try:
-        for process, event in envelopes(run):
-            if isinstance(event, RunEnd):
-                ends[process] = event
-                continue
-            if process not in relays:
-                own = TensorBoard(folder / f"process-{process}") if several else logger
-                loggers.append(own)
-                relays[process] = Relay(own, run.path)
-            relays[process].add(event)
-        for process, relay in relays.items():
-            relay.finish(ends.get(process))
+        with told(run.path, "written for TensorBoard", _REMEDY):
+            for process, event in envelopes(run):
+                if isinstance(event, RunEnd):
+                    ends[process] = event
+                    continue
+                if process not in relays:
+                    own = TensorBoard(folder / f"process-{process}") if several else logger
+                    loggers.append(own)
+                    relays[process] = Relay(own, run.path)
+                relays[process].add(event)
+            for process, relay in relays.items():
+                relay.finish(ends.get(process))
     except DistlabError:
         raise
     except OSError as error:
         raise RecordError(
             f"TensorBoard's files can't be written to {folder}: {error.strerror}. Name a folder "
             "that you may write."
-        ) from error
-    except Exception as error:
-        # Damage that looks like an event may be anything.
-        raise NotARunError(
-            f"The run in {run.path} can't be written for TensorBoard, because it holds what no "
-            f"recording does ({type(error).__name__}: {shown_text(error)}). Its file is damaged: "
-            'run.export("events.jsonl") may write more of it.'
         ) from error
     finally:
         for one in loggers:
