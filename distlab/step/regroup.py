@@ -12,10 +12,10 @@ import numpy as np
 
 from distlab.devices.jax_internals import plain
 from distlab.devices.mesh import ReplicaMesh
-from distlab.errors import StructureError
+from distlab.errors import DistlabError, StructureError
 from distlab.processes import group
 from distlab.step.parameters import Declared, declared
-from distlab.values.checks import declared_array, is_array_like
+from distlab.values.checks import as_array, declared_array, is_array_like
 from distlab.values.distributed import DistributedValues, Mirrored, PerReplica, stack, stack_to
 from distlab.values.nests import require_nest, taken_apart
 from distlab.variables.variable import is_variable
@@ -125,6 +125,14 @@ def _is_one(column: Sequence[Any], *, wrap: bool) -> bool:
     return keeps and all(leaf is first for leaf in column)
 
 
+def _can_be_stacked(leaf: Any) -> bool:
+    """Returns whether a number or array is one that devices can have; others stay objects."""
+    try:
+        return not isinstance(as_array(leaf, "A value"), jax.core.Tracer)
+    except DistlabError:
+        return False
+
+
 def _merge(column: Sequence[Any], name: Declared, mesh: ReplicaMesh, *, wrap: bool) -> Any:
     first = column[0]
     if _is_one(column, wrap=wrap):
@@ -133,7 +141,7 @@ def _merge(column: Sequence[Any], name: Declared, mesh: ReplicaMesh, *, wrap: bo
         return _mirrored(column, name, mesh)
     if isinstance(first, VariableCopy) and tuple(column) == first.variable.values:
         return first.variable
-    if all(map(is_array_like, column)):
+    if all(map(is_array_like, column)) and (not wrap or all(map(_can_be_stacked, column))):
         kinds = {(np.ndim(leaf), jax.numpy.result_type(leaf)) for leaf in column}
         if len(kinds) == 1:
             return stack(column, mesh)
@@ -187,7 +195,8 @@ def _described(
     described: dict[str, Any] = {}
     if _is_one(column, wrap=wrap) and (len(column) > 1 or _is_fixed(first)):
         described["same"] = repr(first) if _is_fixed(first) else "an object"
-    if all(map(is_array_like, column)) and not any(map(is_variable, column)):
+    arrays = all(map(is_array_like, column)) and not any(map(is_variable, column))
+    if arrays and (not wrap or all(map(_can_be_stacked, column))):
         kinds = [(str(jax.numpy.result_type(leaf)), list(np.shape(leaf))) for leaf in column]
         if len({(dtype, len(shape)) for dtype, shape in kinds}) == 1:
             described["arrays"] = kinds

@@ -375,9 +375,9 @@ def test_any_error_of_damaged_events_is_told_of(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     recorded(tmp_path / "run")
-    monkeypatch.setattr("distlab.runs.run.advise", lambda _: tuple("")[0])
+    monkeypatch.setattr("distlab.runs.run.advise", lambda _: {}["x"])
     with Run.open(tmp_path / "run") as run:
-        with pytest.raises(NotARunError, match=r"can't be advised on.*IndexError.*is damaged"):
+        with pytest.raises(NotARunError, match=r"can't be advised on.*KeyError.*is damaged"):
             run.advice()
         assert "advised on" in run._repr_html_()
     assert main(["advise", str(tmp_path / "run")]) != 0

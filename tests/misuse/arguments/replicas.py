@@ -43,7 +43,7 @@ def _(w: World, v: Any) -> object:
     return _context().all_gather(jnp.ones(2), axis=v)
 
 
-@row("ReplicaContext.merge_call.merge_fn", users="type function", on_replicas=True)
+@row("ReplicaContext.merge_call.merge_fn", users="type", on_replicas=True)
 def _(w: World, v: Any) -> object:
     return _context().merge_call(v)
 
