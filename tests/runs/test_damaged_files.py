@@ -375,7 +375,7 @@ def test_any_error_of_damaged_events_is_told_of(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     recorded(tmp_path / "run")
-    monkeypatch.setattr("distlab.runs.run.advise", lambda _: os.environ["no such"])
+    monkeypatch.setattr("distlab.runs.run.advise", lambda _: os.environ["NO_SUCH"])
     with Run.open(tmp_path / "run") as run:
         with pytest.raises(NotARunError, match=r"can't be advised on.*KeyError.*is damaged"):
             run.advice()
