@@ -1,8 +1,8 @@
 """The command `distlab`.
 
 Exit codes: 0 for success, 1 for a problem that `distlab doctor` found, 2 for an
-invalid request, 130 for work that Ctrl-C interrupted. `distlab launch` has the exit code of
-the program it runs.
+invalid request, 130 for work that Ctrl-C interrupted, 141 where nobody reads the
+output any more. `distlab launch` has the exit code of the program it runs.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from distlab._cli.options import HelpFormatter
 from distlab.errors import DistlabError
 
 INTERRUPTED = 130
+BROKEN_PIPE = 141
 
 DESCRIPTION = """\
 Distributed training on JAX with the names of tf.distribute, and with a live dashboard.
@@ -58,6 +59,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except DistlabError as error:
         print(f"distlab: error: {error}", file=sys.stderr)
         return 2
+    except BrokenPipeError:  # who reads the output has enough, such as `head`
+        _drop_output()
+        return BROKEN_PIPE
     except OSError as error:
         if not _output_failed():
             raise
@@ -74,10 +78,15 @@ def _output_failed() -> bool:
     try:
         print(end="", flush=True)  # what was not written is still there
     except OSError:
-        with suppress(OSError):  # or Python would try again when it ends
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _drop_output()
         return True
     return False
+
+
+def _drop_output() -> None:
+    """Writes to nowhere what is still to be printed, or Python would try again when it ends."""
+    with suppress(OSError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -423,3 +423,14 @@ def test_doctor_reports_that_the_working_folder_is_gone(
     (finding,) = checks.folder()
     assert (finding.state, finding.remedy) == ("wrong", "change to a folder that exists")
     assert "no working folder" in finding.text
+
+
+def test_output_that_nobody_reads_ends_the_command_quietly(tmp_path: Path) -> None:
+    for number in range(3):
+        distlab.record(tmp_path / str(number), probe=False).close()
+    command = [sys.executable, "-m", "distlab", "runs", str(tmp_path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.close()
+        assert process.stderr is not None
+        assert (process.stderr.read(), process.wait(60)) == (b"", 141)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from typing import Any, Final
 
 from distlab.text.shown import shown
@@ -36,5 +37,13 @@ def path_refusal(path: str | os.PathLike[Any], what: str) -> str | None:
         return (
             f"{what} needs a path of UTF-8 characters other than NUL, got {shown(named)}. Use "
             "another name."
+        )
+    try:
+        os.fsencode(named)
+    except UnicodeEncodeError:
+        return (
+            f"{what} needs a path of characters that names of files have here, which are "
+            f"{sys.getfilesystemencoding()}, got {named!a}. Set PYTHONUTF8=1 in the "
+            "environment."
         )
     return None

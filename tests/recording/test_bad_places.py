@@ -188,3 +188,11 @@ print("trained")
     status, out, err = processes.finish(program, str(tmp_path / "run"))
     assert (status, out) == (0, "trained\n")
     assert "was deleted, moved or replaced" in err
+
+
+def test_a_name_that_the_locale_lacks_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "fsencode", lambda path: str(path).encode("ascii"))
+    with pytest.raises(ArgumentValueError, match=r"p-.xfc'. Set PYTHONUTF8=1"):
+        record(tmp_path / "p-ü", probe=False)

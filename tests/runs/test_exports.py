@@ -328,3 +328,14 @@ def test_a_file_that_comes_while_an_export_is_written_is_kept(
     assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [
         ("run.jsonl", "another's")
     ]
+
+
+def test_a_name_that_no_file_has_is_refused_and_one_that_just_fits_is_written(
+    tmp_path: Path,
+) -> None:
+    dl.record(tmp_path / "run", probe=False).close()
+    with dl.Run.open(tmp_path / "run") as run:
+        with pytest.raises(RecordError, match="can't be written: File name too long"):
+            run.export(tmp_path / ("x" * 300 + ".json"))
+        assert run.export(tmp_path / ("x" * 250 + ".json")).is_file()
+    assert len(list(tmp_path.iterdir())) == 2

@@ -70,13 +70,10 @@ def export(run: Recorded, path: str | os.PathLike[str], *, overwrite: bool = Fal
             f"export writes {', '.join(writers)} files, got {target.name!r}. Use a name such as "
             f"{', '.join(known.example for known in FORMATS)}."
         )
-    if target.exists() and not target.is_file():
-        raise RecordError(f"{target} is no regular file, so it is not replaced. Name another file.")
-    if target.exists() and not overwrite:
-        raise _exists(target)
     # A file under its final name is always complete.
-    unfinished = target.with_name(f".{target.name}.{os.getpid()}-{threading.get_ident()}")
+    unfinished = target.with_name(f".distlab-export-{os.getpid()}-{threading.get_ident()}")
     try:
+        _require_free(target, overwrite)
         with told(run.path, f"written as {target.suffix}", "another format may hold more of it"):
             write(run, unfinished)
         _put(unfinished, target, overwrite)
@@ -106,7 +103,16 @@ def _put(unfinished: Path, target: Path, overwrite: bool) -> None:
     unfinished.replace(target)
 
 
+def _require_free(target: Path, overwrite: bool) -> None:
+    """Checks that a file may be written; raises OSError where no file can have the name."""
+    if target.exists() and not target.is_file():
+        raise RecordError(f"{target} is no regular file, so it is not replaced. Name another file.")
+    if target.exists() and not overwrite:
+        raise _exists(target)
+
+
 def _exists(target: Path) -> RecordError:
     return RecordError(
-        f"{target} exists already. Name another file, or pass overwrite=True to replace it."
+        f"{target} exists already. Name another file, or pass overwrite=True (--overwrite of "
+        "distlab export) to replace it."
     )
