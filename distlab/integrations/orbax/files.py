@@ -32,7 +32,7 @@ from distlab.errors import (
 from distlab.integrations.orbax.entry import Entry, Saved
 from distlab.processes import group
 from distlab.processes.group import ProcessGroup
-from distlab.text.shown import shown_text
+from distlab.text.shown import shown, shown_text
 
 VERSION: Final = 1
 _CHECKSUMS: Final = "distlab_checksums.json"
@@ -261,7 +261,10 @@ def _require_undamaged(path: Path, place: Path) -> None:
     if not is_checkpoint(place):
         raise _damaged(path, "it was not written by distlab.train")
     present = _checksums(place)
-    for name, (size, checksum) in json.loads((place / _CHECKSUMS).read_text()).items():
+    known = json.loads((place / _CHECKSUMS).read_text())
+    if not known or not isinstance(known, dict):
+        raise _damaged(path, f"its file {_CHECKSUMS} has no checksums, but {shown(known)}")
+    for name, (size, checksum) in known.items():
         if name not in present:
             raise _damaged(path, f"its file {name} is missing")
         if present[name][0] != size:

@@ -358,3 +358,12 @@ def test_a_replica_function_can_t_save_or_restore(eagerly: bool, tmp_path: Path)
     for verb in (lambda: checkpoint.save(tmp_path / "b"), lambda: checkpoint.restore(path)):
         with pytest.raises(dl.errors.ContextError, match="between the steps"):
             strategy_of(2).run(verb, options=options)
+
+
+@pytest.mark.parametrize("checksums", ["{}", "null", "[]"])
+def test_a_file_of_checksums_without_any_is_damage(checksums: str, tmp_path: Path) -> None:
+    x = dl.Variable(1.0)
+    path = dl.train.Checkpoint(x=x).save(tmp_path / "ckpt")
+    (Path(path) / "distlab_checksums.json").write_text(checksums)
+    with pytest.raises(dl.errors.DataLossError, match="json has no checksums, but"):
+        dl.train.Checkpoint(x=x).restore(path)
