@@ -94,6 +94,7 @@ def _row(summary: Summary | Unreadable, root: Path) -> tuple[str, ...]:
     size = sum(file.stat().st_size for file in path.iterdir() if file.is_file())
     metrics = [f"{name} {value:.4g}" for name, value in list(summary["metrics"].items())[:3]]
     lost = [f"{summary['lost']} events lost"] if summary["lost"] else []
+    missing = [f"no file of {', '.join(summary['missing'])}"] if summary["missing"] else []
     return (
         _name(path, root),
         f"{datetime.fromtimestamp(summary['started'], UTC).astimezone():%Y-%m-%d %H:%M:%S}",
@@ -102,5 +103,5 @@ def _row(summary: Summary | Unreadable, root: Path) -> tuple[str, ...]:
         f"{rate:.1f}",
         str(max(summary["replicas"], default=0)),
         f"{size / 1e6:.1f} MB",
-        plain(", ".join([*metrics, *lost]), 200),
+        plain(", ".join([*metrics, *lost, *missing]), 200),
     )

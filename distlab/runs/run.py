@@ -543,6 +543,7 @@ class Run(Uncopied):
             ["steps", f"{facts['steps']:,} in {facts['seconds']:.1f} s"],
             ["examples", f"{facts['examples']:,}"],
             ["last metrics", metrics or "none"],
+            *([["no file of", ", ".join(facts["missing"])]] if facts["missing"] else []),
             *(["advice", text] for text in advice),
         ]
         return card(f"Run {facts['name']}", str(self.path), (), rows)

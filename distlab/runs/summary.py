@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final, Literal, Protocol, TypedDict
 
 from distlab.events import Event, Run, RunEnd, Strategy, Unknown
+from distlab.folds.joining.worker_name import worker_name
 from distlab.runs.totals import Totals
 
+_MOST_PROCESSES: Final = 4_096
 _WORST_FIRST: Final = ("failed", "interrupted", "finished")
 
 
@@ -33,6 +35,7 @@ class Summary(TypedDict):
       total_steps: Steps that the run is meant to take, None when unknown.
       metrics: The last value of each metric.
       lost: Number of events that were lost.
+      missing: Names of the processes of a run that has ended whose files are not in its folder.
       versions: Package name to version.
     """
 
@@ -53,6 +56,7 @@ class Summary(TypedDict):
     total_steps: int | None
     metrics: dict[str, float]
     lost: int
+    missing: list[str]
     versions: dict[str, str]
 
 
@@ -106,9 +110,16 @@ def summarize(run: Recorded, totals: Totals, ends: tuple[int, int]) -> Summary:
         "total_steps": newest[-1].total_steps if newest else None,
         "metrics": totals.metrics,
         "lost": totals.lost,
+        "missing": [] if live else _missing(begins, run.processes),
         "versions": newest[-1].versions if newest else {},
     }
     if len(finals) >= len(run.processes):
         worst = min(finals, key=lambda end: _WORST_FIRST.index(end.status))
         summary["status"], summary["message"] = worst.status, worst.message
     return summary
+
+
+def _missing(begins: list[Run], present: Sequence[int]) -> list[str]:
+    """Returns the names of the processes that have no file; a damaged one names any number."""
+    expected = min(max((event.processes for event in begins), default=1), _MOST_PROCESSES)
+    return [worker_name(number) for number in range(expected) if number not in present]

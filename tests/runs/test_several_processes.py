@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from distlab import cli
 from distlab.errors import NotARunError, RecordError
 from distlab.events import (
     AnyEvent,
@@ -236,3 +237,16 @@ def test_chunks_pages_and_ranges_hold_the_same_events(
             part = [event for page in run.between(low, 12) for event in page]
             expected = [event for event in events if low <= event.time_ns < 12]
             assert sorted(map(repr, part)) == sorted(map(repr, expected))
+
+
+def test_a_process_without_a_file_is_named(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with Run.open(folder) as run:
+        assert run.summary()["missing"] == []
+    (folder / "process-1.sqlite").unlink()
+    with Run.open(folder) as run:
+        assert run.summary()["missing"] == ["worker 1"]
+        assert "no file of" in run._repr_html_()
+    assert cli.main(["runs", str(folder)]) == 0
+    assert "no file of worker 1" in capsys.readouterr().out
