@@ -403,7 +403,7 @@ def pieces(array: jax.Array) -> list[jax.Array]:
     if held is None:
         raise RuntimeError("Array has been deleted.")
     if len(held) < len(array.sharding.addressable_devices):
-        # An interrupt while JAX, before 0.12, made the objects left some out for ever.
+        # An interrupt while JAX (0.10) made the objects left some out for ever.
         return pieces(jax.device_put(array, array.sharding, may_alias=False))
     return list(held)
 

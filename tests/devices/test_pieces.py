@@ -16,7 +16,7 @@ from distlab.devices.pieces import pieces
 
 
 def _interrupted(array: Any) -> None:
-    """Interrupts JAX where it makes a later piece: 0.10 and 0.11 then leave pieces out."""
+    """Interrupts JAX where it makes a later piece: JAX 0.10 then leaves pieces out."""
     made = 0
 
     def interrupt(frame: FrameType, event: str, _: Any) -> None:
