@@ -19,6 +19,7 @@ from distlab.devices import jax_internals
 from distlab.devices.mesh import AXIS
 from distlab.step.stages import Stages, Values
 from distlab.values.distributed import Shape
+from distlab.values.padding import padded
 
 Buffers: TypeAlias = dict[str, jax.Array]
 """The values that later own stages need: one flat buffer for each dtype."""
@@ -109,13 +110,6 @@ class _Branch(NamedTuple):
             given[at] = padded(given[at], self.shapes[position])
         live = [(var, values[var]) for var in stages.live_after(number, group)]
         return given, _pack(live, _buffer_sizes(stages, number))
-
-
-def padded(array: jax.Array, shape: Shape) -> jax.Array:
-    """Returns an array padded at the ends of its axes."""
-    if array.shape == tuple(shape):
-        return array
-    return jnp.pad(array, [(0, to - n) for n, to in zip(array.shape, shape, strict=True)])
 
 
 def _buffer_sizes(stages: Stages, number: int) -> dict[str, int]:

@@ -16,9 +16,10 @@ from distlab.devices.jax_internals import plain
 from distlab.devices.layouts import ROWS, Partition
 from distlab.devices.mesh import AXIS, ReplicaMesh
 from distlab.step import jaxprs
-from distlab.step.ragged import is_key, padded
+from distlab.step.ragged import is_key
 from distlab.step.stages import Handed, Stages, Values, variables
 from distlab.values.distributed import Shape
+from distlab.values.padding import padded
 
 SlotKey: TypeAlias = tuple[Any, ...]
 """What a value between programs is: `("input", position)`, `("output", position)`,

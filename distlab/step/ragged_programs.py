@@ -89,7 +89,8 @@ class RaggedPrograms:
         values, _, kept, donated = map(iter, inputs)
         arrays = [*values, *(next(donated if d else kept) for d in self._donated[len(inputs[0]) :])]
         for array, sharding in zip(arrays, self._shardings, strict=True):
-            if array.sharding != sharding:
+            own = array.sharding
+            if own != sharding and not own.is_equivalent_to(sharding, array.ndim):
                 raise ValueError(f"expected an array with {sharding}, got {array.sharding}")
         between = _Between(arrays)
         ends: dict[int, jax.Array] = {}

@@ -33,6 +33,7 @@ from distlab.text.shown import shown
 from distlab.user_code import warn
 from distlab.values.components_text import components_text
 from distlab.values.not_an_array import NotAnArray
+from distlab.values.padding import padded
 from distlab.values.sealed import Sealed
 from distlab.values.stacks import remember, remember_equal_rows
 from distlab.values.wide_integers import require_kept
@@ -411,7 +412,7 @@ def stack_to(arrays: Sequence[Any], shapes: tuple[Shape, ...], mesh: ReplicaMesh
     """
     largest = tuple(int(n) for n in np.max(np.array(shapes, dtype=np.int64), axis=0))
     rows = [
-        jax.device_put(_pad(array, largest)[None], device)
+        jax.device_put(padded(array, largest)[None], device)
         for array, device in zip(arrays, mesh.local_devices, strict=True)
     ]
     stacked = jax.make_array_from_single_device_arrays((mesh.replicas, *largest), mesh.split, rows)
@@ -517,12 +518,6 @@ def _require_whole_here(stacked: Any, what: str) -> None:
             f"{what} has components of other workers, and a replica function uses it without "
             "receiving it. Pass it as an argument of run."
         )
-
-
-def _pad(array: jax.Array, shape: Shape) -> jax.Array:
-    if array.shape == shape:
-        return array
-    return jnp.pad(array, [(0, to - n) for n, to in zip(array.shape, shape, strict=True)])
 
 
 def _is_concrete(array: Any) -> bool:

@@ -295,3 +295,17 @@ def test_texts_that_differ_with_the_shapes_are_refused_by_their_values() -> None
     (batch,) = s.experimental_distribute_dataset(dl.data.Dataset.range(3).batch(3))
     with pytest.raises(StructureError, match="one returns '2 rows' and another '1 rows'"):
         s.run(lambda x: f"{x.shape[0]} rows", (batch,))
+
+
+@pytest.mark.parametrize("eagerly", [False, True], ids=["compiled", "eagerly"])
+def test_keys_of_rows_are_returned_and_passed_on(*, eagerly: bool) -> None:
+    s = dl.MirroredStrategy(["CPU:0", "CPU:1"])
+    (batch,) = s.experimental_distribute_dataset(dl.data.Dataset.range(3).batch(3))
+    options = dl.RunOptions(run_eagerly=eagerly)
+    key = jax.random.key(0)
+    keys = s.run(lambda x: jax.random.split(key, x.shape[0]), (batch,), options=options)
+    data = [jax.random.key_data(value).tolist() for value in keys.values]
+    assert data == [jax.random.key_data(jax.random.split(key, n)).tolist() for n in (2, 1)]
+    drawn = s.run(jax.vmap(jax.random.uniform), (keys,), options=options)
+    expected = [[float(jax.random.uniform(k)) for k in jax.random.split(key, n)] for n in (2, 1)]
+    assert [value.tolist() for value in drawn.values] == [pytest.approx(e) for e in expected]
