@@ -419,7 +419,7 @@ class _ReadingFrame:
     """The variables of a function that is exported: their values become arrays of the program."""
 
     def get(self, variable: StoredVariable) -> jax.Array:
-        kept_traces.note_held()
+        self.note_kept()
         with frames.use(None), jax_internals.outside_of_traces():
             value: Any = variable
             read: jax.Array = value.value()
@@ -449,8 +449,11 @@ class _ReadingFrame:
         self.set(variable, value)
 
     def own(self, value: DistributedValues) -> Any:
-        kept_traces.note_held()
+        self.note_kept()
         return value.component(0)
+
+    def note_kept(self) -> None:
+        kept_traces.note_held()
 
 
 @final

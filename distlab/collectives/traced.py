@@ -21,7 +21,7 @@ from distlab.values.distributed import DistributedValues, Shape
 from distlab.values.nests import require_nest
 from distlab.values.operators import ArrayOperators
 from distlab.values.reduce_op import ReduceOp
-from distlab.variables import frames, kept_traces
+from distlab.variables import frames
 from distlab.variables.variable import Variable, live
 
 
@@ -254,7 +254,9 @@ class TracedCollectives:
     def differ(self, number: complex) -> bool:
         """Returns whether replicas of other shapes pass another number, as their traces told."""
         self.numbers.append(number)
-        kept_traces.note_held()  # a trace that JAX keeps would pass on none
+        frame = frames.current()
+        if frame is not None:
+            frame.note_kept()  # where JAX used a trace again, it would pass on no number
         return len(self.numbers) - 1 in self._differing
 
     def create(self, make: Callable[[], Any], name: str) -> Any:

@@ -44,6 +44,9 @@ class Frame(Protocol):
     def own(self, value: DistributedValues) -> Any:
         """Returns this replica's component of a distributed value."""
 
+    def note_kept(self) -> None:
+        """Notes that a trace which JAX may keep depends on what is so now, as on a variable."""
+
 
 @final
 class TracedFrame:
@@ -73,7 +76,7 @@ class TracedFrame:
         Raises:
           ContextError: The variable was made during this trace.
         """
-        _note_kept(self, self._trace)
+        self.note_kept()
         if variable in self.written:
             return self.written[variable]
         if isinstance(variable.storage, RemoteStorage):
@@ -133,8 +136,13 @@ class TracedFrame:
     def own(self, value: DistributedValues) -> Any:
         """Returns the traced replica's component."""
         _require_components(value)
-        _note_kept(self, self._trace)
+        self.note_kept()
         return value.component(jax.lax.axis_index(AXIS))
+
+    def note_kept(self) -> None:
+        """Notes that a trace which JAX may keep depends on what is so now, as on a variable."""
+        if _thread.frame is self and jax_internals.being_staged(within=self._trace):
+            kept_traces.note_held()
 
 
 @final
@@ -156,7 +164,7 @@ class LoopFrame:
 
     def get(self, variable: StoredVariable) -> jax.Array:
         """Returns the carried value of a variable, or that from outside of the loop."""
-        _note_kept(self, self._trace)
+        self.note_kept()
         return self.written[variable] if variable in self.written else self._outer.get(variable)
 
     def set(self, variable: StoredVariable, value: jax.Array) -> None:
@@ -188,8 +196,13 @@ class LoopFrame:
     def own(self, value: DistributedValues) -> Any:
         """Returns the traced replica's component."""
         _require_components(value)
-        _note_kept(self, self._trace)
+        self.note_kept()
         return value.component(jax.lax.axis_index(AXIS))
+
+    def note_kept(self) -> None:
+        """Notes that a trace which JAX may keep depends on what is so now, as on a variable."""
+        if _thread.frame is self and jax_internals.being_staged(within=self._trace):
+            kept_traces.note_held()
 
 
 def _traced_copy(frame: Frame, variable: StoredVariable, number: int | None) -> jax.Array:
@@ -207,12 +220,6 @@ def _with_traced_copy(
     if number is None or variable.storage.layout.one_copy:
         return value
     return jnp.where(jax.lax.axis_index(AXIS) == number, value, frame.get(variable))
-
-
-def _note_kept(frame: TracedFrame | LoopFrame, trace: object) -> None:
-    """Notes where a read is a part of a trace inside of the frame's own, which JAX may keep."""
-    if _thread.frame is frame and jax_internals.being_staged(within=trace):
-        kept_traces.note_held()
 
 
 def _require_trace(trace: object, variable: StoredVariable) -> None:
@@ -261,7 +268,7 @@ class EagerFrame:
 
     def get_copy(self, variable: StoredVariable, number: int | None) -> jax.Array:
         """Returns a copy, moved to the replica's device if it is elsewhere."""
-        self._note_kept()
+        self.note_kept()
         with jax_internals.outside_of_traces():
             copies = variable.storage.copies()
             server_traffic.note_read(variable.storage)
@@ -298,10 +305,11 @@ class EagerFrame:
     def own(self, value: DistributedValues) -> Any:
         """Returns the replica's component."""
         _require_components(value)
-        self._note_kept()
+        self.note_kept()
         return value.component(self._replica)
 
-    def _note_kept(self) -> None:
+    def note_kept(self) -> None:
+        """Notes that a trace which JAX may keep depends on what is so now, as on a variable."""
         if jax_internals.being_staged():
             kept_traces.note_held()
             self.read_inside = True
