@@ -12,6 +12,8 @@ from distlab.folds._series import Series
 from distlab.folds.arrays import Floats, Ints
 
 _MOST_NAMES = 64
+_LARGEST = np.nextafter(2.0**63, 0)
+"""Points are floats; the next one is no whole number of 64 bits."""
 
 
 class MetricColumns(TypedDict):
@@ -67,7 +69,7 @@ class Metrics:
         points = [curve.points() for curve in curves]
         return {
             "name": list(self._series),
-            "step": [step.astype(np.int64) for step, _ in points],
+            "step": [np.minimum(step, _LARGEST).astype(np.int64) for step, _ in points],
             "value": [value for _, value in points],
             "last": [curve.last for curve in curves],
             "not_finite": [curve.not_finite for curve in curves],

@@ -116,6 +116,14 @@ def test_metrics_count_what_was_not_finite_and_keep_64_names() -> None:
     assert len(columns["name"]) == 64
 
 
+def test_the_largest_step_of_a_metric_is_a_whole_number() -> None:
+    fold = Metrics()
+    fold.add([Metric(time_ns=1, step=2**63 - 1, values={"loss": 2.0**63})])
+    columns = fold.columns()
+    assert columns["step"][0].tolist() == [2**63 - 1024]
+    assert columns["last"] == [2.0**63]
+
+
 def test_rates_come_from_the_times_of_the_steps(folds: Folds) -> None:
     steps = folds.columns("steps")
     assert steps["steps"] == 200
