@@ -16,6 +16,8 @@ from distlab.folds.arrays import Flags, Floats, Ints, Pixels
 
 _MOST_BYTES = 32 * 2**20
 _OVERHEAD_BYTES = 400
+_MOST_EXAMPLES = 1 << 24
+"""Examples of a batch that is shown: a damaged file may tell of any number."""
 
 
 class BatchColumns(TypedDict):
@@ -267,6 +269,9 @@ class Batches:
 
         Returns:
           The batch, None before the first one.
+
+        Raises:
+          ValueError: It has more examples than any batch.
         """
         batch = self._kept.get(number) if number is not None else None
         if batch is None or dataset not in (None, batch.dataset):
@@ -275,6 +280,8 @@ class Batches:
             return None
         event = batch.event
         examples = sum(event.sizes)
+        if examples > _MOST_EXAMPLES:
+            raise ValueError(f"a batch of {examples:,} examples")
         positions = None if event.indices is None else np.frombuffer(event.indices, "<i8")
         if positions is not None and len(positions) != examples:
             positions = None  # they are not those of these examples

@@ -20,6 +20,7 @@ from distlab.events import (
 from distlab.folds._cells import Cells
 from distlab.folds._fold import Clock
 from distlab.folds.arrays import Floats
+from distlab.folds.joining.worker_name import MOST_WORKERS
 
 _FIRST_WIDTH_S: Final = 0.25
 _MOST_CELLS: Final = 480
@@ -288,7 +289,7 @@ class Coordination:
         told = [(n, own) for n, own in self._known.items() if own.newest is not None]
         strategy, own = told[-1] if told else (None, _Coordinator())
         newest = own.newest
-        names = [f"worker {n}" for n in range(newest.workers if newest else 0)]
+        names = [f"worker {n}" for n in range(min(newest.workers, MOST_WORKERS) if newest else 0)]
         workers = [own.workers.get(n, _Worker()) for n in range(len(names))]
         links = sorted(own.links.items())
         rates = [link.per_s(self._now_s) for _, link in links]

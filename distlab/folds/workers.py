@@ -23,12 +23,10 @@ from distlab.events import (
 )
 from distlab.folds._fold import Clock
 from distlab.folds.arrays import Floats
-from distlab.folds.joining.worker_name import worker_name
+from distlab.folds.joining.worker_name import MOST_WORKERS, worker_name
 
 _KINDS: Final = (Run, RunEnd, ClockOffset, Strategy, Sharding, Step, StepReady, DeviceSample)
 _MOST_STEPS: Final = 512
-_MOST: Final = 4_096
-"""A damaged file may tell of any number of processes."""
 """Steps and batches of each process that its medians are of: the newest."""
 
 _FEWEST_WATCHED: Final = 8
@@ -198,7 +196,7 @@ class Workers:
 
     def columns(self) -> WorkerColumns:
         """Returns the processes of all events so far."""
-        numbers = sorted({*range(min(self._expected, _MOST)), *self._workers})
+        numbers = sorted({*range(min(self._expected, MOST_WORKERS)), *self._workers})
         workers = [self._workers.get(number, _Worker()) for number in numbers]
         runs = [worker.run for worker in workers]
         return {

@@ -92,7 +92,7 @@ def _opened(uri: str, first: str = "PRAGMA writable_schema=OFF") -> sqlite3.Conn
             if any(hidden for *_, hidden in database.execute(f"PRAGMA table_xinfo({table})")):
                 raise ValueError(f"its table {table!r} computes its columns")
         database.execute("SELECT count(*) FROM meta").fetchone()
-        database.execute("SELECT 1 FROM events LIMIT 0").fetchone()
+        database.execute("SELECT seq, kind, body FROM events LIMIT 0").fetchone()
     except sqlite3.Error as error:
         database.close()
         if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_AUTH:

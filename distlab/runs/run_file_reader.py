@@ -1,4 +1,7 @@
-"""Reads the events of a run file by number, by kind or by time; reports damaged ones."""
+"""Reads the events of a run file by number, by kind or by time; reports damaged ones.
+
+Events are numbered without gaps, so a number that no row has is that of an event which is lost.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ import threading
 import weakref
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, TypeAlias
 
 import msgspec
 
@@ -31,6 +34,11 @@ _UNDECODABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, TypeError, Recur
 
 _FAR: Final = 1 << 40
 _LARGEST: Final = (1 << 63) - 1
+_MOST_MISSING: Final = 1 << 24
+"""Numbers that one gap may have: who merges several files keeps a byte for each."""
+
+_Rows: TypeAlias = list[tuple[Any, str, bytes]]
+"""Sequence numbers, which are whole in undamaged files, with kinds and bodies."""
 
 
 class RunFileReader:
@@ -69,6 +77,7 @@ class RunFileReader:
         self._lock = threading.Lock()
         self._last_time_ns = 0
         self._ends_at = _FAR
+        self._covered = 0
 
     @property
     def processes(self) -> tuple[int, ...]:
@@ -88,9 +97,9 @@ class RunFileReader:
     def since(self, cursor: int, limit: int = PAGE) -> Chunk:
         """Returns up to `limit` events from `cursor` on; see `distlab.Run.since`."""
         with self._lock:
-            rows, damaged = self._read(cursor, limit)
-            if damaged and not rows:
-                return self._skip(cursor)
+            rows, lost = self._read_whole(cursor, limit)
+        if lost is not None:
+            return lost
         after = rows[-1][0] + 1 if rows else cursor
         return Chunk(self._events(rows), after, 0, self._processes)
 
@@ -100,15 +109,19 @@ class RunFileReader:
         """Yields the events from a sequence number to another, some hundreds at a time."""
         of_kind: str | None = kind
         while cursor < end:
+            limit = min(PAGE, end - cursor)
+            lost = None
             with self._lock:
-                rows, damaged = self._read(cursor, min(PAGE, end - cursor), of_kind)
-                if damaged and not rows and of_kind is not None:
-                    of_kind = None  # the index is damaged: search all events
-                    continue
-                skipped = self._skip(cursor) if damaged and not rows else None
-            if skipped is not None:
-                yield skipped.events
-                cursor = skipped.cursor
+                if of_kind is None:
+                    rows, lost = self._read_whole(cursor, limit, end)
+                else:
+                    rows, damaged = self._read(cursor, limit, of_kind)
+                    if damaged and not rows:
+                        of_kind = None  # the index is damaged: search all events
+                        continue
+            if lost is not None:
+                yield lost.events
+                cursor = lost.cursor
             elif rows:
                 cursor = rows[-1][0] + 1
                 rows = [r for r in rows if r[0] < end and (kind is None or r[1] == kind)]
@@ -153,13 +166,15 @@ class RunFileReader:
     def totals(self) -> tuple[Totals, tuple[int, int]]:
         """Returns the numbers of a summary, and the earliest and the latest time.
 
-        They are counted where the file does not hold them (schema 1, or damaged).
+        They are counted where the file does not hold them (schema 1, or damaged). Of rows that are
+        missing it knows by the first and the last number.
 
         Raises:
           RecordError: The run was closed.
         """
         kept, ends = self._kept_totals(), self.ends()
         if kept is not None and ends is not None:
+            kept.lost += self._missing(kept.events.total())
             return kept, ends
         counted = Totals()
         times: list[tuple[int, int]] = []
@@ -201,6 +216,8 @@ class RunFileReader:
         """Returns the first and last numbers of the batches that overlap a time."""
         try:
             with self._lock:
+                if not self._all_in_spans():
+                    return [(0, _FAR)]
                 found = self._database.execute(
                     "SELECT first, last, low_ns, high_ns FROM spans"
                     " WHERE low_ns < ? AND high_ns >= ? OR typeof(low_ns) <> 'integer'"
@@ -221,14 +238,67 @@ class RunFileReader:
                 joined.append((first, last))
         return joined
 
+    def _all_in_spans(self) -> bool:
+        """Returns whether each event is in one of the spans; looks at new ones only.
+
+        Of their times the first and the last one are compared with those of events.
+        """
+        stored = self._stored()  # first: events and spans are stored together
+        found = self._database.execute(
+            "SELECT min(first), max(first), max(last), sum(last - first + 1) FROM spans"
+            " WHERE first >= ? OR first < 0",
+            (self._covered,),
+        ).fetchone()
+        if found[0] is None:
+            return stored <= self._covered
+        if not all(isinstance(number, int) for number in found):
+            return False
+        low, newest, high, count = found
+        (wrong,) = self._database.execute(
+            "SELECT count(*) FROM spans JOIN events ON seq = first"
+            " WHERE first IN (?, ?) AND time_ns NOT BETWEEN low_ns AND high_ns",
+            (low, newest),
+        ).fetchone()
+        if wrong or low != self._covered or high + 1 - low != count:
+            return False
+        self._covered = high + 1
+        return stored <= self._covered
+
     def _kept_totals(self) -> Totals | None:
+        with self._lock:
+            return self._totals()
+
+    def _totals(self) -> Totals | None:
         try:
-            with self._lock:
-                return Totals.of(self._database.execute("SELECT key, value FROM totals").fetchall())
+            return Totals.of(self._database.execute("SELECT key, value FROM totals").fetchall())
         except sqlite3.ProgrammingError as error:
             raise self._closed() from error
         except (*DAMAGED, ValueError):
             return None
+
+    def _stored(self) -> int:
+        """Returns how many events the file states to have, 0 where that is not known."""
+        totals = self._totals()
+        return 0 if totals is None else min(totals.events.total(), _FAR)
+
+    def _missing(self, stored: int) -> int:
+        """Returns how many of the events that were stored have no row any more.
+
+        Args:
+          stored: How many the file states to have.
+        """
+        try:
+            with self._lock:
+                ends = "SELECT min(seq), max(seq) FROM events"
+                if self._database.execute(ends).fetchone() == (0, stored - 1):
+                    return 0
+                held = "SELECT count(*) FROM events WHERE seq >= 0 AND seq < ?"
+                (rows,) = self._database.execute(held, (min(stored, _FAR),)).fetchone()
+        except sqlite3.ProgrammingError as error:
+            raise self._closed() from error
+        except DAMAGED:
+            return 0  # who reads the events is told
+        return max(0, stored - rows)
 
     def _closed(self) -> RecordError:
         return RecordError(
@@ -236,18 +306,60 @@ class RunFileReader:
             "distlab.Run.open(folder)."
         )
 
-    def _read(
-        self, cursor: int, limit: int, kind: str | None = None
-    ) -> tuple[list[tuple[int, str, bytes]], bool]:
-        """Reads rows up to a damaged one. Returns them, and whether there is one."""
-        rows: list[tuple[int, str, bytes]] = []
+    def _read_whole(self, cursor: int, limit: int, end: int = _FAR) -> tuple[_Rows, Chunk | None]:
+        """Reads rows up to the first that is missing or damaged.
+
+        Returns:
+          The rows, and what stands for those that are missing from `cursor` on.
+        """
+        if cursor >= self._ends_at:
+            return [], self._rest() if cursor == self._ends_at else None
+        rows, damaged = self._read(cursor, limit)
+        if not rows and not damaged and limit and cursor < (stored := min(self._stored(), end)):
+            rows, damaged = self._read(cursor, limit)  # they may have been stored meanwhile
+            if not rows and not damaged:
+                return [], self._gap(cursor, stored)
+        if not rows:
+            return [], self._skip(cursor) if damaged else None
+        if rows[0][0] == cursor:
+            return rows, None
+        self._events(rows[:1])  # what is missing has the time of what follows
+        return [], self._gap(cursor, min(rows[0][0], end))
+
+    def _gap(self, cursor: int, after: int) -> Chunk:
+        """Returns a `Lost` event for numbers that no row has."""
+        if after - cursor > _MOST_MISSING:
+            self._ends_at = cursor
+            return self._rest()
+        most = max(self._stored() - cursor, 1)
+        lost = Lost(
+            time_ns=self._last_time_ns,
+            count=min(after - cursor, most),
+            reason="The run file is damaged: events are missing here.",
+        )
+        return Chunk([lost], after, 0, self._processes)
+
+    def _rest(self) -> Chunk:
+        """Returns a `Lost` event for all from the last number that can be read."""
+        reason = "The run file is damaged; how many events are missing here is not known."
+        lost = Lost(time_ns=self._last_time_ns, count=1, reason=reason)
+        return Chunk([lost], self._ends_at + 1, 0, self._processes)
+
+    def _read(self, cursor: int, limit: int, kind: str | None = None) -> tuple[_Rows, bool]:
+        """Reads rows up to a damaged one, of all kinds up to a gap, too.
+
+        Returns:
+          The rows, and whether a damaged one follows.
+        """
+        rows: _Rows = []
         if cursor >= self._ends_at:
             return rows, False
         try:
             found = (
                 self._database.execute(
-                    "SELECT seq, kind, body FROM events WHERE seq >= ? ORDER BY seq LIMIT ?",
-                    (cursor, limit),
+                    "SELECT seq, kind, body FROM events"
+                    " WHERE seq >= ? AND seq < ? ORDER BY seq LIMIT ?",
+                    (cursor, _FAR, limit),
                 )
                 if kind is None
                 else self._database.execute(
@@ -262,18 +374,17 @@ class RunFileReader:
         except DAMAGED:
             return _ascending(rows, cursor), True
         ascending = _ascending(rows, cursor)
-        return ascending, len(ascending) < len(rows)
+        whole = ascending if kind is not None else _without_gaps(ascending)
+        return whole, len(ascending) < len(rows)
 
     def _skip(self, cursor: int) -> Chunk:
         """Returns a `Lost` event for the damaged part that begins at `cursor`."""
         bad, good = cursor, cursor + 1
-        while good - cursor < _FAR and self._read(good, 1)[1]:
+        while good - cursor < _MOST_MISSING and self._read(good, 1)[1]:
             bad, good = good, cursor + 2 * (good - cursor)
-        if good - cursor >= _FAR or not self._read(good, 1)[0]:
+        if good - cursor >= _MOST_MISSING or not self._read(good, 1)[0]:
             self._ends_at = cursor
-            reason = "The run file is damaged; how many events are missing here is not known."
-            lost = Lost(time_ns=self._last_time_ns, count=1, reason=reason)
-            return Chunk([lost], cursor + 1, 0, self._processes)
+            return self._rest()
         while good - bad > 1:
             middle = (bad + good) // 2
             bad, good = (middle, good) if self._read(middle, 1)[1] else (bad, middle)
@@ -281,7 +392,7 @@ class RunFileReader:
         lost = Lost(time_ns=self._last_time_ns, count=good - cursor, reason=reason)
         return Chunk([lost], good, 0, self._processes)
 
-    def _events(self, rows: list[tuple[int, str, bytes]]) -> list[Event | Unknown]:
+    def _events(self, rows: _Rows) -> list[Event | Unknown]:
         """Decodes rows: all at once, or one by one where that fails."""
         try:
             events: list[Event | Unknown] = [decode(body) for _, _, body in rows]
@@ -310,11 +421,18 @@ def _in_range(time_ns: int) -> int:
     return max(-_LARGEST, min(time_ns, _LARGEST))
 
 
-def _ascending(rows: list[tuple[int, str, bytes]], cursor: int) -> list[tuple[int, str, bytes]]:
+def _ascending(rows: _Rows, cursor: int) -> _Rows:
     """Returns the rows up to the first that is out of order, as in a damaged tree."""
     last = cursor - 1
     for place, row in enumerate(rows):
-        if row[0] <= last:
+        if not isinstance(row[0], int) or row[0] <= last:
             return rows[:place]
         last = row[0]
     return rows
+
+
+def _without_gaps(rows: _Rows) -> _Rows:
+    """Returns the rows up to the first gap between two of them."""
+    if not rows or rows[-1][0] - rows[0][0] == len(rows) - 1:
+        return rows
+    return [row for place, row in enumerate(rows, rows[0][0]) if row[0] == place]

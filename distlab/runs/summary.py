@@ -7,10 +7,9 @@ from pathlib import Path
 from typing import Any, Final, Literal, Protocol, TypedDict
 
 from distlab.events import Event, Run, RunEnd, Strategy, Unknown
-from distlab.folds.joining.worker_name import worker_name
+from distlab.folds.joining.worker_name import MOST_WORKERS, worker_name
 from distlab.runs.totals import Totals
 
-_MOST_PROCESSES: Final = 4_096
 _WORST_FIRST: Final = ("failed", "interrupted", "finished")
 
 
@@ -121,5 +120,5 @@ def summarize(run: Recorded, totals: Totals, ends: tuple[int, int]) -> Summary:
 
 def _missing(begins: list[Run], present: Sequence[int]) -> list[str]:
     """Returns the names of the processes that have no file; a damaged one names any number."""
-    expected = min(max((event.processes for event in begins), default=1), _MOST_PROCESSES)
+    expected = min(max((event.processes for event in begins), default=1), MOST_WORKERS)
     return [worker_name(number) for number in range(expected) if number not in present]

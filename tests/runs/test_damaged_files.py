@@ -348,10 +348,87 @@ def test_a_damaged_file_is_exported_or_refused(seed: int, tmp_path: Path) -> Non
                     assert target.stat().st_size
 
 
+def missing(folder: Path) -> tuple[int, int]:
+    """Returns how many events a run has lost by its events, and by its summary."""
+    with Run.open(folder) as run:
+        by_events = sum(event.count for event in run.events() if isinstance(event, Lost))
+        assert by_events == sum(e.count for e in run.events(start=-1e9) if isinstance(e, Lost))
+        run.advice()
+        return by_events - 2, run.summary()["lost"] - 2  # the samples have lost two
+
+
+UNTYPED: Final = """
+CREATE TABLE other (seq, time_ns, kind, body); INSERT INTO other SELECT * FROM events;
+DROP TABLE events; ALTER TABLE other RENAME TO events;
+"""
+"""Gives the events a table without an order, whose numbers may be anything."""
+
+
+@pytest.mark.parametrize("seq", [-5, 1 << 41, (1 << 63) - 1])
+def test_an_event_with_an_impossible_number_is_lost(seq: int, tmp_path: Path) -> None:
+    change(recorded(tmp_path), "UPDATE events SET seq = ? WHERE seq = 5", seq)
+    assert missing(tmp_path) == (1, 1)
+    with Run.open(tmp_path) as run:
+        assert run.export(tmp_path / "run.jsonl").read_text().count('"kind":"lost"') == 2
+
+
+@pytest.mark.parametrize("seq", ["five", b"5", None, float("inf"), 5.5], ids=repr)
+def test_a_number_of_another_type_is_that_of_a_lost_event(seq: Any, tmp_path: Path) -> None:
+    path = recorded(tmp_path)
+    with closing(sqlite3.connect(path)) as database:
+        database.executescript(UNTYPED)
+    change(path, "UPDATE events SET seq = ? WHERE seq = 5", seq)
+    assert missing(tmp_path)[0] == 1
+
+
+@pytest.mark.parametrize("which", ["seq = 5", "seq BETWEEN 3 AND 6", "seq < 2", "seq > 17"])
+def test_events_that_are_gone_are_counted(which: str, tmp_path: Path) -> None:
+    path = recorded(tmp_path)
+    with closing(sqlite3.connect(path)) as database, database:
+        gone = database.execute(f"DELETE FROM events WHERE {which}").rowcount
+    by_events, by_summary = missing(tmp_path)
+    assert by_events == gone
+    assert by_summary == (gone if which in ("seq < 2", "seq > 17") else 0)
+
+
+def test_a_number_far_beyond_the_end_ends_the_run(tmp_path: Path) -> None:
+    change(recorded(tmp_path), "INSERT INTO events VALUES (1 << 39, 9, 'step', x'00')")
+    with Run.open(tmp_path) as run:
+        for _ in range(2):
+            (*_, last) = run.events()
+            assert isinstance(last, Lost)
+            assert "how many events are missing here is not known" in last.reason
+
+
+def test_a_table_without_bodies_is_no_run(tmp_path: Path) -> None:
+    with closing(sqlite3.connect(recorded(tmp_path))) as database:
+        database.execute("ALTER TABLE events DROP COLUMN body")
+    with pytest.raises(NotARunError, match=r"can't be read: no such column: body.*damaged"):
+        Run.open(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "DELETE FROM spans",
+        "UPDATE spans SET last = 3",
+        "UPDATE spans SET first = 1 << 50, last = 1 << 51",
+        "UPDATE spans SET low_ns = 1 << 60, high_ns = 1 << 61",
+        "UPDATE spans SET first = -9",
+    ],
+)
+def test_spans_that_would_hide_events_are_not_believed(statement: str, tmp_path: Path) -> None:
+    change(recorded(tmp_path), statement)
+    with Run.open(tmp_path) as run:
+        assert len(list(run.events(start=-1e9))) == len(list(run.events()))
+
+
 INCONSISTENT: dict[str, Callable[[], Event]] = {
     "no sizes": lambda: msgspec.structs.replace(samples.sharding(1, bytes(32)), sizes=()),
     "a far past": lambda: msgspec.structs.replace(samples.step(2), time_ns=-(2**62)),
     "a long step": lambda: msgspec.structs.replace(samples.step(3), dispatched_ns=-(2**62)),
+    "huge sizes": lambda: msgspec.structs.replace(samples.sharding(1), sizes=[2**61] * 2),
+    "many workers": lambda: msgspec.structs.replace(samples.closures(1), workers=2**62),
     "many processes": lambda: msgspec.structs.replace(samples.run(), processes=2**62),
     "fewer processes": lambda: msgspec.structs.replace(samples.run(), processes=-(2**62)),
 }
@@ -365,10 +442,24 @@ def test_events_that_do_not_fit_are_used_or_told_of(kind: str, tmp_path: Path) -
     file.write([*map(samples.step, range(4, 9)), samples.end()])
     file.close()
     with Run.open(tmp_path / "run") as run:
-        for use in (run.advice, run.summary, run.programs, lambda: run.compare(run)):
+        for use in (
+            *(run.advice, run.summary, run.programs, lambda: run.compare(run)),
+            lambda: run.to_tensorboard(tmp_path / "logs"),
+        ):
             with contextlib.suppress(NotARunError):
                 use()
         assert "a run" in run._repr_html_()
+
+
+@pytest.mark.parametrize("sizes", [[2**61] * 2, [-(2**61)]], ids=str)
+def test_a_batch_of_impossible_size_is_told_of(sizes: list[int], tmp_path: Path) -> None:
+    file = RunFile(tmp_path / "run", "a run")
+    file.write([samples.run(), msgspec.structs.replace(samples.sharding(0), sizes=sizes)])
+    file.close()
+    with Run.open(tmp_path / "run") as run:
+        for write in (run.export, run.to_tensorboard):
+            with pytest.raises(NotARunError, match=r"holds what no recording does \(ValueError"):
+                write(tmp_path / "run.html")
 
 
 def test_any_error_of_damaged_events_is_told_of(
