@@ -108,6 +108,9 @@ def test_python_dash_m_is_the_command() -> None:
         (["demo", "--steps", "3", "--epochs", "1"], "not allowed with argument"),
         (["dashboard"], "the following arguments are required: RUN"),
         (["train"], "invalid choice: 'train'"),
+        (["runs", "x" * 300], "must be a path, got 'xxxxxxxxx"),
+        (["export", "run", "-o", "x" * 300 + ".json"], "File name too long"),
+        (["dashboard", "~nobody-of-this-name/runs"], "Could not determine home directory"),
     ],
 )
 def test_bad_options_are_refused(
@@ -312,6 +315,9 @@ def test_export_writes_a_file_once(tmp_path: Path, capsys: pytest.CaptureFixture
     assert cli.main(command) == 2
     assert "exists already" in capsys.readouterr().err
     assert cli.main([*command, "--overwrite"]) == 0
+    (tmp_path / "link.json").symlink_to("nowhere")
+    assert cli.main([*command[:-1], str(tmp_path / "link.json")]) == 2
+    assert "--overwrite" in capsys.readouterr().err
     assert cli.main([*command[:-1], ""]) == 2
     assert "is a folder. Name the file" in capsys.readouterr().err
 
@@ -423,6 +429,11 @@ def test_doctor_reports_that_the_working_folder_is_gone(
     (finding,) = checks.folder()
     assert (finding.state, finding.remedy) == ("wrong", "change to a folder that exists")
     assert "no working folder" in finding.text
+
+
+def test_launch_names_a_program_that_is_no_file(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["launch", "x" * 300]) == 2
+    assert "there is no file 'xxx" in capsys.readouterr().err
 
 
 def test_output_that_nobody_reads_ends_the_command_quietly(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from distlab._cli.options import HelpFormatter, add_server_options, folder
+from distlab._cli.options import HelpFormatter, add_server_options, named_path
 from distlab._cli.serving import HOST, serve, wait_for_interrupt
 
 EPILOG = """\
@@ -25,7 +25,10 @@ def add_to(commands: Any) -> None:
         formatter_class=HelpFormatter,
     )
     parser.add_argument(
-        "folder", type=folder, metavar="RUN", help="folder of the recorded run, or a folder of runs"
+        "folder",
+        type=named_path,
+        metavar="RUN",
+        help="folder of the recorded run, or a folder of runs",
     )
     add_server_options(parser)
     parser.add_argument(

@@ -13,10 +13,9 @@ Example:
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 from typing import Any
 
-from distlab._cli.options import HelpFormatter, folder
+from distlab._cli.options import HelpFormatter, named_path
 from distlab.runs.exports import FORMATS
 
 EPILOG = "\n".join([
@@ -37,9 +36,9 @@ def add_to(commands: Any) -> None:
         epilog=EPILOG,
         formatter_class=HelpFormatter,
     )
-    parser.add_argument("folder", type=folder, metavar="RUN", help="folder of the recorded run")
+    parser.add_argument("folder", type=named_path, metavar="RUN", help="folder of the recorded run")
     parser.add_argument(
-        "-o", "--output", type=Path, metavar="FILE", required=True, help="file to write"
+        "-o", "--output", type=named_path, metavar="FILE", required=True, help="file to write"
     )
     parser.add_argument("--overwrite", action="store_true", help="replace FILE if it exists")
     parser.set_defaults(run=run)
@@ -52,10 +51,6 @@ def run(args: argparse.Namespace) -> int:
 
     if args.output.is_dir():
         raise RecordError(f"{args.output} is a folder. Name the file to write, as -o run.html.")
-    if args.output.exists() and not args.overwrite:
-        raise RecordError(
-            f"{args.output} exists already. Name another file, or pass --overwrite to replace it."
-        )
     with Run.open(args.folder) as recorded:
         target = recorded.export(args.output, overwrite=args.overwrite)
     print(f"{target}: {target.stat().st_size / 1e6:.1f} MB")

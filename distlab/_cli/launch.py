@@ -7,10 +7,9 @@ import contextlib
 import os
 import sys
 import threading
-from pathlib import Path
 from typing import Any
 
-from distlab._cli.options import HelpFormatter, folder, port, processes, seconds, whole
+from distlab._cli.options import HelpFormatter, named_path, port, processes, seconds, whole
 from distlab.errors import NotFoundError
 from distlab.launching import job
 from distlab.launching.worker_process import Stream
@@ -61,7 +60,7 @@ def add_to(commands: Any) -> None:
         help="start all workers again after a failure, so often (default: %(default)s)",
     )  # fmt: skip
     parser.add_argument(
-        "--dashboard", type=folder, metavar="RUN",
+        "--dashboard", type=named_path, metavar="RUN",
         help="show the run that the workers record in this folder, while they run",
     )  # fmt: skip
     parser.add_argument(
@@ -80,7 +79,8 @@ def add_to(commands: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Runs the workers and returns the exit code."""
-    if not args.module and not Path(args.program).is_file():
+    # A name that no file can have raises in Path's methods.
+    if not args.module and not os.path.isfile(args.program):  # noqa: PTH113
         raise NotFoundError(
             f"distlab launch runs a Python program, and there is no file {args.program!r}. Write "
             "its path, or -m and the name of a module."

@@ -47,9 +47,17 @@ def port(text: str) -> int:
     return _whole(text, 0, 65535)
 
 
-def folder(text: str) -> Path:
-    """Parses a folder's path, which may begin with `~`."""
-    return Path(text).expanduser()
+def named_path(text: str) -> Path:
+    """Parses the path of a folder or file, which may begin with `~`."""
+    try:
+        found = Path(text).expanduser()
+        found.exists()
+    except PermissionError:
+        return found  # who opens it says so
+    except (OSError, RuntimeError) as error:  # too long, or the home of nobody
+        why = error.strerror if isinstance(error, OSError) else error
+        raise argparse.ArgumentTypeError(f"must be a path, got {text[:80]!r}: {why}") from error
+    return found
 
 
 def _whole(text: str, least: int, most: int | None) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 from collections.abc import Callable
@@ -85,7 +86,8 @@ def export(run: Recorded, path: str | os.PathLike[str], *, overwrite: bool = Fal
             "write."
         ) from error
     finally:
-        unfinished.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # no file can have the name, as was told above
+            unfinished.unlink(missing_ok=True)
     return target
 
 
