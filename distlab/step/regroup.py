@@ -12,10 +12,10 @@ import numpy as np
 
 from distlab.devices.jax_internals import plain
 from distlab.devices.mesh import ReplicaMesh
-from distlab.errors import DistlabError, StructureError
+from distlab.errors import StructureError
 from distlab.processes import group
 from distlab.step.parameters import Declared, declared
-from distlab.values.checks import as_array, declared_array, is_array_like
+from distlab.values.checks import declared_array, is_array_like
 from distlab.values.distributed import DistributedValues, Mirrored, PerReplica, stack, stack_to
 from distlab.values.nests import require_nest, taken_apart
 from distlab.variables.variable import is_variable
@@ -126,11 +126,11 @@ def _is_one(column: Sequence[Any], *, wrap: bool) -> bool:
 
 
 def _can_be_stacked(leaf: Any) -> bool:
-    """Returns whether a number or array is one that devices can have; others stay objects."""
-    try:
-        return not isinstance(as_array(leaf, "A value"), jax.core.Tracer)
-    except DistlabError:
-        return False
+    """Returns whether a number or array can lie on devices; others stay objects."""
+    if isinstance(leaf, jax.Array):
+        return not isinstance(leaf, jax.core.Tracer) and not leaf.is_deleted()
+    most = np.iinfo(jax.dtypes.canonicalize_dtype(np.int64)).max
+    return not isinstance(leaf, int) or -most <= leaf <= most
 
 
 def _merge(column: Sequence[Any], name: Declared, mesh: ReplicaMesh, *, wrap: bool) -> Any:
