@@ -289,7 +289,8 @@ class RunFileReader:
         """
         try:
             with self._lock:
-                ends = "SELECT min(seq), max(seq) FROM events"
+                # Two, or SQLite would visit all rows.
+                ends = "SELECT (SELECT min(seq) FROM events), (SELECT max(seq) FROM events)"
                 if self._database.execute(ends).fetchone() == (0, stored - 1):
                     return 0
                 held = "SELECT count(*) FROM events WHERE seq >= 0 AND seq < ?"
