@@ -40,7 +40,7 @@ from distlab.errors import (
     ValueShapeError,
 )
 from distlab.text.paths import path_refusal
-from distlab.text.shown import shown, shown_text
+from distlab.text.shown import shown, shown_clause, shown_text
 from distlab.values.checks import (
     declared_array,
     function_name,
@@ -115,7 +115,7 @@ class Exported:
             return self.program.call(self.arrays, *args)
         except (TypeError, ValueError) as error:
             raise ValueShapeError(
-                f"{self!r} was called with arguments that do not fit: {shown_text(error):.400}. "
+                f"{self!r} was called with arguments that do not fit: {shown_clause(error)}. "
                 "Pass arrays of the shapes and dtypes of the spec that it was exported with."
             ) from error
 
@@ -201,7 +201,7 @@ class Exported:
         except OSError as error:
             beside.unlink(missing_ok=True)
             raise CheckpointError(
-                f"{target} could not be written: {shown_text(error):.300}. Free space on the "
+                f"{target} could not be written: {shown_clause(error, 300)}. Free space on the "
                 "disk, or choose another file."
             ) from error
         return str(target)
@@ -578,7 +578,7 @@ def _damage_as_error(path: Path) -> Iterator[None]:
         raise
     except Exception as error:  # zipfile, JSON and flatbuffers raise errors of many types
         raise DataLossError(
-            f"{path} is no exported function, or it is damaged: {shown_text(error):.200}. Export "
+            f"{path} is no exported function, or it is damaged: {shown_clause(error, 200)}. Export "
             "and save it again."
         ) from error
 

@@ -18,7 +18,7 @@ from distlab.errors import ArgumentTypeError, RecordError
 from distlab.events import Error, Event, Lost, Run, RunEnd, Unknown
 from distlab.recording.guarded_logger import GuardedLogger
 from distlab.recording.ring import Ring
-from distlab.text.shown import shown, shown_text
+from distlab.text.shown import shown, shown_clause, shown_text
 from distlab.tracking.logger import Logger
 from distlab.tracking.relay import Relay
 
@@ -110,7 +110,7 @@ class LoggerThread:
             self._tell_missed()
         except Exception as error:  # noqa: BLE001 - an event that nobody foresaw
             self._tell_error(type(error).__name__, shown_text(error))
-            self._warn(f"ended early: {type(error).__name__}: {shown_text(error)}.")
+            self._warn(f"ended early: {type(error).__name__}: {shown_clause(error)}.")
             self._relay.abandon("The logger ended early.")
         finally:
             _in_use.discard(self._identity)
@@ -142,7 +142,7 @@ class LoggerThread:
 
     def _report(self, error: BaseException) -> None:
         """Tells of the first exception at once; the others are counted."""
-        self._failure = f"{type(error).__name__}: {shown_text(error)}"
+        self._failure = f"{type(error).__name__}: {shown_clause(error)}"
         if self._guarded.failures == 1:
             self._tell_error(type(error).__name__, shown_text(error))
             self._warn(f"raised {self._failure}. The training goes on.")

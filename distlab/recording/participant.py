@@ -20,7 +20,7 @@ from distlab.recording.clocks import Clock, ClockWatch, compared
 from distlab.recording.run_files_elsewhere import Place
 from distlab.runs.run_file import RunFile
 from distlab.runs.sent_run_file import SentRunFile
-from distlab.text.shown import shown_text
+from distlab.text.shown import shown_clause, shown_text
 
 _BEGIN_SECONDS: Final = 60.0
 """How long a process waits for process 0 to begin the run."""
@@ -228,7 +228,7 @@ def _sent(
         raise
     except OSError as error:
         warnings.warn(
-            f"The events of worker {participant.index} can't be sent: {shown_text(error)}. It "
+            f"The events of worker {participant.index} can't be sent: {shown_clause(error)}. It "
             f"records to {folder} on its own machine, {socket.gethostname()}: copy its file beside "
             "those of the others afterwards.",
             RuntimeWarning,

@@ -20,7 +20,7 @@ from distlab.events import Chunk, Event, Lost, Run, RunEnd, Unknown
 from distlab.recording.ring import Ring
 from distlab.runs.run_file import RunFile
 from distlab.runs.sent_run_file import SentRunFile
-from distlab.text.shown import shown_text
+from distlab.text.shown import shown_clause
 
 COMMIT_SECONDS: Final = 0.05
 """The approximate time that an event waits in memory before it is stored."""
@@ -59,6 +59,7 @@ class Writer:
         self._notes: dict[int, Event] = {}
         self._started = False
         self._failed = False
+        self._why = ""
         self._ended = False
         self._closed = False
         self._begun = threading.Event()
@@ -97,9 +98,7 @@ class Writer:
         Called again, it goes on where it was interrupted.
         """
         if not self._waited():
-            self._note_lost(
-                self._ring.end - self._pin.cursor, "The last events took too long to store."
-            )
+            self._note_last_lost(f"they took longer than {_CLOSE_SECONDS:g} s")
             return
         if not self._ended:
             try:
@@ -109,9 +108,7 @@ class Writer:
                 self._note_failure(str(error))
             self._ended = True
             if self._failed:
-                self._note_lost(
-                    self._ring.end - self._pin.cursor, "The last events could not be stored."
-                )
+                self._note_last_lost(self._why)
         if not self._closed:
             self._ring.unpin(self._pin)
             self.file.close()
@@ -150,7 +147,7 @@ class Writer:
         try:
             self._stored(waiting=self._ring.end - self._pin.cursor, lost=self._lost)
         except Exception as error:  # noqa: BLE001 - the thread goes on, whatever its listener does
-            self._note_lost(1, f"The cost of recording can't be told: {shown_text(error)}.")
+            self._note_lost(1, f"The cost of recording can't be told: {shown_clause(error)}.")
 
     def _store_some(self) -> bool:
         chunk = self._ring.since(self._pin.cursor, _AT_ONCE)
@@ -167,7 +164,7 @@ class Writer:
             self._note_failure(str(error))
             return False
         except Exception as error:  # noqa: BLE001 - no event may end the thread
-            self._skip(chunk, shown_text(error))
+            self._skip(chunk, shown_clause(error))
             return True
         self._started = True
         self._failed = False
@@ -193,11 +190,21 @@ class Writer:
 
     def _note_failure(self, why: str) -> None:
         """Reports, once, that storing begins to fail."""
+        self._why = why
         if self._failed:
             return
         self._failed = True
         waiting = self._ring.end - self._pin.cursor
         self._note_lost(waiting, f"The run file can't be written: {why}. Writing is retried.")
+
+    def _note_last_lost(self, why: str) -> None:
+        """Reports what was not stored by the end."""
+        count = self._ring.end - self._pin.cursor
+        self._note_lost(
+            count,
+            f"The last {count} events were not stored: {why}. Free space there, or record to "
+            "another disk.",
+        )
 
     def _note_lost(self, count: int, reason: str) -> None:
         self._announce_lost(Lost(time_ns=time.monotonic_ns(), count=count, reason=reason))

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from distlab.errors import DistlabError, NotARunError
-from distlab.text.shown import shown_text
+from distlab.text.shown import shown_clause
 
 
 @contextlib.contextmanager
@@ -29,5 +29,5 @@ def told(path: Path, what: str, remedy: str) -> Iterator[None]:
     except Exception as error:
         raise NotARunError(
             f"The run in {path} can't be {what}, because it holds what no recording does "
-            f"({type(error).__name__}: {shown_text(error)}). Its file is damaged: {remedy}."
+            f"({type(error).__name__}: {shown_clause(error)}). Its file is damaged: {remedy}."
         ) from error

@@ -26,7 +26,7 @@ from distlab.runs.run_files import RunReader, open_run_files, run_files
 from distlab.runs.summary import Summary, summarize
 from distlab.text.counts import is_count, is_number
 from distlab.text.html import card
-from distlab.text.shown import shown, shown_text
+from distlab.text.shown import shown, shown_clause, shown_text
 from distlab.uncopied import Uncopied
 
 _FAR_NS: Final = 1 << 62
@@ -118,7 +118,7 @@ class Run(Uncopied):
             raise
         except (sqlite3.Error, OSError, ValueError) as error:
             raise NotARunError(
-                f"The run in {folder} can't be read: {shown_text(error)}. "
+                f"The run in {folder} can't be read: {shown_clause(error)}. "
                 "Its file is damaged, or was not written by distlab: record it again."
             ) from error
         if run.meta.get("schema", SCHEMA) > SCHEMA:

@@ -32,7 +32,7 @@ import numpy as np
 from distlab.errors import RecordError
 from distlab.events import SCHEMA, AnyEvent, Event, Lost, Unknown, kind_of
 from distlab.runs.totals import Totals
-from distlab.text.shown import shown, shown_text
+from distlab.text.shown import shown, shown_clause
 
 PATTERN: Final = "process-*.sqlite"
 """The names of the run files in a run folder."""
@@ -212,7 +212,7 @@ def encoded(event: Event | Unknown) -> tuple[Event | Unknown, bytes]:
         body = _encode(_in_utf8(fields))
         return event_of(kind_of(event), body), body
     except Exception as error:  # noqa: BLE001 - one event must not keep the others out of the file
-        reason = f"An event of kind {kind_of(event)!r} could not be encoded: {shown_text(error)}."
+        reason = f"An event of kind {kind_of(event)!r} could not be encoded: {shown_clause(error)}."
         lost = Lost(time_ns=time.monotonic_ns(), count=1, reason=reason)
         return lost, _encode(lost)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 import re
+import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -12,11 +13,13 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Final, Protocol
 
+from distlab.errors import NotARunError
 from distlab.events import Chunk, Envelope, Event, Source, Unknown
 from distlab.events.merged import Merged, Offsets, Origin
 from distlab.runs.run_file import PATTERN, being_written
 from distlab.runs.run_file_reader import PAGE, RunFileReader
 from distlab.runs.totals import Totals
+from distlab.text.shown import shown_clause
 
 _EVENTS_AT_ONCE: Final = 256
 
@@ -72,19 +75,22 @@ def open_run_files(files: Sequence[Path]) -> RunReader:
     """Opens the run files of a folder, at least one.
 
     Raises:
-      sqlite3.Error: One of them is no run file, or can't be read.
+      sqlite3.Error: The only one is no run file, or can't be read.
       ValueError: The same, where the damage is in what it states, or in SQLite's message.
+      NotARunError: One of several is no run file, or can't be read.
     """
+    if len(files) == 1:
+        reader = RunFileReader(files[0])
+        return reader if reader.meta.get("processes", 1) <= 1 else MergedReaders([reader])
     readers: list[RunFileReader] = []
     try:
         for file in files:
-            readers.append(RunFileReader(file))  # noqa: PERF401 - those opened are closed below
+            readers.append(_one_of_several(file))  # noqa: PERF401 - those opened are closed below
     except BaseException:
         for reader in readers:
             reader.close()
         raise
-    alone = len(readers) == 1 and readers[0].meta.get("processes", 1) <= 1
-    return readers[0] if alone else MergedReaders(readers)
+    return MergedReaders(readers)
 
 
 class MergedReaders:
@@ -195,7 +201,7 @@ class MergedReaders:
             known = {reader.path for reader in self._readers}
             for file in run_files(self._readers[0].path.parent):
                 if file not in known:
-                    reader = RunFileReader(file)
+                    reader = _one_of_several(file)
                     self._readers.append(reader)
                     self._merged.add(_origin(reader))
 
@@ -206,6 +212,22 @@ class MergedReaders:
         envelopes = (one for _, one in heapq.merge(*timed, key=lambda item: item[0]))
         while page := list(islice(envelopes, _EVENTS_AT_ONCE)):
             yield page
+
+
+def _one_of_several(file: Path) -> RunFileReader:
+    """Opens a run file of several processes.
+
+    Raises:
+      NotARunError: It is no run file, or can't be read.
+    """
+    try:
+        return RunFileReader(file)
+    except (sqlite3.Error, OSError, ValueError) as error:
+        raise NotARunError(
+            f"The run in {file.parent} can't be read: its file {file.name} is damaged, or was not "
+            f"written by distlab: {shown_clause(error)}. Without it in the folder the other "
+            "processes' files can be read."
+        ) from error
 
 
 def _origin(reader: RunFileReader) -> Origin:

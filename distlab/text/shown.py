@@ -80,6 +80,21 @@ def shown_text(error: BaseException) -> str:
     return text.encode("utf-8", "backslashreplace").decode()
 
 
+def shown_clause(error: BaseException, length: int = 400) -> str:
+    """Returns an error's text for the middle of a message: without the full stop at its end.
+
+    Args:
+      error: The error.
+      length: The number of characters to show at most.
+
+    Example:
+      >>> from distlab.text.shown import shown_clause
+      >>> f"It can't be read: {shown_clause(ValueError('No.'))}. Write it again."
+      "It can't be read: No. Write it again."
+    """
+    return shown_text(error)[:length].rstrip(" .")
+
+
 def said_by_jax(error: BaseException, length: int = 400) -> str:
     """Returns what JAX says of a value, for the middle of a message.
 
@@ -92,4 +107,4 @@ def said_by_jax(error: BaseException, length: int = 400) -> str:
       >>> said_by_jax(TypeError("None is not a valid value.  "))
       'JAX says: None is not a valid value.'
     """
-    return f"JAX says: {shown_text(error)[:length].rstrip(' .')}."
+    return f"JAX says: {shown_clause(error, length)}."

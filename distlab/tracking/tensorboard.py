@@ -13,7 +13,7 @@ import numpy.typing as npt
 from distlab.errors import ArgumentTypeError, ArgumentValueError, RecordError
 from distlab.text.paths import path_refusal
 from distlab.text.png import encode
-from distlab.text.shown import shown, shown_text
+from distlab.text.shown import shown, shown_clause
 from distlab.tracking.event_files import EventFile
 from distlab.tracking.logger import Logger, RunFacts
 
@@ -62,7 +62,7 @@ class TensorBoard(Logger):
         except (OSError, ValueError) as error:
             raise RecordError(
                 f"The folder {shown(str(logdir))} for TensorBoard can't be created: "
-                f"{shown_text(error)}. Name a folder that you may write."
+                f"{shown_clause(error)}. Name a folder that you may write."
             ) from error
 
     def start(self, run: RunFacts) -> None:

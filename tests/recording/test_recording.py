@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 import threading
 import time
 from collections.abc import Callable
@@ -225,6 +226,8 @@ def test_a_full_disk_is_said_once_and_stops_nothing(recorder: RingRecorder, tmp_
     notes = [event for event in recorder.ring.since(0).events if isinstance(event, Lost)]
     assert len(notes) == 2
     assert "full" in notes[0].reason
+    told = rf"The last {notes[1].count} events were not stored: .*full\. Free space there, or"
+    assert re.match(told, notes[1].reason)
     stored = [event for event in events_of(tmp_path) if isinstance(event, Step)]
     # With the run's begin, the notes, the recorder's own cost, and variables of other tests that
     # are freed meanwhile.

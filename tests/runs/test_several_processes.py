@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,8 @@ from distlab.events import (
 from distlab.events import Run as RunBegin
 from distlab.recording import Run
 from distlab.runs.run_file import RunFile
+from distlab.runs.run_file_reader import RunFileReader
+from distlab.runs.run_files import MergedReaders
 from tests.recording import samples
 
 SECOND = 1_000_000_000
@@ -207,8 +210,21 @@ def test_processes_are_in_the_order_of_their_numbers(tmp_path: Path) -> None:
 
 def test_a_file_that_can_not_be_read_is_named(folder: Path) -> None:
     (folder / "process-1.sqlite").write_text("no database")
-    with pytest.raises(NotARunError, match="can't be read"):
+    with pytest.raises(NotARunError, match=r"its file process-1.sqlite is damaged.*database\. W"):
         Run.open(folder)
+    (folder / "process-1.sqlite").unlink()
+    with Run.open(folder) as run:
+        assert run.processes == (0,)
+
+
+def test_a_late_file_that_can_not_be_read_is_named(tmp_path: Path) -> None:
+    RunFile(tmp_path, "a run", processes=2).close()
+    seconds = count()
+    merged = MergedReaders([RunFileReader(tmp_path / "process-0.sqlite")], lambda: next(seconds))
+    (tmp_path / "process-1.sqlite").write_text("no database")
+    with pytest.raises(NotARunError, match=r"its file process-1.sqlite is damaged"):
+        merged.since(0)
+    merged.close()
 
 
 @settings(deadline=None)  # it writes files

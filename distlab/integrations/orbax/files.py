@@ -32,7 +32,7 @@ from distlab.errors import (
 from distlab.integrations.orbax.entry import Entry, Saved
 from distlab.processes import group
 from distlab.processes.group import ProcessGroup
-from distlab.text.shown import shown, shown_text
+from distlab.text.shown import shown, shown_clause
 
 VERSION: Final = 1
 _CHECKSUMS: Final = "distlab_checksums.json"
@@ -94,7 +94,7 @@ def _write_whole(path: Path, arrays: Mapping[str, np.ndarray], objects: Mapping[
         _clear(new)
         _clear(new.with_name(new.name + _UNFINISHED))
         raise CheckpointError(
-            f"{path} could not be written: {shown_text(error):.400}. Nothing was left behind, and "
+            f"{path} could not be written: {shown_clause(error)}. Nothing was left behind, and "
             "earlier checkpoints are as they were. Free space on the disk, or choose another "
             "folder."
         ) from error
@@ -280,7 +280,7 @@ def _damage_as_error(path: Path) -> Iterator[None]:
     except DistlabError:
         raise
     except Exception as error:  # Orbax, TensorStore and JSON raise errors of many types
-        raise _damaged(path, f"{shown_text(error):.300}") from error
+        raise _damaged(path, shown_clause(error, 300)) from error
 
 
 def _damaged(path: Path, why: str) -> DataLossError:
