@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import functools
+import signal
 import threading
 import time
 from collections.abc import Callable
 from typing import Final, ParamSpec
+
+import pytest
 
 LIMIT_SECONDS: Final = 60
 ATTEMPTS: Final = 4
@@ -20,6 +23,21 @@ def wait_until(holds: Callable[[], bool], what: str = "a condition") -> None:
     while not holds():
         assert time.monotonic() < end, f"waited too long for {what}"
         threading.Event().wait(0.01)
+
+
+def interrupt(waits: Callable[[], object]) -> None:
+    """Calls a function that waits, in the main thread, and interrupts it."""
+    main = threading.main_thread().ident
+    assert main is not None
+    timer = threading.Timer(0.05, signal.pthread_kill, (main, signal.SIGUSR1))
+    before = signal.signal(signal.SIGUSR1, signal.default_int_handler)
+    timer.start()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            waits()
+    finally:
+        timer.join()
+        signal.signal(signal.SIGUSR1, before)
 
 
 def measured(test: Callable[P, None]) -> Callable[P, None]:

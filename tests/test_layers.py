@@ -37,11 +37,12 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "errors": (),
     "uncopied": ("errors",),
     "user_code": (),
+    "threads": (),
     "events": (),
     "cluster": ("text", "errors", "uncopied"),
-    "launching": ("text", "errors"),
+    "launching": ("text", "errors", "threads"),
     "devices": ("text", "errors", "events"),
-    "processes": ("text", "errors", "devices"),
+    "processes": ("text", "errors", "threads", "devices"),
     "values": ("text", "errors", "user_code", "events", "devices", "processes"),
     "context": ("text", "errors", "user_code", "devices", "values"),
     "variables": (
@@ -56,7 +57,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         *("variables", "collectives"),
     ),
     "io": ("text", "errors", "uncopied", "values"),
-    "data": ("text", "errors", "uncopied", "values", "io"),
+    "data": ("text", "errors", "uncopied", "threads", "values", "io"),
     "input": (
         *("text", "errors", "user_code", "events", "devices", "processes", "values", "context"),
         "data",
@@ -81,11 +82,11 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "page": ("text", "errors", "events", "control", "folds", "charts", "advice"),
     "tracking": ("text", "errors", "events", "io", "folds"),
     # What keeps it. A recording ends with its advice, and exports draw the page.
-    "profiling": ("errors", "user_code", "events", "devices", "cluster", "values"),
+    "profiling": ("errors", "user_code", "threads", "events", "devices", "cluster", "values"),
     "runs": ("text", "errors", "uncopied", "events", "folds", "advice", "page", "tracking"),
     "recording": (
-        *("text", "errors", "uncopied", "user_code", "events", "devices", "processes", "advice"),
-        *("tracking", "profiling", "runs"),
+        *("text", "errors", "uncopied", "user_code", "threads", "events", "devices", "processes"),
+        *("advice", "tracking", "profiling", "runs"),
     ),
     "widgets": (
         *("text", "errors", "events", "strategies", "control", "folds", "charts", "advice"),
@@ -102,8 +103,8 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         *("text", "errors", "devices", "values", "context", "variables", "step", "strategies"),
     ),
     "integrations.orbax": (
-        *("text", "errors", "uncopied", "cluster", "devices", "processes", "values", "context"),
-        *("variables", "data", "input", "integrations.hook"),
+        *("text", "errors", "uncopied", "threads", "cluster", "devices", "processes", "values"),
+        *("context", "variables", "data", "input", "integrations.hook"),
     ),
     "integrations.keras": (
         *("text", "errors", "events", "devices", "values", "context", "variables", "data", "input"),
@@ -179,8 +180,15 @@ ALSO_USES = {
 """Packages outside of the standard library, beyond numpy and msgspec."""
 
 USES_NO_JAX = {
-    *("text", "errors", "folds", "charts", "advice", "page", "runs", "widgets", "dashboard"),
-    *("control", "tracking", "integrations", "integrations.mlflow", "integrations.wandb"),
+    *("text", "errors", "threads", "folds", "charts", "advice", "page", "runs", "widgets"),
+    *(
+        "dashboard",
+        "control",
+        "tracking",
+        "integrations",
+        "integrations.mlflow",
+        "integrations.wandb",
+    ),
     *("flax", "keras", "public"),
 }
 

@@ -16,6 +16,7 @@ from typing import Generic, Protocol, TypeVar
 from distlab.data._engine import Element, Reader, State, Stream
 from distlab.data._plan import Opener, Reading, Unary
 from distlab.errors import DistlabError
+from distlab.threads import Thread
 
 _AUTOMATIC = 2
 _POLL_SECONDS = 0.1
@@ -130,11 +131,8 @@ class Producer(Generic[ItemT]):
     def __init__(self, source: Positioned[ItemT], size: int) -> None:
         self._items: queue.Queue[tuple[ItemT, State] | BaseException] = queue.Queue(size)
         self._stopping = threading.Event()
-        self._thread = threading.Thread(
-            target=_produce,
-            args=(source, self._items, self._stopping),
-            name="distlab-prefetch",
-            daemon=True,
+        self._thread = Thread(
+            _produce, source, self._items, self._stopping, name="distlab-prefetch"
         )
 
     def start(self) -> None:
@@ -158,8 +156,7 @@ class Producer(Generic[ItemT]):
           wait_seconds: The longest wait for its end; it may be waiting for its source.
         """
         self._stopping.set()
-        if wait_seconds and threading.current_thread() is not self._thread:
-            self._thread.join(wait_seconds)
+        self._thread.join(wait_seconds)
 
 
 def _produce(

@@ -12,6 +12,7 @@ from contextlib import suppress
 from typing import IO, Literal, TypeAlias
 
 from distlab.launching.warden import Warden
+from distlab.threads import Thread
 
 Stream: TypeAlias = Literal["out", "err"]
 Write: TypeAlias = Callable[[Stream, str, bytes], None]
@@ -91,8 +92,8 @@ class WorkerProcess:
         self.signal(signal.SIGKILL)
         self._waiter.join()
 
-    def _thread(self, work: Callable[..., None], *args: object) -> threading.Thread:
-        thread = threading.Thread(target=work, args=args, name=self.name, daemon=True)
+    def _thread(self, work: Callable[..., None], *args: object) -> Thread:
+        thread = Thread(work, *args, name=self.name)
         thread.start()
         return thread
 

@@ -20,6 +20,7 @@ from distlab.devices.dispatch_order import Dispatch
 from distlab.errors import ClusterError
 from distlab.processes.failures import PARTED
 from distlab.processes.group import ProcessGroup
+from distlab.threads import Thread
 
 _TICK_SECONDS: Final = 0.25
 _KEPT_CHUNKS: Final = 2000
@@ -42,7 +43,7 @@ class OrderGuard:
         self._compared = 0
         self._chunk = 0
         self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._watch, name="distlab order", daemon=True)
+        self._thread = Thread(self._watch, name="distlab order")
         self._thread.start()
 
     def stop(self) -> None:

@@ -16,6 +16,7 @@ from distlab.processes import gloo_sockets, meeting
 from distlab.processes.failures import ALIVE, FAILED, tell, told
 from distlab.processes.gloo_sockets import Address
 from distlab.processes.group import LEFT, ProcessGroup, Worker
+from distlab.threads import Thread
 
 _POLL_SECONDS: Final = 0.1
 _BEAT_SECONDS: Final = 0.5
@@ -44,14 +45,13 @@ class Watcher:
         self._beaten = 0.0
         self._beats: dict[int, tuple[str, float]] = {}
         self._left: dict[int, float] = {}  # since when
-        self._thread = threading.Thread(target=self._watch, name="distlab watcher", daemon=True)
+        self._thread = Thread(self._watch, name="distlab watcher")
         self._thread.start()
 
     def stop(self) -> None:
         """Ends the thread."""
         self._stopped.set()
-        if threading.current_thread() is not self._thread:
-            self._thread.join()
+        self._thread.join()
 
     def _watch(self) -> None:
         while not self._stopped.wait(_POLL_SECONDS):

@@ -8,6 +8,8 @@ import weakref
 from collections.abc import Callable
 from typing import Final
 
+from distlab.threads import Thread
+
 _STOP_SECONDS: Final = 2.0
 
 
@@ -28,7 +30,7 @@ class HelperThread:
         self._work = work
         self._wake = threading.Event()
         self._lock = threading.Lock()
-        self._thread: threading.Thread | None = None
+        self._thread: Thread | None = None
 
     @property
     def stopping(self) -> bool:
@@ -44,7 +46,7 @@ class HelperThread:
     def _start(self) -> None:
         with self._lock:
             if self._thread is None and not self.stopping:
-                self._thread = threading.Thread(target=self._work, name=self._name, daemon=True)
+                self._thread = Thread(self._work, name=self._name)
                 self._thread.start()
                 _running.add(self)
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Final, NamedTuple, Protocol
 
 from distlab.errors import DistlabError
+from distlab.threads import Thread
 
 _BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 _READINGS: Final = 8
@@ -111,7 +112,7 @@ class ClockWatch:
         self._note = note
         self._every = every
         self._ending = threading.Event()
-        self._thread = threading.Thread(target=self._watch, name="distlab clock", daemon=True)
+        self._thread = Thread(self._watch, name="distlab clock")
         self._thread.start()
 
     def stop(self) -> None:

@@ -19,6 +19,7 @@ from distlab.events import Error, Event, Lost, Run, RunEnd, Unknown
 from distlab.recording.guarded_logger import GuardedLogger
 from distlab.recording.ring import Ring
 from distlab.text.shown import shown, shown_clause, shown_text
+from distlab.threads import Thread
 from distlab.tracking.logger import Logger
 from distlab.tracking.relay import Relay
 
@@ -67,9 +68,7 @@ class LoggerThread:
         self._end: RunEnd | None = None
         self._failure = ""
         _in_use.add(self._identity)
-        self._thread = threading.Thread(
-            target=self._log_on, name=f"distlab logger {self.name}", daemon=True
-        )
+        self._thread = Thread(self._log_on, name=f"distlab logger {self.name}")
         self._thread.start()
 
     def announce(self, run: Run) -> None:

@@ -13,7 +13,6 @@ import threading
 import time
 import warnings
 from collections.abc import Callable
-from queue import Empty, SimpleQueue
 from typing import Final
 
 from distlab.events import Chunk, Event, Lost, Run, RunEnd, Unknown
@@ -21,6 +20,7 @@ from distlab.recording.ring import Ring
 from distlab.runs.run_file import RunFile
 from distlab.runs.sent_run_file import SentRunFile
 from distlab.text.shown import shown_clause
+from distlab.threads import Thread
 
 COMMIT_SECONDS: Final = 0.05
 """The approximate time that an event waits in memory before it is stored."""
@@ -64,9 +64,7 @@ class Writer:
         self._closed = False
         self._begun = threading.Event()
         self._ending = threading.Event()
-        self._written = False
-        self._tell_written: SimpleQueue[None] = SimpleQueue()
-        self._thread = threading.Thread(target=self._write_on, name="distlab run file", daemon=True)
+        self._thread = Thread(self._write_on, name="distlab run file")
         self._thread.start()
 
     def announce(self, run: Run) -> None:
@@ -115,29 +113,19 @@ class Writer:
             self._closed = True
 
     def _waited(self) -> bool:
-        """Waits, within a limit, until the thread has stored its last events.
-
-        An interrupt of `join` would make Python 3.11 take the thread for one that has ended.
-        """
-        until = time.monotonic() + _CLOSE_SECONDS
-        while not self._written and time.monotonic() < until:
-            with contextlib.suppress(Empty):
-                self._tell_written.get(timeout=max(0.0, until - time.monotonic()))
-        return self._written
+        """Waits, within a limit, until the thread has stored its last events."""
+        self._thread.join(_CLOSE_SECONDS)
+        return not self._thread.is_alive()
 
     def abandon(self) -> None:
         """Releases the file in a forked child, where the thread does not exist."""
         self.file.abandon()
 
     def _write_on(self) -> None:
-        try:
-            while not self._ending.wait(_RETRY_SECONDS if self._failed else COMMIT_SECONDS):
-                if self._begun.is_set():
-                    self._store_all()
-            self._store_all()
-        finally:
-            self._written = True
-            self._tell_written.put(None)
+        while not self._ending.wait(_RETRY_SECONDS if self._failed else COMMIT_SECONDS):
+            if self._begun.is_set():
+                self._store_all()
+        self._store_all()
 
     def _store_all(self) -> None:
         """Stores all events up to now; stops at the first failure."""

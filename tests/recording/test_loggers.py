@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 
 from distlab.errors import ArgumentTypeError, RecordError
-from distlab.events import Error, Lost, RecorderCost, sink
+from distlab.events import Error, Lost, Metric, RecorderCost, sink
 from distlab.loggers import Logger, RunFacts
 from distlab.recording import Ring, RingRecorder, Run, record
-from tests.patience import LIMIT_SECONDS, wait_until
+from distlab.recording.logger_thread import LoggerThread, close_all
+from tests.patience import LIMIT_SECONDS, interrupt, wait_until
 from tests.recording import samples
 
 
@@ -233,6 +234,19 @@ def test_closing_waits_for_a_stuck_logger_within_a_limit(
         record(None, loggers=[slow])
     slow.let_go.set()
     wait_until(lambda: bool(slow.ended), "the logger's end")
+    assert slow.ended == [("finished", "")]
+
+
+def test_who_waits_again_after_an_interrupt_waits_for_the_logger() -> None:
+    ring, slow = Ring(), Slow()
+    thread = LoggerThread(ring, slow, None)
+    thread.announce(samples.run())
+    ring.append(Metric(time_ns=1, step=0, values={"loss": 0.5}))
+    assert slow.entered.wait(60)
+    interrupt(lambda: close_all([thread], samples.end()))
+    assert slow.ended == []
+    slow.let_go.set()
+    close_all([thread], samples.end())
     assert slow.ended == [("finished", "")]
 
 

@@ -6,6 +6,8 @@ import threading
 from collections.abc import Callable
 from typing import Any, final
 
+from distlab.threads import Thread
+
 _running: set[Job] = set()
 
 
@@ -20,7 +22,7 @@ class Job:
     def __init__(self, function: Callable[[], None]) -> None:
         self._function = function
         self._error: BaseException | None = None
-        self._thread = threading.Thread(target=self._run, name="distlab-checkpoint")
+        self._thread = Thread(self._run, name="distlab-checkpoint", daemon=False)
         _running.add(self)
         self._thread.start()
 

@@ -1,0 +1,65 @@
+"""Threads that are waited for, also again after an interrupt."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import threading
+import time
+from collections.abc import Callable
+from queue import Empty, SimpleQueue
+from typing import Any, Final
+
+_LOOK_SECONDS: Final = 0.5
+
+
+class Thread(threading.Thread):
+    """A thread that says itself when its function has ended.
+
+    An interrupt of `threading.Thread.join` makes Python 3.11 and 3.12 take a thread that still
+    runs for one that has ended, and whoever waits again does not wait at all. Here an interrupt
+    ends the wait alone.
+
+    Args:
+      target: The function.
+      args: Its arguments.
+      name: The thread's name.
+      daemon: Whether the process may end before it has.
+    """
+
+    def __init__(
+        self, target: Callable[..., object], *args: Any, name: str, daemon: bool = True
+    ) -> None:
+        super().__init__(target=target, args=args, name=name, daemon=daemon)
+        self._process = os.getpid()
+        self._over = False
+        # No event: an interrupt while its lock is taken could leave it locked.
+        self._tell_over: SimpleQueue[None] = SimpleQueue()
+
+    def run(self) -> None:
+        """Calls the function."""
+        try:
+            super().run()
+        finally:
+            self._over = True
+            self._tell_over.put(None)
+
+    def is_alive(self) -> bool:
+        """Returns whether its function has begun and not ended; never in a forked child."""
+        return self.ident is not None and not self._over and os.getpid() == self._process
+
+    def join(self, timeout: float | None = None) -> None:
+        """Waits for the end of the function; the thread itself does not wait.
+
+        Args:
+          timeout: The longest wait in seconds; None waits as long as it takes.
+        """
+        until = math.inf if timeout is None else time.monotonic() + timeout
+        while self.is_alive() and threading.current_thread() is not self:
+            left = until - time.monotonic()
+            if left <= 0:
+                return
+            with contextlib.suppress(Empty):
+                self._tell_over.get(timeout=min(left, _LOOK_SECONDS))
+                self._tell_over.put(None)  # for others who wait
