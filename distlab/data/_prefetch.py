@@ -156,7 +156,8 @@ class Producer(Generic[ItemT]):
           wait_seconds: The longest wait for its end; it may be waiting for its source.
         """
         self._stopping.set()
-        self._thread.join(wait_seconds)
+        if wait_seconds:  # an iterator's end may be that of the interpreter, without names
+            self._thread.join(wait_seconds)
 
 
 def _produce(

@@ -91,7 +91,7 @@ class Recording(Uncopied):
             no text.
           ArgumentValueError: The step is negative or above 2**63 - 1, or a name is empty, longer
             than 500 characters or not encodable in UTF-8.
-          RecordError: The recording is closed.
+          RecordError: The recording is closed, or that of a process of which this one was forked.
 
         Warns:
           NotFiniteWarning: A metric was nan or infinite for the first time. A value that was not
@@ -113,12 +113,7 @@ class Recording(Uncopied):
                 f"A recording accepts numbers until it is closed, and {self.name!r} is closed. "
                 "Call log inside the with block."
             )
-        if os.getpid() != self._process:
-            raise RecordError(
-                f"The recording {self.name!r} is that of process {self._process}, of which this "
-                "one was forked: nothing would be stored. Log there what this one returns, or "
-                "record to a folder of its own."
-            )
+        self._require_own()
         began = time.perf_counter_ns()
         line = calling_line()
         step, numbers = step_and_values(step_or_values, values)
@@ -151,7 +146,8 @@ class Recording(Uncopied):
           CaptureError: jax.profiler or another capture is taking a profile, or the
             recorder's own did not end within 10 s.
           ArgumentValueError: `steps` or `seconds` is not a positive number.
-          RecordError: The recording is closed, or recording is off.
+          RecordError: The recording is closed, or that of a process of which this one was forked,
+            or recording is off.
 
         Example:
           >>> import jax, jax.numpy as jnp
@@ -185,6 +181,7 @@ class Recording(Uncopied):
                 f"A recording can capture until it is closed, and {self.name!r} is closed. "
                 "Call capture inside the with block."
             )
+        self._require_own()
         return self._recorder.capturer.start(steps, float(seconds), "user")
 
     def close(
@@ -194,7 +191,8 @@ class Recording(Uncopied):
     ) -> None:
         """Stores the last events and ends the recording. Closing twice does nothing.
 
-        An interrupt ends it all the same: what is stored by then is a finished run.
+        An interrupt ends it all the same: what is stored by then is a finished run. In a forked
+        child it does nothing: the run is that of the parent, and goes on.
 
         Args:
           status: How the run ended.
@@ -255,6 +253,14 @@ class Recording(Uncopied):
             self.close("interrupted", type(error).__name__)
         else:
             self.close("failed", f"{type(error).__name__}: {shown_text(error)}")
+
+    def _require_own(self) -> None:
+        if os.getpid() != self._process:
+            raise RecordError(
+                f"The recording {self.name!r} is that of process {self._process}, of which this "
+                "one was forked: nothing would be stored. Call it there, with what this one "
+                "returns, or record to a folder of its own here."
+            )
 
     def _warn_of_not_finite(self, recorder: RingRecorder) -> None:
         """Warns, once for each metric; in the line that called `log` or `close`."""

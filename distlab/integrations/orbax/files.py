@@ -32,7 +32,7 @@ from distlab.errors import (
 from distlab.integrations.orbax.entry import Entry, Saved
 from distlab.processes import group
 from distlab.processes.group import ProcessGroup
-from distlab.text.shown import shown, shown_clause
+from distlab.text.shown import shown_clause
 
 VERSION: Final = 1
 _CHECKSUMS: Final = "distlab_checksums.json"
@@ -260,17 +260,27 @@ def _require_undamaged(path: Path, place: Path) -> None:
     """
     if not is_checkpoint(place):
         raise _damaged(path, "it was not written by distlab.train")
-    present = _checksums(place)
-    known = json.loads((place / _CHECKSUMS).read_text())
-    if not known or not isinstance(known, dict):
-        raise _damaged(path, f"its file {_CHECKSUMS} has no checksums, but {shown(known)}")
-    for name, (size, checksum) in known.items():
-        if name not in present:
+    for name, (size, checksum) in _known_checksums(path, place).items():
+        file = place / name
+        if not file.is_file():
             raise _damaged(path, f"its file {name} is missing")
-        if present[name][0] != size:
-            raise _damaged(path, f"its file {name} has {present[name][0]} of {size} bytes")
-        if present[name][1] != checksum:
+        if (found := file.stat().st_size) != size:
+            raise _damaged(path, f"its file {name} has {found} of {size} bytes")
+        if _crc32c(file) != checksum:
             raise _damaged(path, f"its file {name} was changed")
+
+
+def _known_checksums(path: Path, place: Path) -> dict[str, tuple[int, int]]:
+    text = (place / _CHECKSUMS).read_bytes()
+    try:
+        known = msgspec.json.decode(text, type=dict[str, tuple[int, int]])
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise _damaged(
+            path, f"its file {_CHECKSUMS} has no checksums ({shown_clause(error)})"
+        ) from error
+    if not known:
+        raise _damaged(path, f"its file {_CHECKSUMS} has no checksums, but {{}}")
+    return known
 
 
 @contextmanager

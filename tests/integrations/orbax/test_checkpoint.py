@@ -360,10 +360,24 @@ def test_a_replica_function_can_t_save_or_restore(eagerly: bool, tmp_path: Path)
             strategy_of(2).run(verb, options=options)
 
 
-@pytest.mark.parametrize("checksums", ["{}", "null", "[]"])
+@pytest.mark.parametrize("checksums", ["{}", "null", "[]", '{"a": 1}', '{"a": [1]}', "{", "\udcff"])
 def test_a_file_of_checksums_without_any_is_damage(checksums: str, tmp_path: Path) -> None:
     x = dl.Variable(1.0)
     path = dl.train.Checkpoint(x=x).save(tmp_path / "ckpt")
-    (Path(path) / "distlab_checksums.json").write_text(checksums)
-    with pytest.raises(dl.errors.DataLossError, match="json has no checksums, but"):
+    damaged = checksums.encode("utf-8", "surrogateescape")
+    (Path(path) / "distlab_checksums.json").write_bytes(damaged)
+    with pytest.raises(dl.errors.DataLossError, match=r"distlab_checksums\.json has no checksums"):
+        dl.train.Checkpoint(x=x).restore(path)
+
+
+def test_a_checkpoint_whose_arrays_lie_elsewhere_is_restored(tmp_path: Path) -> None:
+    x = dl.Variable(1.0)
+    path = Path(dl.train.Checkpoint(x=x).save(tmp_path / "ckpt"))
+    (path / "arrays").rename(tmp_path / "elsewhere")
+    (path / "arrays").symlink_to(tmp_path / "elsewhere")
+    x.assign(2.0)
+    dl.train.Checkpoint(x=x).restore(path)
+    assert float(x) == 1.0
+    (tmp_path / "elsewhere").rename(tmp_path / "away")
+    with pytest.raises(dl.errors.DataLossError, match=r"its file arrays/.* is missing"):
         dl.train.Checkpoint(x=x).restore(path)
