@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import threading
 import weakref
 from collections.abc import Callable
+from queue import Empty, SimpleQueue
 from typing import Final
 
 from distlab.threads import Thread
@@ -28,8 +30,9 @@ class HelperThread:
         self._stopping = threading.Event()
         self._name = name
         self._work = work
-        self._wake = threading.Event()
-        self._lock = threading.Lock()
+        # What wakes the thread may be interrupted by a signal's handler that wakes it, too.
+        self._wakes: SimpleQueue[None] = SimpleQueue()
+        self._lock = threading.RLock()
         self._thread: Thread | None = None
 
     @property
@@ -39,7 +42,8 @@ class HelperThread:
 
     def wake(self) -> None:
         """Ends the present or the next `rest`; starts the thread if needed."""
-        self._wake.set()
+        if self._wakes.empty():
+            self._wakes.put(None)
         if self._thread is None:
             self._start()
 
@@ -52,13 +56,13 @@ class HelperThread:
 
     def rest(self, seconds: float) -> None:
         """Waits, in the thread, until the time is over or `wake` is called."""
-        self._wake.wait(seconds)
-        self._wake.clear()
+        with contextlib.suppress(Empty):
+            self._wakes.get(timeout=max(0.0, seconds))
 
     def end(self) -> None:
         """Asks the thread to end, without waiting for it."""
         self._stopping.set()
-        self._wake.set()
+        self._wakes.put(None)
 
     def stop(self) -> None:
         """Asks the thread to end and waits for it, within a limit."""
