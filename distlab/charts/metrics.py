@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import numpy as np
 from bokeh.models import BasicTicker, DataRange1d
 
 from distlab.charts._figure import add_legend, draw_curves, new_figure
@@ -64,7 +65,8 @@ class MetricLines:
         chosen = chosen[:_MOST_CURVES]
         self.source.data = {
             "name": [plain(columns["name"][place], 40) for place in chosen],
-            "step": [columns["step"][place] for place in chosen],
+            # As the browser's numbers: Bokeh warns of whole ones that it would round.
+            "step": [columns["step"][place].astype(np.float64) for place in chosen],
             "value": [finite(columns["value"][place]) for place in chosen],
             "color": [colour(number) for number in range(len(chosen))],
         }

@@ -30,6 +30,7 @@ from distlab.charts.batches import size_text
 from distlab.charts.devices import resample
 from distlab.charts.reductions import how_text
 from distlab.charts.sheet import as_pictures, fit, sheet
+from distlab.events import Metric
 from distlab.folds import (
     DeviceColumns,
     Devices,
@@ -290,6 +291,15 @@ def test_loss_and_other_metrics_are_apart(folds: Folds) -> None:
     others.update(columns)
     assert loss.source.data["name"] == ["Validation Loss"]
     assert others.source.data["name"] == []
+
+
+def test_steps_beyond_those_of_browsers_are_drawn_without_a_warning() -> None:
+    folds = Folds()
+    folds.add([Metric(time_ns=1, step=2**63 - 1, values={"loss": 1.0})])
+    chart = loss_lines()
+    chart.update(folds.columns("metrics"))
+    assert '"dtype": "float64"' in json.dumps(embedded(chart, "step"))
+    assert chart.source.data["step"][0].tolist() == [2.0**63 - 1024]
 
 
 def test_names_that_look_like_tex_are_only_text(folds: Folds) -> None:
