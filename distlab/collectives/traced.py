@@ -14,6 +14,7 @@ from distlab.collectives.shapes import gather_axis, require_joinable
 from distlab.context import scopes
 from distlab.context.host import Host
 from distlab.devices import jax_internals
+from distlab.devices.key_data import is_key, through_data
 from distlab.devices.mesh import AXIS
 from distlab.errors import ContextError, StructureError
 from distlab.values.checks import as_array, is_array_like
@@ -175,12 +176,8 @@ class TracedCollectives:
         return rows
 
     def _of_end(self, end: int, value: jax.Array) -> jax.Array:
-        if jnp.issubdtype(value.dtype, jax.dtypes.prng_key):
-            data = self._of_end(end, jax.random.key_data(value))
-            keys: jax.Array = jax.random.wrap_key_data(
-                data, impl=jax_internals.key_impl(value.dtype)
-            )
-            return keys
+        if is_key(value):
+            return through_data(functools.partial(self._of_end, end), value)
         return self.sum_on_worker(jnp.where(self._is_end(end), value, jnp.zeros_like(value)))
 
     def _is_end(self, end: int) -> jax.Array:

@@ -199,6 +199,12 @@ def configuration() -> Hashable:
     return settings
 
 
+@functools.cache
+def _settings_that_go_along() -> list[Any]:
+    states = _config.config_states.items()
+    return [state for name, state in states if not name.startswith(_OF_ONE_THREAD)]
+
+
 def copied_context() -> Callable[..., Any]:
     """Returns what calls a function with this thread's settings of JAX, in another thread, too.
 
@@ -206,11 +212,7 @@ def copied_context() -> Callable[..., Any]:
     `jax.enable_x64(True)`, hold in one thread alone, like context variables, which go along.
     """
     context = contextvars.copy_context()
-    settings = [
-        (state, state.get_local())
-        for name, state in _config.config_states.items()
-        if not name.startswith(_OF_ONE_THREAD)
-    ]
+    settings = [(state, state.get_local()) for state in _settings_that_go_along()]
     chosen = [(state, value) for state, value in settings if value is not _jaxlib.config.unset]
 
     def run(function: Callable[..., Any], *args: Any) -> Any:

@@ -132,12 +132,8 @@ class Arguments:
           error: What the function raised as it was traced with the replica's shapes.
           replica: The replica's number.
         """
-        received = [
-            f"{leaf.label}: {leaf.dtype}{list(leaf.shapes[replica])}"
-            for leaf in self.leaves
-            if len(set(leaf.shapes)) > 1
-        ]
-        explain_shapes(error, replica, received, empty=self.examples(replica) == 0)
+        arguments = [(leaf.label, leaf.dtype, leaf.shapes) for leaf in self.leaves]
+        explain_shapes(error, replica, arguments, empty=self.examples(replica) == 0)
 
     def build(self, arrays: list[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Returns `(args, kwargs)` with these arrays as the dynamic leaves."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import hashlib
-import inspect
 import json
 import time
 import weakref
@@ -39,7 +38,7 @@ from distlab.step.explained import explain_eager
 from distlab.step.regroup import regroup, select, to_device
 from distlab.step.rendezvous import Rendezvous, ReplicaThread, run_in_turn, unwind
 from distlab.step.used_up import released
-from distlab.values.checks import require_components, require_plain
+from distlab.values.checks import code_of, require_components, require_plain
 from distlab.values.distributed import (
     DistributedValues,
     PerReplica,
@@ -150,10 +149,7 @@ def _in_python_where_it_reads(fn: Callable[..., Any], frame: frames.EagerFrame) 
       fn: The function.
       frame: Its variables.
     """
-    while isinstance(fn, functools.partial):
-        fn = fn.func
-    fn = inspect.unwrap(fn)
-    code = getattr(fn, "__code__", type(fn))  # is the same where a function is made anew
+    code = code_of(fn) or type(fn)  # the same where a function is made anew
     with jax.disable_jit() if code in _reading_inside else contextlib.nullcontext():
         try:
             yield

@@ -16,12 +16,12 @@ from typing import Any, NamedTuple, final
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax.extend.core import Primitive
 from jax.extend.core.primitives import axis_index_p, cond_p, jit_p, scan_p, while_p
 from jax.sharding import PartitionSpec
 
 from distlab.devices import dispatch_order, in_flight, jax_internals
+from distlab.devices.key_data import bits
 from distlab.devices.mesh import AXIS, ReplicaMesh
 from distlab.errors import ContextError, StructureError, ValueShapeError
 from distlab.step import jaxprs
@@ -196,13 +196,8 @@ def _may_diverge(known: Known, operands: int) -> bool:
 
 def _column_differs(column: Sequence[jax.Array]) -> bool:
     """Returns whether the replicas' arrays differ, of one shape and dtype."""
-    first, *others = map(_bits, column)
+    first, *others = map(bits, column)
     return any(other != first for other in others)
-
-
-def _bits(array: jax.Array) -> bytes:
-    keys = jnp.issubdtype(array.dtype, jax.dtypes.prng_key)
-    return np.asarray(jax.random.key_data(array) if keys else array).tobytes()
 
 
 @functools.lru_cache(maxsize=128)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeAlias
 
 import jax
 
 from distlab.devices.mesh import AXIS
 from distlab.step.parameters import argument_label, parameter_names
-from distlab.values.distributed import PerReplica, replica_shapes
+from distlab.values.distributed import PerReplica, Shape, replica_shapes
+
+Argument: TypeAlias = tuple[str, Any, Sequence[Shape]]
+"""An argument's name, its dtype, and its shape on each replica."""
 
 
 def explain_axis(error: Exception) -> None:
@@ -39,15 +42,22 @@ def explain_static(error: Exception) -> None:
         )
 
 
-def explain_shapes(error: Exception, replica: int, received: list[str], *, empty: bool) -> None:
+def explain_shapes(
+    error: Exception, replica: int, arguments: Iterable[Argument], *, empty: bool
+) -> None:
     """Adds to an error which replica's shapes led to it, where shapes differ.
 
     Args:
       error: What the function raised.
       replica: The replica's number.
-      received: Its arguments whose shapes differ, each as `name: dtype[shape]`; none adds nothing.
+      arguments: The replicas' arguments.
       empty: Whether the replica has no examples.
     """
+    received = [
+        f"{label}: {dtype}{list(shapes[replica])}"
+        for label, dtype, shapes in arguments
+        if len(set(shapes)) > 1
+    ]
     if not received:
         return
     remedy = (
@@ -84,15 +94,10 @@ def explain_eager(
         (args, kwargs), is_leaf=lambda v: isinstance(v, PerReplica)
     )
     names = parameter_names(fn, len(args))
-    split = [
-        (argument_label(path, names), leaf, replica_shapes(leaf))
+    arguments = [
+        (argument_label(path, names), leaf.component_type()[0], replica_shapes(leaf))
         for path, leaf in leaves
         if isinstance(leaf, PerReplica)
     ]
-    received = [
-        f"{label}: {leaf.component_type()[0]}{list(shapes[replica])}"
-        for label, leaf, shapes in split
-        if len(set(shapes)) > 1
-    ]
-    empty = any(shapes[replica][:1] == (0,) for _, _, shapes in split)
-    explain_shapes(error, replica, received, empty=empty)
+    empty = any(shapes[replica][:1] == (0,) for _, _, shapes in arguments)
+    explain_shapes(error, replica, arguments, empty=empty)

@@ -16,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from distlab.devices import jax_internals
+from distlab.devices.key_data import is_key
 from distlab.devices.mesh import AXIS
 from distlab.step.stages import Stages, Values
 from distlab.values.distributed import Shape
@@ -123,11 +124,6 @@ def _buffer_sizes(stages: Stages, number: int) -> dict[str, int]:
         for dtype, size in own.items():
             sizes[dtype] = max(size, sizes.get(dtype, 0))
     return sizes
-
-
-def is_key(value: Any) -> bool:
-    """Returns whether an array, or an abstract one, holds random keys."""
-    return bool(jnp.issubdtype(value.dtype, jax.dtypes.prng_key))
 
 
 def _packed_as(aval: Any) -> tuple[str, int]:

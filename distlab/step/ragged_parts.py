@@ -13,10 +13,10 @@ from jax.sharding import Mesh, NamedSharding
 
 from distlab.devices import jax_internals
 from distlab.devices.jax_internals import plain
+from distlab.devices.key_data import is_key
 from distlab.devices.layouts import ROWS, Partition
 from distlab.devices.mesh import AXIS, ReplicaMesh
 from distlab.step import jaxprs
-from distlab.step.ragged import is_key
 from distlab.step.stages import Handed, Stages, Values, variables
 from distlab.values.distributed import Shape
 from distlab.values.padding import padded

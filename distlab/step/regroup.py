@@ -11,6 +11,7 @@ import jax
 import numpy as np
 
 from distlab.devices.jax_internals import plain
+from distlab.devices.key_data import bits
 from distlab.devices.mesh import ReplicaMesh
 from distlab.errors import StructureError
 from distlab.processes import group
@@ -189,7 +190,7 @@ def _described(
     """Returns what the other processes must know of one leaf."""
     if any(type(leaf) is Mirrored for leaf in column):
         array = _same_array(column, name, mesh)
-        digest = hashlib.sha256(_bits(array)).hexdigest()
+        digest = hashlib.sha256(bits(array)).hexdigest()
         return {"mirrored": [str(array.dtype), list(array.shape), digest]}
     first = column[0]
     described: dict[str, Any] = {}
@@ -262,7 +263,7 @@ def _same_array(column: Sequence[Any], name: Declared, mesh: ReplicaMesh) -> jax
     arrays = [declared_array(leaf, name.label) for leaf in column]
     first = arrays[0]
     for replica, array in enumerate(arrays):
-        if (array.dtype, array.shape) != (first.dtype, first.shape) or _bits(array) != _bits(first):
+        if (array.dtype, array.shape) != (first.dtype, first.shape) or bits(array) != bits(first):
             raise StructureError(
                 name.refusal(
                     f"replica {mesh.local_replicas[replica]} has {_numbers(array)} and replica "
@@ -275,10 +276,6 @@ def _same_array(column: Sequence[Any], name: Declared, mesh: ReplicaMesh) -> jax
 def _numbers(array: jax.Array) -> str:
     numbers = np.asarray(plain(array)).ravel()[:4].tolist()
     return f"{array.dtype}{list(array.shape)} of {numbers}"
-
-
-def _bits(array: jax.Array) -> bytes:
-    return np.asarray(plain(array)).tobytes()
 
 
 def _keep(value: Any) -> bool:

@@ -82,7 +82,8 @@ class DefaultStrategy(Strategy):
                 (args, kwargs),
                 is_leaf=lambda v: isinstance(v, DistributedValues | Variable) or is_state_holder(v),
             )
-        with scopes.replica(self._context), eager_axis.bound(1, 0, self._operate, lambda _: False):
+        differ = self._context.collectives.differ
+        with scopes.replica(self._context), eager_axis.bound(1, 0, self._operate, differ):
             return undeclared(fn(*args, **kwargs))
 
     def _operate(

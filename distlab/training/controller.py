@@ -114,6 +114,8 @@ class Controller:
                 "Controller needs a trainer or an evaluator, and both are None. Pass trainer= or "
                 "evaluator=."
             )
+        if isinstance(global_step, int | float | np.ndarray | np.generic):
+            raise _no_counter(global_step)
         require_count("steps_per_loop", steps_per_loop)
         require_kind("trainer", trainer, StandardTrainer, optional=True)
         require_kind("evaluator", evaluator, StandardEvaluator, optional=True)
@@ -139,17 +141,10 @@ class Controller:
     @property
     def step(self) -> int:
         """The number of steps so far, of earlier programs too."""
-        counts = not isinstance(self._global_step, int | float | np.ndarray | np.generic)
         try:
-            step = int(np.asarray(self._global_step)) if counts else None
-        except (TypeError, ValueError):
-            step = None
-        if step is None:
-            raise ArgumentTypeError(
-                f"global_step must be the variable that counts the steps, got "
-                f"{shown(self._global_step)}. Make it as dl.Variable(0) in strategy.scope()."
-            )
-        return step
+            return int(np.asarray(self._global_step))
+        except (TypeError, ValueError) as error:
+            raise _no_counter(self._global_step) from error
 
     def train(self, steps: int, checkpoint_at_completion: bool = True) -> None:
         """Trains until so many steps are taken in all.
@@ -270,3 +265,10 @@ def _numbers(outputs: Outputs) -> dict[str, float]:
         for name, array in arrays.items()
         if array.shape == () and array.dtype.kind in "biuf"
     }
+
+
+def _no_counter(global_step: Any) -> ArgumentTypeError:
+    return ArgumentTypeError(
+        f"global_step must be the variable that counts the steps, got {shown(global_step)}. Make "
+        "it as dl.Variable(0) in strategy.scope()."
+    )

@@ -6,6 +6,7 @@ import functools
 import inspect
 from collections.abc import Callable
 from pathlib import Path
+from types import CodeType
 from typing import Any, Final
 
 import jax
@@ -101,10 +102,16 @@ def function_name(fn: Callable[..., Any]) -> str:
     return str(name).rsplit("<locals>.", 1)[-1]
 
 
+def code_of(fn: Callable[..., Any]) -> CodeType | None:
+    """Returns the code of a function, also of one in partials and decorators; None for none."""
+    while isinstance(fn, functools.partial):
+        fn = fn.func
+    return getattr(inspect.unwrap(fn), "__code__", None)
+
+
 def function_source(fn: Callable[..., Any]) -> str:
     """Returns the file and line of a function's definition; empty when it has none."""
-    code = getattr(inspect.unwrap(fn), "__code__", None)
-    code = getattr(getattr(fn, "func", None), "__code__", None) if code is None else code
+    code = code_of(fn)
     return "" if code is None else f"{Path(code.co_filename).name}:{code.co_firstlineno}"
 
 

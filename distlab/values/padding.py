@@ -5,7 +5,7 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from distlab.devices import jax_internals
+from distlab.devices.key_data import is_key, through_data
 
 
 def padded(array: jax.Array, shape: tuple[int, ...]) -> jax.Array:
@@ -17,11 +17,6 @@ def padded(array: jax.Array, shape: tuple[int, ...]) -> jax.Array:
     """
     if array.shape == tuple(shape):
         return array
-    if jnp.issubdtype(array.dtype, jax.dtypes.prng_key):
-        data = jax.random.key_data(array)
-        keys: jax.Array = jax.random.wrap_key_data(
-            padded(data, (*shape, *data.shape[array.ndim :])),
-            impl=jax_internals.key_impl(array.dtype),
-        )
-        return keys
+    if is_key(array):
+        return through_data(lambda data: padded(data, (*shape, *data.shape[array.ndim :])), array)
     return jnp.pad(array, [(0, to - n) for n, to in zip(array.shape, shape, strict=True)])

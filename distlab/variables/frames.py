@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from typing import Any, Protocol, final
 
@@ -48,8 +49,61 @@ class Frame(Protocol):
         """Notes that a trace which JAX may keep depends on what is so now, as on a variable."""
 
 
+class _FrameOfTrace(ABC):
+    """One replica's view of the variables in a trace."""
+
+    def __init__(self) -> None:
+        self._trace = jax_internals.current_trace()
+
+    @abstractmethod
+    def get(self, variable: StoredVariable) -> jax.Array:
+        """Returns the traced value of a variable."""
+
+    @abstractmethod
+    def set(self, variable: StoredVariable, value: jax.Array) -> None:
+        """Assigns the traced value of a variable."""
+
+    @abstractmethod
+    def update(self, variable: StoredVariable, operation: Operation) -> None:
+        """Changes a variable on a parameter server."""
+
+    def get_copy(self, variable: StoredVariable, number: int | None) -> jax.Array:
+        """Returns the traced value of one copy."""
+        own = self.get(variable)
+        if number is None or variable.storage.layout.one_copy:
+            return own
+        copies: jax.Array = jax.lax.all_gather(own, AXIS)
+        return copies[number]
+
+    def set_copy(self, variable: StoredVariable, number: int | None, value: jax.Array) -> None:
+        """Assigns the traced value of one copy."""
+        if number is not None and not variable.storage.layout.one_copy:
+            value = jnp.where(jax.lax.axis_index(AXIS) == number, value, self.get(variable))
+        self.set(variable, value)
+
+    def own(self, value: DistributedValues) -> Any:
+        """Returns the traced replica's component."""
+        _require_components(value)
+        self.note_kept()
+        return value.component(jax.lax.axis_index(AXIS))
+
+    def note_kept(self) -> None:
+        """Notes that a trace which JAX may keep depends on what is so now, as on a variable."""
+        if _thread.frame is self and jax_internals.being_staged(within=self._trace):
+            kept_traces.note_held()
+
+    def _require_own_trace(self, variable: StoredVariable) -> None:
+        """Checks that an assignment is not inside a transformation in the function."""
+        if jax_internals.current_trace() is not self._trace:
+            raise ContextError(
+                f"{variable.name} was assigned inside jax.lax.scan, cond, jit or grad, within the "
+                "function that run traces. Use dl.scan, which may assign variables, in place of "
+                "jax.lax.scan; elsewhere return the value and assign it afterwards."
+            )
+
+
 @final
-class TracedFrame:
+class TracedFrame(_FrameOfTrace):
     """The variables that one trace of a replica function reads and writes.
 
     Args:
@@ -63,12 +117,12 @@ class TracedFrame:
     """
 
     def __init__(self, values: dict[StoredVariable, jax.Array]) -> None:
+        super().__init__()
         self.made: Sequence[StoredVariable] = ()
         self.read: set[StoredVariable] = set()
         self.written: dict[StoredVariable, jax.Array] = {}
         self.updates: list[tuple[StoredVariable, Operation]] = []
         self._values = values
-        self._trace = jax_internals.current_trace()
 
     def get(self, variable: StoredVariable) -> jax.Array:
         """Returns the traced value of a variable.
@@ -105,13 +159,13 @@ class TracedFrame:
         if isinstance(variable.storage, RemoteStorage):
             self.update(variable, Operation("assign", (value,)))
             return
-        _require_trace(self._trace, variable)
+        self._require_own_trace(variable)
         self.written[variable] = value
         kept_traces.note_assigned()
 
     def update(self, variable: StoredVariable, operation: Operation) -> None:
         """Adds an operation to those that the program returns; raises what `set` raises."""
-        _require_trace(self._trace, variable)
+        self._require_own_trace(variable)
         self.updates.append((variable, operation))
         kept_traces.note_assigned()
 
@@ -125,28 +179,9 @@ class TracedFrame:
         assert value is not None
         return value
 
-    def get_copy(self, variable: StoredVariable, number: int | None) -> jax.Array:
-        """Returns the traced value of one copy."""
-        return _traced_copy(self, variable, number)
-
-    def set_copy(self, variable: StoredVariable, number: int | None, value: jax.Array) -> None:
-        """Assigns the traced value of one copy."""
-        self.set(variable, _with_traced_copy(self, variable, number, value))
-
-    def own(self, value: DistributedValues) -> Any:
-        """Returns the traced replica's component."""
-        _require_components(value)
-        self.note_kept()
-        return value.component(jax.lax.axis_index(AXIS))
-
-    def note_kept(self) -> None:
-        """Notes that a trace which JAX may keep depends on what is so now, as on a variable."""
-        if _thread.frame is self and jax_internals.being_staged(within=self._trace):
-            kept_traces.note_held()
-
 
 @final
-class LoopFrame:
+class LoopFrame(_FrameOfTrace):
     """The variables in one iteration of a loop that carries those that it assigns.
 
     Args:
@@ -158,9 +193,9 @@ class LoopFrame:
     """
 
     def __init__(self, outer: Frame, carried: dict[StoredVariable, jax.Array]) -> None:
+        super().__init__()
         self.written = carried
         self._outer = outer
-        self._trace = jax_internals.current_trace()
 
     def get(self, variable: StoredVariable) -> jax.Array:
         """Returns the carried value of a variable, or that from outside of the loop."""
@@ -169,7 +204,7 @@ class LoopFrame:
 
     def set(self, variable: StoredVariable, value: jax.Array) -> None:
         """Assigns a variable; raises what `TracedFrame.set` raises."""
-        _require_trace(self._trace, variable)
+        self._require_own_trace(variable)
         self.written[variable] = value
         kept_traces.note_assigned()
 
@@ -183,51 +218,6 @@ class LoopFrame:
             f"{variable.name} is on a parameter server, which {operation.verb} in dl.scan can't "
             "reach. Call strategy.run for each step, or sum up what to add in the carry and add "
             "it after the loop."
-        )
-
-    def get_copy(self, variable: StoredVariable, number: int | None) -> jax.Array:
-        """Returns the traced value of one copy."""
-        return _traced_copy(self, variable, number)
-
-    def set_copy(self, variable: StoredVariable, number: int | None, value: jax.Array) -> None:
-        """Assigns the traced value of one copy."""
-        self.set(variable, _with_traced_copy(self, variable, number, value))
-
-    def own(self, value: DistributedValues) -> Any:
-        """Returns the traced replica's component."""
-        _require_components(value)
-        self.note_kept()
-        return value.component(jax.lax.axis_index(AXIS))
-
-    def note_kept(self) -> None:
-        """Notes that a trace which JAX may keep depends on what is so now, as on a variable."""
-        if _thread.frame is self and jax_internals.being_staged(within=self._trace):
-            kept_traces.note_held()
-
-
-def _traced_copy(frame: Frame, variable: StoredVariable, number: int | None) -> jax.Array:
-    own = frame.get(variable)
-    if number is None or variable.storage.layout.one_copy:
-        return own
-    copies: jax.Array = jax.lax.all_gather(own, AXIS)
-    return copies[number]
-
-
-def _with_traced_copy(
-    frame: Frame, variable: StoredVariable, number: int | None, value: jax.Array
-) -> jax.Array:
-    """Returns the value of the traced replica's copy after an assignment to one copy."""
-    if number is None or variable.storage.layout.one_copy:
-        return value
-    return jnp.where(jax.lax.axis_index(AXIS) == number, value, frame.get(variable))
-
-
-def _require_trace(trace: object, variable: StoredVariable) -> None:
-    if jax_internals.current_trace() is not trace:
-        raise ContextError(
-            f"{variable.name} was assigned inside jax.lax.scan, cond, jit or grad, within the "
-            "function that run traces. Use dl.scan, which may assign variables, in place of "
-            "jax.lax.scan; elsewhere return the value and assign it afterwards."
         )
 
 

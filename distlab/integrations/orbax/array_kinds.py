@@ -42,7 +42,7 @@ class _ArrayKind(Kind):
     def fault(self, leaf: Any, entry: Entry) -> str:
         """Shape and dtype must be equal; values of each replica need as many replicas."""
         shape, dtype = self.form(leaf)
-        own = getattr(leaf, "stacked", getattr(leaf, "array", leaf))
+        own = array_of(leaf)
         if entry.key != key_name(own):
             return f"is {own.dtype}{list(own.shape)} here, and {entry} in the checkpoint"
         if entry.kind == "python" and shape == () and isinstance(entry.value, NUMBERS):
@@ -276,6 +276,11 @@ def copies_of_total(total: np.ndarray, replicas: int) -> np.ndarray:
         exact = np.asarray(jnp.sum(jnp.asarray(shares), axis=0)).astype(total.dtype) == total
         copies = np.where(exact, shares, copies)
     return copies
+
+
+def array_of(leaf: Any) -> Any:
+    """Returns the array of a distributed value; anything else as it is."""
+    return getattr(leaf, "stacked", getattr(leaf, "array", leaf))
 
 
 def key_name(array: Any) -> str:

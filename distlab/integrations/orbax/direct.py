@@ -20,6 +20,7 @@ from distlab.integrations.orbax.array_kinds import (
     MirroredKind,
     PerReplicaKind,
     VariableKind,
+    array_of,
     key_name,
 )
 from distlab.integrations.orbax.entry import Entry
@@ -137,7 +138,7 @@ def _to_restore(tree: Any) -> Any:
 
 def _without_nodes(tree: Any) -> Any:
     """Returns arguments with one in the place of each distributed value that holds one."""
-    return _map(lambda leaf: getattr(leaf, "stacked", getattr(leaf, "array", leaf)), tree)
+    return _map(array_of, tree)
 
 
 def _numpy_args(target: Any, restore_args: Any, as_numpy: Any) -> Any:
@@ -162,7 +163,7 @@ def _put_back(target: Any, restored: Any) -> Any:
             continue
         array = np.asarray(value)
         own = kind.own_values(leaf) > 0 and array.ndim > len(kind.form(leaf)[0])
-        key = key_name(getattr(leaf, "stacked", getattr(leaf, "array", leaf)))
+        key = key_name(array_of(leaf))
         entry = Entry("rows" if own else "value", array.shape, str(array.dtype), key)
         fault = kind.fault(leaf, entry)
         if fault:

@@ -11,7 +11,7 @@ import msgspec
 import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec, Sharding
 
-from distlab.devices import jax_internals
+from distlab.devices.key_data import is_key, through_data
 from distlab.errors import WorkerError
 from distlab.integrations.orbax.entry import Entry, Saved
 from distlab.processes import group
@@ -179,10 +179,9 @@ def placed(value: Any, sharding: Sharding) -> jax.Array:
     """
     if sharding.is_fully_addressable:
         return jax.device_put(value, sharding)
-    if isinstance(value, jax.Array) and jax.numpy.issubdtype(value.dtype, jax.dtypes.prng_key):
+    if isinstance(value, jax.Array) and is_key(value):
         assert isinstance(sharding, NamedSharding)
-        kind = jax_internals.key_impl(value.dtype)
-        return jax.random.wrap_key_data(placed(jax.random.key_data(value), sharding), impl=kind)
+        return through_data(lambda data: placed(data, sharding), value)
     host = np.asarray(value)
     host = host.astype(jax.dtypes.canonicalize_dtype(host.dtype), copy=False)
     return jax.make_array_from_callback(host.shape, sharding, lambda index: host[index])
