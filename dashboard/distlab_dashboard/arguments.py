@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from urllib.parse import unquote_plus
 
 from tornado.httputil import HTTPServerRequest
@@ -18,12 +18,13 @@ def take_argument(request: HTTPServerRequest, name: str) -> str | None:
     """Returns an argument, and takes it out of a request: Bokeh's page and logs tell the rest."""
     value = argument(request.query_arguments, name)
     if value is not None:
-        del request.query_arguments[name]
-        request.arguments.pop(name, None)
-        others = (part for part in request.query.split("&") if _name_of(part) != name)
-        request.query = "&".join(others)
-        request.uri = f"{request.path}?{request.query}" if request.query else request.path
+        _keep(request, lambda other: other != name)
     return value
+
+
+def keep_arguments(request: HTTPServerRequest, names: Collection[str]) -> None:
+    """Takes all other arguments out of a request."""
+    _keep(request, lambda name: name in names)
 
 
 def take_bearer(request: HTTPServerRequest) -> str | None:
@@ -33,6 +34,15 @@ def take_bearer(request: HTTPServerRequest) -> str | None:
         return None
     del request.headers["Authorization"]
     return token.strip()
+
+
+def _keep(request: HTTPServerRequest, stays: Callable[[str], bool]) -> None:
+    for arguments in (request.query_arguments, request.arguments):
+        for name in [name for name in arguments if not stays(name)]:
+            del arguments[name]
+    parts = request.query.split("&")
+    request.query = "&".join(part for part in parts if stays(_name_of(part)))
+    request.uri = f"{request.path}?{request.query}" if request.query else request.path
 
 
 def _name_of(part: str) -> str:

@@ -6,8 +6,9 @@ web sockets, files and errors alike.
 
 from __future__ import annotations
 
+import posixpath
 from typing import Final
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 from bokeh.server.tornado import BokehTornado
 from tornado.httputil import HTTPMessageDelegate, HTTPServerRequest
@@ -15,7 +16,7 @@ from tornado.routing import Router
 
 from distlab.errors import NotARunError
 from distlab_dashboard.access import ARGUMENT, Access
-from distlab_dashboard.arguments import argument, take_argument, take_bearer
+from distlab_dashboard.arguments import argument, keep_arguments, take_argument, take_bearer
 from distlab_dashboard.hosts import Hosts
 from distlab_dashboard.library import Library
 from distlab_dashboard.page_handler import Page
@@ -29,7 +30,13 @@ _OWN_REQUESTS: Final = ("same-origin", "none")
 _PAGE: Final = ("", "/")
 _WEB_SOCKET: Final = "/ws"
 _NUL: Final = "%00"  # no file has it in its name, and Python's functions raise errors
-_FILES: Final = ("/static/", "/export/", "/health", "/metrics")
+_MADE: Final = ("/export/", "/health", "/metrics")
+_STATIC: Final = "/static/"
+_STATIC_SUFFIXES: Final = {".css", ".ico", ".js", ".map", ".png", ".svg", ".ttf", ".woff", ".woff2"}
+_RUNS: Final = ("run", "compare")
+"""The arguments of the page."""
+
+_SESSION: Final = "Bokeh-Session-Id"
 _ICON: Final = "/favicon.ico"
 
 
@@ -141,14 +148,19 @@ class Gate(Router):
         if (
             path is None
             or _NUL in path
-            or not (path in _PAGE or path in {_ICON, _WEB_SOCKET} or path.startswith(_FILES))
+            or not (
+                path in _PAGE
+                or path in {_ICON, _WEB_SOCKET}
+                or path.startswith(_MADE)
+                or _is_static(path)
+            )
         ):
             return self._refuse(
                 request, Reason(404, "Nothing here", "This server has no such page.")
             )
         if path not in _PAGE:
             return None
-        for name in ("run", "compare"):
+        for name in _RUNS:
             run = argument(request.query_arguments, name)
             if run is None:
                 continue
@@ -168,6 +180,9 @@ class Gate(Router):
             return application.get_handler_delegate(request, PageSocket, given)
         if path not in _PAGE:
             return application.find_handler(request)
+        # Bokeh would take a session from the address, or a header: each page begins its own.
+        keep_arguments(request, _RUNS)
+        request.headers.pop(_SESSION, None)
         given |= {"origins": self._hosts.origins, "access": self._access}
         return application.get_handler_delegate(request, Page, given)
 
@@ -187,6 +202,19 @@ class Gate(Router):
     def _refuse(self, request: HTTPServerRequest, reason: Reason) -> HTTPMessageDelegate:
         said = {"reason": reason, "origins": self._hosts.origins}
         return self._application.get_handler_delegate(request, Refusal, said)
+
+
+def _is_static(path: str) -> bool:
+    """Returns whether a path names a file to load, without steps out of its folder.
+
+    Tornado refuses the others as well, with a line in the program's log for each.
+    """
+    name = unquote(path)
+    return (
+        name.startswith(_STATIC)
+        and posixpath.normpath(name) == name
+        and posixpath.splitext(name)[1] in _STATIC_SUFFIXES
+    )
 
 
 def _site(address: str) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import logging
 import re
 import socket
 import zlib
@@ -175,6 +177,52 @@ def test_what_the_page_does_not_need_is_not_there(server: DashboardServer, path:
     assert ask(server, path).status == 404
 
 
+OWN_SESSIONS = [
+    "?bokeh-session-id=mine",
+    "?bokeh-session-id=%0AERROR:root:forged",
+    "?bokeh-token=abc",
+    "?bokeh-token=e30",
+    "?bokeh-token=eyJzZXNzaW9uX2lkIjogIm1pbmUifQ&bokeh-session-id=mine",
+]
+
+
+@pytest.mark.parametrize("query", OWN_SESSIONS)
+def test_no_address_chooses_the_session_of_a_page(
+    server: DashboardServer, query: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    for headers in ({}, {"Bokeh-Session-Id": "mine"}):
+        answer = ask(server, query, headers=headers)
+        assert answer.status == 200
+        (token,) = re.findall(rb'"token":"([^"]+)"', answer.body)
+        session = json.loads(_unpacked(token.partition(b".")[0]))["session_id"]
+        assert len(session) > 40
+        assert "mine" not in session
+    assert _warned(caplog) == []
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "static/../../../etc/passwd",
+        "static/%2e%2e/%2e%2e/etc/passwd",
+        "static//etc/passwd",
+        "static/extensions/panel/..%2F..%2Fsetup.py",
+        "static/js/../js/bokeh.min.js",
+        "static/",
+        "static/js",
+        "static/js/lib",
+        "static/js/nothing.js",
+        "static/extensions/nothing/x.js",
+        "static/js/bokeh.min.js/",
+    ],
+)
+def test_no_path_leaves_the_files_of_the_page_or_fills_the_log(
+    server: DashboardServer, path: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert ask(server, path).status == 404
+    assert _warned(caplog) == []
+
+
 def test_every_answer_carries_the_headers_that_protect_it(server: DashboardServer) -> None:
     for path in (*PATHS, "export/trace.json", "favicon.ico"):
         headers = ask(server, path).headers
@@ -204,7 +252,7 @@ def test_each_page_has_a_nonce_of_its_own(server: DashboardServer) -> None:
 def test_the_page_tells_nothing_of_the_request_that_opened_it() -> None:
     made = serve(source(), token=TOKEN)
     try:
-        given = ask(made, "?token=a%20long%20token%20%26%20more&other=1")
+        given = ask(made, "?token=a%20long%20token%20%26%20more&run=&unasked=1")
         cookie = given.headers["Set-Cookie"].partition(";")[0]
         secret = {TOKEN, cookie.partition("=")[2], "a secret of a proxy"}
         for answer in (
@@ -214,24 +262,31 @@ def test_the_page_tells_nothing_of_the_request_that_opened_it() -> None:
             assert answer.status == 200
             tokens = re.findall(rb'"token":"([^"]+)"', answer.body)
             assert tokens
-            told = answer.body.decode() + "".join(_inside(token) for token in tokens)
-            assert "other" in told or answer is not given
+            inside = "".join(_inside(token) for token in tokens)
+            told = answer.body.decode() + inside
+            assert ('"run"' in inside) == (answer is given)
+            assert "unasked" not in told
             assert [one for one in secret if one in told] == []
             assert "token=" not in told
     finally:
         made.stop()
 
 
+def _warned(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [one.getMessage() for one in caplog.records if one.levelno >= logging.WARNING]
+
+
 def _inside(token: bytes) -> str:
     """What a token of Bokeh's tells whoever unpacks it."""
 
-    def unpacked(text: bytes) -> bytes:
-        return urlsafe_b64decode(text + b"=" * (-len(text) % 4))
-
-    whole = unpacked(token.partition(b".")[0])  # its signature follows
+    whole = _unpacked(token.partition(b".")[0])  # its signature follows
     packed = re.search(rb'"__bk__zlib_": "([^"]+)"', whole)
     assert packed
-    return whole.decode() + zlib.decompress(unpacked(packed[1])).decode()
+    return whole.decode() + zlib.decompress(_unpacked(packed[1])).decode()
+
+
+def _unpacked(text: bytes) -> bytes:
+    return urlsafe_b64decode(text + b"=" * (-len(text) % 4))
 
 
 @pytest.mark.parametrize(
