@@ -11,6 +11,8 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.error import HTTPError
+from urllib.request import urlopen
 
 import numpy as np
 import pytest
@@ -18,7 +20,7 @@ from packaging.specifiers import SpecifierSet
 
 import distlab
 from distlab import cli
-from distlab._cli import checks, doctor
+from distlab._cli import checks, doctor, serving
 from distlab.errors import DistlabError
 from distlab_dashboard.ports import PORTS
 from tests import own_process
@@ -148,6 +150,40 @@ def test_a_missing_package_of_the_dashboard_names_the_extra(
     monkeypatch.setitem(sys.modules, "distlab_dashboard.server", None)
     assert cli.main(["dashboard", str(tmp_path)]) == 2
     assert "pip install 'distlab[dashboard]'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["dashboard", "demo"])
+def test_a_token_comes_from_the_environment_and_is_checked_before_any_work(
+    command: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    distlab.record(tmp_path / "run").close()
+    given = {"dashboard": [str(tmp_path)], "demo": ["--record", str(tmp_path / "demo")]}
+    for token in ("", "short"):
+        monkeypatch.setenv("DISTLAB_TOKEN", token)
+        assert cli.main([command, *given[command], "--port", "0"]) == 2
+        said = capsys.readouterr().err
+        assert said.startswith("distlab: error: A token has at least 8 characters"), said
+    assert not (tmp_path / "demo").exists()
+
+
+def test_the_page_asks_for_the_token_of_the_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    distlab.record(tmp_path / "run").close()
+    monkeypatch.setenv("DISTLAB_TOKEN", "of the environment")
+    for given, token in ((None, "of%20the%20environment"), ("of an option", "of%20an%20option")):
+        server = serving.serve(tmp_path, port=0, open_browser=False, token=given)
+        try:
+            assert server.url.endswith(f"/?token={token}")
+            with urlopen(server.url) as answer:
+                assert answer.status == 200
+            with pytest.raises(HTTPError, match="401"):
+                urlopen(server.url.partition("?")[0])
+        finally:
+            server.stop()
 
 
 def test_doctor_finds_what_this_machine_has(capsys: pytest.CaptureFixture[str]) -> None:

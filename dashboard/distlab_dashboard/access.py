@@ -38,8 +38,8 @@ def checked_token(address: str, token: object) -> str:
             return ""
         raise ArgumentValueError(
             f"Everyone who can reach {address!r} could see the run, so a token is needed there. "
-            "Pass token=secrets.token_urlsafe() (distlab dashboard --token ...), or listen on "
-            "127.0.0.1."
+            "Pass token=secrets.token_urlsafe(), set the environment variable DISTLAB_TOKEN for a "
+            "command, or listen on 127.0.0.1."
         )
     if not isinstance(token, str):
         raise ArgumentTypeError(

@@ -6,12 +6,13 @@ import argparse
 from typing import Any
 
 from distlab._cli.options import HelpFormatter, add_server_options, named_path
-from distlab._cli.serving import HOST, serve, wait_for_interrupt
+from distlab._cli.serving import HOST, TOKEN, serve, wait_for_interrupt
 
 EPILOG = """\
 examples:
   distlab dashboard runs/demo-20260101-120000 --open
-  distlab dashboard runs"""
+  distlab dashboard runs
+  DISTLAB_TOKEN=... distlab dashboard runs --address 0.0.0.0"""
 
 
 def add_to(commands: Any) -> None:
@@ -33,11 +34,13 @@ def add_to(commands: Any) -> None:
     add_server_options(parser)
     parser.add_argument(
         "--address", default=HOST, metavar="ADDRESS",
-        help="address to listen on (default: %(default)s); others need --token",
+        help="address to listen on (default: %(default)s); others need a token",
     )  # fmt: skip
     parser.add_argument(
-        "--token", metavar="TOKEN", help="token that browsers must present; part of the address"
-    )
+        "--token", metavar="TOKEN",
+        help="token that browsers must present; part of the address (default: what the "
+        f"environment variable {TOKEN} says, which users of this machine can't see)",
+    )  # fmt: skip
     parser.add_argument(
         "--origin", action="append", default=[], metavar="HOST[:PORT]",
         help="another address at which browsers open the page, when a proxy serves it",

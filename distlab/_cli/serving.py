@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
 from collections.abc import Callable
@@ -12,6 +13,9 @@ from distlab.errors import PortInUseError
 from distlab_dashboard.ports import is_free
 
 HOST: Final = "127.0.0.1"
+TOKEN: Final = "DISTLAB_TOKEN"  # noqa: S105 - a name
+"""The environment variable of the token: other users of a machine see options, not this."""
+
 _POLL_SECONDS: Final = 1.0
 
 
@@ -34,9 +38,13 @@ def prepare(port: int | None) -> None:
 
     Raises:
       MissingExtraError: Panel or Bokeh is not installed.
+      ArgumentValueError: The environment's token can be guessed, or no address keeps it.
       PortInUseError: The port is taken.
     """
     _serve()
+    from distlab_dashboard.access import checked_token
+
+    checked_token(HOST, os.environ.get(TOKEN))
     if port is not None and not is_free(HOST, port):
         raise PortInUseError(
             f"The dashboard needs a free port, and {HOST}:{port} is taken. "
@@ -63,7 +71,7 @@ def serve(
       open_browser: Whether to open the page in the default browser.
       address: The address to listen on.
       prefix: The path at which a proxy serves the page.
-      token: The token that browsers must present.
+      token: The token that browsers must present; None for the one in the environment.
       origins: Further `host:port` from which browsers may connect.
 
     Raises:
@@ -77,7 +85,7 @@ def serve(
         port=port,
         open_browser=open_browser,
         prefix=prefix,
-        token=token,
+        token=os.environ.get(TOKEN) if token is None else token,
         origins=origins,
     )
     return cast(Server, server)
