@@ -17,6 +17,9 @@ from distlab_dashboard.brake import Brake
 from distlab_dashboard.hosts import is_loopback
 
 SHORTEST_TOKEN: Final = 8
+LONGEST_TOKEN: Final = 1_000
+"""Browsers and servers cut off longer addresses."""
+
 ARGUMENT: Final = "token"
 """The argument of an address that holds the token."""
 
@@ -31,7 +34,7 @@ def checked_token(address: str, token: object) -> str:
     Raises:
       ArgumentTypeError: The token is not a text.
       ArgumentValueError: Others can reach the address and there is no token, or the
-        token is too short, or has letters that an address does not keep.
+        token is too short or too long, or has letters that an address does not keep.
     """
     if token is None:
         if is_loopback(address):
@@ -49,6 +52,11 @@ def checked_token(address: str, token: object) -> str:
         raise ArgumentValueError(
             f"A token has at least {SHORTEST_TOKEN} characters, got {len(token)}. Make one with "
             "secrets.token_urlsafe()."
+        )
+    if len(token) > LONGEST_TOKEN:
+        raise ArgumentValueError(
+            f"A token has at most {LONGEST_TOKEN} characters, since it is part of an address, got "
+            f"{len(token)}. Make one with secrets.token_urlsafe()."
         )
     if token != token.strip() or not token.isprintable():
         raise ArgumentValueError(

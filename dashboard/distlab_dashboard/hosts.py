@@ -23,6 +23,7 @@ EVERYWHERE: Final = ("", "0.0.0.0", "::")  # noqa: S104 - compared, not listened
 _LAST_PORT: Final = 65_535
 _DEFAULT_PORTS: Final = (None, 80, 443)
 _LOOPBACK_NAME: Final = "localhost"
+_NAME: Final = re.compile(r"[\w.-]+")
 _HOST: Final = re.compile(r"(\[[0-9a-f:.]+\]|[a-z0-9_.-]+)(?::([0-9]{1,5}))?", re.ASCII)
 
 
@@ -139,6 +140,25 @@ def _is_address(name: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+def check_address(address: object) -> None:
+    """Checks that a server could listen on an address.
+
+    Raises:
+      ArgumentTypeError: It is not a text.
+      ArgumentValueError: It is neither a name nor an IP address, or has a port.
+    """
+    if not isinstance(address, str):
+        raise ArgumentTypeError(
+            f"address is a str such as '127.0.0.1', got {type(address).__name__}. Pass one of this "
+            "machine's addresses, or none."
+        )
+    if address not in EVERYWHERE and not (_NAME.fullmatch(address) or _is_address(address)):
+        raise ArgumentValueError(
+            "address is a name or an IP address of this machine, such as 127.0.0.1 or ::1, without "
+            f"http://, brackets and port, got {shown(address)}. The port is an argument of its own."
+        )
 
 
 def checked_origins(origins: object) -> tuple[Host, ...]:

@@ -23,7 +23,6 @@ from tornado.log import access_log
 from tornado.web import RequestHandler
 
 from distlab.errors import (
-    ArgumentTypeError,
     ArgumentValueError,
     DistlabError,
     PortInUseError,
@@ -36,12 +35,13 @@ from distlab_dashboard.exports import FILES, Export, Exports
 from distlab_dashboard.gate import Gate
 from distlab_dashboard.headers import SafeHeaders
 from distlab_dashboard.health import About, Health
-from distlab_dashboard.hosts import EVERYWHERE, Host, Hosts, checked_origins
+from distlab_dashboard.hosts import EVERYWHERE, Host, Hosts, check_address, checked_origins
 from distlab_dashboard.library import Library, library_of
 from distlab_dashboard.listening import WebServer, open_sockets, web_server
 from distlab_dashboard.metrics import Metrics
 from distlab_dashboard.page_socket import MOST_BYTES
 from distlab_dashboard.ports import PORTS, TAKEN, candidates, is_free
+from distlab_dashboard.prefix import checked_prefix
 from distlab_dashboard.session import show
 
 _LAST_PORT: Final = 65_535
@@ -85,7 +85,7 @@ class DashboardServer:
         self.port = 0
         self._library = library
         self._address = address
-        self._prefix = prefix.strip("/")
+        self._prefix = prefix
         self._origins = origins
         self._token = token
         self._exports = Exports(library)
@@ -291,9 +291,10 @@ def serve(
       The server, with its `url`; `stop()` ends it.
 
     Raises:
-      ArgumentTypeError: The address, the token or an origin is not a str.
-      ArgumentValueError: The port, the address or an origin does not exist, or the address
-        can be reached by others and there is no token, or the token is too short.
+      ArgumentTypeError: The address, the token, the prefix or an origin is not a str.
+      ArgumentValueError: The port, the address, the prefix or an origin can't exist, or the
+        address can be reached by others and there is no token, or the token is too short or
+        too long.
       PortInUseError: The port is taken.
       NotARunError: The folder does not hold a recorded run.
       InvalidArgumentError: Events cannot be read from the source.
@@ -314,13 +315,13 @@ def serve(
             f"port must be a whole number from 0 to {_LAST_PORT}, or None for the first free one, "
             f"got {shown(port)}."
         )
-    if not isinstance(address, str):
-        raise ArgumentTypeError(
-            f"address is a str such as '127.0.0.1', got {type(address).__name__}. Pass one of this "
-            "machine's addresses, or none."
-        )
-    checked, hosts = checked_token(address, token), checked_origins(origins)
-    server = DashboardServer(library_of(source), address, prefix, hosts, checked)
+    check_address(address)
+    checked, hosts, path = (
+        checked_token(address, token),
+        checked_origins(origins),
+        checked_prefix(prefix),
+    )
+    server = DashboardServer(library_of(source), address, path, hosts, checked)
     try:
         server.start(port)
     except BaseException:  # after Ctrl-C as well: nobody else could stop it

@@ -61,6 +61,61 @@ def test_a_token_is_a_text(token: object) -> None:
         serve(source(), token=token)  # type: ignore[arg-type]
 
 
+def test_a_token_that_no_address_holds_is_refused() -> None:
+    with pytest.raises(ArgumentValueError, match=r"at most 1000 characters.*, got 1001"):
+        serve(source(), token="x" * 1_001)
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["127.0.0.1:5006", "http://localhost", "[::1]", "localhost\x00", "local host", "a/b", "::1]"],
+)
+def test_what_is_no_address_is_refused_as_one(address: str) -> None:
+    with pytest.raises(ArgumentValueError, match="without http://, brackets and port, got '"):
+        serve(source(), address=address, token=TOKEN)
+
+
+@pytest.mark.parametrize("prefix", [5, None, b"a", ("a",)])
+def test_a_prefix_is_a_text(prefix: object) -> None:
+    with pytest.raises(ArgumentTypeError, match="prefix is a str such as"):
+        serve(source(), prefix=prefix)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "prefix",
+    [
+        "a b",
+        "a(b",
+        "<script>",
+        "../x",
+        "a/./b",
+        "a?b",
+        "a#b",
+        "{nonce}",
+        "\u00e9",
+        "a//b",
+        "a\n",
+        "a+",
+    ],
+)
+def test_a_prefix_that_no_browser_asks_for_is_refused(prefix: str) -> None:
+    with pytest.raises(ArgumentValueError, match="prefix is the path at which a proxy serves"):
+        serve(source(), prefix=prefix)
+
+
+@pytest.mark.parametrize(
+    "prefix", ["/user/ada.b@example.org/proxy/5006/", "a%20b/%C3%A9", "~ada/x_y-z", "a:b", "/"]
+)
+def test_a_page_is_served_at_its_prefix(prefix: str) -> None:
+    made = serve(source(), prefix=prefix)
+    try:
+        assert made.url.startswith(f"http://127.0.0.1:{made.port}/{prefix.strip('/')}")
+        for path in ("", "health", "static/js/bokeh.min.js", "export/run.html"):
+            assert ask(made, path).status == 200, path
+    finally:
+        made.stop()
+
+
 @pytest.mark.parametrize("address", [5, b"127.0.0.1", None])
 def test_an_address_is_a_text(address: object) -> None:
     with pytest.raises(ArgumentTypeError, match="address is a str"):
