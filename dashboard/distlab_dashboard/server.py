@@ -10,7 +10,7 @@ import secrets
 import socket
 import threading
 from importlib.metadata import version
-from typing import Final
+from typing import Any, Final
 from urllib.parse import quote
 
 from bokeh.core.validation import silence
@@ -19,8 +19,10 @@ from bokeh.server.server import BaseServer
 from bokeh.server.tornado import BokehTornado
 from panel.io.application import build_applications
 from tornado.ioloop import IOLoop
+from tornado.iostream import StreamClosedError
 from tornado.log import access_log
 from tornado.web import RequestHandler
+from tornado.websocket import WebSocketClosedError
 
 from distlab.errors import (
     ArgumentValueError,
@@ -139,7 +141,9 @@ class DashboardServer:
             self._library.stop()
 
     def _serve(self, port: int | None) -> None:
-        asyncio.set_event_loop(asyncio.new_event_loop())
+        loop = asyncio.new_event_loop()
+        loop.set_exception_handler(_report)
+        asyncio.set_event_loop(loop)
         self._loop = IOLoop.current()
         try:
             self._server = self._bind(port)
@@ -246,6 +250,12 @@ class DashboardServer:
             transforms=[SafeHeaders],
             log_function=_log,
         )
+
+
+def _report(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """Logs what nobody waited for, but not that a reader went away while it was sent something."""
+    if not isinstance(context.get("exception"), StreamClosedError | WebSocketClosedError):
+        loop.default_exception_handler(context)
 
 
 def _log(handler: RequestHandler) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
+import gc
 import logging
 import os
 import resource
@@ -16,6 +18,8 @@ from typing import Any
 
 import pytest
 from playwright.sync_api import Browser
+from tornado.iostream import StreamClosedError
+from tornado.websocket import WebSocketClosedError
 
 import distlab as dl
 from distlab_dashboard import DashboardServer, exports, listening, serve
@@ -379,3 +383,31 @@ def test_a_second_stop_has_no_effect(recorded: Path) -> None:
     made.stop()
     with pytest.raises(OSError, match="refused"):
         ask(made)
+
+
+@pytest.mark.parametrize("error", [WebSocketClosedError(), StreamClosedError(), OSError("a fault")])
+def test_a_message_to_a_reader_who_has_gone_is_worth_no_line_and_other_faults_are(
+    error: Exception, caplog: pytest.LogCaptureFixture
+) -> None:
+    made = serve(ListSource(whole_run(30)), port=0)
+    loop = made._loop
+    assert loop is not None
+    done = threading.Event()
+
+    async def fail() -> None:
+        raise error
+
+    async def send_without_waiting() -> None:
+        task = asyncio.ensure_future(fail())
+        await asyncio.wait([task])
+        del task
+        gc.collect()
+        done.set()
+
+    try:
+        loop.add_callback(send_without_waiting)
+        assert done.wait(60)
+    finally:
+        made.stop()
+    told = [one.exc_info[1] for one in caplog.records if one.exc_info is not None]
+    assert told == ([error] if type(error) is OSError else [])
