@@ -16,6 +16,7 @@ from distlab.events import Source
 from distlab.page.runs_table import RunSummary, unreadable
 from distlab.recording import Run
 from distlab.runs.listing import run_folders, summary_of
+from distlab.runs.summary import gaps
 from distlab.text.shown import shown
 from distlab_dashboard.served_run import ServedRun
 
@@ -218,6 +219,7 @@ def _summary(path: Path, key: str) -> RunSummary:
         "total_steps": known["total_steps"],
         "replicas": known["replicas"],
         "metrics": known["metrics"],
+        "gaps": gaps(known),
         "bytes": size,
         "fault": "",
     }

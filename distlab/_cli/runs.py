@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from distlab._cli.options import HelpFormatter, named_path
 from distlab.errors import NotARunError
-from distlab.runs.summary import Summary
+from distlab.runs.summary import Summary, gaps
 from distlab.text.printable import printable
 from distlab.text.units import plain
 
@@ -93,8 +93,6 @@ def _row(summary: Summary | Unreadable, root: Path) -> tuple[str, ...]:
     rate = summary["steps"] / summary["seconds"] if summary["seconds"] else 0.0
     size = sum(file.stat().st_size for file in path.iterdir() if file.is_file())
     metrics = [f"{name} {value:.4g}" for name, value in list(summary["metrics"].items())[:3]]
-    lost = [f"{summary['lost']} events lost"] if summary["lost"] else []
-    missing = [f"no file of {', '.join(summary['missing'])}"] if summary["missing"] else []
     return (
         _name(path, root),
         f"{datetime.fromtimestamp(summary['started'], UTC).astimezone():%Y-%m-%d %H:%M:%S}",
@@ -103,5 +101,5 @@ def _row(summary: Summary | Unreadable, root: Path) -> tuple[str, ...]:
         f"{rate:.1f}",
         str(max(summary["replicas"], default=0)),
         f"{size / 1e6:.1f} MB",
-        plain(", ".join([*metrics, *lost, *missing]), 200),
+        plain(", ".join([*metrics, *gaps(summary)]), 200),
     )

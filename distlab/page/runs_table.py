@@ -28,6 +28,7 @@ class RunSummary(TypedDict):
       total_steps: How many it planned, None when it did not state them.
       replicas: How many replicas each of its strategies had.
       metrics: The last value of each metric.
+      gaps: What it lacks, in words: lost events, missing files.
       bytes: Bytes of its files.
       fault: Why it can't be read, empty for one that can.
     """
@@ -41,6 +42,7 @@ class RunSummary(TypedDict):
     total_steps: int | None
     replicas: list[int]
     metrics: dict[str, float]
+    gaps: list[str]
     bytes: int
     fault: str
 
@@ -63,6 +65,7 @@ def unreadable(key: str, fault: str, size: int) -> RunSummary:
         "total_steps": None,
         "replicas": [],
         "metrics": {},
+        "gaps": [],
         "bytes": size,
         "fault": fault,
     }
@@ -90,7 +93,10 @@ def _row(summary: RunSummary) -> dict[str, str]:
         }
     steps, seconds = summary["steps"], summary["seconds"]
     total = summary["total_steps"]
-    metrics = list(summary["metrics"].items())[:_MOST_METRICS]
+    metrics = (
+        f"{name} {value_text(value)}"
+        for name, value in list(summary["metrics"].items())[:_MOST_METRICS]
+    )
     started = datetime.fromtimestamp(summary["started"], UTC).astimezone()
     status = "live" if summary["status"] == "running" else summary["status"]
     return {
@@ -102,6 +108,6 @@ def _row(summary: RunSummary) -> dict[str, str]:
         "took": duration_text(seconds),
         "replicas": str(max(summary["replicas"], default=0)),
         "size": bytes_text(summary["bytes"]),
-        "metrics": plain(", ".join(f"{name} {value_text(value)}" for name, value in metrics), 120),
+        "metrics": plain(", ".join([*summary["gaps"], *metrics]), 120),
         "key": summary["key"],
     }

@@ -70,7 +70,21 @@ class Run(Uncopied):
         "with dl.Run.open(path)."
     )
 
-    def __init__(self, path: Path, reader: RunReader) -> None:
+    def __init__(self, path: Path, reader: RunReader | None = None) -> None:
+        """Keeps what `open` has opened.
+
+        Args:
+          path: The run's folder.
+          reader: Reads its files.
+
+        Raises:
+          ArgumentTypeError: There is none: a run is made by `Run.open`.
+        """
+        if reader is None:
+            raise ArgumentTypeError(
+                f"A run is opened, not made: call dl.Run.open({shown(path)}), which closes its "
+                "files at the end of a with statement."
+            )
         self.path = path
         self.meta: dict[str, Any] = reader.meta
         self._reader = reader

@@ -59,6 +59,15 @@ class Summary(TypedDict):
     versions: dict[str, str]
 
 
+def gaps(summary: Summary) -> list[str]:
+    """Returns what a run lacks, in words: events that were lost, and files that are not there."""
+    lost, missing = summary["lost"], summary["missing"]
+    return [
+        *([f"{lost:,} {'event' if lost == 1 else 'events'} lost"] if lost else []),
+        *([f"no file of {', '.join(missing)}"] if missing else []),
+    ]
+
+
 class Recorded(Protocol):
     """A recorded run, as its summary reads it."""
 

@@ -17,7 +17,7 @@ import msgspec
 import pytest
 
 from distlab.cli import main
-from distlab.errors import DistlabError, NewerRunWarning, NotARunError
+from distlab.errors import ArgumentTypeError, DistlabError, NewerRunWarning, NotARunError
 from distlab.events import SCHEMA, Event, Lost, Preview, Sharding
 from distlab.page.runs_table import run_rows
 from distlab.runs.exports import FORMATS
@@ -265,6 +265,12 @@ def test_what_names_no_run_is_refused(
         Run.open(path)
 
 
+def test_a_run_is_opened_and_not_made(tmp_path: Path) -> None:
+    recorded(tmp_path)
+    with pytest.raises(ArgumentTypeError, match=r"call dl\.Run\.open\('.*'\)"):
+        Run(str(tmp_path))  # type: ignore[arg-type]
+
+
 def test_a_newer_schema_is_told_of(tmp_path: Path) -> None:
     path = recorded(tmp_path)
     change(path, "UPDATE meta SET value = ? WHERE key = 'schema'", SCHEMA + 1)
@@ -362,6 +368,16 @@ CREATE TABLE other (seq, time_ns, kind, body); INSERT INTO other SELECT * FROM e
 DROP TABLE events; ALTER TABLE other RENAME TO events;
 """
 """Gives the events a table without an order, whose numbers may be anything."""
+
+
+def test_the_tables_of_runs_say_how_many_events_a_run_has_lost(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    recorded(tmp_path / "run")  # the samples have lost two
+    (row,) = run_rows(Folder(tmp_path).summaries())["metrics"]
+    assert row.startswith("2 events lost, loss ")
+    assert main(["runs", str(tmp_path)]) == 0
+    assert "2 events lost" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("seq", [-5, 1 << 41, (1 << 63) - 1])

@@ -26,10 +26,12 @@ from distlab.events import (
     TimedSource,
 )
 from distlab.events import Run as RunBegin
+from distlab.page.runs_table import run_rows
 from distlab.recording import Run
 from distlab.runs.run_file import RunFile
 from distlab.runs.run_file_reader import RunFileReader
 from distlab.runs.run_files import MergedReaders
+from distlab_dashboard.library import Folder
 from tests.recording import samples
 
 SECOND = 1_000_000_000
@@ -266,3 +268,5 @@ def test_a_process_without_a_file_is_named(
         assert "no file of" in run._repr_html_()
     assert cli.main(["runs", str(folder)]) == 0
     assert "no file of worker 1" in capsys.readouterr().out
+    rows = run_rows(Folder(folder.parent).summaries())
+    assert rows["metrics"][rows["key"].index(folder.name)].startswith("no file of worker 1")
