@@ -89,7 +89,7 @@ def rate_texts(steps: StepColumns) -> list[tuple[str, str]]:
 
 def _rate_note(idle_s: float | None, *, live: bool) -> str:
     if not live:
-        return "mean of the whole run"
+        return "mean, first step to last"
     if idle_s is not None and idle_s > _STALLED_SECONDS:
         return f"last step {duration_text(idle_s)} ago"
     return "over the last 2 s"
