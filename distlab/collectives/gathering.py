@@ -16,7 +16,7 @@ from distlab.collectives.traced import TracedPerReplica
 from distlab.context import scopes
 from distlab.devices import in_flight, jax_internals
 from distlab.errors import ValueShapeError
-from distlab.values.checks import as_array, require_alive, require_components
+from distlab.values.checks import as_array, require_alive, require_components, require_value
 from distlab.values.distributed import DistributedValues, PerReplica, replica_shapes
 from distlab.values.nests import taken_apart
 from distlab.values.sharded import as_per_replica
@@ -27,6 +27,7 @@ def gather(strategy: CollectiveHost, value: Any, axis: int) -> Any:
     """Concatenates the components of per-replica values. See `Strategy.gather`."""
     scopes.require_cross_replica("gather", strategy)
     in_flight.require_open()
+    require_value(value, "gather")
     with taken_apart(value, "The value to gather"):
         return jax.tree.map(
             lambda leaf: _gather_leaf(strategy, leaf, axis),

@@ -29,6 +29,7 @@ from distlab.values.checks import (
     require_alive,
     require_components,
     require_numbers,
+    require_value,
     summable,
 )
 from distlab.values.distributed import (
@@ -56,6 +57,7 @@ def reduce(strategy: CollectiveHost, reduce_op: ReduceOp | str, value: Any, axis
     started = time.monotonic_ns()
     scopes.require_cross_replica("reduce", strategy)
     op = ReduceOp.of(reduce_op)
+    require_value(value, "reduce")
     axes = None if axis is None else tuple(axis) if isinstance(axis, tuple | list) else (axis,)
     with taken_apart(value, "The value to reduce"):
         leaves, structure = jax.tree.flatten(

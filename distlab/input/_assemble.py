@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from distlab.data._memory import own
@@ -15,11 +14,10 @@ from distlab.devices.mesh import ReplicaMesh
 from distlab.errors import StructureError, ValueShapeError
 from distlab.input._steps import Parts, Shapes
 from distlab.values.distributed import PerReplica, Shape
+from distlab.values.plain_arrays import are_of_devices
 from distlab.values.wide_integers import require_kept
 
 _KINDS_ON_DEVICES: Final = "biufcV"
-_WIDEST: Final = {"f": 8, "c": 16}
-"""The bytes of the widest numbers on devices, by the kind of dtype."""
 
 
 def frozen(leaf: Any) -> Any:
@@ -75,8 +73,7 @@ def assemble(
 
 
 def _require_numbers_of_devices(dtype: np.dtype[Any]) -> None:
-    numbers = dtype.kind == "b" or jnp.issubdtype(dtype, np.number)
-    if not numbers or dtype.itemsize > _WIDEST.get(dtype.kind, dtype.itemsize):
+    if not are_of_devices(dtype):
         raise StructureError(
             f"A component of a batch has the dtype {dtype}, which no device can hold. Convert it "
             "in the dataset, for example with map(lambda x: x.astype('float32')), or with "

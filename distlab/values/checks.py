@@ -18,7 +18,7 @@ from distlab.errors import ContextError, DonatedError, StructureError, ValueShap
 from distlab.text.shown import said_by_jax, shown
 from distlab.values.distributed import Mirrored, PerReplica
 from distlab.values.nests import require_nest
-from distlab.values.plain_arrays import is_plain, refusal_on_devices
+from distlab.values.plain_arrays import are_of_devices, is_plain, refusal_on_devices
 from distlab.values.reduce_op import ReduceOp
 from distlab.values.wide_integers import require_kept
 
@@ -27,9 +27,9 @@ _LAZY: Final = (inspect.isgeneratorfunction, *_ASYNCHRONOUS)
 
 
 def is_array_like(value: Any) -> bool:
-    """Returns whether a leaf is an array of numbers or a number."""
+    """Returns whether a leaf is an array of numbers that devices can hold, or a number."""
     if isinstance(value, np.ndarray | np.generic):
-        return value.dtype.kind in "biufcV" and is_plain(value)
+        return are_of_devices(value.dtype) and value.dtype.isnative and is_plain(value)
     return isinstance(value, jax.Array | bool | int | float | complex)
 
 
@@ -225,6 +225,19 @@ def summable(array: jax.Array, op: ReduceOp) -> jax.Array:
     small = jnp.issubdtype(array.dtype, jnp.integer) and array.dtype.itemsize < 4
     wider = array.dtype == bool or (small and op is ReduceOp.MEAN)
     return array.astype(jnp.int32) if wider else array
+
+
+def require_value(value: Any, verb: str) -> None:
+    """Checks that there is something to combine: a step that returns nothing has forgotten to.
+
+    Raises:
+      ValueShapeError: The value is None.
+    """
+    if value is None:
+        raise ValueShapeError(
+            f"{verb} combines arrays and numbers, got None, which a function without a return "
+            "statement returns. Return the values from the function that run calls."
+        )
 
 
 def as_array(value: Any, verb: str) -> jax.Array:

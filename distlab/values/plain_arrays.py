@@ -1,11 +1,27 @@
-"""NumPy's arrays that no device holds: masked ones, those with fields, and of other byte orders."""
+"""NumPy's arrays that no device holds: masked ones, with fields, of other byte orders, too wide."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import jax
+import jax.numpy as jnp
 import numpy as np
+
+_WIDEST: Final = {"f": 8, "c": 16}
+"""The bytes of the widest numbers on devices, by the kind of dtype."""
+
+
+def are_of_devices(dtype: np.dtype[Any]) -> bool:
+    """Returns whether devices can hold numbers of a dtype, whatever the byte order."""
+    match dtype.kind:
+        case "b" | "i" | "u":
+            return True
+        case "f" | "c":
+            return dtype.itemsize <= _WIDEST[dtype.kind]
+        case "V":  # bfloat16 and smaller ones, but not bytes
+            return jnp.issubdtype(dtype, np.number)
+    return False
 
 
 def is_plain(value: Any) -> bool:
@@ -59,15 +75,24 @@ def refusal_on_devices(value: Any, what: str) -> str | None:
     """Returns why devices can't have a value as it is; None for what they may have.
 
     Files of other machines have numbers in another byte order, of which a device would take the
-    bytes as they lie. Datasets convert them.
+    bytes as they lie. Datasets convert them. Texts and objects never come to devices.
 
     Args:
       value: Any value.
       what: What it is to the verb.
     """
-    if isinstance(value, np.ndarray | np.generic) and not value.dtype.isnative and is_plain(value):
+    if not isinstance(value, np.ndarray | np.generic) or not is_plain(value):
+        return refusal_of(value, what)
+    dtype = value.dtype
+    if not dtype.isnative:
         return (
-            f"{what} is an array of {value.dtype.str!r}, whose byte order is not this machine's. "
+            f"{what} is an array of {dtype.str!r}, whose byte order is not this machine's. "
             'Pass array.astype(array.dtype.newbyteorder("=")).'
+        )
+    if dtype.kind in "fcV" and not are_of_devices(dtype) and not is_of_integers(value):
+        remedy = {"f": "astype('float64')", "c": "astype('complex128')"}
+        return (
+            f"{what} is an array of {dtype}, which no device can hold. Pass array."
+            f"{remedy.get(dtype.kind, 'view(numpy.uint8)')}."
         )
     return refusal_of(value, what)

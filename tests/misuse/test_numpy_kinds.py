@@ -130,6 +130,35 @@ def test_another_byte_order_is_refused_with_the_way_out(name: str, tmp_path: Pat
     OF_DEVICES[name](world, array.astype(array.dtype.newbyteorder("=")))
 
 
+@pytest.mark.parametrize(
+    ("array", "says"),
+    [
+        (np.ones(2, np.longdouble), "float128.*astype\\('float64'\\)"),
+        (np.longdouble(1), "float128.*astype\\('float64'\\)"),
+        (np.ones(2, np.clongdouble), "complex256.*astype\\('complex128'\\)"),
+        (np.zeros(2, "V3"), r"\|V3.*view\(numpy\.uint8\)"),
+    ],
+    ids=["long", "one", "complex", "bytes"],
+)
+@pytest.mark.parametrize("name", OF_DEVICES)
+def test_what_no_device_can_hold_is_refused_with_the_way_out(
+    name: str, array: Any, says: str, tmp_path: Path
+) -> None:
+    with pytest.raises(DistlabError, match=says) as refused:
+        OF_DEVICES[name](World(tmp_path), array)
+    assert has_remedy(str(refused.value))
+
+
+@pytest.mark.parametrize("dtype", [">f4", np.longdouble, "V3"])
+def test_a_result_that_no_device_can_hold_stays_an_array_of_the_host(
+    dtype: Any, tmp_path: Path
+) -> None:
+    strategy, array = World(tmp_path).strategy, np.zeros(2, dtype)
+    assert strategy.run(lambda: array) is array
+    values = strategy.experimental_distribute_values_from_function(lambda _: array)
+    assert all(value is array for value in values.values)
+
+
 @pytest.mark.parametrize("devices", [["CPU:0"], ["CPU:0", "CPU:1"]])
 def test_a_state_does_not_follow_later_writes_to_the_array_that_it_was_made_of(
     devices: list[str],

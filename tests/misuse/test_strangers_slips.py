@@ -301,6 +301,16 @@ WRONG: Final[dict[str, tuple[Callable[[], object], type[DistlabError], str]]] = 
         ArgumentTypeError,
         "partial must be True or False",
     ),
+    "the result of a step without return": (
+        lambda: strategy().reduce("SUM", strategy().run(lambda: None), axis=None),
+        ValueShapeError,
+        "reduce combines arrays and numbers, got None",
+    ),
+    "the rows of a step without return": (
+        lambda: strategy().gather(strategy().run(lambda: None), axis=0),
+        ValueShapeError,
+        "gather combines arrays and numbers, got None",
+    ),
     "a choice that is none": (
         lambda: dl.widgets.explorer().choose("foo", 3),
         ArgumentValueError,
