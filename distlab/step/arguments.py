@@ -154,7 +154,9 @@ def leaf_of(value: Any, label: str, mesh: ReplicaMesh) -> Leaf:
     if isinstance(value, PerReplica):
         stacked = value.stacked
         require_components(value, label, mesh.replicas)
-        return Leaf("split", label, None, replica_shapes(value), stacked.dtype)
+        # Of batches left on the host, the dtype that they will have on devices.
+        dtype = stacked.dtype if isinstance(stacked, jax.Array) else jnp.result_type(stacked)
+        return Leaf("split", label, None, replica_shapes(value), dtype)
     if isinstance(value, Sharded):
         array = value.array
         part = array.sharding.shard_shape(array.shape)

@@ -14,6 +14,7 @@ from flax import nnx
 import distlab as dl
 from distlab.step import in_use
 from tests.devices.programs import finish
+from tests.devices.test_endings import BEGIN, FORKED
 from tests.patience import LIMIT_SECONDS
 
 SPEC = dl.ClusterSpec({"worker": ["flax:0", "flax:1", "flax:2"], "ps": ["flax:3"]})
@@ -240,6 +241,7 @@ from flax import nnx
 import distlab as dl
 from distlab.step import in_use
 from tests.devices.programs import finish
+from tests.devices.test_endings import BEGIN, FORKED
 
 dl.use_cpu_devices(2)
 strategy = dl.MirroredStrategy()
@@ -280,3 +282,17 @@ print(interrupts)
 def test_interrupts_leave_a_whole_model_that_other_threads_may_step_on() -> None:
     status, out = finish(INTERRUPTED, "-W", "error")
     assert (status, out.splitlines()[-1:]) == (0, ["30"]), out
+
+
+METRICS = """
+metric = dl.metrics.Mean()
+metric.update_state(jnp.ones(2))
+further = {
+    "metric": lambda: metric.result(),
+    "metric's update": lambda: metric.update_state(jnp.ones(2)),
+}
+"""
+
+
+def test_metrics_in_a_forked_child_are_refused_with_the_remedy() -> None:
+    assert finish(BEGIN + METRICS + FORKED) == (0, "400.0\n")
