@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 import os
 import re
@@ -54,6 +55,9 @@ _END_SECONDS: Final = 2.0
 _PING_SECONDS: Final = 30
 _SAID: Final = (503, 507)
 """What tells a reader that there is no file now, by no fault of the program."""
+
+_FOREIGN: Final = {errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT}
+"""What the system says of an address that is none of this machine."""
 
 UNUSED_SECONDS: Final = 60
 """How long a session stays whose page does not connect.
@@ -148,11 +152,8 @@ class DashboardServer:
         try:
             self._server = self._bind(port)
             self._server.start()
-        except (socket.gaierror, UnicodeError) as error:
-            self._error = ArgumentValueError(
-                f"The dashboard listens on an address of this machine, and {self._address!r} is "
-                f"none ({error}). Use 127.0.0.1, or 0.0.0.0 for all of its addresses."
-            )
+        except (OSError, UnicodeError) as error:
+            self._error = self._refusal(error)
             self._ready.set()
             return
         except Exception as error:  # noqa: BLE001 - raised in the thread that called `start`
@@ -165,6 +166,16 @@ class DashboardServer:
         self._loop.start()
         self._loop.close(all_fds=True)
         asyncio.set_event_loop(None)
+
+    def _refusal(self, error: OSError | UnicodeError) -> Exception:
+        """Returns what to raise where the server can't listen."""
+        foreign = isinstance(error, UnicodeError | socket.gaierror)
+        if foreign or getattr(error, "errno", None) in _FOREIGN:
+            return ArgumentValueError(
+                f"The dashboard listens on an address of this machine, and {self._address!r} is "
+                f"none ({error}). Use 127.0.0.1, or 0.0.0.0 for all of its addresses."
+            )
+        return error
 
     async def _shut_down(self) -> None:
         """Ends all that runs in the loop: what is left there would stay in memory for good."""

@@ -8,7 +8,7 @@ import os
 import re
 import warnings
 from collections.abc import Callable, Iterable
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import jax
 
@@ -19,6 +19,9 @@ from distlab.text.shown import shown
 
 DeviceLike: TypeAlias = str | jax.Device
 """A `jax.Device`, or a name such as `"CPU:0"`, `"gpu:1"` or `"/device:CPU:0"`."""
+
+MOST_CPU_DEVICES: Final = 2_048
+"""XLA numbers the CPU devices of a process in as many."""
 
 _NAME = re.compile(
     r"^(?:worker (\d+) )?(?:/job:\w+)?(?:/replica:\d+)?(?:/task:\d+)?/?(?:device:)?(\w+):(\d+)$",
@@ -36,10 +39,10 @@ def use_cpu_devices(count: int) -> None:
     makes glibc keep large buffers, which XLA otherwise maps anew at every step.
 
     Args:
-      count: The number of devices, at least 1.
+      count: The number of devices, from 1 to 2,048.
 
     Raises:
-      DeviceError: `count` is not a positive whole number.
+      DeviceError: `count` is not such a whole number.
       BackendStartedError: JAX has already started with other devices.
 
     Example:
@@ -52,6 +55,11 @@ def use_cpu_devices(count: int) -> None:
         raise DeviceError(
             f"use_cpu_devices needs a whole number of devices, at least 1, got {shown(count)}. "
             "Use 8 to follow the guides."
+        )
+    if count > MOST_CPU_DEVICES:
+        raise DeviceError(
+            f"A process has at most {MOST_CPU_DEVICES} CPU devices: XLA takes further ones for "
+            f"those of another process. Got {count}. Use 8 to follow the guides."
         )
     if jax_internals.backend_started():
         _require_running(count)

@@ -59,6 +59,11 @@ def test_cpu_devices_asked_for_too_late_say_so() -> None:
         dl.use_cpu_devices(4)
 
 
+def test_more_cpu_devices_than_a_process_can_have_are_refused() -> None:
+    with pytest.raises(DeviceError, match=r"at most 2048 CPU devices.* Got 2049"):
+        dl.use_cpu_devices(2_049)
+
+
 def test_use_cpu_devices_sizes_the_thread_pool_before_jax_starts() -> None:
     program = (
         "import os, distlab as dl\n"

@@ -75,6 +75,13 @@ def test_what_is_no_address_is_refused_as_one(address: str) -> None:
         serve(source(), address=address, token=TOKEN)
 
 
+@pytest.mark.parametrize("address", ["192.0.2.7", "2001:db8::7", "no-such-host.invalid"])
+@pytest.mark.parametrize("port", [None, 0, 5_250])
+def test_an_address_of_another_machine_is_told_as_one(address: str, port: int | None) -> None:
+    with pytest.raises(ArgumentValueError, match=f"this machine, and '{address}' is none"):
+        serve(source(), address=address, port=port, token=TOKEN)
+
+
 @pytest.mark.parametrize("prefix", [5, None, b"a", ("a",)])
 def test_a_prefix_is_a_text(prefix: object) -> None:
     with pytest.raises(ArgumentTypeError, match="prefix is a str such as"):
