@@ -6,6 +6,7 @@ import atexit
 import contextlib
 import importlib.metadata
 import json
+import math
 import os
 import socket
 import sys
@@ -299,13 +300,16 @@ def start_limit() -> float:
     """Returns how many seconds to wait until other processes have started.
 
     Raises:
-      ClusterError: `DISTLAB_START_SECONDS` is not a number.
+      ClusterError: `DISTLAB_START_SECONDS` is not a positive number.
     """
     text = os.environ.get("DISTLAB_START_SECONDS", "")
     try:
-        return float(text) if text else START_SECONDS
-    except ValueError as error:
+        seconds = float(text) if text else START_SECONDS
+    except ValueError:
+        seconds = math.nan
+    if not 0 < seconds < math.inf:
         raise ClusterError(
-            f"DISTLAB_START_SECONDS must be a number of seconds, got {text!r}. Leave it out to "
-            f"wait {START_SECONDS:g}."
-        ) from error
+            f"DISTLAB_START_SECONDS must be a positive number of seconds, got {text!r}. Leave it "
+            f"out to wait {START_SECONDS:g}."
+        )
+    return seconds
