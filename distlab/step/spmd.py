@@ -18,6 +18,7 @@ from distlab.step.agreement import Agreement
 from distlab.step.arguments import Arguments, Leaf, leaf_of
 from distlab.step.captured_arrays import constant, whole_on
 from distlab.step.flat_jaxprs import flattened
+from distlab.step.other_meshes import require_no_other_mesh
 from distlab.step.ragged_parts import Boundary, can_be_parted
 from distlab.step.ragged_programs import RaggedPrograms
 from distlab.step.schedule import divide
@@ -57,6 +58,8 @@ class SpmdFunction:
         mesh = host.mesh
         firsts, group_of = _group_replicas(arguments, mesh.replicas)
         self.traces = _trace_groups(fn, arguments, host, firsts, group_of)
+        for local in self.traces:
+            require_no_other_mesh(fn, local.jaxpr.jaxpr, mesh.mesh.axis_names)
         _require_same_results(self.traces)
         self.outside = traced_constants(self.traces)
         self.leaves = arguments.dynamic()

@@ -20,7 +20,7 @@ from distlab.context.replica_context import ReplicaContext
 from distlab.devices import jax_internals
 from distlab.devices.mesh import AXIS, ReplicaMesh
 from distlab.errors import ContextError, StructureError
-from distlab.step import in_place
+from distlab.step import in_place, other_meshes
 from distlab.step.arguments import Arguments
 from distlab.step.captured_arrays import divided_text, on_a_mesh_text, require_memory
 from distlab.step.explained import explain_axis, explain_static
@@ -162,6 +162,9 @@ def trace(
             f"jax.lax.scan, or return the value and assign it after. JAX reports: {error}"
         ) from error
     except (NameError, ValueError) as error:
+        refused = other_meshes.refusal_of(error, fn)
+        if refused is not None:
+            raise refused from error
         explain_axis(error)
         explain_static(error)
         raise

@@ -513,6 +513,43 @@ def test_an_axis_of_another_name_is_told_the_name_of_that_of_the_replicas() -> N
     assert "axis of the replicas is 'replica'" in "".join(refused.value.__notes__)
 
 
+def _over(mesh: jax.sharding.Mesh) -> Callable[[Any], Any]:
+    axis = mesh.axis_names[0]
+    return jax.shard_map(lambda x: x + 1, mesh=mesh, in_specs=jax.P(axis), out_specs=jax.P(axis))
+
+
+@pytest.mark.parametrize("replicas", [1, 2, 4])
+@pytest.mark.parametrize("size", [2, 4])
+@pytest.mark.parametrize("axis", ["data", "replica"])
+def test_a_step_that_divides_its_work_over_other_devices_is_refused(
+    replicas: int, size: int, axis: str
+) -> None:
+    mirrored = dl.MirroredStrategy(jax.devices()[:replicas])
+    mesh = jax.sharding.Mesh(np.array(jax.devices()[:size]), (axis,))
+    sharding = jax.NamedSharding(mesh, jax.P(axis))
+    divided: list[Callable[[Any], Any]] = [
+        _over(mesh),
+        jax.jit(_over(mesh)),
+        jax.pmap(lambda x: x + 1),
+        lambda x: jax.lax.scan(lambda c, _: (_over(mesh)(c), None), x, length=2)[0],
+    ]
+    if replicas > 1:
+        divided += [
+            lambda x: jax.lax.with_sharding_constraint(x, sharding),
+            jax.jit(lambda x: x + 1, in_shardings=sharding),
+        ]
+    for step in divided:
+        with pytest.raises(ContextError, match="run has divided it already") as refused:
+            mirrored.run(step, args=(jnp.ones((size, 2)),))
+        assert "Call the mapped function itself" in str(refused.value)
+
+
+def test_a_mesh_of_one_device_divides_nothing() -> None:
+    mesh = jax.sharding.Mesh(np.array(jax.devices()[:1]), ("data",))
+    result = dl.OneDeviceStrategy("CPU:0").run(_over(mesh), args=(jnp.ones((2, 2)),))
+    assert result.tolist() == [[2.0, 2.0], [2.0, 2.0]]
+
+
 FULL: Final = """
 import resource, signal
 import distlab as dl

@@ -33,9 +33,7 @@ def _(w: World, v: Any) -> object:
     return w.strategy.extended.update_non_slot(["CPU:0"], v, group=False)
 
 
-@row(
-    "extended.reduce_to.value", "none empty_list empty_tuple per_replica variable variable_of_other"
-)
+@row("extended.reduce_to.value", "empty_list empty_tuple per_replica variable variable_of_other")
 def _(w: World, v: Any) -> object:
     return w.strategy.extended.reduce_to("SUM", v, w.weights)
 

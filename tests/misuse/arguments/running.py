@@ -68,7 +68,7 @@ def _(w: World, v: Any) -> object:
     return w.strategy.reduce(v, w.x, axis=None)
 
 
-@row("reduce.value", "none empty_list empty_tuple per_replica variable variable_of_other")
+@row("reduce.value", "empty_list empty_tuple per_replica variable variable_of_other")
 def _(w: World, v: Any) -> object:
     return w.strategy.reduce("SUM", v, axis=None)
 
@@ -78,7 +78,7 @@ def _(w: World, v: Any) -> object:
     return w.strategy.reduce("SUM", w.x, axis=v)
 
 
-@row("gather.value", "none empty_list empty_tuple per_replica variable")
+@row("gather.value", "empty_list empty_tuple per_replica variable")
 def _(w: World, v: Any) -> object:
     return w.strategy.gather(v, axis=0)
 
