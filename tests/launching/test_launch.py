@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -78,6 +79,28 @@ def test_both_streams_are_passed_on_line_by_line(tmp_path: Path) -> None:
     lines = [b"\xff \xc3\xa9", b"10%", b"20%", b"", b"no end"]
     assert done.stdout.splitlines() == [prefix + line for line in lines]
     assert done.stderr == prefix + b"to stderr\n"
+
+
+@pytest.mark.parametrize("sink", [">/dev/full", ">&-", ">&- 2>&-"])
+def test_processes_whose_output_can_not_be_written_go_on(sink: str, tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(
+        "for number in range(20_000): print('line', number)\n"  # more than a pipe holds
+        f"open({str(tmp_path / 'ended')!r}, 'w').close()"
+    )
+    command = shlex.join([sys.executable, "-m", "distlab", "launch", "-n", "1", str(program)])
+    done = subprocess.run(
+        ["/bin/sh", "-c", f"{command} {sink}"],
+        capture_output=True, text=True, timeout=LIMIT_S, check=False,
+    )  # fmt: skip
+    assert (tmp_path / "ended").exists()
+    if sink != ">/dev/full":
+        assert (done.returncode, done.stderr) == (0, "")
+        return
+    assert done.returncode == 2
+    told, error = done.stderr.splitlines()
+    assert told.startswith("[distlab launch] stdout can't be written: No space left on device; the")
+    assert error.startswith("distlab: error: The output can't be written: No space left on device")
 
 
 def test_the_first_failure_ends_the_others_and_is_the_exit_code(launch: Launch) -> None:
