@@ -145,11 +145,12 @@ class DashboardServer:
             self._library.stop()
 
     def _serve(self, port: int | None) -> None:
-        loop = asyncio.new_event_loop()
-        loop.set_exception_handler(_report)
-        asyncio.set_event_loop(loop)
-        self._loop = IOLoop.current()
         try:
+            # Each of them may need a file, and the process may have too many open.
+            loop = asyncio.new_event_loop()
+            loop.set_exception_handler(_report)
+            asyncio.set_event_loop(loop)
+            self._loop = IOLoop.current()
             self._server = self._bind(port)
             self._server.start()
         except (OSError, UnicodeError) as error:

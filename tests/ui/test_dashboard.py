@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import gc
 import json
 import socket
@@ -404,6 +405,17 @@ def test_what_is_no_run_is_an_error(tmp_path: Any) -> None:
         serve(tmp_path)
     with pytest.raises(InvalidArgumentError, match="got int"):
         serve(3)
+
+
+def test_a_server_that_can_not_have_its_files_fails_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refuse() -> None:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr(serving.asyncio, "new_event_loop", refuse)
+    with pytest.raises(OSError, match="Too many open files"):
+        serve(finished(1), port=0)
 
 
 class Proxy(threading.Thread):
