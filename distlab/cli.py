@@ -17,6 +17,7 @@ from importlib import metadata
 
 from distlab._cli import advise, dashboard, demo, doctor, export, launch, runs, server
 from distlab._cli.options import HelpFormatter
+from distlab._cli.system_limits import refusal
 from distlab.errors import DistlabError
 
 INTERRUPTED = 130
@@ -62,10 +63,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # who reads the output has enough, such as `head`
         _drop_output()
         return BROKEN_PIPE
-    except OSError as error:
-        if not _output_failed():
+    except (OSError, RuntimeError, MemoryError) as error:
+        if isinstance(error, OSError) and _output_failed():
+            told: str | None = f"The output can't be written: {error.strerror}."
+        else:
+            told = refusal(error)
+        if told is None:
             raise
-        print(f"distlab: error: The output can't be written: {error.strerror}.", file=sys.stderr)
+        print(f"distlab: error: {told}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         ahead = "\n" if sys.stderr.isatty() else ""  # a progress bar may be on the line

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
@@ -453,6 +454,31 @@ def test_an_error_that_is_not_of_the_output_is_raised(monkeypatch: pytest.Monkey
     monkeypatch.setattr(doctor, "CHECKS", (fail,))
     with pytest.raises(PermissionError, match="not of the output"):
         cli.main(["doctor"])
+
+
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [
+        (OSError(errno.EMFILE, "Too many open files"), "open no more files. Raise the limit"),
+        (BlockingIOError(errno.EAGAIN, "unavailable"), "no more processes and threads. End some"),
+        (RuntimeError("can't start new thread"), "no more processes and threads. End some"),
+        (MemoryError(), "no memory left. End other programs"),
+    ],
+    ids=repr,
+)
+def test_what_the_system_refuses_is_one_line(
+    error: Exception,
+    text: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def fail() -> Iterator[checks.Finding]:
+        raise error
+
+    monkeypatch.setattr(doctor, "CHECKS", (fail,))
+    assert cli.main(["doctor"]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert text in line
 
 
 def test_doctor_reports_that_the_working_folder_is_gone(
