@@ -59,7 +59,7 @@ def use_cpu_devices(count: int) -> None:
     if count > MOST_CPU_DEVICES:
         raise DeviceError(
             f"A process has at most {MOST_CPU_DEVICES} CPU devices: XLA takes further ones for "
-            f"those of another process. Got {count}. Use 8 to follow the guides."
+            f"those of another process. Got {shown(count)}. Use 8 to follow the guides."
         )
     if jax_internals.backend_started():
         _require_running(count)
