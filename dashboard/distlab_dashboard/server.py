@@ -153,12 +153,8 @@ class DashboardServer:
             self._loop = IOLoop.current()
             self._server = self._bind(port)
             self._server.start()
-        except (OSError, UnicodeError) as error:
-            self._error = self._refusal(error)
-            self._ready.set()
-            return
         except Exception as error:  # noqa: BLE001 - raised in the thread that called `start`
-            self._error = error
+            self._error = self._told(error)
             self._ready.set()
             return
         self._ready.set()
@@ -168,15 +164,15 @@ class DashboardServer:
         self._loop.close(all_fds=True)
         asyncio.set_event_loop(None)
 
-    def _refusal(self, error: OSError | UnicodeError) -> Exception:
-        """Returns what to raise where the server can't listen."""
-        foreign = isinstance(error, UnicodeError | socket.gaierror)
-        if foreign or getattr(error, "errno", None) in _FOREIGN:
-            return ArgumentValueError(
-                f"The dashboard listens on an address of this machine, and {self._address!r} is "
-                f"none ({error}). Use 127.0.0.1, or 0.0.0.0 for all of its addresses."
-            )
-        return error
+    def _told(self, error: Exception) -> Exception:
+        """Returns what to raise for what kept the server from listening."""
+        unknown = isinstance(error, UnicodeError | socket.gaierror)
+        if not unknown and getattr(error, "errno", None) not in _FOREIGN:
+            return error
+        return ArgumentValueError(
+            f"The dashboard listens on an address of this machine, and {self._address!r} is "
+            f"none ({error}). Use 127.0.0.1, or 0.0.0.0 for all of its addresses."
+        )
 
     async def _shut_down(self) -> None:
         """Ends all that runs in the loop: what is left there would stay in memory for good."""

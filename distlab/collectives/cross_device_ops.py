@@ -18,7 +18,7 @@ import numpy as np
 from distlab.collectives.host_sums import can_sum, host_sum
 from distlab.devices import selection
 from distlab.devices.combining import sums_of_rows
-from distlab.devices.jax_internals import is_ready
+from distlab.devices.jax_internals import is_ready, moved
 from distlab.devices.mesh import AXIS, SAME_ON_ALL, ReplicaMesh
 from distlab.devices.pieces import pieces
 from distlab.devices.selection import DeviceLike
@@ -166,14 +166,14 @@ class ReductionToOneDevice(CrossDeviceOps):
             return add_rows(stacked) if self._accumulate is None else self._accumulated([*stacked])
         home = self._device or mesh.local_devices[0]
         if self._accumulate is None and _is_small(stacked, mesh):
-            return add_rows(_moved(stacked, home))
+            return add_rows(moved(stacked, home))
         # Large rows move one by one, so that the stacked array is not built on one device.
         rows = _rows_to_move(stacked, home)
         if self._accumulate is not None:
-            return self._accumulated([row[0] for row in _moved(rows, home)])
+            return self._accumulated([row[0] for row in jax.device_put(rows, home)])
         if isinstance(rows[0], np.ndarray) and can_sum(stacked.dtype):
             return jax.device_put(host_sum(rows)[0], home)
-        return _add_up(*_moved(rows, home))
+        return _add_up(*jax.device_put(rows, home))
 
     def sum_nest(self, several: list[jax.Array], mesh: ReplicaMesh) -> list[jax.Array]:
         """Returns the sums, on the one device; those of small arrays by one program."""
@@ -181,7 +181,7 @@ class ReductionToOneDevice(CrossDeviceOps):
             return super().sum_nest(several, mesh)
         small = [stacked for stacked in several if _is_small(stacked, mesh)]
         if small and not isinstance(small[0], jax.core.Tracer):
-            small = _moved(small, self._device or mesh.local_devices[0])
+            small = moved(small, self._device or mesh.local_devices[0])
         sums = iter(_add_rows_of_each(small))
         return [
             next(sums) if _is_small(stacked, mesh) else self.sum_rows(stacked, mesh)
@@ -246,7 +246,7 @@ class HierarchicalCopyAllReduce(CrossDeviceOps):
         rows = dict(pieces(stacked))
         for pairs in _rounds(mesh.replicas):
             for source, target in pairs:
-                rows[target] = rows[target] + _moved(rows[source], mesh.devices[target])
+                rows[target] = rows[target] + jax.device_put(rows[source], mesh.devices[target])
         return rows[0][0]
 
     def sum_in_program(self, values: list[jax.Array], replicas: int) -> list[jax.Array]:
@@ -374,16 +374,6 @@ def add_rows(stacked: jax.Array) -> jax.Array:
 @jax.jit
 def _add_rows_of_each(several: list[jax.Array]) -> list[jax.Array]:
     return [add_rows(stacked) for stacked in several]
-
-
-def _moved(arrays: Any, device: jax.Device) -> Any:
-    """Returns arrays on a device.
-
-    JAX 0.12 copies an array that is divided over devices by way of the host, and takes that for
-    a transfer that nobody asked for.
-    """
-    with jax.transfer_guard_device_to_host("allow"):
-        return jax.device_put(arrays, device)
 
 
 def _is_small(stacked: jax.Array, mesh: ReplicaMesh) -> bool:

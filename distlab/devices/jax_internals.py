@@ -492,6 +492,19 @@ def placing() -> AbstractContextManager[None]:
     return _config.explicit_device_put_scope()
 
 
+def moved(arrays: Any, device: jax.Device | jax.sharding.Sharding) -> Any:
+    """Returns arrays that are divided over devices on one, as `device_put` does.
+
+    JAX 0.12 copies them by way of the host, and takes that for a transfer that nobody asked for.
+
+    Args:
+      arrays: An array, or a nest of them.
+      device: Where they shall be whole.
+    """
+    with jax.transfer_guard_device_to_host("allow"):
+        return jax.device_put(arrays, device)
+
+
 def put_rows(
     rows: Sequence[Any] | np.ndarray, sharding: NamedSharding, devices: Sequence[jax.Device]
 ) -> jax.Array:

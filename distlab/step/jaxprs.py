@@ -46,6 +46,9 @@ _NOT_BY_ELEMENT: Final = re.compile(
 _INSTALLED: Final = frozenset({"site-packages", "dist-packages"})
 _OWN: Final = Path(__file__).parent.parent
 
+PMAP_AXIS: Final = "_internal_pmap_axis_name"
+"""The axis over which JAX divides the work of `jax.pmap`."""
+
 _SMALL_CONST: Final = 1 << 10
 
 _SAME_ON_ALL: Final = frozenset(
@@ -258,6 +261,12 @@ def is_loop_or_branch(equation: Any) -> bool:
 def inner_jaxprs(equation: Any) -> list[Any]:
     """Returns all jaxprs that an equation may run."""
     return list(core.jaxprs_in_params(equation.params))
+
+
+def divided_over(jaxpr: Any) -> set[str]:
+    """Returns the axes of several devices by which a jaxpr first divides its work, at any depth."""
+    found = _first(jaxpr, lambda equation: bool(_axes_of_devices(equation)))
+    return set() if found is None else _axes_of_devices(found)
 
 
 def calls_python(jaxpr: Any) -> bool:
@@ -538,6 +547,18 @@ def _inner(jaxpr: Any) -> Inner:
 
 def _is_python(equation: Any) -> bool:
     return "callback" in name(equation) or name(equation) == "debug_print"
+
+
+def _axes_of_devices(equation: Any) -> set[str]:
+    """Returns the axes of several devices by which an equation itself divides its work."""
+    params, axes = equation.params, []
+    if name(equation) == "shard_map" and params["mesh"].size > 1:
+        axes += params.get("newly_manual_axes", params["mesh"].axis_names)
+    given = [params.get("sharding"), *params.get("in_shardings", ())]
+    for sharding in [*given, *params.get("out_shardings", ())]:
+        if any(getattr(sharding, "spec", ())) and sharding.mesh.size > 1:
+            axes += sharding.mesh.axis_names
+    return {*map(str, axes)}
 
 
 def _first(jaxpr: Any, matches: Callable[[Any], bool]) -> Any:

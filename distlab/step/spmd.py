@@ -59,7 +59,7 @@ class SpmdFunction:
         firsts, group_of = _group_replicas(arguments, mesh.replicas)
         self.traces = _trace_groups(fn, arguments, host, firsts, group_of)
         for local in self.traces:
-            require_no_other_mesh(fn, local.jaxpr.jaxpr, mesh.mesh.axis_names)
+            require_no_other_mesh(fn, local.jaxpr.jaxpr)
         _require_same_results(self.traces)
         self.outside = traced_constants(self.traces)
         self.leaves = arguments.dynamic()

@@ -12,6 +12,7 @@ from distlab.context import scopes
 from distlab.context.collectives import Collectives
 from distlab.context.replica_context import ReplicaContext, get_replica_context
 from distlab.devices.combining import all_rows
+from distlab.devices.jax_internals import moved
 from distlab.errors import ValueShapeError
 from distlab.text.shown import shown
 from distlab.values.checks import require_components
@@ -181,9 +182,9 @@ def aggregated_copies(variable: StoredVariable) -> jax.Array:
     if mesh.shared:
         (rows,) = all_rows([variable.storage.alive()], mesh)
     else:
-        rows = jax.device_put(variable.storage.alive(), mesh.first)
+        rows = moved(variable.storage.alive(), mesh.first)
     if variable.aggregation is VariableAggregation.ONLY_FIRST_REPLICA:
-        return rows[0]
+        return jax.lax.index_in_dim(rows, 0, keepdims=False)  # its number is no transfer
     combine = jnp.sum if variable.aggregation is VariableAggregation.SUM else jnp.mean
     return combine(rows, axis=0).astype(variable.dtype)
 

@@ -62,3 +62,20 @@ def test_verbs_place_their_values_where_transfers_are_disallowed(name: str) -> N
     with jax.transfer_guard("disallow"):
         found = PLACING[name](strategy, variable)
     assert np.asarray(found).tolist() == [3.0, 3.0]
+
+
+@pytest.mark.parametrize("aggregation", ["SUM", "MEAN", "ONLY_FIRST_REPLICA"])
+def test_a_variable_of_several_copies_is_read_where_transfers_are_disallowed(
+    aggregation: str,
+) -> None:
+    strategy = dl.MirroredStrategy(jax.devices()[:2])
+    with strategy.scope():
+        seen = dl.Variable(
+            jnp.zeros(2),
+            synchronization=dl.VariableSynchronization.ON_READ,
+            aggregation=dl.VariableAggregation[aggregation],
+        )
+    strategy.run(lambda: seen.assign(jnp.full(2, 3.0)))
+    with jax.transfer_guard("disallow"):
+        found = seen.value()
+    assert found.tolist() == ([6.0, 6.0] if aggregation == "SUM" else [3.0, 3.0])

@@ -241,7 +241,6 @@ from flax import nnx
 import distlab as dl
 from distlab.step import in_use
 from tests.devices.programs import finish
-from tests.devices.test_endings import BEGIN, FORKED
 
 dl.use_cpu_devices(2)
 strategy = dl.MirroredStrategy()
