@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import errno
 import gc
@@ -413,7 +414,7 @@ def test_a_server_that_can_not_have_its_files_fails_at_once(
     def refuse() -> None:
         raise OSError(errno.EMFILE, "Too many open files")
 
-    monkeypatch.setattr(serving.asyncio, "new_event_loop", refuse)
+    monkeypatch.setattr(asyncio, "new_event_loop", refuse)
     with pytest.raises(OSError, match="Too many open files"):
         serve(finished(1), port=0)
 
