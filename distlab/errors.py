@@ -115,7 +115,7 @@ class NotARunError(DistlabError, ValueError):
 
 
 class PortInUseError(DistlabError, OSError):
-    """The requested port is taken."""
+    """The requested port is taken, or may be used by root only."""
 
 
 class MissingExtraError(DistlabError, ImportError):

@@ -13,6 +13,9 @@ PORTS: Final = range(5006, 5206)
 TAKEN: Final = (errno.EADDRINUSE, errno.EACCES)
 """The errors of a port that another program uses, or that only root may use."""
 
+_FIRST_FOR_ALL: Final = 1024
+"""The first port that programs of all users may listen on."""
+
 
 def candidates(address: str, port: int | None) -> Iterator[int]:
     """Yields the ports to try, in their order.
@@ -40,6 +43,19 @@ def is_free(address: str, port: int) -> bool:
     Raises:
       OSError: The address is not one of this machine.
     """
+    return not refusal(address, port)
+
+
+def refusal(address: str, port: int) -> str:
+    """Returns why no server could listen on a port, such as "is taken"; "" for a free one.
+
+    Args:
+      address: The address to listen on.
+      port: The port; 0 stands for any.
+
+    Raises:
+      OSError: The address is not one of this machine.
+    """
     with socket.socket(_family(address), socket.SOCK_STREAM) as trial:
         # As servers do: a port whose last connections are still closing is free.
         trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -48,8 +64,10 @@ def is_free(address: str, port: int) -> bool:
         except OSError as error:
             if error.errno not in TAKEN:
                 raise
-            return False
-    return True
+            if error.errno == errno.EACCES and port < _FIRST_FOR_ALL:
+                return "may be used by root only"
+            return "is taken"
+    return ""
 
 
 def _family(address: str) -> socket.AddressFamily:

@@ -43,7 +43,7 @@ from distlab_dashboard.library import Library, library_of
 from distlab_dashboard.listening import WebServer, open_sockets, web_server
 from distlab_dashboard.metrics import Metrics
 from distlab_dashboard.page_socket import MOST_BYTES
-from distlab_dashboard.ports import PORTS, TAKEN, candidates, is_free
+from distlab_dashboard.ports import PORTS, TAKEN, candidates, refusal
 from distlab_dashboard.prefix import checked_prefix
 from distlab_dashboard.session import show
 
@@ -112,7 +112,7 @@ class DashboardServer:
           port: The port, 0 for any free one, or None for the first free one from 5006.
 
         Raises:
-          PortInUseError: The port is taken.
+          PortInUseError: The port is taken, or may be used by root only.
         """
         self._thread = threading.Thread(
             target=self._serve, args=(port,), name="distlab-dashboard", daemon=True
@@ -200,15 +200,16 @@ class DashboardServer:
 
     def _bind(self, port: int | None) -> BaseServer:
         for number in candidates(self._address, port):
-            if not is_free(self._address, number):
+            if why := refusal(self._address, number):
                 continue
             try:
                 return self._listen(number)
             except OSError as error:  # another program was quicker
                 if error.errno not in TAKEN:
                     raise
+                why = "is taken"
         raise PortInUseError(
-            f"The dashboard needs a free port, and {self._address}:{port or PORTS[0]} is taken"
+            f"The dashboard needs a free port, and {self._address}:{port or PORTS[0]} {why}"
             + (f", like the {len(PORTS) - 1} after it. Stop what uses them." if port is None
                else ". Choose another one, or name none to get the first free one.")
         )  # fmt: skip
@@ -313,7 +314,7 @@ def serve(
       ArgumentValueError: The port, the address, the prefix or an origin can't exist, or the
         address can be reached by others and there is no token, or the token is too short or
         too long.
-      PortInUseError: The port is taken.
+      PortInUseError: The port is taken, or may be used by root only.
       NotARunError: The folder does not hold a recorded run.
       InvalidArgumentError: Events cannot be read from the source.
 

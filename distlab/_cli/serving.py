@@ -10,7 +10,7 @@ from types import FrameType
 from typing import Any, Final, Protocol, cast
 
 from distlab.errors import PortInUseError
-from distlab_dashboard.ports import is_free
+from distlab_dashboard.ports import refusal
 
 HOST: Final = "127.0.0.1"
 TOKEN: Final = "DISTLAB_TOKEN"  # noqa: S105 - a name
@@ -39,15 +39,15 @@ def prepare(port: int | None) -> None:
     Raises:
       MissingExtraError: Panel or Bokeh is not installed.
       ArgumentValueError: The environment's token can be guessed, or no address keeps it.
-      PortInUseError: The port is taken.
+      PortInUseError: The port is taken, or may be used by root only.
     """
     _serve()
     from distlab_dashboard.access import checked_token
 
     checked_token(HOST, os.environ.get(TOKEN))
-    if port is not None and not is_free(HOST, port):
+    if port is not None and (why := refusal(HOST, port)):
         raise PortInUseError(
-            f"The dashboard needs a free port, and {HOST}:{port} is taken. "
+            f"The dashboard needs a free port, and {HOST}:{port} {why}. "
             "Choose another one with --port, or leave --port out for the first free one."
         )
 
@@ -76,7 +76,7 @@ def serve(
 
     Raises:
       MissingExtraError: Panel or Bokeh is not installed.
-      PortInUseError: The port is taken.
+      PortInUseError: The port is taken, or may be used by root only.
       NotARunError: The folder does not hold a recorded run.
     """
     server = _serve()(

@@ -22,6 +22,7 @@ from distlab.processes import failures, gloo_sockets, group, meeting
 from distlab.processes.group import LEFT, ProcessGroup, Worker
 from distlab.processes.meeting import Hello, Service
 from distlab.processes.order_guard import OrderGuard
+from distlab.processes.told_waits import tell
 from distlab.processes.watching import Watcher
 
 START_SECONDS: Final = 300.0
@@ -172,7 +173,7 @@ def _await_others(left: ProcessGroup, seconds: float) -> None:
         if time.monotonic() > told_after:
             told_after = until
             names = ", ".join(worker.name for worker, _ in remaining)
-            print(f"distlab: the chief has ended, and waits for {names}.", file=sys.stderr)
+            tell(f"the chief has ended, and waits for {names}.")
         time.sleep(_POLL_SECONDS)
 
 

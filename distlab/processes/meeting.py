@@ -18,6 +18,7 @@ from collections.abc import Iterator
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from distlab.errors import ClusterError
+from distlab.processes.told_waits import told
 
 Link: TypeAlias = socket.socket
 """An open connection to another process."""
@@ -66,18 +67,25 @@ def as_chief(
     """
     until = time.monotonic() + seconds
     present: dict[int, tuple[Hello, Link]] = {}
+
+    def absent() -> list[str]:
+        return [name for n, name in enumerate(names) if n and n not in present]
+
+    def waits_for() -> str:
+        return f"{', '.join(absent())} to come to the chief at {address}"
+
     with contextlib.ExitStack() as opened:
         listener = opened.enter_context(_listening(address))
         reached: list[Link] = []
         try:
-            for other, link in _arrivals(listener, until):
-                reached.append(opened.enter_context(link))
-                _require_fit(hello, other, names, present)
-                present[other["index"]] = (other, link)
-                if len(present) == len(names) - 1:
-                    break
-            missing = [name for n, name in enumerate(names) if n and n not in present]
-            if missing:
+            with told(waits_for, seconds):
+                for other, link in _arrivals(listener, until):
+                    reached.append(opened.enter_context(link))
+                    _require_fit(hello, other, names, present)
+                    present[other["index"]] = (other, link)
+                    if not absent():
+                        break
+            if missing := absent():
                 raise ClusterError(
                     f"All {len(names)} processes of the cluster must start within {seconds:g} "
                     f"seconds, and {', '.join(missing)} did not come to the chief at {address}. "
@@ -116,30 +124,33 @@ def as_worker(address: str, hello: Hello, seconds: float) -> tuple[list[Hello], 
     """
     until = time.monotonic() + seconds
     failure: object = "nobody listens there"
-    while time.monotonic() < until:
-        try:
-            link = socket.create_connection(_parts(address), timeout=_HELLO_SECONDS)
-        except OSError as error:
-            failure = error
-            time.sleep(_RETRY_SECONDS)
-            continue
-        try:
-            _send(link, hello)
-            link.settimeout(max(0.1, until - time.monotonic()) + _ANSWER_SECONDS)
-            answer = _received(link)
-        except (OSError, ValueError) as error:  # the chief ended, or is another program
-            failure = error
-            link.close()
-            time.sleep(_RETRY_SECONDS)
-            continue
-        except BaseException:
-            link.close()
-            raise
-        if "error" in answer:
-            link.close()
-            raise ClusterError(answer["error"])
-        link.settimeout(None)
-        return answer["hellos"], link, answer["service"]
+    awaited = f"the chief to listen at {address}"
+    with told(lambda: awaited, seconds):
+        while time.monotonic() < until:
+            try:
+                link = socket.create_connection(_parts(address), timeout=_HELLO_SECONDS)
+            except OSError as error:
+                failure = error
+                time.sleep(_RETRY_SECONDS)
+                continue
+            try:
+                _send(link, hello)
+                awaited = f"the chief at {address} to answer, when all others have come"
+                link.settimeout(max(0.1, until - time.monotonic()) + _ANSWER_SECONDS)
+                answer = _received(link)
+            except (OSError, ValueError) as error:  # the chief ended, or is another program
+                failure = error
+                link.close()
+                time.sleep(_RETRY_SECONDS)
+                continue
+            except BaseException:
+                link.close()
+                raise
+            if "error" in answer:
+                link.close()
+                raise ClusterError(answer["error"])
+            link.settimeout(None)
+            return answer["hellos"], link, answer["service"]
     raise ClusterError(
         f"The chief of the cluster must start within {seconds:g} seconds, and did not answer at "
         f"{address} ({failure}). Start task 0, and look whether this machine reaches that address."

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import pickle
 import socket
+import sys
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -13,7 +15,7 @@ import pytest
 
 from distlab.errors import ClusterError, WorkerError
 from distlab.launching.ports import Ports
-from distlab.processes import meeting
+from distlab.processes import meeting, told_waits
 
 NAMES = ["worker:0", "worker:1", "worker:2"]
 SECONDS = 60.0
@@ -151,3 +153,33 @@ def test_an_error_of_a_worker_says_who_and_where_and_can_be_sent() -> None:
     error = pickle.loads(pickle.dumps(WorkerError("worker 1", "node-7", "killed")))
     assert (error.worker, error.host, error.message) == ("worker 1", "node-7", "killed")
     assert str(error) == "worker 1 on node-7: killed"
+
+
+def test_a_chief_that_waits_long_says_for_whom(
+    address: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(told_waits, "_SILENT_SECONDS", 0.2)
+    with pytest.raises(ClusterError):
+        meeting.as_chief(address, hello(0), NAMES, 1.0)
+    assert capsys.readouterr().err == (
+        f"distlab: waits for worker:1, worker:2 to come to the chief at {address}, 1 s at most.\n"
+    )
+
+
+def test_a_worker_that_waits_long_says_for_whom(
+    address: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(told_waits, "_SILENT_SECONDS", 0.2)
+    with pytest.raises(ClusterError):
+        meeting.as_worker(address, hello(1), 1.0)
+    assert capsys.readouterr().err == (
+        f"distlab: waits for the chief to listen at {address}, 1 s at most.\n"
+    )
+
+
+def test_a_wait_goes_on_where_nothing_can_be_printed(monkeypatch: pytest.MonkeyPatch) -> None:
+    closed = io.StringIO()
+    closed.close()
+    for nowhere in (None, closed):
+        monkeypatch.setattr(sys, "stderr", nowhere)
+        told_waits.tell("waits")

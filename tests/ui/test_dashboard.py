@@ -381,6 +381,17 @@ def test_a_port_that_is_taken_is_an_error_with_a_remedy(served: Served) -> None:
         serve(finished(1), port=first.port)
 
 
+def test_a_port_of_root_is_not_called_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(self: socket.socket, address: Any) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(socket.socket, "bind", refuse)
+    with pytest.raises(PortInUseError, match=r"127\.0\.0\.1:80 may be used by root only\."):
+        serve(finished(1), port=80)
+    with pytest.raises(PortInUseError, match=r"127\.0\.0\.1:8080 is taken\."):  # as on Windows
+        serve(finished(1), port=8080)
+
+
 def test_the_next_free_port_is_found(served: Served) -> None:
     first, second = served(finished(1)), served(finished(1))
     assert first.port != second.port

@@ -11,6 +11,7 @@ from distributed.comm.core import Comm, connect
 from distlab.errors import ClusterError, ClusterSpecError
 from distlab.integrations.dask.connection import Connection, security
 from distlab.integrations.dask.members import CLOSED, Task, Watcher, no_heartbeat
+from distlab.processes.told_waits import told
 from distlab.text.shown import shown
 
 _CONNECT_SECONDS: Final = 5.0
@@ -58,9 +59,10 @@ class AddressedMembers:
         self._followers = [asyncio.ensure_future(self._follow(task)) for task in self._listed]
         try:
             async with asyncio.timeout(self._seconds):
-                while len(self._there) < len(self._listed) and self._refused is None:
-                    self._changed.clear()
-                    await self._changed.wait()
+                with told(self._waits_for, self._seconds):
+                    while len(self._there) < len(self._listed) and self._refused is None:
+                        self._changed.clear()
+                        await self._changed.wait()
         except TimeoutError:
             pass
         if self._refused is not None:
@@ -160,8 +162,14 @@ class AddressedMembers:
                     "listens. Start one there with this address: distlab server."
                 )
 
+    def _absent(self) -> list[Task]:
+        return [task for task in self._listed if task not in self._there]
+
+    def _waits_for(self) -> str:
+        return ", ".join(f"{task} to listen at {self._listed[task]}" for task in self._absent())
+
     def _missing(self) -> str:
-        missing = [task for task in self._listed if task not in self._there]
+        missing = self._absent()
         whys = [
             f"{task} at {self._listed[task]} ({_cause(self._why.get(task))})" for task in missing
         ]

@@ -22,6 +22,7 @@ from distlab.errors import (
 )
 from distlab.integrations.dask import versions
 from distlab.launching.ports import Ports
+from distlab.processes import told_waits
 from tests.patience import wait_until
 
 JOINS = """
@@ -189,6 +190,21 @@ def test_tasks_that_are_not_there_are_named_within_the_limit(
     assert f"worker 0 at {addresses[0]}" in said
     assert f"ps 0 at {addresses[1]}" in said
     assert "distlab server --job worker --index 0" in said
+
+
+def test_a_coordinator_that_waits_long_says_for_what(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("DISTLAB_START_SECONDS", "1")
+    monkeypatch.setattr(told_waits, "_SILENT_SECONDS", 0.2)
+    with Ports(2) as ports:
+        worker, ps = (f"127.0.0.1:{port}" for port in ports.numbers)
+        spec = dl.ClusterSpec({"worker": [worker], "ps": [ps]})
+        with pytest.raises(ClusterError):
+            dl.ParameterServerStrategy(SimpleClusterResolver(spec))
+    assert capsys.readouterr().err == (
+        f"distlab: waits for worker 0 to listen at {worker}, ps 0 to listen at {ps}, 1 s at most.\n"
+    )
 
 
 def test_another_task_at_an_address_is_refused(tasks: Tasks) -> None:
