@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-from bokeh.models import ColumnDataSource, DataRange1d, HBar, HoverTool, Segment
+from bokeh.models import BasicTicker, ColumnDataSource, DataRange1d, HBar, HoverTool, Segment
 
 from distlab.charts._figure import bytes_formatter, draw, new_figure, range_of
 from distlab.charts._row_labels import label_rows
@@ -71,6 +71,7 @@ class ReductionBars:
         plot.min_border_left = 210
         plot.min_border_right = 170
         plot.xaxis.formatter = bytes_formatter()
+        plot.xaxis.ticker = BasicTicker(desired_num_ticks=4)  # more overlap on narrow pages
         plot.add_tools(
             HoverTool(
                 renderers=[bars],

@@ -228,7 +228,11 @@ class Workers:
 
     def _devices(self, process: int) -> list[str]:
         strategy = self._strategy
-        if strategy is None or len(strategy.processes) != len(strategy.devices):
+        if strategy is None:
+            return []
+        if not strategy.processes and len(self._workers) == 1:
+            return list(strategy.devices)
+        if len(strategy.processes) != len(strategy.devices):
             return []
         owned = zip(strategy.devices, strategy.processes, strict=True)
         return [device for device, of in owned if of == process]

@@ -322,6 +322,11 @@ def test_bytes_of_reductions_are_written_for_people(folds: Folds) -> None:
     assert data["how"] == ["train.py:31", "to one device"]
 
 
+def test_the_bytes_below_the_bars_leave_room_on_narrow_pages() -> None:
+    ticker = ReductionBars().root.xaxis[0].ticker
+    assert ticker.desired_num_ticks <= 4
+
+
 def test_where_a_reduction_comes_from_is_short_and_whole(folds: Folds) -> None:
     columns: ReductionColumns = {
         **folds.columns("reductions"),

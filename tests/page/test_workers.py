@@ -11,6 +11,7 @@ from distlab.page.facts.captures import capture_facts
 from distlab.page.facts.workers import worker_facts
 from distlab.page.workers import LINKS, NAMES, link_rows, worker_rows
 from tests.several_workers import in_order, several
+from tests.synthetic import whole_run
 
 
 def folded(parts: list[list[Event]]) -> Folds:
@@ -36,6 +37,12 @@ def test_each_process_has_a_row() -> None:
     assert rows["clock"] == ["its own", "the same", "the same", "the same"]
     facts = worker_facts(shown, frozenset())
     assert (facts["workers"], facts["worker_notes"]) == ("4 processes on 4 machines", [])
+
+
+def test_a_process_by_itself_has_all_replicas() -> None:
+    folds = Folds()
+    folds.add(whole_run(3))
+    assert worker_rows(folds.columns("workers"), frozenset())["replicas"] == ["0 to 7"]
 
 
 def test_the_error_of_another_machines_clock_is_shown() -> None:
