@@ -50,6 +50,7 @@ from distlab.values.reduce_op import ReduceOp
 from distlab.variables import frames
 from distlab.variables.protocol import StoredVariable
 from distlab.variables.storage import Storage
+from distlab.variables.undo import Undo
 from distlab.variables.variable import live
 
 
@@ -84,7 +85,7 @@ def run(
     for leaf in jax.tree.leaves((args, kwargs), is_leaf=lambda v: isinstance(v, PerReplica)):
         if isinstance(leaf, PerReplica):
             require_components(leaf, "A per-replica argument", mesh.replicas)
-    before: dict[StoredVariable, jax.Array] = {}
+    undo = Undo()
     captured = captured_state(fn)
     if mesh.replicas > 1:
         require_references(fn)
@@ -94,9 +95,9 @@ def run(
 
     def body(replica: ReplicaThread) -> Any:
         device = mesh.devices[replica.number]
-        collectives = EagerCollectives(host, replica, before)
+        collectives = EagerCollectives(host, replica, undo)
         own_args, own_kwargs = _own((args, kwargs), replica.number, device, collectives.common)
-        frame = frames.EagerFrame(replica.number, device, before, assigned)
+        frame = frames.EagerFrame(replica.number, device, undo, assigned)
         with (
             _in_python_where_it_reads(fn, frame),
             jax.default_device(device),
@@ -125,12 +126,13 @@ def run(
             captured.require_unchanged()
         return regroup([replica.result for replica in replicas], mesh)
     except BaseException as error:
-        meeting.failed(error)
         try:
-            unwind(replicas)  # after an interrupt one may still run, and assign
+            try:
+                meeting.failed(error)
+            finally:
+                unwind(replicas)  # after an interrupt one may still run, and assign
         finally:
-            for variable, array in list(before.items()):
-                variable.storage.array = array
+            undo.restore()
         explain_devices(fn, error)
         raise
 
@@ -165,7 +167,7 @@ class EagerCollectives:
     Args:
       host: The strategy.
       replica: The replica's thread.
-      before: The arrays of variables before their first assignment, for all replicas.
+      undo: Keeps what variables held before their first assignment, for all replicas.
 
     Attributes:
       common: The arguments that all replicas receive whole.
@@ -175,13 +177,13 @@ class EagerCollectives:
         self,
         host: CollectiveHost,
         replica: ReplicaThread,
-        before: dict[StoredVariable, jax.Array],
+        undo: Undo,
     ) -> None:
         self.common: list[Any] = []
         self._host = host
         self._mesh = host.mesh
         self._replica = replica
-        self._before = before
+        self._undo = undo
 
     def replica_id(self) -> Any:
         """Returns the replica's number as an int.
@@ -276,7 +278,7 @@ class EagerCollectives:
             finally:
                 for variable, array in held.items():
                     if variable.storage.array is not array:
-                        self._before.setdefault(variable, array)
+                        self._undo.keep(variable, array)
             return [
                 _to_device(select(result, replica), device)
                 for replica, device in zip(

@@ -40,8 +40,8 @@ from distlab.values.distributed import DistributedValues, Mirrored, PerReplica
 from distlab.values.reduce_op import ReduceOp
 from distlab.variables import frames
 from distlab.variables.conversion import as_value
-from distlab.variables.protocol import StoredVariable
 from distlab.variables.sharded_variable import ShardedVariable
+from distlab.variables.undo import Undo
 from distlab.variables.variable import Variable
 from distlab.variables.variable_copy import VariableCopy
 
@@ -288,7 +288,7 @@ class StrategyExtended:
     ) -> Any:
         """Calls a function for each copy, or each device; restores variables if it raises."""
         jax_internals.require_not_staged("update or update_non_slot")
-        before: dict[StoredVariable, jax.Array] = {}
+        undo = Undo()
         results = []
         try:
             for (number, device), copy in zip(devices.items(), copies, strict=True):
@@ -296,13 +296,12 @@ class StrategyExtended:
                 own_args = own_args if copy is None else (copy, *own_args)
                 with (
                     jax.default_device(device),
-                    frames.use(frames.EagerFrame(number, device, before)),
+                    frames.use(frames.EagerFrame(number, device, undo)),
                     scopes.cross_replica(self._strategy, updating=True),
                 ):
                     results.append(fn(*own_args, **own_kwargs))
         except BaseException:
-            for variable, array in before.items():
-                variable.storage.array = array
+            undo.restore()
             raise
         return regroup(results, self._strategy.mesh) if group else _in_tuples(results)
 

@@ -22,6 +22,7 @@ from distlab.variables import kept_traces, server_traffic
 from distlab.variables.operations import Operation
 from distlab.variables.protocol import StoredVariable
 from distlab.variables.remote_storage import RemoteStorage
+from distlab.variables.undo import Undo
 
 
 class Frame(Protocol):
@@ -228,7 +229,7 @@ class EagerFrame:
     Args:
       replica: The replica's number.
       device: The replica's device.
-      before: Collects the array of each variable from before its first assignment.
+      undo: Assigns variables, and keeps what they held before.
       lines: Collects the line of the program that assigned each variable; None for no lines.
 
     Attributes:
@@ -239,12 +240,12 @@ class EagerFrame:
         self,
         replica: int,
         device: jax.Device,
-        before: dict[StoredVariable, jax.Array],
+        undo: Undo,
         lines: dict[StoredVariable, str] | None = None,
     ) -> None:
         self._replica = replica
         self._device = device
-        self._before = before
+        self._undo = undo
         self._lines = lines
         self.read_inside = False
 
@@ -278,12 +279,14 @@ class EagerFrame:
                 "transformation, while functions run eagerly. Return the value from it and assign "
                 "it afterwards."
             )
-        if not isinstance(variable.storage, RemoteStorage):
-            self._before.setdefault(variable, variable.storage.array)
-            server_traffic.note_change(variable.storage, value)
         if self._lines is not None and variable not in self._lines:
             self._lines[variable] = calling_line()
-        variable.storage.set_copy(self._replica if number is None else number, value)
+        number = self._replica if number is None else number
+        if isinstance(variable.storage, RemoteStorage):
+            variable.storage.set_copy(number, value)
+        else:
+            server_traffic.note_change(variable.storage, value)
+            self._undo.set_copy(variable, number, value)
         kept_traces.note_assigned()
 
     def update(self, variable: StoredVariable, operation: Operation) -> None:

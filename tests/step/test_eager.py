@@ -191,6 +191,41 @@ def test_an_interrupt_restores_what_a_running_replica_assigns_afterwards(
     assert not [t for t in threading.enumerate() if t.name.startswith("distlab replica")]
 
 
+@pytest.mark.usefixtures("eagerly")
+def test_after_two_interrupts_a_replica_that_still_runs_assigns_no_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    s = dl.MirroredStrategy(["CPU:0", "CPU:1"])
+    with s.scope():
+        v = dl.Variable(jnp.zeros(2))
+    unwinding, over = threading.Event(), threading.Event()
+    replicas: list[threading.Thread] = []
+    main = threading.get_ident()
+
+    def interrupted(_: ReplicaThread) -> None:
+        unwinding.set()
+        raise KeyboardInterrupt
+
+    def step() -> None:
+        replicas.append(threading.current_thread())
+        v.assign_add(jnp.ones(2))
+        for _ in range(15):  # one just before the main thread waits comes to nothing by itself
+            signal.pthread_kill(main, signal.SIGINT)
+            if unwinding.wait(2):
+                break
+        assert over.wait(60)
+        v.assign_add(jnp.ones(2))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ReplicaThread, "_join", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            s.run(step)
+    over.set()
+    for replica in replicas:
+        replica.join(60)
+    assert [copy.numpy().tolist() for copy in v.values] == [[0, 0], [0, 0]]
+
+
 def test_an_interrupt_while_a_replicas_thread_starts_is_an_interrupt(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
