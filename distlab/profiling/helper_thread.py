@@ -51,8 +51,8 @@ class HelperThread:
         with self._lock:
             if self._thread is None and not self.stopping:
                 self._thread = Thread(self._work, name=self._name)
+                _running.add(self)  # before an interrupt of the wait for the thread
                 self._thread.start()
-                _running.add(self)
 
     def rest(self, seconds: float) -> None:
         """Waits, in the thread, until the time is over or `wake` is called."""

@@ -71,7 +71,11 @@ class Prober:
         self._agreed = agreed
         self._thread = HelperThread("distlab prober", self._work)
         self._begin = last_step()
-        self._thread.wake()
+        try:
+            self._thread.wake()
+        except BaseException:  # an interrupt: nobody has the prober yet, to stop it
+            self.stop()
+            raise
 
     def stop(self) -> None:
         """Stops taking captures; one that is running goes on to its end."""

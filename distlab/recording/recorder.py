@@ -236,10 +236,14 @@ class RingRecorder:
             self._open.append(opened)
             if prober is not None:
                 self._probers[id(opened)] = prober
-        if jax_internals.backend_started():
-            self._announce()
-        if participant is not None:
-            opened.clock_watch = watch_clock(participant, self._note_clock)
+        try:
+            if jax_internals.backend_started():
+                self._announce()
+            if participant is not None:
+                opened.clock_watch = watch_clock(participant, self._note_clock)
+        except BaseException:  # an interrupt: nobody else has it, to close it
+            self._forget(opened)
+            raise
         return opened
 
     def close(self, opened: Announcement, end: RunEnd) -> None:
@@ -258,9 +262,7 @@ class RingRecorder:
         """Emits what belongs to a recording and is still pending."""
         if opened.clock_watch is not None:
             opened.clock_watch.stop()
-        prober = self._probers.pop(id(opened), None)
-        if prober is not None:
-            prober.stop()
+        self._stop_probing(opened)
         self.metrics.flush()
         sink.gather()
         self.capturer.finish(_CAPTURE_SECONDS)
@@ -274,17 +276,27 @@ class RingRecorder:
 
     def _release(self, opened: Announcement, end: RunEnd) -> None:
         """Ends a recording's loggers and its file."""
-        with self._lock:
-            if opened in self._open:
-                self._open.remove(opened)
-            if opened in self._unannounced:
-                self._unannounced.remove(opened)
+        self._forget(opened)
         try:
             close_all(opened.loggers, end)  # before the run file, which has what they failed to do
         finally:
             if opened.writer is not None:
                 opened.writer.close(end)
         self._append(end)
+
+    def _stop_probing(self, opened: Announcement) -> None:
+        if (prober := self._probers.get(id(opened))) is not None:
+            prober.stop()
+            self._probers.pop(id(opened), None)
+
+    def _forget(self, opened: Announcement) -> None:
+        """Takes a recording out of those that are open."""
+        self._stop_probing(opened)
+        with self._lock:
+            if opened in self._open:
+                self._open.remove(opened)
+            if opened in self._unannounced:
+                self._unannounced.remove(opened)
 
     def _advise(self, opened: Announcement) -> None:
         """Emits the advice on the run, from those of its events that the ring still holds."""

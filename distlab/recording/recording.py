@@ -247,12 +247,18 @@ class Recording(Uncopied):
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        end: tuple[_Status, str]
         if error is None or (isinstance(error, SystemExit) and not error.code):
-            self.close()
+            end = "finished", ""
         elif isinstance(error, KeyboardInterrupt | GeneratorExit):
-            self.close("interrupted", type(error).__name__)
+            end = "interrupted", type(error).__name__
         else:
-            self.close("failed", f"{type(error).__name__}: {shown_text(error)}")
+            end = "failed", f"{type(error).__name__}: {shown_text(error)}"
+        try:
+            self.close(*end)
+        except KeyboardInterrupt:  # after it nobody has the recording, to close it once more
+            self.close(*end)
+            raise
 
     def _require_own(self) -> None:
         if os.getpid() != self._process:

@@ -65,7 +65,11 @@ class Writer:
         self._begun = threading.Event()
         self._ending = threading.Event()
         self._thread = Thread(self._write_on, name="distlab run file")
-        self._thread.start()
+        try:
+            self._thread.start()
+        except BaseException:  # an interrupt: nobody has the writer yet, to close it
+            self.close(RunEnd(time_ns=time.monotonic_ns(), status="interrupted", message=""))
+            raise
 
     def announce(self, run: Run) -> None:
         """Adds the file's own `Run` event. Call it before the ring receives the event.
@@ -125,7 +129,8 @@ class Writer:
         while not self._ending.wait(_RETRY_SECONDS if self._failed else COMMIT_SECONDS):
             if self._begun.is_set():
                 self._store_all()
-        self._store_all()
+        if self._begun.is_set():
+            self._store_all()
 
     def _store_all(self) -> None:
         """Stores all events up to now; stops at the first failure."""

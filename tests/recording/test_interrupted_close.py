@@ -6,7 +6,9 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -18,6 +20,7 @@ from distlab.recording import RingRecorder
 from distlab.recording.recording import Recording
 from distlab.recording.writer import Writer
 from distlab.runs.run_file import RunFile
+from distlab.threads import Thread
 
 INTERRUPTED = {
     "collecting": (RingRecorder, "_collect"),
@@ -114,6 +117,55 @@ def test_interrupts_anywhere_in_a_close_lose_nothing(
             break
         call += 1 + call // 3
     assert call > 100
+
+
+def test_an_interrupt_anywhere_at_the_end_of_a_with_block_leaves_no_recording_open(
+    tmp_path: Path, recorder: RingRecorder
+) -> None:
+    call = 2  # the first is that of `__exit__`
+    while True:
+        folder = tmp_path / str(call)
+        recording = dl.record(folder)
+        recording.log(3, loss=0.5)
+        interrupted = interrupted_at(call, partial(recording.__exit__, None, None, None))
+        with dl.Run.open(folder) as run:
+            assert not run.live, call
+            assert run.summary()["metrics"] == {"loss": 0.5}, call
+        if not interrupted:
+            break
+        call += 1 + call // 8
+    assert call > 100
+    assert not running("distlab run file", "distlab prober")
+
+
+@pytest.mark.parametrize("named", ["distlab run file", "distlab prober"])
+def test_an_interrupt_while_a_thread_of_a_recording_starts_leaves_none_that_runs(
+    named: str, tmp_path: Path, recorder: RingRecorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start = Thread.start
+
+    def interrupted(thread: Thread) -> None:
+        start(thread)
+        if thread.name == named:
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Thread, "start", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            dl.record(tmp_path / "run")
+    assert not running("distlab run file", "distlab prober")
+    assert dl.Run.open(tmp_path / "run").summary()["status"] == "interrupted"
+    dl.record(tmp_path / "run", overwrite=True, probe=False).close()
+
+
+def running(*names: str) -> list[str]:
+    """Returns the names of threads that go on running, of these."""
+    end = time.monotonic() + 10
+    while True:
+        alive = [thread.name for thread in threading.enumerate() if thread.name in names]
+        if not alive or time.monotonic() > end:
+            return alive
+        time.sleep(0.01)
 
 
 def test_a_recording_that_is_interrupted_while_it_begins_leaves_its_folder_free(
