@@ -11,10 +11,11 @@ import numpy as np
 
 from distlab.uncopied import Uncopied
 from distlab.values.nests import taken_apart
+from distlab.values.not_an_array import NotAnArray
 
 
 @final
-class RemoteValue(Uncopied):
+class RemoteValue(Uncopied, NotAnArray):
     """The result of `ClusterCoordinator.schedule` (`tf.distribute.coordinator.RemoteValue`).
 
     Args:
@@ -39,6 +40,11 @@ class RemoteValue(Uncopied):
         "{0!r} can't be copied or pickled: a copy would not get the result. Pass what get() or "
         "fetch() returns."
     )
+    _what = "is the result of a function that a worker runs"
+    _passing = ""
+    _reading = "Call fetch() on it first"
+
+    __array__ = __float__ = __int__ = __complex__ = NotAnArray._refuse
 
     def __init__(self, wait: Callable[[threading.Event], None]) -> None:
         self._wait = wait

@@ -1,4 +1,4 @@
-"""Errors for per-replica values that are used as arrays."""
+"""Errors for per-replica and remote values that are used as arrays."""
 
 from __future__ import annotations
 
@@ -17,6 +17,9 @@ class NotAnArray:
 
     __slots__ = ()
 
+    _passing: ClassVar[str] = "Pass it in args=(...) to a function that strategy.run runs, "
+    """What a program does with it as it is, for messages."""
+
     _reading: ClassVar[str] = (
         "combine the values with strategy.reduce or gather, or read each one with "
         "strategy.experimental_local_results"
@@ -32,8 +35,8 @@ class NotAnArray:
 
     def _refuse(self, *_: Any, **__: Any) -> NoReturn:
         raise StructureError(
-            f"{self.brief()} {self._what}, so it can't be used as one array or number. Pass it "
-            f"in args=(...) to a function that strategy.run runs, {self._reading}."
+            f"{self.brief()} {self._what}, so it can't be used as one array or number. "
+            f"{self._passing}{self._reading}."
         )
 
     __jax_array__ = __index__ = _refuse
@@ -71,8 +74,8 @@ class NotAnArray:
         """
         if not name.startswith("_") and hasattr(jax.Array, name):
             raise AttributeError(
-                f"{self.brief()} {self._what}, so it has no {name!r}, as an array has. Pass it "
-                f"in args=(...) to a function that strategy.run runs, {self._reading}."
+                f"{self.brief()} {self._what}, so it has no {name!r}, as an array has. "
+                f"{self._passing}{self._reading}."
             )
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 

@@ -23,6 +23,7 @@ from distlab.errors import (
     ContextError,
     IteratorContextError,
     OutOfRangeError,
+    StructureError,
     UnsupportedError,
 )
 from distlab.variables.per_worker import PerWorkerVariable
@@ -392,6 +393,29 @@ def test_misuse_is_refused(coordinator: ClusterCoordinator) -> None:
     with pytest.raises(ArgumentTypeError, match=r"RemoteValue.*fetch\(\)"):
         coordinator.schedule(abs, args=(result,))
     assert coordinator.fetch({"zero": result, "other": 1}) == {"zero": 0, "other": 1}
+
+
+USES: dict[str, Callable[[Any], Any]] = {
+    "arithmetic": lambda value: value + 1,
+    "as a number": float,
+    "compared": lambda value: value < 1,
+    "equal to a number": lambda value: value == 7,
+    "as an array": np.asarray,
+    "as an array of JAX": jnp.asarray,
+    "formatted": lambda value: f"{value:.2f}",
+}
+
+
+@pytest.mark.parametrize("use", USES)
+def test_a_remote_value_that_is_used_as_its_result_names_fetch(
+    use: str, coordinator: ClusterCoordinator
+) -> None:
+    result = coordinator.schedule(lambda: 7)
+    with pytest.raises(StructureError, match=r"RemoteValue.*worker runs.*Call fetch\(\) on it"):
+        USES[use](result)
+    with pytest.raises(AttributeError, match=r"no 'mean'.*Call fetch\(\) on it"):
+        result.mean()
+    assert (result == result, result.fetch()) == (True, 7)
 
 
 def test_a_function_can_ask_which_worker_runs_it(strategy: dl.ParameterServerStrategy) -> None:
