@@ -16,7 +16,7 @@ from distlab.data._memory import own
 from distlab.data._nest import map_nest
 from distlab.data._planned import Planned
 from distlab.errors import StructureError, ValueShapeError
-from distlab.text.shown import shown
+from distlab.text.shown import shown, shown_clause
 from distlab.values.nests import explain
 from distlab.values.plain_arrays import is_plain, refusal_of
 
@@ -94,7 +94,8 @@ def _from_protocol(value: Any) -> Any:
     except Exception as error:
         raise StructureError(
             "A component of an element must support NumPy's array protocols, got "
-            f"{type(value).__name__}, which failed with: {error}. Convert it to a NumPy array."
+            f"{type(value).__name__}, which failed with: {shown_clause(error)}. Convert it to a "
+            "NumPy array."
         ) from error
     return _to_bytes(array, value) if array.dtype.kind in "OUS" else _native(array)
 
@@ -115,7 +116,7 @@ def _from_list(value: list[Any]) -> Any:
         array = np.asarray(value)
     except ValueError as error:
         raise ValueShapeError(
-            f"A list must be rectangular to become an array; NumPy's error: {error}. "
+            f"A list must be rectangular to become an array; NumPy's error: {shown_clause(error)}. "
             "Use a tuple for components of different shapes."
         ) from error
     if array.dtype.kind in "OUS":

@@ -9,7 +9,12 @@ from typing import Any
 from distlab.data import AutoShardPolicy, Dataset, as_dataset, auto_shard
 from distlab.data._auto_shard import effective_policy, warn_of_reading_all
 from distlab.data._worker_batches import divided, global_batch_size
-from distlab.errors import ArgumentTypeError, OutOfRangeError, UnsupportedError
+from distlab.errors import (
+    ArgumentTypeError,
+    OutOfRangeError,
+    StructureError,
+    UnsupportedError,
+)
 from distlab.input._global_batches import GlobalBatches
 from distlab.input._per_replica_batches import PerReplicaBatches
 from distlab.input._several_workers import agreed_steps
@@ -17,6 +22,7 @@ from distlab.input._steps import Steps
 from distlab.input.context import InputContext
 from distlab.input.dataset import DistributedDataset
 from distlab.input.host import InputHost
+from distlab.input.iterator import DistributedIterator
 from distlab.input.options import InputOptions, InputReplicationMode, checked_options
 from distlab.processes import group
 from distlab.processes.group import ProcessGroup
@@ -27,6 +33,12 @@ def distribute_dataset(
     strategy: InputHost, dataset: Any, options: InputOptions | None
 ) -> DistributedDataset:
     """Divides global batches. See `Strategy.experimental_distribute_dataset`."""
+    if isinstance(dataset, DistributedDataset | DistributedIterator):
+        raise StructureError(
+            f"experimental_distribute_dataset needs a dataset of global batches, got a "
+            f"{type(dataset).__name__}, which is divided over the replicas already. Iterate over "
+            "it, or pass the dataset that it was made from."
+        )
     options = checked_options(options)
     if options.experimental_replication_mode is InputReplicationMode.PER_REPLICA:
         raise UnsupportedError(

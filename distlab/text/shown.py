@@ -92,11 +92,11 @@ def shown_clause(error: BaseException, length: int = 400) -> str:
       >>> f"It can't be read: {shown_clause(ValueError('No.'))}. Write it again."
       "It can't be read: No. Write it again."
     """
-    return shown_text(error)[:length].rstrip(" .")
+    return shown_text(error)[:length].rstrip(" .\n")
 
 
 def said_by_jax(error: BaseException, length: int = 400) -> str:
-    """Returns what JAX says of a value, for the middle of a message.
+    r"""Returns what JAX says of a value, for the middle of a message.
 
     Args:
       error: What it raised.
@@ -104,7 +104,7 @@ def said_by_jax(error: BaseException, length: int = 400) -> str:
 
     Example:
       >>> from distlab.text.shown import said_by_jax
-      >>> said_by_jax(TypeError("None is not a valid value.  "))
+      >>> said_by_jax(TypeError("None is not a valid value. \n"))
       'JAX says: None is not a valid value.'
     """
     return f"JAX says: {shown_clause(error, length)}."

@@ -73,13 +73,28 @@ def require_plain_array(value: Any, what: str) -> None:
     require_kept(value, what)
 
 
+def _is_of_host(part: Any) -> bool:
+    """Returns whether a component is a text, a date or another object that no device holds."""
+    if isinstance(part, np.ndarray | np.generic):
+        return part.dtype.kind in "OUSMm"
+    return part is None or isinstance(part, str | bytes)
+
+
 def require_components(value: PerReplica, label: str, replicas: int) -> None:
     """Checks that a per-replica value has an array for each replica.
 
     Raises:
-      StructureError: The number of components is wrong, or they differ in dtype or rank.
+      StructureError: The number of components is wrong, or they differ in dtype or rank, or are
+        no numbers.
     """
     if isinstance(value.stacked, np.ndarray) and value.stacked.dtype.kind == "O":
+        for part in value.stacked:
+            if _is_of_host(part):
+                raise StructureError(
+                    f"{label} must have arrays of numbers, got {shown(part, 200)} for a replica: "
+                    "devices hold no texts, dates and other objects. Make numbers of them in the "
+                    "dataset, or read them with strategy.experimental_local_results."
+                )
         raise StructureError(
             f"{label} must have arrays of one dtype and one number of dimensions, got "
             f"{shown(list(value.stacked), 200)}. Convert the components to the same dtype and rank."

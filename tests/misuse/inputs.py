@@ -20,6 +20,19 @@ def an_array_as_dataset(w: World) -> None:
     w.strategy.experimental_distribute_dataset(np.ones((8, 3)))
 
 
+@misuse(errors.StructureError, "of global batches", "a DistributedDataset", "Iterate over it")
+def a_distributed_dataset_that_is_distributed_again(w: World) -> None:
+    once = w.strategy.experimental_distribute_dataset(w.dataset)
+    w.strategy.experimental_distribute_dataset(once)
+
+
+@misuse(errors.StructureError, "must have arrays of numbers", "b'a'", "Make numbers of them")
+def texts_as_arguments_of_a_step(w: World) -> None:
+    texts = Dataset.from_tensor_slices(np.array(["a", "b", "c", "d"])).batch(4)
+    for batch in w.strategy.experimental_distribute_dataset(texts):
+        w.strategy.run(lambda x: x, args=(batch,))
+
+
 @misuse(errors.OneShotError, "can be read only once", "This generator", "Dataset.from_generator")
 def a_generator_read_twice(w: World) -> None:
     batches = w.strategy.experimental_distribute_dataset(np.ones(8) * i for i in range(3))
