@@ -7,6 +7,7 @@ that it uses. It needs none of the function's code, nor distlab's: the program i
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import os
@@ -39,7 +40,7 @@ from distlab.errors import (
     StructureError,
     ValueShapeError,
 )
-from distlab.text.paths import path_refusal
+from distlab.text.paths import search_refusal
 from distlab.text.shown import shown, shown_clause, shown_text
 from distlab.values.checks import (
     declared_array,
@@ -199,7 +200,8 @@ class Exported:
             self._write(beside)
             beside.replace(target)
         except OSError as error:
-            beside.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):  # as where a folder of the path is a file
+                beside.unlink()
             raise CheckpointError(
                 f"{target} could not be written: {shown_clause(error, 300)}. Free space on the "
                 "disk, or choose another file."
@@ -543,7 +545,7 @@ def _file(path: Any) -> Path:
             f"An exported function's file must be a string or a path, got {shown(path)}. Write for "
             "example 'model.dlx'."
         )
-    if refusal := path_refusal(path, "An exported function"):
+    if refusal := search_refusal(path, "An exported function"):
         raise ArgumentValueError(refusal)
     return Path(os.fsdecode(path)).expanduser()
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import re
 import sys
+from pathlib import Path
 from typing import Any, Final
 
-from distlab.text.shown import shown
+from distlab.text.shown import shown, shown_clause
 
 _URL: Final = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]+:/")  # pathlib makes one stroke of two
 
@@ -45,5 +46,28 @@ def path_refusal(path: str | os.PathLike[Any], what: str) -> str | None:
             f"{what} needs a path of characters that names of files have here, which are "
             f"{sys.getfilesystemencoding()}, got {named!a}. Set PYTHONUTF8=1 in the "
             "environment."
+        )
+    return None
+
+
+def search_refusal(path: str | os.PathLike[Any], what: str) -> str | None:
+    """Returns why a path is refused, also if the system can't look for it: a name is too long.
+
+    Args:
+      path: The path.
+      what: What is read or written there.
+
+    Returns:
+      A message; None where the path is right, whether or not something is there.
+    """
+    if refusal := path_refusal(path, what):
+        return refusal
+    named = os.fsdecode(path)
+    try:
+        Path(named).expanduser().absolute().exists()
+    except (OSError, RuntimeError) as error:
+        return (
+            f"{what} needs a path that this machine can look for, got {shown(named)}: "
+            f"{shown_clause(error, 300)}. Use another name or folder."
         )
     return None

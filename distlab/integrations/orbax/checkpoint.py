@@ -20,7 +20,7 @@ from distlab.integrations.orbax import files, workers
 from distlab.integrations.orbax.entry import Entry, Saved
 from distlab.integrations.orbax.jobs import Job
 from distlab.integrations.orbax.kinds import Kind, Position, Put
-from distlab.integrations.orbax.options import absolute, checked
+from distlab.integrations.orbax.options import absolute_name, checked
 from distlab.integrations.orbax.status import CheckpointLoadStatus, listed
 from distlab.integrations.orbax.walk import kind_of, walk
 from distlab.text.counts import is_count
@@ -146,7 +146,7 @@ class Checkpoint(Uncopied):
           >>> checkpoint.save("checkpoints/ckpt").endswith("checkpoints/ckpt-1")
           True
         """
-        absolute(file_prefix)  # refuses what is no path, before anything is counted
+        absolute_name(file_prefix)  # refuses what is no path, before anything is counted
         with self.one_at_a_time:
             before = self.save_counter
             self.save_counter = before + 1
@@ -185,7 +185,7 @@ class Checkpoint(Uncopied):
     ) -> str:
         """Writes as `write` does, and calls a function when the checkpoint is whole."""
         in_background = checked(options).in_background
-        path = absolute(file_prefix)
+        path = absolute_name(file_prefix)
         files.require_orbax()
         with self.one_at_a_time:
             self.sync()
@@ -244,7 +244,7 @@ class Checkpoint(Uncopied):
             return CheckpointLoadStatus(0, (), (), given=False)
         _require_outside("restore")
         with self.one_at_a_time:
-            return self._restore(absolute(save_path), partial=partial)
+            return self._restore(absolute_name(save_path), partial=partial)
 
     def _restore(self, path: Path, *, partial: bool) -> CheckpointLoadStatus:
         self.sync()

@@ -9,7 +9,7 @@ from typing import Any, final
 
 from distlab.errors import ArgumentTypeError, ArgumentValueError
 from distlab.text.flags import flag_refusal
-from distlab.text.paths import path_refusal
+from distlab.text.paths import search_refusal
 from distlab.text.shown import shown
 
 
@@ -70,13 +70,29 @@ def absolute(path: Any) -> Path:
 
     Raises:
       ArgumentTypeError: It is no path.
-      ArgumentValueError: It is a URL, or has characters that no name of a file has.
+      ArgumentValueError: It is a URL, or no file can have that name.
     """
     if not isinstance(path, str | os.PathLike) or not os.fspath(path):
         raise ArgumentTypeError(
             f"A checkpoint's path must be a string or a path, got {shown(path)}. Write for example "
             "'checkpoints/ckpt'."
         )
-    if refusal := path_refusal(path, "A checkpoint"):
+    if refusal := search_refusal(path, "A checkpoint"):
         raise ArgumentValueError(refusal)
     return Path(os.fspath(path)).expanduser().absolute()
+
+
+def absolute_name(path: Any) -> Path:
+    """Returns the path of one checkpoint as an absolute one.
+
+    Raises:
+      ArgumentTypeError: It is no path.
+      ArgumentValueError: `absolute` refuses it, or it is the root folder, which has no name.
+    """
+    found = absolute(path)
+    if not found.name:
+        raise ArgumentValueError(
+            f"A checkpoint's path ends in its name, got {shown(path)}. Write for example "
+            "'checkpoints/ckpt'."
+        )
+    return found

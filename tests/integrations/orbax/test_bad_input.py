@@ -18,6 +18,7 @@ import pytest
 
 import distlab as dl
 from distlab.errors import (
+    ArgumentValueError,
     CheckpointError,
     CheckpointMismatchError,
     DataLossError,
@@ -174,6 +175,22 @@ def test_what_is_no_checkpoint_is_an_error(tmp_path: Path) -> None:
         with pytest.raises(CheckpointError, match="exists and is no checkpoint"):
             checkpoint.write(tmp_path / name)
     assert (tmp_path / "file").read_text() == "text"
+
+
+@pytest.mark.parametrize(
+    ("path", "rule"),
+    [
+        ("/", "A checkpoint's path ends in its name, got '/'"),
+        ("x" * 300, "can look for, got 'xxx.*File name too long.*Use another name"),
+        ("~nobody-of-this-name/ckpt", "can look for, got '~nobody.*home directory.*Use another"),
+    ],
+)
+def test_a_path_that_no_checkpoint_can_have_is_refused(path: str, rule: str) -> None:
+    checkpoint = dl.train.Checkpoint(x=dl.Variable(1.0))
+    for verb in (checkpoint.save, checkpoint.write, checkpoint.restore):
+        with pytest.raises(ArgumentValueError, match=rule):
+            verb(path)
+    assert checkpoint.save_counter == 0
 
 
 def test_a_folder_that_is_a_file_is_an_error(tmp_path: Path) -> None:
