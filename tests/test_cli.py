@@ -134,6 +134,26 @@ def test_errors_of_distlab_are_one_line(tmp_path: Path, capsys: pytest.CaptureFi
     assert printed.err.count("\n") == 1
 
 
+@pytest.mark.parametrize(
+    ("cluster", "rule"),
+    [
+        ([], "job_name names a task of the cluster, got 'ps', and the cluster has none"),
+        (["--cluster", '{"ps": ["host"]}'], "an address with a port, as in host:2222"),
+    ],
+)
+def test_a_server_without_a_place_in_a_cluster_is_refused_before_it_is_told_of(
+    cluster: list[str],
+    rule: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.delenv("TF_CONFIG", raising=False)
+    assert cli.main(["server", "--job", "ps", "--index", "0", *cluster]) == 2
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert rule in printed.err
+
+
 def test_interrupted_work_ends_with_130(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

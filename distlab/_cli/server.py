@@ -82,10 +82,12 @@ def run(args: argparse.Namespace) -> int:
         print(f"{job}-{index} joins the Dask cluster at {args.scheduler}", flush=True)
         join_scheduler(args.scheduler, f"{job}-{index}")
         return 0
+    from distlab.integrations.dask.addressed import host_and_port
     from distlab.integrations.dask.task_server import serve
 
     cluster = resolver.cluster_spec() if args.cluster is None else _cluster(args.cluster)
     server = Server(cluster, job, index)
+    host_and_port(server.address)  # refuses an address without a port before it is told
     print(f"{job} {index} serves at {server.address}", flush=True)
     serve(server)
     return 0

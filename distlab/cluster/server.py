@@ -163,6 +163,11 @@ def running_at(address: str) -> Server | None:
 
 
 def _only(what: str, given: Any, known: list[Any]) -> Any:
+    if not known:
+        raise ClusterSpecError(
+            f"{what} names a task of the cluster, got {shown(given)}, and the cluster has none. "
+            "Write the addresses of its tasks in ClusterSpec({...}), TF_CONFIG or --cluster."
+        )
     if given is None and len(known) == 1:
         return known[0]
     if given is None:

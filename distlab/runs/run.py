@@ -21,11 +21,13 @@ from distlab.runs.exports import export
 from distlab.runs.exports.frame import to_pandas
 from distlab.runs.exports.tensorboard import to_tensorboard
 from distlab.runs.programs import Programs, read_programs
+from distlab.runs.run_file import PATTERN
 from distlab.runs.run_file_reader import PAGE
 from distlab.runs.run_files import RunReader, open_run_files, run_files
 from distlab.runs.summary import Summary, summarize
 from distlab.text.counts import is_count, is_number
 from distlab.text.html import card
+from distlab.text.paths import path_refusal
 from distlab.text.shown import shown, shown_clause, shown_text
 from distlab.uncopied import Uncopied
 
@@ -33,6 +35,9 @@ _FAR_NS: Final = 1 << 62
 _CENTURY: Final = 3.2e9
 _REMEDY: Final = 'run.export("events.jsonl") may hold more of it'
 _FOLLOW_SECONDS: Final = 0.05
+_NAMED: Final = 3
+"""How many runs a message names."""
+
 _LARGEST: Final = (1 << 63) - 1
 _KINDS: Final = tuple(str(kind.__struct_config__.tag) for kind in get_args(AnyEvent))
 _STANDING: Final = tuple(
@@ -110,8 +115,8 @@ class Run(Uncopied):
           ...     run.meta["name"], run.live
           ('first', False)
         """
-        named = os.fspath(path) if isinstance(path, os.PathLike) else path
-        if not isinstance(named, str):
+        named: Any = os.fspath(path) if isinstance(path, os.PathLike) else path
+        if not isinstance(named, str) or not named:
             raise NotARunError(
                 f"A run is opened by its folder, got a {type(path).__name__}: {shown(path)}. Name "
                 "the folder that was passed to record."
@@ -123,6 +128,8 @@ class Run(Uncopied):
             for file in files:
                 _require_readable(file)
             if not files:
+                if refusal := path_refusal(named, "A run"):
+                    raise NotARunError(refusal)
                 raise NotARunError(
                     f"A run is a folder that distlab.record wrote, and {folder} "
                     f"{_fault_of(folder)}. Name the folder that was passed to record."
@@ -616,5 +623,9 @@ def _require_readable(path: Path) -> None:
 
 def _fault_of(folder: Path) -> str:
     if folder.is_dir():
-        return "holds no run file"
+        runs = sorted({file.parent.name for file in folder.glob(f"*/{PATTERN}")})
+        if not runs:
+            return "holds no run file"
+        others = " and others" if len(runs) > _NAMED else ""
+        return f"holds no run file, but the runs {', '.join(map(shown, runs[:_NAMED]))}{others}"
     return "is a file" if folder.exists() else "does not exist"

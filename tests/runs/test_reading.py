@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from distlab.errors import ArgumentValueError, DistlabError, RecordError
+from distlab.errors import ArgumentValueError, DistlabError, NotARunError, RecordError
 from distlab.events import Event, Lost, Metric, Step
 from distlab.events import Run as RunBegin
 from distlab.recording import RingRecorder, Run, record
@@ -20,6 +20,28 @@ from distlab.runs.run_file import RunFile
 from tests.recording import processes, samples
 
 SECOND = 1_000_000_000
+
+
+@pytest.mark.parametrize(
+    ("path", "rule"),
+    [
+        ("gs://bucket/run", "this machine's file system, got the URL 'gs://bucket/run'"),
+        ("no\0run", r"other than NUL, got 'no\\x00run'"),
+        ("", "opened by its folder, got a str: ''"),
+    ],
+)
+def test_a_path_that_no_run_can_have_is_refused(path: str, rule: str) -> None:
+    with pytest.raises(NotARunError, match=rule):
+        Run.open(path)
+
+
+def test_the_folder_of_runs_in_place_of_one_names_them(tmp_path: Path) -> None:
+    with pytest.raises(NotARunError, match=r"holds no run file\. Name the folder"):
+        Run.open(tmp_path)
+    for name in "dcba":
+        written(tmp_path / name)
+    with pytest.raises(NotARunError, match=r"but the runs 'a', 'b', 'c' and others\. Name the"):
+        Run.open(tmp_path)
 
 
 def begin(time_ns: int) -> RunBegin:
