@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -26,7 +25,7 @@ from distlab.input.iterator import DistributedIterator
 from distlab.input.options import InputOptions, InputReplicationMode, checked_options
 from distlab.processes import group
 from distlab.processes.group import ProcessGroup
-from distlab.values.checks import function_name
+from distlab.values.checks import require_one_parameter
 
 
 def distribute_dataset(
@@ -217,15 +216,7 @@ def call_for_input(
             f"{name} must be a function that accepts an InputContext and returns a dataset, got "
             f"{type(function).__name__}. For a dataset use experimental_distribute_dataset."
         )
-    try:
-        inspect.signature(function).bind(context)
-    except TypeError as error:
-        raise ArgumentTypeError(
-            f"{name} is called with an InputContext, which {function_name(function)} does not "
-            f"accept: {error}. Write for example def dataset_fn(context)."
-        ) from error
-    except ValueError:  # a built-in function
-        pass
+    require_one_parameter(name, function, "an InputContext", "def dataset_fn(context)")
     return function(context)
 
 

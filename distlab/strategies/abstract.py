@@ -38,6 +38,7 @@ from distlab.values.checks import (
     checked_call,
     function_name,
     require_alive,
+    require_one_parameter,
     require_plain,
     require_plain_array,
 )
@@ -353,6 +354,7 @@ class Strategy(ABC):  # noqa: B024 - abstract because a subclass chooses the dev
         Raises:
           StructureError: The replicas' structures differ, or `value_fn` is a generator or async
             function.
+          ArgumentTypeError: `value_fn` does not accept a `ValueContext`.
           ContextError: The call is in a replica function.
 
         Example:
@@ -366,6 +368,7 @@ class Strategy(ABC):  # noqa: B024 - abstract because a subclass chooses the dev
         scopes.require_cross_replica("experimental_distribute_values_from_function", self)
         checked_call("experimental_distribute_values_from_function", value_fn, (), None)
         require_plain(value_fn, "experimental_distribute_values_from_function")
+        require_one_parameter("value_fn", value_fn, "a ValueContext", "def value_fn(context)")
         in_flight.require_open()
         replicas, merging = self.num_replicas_in_sync, scopes.merging()
         if merging is None:

@@ -14,7 +14,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from distlab.devices.jax_internals import ConcreteArray, being_transformed
-from distlab.errors import ContextError, DonatedError, StructureError, ValueShapeError
+from distlab.errors import (
+    ArgumentTypeError,
+    ContextError,
+    DonatedError,
+    StructureError,
+    ValueShapeError,
+)
 from distlab.text.shown import said_by_jax, shown
 from distlab.values.distributed import Mirrored, PerReplica
 from distlab.values.nests import require_nest
@@ -115,6 +121,29 @@ def function_name(fn: Callable[..., Any]) -> str:
         fn = fn.func
     name = getattr(fn, "__qualname__", None) or type(fn).__qualname__
     return str(name).rsplit("<locals>.", 1)[-1]
+
+
+def require_one_parameter(name: str, fn: Callable[..., Any], argument: str, example: str) -> None:
+    """Checks that a user's function accepts the one argument that it is called with.
+
+    Args:
+      name: The parameter that received the function.
+      fn: The function.
+      argument: What it is called with, such as `"a ValueContext"`.
+      example: How such a function begins.
+
+    Raises:
+      ArgumentTypeError: It accepts something else.
+    """
+    try:
+        inspect.signature(fn).bind(argument)
+    except TypeError as error:
+        raise ArgumentTypeError(
+            f"{name} is called with {argument}, which {function_name(fn)} does not accept: "
+            f"{error}. Write for example {example}."
+        ) from error
+    except ValueError:  # a built-in function
+        pass
 
 
 def code_of(fn: Callable[..., Any]) -> CodeType | None:

@@ -111,7 +111,7 @@ def _(w: World, v: Any) -> object:
     return w.strategy.replicate(v)
 
 
-@row("values_from_function.value_fn", users="type function")
+@row("values_from_function.value_fn", tells="function", users="type")
 def _(w: World, v: Any) -> object:
     return w.strategy.experimental_distribute_values_from_function(v)
 
