@@ -53,6 +53,12 @@ class RemoteValue(Uncopied, NotAnArray):
         self._load: Callable[[bool], Any] | None = None
         self._error: BaseException | None = None
 
+    def __eq__(self, other: object) -> bool:
+        """Refuses arrays and numbers; else it is identity, as searches of pending results need."""
+        return self is other if isinstance(other, RemoteValue) else super().__eq__(other)
+
+    __hash__ = object.__hash__
+
     def get(self) -> Any:
         """Waits for the function's result and returns it unchanged.
 

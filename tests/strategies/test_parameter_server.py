@@ -418,6 +418,14 @@ def test_a_remote_value_that_is_used_as_its_result_names_fetch(
     assert (result == result, result.fetch()) == (True, 7)
 
 
+def test_results_that_are_pending_are_found_in_a_list(coordinator: ClusterCoordinator) -> None:
+    pending = [coordinator.schedule(lambda number=number: number) for number in range(3)]
+    last = pending[-1]
+    assert last in pending
+    pending.remove(last)
+    assert [result.fetch() for result in pending] == [0, 1]
+
+
 def test_a_function_can_ask_which_worker_runs_it(strategy: dl.ParameterServerStrategy) -> None:
     coordinator = ClusterCoordinator(strategy)
     index = dl.coordinator.experimental_get_current_worker_index
