@@ -19,7 +19,7 @@ EXTRAS = (
     *("dashboard", "notebook", "demo", "export", "images"),
     *("cluster", "keras", "flax", "saving", "mlflow", "wandb", "workers"),
 )
-FOLDERS = (".ci", "binder", "dashboard", "distlab", "docs", "notebooks", "tests")
+FOLDERS = (".ci", "binder", "dashboard", "distlab", "docs", "examples", "notebooks", "tests")
 FILES = ("CHANGELOG.md", "LICENSE", "MANIFEST.in", "Makefile", "README.md", "pyproject.toml")
 NOT_OURS = shutil.ignore_patterns("__pycache__", "*.egg-info", ".ipynb_checkpoints")
 
@@ -51,7 +51,7 @@ def test_the_matrix_tests_the_bounds_that_are_promised(requirement: Requirement)
         assert requirement.specifier.contains(pinned.version)
 
 
-def test_the_source_distribution_holds_documents_notebooks_and_tests(tmp_path: Path) -> None:
+def test_the_source_distribution_holds_all_but_build_output(tmp_path: Path) -> None:
     source = tmp_path / "source"
     for folder in FOLDERS:
         shutil.copytree(ROOT / folder, source / folder, ignore=NOT_OURS)
