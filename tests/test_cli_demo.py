@@ -15,6 +15,7 @@ import pytest
 
 import distlab as dl
 from distlab import events
+from distlab.cli import main
 
 LIMIT_SECONDS = 180
 
@@ -147,6 +148,15 @@ def test_a_folder_that_can_not_be_written_is_one_clear_line(start: Start, tmp_pa
     assert (code, out) == (2, "")
     assert err.startswith("distlab: error: ")
     assert err.count("\n") == 1
+
+
+def test_one_extra_brings_all_that_the_demo_needs(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for package in ("sklearn", "bokeh", "panel", "distlab_dashboard.server"):
+        monkeypatch.setitem(sys.modules, package, None)
+    assert main(["demo"]) == 2
+    assert "pip install 'distlab[demo]'" in capsys.readouterr().err
 
 
 def test_dashboard_opens_what_the_demo_recorded(start: Start) -> None:

@@ -78,10 +78,10 @@ def run(args: argparse.Namespace) -> int:
     from distlab.demo import digits as data
     from distlab.demo import training
 
+    digits = data.load()  # first: its extra brings the dashboard's packages too
     if not args.no_dashboard:
         prepare(args.port)
     dl.use_cpu_devices(args.replicas)
-    digits = data.load()
     steps = args.steps or (args.epochs or DEFAULT_EPOCHS) * training.steps_per_epoch(digits)
     path = args.record or Path("runs") / time.strftime("demo-%Y%m%d-%H%M%S")
     server = None
