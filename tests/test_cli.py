@@ -426,6 +426,35 @@ sys.exit(cli.main(["runs", sys.argv[1]]))
 """
 
 
+def test_a_path_inside_of_a_folder_that_may_not_be_entered_is_one_line(tmp_path: Path) -> None:
+    distlab.record(tmp_path / "run").close()
+    (tmp_path / "closed" / "inside").mkdir(parents=True)
+    (tmp_path / "closed").chmod(0)
+    try:
+        done = own_process.run(_INSIDE, tmp_path / "closed" / "inside", tmp_path / "run")
+    finally:
+        (tmp_path / "closed").chmod(0o755)
+    assert (done.returncode, done.stdout) == (0, "")
+    *reading, writing = done.stderr.splitlines()
+    assert len(reading) == 4
+    assert all("inside may not be read: permission denied. Ask its owner" in r for r in reading)
+    assert "inside/trace.json can't be written: Permission denied. Name a file" in writing
+
+
+_INSIDE = """
+import sys
+from distlab import cli
+from tests.own_process import give_up_privileges
+
+give_up_privileges()
+_, inside, run = sys.argv
+for command in ("runs", "advise", "dashboard"):
+    assert cli.main([command, inside]) == 2
+assert cli.main(["export", inside, "-o", "trace.json"]) == 2
+assert cli.main(["export", run, "-o", f"{inside}/trace.json"]) == 2
+"""
+
+
 def test_runs_shows_control_characters_of_names_as_escapes(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -237,7 +237,8 @@ def library_of(source: object) -> Library:
     """
     if isinstance(source, str | Path):
         folder = Path(source)
-        found = next(run_folders(folder), None) if folder.is_dir() else None
+        # Unlike the methods of Path, this never raises.
+        found = next(run_folders(folder), None) if os.path.isdir(folder) else None  # noqa: PTH112
         if found is not None and found != folder:
             return Folder(folder)
     return OneRun(served_run(source))

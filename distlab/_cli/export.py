@@ -13,6 +13,7 @@ Example:
 from __future__ import annotations
 
 import argparse
+import os
 from typing import Any
 
 from distlab._cli.options import HelpFormatter, named_path
@@ -49,7 +50,7 @@ def run(args: argparse.Namespace) -> int:
     from distlab import Run
     from distlab.errors import RecordError
 
-    if args.output.is_dir():
+    if os.path.isdir(args.output):  # noqa: PTH112 - unlike the methods of Path, it never raises
         raise RecordError(f"{args.output} is a folder. Name the file to write, as -o run.html.")
     with Run.open(args.folder) as recorded:
         target = recorded.export(args.output, overwrite=args.overwrite)

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import math
+import os
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -54,7 +55,10 @@ def add_to(commands: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Prints the table and returns the exit code."""
-    if not args.folder.is_dir():
+    from distlab.runs.run import require_readable
+
+    if not os.path.isdir(args.folder):  # noqa: PTH112 - unlike the methods of Path, it never raises
+        require_readable(args.folder)
         raise NotARunError(
             f"distlab runs lists a folder of runs, and {args.folder} is not a folder. Name the one "
             "in which distlab.record created its folders."

@@ -123,10 +123,10 @@ class Run(Uncopied):
             )
         folder = Path(named)
         try:
-            _require_readable(folder)
+            require_readable(folder)
             files = run_files(folder) if folder.is_dir() else []
             for file in files:
-                _require_readable(file)
+                require_readable(file)
             if not files:
                 if refusal := path_refusal(named, "A run"):
                     raise NotARunError(refusal)
@@ -608,14 +608,18 @@ def _nanoseconds(seconds: float) -> int:
     return round(max(-_CENTURY, min(seconds, _CENTURY)) * 1e9)
 
 
-def _require_readable(path: Path) -> None:
+def require_readable(path: Path) -> None:
     """Checks that a folder or file, if it is there, may be read.
 
     Raises:
       NotARunError: It may not.
     """
-    enter = os.X_OK if path.is_dir() else 0
-    if path.exists() and not os.access(path, os.R_OK | enter):
+    try:
+        enter = os.X_OK if path.is_dir() else 0
+        refused = path.exists() and not os.access(path, os.R_OK | enter)
+    except PermissionError:  # a folder above may not be entered
+        refused = True
+    if refused:
         raise NotARunError(
             f"{path} may not be read: permission denied. Ask its owner, or change its mode."
         )
