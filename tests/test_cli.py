@@ -511,6 +511,7 @@ def test_an_error_that_is_not_of_the_output_is_raised(monkeypatch: pytest.Monkey
         (OSError(errno.EMFILE, "Too many open files"), "open no more files. Raise the limit"),
         (BlockingIOError(errno.EAGAIN, "unavailable"), "no more processes and threads. End some"),
         (RuntimeError("can't start new thread"), "no more processes and threads. End some"),
+        (RuntimeError("Could not determine home directory."), "no home folder"),
         (MemoryError(), "no memory left. End other programs"),
     ],
     ids=repr,
@@ -528,6 +529,34 @@ def test_what_the_system_refuses_is_one_line(
     assert cli.main(["doctor"]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert text in line
+
+
+def test_who_has_no_home_is_told_in_one_line_by_what_needs_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    distlab.record(tmp_path / "run").close()
+    for name in ("HOME", "CHROMIUM", "PLAYWRIGHT_BROWSERS_PATH"):
+        monkeypatch.delenv(name, raising=False)
+    done = own_process.run(_HOMELESS, tmp_path / "run")
+    assert (done.returncode, done.stdout) == (0, "None\n"), done.stderr
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("distlab: error: This user has no home folder")
+    assert line.endswith("Set HOME to a folder.")
+
+
+_HOMELESS = """
+import pwd, sys
+from distlab import cli
+from distlab._cli import browser
+
+def nobody(uid):
+    raise KeyError(uid)
+
+pwd.getpwuid = nobody
+browser.NAMES = ()
+print(browser.find_browser())
+assert cli.main(["dashboard", sys.argv[1]]) == 2
+"""
 
 
 def test_doctor_reports_that_the_working_folder_is_gone(

@@ -28,7 +28,8 @@ def find_browser() -> Path | None:
 
 def _playwright_chromium() -> Path | None:
     """Returns the newest Chromium that `playwright install` has downloaded."""
-    default = Path.home() / ".cache" / "ms-playwright"
+    # Unlike Path.home, this does not raise for a user without a home.
+    default = os.path.expanduser("~/.cache/ms-playwright")  # noqa: PTH111
     store = Path(os.environ.get("PLAYWRIGHT_BROWSERS_PATH") or default)
     found = [p for p in store.glob("chromium-*/chrome-linux*/chrome") if p.is_file()]
     return max(found, key=lambda p: p.stat().st_mtime, default=None)

@@ -1,4 +1,4 @@
-"""What the system refuses a process, told in words: files, processes, threads, memory."""
+"""What the system refuses a process, told in words: files, processes, threads, memory, a home."""
 
 from __future__ import annotations
 
@@ -10,11 +10,18 @@ _PROCESSES: Final = (
     "(ulimit -u)."
 )
 _MEMORY: Final = "There is no memory left. End other programs, or raise the limit (ulimit -v)."
+_NO_HOME: Final = (
+    "This user has no home folder, where packages look for their settings. Set HOME to a folder."
+)
 _OF_SYSTEM: Final = {
     errno.EAGAIN: _PROCESSES,
     errno.EMFILE: "This process may open no more files. Raise the limit (ulimit -n).",
     errno.ENFILE: "The system opens no more files. End programs that hold many.",
     errno.ENOMEM: _MEMORY,
+}
+_OF_PYTHON: Final = {
+    "can't start new thread": _PROCESSES,
+    "Could not determine home directory.": _NO_HOME,
 }
 
 
@@ -34,5 +41,5 @@ def refusal(error: BaseException) -> str | None:
         return _MEMORY
     if isinstance(error, OSError):
         return _OF_SYSTEM.get(error.errno or 0)
-    # Python has no type of its own for this one.
-    return _PROCESSES if str(error) == "can't start new thread" else None
+    # Python has no types of their own for these.
+    return _OF_PYTHON.get(str(error))
