@@ -9,8 +9,9 @@ times. `totals` holds the numbers of a summary. (Both are missing in files of
 schema 1.)
 
 While the file is written it is in WAL mode, so that it survives a killed process
-and can be read meanwhile; a closed one is a single file. Next to an open one lies
-a lock file that its process holds: by it readers know that the process is alive.
+and can be read meanwhile; a closed one is a single file, or holds all by itself where
+a reader kept SQLite's files beside it. Next to an open one lies a lock file that its
+process holds: by it readers know that the process is alive.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ import socket
 import sqlite3
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from io import FileIO
 from pathlib import Path
 from typing import Any, Final, TypeAlias
@@ -180,8 +182,10 @@ class RunFile:
         try:
             if _place(self.path) == self._place:
                 self._database.execute("PRAGMA journal_mode=DELETE")
-        except sqlite3.Error:
-            pass  # a reader holds it; whoever opens it next still finds everything
+        except sqlite3.Error:  # a reader holds it, so SQLite's files stay beside it
+            with suppress(sqlite3.Error):  # whoever opens it next still finds everything
+                self._database.execute("PRAGMA busy_timeout=0")
+                self._database.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
         finally:
             self._database.close()
             self._release_lock()

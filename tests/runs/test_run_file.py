@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import shutil
 import sqlite3
 from contextlib import closing
 from functools import partial
@@ -106,6 +107,19 @@ def test_an_event_that_can_not_be_encoded_is_said_to_be_lost(tmp_path: Path) -> 
 def test_a_closed_file_is_a_single_file(tmp_path: Path) -> None:
     written(tmp_path, [samples.step(0)])
     assert [path.name for path in tmp_path.iterdir()] == ["process-0.sqlite"]
+
+
+def test_a_closed_file_holds_all_by_itself_where_somebody_reads_it(tmp_path: Path) -> None:
+    file = RunFile(tmp_path / "run", "run")
+    file.write([samples.step(0)])
+    with Run.open(tmp_path / "run") as reader:
+        file.write([samples.step(1)])
+        file.close()
+        assert reader.since(0).events == [samples.step(0), samples.step(1)]
+        (tmp_path / "copy").mkdir()
+        shutil.copy(file.path, tmp_path / "copy")
+    with Run.open(tmp_path / "copy") as run:
+        assert run.since(0).events == [samples.step(0), samples.step(1)]
 
 
 def test_a_finished_run_opens_from_a_folder_that_can_not_be_written(tmp_path: Path) -> None:
