@@ -16,6 +16,7 @@ import pytest
 import distlab as dl
 from distlab import events
 from distlab.cli import main
+from tests import own_process
 
 LIMIT_SECONDS = 180
 
@@ -88,6 +89,22 @@ def test_demo_learns_records_and_ends(start: Start, tmp_path: Path) -> None:
     assert losses[-1] < losses[0] / 4
     assert isinstance(recorded[-1], events.RunEnd)
     assert recorded[-1].status == "finished"
+
+
+def test_demo_trains_where_the_output_is_closed(tmp_path: Path) -> None:
+    arguments = ("--no-dashboard", "--exit-when-done", "--steps", "2", "--replicas", "2")
+    done = own_process.run(_WITHOUT_OUTPUT, *arguments, "--record", tmp_path / "run")
+    assert (done.returncode, done.stderr) == (0, "")
+    with dl.Run.open(tmp_path / "run") as run:
+        assert run.summary()["status"] == "finished"
+
+
+_WITHOUT_OUTPUT = """
+import sys
+sys.stdout = None  # as Python has it where the descriptor is closed
+from distlab import cli
+sys.exit(cli.main(["demo", *sys.argv[1:]]))
+"""
 
 
 def test_demo_serves_until_ctrl_c(start: Start) -> None:

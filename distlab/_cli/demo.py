@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import io
 import sys
 import time
 from pathlib import Path
@@ -117,7 +118,7 @@ def _train(digits: Digits, replicas: int, steps: int, recording: Log) -> None:
     strategy = dl.MirroredStrategy()
     with strategy.scope():
         params = training.variables()
-    report = Progress(steps, sys.stdout)
+    report = Progress(steps, sys.stdout or io.StringIO())  # it may be closed
     training.train(strategy, params, digits, run=recording, steps=steps, report=report)
     total = len(digits.test_labels)
     right = training.count_correct(strategy, params, digits.test_images, digits.test_labels)
