@@ -19,6 +19,7 @@ from distlab._cli import advise, dashboard, demo, doctor, export, launch, runs, 
 from distlab._cli.options import HelpFormatter
 from distlab._cli.system_limits import refusal
 from distlab.errors import DistlabError
+from distlab.text.printable import printable
 
 INTERRUPTED = 130
 BROKEN_PIPE = 141
@@ -58,7 +59,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(end="", flush=True)  # a full disk shows here, or Python would fail when it ends
         return code
     except DistlabError as error:
-        print(f"distlab: error: {error}", file=sys.stderr)
+        print(f"distlab: error: {printable(str(error))}", file=sys.stderr)
         return 2
     except BrokenPipeError:  # who reads the output has enough, such as `head`
         _drop_output()

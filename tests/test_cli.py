@@ -154,6 +154,15 @@ def test_a_server_without_a_place_in_a_cluster_is_refused_before_it_is_told_of(
     assert rule in printed.err
 
 
+def test_errors_are_one_line_whatever_a_path_holds(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for command in ("runs", "advise", "dashboard"):
+        assert cli.main([command, str(tmp_path / "a\n\x1b[31mb")]) == 2
+        (line,) = capsys.readouterr().err.splitlines()
+        assert r"a\n\x1b[31mb" in line
+
+
 def test_interrupted_work_ends_with_130(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
