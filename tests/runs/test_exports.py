@@ -313,6 +313,18 @@ def test_wrong_targets_are_refused_and_leave_nothing_behind(run: dl.Run, tmp_pat
     assert json.loads((tmp_path / "mine.json").read_text())["traceEvents"]
 
 
+@pytest.mark.parametrize("name", [known.example for known in FORMATS])
+def test_a_folder_that_is_not_there_is_told_in_the_same_words_for_every_format(
+    name: str, folder: Path, tmp_path: Path
+) -> None:
+    with dl.Run.open(folder) as run, pytest.raises(RecordError) as raised:
+        run.export(tmp_path / "none" / name)
+    assert str(raised.value) == (
+        f"{tmp_path / 'none' / name} can't be written: No such file or directory. Name a file in "
+        "a folder that you may write."
+    )
+
+
 def test_a_file_that_comes_while_an_export_is_written_is_kept(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

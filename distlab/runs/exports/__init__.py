@@ -81,9 +81,10 @@ def export(run: Recorded, path: str | os.PathLike[str], *, overwrite: bool = Fal
     except DistlabError:
         raise
     except OSError as error:
+        # The words of pyarrow's errors name the file that is written first.
+        why = os.strerror(error.errno) if error.errno else error.strerror
         raise RecordError(
-            f"{target} can't be written: {error.strerror}. Name a file in a folder that you may "
-            "write."
+            f"{target} can't be written: {why}. Name a file in a folder that you may write."
         ) from error
     finally:
         with contextlib.suppress(OSError):  # no file can have the name, as was told above
