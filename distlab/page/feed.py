@@ -101,10 +101,11 @@ class Feed:
             self._viewers.append(viewer)
             if self._thread is None:
                 self._stop = threading.Event()
-                self._thread = threading.Thread(
+                thread = threading.Thread(
                     target=self._work, args=(self._stop,), name="distlab-feed", daemon=True
                 )
-                self._thread.start()
+                thread.start()
+                self._thread = thread
                 atexit.register(self._stop.set)
 
     def remove(self, viewer: Viewer, *, wait: bool = False) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import threading
 
+import pytest
+
 from distlab.errors import NotARunError
 from distlab.events import Chunk, Closures, Event, Unknown
 from distlab.folds import Folds
@@ -84,6 +86,22 @@ def test_several_viewers_share_one_thread_that_ends_with_the_last() -> None:
     assert started() == 1
     feed.remove(other)
     wait_until(lambda: started() == 0)
+
+
+def test_a_thread_that_could_not_start_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    feed, seen = Feed(ListSource([*beginning(), *steps(2)])), Seen()
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", refuse)
+        with pytest.raises(RuntimeError, match="can't start new thread"):
+            feed.add(seen)
+    feed.remove(seen, wait=True)
+    feed.add(seen)
+    wait_until(lambda: seen.steps == 2)
+    feed.remove(seen, wait=True)
+    assert threads() == []
 
 
 def test_an_error_of_the_source_reaches_the_viewers_and_ends_the_thread() -> None:
