@@ -233,6 +233,14 @@ def test_doctor_reports_a_wrong_device_setting(monkeypatch: pytest.MonkeyPatch) 
     assert finding.remedy
 
 
+def test_doctor_says_why_xla_ended_the_probe(monkeypatch: pytest.MonkeyPatch) -> None:
+    stack = "*** Check failure stack trace: ***\n    @     0x7fa12b6f8174  PThread::PThread()\n\n"
+    ended = subprocess.CompletedProcess([], -6, "", f"a warning\nF1125 env.cc:93] failed\n{stack}")
+    monkeypatch.setattr(subprocess, "run", lambda *_, **__: ended)
+    (finding,) = checks.devices()
+    assert (finding.state, finding.text) == ("wrong", "F1125 env.cc:93] failed")
+
+
 def test_doctor_counts_what_is_wrong(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

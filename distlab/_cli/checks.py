@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -22,6 +23,8 @@ from distlab_dashboard.ports import PORTS, is_free
 
 PROBED_DEVICES = 8
 PROBE_SECONDS = 120.0
+
+_IN_STACK = re.compile(r"\s*$|\s+@ |\*\*\* ")
 
 CORE = ("distlab", "jax", "jaxlib", "numpy", "msgspec", "grain")
 EXTRAS = {
@@ -122,7 +125,8 @@ def devices() -> Iterator[Finding]:
         yield Finding("wrong", "devices", text, remedy)
         return
     if done.returncode != 0:
-        printed = done.stderr.strip().splitlines()
+        # Where XLA ends the process, it prints its stack below the reason.
+        printed = [line for line in done.stderr.splitlines() if not _IN_STACK.match(line)]
         text = printed[-1] if printed else f"the process ended with code {done.returncode}"
         remedy = "follow the message; check XLA_FLAGS, JAX_PLATFORMS and PJRT_NPROC"
         yield Finding("wrong", "devices", text, remedy)
