@@ -304,8 +304,9 @@ def require_compilation(verb: str) -> None:
     """
     if cast(Any, jax.config).jax_disable_jit:
         raise ContextError(
-            f"{verb} compiles a program, which jax.disable_jit forbids. Call "
-            "distlab.run_functions_eagerly(True) in its place: replicas then run ordinary Python."
+            f"{verb} compiles a program, which jax.disable_jit forbids; JAX_DISABLE_JIT in the "
+            "environment does the same. Call distlab.run_functions_eagerly(True) in its place: "
+            "replicas then run ordinary Python."
         )
 
 

@@ -474,6 +474,7 @@ def test_where_jax_may_not_compile_functions_run_eagerly() -> None:
         require_refusal(
             lambda: mirrored.run(lambda: jnp.ones(2)), ContextError, "jax.disable_jit forbids"
         )
+        require_refusal(lambda: mirrored.run(lambda: jnp.ones(2)), ContextError, "JAX_DISABLE_JIT")
         eagerly = dl.RunOptions(run_eagerly=True)
         assert len(mirrored.run(lambda: jnp.ones(2), options=eagerly).values) == 2
 
