@@ -74,7 +74,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"distlab: error: {told}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
-        ahead = "\n" if sys.stderr.isatty() else ""  # a progress bar may be on the line
+        # A progress bar may be on the line.
+        ahead = "\n" if sys.stderr and sys.stderr.isatty() else ""
         print(f"{ahead}distlab: interrupted", file=sys.stderr)
         return INTERRUPTED
 

@@ -172,6 +172,8 @@ def test_interrupted_work_ends_with_130(
     monkeypatch.setattr(doctor, "CHECKS", (interrupt,))
     assert cli.main(["doctor"]) == 130
     assert capsys.readouterr().err == "distlab: interrupted\n"
+    monkeypatch.setattr(sys, "stderr", None)  # as of a process that was started with it closed
+    assert cli.main(["doctor"]) == 130
 
 
 def test_a_missing_package_of_the_dashboard_names_the_extra(
