@@ -276,6 +276,8 @@ def _told(
         return []
     awaited = float(waited - waiting[slow].max())
     if awaited >= _WAITED_FOR * excess:
+        if work_ratio is not None:  # who starts late waits less than the slow ones compute longer
+            awaited = max(awaited, _excess_ns(profile, slow))
         excess = min(excess, awaited)
     return [
         new_advice(
