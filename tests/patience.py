@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import functools
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable
+from types import FrameType
 from typing import Final, ParamSpec
 
 import pytest
@@ -38,6 +40,26 @@ def interrupt(waits: Callable[[], object]) -> None:
     finally:
         timer.join()
         signal.signal(signal.SIGUSR1, before)
+
+
+def interrupt_at_second_call(name: str, function: Callable[[], object]) -> None:
+    """Calls a function, and interrupts it where it calls one of a name for the second time."""
+    calls = 0
+
+    def interrupted(frame: FrameType, event: str, _: object) -> None:
+        nonlocal calls
+        calls += event == "call" and frame.f_code.co_name == name
+        if calls == 2:
+            sys.setprofile(None)
+            raise KeyboardInterrupt
+
+    before = sys.getprofile()
+    sys.setprofile(interrupted)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            function()
+    finally:
+        sys.setprofile(before)
 
 
 def measured(test: Callable[P, None]) -> Callable[P, None]:

@@ -17,6 +17,7 @@ from distlab.page.runs_table import RunSummary, unreadable
 from distlab.recording import Run
 from distlab.runs.listing import run_folders, summary_of
 from distlab.runs.summary import gaps
+from distlab.text.paths import is_folder
 from distlab.text.shown import shown
 from distlab_dashboard.served_run import ServedRun
 
@@ -237,8 +238,7 @@ def library_of(source: object) -> Library:
     """
     if isinstance(source, str | Path):
         folder = Path(source)
-        # Unlike the methods of Path, this never raises.
-        found = next(run_folders(folder), None) if os.path.isdir(folder) else None  # noqa: PTH112
+        found = next(run_folders(folder), None) if is_folder(folder) else None
         if found is not None and found != folder:
             return Folder(folder)
     return OneRun(served_run(source))

@@ -13,11 +13,11 @@ Example:
 from __future__ import annotations
 
 import argparse
-import os
 from typing import Any
 
 from distlab._cli.options import HelpFormatter, named_path
 from distlab.runs.exports import FORMATS
+from distlab.text.paths import is_folder
 
 EPILOG = "\n".join([
     "FILE ends in",
@@ -50,7 +50,7 @@ def run(args: argparse.Namespace) -> int:
     from distlab import Run
     from distlab.errors import RecordError
 
-    if os.path.isdir(args.output):  # noqa: PTH112 - unlike the methods of Path, it never raises
+    if is_folder(args.output):
         raise RecordError(f"{args.output} is a folder. Name the file to write, as -o run.html.")
     with Run.open(args.folder) as recorded:
         target = recorded.export(args.output, overwrite=args.overwrite)

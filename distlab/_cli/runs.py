@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import argparse
 import math
-import os
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -24,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 from distlab._cli.options import HelpFormatter, named_path
 from distlab.errors import NotARunError
 from distlab.runs.summary import Summary, gaps
+from distlab.text.paths import is_folder
 from distlab.text.printable import printable
 from distlab.text.units import plain
 
@@ -57,7 +57,7 @@ def run(args: argparse.Namespace) -> int:
     """Prints the table and returns the exit code."""
     from distlab.runs.run import require_readable
 
-    if not os.path.isdir(args.folder):  # noqa: PTH112 - unlike the methods of Path, it never raises
+    if not is_folder(args.folder):
         require_readable(args.folder)
         raise NotARunError(
             f"distlab runs lists a folder of runs, and {args.folder} is not a folder. Name the one "

@@ -50,6 +50,17 @@ def path_refusal(path: str | os.PathLike[Any], what: str) -> str | None:
     return None
 
 
+def is_folder(path: Path) -> bool:
+    """Returns whether a path is a folder; one that can't be looked for is none.
+
+    `Path.is_dir` raises where a folder above may not be entered.
+
+    Args:
+      path: The path.
+    """
+    return os.path.isdir(path)  # noqa: PTH112
+
+
 def search_refusal(path: str | os.PathLike[Any], what: str) -> str | None:
     """Returns why a path is refused, also if the system can't look for it: a name is too long.
 

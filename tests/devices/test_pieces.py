@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-from types import FrameType
 from typing import Any
 
 import jax
@@ -13,26 +11,12 @@ import pytest
 import distlab as dl
 from distlab.devices import jax_internals
 from distlab.devices.pieces import pieces
+from tests.patience import interrupt_at_second_call
 
 
 def _interrupted(array: Any) -> None:
     """Interrupts JAX where it makes a later piece: JAX 0.10 then leaves pieces out."""
-    made = 0
-
-    def interrupt(frame: FrameType, event: str, _: Any) -> None:
-        nonlocal made
-        made += event == "call" and frame.f_code.co_name == "make_single_device_sharding"
-        if made == 2:
-            sys.setprofile(None)
-            raise KeyboardInterrupt
-
-    before = sys.getprofile()
-    sys.setprofile(interrupt)
-    try:
-        with pytest.raises(KeyboardInterrupt):
-            jax_internals.pieces(array)
-    finally:
-        sys.setprofile(before)
+    interrupt_at_second_call("make_single_device_sharding", lambda: jax_internals.pieces(array))
 
 
 @pytest.fixture

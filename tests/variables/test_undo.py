@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import sys
-from types import FrameType
-from typing import Any
-
 import jax.numpy as jnp
 import pytest
 
 import distlab as dl
 from distlab.variables.undo import Undo
+from tests.patience import interrupt_at_second_call
 
 
 def test_an_interrupt_while_values_are_put_back_leaves_all_of_them_as_they_were() -> None:
@@ -19,22 +16,7 @@ def test_an_interrupt_while_values_are_put_back_leaves_all_of_them_as_they_were(
     for variable in variables:
         undo.set_copy(variable, 0, jnp.ones(2))
     assert [v.numpy().tolist() for v in variables] == [[1, 1]] * 3
-    writes = 0
-
-    def interrupt(frame: FrameType, event: str, _: Any) -> None:
-        nonlocal writes
-        writes += event == "call" and frame.f_code.co_name == "array"
-        if writes == 2:
-            sys.setprofile(None)
-            raise KeyboardInterrupt
-
-    before = sys.getprofile()
-    sys.setprofile(interrupt)
-    try:
-        with pytest.raises(KeyboardInterrupt):
-            undo.restore()
-    finally:
-        sys.setprofile(before)
+    interrupt_at_second_call("array", undo.restore)
     assert [v.numpy().tolist() for v in variables] == [[0, 0]] * 3
 
 
