@@ -6,11 +6,12 @@ import threading
 from collections.abc import Iterator
 from typing import Any
 
-from distlab.data._engine import Element, State
+from distlab.data._engine import Element, Reader, State
 from distlab.data._optional import Optional
 from distlab.data._plan import Node, Reading, open_plan, walk
 from distlab.data._resumable import Resumable
 from distlab.data._seeded import Seeded
+from distlab.data._shuffle import Shuffle
 from distlab.errors import InvalidArgumentError, OutOfRangeError
 from distlab.text.shown import shown
 
@@ -30,7 +31,9 @@ class Elements(Resumable, Iterator[Element]):
         self._plan = plan
         self._lock = threading.RLock()
         self._shuffles = [node for node in walk(plan) if isinstance(node, Seeded)]
-        self._open([node.next_pass() for node in self._shuffles])
+        self._windows = [n.window if isinstance(n, Shuffle) else 0 for n in self._shuffles]
+        self._passes = [node.next_pass() for node in self._shuffles]
+        self._reader = self._opened(self._passes)
 
     def __next__(self) -> Element:
         """Returns the next element."""
@@ -49,8 +52,9 @@ class Elements(Resumable, Iterator[Element]):
         It can be restored into the same pipeline, in any process.
         """
         with self._lock:
-            passes = [list(chosen) for chosen in self._passes]
-            return {"shuffles": passes, "reader": self._reader.get_state()}
+            chosen = zip(self._passes, self._windows, strict=True)
+            shuffles = [[seed, number, window] for (seed, number), window in chosen]
+            return {"shuffles": shuffles, "reader": self._reader.get_state()}
 
     def restore(self, state: State) -> None:
         """Goes to a position, so that the next element is the one that followed it.
@@ -59,7 +63,8 @@ class Elements(Resumable, Iterator[Element]):
           state: A result of `state`.
 
         Raises:
-          InvalidArgumentError: `state` belongs to another pipeline.
+          InvalidArgumentError: `state` belongs to another pipeline: one of other operations,
+            shuffled over other elements, or longer than this one. The iterator stays where it was.
         """
         given: Any = state
         if isinstance(given, dict) and set(given) == {"batch", "ended", "reader"}:
@@ -69,23 +74,64 @@ class Elements(Resumable, Iterator[Element]):
                 f"A position must be the result of an iterator's state(), got {shown(given)}. "
                 "Restore one that an iterator of the same pipeline returned."
             )
-        if len(state["shuffles"]) != len(self._shuffles):
-            raise InvalidArgumentError(
-                f"The position belongs to a dataset with {len(state['shuffles'])} shuffles, "
-                f"this one has {len(self._shuffles)}. Restore into the same pipeline."
-            )
+        passes = self._passes_of(state)
         with self._lock:
-            self._open([(seed, number) for seed, number in state["shuffles"]])
-            self._reader.set_state(state["reader"])
+            reader = self._opened(passes)
+            try:
+                _require_like(state["reader"], reader.get_state())
+                reader.set_state(state["reader"])
+            except BaseException as error:
+                reader.close()
+                if isinstance(error, StopIteration):
+                    raise InvalidArgumentError(
+                        "The position is behind the end of this dataset. Restore it into an "
+                        "iterator over the data that it was saved with."
+                    ) from None
+                raise
+            self._reader.close()
+            self._passes, self._reader = passes, reader
 
     def close(self) -> None:
         """Stops reading ahead."""
         self._reader.close()
 
-    def _open(self, passes: list[tuple[int, int]]) -> None:
-        self._passes = passes
+    def _passes_of(self, state: State) -> list[tuple[int, int]]:
+        """Returns the seed and pass of each shuffle, after a check of what is shuffled."""
+        saved = [tuple(each) for each in state["shuffles"]]
+        if len(saved) != len(self._shuffles):
+            raise InvalidArgumentError(
+                f"The position belongs to a dataset with {len(saved)} shuffles, "
+                f"this one has {len(self._shuffles)}. Restore into the same pipeline."
+            )
+        for (_, _, *windows), window in zip(saved, self._windows, strict=True):
+            if windows and windows != [window]:
+                raise InvalidArgumentError(
+                    f"The position is in the order of a shuffle that draws from {windows[0]} "
+                    f"elements, and this one draws from {window}: elements would repeat or be left "
+                    "out. Restore it into the same pipeline over the same data."
+                )
+        return [(seed, number) for seed, number, *_ in saved]
+
+    def _opened(self, passes: list[tuple[int, int]]) -> Reader:
         reading = Reading(dict(zip(self._shuffles, passes, strict=True)))
-        self._reader = iter(open_plan(self._plan, reading))
+        reader: Reader = iter(open_plan(self._plan, reading))
+        return reader
+
+
+def _require_like(saved: Any, beginning: Any) -> None:
+    """Requires a position to be of a pipeline of the same operations, as far as it shows them.
+
+    Raises:
+      InvalidArgumentError: Its dicts have other keys.
+    """
+    if isinstance(saved, dict) and isinstance(beginning, dict):
+        if set(saved) != set(beginning):
+            raise InvalidArgumentError(
+                f"The position belongs to a dataset of other operations: it has {shown(saved)} "
+                f"where this one's have {shown(beginning)}. Restore into the same pipeline."
+            )
+        for key, position in beginning.items():
+            _require_like(saved[key], position)
 
 
 class Values(Resumable, Iterator[Any]):

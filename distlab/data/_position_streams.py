@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 from distlab.data._engine import Element, Reader, State, Stream
 from distlab.data._positions import Indices, Positions
+from distlab.errors import InvalidArgumentError
 
 _CHUNK = 256
 _CHUNK_BYTES = 1 << 20
@@ -88,8 +89,7 @@ class _SingleReader(Reader):
         return {"given": self._given}
 
     def set_state(self, state: State) -> None:
-        self._positions = self._start()
-        self._given = self._positions.skip(state["given"])
+        self._positions, self._given = _started_after(state["given"], self._start)
         self._chunk, self._next = [], 0
 
     def _read(self) -> list[Element]:
@@ -120,5 +120,20 @@ class _BatchReader(Reader):
         return {"given": self._given}
 
     def set_state(self, state: State) -> None:
-        self._positions = self._start()
-        self._given = self._positions.skip(state["given"])
+        self._positions, self._given = _started_after(state["given"], self._start)
+
+
+def _started_after(given: int, start: Callable[[], Positions]) -> tuple[Positions, int]:
+    """Starts positions, and passes over those that were given.
+
+    Raises:
+      InvalidArgumentError: There are fewer.
+    """
+    positions = start()
+    passed = positions.skip(given)
+    if passed != given or given < 0:
+        raise InvalidArgumentError(
+            f"The position is after {given} elements, and this dataset has {max(passed, 0)} there. "
+            "Restore it into an iterator over the data that it was saved with."
+        )
+    return positions, given

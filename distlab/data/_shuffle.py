@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -22,6 +23,12 @@ class Shuffle(PlainOrder, Seeded):
     """
 
     size: int
+
+    @functools.cached_property
+    def window(self) -> int:
+        """The number of elements from which the first one is drawn, all of them at most."""
+        count = self.input.cardinality
+        return min(count, self.size) if count >= 0 else self.size
 
     @property
     def steady(self) -> bool:

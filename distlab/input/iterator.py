@@ -145,14 +145,15 @@ class DistributedIterator(Resumable):
         """Moves to a position.
 
         A position counts the elements that were read, so a dataset whose batch size, functions or
-        data changed since continues after as many: it can't be told from the one that was saved.
+        data changed since continues after as many: only other shuffles, other operations and the
+        end of the data can be told.
 
         Args:
           state: The result of `state()`.
 
         Raises:
-          InvalidArgumentError: The position belongs to a dataset of other steps, such as one
-            that shuffles, or one that was distributed in another way.
+          InvalidArgumentError: The position belongs to a dataset of other operations, to one that
+            is shuffled or distributed in another way, or to a longer one.
 
         Example:
           >>> import distlab as dl

@@ -7,13 +7,19 @@ import os
 import threading
 import time
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from concurrent.futures import Future
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self, TypeAlias, get_args
 
-from distlab.errors import ArgumentTypeError, ArgumentValueError, NotFiniteWarning, RecordError
+from distlab.errors import (
+    ArgumentTypeError,
+    ArgumentValueError,
+    NoEffectWarning,
+    NotFiniteWarning,
+    RecordError,
+)
 from distlab.events import Capture, RunEnd, sink
 from distlab.recording.logged import LARGEST, checked_name, checked_step, step_and_values
 from distlab.recording.logger_thread import LoggerThread, checked_loggers
@@ -94,6 +100,7 @@ class Recording(Uncopied):
           RecordError: The recording is closed, or that of a process of which this one was forked.
 
         Warns:
+          NoEffectWarning: A step was given without a value.
           NotFiniteWarning: A metric was nan or infinite for the first time. A value that was not
             computed yet is told of at the next call, or when the recording is closed.
 
@@ -118,6 +125,13 @@ class Recording(Uncopied):
         line = calling_line()
         step, numbers = step_and_values(step_or_values, values)
         number = self._recorder.newest_step() if step is None else checked_step(step)
+        if step is not None and not numbers and not isinstance(step_or_values, Mapping):
+            warnings.warn(
+                f"log({shown(step)}) gives a step and no value, so nothing is logged. Name the "
+                "values: log(loss=0.5), or log(7, loss=0.5) for step 7.",
+                NoEffectWarning,
+                stacklevel=2,
+            )
         self._recorder.metrics.log(number, numbers)
         self._recorder.overhead.add_log(time.perf_counter_ns() - began, line)
         self._warn_of_not_finite(self._recorder)

@@ -262,7 +262,8 @@ class Run(Uncopied):
           standing: Only kinds that later events refer to.
 
         Raises:
-          ArgumentValueError: `low_ns`, `high_ns` or `before` is no whole number.
+          ArgumentValueError: `low_ns`, `high_ns` or `before` is no whole number, or `high_ns` is
+            before `low_ns`.
           RecordError: The run was closed.
         """
         pages = self.envelopes_between(low_ns, high_ns, before=before, standing=standing)
@@ -278,6 +279,11 @@ class Run(Uncopied):
                     f"{name} must be a whole number, got {shown(value)}. Times are in nanoseconds "
                     "by the run's own clock, as Event.time_ns."
                 )
+        if high_ns < low_ns:
+            raise ArgumentValueError(
+                f"high_ns must not be before low_ns, got {low_ns} to {high_ns}. The range "
+                "begins with low_ns."
+            )
         kinds: tuple[str | None, ...] = _STANDING if standing else (None,)
         return self._reader.between(low_ns, high_ns, kinds, before)
 

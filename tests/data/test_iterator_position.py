@@ -131,3 +131,54 @@ def test_a_position_of_another_pipeline_is_refused() -> None:
     state = iter(Dataset.range(4).shuffle(4)).state()
     with pytest.raises(InvalidArgumentError, match="Restore into the same pipeline"):
         iter(Dataset.range(4)).restore(state)
+
+
+@pytest.mark.parametrize(
+    ("saved", "other", "said"),
+    [
+        (Dataset.range(9).shuffle(3, 1), Dataset.range(9).shuffle(4, 1), "from 3 .* from 4"),
+        (Dataset.range(9).shuffle(9, 1), Dataset.range(8).shuffle(9, 1), "from 9 .* from 8"),
+        (Dataset.range(9), Dataset.range(3), "after 5 elements, and this dataset has 3"),
+        (
+            Dataset.range(9),
+            Dataset.range(9).repeat(2).map(lambda x: x).repeat(),
+            "other operations",
+        ),
+        (
+            Dataset.range(9),
+            Dataset.range(9).concatenate(Dataset.from_generator(range(9).__iter__, np.int64)),
+            "other operations: .*'given': 5.*'in_second': False",
+        ),
+        (
+            Dataset.range(9),
+            Dataset.from_generator(range(3).__iter__, np.int64),
+            "behind the end of this dataset",
+        ),
+    ],
+    ids=["window", "shuffled data", "fewer elements", "repeat", "concatenate", "generator"],
+)
+def test_a_position_that_does_not_fit_is_refused_and_the_iterator_stays(
+    saved: Dataset, other: Dataset, said: str
+) -> None:
+    first = iter(saved)
+    for _ in range(5):
+        next(first)
+    iterator = iter(other)
+    next(iterator)
+    with pytest.raises(InvalidArgumentError, match=said):
+        iterator.restore(first.state())
+    start = iterator.state()
+    followed = next(iterator)
+    iterator.restore(start)
+    assert next(iterator) == followed
+
+
+def test_a_position_saved_before_windows_were_kept_is_accepted() -> None:
+    dataset = Dataset.range(9).shuffle(9, 1)
+    first = iter(dataset)
+    next(first)
+    state = first.state()
+    state["shuffles"] = [shuffle[:2] for shuffle in state["shuffles"]]
+    second = iter(dataset)
+    second.restore(state)
+    assert list(second) == list(first)

@@ -19,7 +19,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as some
 
 import distlab as dl
-from distlab.errors import ArgumentTypeError, ArgumentValueError, DistlabError, ValueShapeError
+from distlab.errors import (
+    ArgumentTypeError,
+    ArgumentValueError,
+    DistlabError,
+    NoEffectWarning,
+    ValueShapeError,
+)
 from distlab.events import Lost, Metric
 from distlab.recording import RingRecorder, Run, record
 from tests.recording import samples
@@ -290,3 +296,20 @@ def test_a_name_with_two_values_is_refused(tmp_path: Path) -> None:
             recording.log({"loss": 1.0}, loss=2.0)
         recording.log({"loss": 1.0}, accuracy=2.0)
     assert dl.Run.open(tmp_path / "run").summary()["metrics"] == {"loss": 1.0, "accuracy": 2.0}
+
+
+@pytest.mark.parametrize("form", [lambda r: r.log(3), lambda r: r.log(step=3)])
+def test_a_step_without_a_value_is_told(form: Any, tmp_path: Path) -> None:
+    with (
+        record(tmp_path / "run") as recording,
+        pytest.warns(NoEffectWarning, match=r"log\(3\) gives a step and no value") as told,
+    ):
+        form(recording)
+    assert told[0].filename == __file__
+    with Run.open(tmp_path / "run") as run:
+        assert list(run.events("metric")) == []
+
+
+def test_a_dict_of_no_values_is_no_mistake(tmp_path: Path) -> None:
+    with record(tmp_path / "run") as recording:
+        recording.log({}, step=3)

@@ -112,6 +112,8 @@ def test_times_that_are_none_are_refused(times: dict[str, Any], tmp_path: Path) 
     for wrong in (("x", 3), (3, None), (0, 1.5)):
         with Run.open(tmp_path) as run, pytest.raises(ArgumentValueError, match="whole number"):
             run.between(*wrong)
+    with Run.open(tmp_path) as run, pytest.raises(ArgumentValueError, match="got 5 to 1"):
+        run.between(5, 1)
 
 
 def test_a_summary_is_the_same_with_totals_and_without(tmp_path: Path) -> None:

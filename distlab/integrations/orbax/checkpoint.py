@@ -217,8 +217,8 @@ class Checkpoint(Uncopied):
         Args:
           save_path: The result of `save` or `write`; None restores nothing.
           options: Ignored; accepted for compatibility with TensorFlow.
-          partial: Whether to restore the names that both have, where either lacks some. What both
-            have must fit as without it.
+          partial: Whether to restore the names that both have, one at least, where either lacks
+            some. What both have must fit as without it.
 
         Returns:
           A status with TensorFlow's assertions.
@@ -255,6 +255,12 @@ class Checkpoint(Uncopied):
         self._require_fit(
             path, entries, here, [] if partial else unused, [] if partial else missing
         )
+        if here and len(missing) == len(here):
+            raise CheckpointMismatchError(
+                f"{path} has none of the objects' names: it has {listed(unused)}, and the "
+                f"Checkpoint {listed(missing)}. Nothing was restored. Give the objects the names "
+                "with which they were saved."
+            )
         self._put(here, entries, files.arrays(path, entries, set(here) & set(entries)))
         return CheckpointLoadStatus(len(here) - len(missing), tuple(unused), tuple(missing))
 
