@@ -77,11 +77,13 @@ class Brake:
 
 
 def _network(address: str) -> str:
-    """Returns what one machine can't change at will: of an IPv6 address, its network."""
+    """Returns what one machine can't change at will: its IPv6 network, or that it is this one."""
     try:
         parsed = ipaddress.ip_address(address)
     except ValueError:
         return address
+    if parsed.is_loopback:  # every program may take any of them
+        return "loopback"
     if parsed.version == 4:
         return address
     return str(ipaddress.ip_network((parsed, _NETWORK_BITS), strict=False))

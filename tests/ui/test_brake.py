@@ -51,6 +51,15 @@ def test_a_network_of_ipv6_is_one_guesser() -> None:
     assert brake.wait_seconds("2001:db8:1::1") == 0
 
 
+def test_all_loopback_addresses_are_one_guesser() -> None:
+    brake = Brake(Clock())
+    for number in range(MOST_GUESSES):
+        brake.note_wrong(f"127.0.0.{number + 1}", f"guess {number}")
+    for own in ("127.0.0.1", "127.8.9.10", "::1"):
+        assert brake.wait_seconds(own) == 60
+    assert brake.wait_seconds("192.0.2.7") == 0
+
+
 def test_links_of_other_sites_keep_no_one_out_who_opens_an_address() -> None:
     brake = Brake(Clock())
     for number in range(MOST_GUESSES):
