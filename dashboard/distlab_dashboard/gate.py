@@ -30,6 +30,7 @@ _OWN_REQUESTS: Final = ("same-origin", "none")
 _PAGE: Final = ("", "/")
 _WEB_SOCKET: Final = "/ws"
 _NUL: Final = "%00"  # no file has it in its name, and Python's functions raise errors
+_NO_LETTER: Final = "\ufffd"  # stands for what is no UTF-8
 _MADE: Final = ("/export/", "/health", "/metrics")
 _STATIC: Final = "/static/"
 _STATIC_SUFFIXES: Final = {".css", ".ico", ".js", ".map", ".png", ".svg", ".ttf", ".woff", ".woff2"}
@@ -67,10 +68,13 @@ class Gate(Router):
     ) -> HTTPMessageDelegate | None:
         """Returns what answers a request; tornado calls it when its headers have come."""
         path = self._path(request)
+        # Refused requests are logged as well, and bodies that can't be parsed as warnings.
+        given = take_argument(request, ARGUMENT) or take_bearer(request)
+        request.headers.pop("Content-Type", None)
         return (
             self._check_host(request)
             or self._check_sender(request, path)
-            or self._check_token(request, path)
+            or self._check_token(request, path, given)
             or self._check_path(request, path)
             or self._answer(request, path)
         )
@@ -120,11 +124,10 @@ class Gate(Router):
         return request.headers.get("Sec-Fetch-Mode") == "navigate" and shown in wanted
 
     def _check_token(
-        self, request: HTTPServerRequest, path: str | None
+        self, request: HTTPServerRequest, path: str | None, given: str | None
     ) -> HTTPMessageDelegate | None:
-        """Refuses requests without token and cookie; takes the token out of all others."""
+        """Refuses requests without token and cookie."""
         access = self._access
-        given = take_argument(request, ARGUMENT) or take_bearer(request)
         if access.admits(request):
             return None
         if not given:
@@ -212,6 +215,7 @@ def _is_static(path: str) -> bool:
     name = unquote(path)
     return (
         name.startswith(_STATIC)
+        and _NO_LETTER not in name
         and posixpath.normpath(name) == name
         and posixpath.splitext(name)[1] in _STATIC_SUFFIXES
     )

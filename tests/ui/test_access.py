@@ -232,7 +232,10 @@ def test_the_token_stands_in_no_log(
         with caplog.at_level("DEBUG"), caplog.at_level("DEBUG", logger="tornado"):
             assert ask(made, f"{RIGHT}&run=nothing").status == 404
             assert ask(made, "?run=nothing&token=a%20long%20guess").status == 401
+            for stranger in ({"Host": "evil.test"}, {"Sec-Fetch-Site": "cross-site"}):
+                assert ask(made, f"health{RIGHT}", headers=stranger).status == 403
         assert "run=nothing" in caplog.text
+        assert "403 GET /health" in caplog.text
         assert "a%20long" not in caplog.text
     finally:
         made.stop()

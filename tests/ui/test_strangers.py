@@ -170,6 +170,17 @@ def test_the_server_is_only_read_from(server: DashboardServer, method: str) -> N
         assert ask(server, path, method=method).status == 405
 
 
+@pytest.mark.parametrize("kind", ["multipart/form-data", "application/x-www-form-urlencoded"])
+def test_a_body_of_another_site_is_not_read_and_worth_no_line(
+    server: DashboardServer, kind: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    headers = {"Content-Type": kind, "Content-Encoding": "none", "Content-Length": "0"}
+    sent = {**headers, "Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "no-cors"}
+    assert ask(server, method="POST", headers=sent).status == 403
+    assert ask(server, "health", headers=headers).status == 200
+    assert _warned(caplog) == []
+
+
 @pytest.mark.parametrize(
     "path", ["autoload.js?bokeh-autoload-element=x", "metadata", "../etc", "x"]
 )
@@ -214,6 +225,8 @@ def test_no_address_chooses_the_session_of_a_page(
         "static/js/nothing.js",
         "static/extensions/nothing/x.js",
         "static/js/bokeh.min.js/",
+        "static/js/%ff.js",
+        "static/extensions/%c3%28/x.js",
     ],
 )
 def test_no_path_leaves_the_files_of_the_page_or_fills_the_log(
