@@ -155,14 +155,19 @@ class DashboardServer:
             self._server.start()
         except Exception as error:  # noqa: BLE001 - raised in the thread that called `start`
             self._error = self._told(error)
+            self._close_loop()
             self._ready.set()
             return
         self._ready.set()
         if self._stopping.is_set():  # `stop` may have looked before there was a loop
             self._loop.add_callback(self._shut_down)
         self._loop.start()
-        self._loop.close(all_fds=True)
-        asyncio.set_event_loop(None)
+        self._close_loop()
+
+    def _close_loop(self) -> None:
+        if self._loop is not None:
+            self._loop.close(all_fds=True)
+            asyncio.set_event_loop(None)
 
     def _told(self, error: Exception) -> Exception:
         """Returns what to raise for what kept the server from listening."""

@@ -304,6 +304,32 @@ def test_a_stopped_server_leaves_nothing_behind(recorded: Path) -> None:
     assert done.stdout == "left nothing\n" * 2, done.stderr
 
 
+_TAKEN = """
+import os
+from distlab.errors import PortInUseError
+from distlab_dashboard import serve
+from tests.synthetic import ListSource, whole_run
+
+source = ListSource(whole_run(3))
+server = serve(source, port=0)
+before = set(os.listdir("/proc/self/fd"))
+for _ in range(5):
+    try:
+        serve(source, port=server.port)
+    except PortInUseError:
+        continue
+    raise AssertionError("two servers on one port")
+print("left", len(set(os.listdir("/proc/self/fd")) - before))
+server.stop()
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="counts open files as Linux does")
+def test_a_server_that_finds_its_port_taken_leaves_no_file_open() -> None:
+    done = own_process.run(_TAKEN)
+    assert done.stdout == "left 0\n", done.stderr
+
+
 _FORKING = """
 import os, socket
 from distlab_dashboard import serve
