@@ -29,6 +29,7 @@ _PATCH: Final = "PATCH-DOC"
 _PULL: Final = "PULL-DOC-REQ"
 _MOST_ID: Final = 100
 _MOST_PIXELS: Final = 1 << 20
+_MOST_WHOLE: Final = (1 << 53) - 1
 _SIZES: Final = ("inner_width", "inner_height", "outer_width", "outer_height")
 _ENDS: Final = ("start", "end")
 _NOT_FINITE: Final = [{"type": "number", "value": value} for value in ("nan", "+inf", "-inf")]
@@ -179,7 +180,9 @@ def _is_number(value: object) -> bool:
         return value in _NOT_FINITE
     if isinstance(value, bool) or not isinstance(value, int | float):
         return False
-    return -sys.float_info.max <= value <= sys.float_info.max
+    # Bokeh warns of whole numbers that a browser rounds.
+    most = _MOST_WHOLE if isinstance(value, int) else sys.float_info.max
+    return -most <= value <= most
 
 
 def _is_size(value: object) -> bool:

@@ -151,6 +151,9 @@ FORGED: dict[str, Callable[[dict[str, Any]], dict[str, object]]] = {
     ),
     "a name": lambda page: changed(view(page)["id"], "name", "forged"),
     "a huge end": lambda page: changed(chart(page, "DataRange1d"), "end", 10**400),
+    "an end that a browser rounds": lambda page: changed(
+        chart(page, "DataRange1d"), "end", 1 << 53
+    ),
     "no number": lambda page: changed(chart(page, "DataRange1d"), "end", float("nan")),
     "a range's tags": lambda page: changed(chart(page, "DataRange1d"), "tags", ["forged"]),
     "a negative size": lambda page: changed(chart(page, "Figure"), "inner_width", -1),
