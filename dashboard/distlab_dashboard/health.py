@@ -43,7 +43,9 @@ class Health(RequestHandler):
     def _runs(self) -> dict[str, object]:
         if not self._library.single:
             return {"runs": len(self._library.summaries())}
-        feed = self._library.hold("").feed
+        run = self._library.hold("")
+        self._library.release(run)
+        feed = run.feed
         header = feed.folds.columns("header")
         return {
             "run": header["name"],

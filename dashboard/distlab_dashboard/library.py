@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeAlias
 
 from distlab.errors import InvalidArgumentError, NotARunError
 from distlab.events import Source
@@ -24,6 +25,9 @@ from distlab_dashboard.served_run import ServedRun
 _MOST_UNUSED: Final = 3
 _LIST_SECONDS: Final = 2.0
 _MOST_RUNS: Final = 1_000
+_FIRST_FILE: Final = "process-0.sqlite"
+
+_Place: TypeAlias = tuple[int, int] | None
 
 
 class Library(Protocol):
@@ -54,17 +58,25 @@ class Library(Protocol):
 
 
 class OneRun:
-    """A library of one run, which is read as long as the server runs."""
+    """A library of one run, which is read as long as the server runs.
+
+    Of a folder whose run was replaced, pages that are opened from then on show the new one.
+    """
 
     single = True
 
-    def __init__(self, run: ServedRun) -> None:
+    def __init__(self, run: ServedRun, folder: Path | None = None) -> None:
         """Reads nothing yet.
 
         Args:
           run: The run.
+          folder: Its folder; None for a source that can't be replaced.
         """
         self._run = run
+        self._folder = folder
+        self._place = _place(folder) if folder is not None else None
+        self._lock = threading.Lock()
+        self._pages: Counter[ServedRun] = Counter()
 
     def start(self) -> None:
         """Begins to read."""
@@ -72,16 +84,46 @@ class OneRun:
 
     def stop(self) -> None:
         """Stops reading."""
-        self._run.stop()
+        with self._lock:
+            runs = {self._run, *self._pages}
+        for run in runs:
+            run.stop()
 
     def hold(self, name: str) -> ServedRun:
         """Returns the run, which needs no name and has that of its folder."""
         if name not in {"", self._run.name}:
             raise _unknown(name)
-        return self._run
+        with self._lock:
+            closed = self._renew()
+            self._pages[self._run] += 1
+            run = self._run
+        if closed is not None:
+            closed.stop()
+        return run
 
     def release(self, run: ServedRun) -> None:
-        """Does nothing: the run is read until the server stops."""
+        """Ends one `hold`: of a run that was replaced, the last one stops the reading."""
+        with self._lock:
+            self._pages[run] -= 1
+            if self._pages[run]:
+                return
+            del self._pages[run]
+            if run is self._run:
+                return
+        run.stop()
+
+    def _renew(self) -> ServedRun | None:
+        """Reads the run that took the place of the old one; returns that if no page shows it."""
+        place = _place(self._folder) if self._folder is not None else None
+        if self._folder is None or place is None or place == self._place:
+            return None
+        try:
+            newer = served_run(self._folder)
+        except NotARunError:  # it is damaged; the old one can still be shown
+            return None
+        newer.start()
+        old, self._run, self._place = self._run, newer, place
+        return None if old in self._pages else old
 
     def summaries(self) -> list[RunSummary]:
         """Returns nothing: there is nothing to choose."""
@@ -99,7 +141,8 @@ class _Listed:
 class Folder:
     """All runs in a folder and in the folders within it.
 
-    A run is read while pages show it; the three that were released last are kept.
+    A run is read while pages show it; the three that were released last are kept. One that takes
+    the place of another is a run of its own.
     """
 
     single = False
@@ -112,7 +155,7 @@ class Folder:
         """
         self._root = root.resolve()
         self._lock = threading.Lock()
-        self._held: dict[str, tuple[ServedRun, int]] = {}
+        self._held: dict[tuple[str, _Place], tuple[ServedRun, int]] = {}
         self._listed: dict[Path, _Listed] = {}
         self._summaries: list[RunSummary] = []
         self._list_after = 0.0
@@ -130,22 +173,23 @@ class Folder:
     def hold(self, name: str) -> ServedRun:
         """Returns the run with this name, and reads it from now on."""
         path = self._path(name)  # also for a run that is held, whose folder may be gone
+        key = name, _place(path)
         with self._lock:
-            run, pages = self._held.pop(name, (None, 0))
+            run, pages = self._held.pop(key, (None, 0))
             if run is None:
                 run = served_run(path)
                 run.start()
-            self._held[name] = run, pages + 1
+            self._held[key] = run, pages + 1
             return run
 
     def release(self, run: ServedRun) -> None:
         """Ends one `hold`; of the runs that no page shows, the newest three stay."""
         with self._lock:
             self._held = {
-                name: (held, pages - (held is run)) for name, (held, pages) in self._held.items()
+                key: (held, pages - (held is run)) for key, (held, pages) in self._held.items()
             }
-            unused = [name for name, (_, pages) in self._held.items() if not pages]
-            closed = [self._held.pop(name)[0] for name in unused[:-_MOST_UNUSED]]
+            unused = [key for key, (_, pages) in self._held.items() if not pages]
+            closed = [self._held.pop(key)[0] for key in unused[:-_MOST_UNUSED]]
         for old in closed:
             old.stop()
 
@@ -189,6 +233,15 @@ def _unknown(name: str) -> NotARunError:
         f"The dashboard shows the runs in its folder, and {shown(name)} is not one of them. "
         "Choose one on the page Runs."
     )
+
+
+def _place(folder: Path) -> _Place:
+    """Returns what identifies a run's file, None when there is none."""
+    try:
+        found = (folder / _FIRST_FILE).stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def _state(path: Path) -> tuple[tuple[int, int], ...]:
@@ -241,6 +294,7 @@ def library_of(source: object) -> Library:
         found = next(run_folders(folder), None) if is_folder(folder) else None
         if found is not None and found != folder:
             return Folder(folder)
+        return OneRun(served_run(source), folder)
     return OneRun(served_run(source))
 
 

@@ -1,0 +1,77 @@
+"""A run that takes the place of another while a dashboard serves its folder."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import distlab as dl
+from distlab.errors import NotARunError
+from distlab_dashboard.library import Library, library_of
+from tests.ui.waiting import wait_until
+
+
+def record(folder: Path, loss: float, *, overwrite: bool = False) -> None:
+    with dl.record(folder, overwrite=overwrite) as recording:
+        recording.log(0, loss=loss)
+
+
+def shown(library: Library, name: str) -> list[float]:
+    """What a page that is opened now would show as the last loss."""
+    run = library.hold(name)
+    try:
+        wait_until(lambda: run.feed.caught_up, "the run")
+        return list(run.feed.folds.columns("metrics")["last"])
+    finally:
+        library.release(run)
+
+
+def overwrite(folder: Path) -> None:
+    record(folder, 2.0, overwrite=True)
+
+
+def delete_and_record(folder: Path) -> None:
+    shutil.rmtree(folder)
+    record(folder, 2.0)
+
+
+@pytest.mark.parametrize("replace", [overwrite, delete_and_record])
+@pytest.mark.parametrize("single", [True, False], ids=["a run", "a folder of runs"])
+def test_pages_that_are_opened_afterwards_show_the_new_run(
+    tmp_path: Path, replace: Callable[[Path], None], single: bool
+) -> None:
+    folder = tmp_path / "first"
+    record(folder, 1.0)
+    library = library_of(folder if single else tmp_path)
+    library.start()
+    try:
+        assert shown(library, "first") == [1.0]
+        open_page = library.hold("first")
+        replace(folder)
+        assert shown(library, "first") == [2.0]
+        assert library.hold("first") is not open_page
+        assert list(open_page.feed.folds.columns("metrics")["last"]) == [1.0]
+        library.release(open_page)
+        assert shown(library, "first") == [2.0]
+    finally:
+        library.stop()
+
+
+def test_a_damaged_run_takes_no_place(tmp_path: Path) -> None:
+    folder = tmp_path / "first"
+    record(folder, 1.0)
+    library = library_of(folder)
+    library.start()
+    try:
+        assert shown(library, "") == [1.0]
+        file = folder / "process-0.sqlite"
+        file.rename(folder / "kept")
+        file.write_text("no run")
+        with pytest.raises(NotARunError):
+            dl.Run.open(folder)
+        assert shown(library, "") == [1.0]
+    finally:
+        library.stop()
