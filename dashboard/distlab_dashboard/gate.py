@@ -27,6 +27,10 @@ _METHODS: Final = ("GET", "HEAD")
 _OWN_REQUESTS: Final = ("same-origin", "none")
 """Requests of the page itself, and addresses that somebody typed or opened from a bookmark."""
 
+_AHEAD: Final = ("Sec-Purpose", "Purpose")
+"""What browsers send with requests for what somebody may open, if a page of any site asks them to:
+Chromium says of these that they come from no site."""
+
 _PAGE: Final = ("", "/")
 _WEB_SOCKET: Final = "/ws"
 _NUL: Final = "%00"  # no file has it in its name, and Python's functions raise errors
@@ -73,6 +77,7 @@ class Gate(Router):
         request.headers.pop("Content-Type", None)
         return (
             self._check_host(request)
+            or self._check_opened(request)
             or self._check_sender(request, path)
             or self._check_token(request, path, given)
             or self._check_path(request, path)
@@ -95,6 +100,13 @@ class Gate(Router):
             "it printed, or name the host of your proxy when you start it: --origin HOST."
         )
         return self._refuse(request, Reason(403, "Unknown host", text))
+
+    def _check_opened(self, request: HTTPServerRequest) -> HTTPMessageDelegate | None:
+        """Refuses what a browser loads in case that somebody will open it."""
+        if not any("prefetch" in request.headers.get(name, "").lower() for name in _AHEAD):
+            return None
+        text = "This server answers when somebody opens its address, and not before."
+        return self._refuse(request, Reason(403, "Not opened yet", text))
 
     def _check_sender(
         self, request: HTTPServerRequest, path: str | None

@@ -166,6 +166,17 @@ def test_wrong_links_of_another_site_do_not_keep_out_who_opens_the_address() -> 
         made.stop()
 
 
+def test_tokens_of_addresses_that_nobody_has_opened_count_for_nothing() -> None:
+    ahead = {"Sec-Fetch-Site": "none", "Sec-Purpose": "prefetch"}
+    made = serve(source(), token=TOKEN)
+    try:
+        for number in range(MOST_GUESSES + 1):
+            assert ask(made, f"?token=guess-{number}", headers=ahead).status == 403
+        assert ask(made, RIGHT).status == 200
+    finally:
+        made.stop()
+
+
 def test_a_cookie_is_no_way_to_find_the_token() -> None:
     first, second = serve(source(), token=TOKEN), serve(source(), token=TOKEN)
     try:

@@ -140,6 +140,21 @@ def test_own_pages_and_those_of_named_hosts_connect(server: DashboardServer) -> 
     assert shake_hands(server, tunnel) == 101
 
 
+@pytest.mark.parametrize("site", ["none", "cross-site", "same-origin"])
+@pytest.mark.parametrize(
+    "purpose", ["prefetch", "prefetch;prerender", "prefetch;anonymous-client-ip"]
+)
+def test_nothing_is_answered_that_nobody_has_opened_yet(
+    server: DashboardServer, site: str, purpose: str
+) -> None:
+    """Rules for speculation of any site have Chromium ask so, as if somebody typed the address."""
+    visit = {"Sec-Fetch-Site": site, "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "document"}
+    for path in PATHS:
+        assert ask(server, path, headers={**visit, "Sec-Purpose": purpose}).status == 403
+        assert ask(server, path, headers={**visit, "Purpose": "prefetch"}).status == 403
+    assert ask(server, headers=visit).status == 200
+
+
 @pytest.mark.parametrize("path", ["export/run.html", "health", "ws", "static/js/bokeh.min.js"])
 def test_links_and_frames_of_other_sites_reach_the_page_only(
     server: DashboardServer, path: str
