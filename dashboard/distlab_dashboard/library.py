@@ -155,7 +155,7 @@ class Folder:
         """
         self._root = root.resolve()
         self._lock = threading.Lock()
-        self._held: dict[tuple[str, _Place], tuple[ServedRun, int]] = {}
+        self._held: dict[tuple[Path, _Place], tuple[ServedRun, int]] = {}
         self._listed: dict[Path, _Listed] = {}
         self._summaries: list[RunSummary] = []
         self._list_after = 0.0
@@ -173,7 +173,7 @@ class Folder:
     def hold(self, name: str) -> ServedRun:
         """Returns the run with this name, and reads it from now on."""
         path = self._path(name)  # also for a run that is held, whose folder may be gone
-        key = name, _place(path)
+        key = path, _place(path)  # a folder has many names, such as ./first
         with self._lock:
             run, pages = self._held.pop(key, (None, 0))
             if run is None:

@@ -60,6 +60,18 @@ def test_pages_that_are_opened_afterwards_show_the_new_run(
         library.stop()
 
 
+def test_all_names_of_a_folder_are_those_of_one_run(tmp_path: Path) -> None:
+    for name in ("first", "second"):
+        record(tmp_path / name, 1.0)
+    library = library_of(tmp_path)
+    try:
+        run = library.hold("first")
+        for name in ("./first", "first/", "first//.", "second/../first"):
+            assert library.hold(name) is run
+    finally:
+        library.stop()
+
+
 def test_a_damaged_run_takes_no_place(tmp_path: Path) -> None:
     folder = tmp_path / "first"
     record(folder, 1.0)
