@@ -33,7 +33,11 @@ def take_bearer(request: HTTPServerRequest) -> str | None:
     if scheme.lower() != "bearer":
         return None
     del request.headers["Authorization"]
-    return token.strip()
+    given = token.strip(" \t")
+    try:  # tornado reads each byte of a header as a letter
+        return given.encode("latin-1").decode("utf-8")
+    except UnicodeError:
+        return given
 
 
 def _keep(request: HTTPServerRequest, stays: Callable[[str], bool]) -> None:

@@ -197,6 +197,18 @@ def test_the_token_may_come_in_the_address_or_in_a_header(
     assert ask(guarded, "metrics" + query, headers=headers).status == status
 
 
+@pytest.mark.parametrize(
+    ("token", "code"), [("p\u00e4ssw\u00f6rd \u00e0", "utf-8"), ("p\u00e4ssw\u00f6rd", "latin-1")]
+)
+def test_a_token_in_a_header_may_have_any_letters(token: str, code: str) -> None:
+    made = serve(ListSource(whole_run(3)), token=token)
+    try:
+        header = f"Bearer {token}".encode(code).decode("latin-1")  # as http.client sends it
+        assert ask(made, "health", headers={"Authorization": header}).status == 200
+    finally:
+        made.stop()
+
+
 def test_guessing_by_the_header_is_slowed_down(guarded: DashboardServer) -> None:
     for number in range(MOST_GUESSES):
         assert ask(guarded, "metrics", headers={"Authorization": f"Bearer {number}"}).status == 401
