@@ -7,7 +7,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol, TypeAlias
@@ -57,6 +57,21 @@ class Library(Protocol):
         """Returns the runs to choose from, the newest first."""
 
 
+class _Endings:
+    """Stops runs that no page shows: a reader ends what it reads first, and pages need not wait."""
+
+    def __init__(self) -> None:
+        self._pool = ThreadPoolExecutor(1, "distlab dashboard endings")
+
+    def begin(self, run: ServedRun) -> None:
+        """Stops a run, and returns at once."""
+        self._pool.submit(run.stop)
+
+    def wait(self) -> None:
+        """Waits until all runs have stopped."""
+        self._pool.shutdown()
+
+
 class OneRun:
     """A library of one run, which is read as long as the server runs.
 
@@ -77,6 +92,7 @@ class OneRun:
         self._place = _place(folder) if folder is not None else None
         self._lock = threading.Lock()
         self._pages: Counter[ServedRun] = Counter()
+        self._endings = _Endings()
 
     def start(self) -> None:
         """Begins to read."""
@@ -88,6 +104,7 @@ class OneRun:
             runs = {self._run, *self._pages}
         for run in runs:
             run.stop()
+        self._endings.wait()
 
     def hold(self, name: str) -> ServedRun:
         """Returns the run, which needs no name and has that of its folder."""
@@ -98,7 +115,7 @@ class OneRun:
             self._pages[self._run] += 1
             run = self._run
         if closed is not None:
-            closed.stop()
+            self._endings.begin(closed)
         return run
 
     def release(self, run: ServedRun) -> None:
@@ -110,7 +127,7 @@ class OneRun:
             del self._pages[run]
             if run is self._run:
                 return
-        run.stop()
+        self._endings.begin(run)
 
     def _renew(self) -> ServedRun | None:
         """Reads the run that took the place of the old one; returns that if no page shows it."""
@@ -159,6 +176,7 @@ class Folder:
         self._listed: dict[Path, _Listed] = {}
         self._summaries: list[RunSummary] = []
         self._list_after = 0.0
+        self._endings = _Endings()
 
     def start(self) -> None:
         """Does nothing: runs are read when a page asks for them."""
@@ -169,6 +187,7 @@ class Folder:
             held, self._held = self._held, {}
         for run, _ in held.values():
             run.stop()
+        self._endings.wait()
 
     def hold(self, name: str) -> ServedRun:
         """Returns the run with this name, and reads it from now on."""
@@ -191,7 +210,7 @@ class Folder:
             unused = [key for key, (_, pages) in self._held.items() if not pages]
             closed = [self._held.pop(key)[0] for key in unused[:-_MOST_UNUSED]]
         for old in closed:
-            old.stop()
+            self._endings.begin(old)
 
     def summaries(self) -> list[RunSummary]:
         """Returns the runs, the newest first, from a list that is renewed every 2 s."""

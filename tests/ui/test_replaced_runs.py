@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -87,3 +88,26 @@ def test_a_damaged_run_takes_no_place(tmp_path: Path) -> None:
         assert shown(library, "") == [1.0]
     finally:
         library.stop()
+
+
+def test_a_page_does_not_wait_for_the_reader_of_a_run_that_no_page_shows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(4):
+        record(tmp_path / str(number), 1.0)
+    library = library_of(tmp_path)
+    runs = [library.hold(str(number)) for number in range(4)]
+    read, stop = threading.Event(), runs[0].stop
+    stopped = []
+
+    def slow_stop() -> None:
+        stopped.append(read.wait(60))
+        stop()
+
+    monkeypatch.setattr(runs[0], "stop", slow_stop)
+    for run in runs:
+        library.release(run)
+    assert stopped == []  # and yet it was released
+    read.set()
+    library.stop()
+    assert stopped == [True]
