@@ -53,8 +53,8 @@ function showSummary(words, notes, summary) {
     ...summary.notes.map((note) => element("p", { className: "quiet", textContent: note })))
 }
 
-// The buttons of running loops. A loop keeps the same elements while it runs: a button
-// that is replaced between press and release loses the click.
+// The buttons of running loops. A button that moves or is replaced between press and release
+// loses the click: a loop keeps the same elements while it runs, and above them nothing grows.
 function loopButtons(model, bar) {
   const rows = new Map()
   const waiting = new Map()
@@ -124,7 +124,7 @@ function draw(model) {
   const charts = model.get("charts")
   const places = new Map(charts.map((name) => [name, element("div", { className: `chart ${name}` })]))
   const el = element(
-    "div", { className: "distlab-live" }, words, bar, trouble, ...places.values(), notes)
+    "div", { className: "distlab-live" }, bar, words, trouble, ...places.values(), notes)
   const drawn = new Map()
   const ends = []
   let removed = false

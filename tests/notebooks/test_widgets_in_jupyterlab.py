@@ -42,6 +42,14 @@ def train():
 """
 POSITION = r"(el) => Number(el.textContent.match(/(\d+) so far/)[1])"
 TOLD = ".loop .told"
+MOVED_BY_LONGER_TEXTS = """
+(live) => {
+  const place = () => live.querySelector(".stop").getBoundingClientRect().y
+  const before = place()
+  for (const text of live.querySelectorAll("header, .amounts")) text.append(" longer".repeat(200))
+  return place() - before
+}
+"""
 
 
 @pytest.fixture(autouse=True)
@@ -105,6 +113,8 @@ def test_buttons_work_while_a_cell_runs_and_for_a_background_function(seen: Seen
     page.click(".loop .pause")
     wait_for_loop(page, "paused")
     assert seen.busy
+    # A button that moves between press and release loses the click.
+    assert page.locator(LIVE).evaluate(MOVED_BY_LONGER_TEXTS) == 0
     paused_at = position(page)
     for done in (1, 2):
         page.click(".loop .step")
