@@ -128,7 +128,7 @@ def _require_like(saved: Any, beginning: Any) -> None:
         if set(saved) != set(beginning):
             raise InvalidArgumentError(
                 f"The position belongs to a dataset of other operations: it has {shown(saved)} "
-                f"where this one's have {shown(beginning)}. Restore into the same pipeline."
+                f"where this one has {shown(beginning)}. Restore into the same pipeline."
             )
         for key, position in beginning.items():
             _require_like(saved[key], position)
