@@ -7,6 +7,7 @@ import os
 import threading
 import time
 import warnings
+from asyncio import CancelledError  # what Ctrl-C raises in a coroutine
 from collections.abc import Iterable, Mapping
 from concurrent.futures import Future
 from pathlib import Path
@@ -264,7 +265,7 @@ class Recording(Uncopied):
         end: tuple[_Status, str]
         if error is None or (isinstance(error, SystemExit) and not error.code):
             end = "finished", ""
-        elif isinstance(error, KeyboardInterrupt | GeneratorExit):
+        elif isinstance(error, KeyboardInterrupt | GeneratorExit | CancelledError):
             end = "interrupted", type(error).__name__
         else:
             end = "failed", f"{type(error).__name__}: {shown_text(error)}"

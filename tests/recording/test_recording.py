@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import asyncio
 import re
+import signal
 import threading
 import time
 from collections.abc import Callable
@@ -106,6 +108,21 @@ def test_control_c_ends_the_run_as_interrupted(recorder: RingRecorder, tmp_path:
     end = events_of(tmp_path)[-1]
     assert isinstance(end, RunEnd)
     assert end.status == "interrupted"
+
+
+def test_control_c_in_a_coroutine_ends_the_run_as_interrupted(
+    recorder: RingRecorder, tmp_path: Path
+) -> None:
+    async def train() -> None:
+        with record(tmp_path):
+            signal.raise_signal(signal.SIGINT)
+            await asyncio.Event().wait()
+
+    with pytest.raises(KeyboardInterrupt):
+        asyncio.run(train())
+    end = events_of(tmp_path)[-1]
+    assert isinstance(end, RunEnd)
+    assert (end.status, end.message) == ("interrupted", "CancelledError")
 
 
 @pytest.mark.parametrize(("code", "status"), [(0, "finished"), (3, "failed")])
