@@ -104,8 +104,7 @@ class Writer:
             return
         if not self._ended:
             try:
-                if not self._failed:
-                    self.file.write([end])
+                self.file.write([*self._gap(), end])
             except (sqlite3.Error, OSError) as error:
                 self._note_failure(str(error))
             self._ended = True
@@ -187,17 +186,33 @@ class Writer:
         if self._failed:
             return
         self._failed = True
-        waiting = self._ring.end - self._pin.cursor
-        self._note_lost(waiting, f"The run file can't be written: {why}. Writing is retried.")
+        self._note_lost(self._left, f"The run file can't be written: {why}. Writing is retried.")
+
+    def _gap(self) -> list[Event]:
+        """Returns what stands in the file for the events that have no place in it.
+
+        Where many events have no room, these few may still have some: SQLite's log keeps that of
+        a batch that failed.
+        """
+        if not self._failed:
+            return []
+        lost = Lost(time_ns=time.monotonic_ns(), count=self._left, reason=self._last_lost())
+        return [*([] if self._started else self._own[:1]), lost]
+
+    @property
+    def _left(self) -> int:
+        return self._ring.end - self._pin.cursor
+
+    def _last_lost(self) -> str:
+        return (
+            f"The last {self._left} events were not stored: {self._why}. Free space there, or "
+            "record to another disk."
+        )
 
     def _note_last_lost(self, why: str) -> None:
         """Reports what was not stored by the end."""
-        count = self._ring.end - self._pin.cursor
-        self._note_lost(
-            count,
-            f"The last {count} events were not stored: {why}. Free space there, or record to "
-            "another disk.",
-        )
+        self._why = why
+        self._note_lost(self._left, self._last_lost())
 
     def _note_lost(self, count: int, reason: str) -> None:
         self._announce_lost(Lost(time_ns=time.monotonic_ns(), count=count, reason=reason))

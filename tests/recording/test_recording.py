@@ -253,6 +253,43 @@ def test_a_full_disk_is_said_once_and_stops_nothing(recorder: RingRecorder, tmp_
     assert stored == [samples.step(number) for number in range(len(stored))]
 
 
+def test_a_run_whose_disk_was_full_states_its_end_and_what_it_lacks(
+    recorder: RingRecorder, tmp_path: Path
+) -> None:
+    recording = record(tmp_path)
+    recorder.emit(samples.step(0))
+    wait_until(lambda: any(True for _ in Run.open(tmp_path).events("step")), "the first step")
+    database = recording._opened.writer.file._database  # type: ignore[union-attr]
+    (pages,) = database.execute("PRAGMA page_count").fetchone()
+    database.execute(f"PRAGMA max_page_count={pages + 2}")
+    with pytest.warns(RuntimeWarning, match="full"):
+        overflow(recorder, recording.close)
+    with Run.open(tmp_path) as run:
+        summary = run.summary()
+        assert (summary["status"], summary["message"]) == ("finished", "")
+        *_, told = run.events("lost")
+    assert isinstance(told, Lost)
+    assert re.match(rf"The last {told.count} events were not stored: .*full\.", told.reason)
+    assert summary["lost"] == told.count
+    assert summary["steps"] + told.count >= 5_000
+
+
+def test_a_run_whose_disk_was_full_from_the_start_has_its_begin_and_its_end(
+    recorder: RingRecorder, tmp_path: Path
+) -> None:
+    recording = record(tmp_path)
+    database = recording._opened.writer.file._database  # type: ignore[union-attr]
+    (pages,) = database.execute("PRAGMA page_count").fetchone()
+    database.execute(f"PRAGMA max_page_count={pages + 2}")
+    recorder.emit(samples.strategy())
+    with pytest.warns(RuntimeWarning, match="full"):
+        overflow(recorder, recording.close)
+    begin, *_, lost, end = events_of(tmp_path)
+    assert isinstance(begin, RunBegin)
+    assert isinstance(lost, Lost)
+    assert isinstance(end, RunEnd)
+
+
 def test_when_there_is_room_again_nothing_is_missing(
     recorder: RingRecorder, tmp_path: Path
 ) -> None:
