@@ -188,7 +188,8 @@ class Run(Uncopied):
           The events and the next cursor; no events while there is nothing new.
 
         Raises:
-          ArgumentValueError: The cursor is not a sequence number.
+          ArgumentValueError: The cursor is not a sequence number, or the limit not a number of
+            events.
           RecordError: The run was closed.
 
         Example:
@@ -206,6 +207,11 @@ class Run(Uncopied):
             raise ArgumentValueError(
                 f"cursor must be a sequence number, from 0, got {shown(cursor)}. Pass 0 for the "
                 "first event, or the `cursor` of the chunk before."
+            )
+        if not is_count(limit, _LARGEST):
+            raise ArgumentValueError(
+                f"limit must be a whole number of events, from 0, got {shown(limit)}. Leave it "
+                f"out for {PAGE:,}."
             )
         return self._reader.since(cursor, limit)
 

@@ -195,6 +195,16 @@ def test_following_ends_with_a_killed_process_and_after_an_idle_time(
         assert [e.step for e in run.follow("step") if isinstance(e, Step)] == [0]
 
 
+@pytest.mark.parametrize("limit", [-1, 1.5, True, "7", None, 1 << 70])
+def test_a_limit_that_is_none_is_refused(limit: Any, tmp_path: Path) -> None:
+    """SQLite takes -1 for no limit, and fails over a text as it does over damage."""
+    written(tmp_path, [begin(0)])
+    with Run.open(tmp_path) as run:
+        with pytest.raises(ArgumentValueError, match=r"limit .* Leave it out for 10,000\."):
+            run.since(0, limit)
+        assert run.since(0, 0).events == []
+
+
 def test_a_closed_run_says_so(tmp_path: Path) -> None:
     written(tmp_path, [begin(0)])
     run = Run.open(tmp_path)
