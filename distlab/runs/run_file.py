@@ -265,6 +265,8 @@ def being_written(path: Path) -> bool:
         fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return True
+    except OSError:  # a file system without locks, where nobody holds one
+        return False
     finally:
         os.close(lock)
     return False
@@ -425,10 +427,17 @@ def _acquire_lock(path: Path) -> FileIO:
     lock = FileIO(lock_path(path), "a+")
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
+    except BlockingIOError as error:
         lock.close()
         raise RecordError(
             f"A run folder holds one run, and {path.parent} is being recorded to right now. "
             "Name another folder, or end that recording first."
+        ) from error
+    except OSError as error:
+        lock.close()
+        raise RecordError(
+            f"A run folder needs a file system with locks, and in {path.parent} a file can't be "
+            f"locked: {error.strerror}. Record to a disk of this machine, and move the folder "
+            "afterwards."
         ) from error
     return lock

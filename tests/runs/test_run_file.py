@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import errno
+import fcntl
+import os
 import shutil
 import sqlite3
 from contextlib import closing
@@ -150,6 +153,22 @@ def test_a_folder_that_is_being_recorded_to_is_refused(tmp_path: Path) -> None:
         RunFile(tmp_path, "second", overwrite=True)
     file.close()
     assert not being_written(file.path)
+
+
+def test_a_file_system_without_locks_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = RunFile(tmp_path / "held", "first")
+
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(fcntl, "flock", refuse)
+        with pytest.raises(RecordError, match=r"can't be locked: Function not .* Record to a disk"):
+            RunFile(tmp_path / "new", "second")
+        assert not being_written(file.path)
+    file.close()
 
 
 def test_a_file_in_place_of_the_folder_is_refused(tmp_path: Path) -> None:
