@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import resource
 import sqlite3
 import threading
-from contextlib import closing
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
@@ -203,6 +204,22 @@ def test_a_limit_that_is_none_is_refused(limit: Any, tmp_path: Path) -> None:
         with pytest.raises(ArgumentValueError, match=r"limit .* Leave it out for 10,000\."):
             run.since(0, limit)
         assert run.since(0, 0).events == []
+
+
+def test_a_process_with_too_many_open_files_is_told_so(tmp_path: Path) -> None:
+    """As one that opens many runs and closes none; the run is not damaged."""
+    written(tmp_path, [begin(0)])
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (256, limits[1]))
+    try:
+        with ExitStack() as opened:
+            runs = (opened.enter_context(Run.open(tmp_path)) for _ in range(256))
+            with pytest.raises(NotARunError, match="may open no more files"):
+                list(runs)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    with Run.open(tmp_path) as run:
+        assert len(run.since(0).events) == 1
 
 
 def test_a_closed_run_says_so(tmp_path: Path) -> None:
