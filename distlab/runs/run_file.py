@@ -126,7 +126,7 @@ class RunFile:
         try:
             _begin(self.path, meta, held)
             self._database = _opened(self.path)
-            self._place = _place(self.path)
+            self._place = place_of(self.path)
         except (OSError, sqlite3.Error) as error:
             self._release_lock()
             raise _can_not_write(folder, error) from error
@@ -146,7 +146,7 @@ class RunFile:
         """
         if not events:
             return []
-        if _place(self.path) != self._place:
+        if place_of(self.path) != self._place:
             raise RecordError(_why_away(self.path))
         stored = [encoded(event) for event in events]
         rows: list[Row] = [
@@ -180,7 +180,7 @@ class RunFile:
         if self._lock.closed:
             return
         try:
-            if _place(self.path) == self._place:
+            if place_of(self.path) == self._place:
                 self._database.execute("PRAGMA journal_mode=DELETE")
         except sqlite3.Error:  # a reader holds it, so SQLite's files stay beside it
             with suppress(sqlite3.Error):  # whoever opens it next still finds everything
@@ -198,7 +198,7 @@ class RunFile:
         lock = lock_path(self.path)
         held = os.fstat(self._lock.fileno())
         # Where the folder was replaced meanwhile, the lock there is that of another run.
-        if _place(lock) == (held.st_dev, held.st_ino):
+        if place_of(lock) == (held.st_dev, held.st_ino):
             lock.unlink(missing_ok=True)
         self._lock.close()
 
@@ -356,7 +356,7 @@ def _beside(path: Path) -> list[Path]:
     return [path.with_name(path.name + suffix) for suffix in ("-wal", "-shm", "-journal")]
 
 
-def _place(path: Path) -> tuple[int, int] | None:
+def place_of(path: Path) -> tuple[int, int] | None:
     """Returns what identifies the file at a path, None when there is none."""
     try:
         found = path.stat()

@@ -20,7 +20,7 @@ from distlab.events import Chunk, Envelope, Event, Lost, Unknown
 from distlab.events.merged import Offsets
 from distlab.runs.meta import checked_meta
 from distlab.runs.opening import DAMAGED, opened_run_file
-from distlab.runs.run_file import being_written, decode, event_of
+from distlab.runs.run_file import being_written, decode, event_of, place_of
 from distlab.runs.totals import Totals
 
 PAGE: Final = 10_000
@@ -64,7 +64,7 @@ class RunFileReader:
 
     def __init__(self, file: Path) -> None:
         self.path = file
-        self._database, copy = opened_run_file(file)
+        self._database, copy, self._place = _opened_in_place(file)
         self._remove_copy = copy and weakref.finalize(self, shutil.rmtree, copy, ignore_errors=True)
         try:
             self.meta = checked_meta(self._database.execute("SELECT key, value FROM meta"))
@@ -87,7 +87,8 @@ class RunFileReader:
     @property
     def live(self) -> bool:
         """Whether its process is alive and has not closed it."""
-        return being_written(self.path)
+        # Where another run took its place, that one is written.
+        return being_written(self.path) and place_of(self.path) == self._place
 
     @property
     def living(self) -> frozenset[int]:
@@ -437,3 +438,15 @@ def _without_gaps(rows: _Rows) -> _Rows:
     if not rows or rows[-1][0] - rows[0][0] == len(rows) - 1:
         return rows
     return [row for place, row in enumerate(rows, rows[0][0]) if row[0] == place]
+
+
+def _opened_in_place(file: Path) -> tuple[sqlite3.Connection, str | None, tuple[int, int] | None]:
+    """Opens a run file as `opened_run_file` does, and returns what identifies it, too."""
+    while True:
+        place = place_of(file)
+        database, copy = opened_run_file(file)
+        if place_of(file) == place:
+            return database, copy, place
+        database.close()  # another run took its place meanwhile
+        if copy:
+            shutil.rmtree(copy, ignore_errors=True)

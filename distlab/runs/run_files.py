@@ -8,7 +8,6 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any, Final, Protocol
@@ -16,7 +15,7 @@ from typing import Any, Final, Protocol
 from distlab.errors import NotARunError
 from distlab.events import Chunk, Envelope, Event, Source, Unknown
 from distlab.events.merged import Merged, Offsets, Origin
-from distlab.runs.run_file import PATTERN, being_written
+from distlab.runs.run_file import PATTERN
 from distlab.runs.run_file_reader import PAGE, RunFileReader
 from distlab.runs.totals import Totals
 from distlab.text.shown import shown_clause
@@ -231,7 +230,7 @@ def _one_of_several(file: Path) -> RunFileReader:
 
 
 def _origin(reader: RunFileReader) -> Origin:
-    return Origin(reader, reader.clock_offset_ns, partial(being_written, reader.path))
+    return Origin(reader, reader.clock_offset_ns, lambda: reader.live)
 
 
 def _timed(

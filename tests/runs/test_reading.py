@@ -23,6 +23,10 @@ from tests.recording import processes, samples
 SECOND = 1_000_000_000
 
 
+def is_live(run: Run) -> bool:
+    return run.live  # a call, so that mypy lets it change
+
+
 @pytest.mark.parametrize(
     ("path", "rule"),
     [
@@ -177,6 +181,32 @@ def test_a_run_that_is_being_written_is_followed_to_its_end(
     reader.join(30)
     assert not reader.is_alive(), "following must end with the run"
     assert found == list(range(150))
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_following_ends_where_another_run_took_the_place(processes: int, tmp_path: Path) -> None:
+    def recorded(number: int) -> list[RunFile]:
+        files = [
+            RunFile(tmp_path, "a run", overwrite=True, process=process, processes=processes)
+            for process in range(processes)
+        ]
+        for file in files:
+            file.write([begin(0), step(number, SECOND)])
+        return files
+
+    first = recorded(1)
+    with Run.open(tmp_path) as run:
+        assert is_live(run)
+        for file in first:
+            file.close()
+        second = recorded(2)
+        assert not is_live(run)
+        steps = [event.step for event in run.follow("step") if isinstance(event, Step)]
+        assert steps == [1] * processes
+    with Run.open(tmp_path) as run:
+        assert is_live(run)
+    for file in second:
+        file.close()
 
 
 def test_following_ends_with_a_killed_process_and_after_an_idle_time(
