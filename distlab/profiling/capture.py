@@ -179,7 +179,7 @@ class _Running:
           CaptureError: No step was run, or the profile can't be read.
         """
         try:
-            self.enough.wait(self._seconds)
+            ended = self.enough.wait(self._seconds)
             self.enough.set()
             self._wait_until_ready()
         finally:
@@ -188,9 +188,10 @@ class _Running:
             profile = self._profile.stop()
             self._last = None
         if not self._seen:
+            when = "until the recording ended" if ended else f"within {self._seconds:g} s"
             raise CaptureError(
-                f"A capture needs steps, and none was run within {self._seconds:g} s. Capture "
-                "while strategy.run is being called."
+                f"A capture needs steps, and none was run {when}. Capture while strategy.run is "
+                "being called."
             )
         if len(profile) > self._most_bytes:
             raise CaptureError(

@@ -184,6 +184,15 @@ def test_a_capture_without_steps_says_so_and_leaves_the_profiler_free(
     assert [(e.where, e.type) for e in errors] == [("capture", "CaptureError")]
 
 
+def test_a_recording_that_ends_without_steps_is_why_its_capture_fails(
+    recorder: RingRecorder,
+) -> None:
+    with dl.record(None) as run:
+        asked = run.capture(seconds=500)
+    with pytest.raises(CaptureError, match=r"none was run until the recording ended\."):
+        asked.result(SECONDS)
+
+
 def test_a_recording_that_ends_tells_what_its_capture_has(
     recorder: RingRecorder, tmp_path: Path
 ) -> None:
