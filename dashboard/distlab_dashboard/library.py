@@ -17,6 +17,7 @@ from distlab.events import Source
 from distlab.page.runs_table import RunSummary, unreadable
 from distlab.recording import Run
 from distlab.runs.listing import run_folders, summary_of
+from distlab.runs.run_file import place_of
 from distlab.runs.summary import gaps
 from distlab.text.paths import is_folder
 from distlab.text.shown import shown
@@ -255,12 +256,8 @@ def _unknown(name: str) -> NotARunError:
 
 
 def _place(folder: Path) -> _Place:
-    """Returns what identifies a run's file, None when there is none."""
-    try:
-        found = (folder / _FIRST_FILE).stat()
-    except OSError:
-        return None
-    return found.st_dev, found.st_ino
+    """Returns what identifies a run's first file, None when there is none."""
+    return place_of(folder / _FIRST_FILE)
 
 
 def _state(path: Path) -> tuple[tuple[int, int], ...]:
