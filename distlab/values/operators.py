@@ -55,6 +55,9 @@ class ArrayOperators:
 
     __slots__ = ()
 
+    __array_priority__: Final = 100
+    """As that of JAX's arrays: NumPy leaves `numpy_array + variable` to the variable."""
+
     @abstractmethod
     def value(self) -> jax.Array:
         """Returns the array that operations apply to."""
@@ -169,6 +172,27 @@ class ArrayOperators:
     def __rmatmul__(self, other: Any) -> jax.Array:
         return _operand(other) @ self.value()
 
+    def __invert__(self) -> jax.Array:
+        return ~self.value()
+
+    def __and__(self, other: Any) -> jax.Array:
+        return self.value() & _operand(other)
+
+    def __rand__(self, other: Any) -> jax.Array:
+        return _operand(other) & self.value()
+
+    def __or__(self, other: Any) -> jax.Array:
+        return self.value() | _operand(other)
+
+    def __ror__(self, other: Any) -> jax.Array:
+        return _operand(other) | self.value()
+
+    def __xor__(self, other: Any) -> jax.Array:
+        return self.value() ^ _operand(other)
+
+    def __rxor__(self, other: Any) -> jax.Array:
+        return _operand(other) ^ self.value()
+
     def __lt__(self, other: Any) -> jax.Array:
         return self.value() < _operand(other)
 
@@ -203,7 +227,7 @@ class ArrayOperators:
         )
 
     __iadd__ = __isub__ = __imul__ = __itruediv__ = __ifloordiv__ = _refuse_in_place
-    __imod__ = __ipow__ = __imatmul__ = _refuse_in_place
+    __imod__ = __ipow__ = __imatmul__ = __iand__ = __ior__ = __ixor__ = _refuse_in_place
 
 
 _COMPARABLE = bool | int | float | complex | np.ndarray | np.generic | jax.Array

@@ -332,10 +332,49 @@ def test_in_place_operators_are_refused(s: dl.Strategy) -> None:
     v = _variable(s, 1.0)
     with pytest.raises(RuntimeError, match="assign_add"):
         v += 1.0
-    for operator in ("sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul"):
+    for operator in ("sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul", "and"):
         with pytest.raises(UnsupportedError, match="operator"):
             getattr(v, f"__i{operator}__")(2.0)
     assert _copies(v) == [1.0, 1.0]
+
+
+@pytest.mark.parametrize("left", [np.ones(2, "int32"), np.ones(2), np.int8(1)])
+@pytest.mark.parametrize("synchronization", [dl.VariableSynchronization.AUTO, ON_READ])
+def test_numpy_leaves_operators_to_the_variable(
+    s: dl.Strategy, left: Any, synchronization: dl.VariableSynchronization
+) -> None:
+    kinds: dict[str, Any] = {"synchronization": synchronization, "trainable": False}
+    start = jnp.array([1.0, 2.0], jnp.bfloat16)
+    v = _variable(s, start, aggregation=Aggregation.MEAN, **kinds)
+
+    def apply() -> tuple[Any, ...]:
+        return left + v, left / v, left < v
+
+    def of_arrays(array: jax.Array) -> tuple[Any, ...]:
+        return left + array, left / array, left < array
+
+    of_replica = s.experimental_local_results(s.run(apply)[1])[1]
+    for result, expected in zip(
+        (*apply(), of_replica), (*of_arrays(v.value()), left / v.value()), strict=True
+    ):
+        assert isinstance(result, jax.Array)
+        assert result.dtype == expected.dtype
+        np.testing.assert_array_equal(np.asarray(result), np.asarray(expected))
+
+
+def test_flags_have_the_operators_of_flags(s: dl.Strategy) -> None:
+    v = _variable(s, [True, False])
+    other = np.array([True, True])
+    results = s.run(lambda: (v & other, other & v, v | other, other | v, v ^ v, other ^ v, ~v))
+    assert [_local(s, result)[0] for result in results] == [
+        [True, False],
+        [True, False],
+        [True, True],
+        [True, True],
+        [False, False],
+        [False, True],
+        [False, True],
+    ]
 
 
 def test_assignments_return_nothing_when_the_value_is_not_read(s: dl.Strategy) -> None:
