@@ -12,6 +12,7 @@ here, so they are found again.
 
 from __future__ import annotations
 
+import cmath
 import dis
 import functools
 import math
@@ -134,7 +135,7 @@ def _text(key: Key) -> str:
 
 
 def _held(attribute: Any) -> str:
-    return "arrays" if isinstance(attribute, _Arrays) else shown(attribute, 40)
+    return "arrays" if isinstance(attribute, _Arrays) else shown(attribute[1], 40)
 
 
 def _key(value: Any, kept: list[Any], inside: tuple[Any, ...], names: tuple[str, ...]) -> Key:
@@ -148,10 +149,21 @@ def _key(value: Any, kept: list[Any], inside: tuple[Any, ...], names: tuple[str,
     """
     kind = type(value)
     if kind in _CONSTANTS:
-        nan = kind is float and math.isnan(value)  # equals nothing, not even itself
-        return kind, "nan" if nan else value
+        return _of_constant(value)
     key_of: Callable[..., Key] = _BY_TYPE.get(kind, _of_object)
     return key_of(value, kept, inside, names)
+
+
+def _of_constant(value: Any) -> Key:
+    """Returns the key of a constant or a number of NumPy, whose type counts: 1 equals True."""
+    kind = type(value)
+    if not isinstance(value, float | complex | np.inexact):
+        return kind, value
+    number = complex(value)
+    signs = math.copysign(1, number.real), math.copysign(1, number.imag)
+    if cmath.isnan(number) or (0 in (number.real, number.imag) and -1 in signs):
+        return kind, str(value)  # nan equals nothing, not even itself, and -0.0 equals 0.0
+    return kind, value
 
 
 def _of_function(fn: Any, kept: list[Any], inside: tuple[Any, ...], names: tuple[str, ...]) -> Key:
@@ -198,7 +210,9 @@ def _of_object(value: Any, kept: list[Any], inside: tuple[Any, ...], names: tupl
     del inside
     if isinstance(value, np.void):  # a record: it can be written to, and has no hash
         return type(value), value.tobytes()
-    if isinstance(value, np.generic | np.dtype):
+    if isinstance(value, np.generic):
+        return _of_constant(value)
+    if isinstance(value, np.dtype):
         return type(value), value
     identity = (type(value), _id(value, kept))
     if isinstance(value, ModuleType | type):
@@ -220,8 +234,8 @@ def _attributes(value: Any, kept: list[Any], names: tuple[str, ...]) -> list[tup
         if name not in attributes:
             continue
         attribute = attributes[name]
-        if type(attribute) in _CONSTANTS:
-            found.append((name, attribute))
+        if type(attribute) in _CONSTANTS or isinstance(attribute, np.number | np.bool):
+            found.append((name, _of_constant(attribute)))
         elif isinstance(attribute, _NESTS):
             leaves = jax.tree.leaves(attribute, is_leaf=lambda part: not isinstance(part, _NESTS))
             kinds = set(map(type, leaves))

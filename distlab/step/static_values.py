@@ -227,7 +227,7 @@ def _as_one(value: Any) -> Hashable | None:
         key = _function(value)
     elif isinstance(value, _OBJECTS):
         key = Same(value)
-    elif _hashed_by_value(value):
+    elif kind.__eq__ is not tuple.__eq__ and _hashed_by_value(value):  # (1,) equals (True,)
         key = (kind, value)
     elif kind.__hash__ is not None and _package(kind) in _OPAQUE_PACKAGES:
         key = None if isinstance(value, _CONTAINERS) else Same(value)

@@ -287,6 +287,56 @@ def test_what_is_noticed_of_an_object_that_is_called(monkeypatch: pytest.MonkeyP
     assert strategy.run(scaled, args=(2.0,)).values[0] == 2.0
 
 
+class _Set:
+    """Computes with an attribute's type and sign."""
+
+    def __init__(self) -> None:
+        self.number: Any = None
+
+    def step(self, x: Any) -> Any:
+        return jnp.copysign(x, float(self.number)) * _FACTORS[type(self.number)]
+
+
+_FACTORS = {bool: 1.0, int: 2.0, float: 3.0, np.float32: 4.0}
+
+
+@pytest.mark.filterwarnings("ignore::distlab.errors.RecompilationWarning")
+@pytest.mark.parametrize("where", ["attribute", "closure", "default", "static tuple"])
+def test_numbers_that_are_equal_are_told_apart_by_type_and_sign(where: str) -> None:
+    strategy = dl.MirroredStrategy(["CPU:0", "CPU:1"])
+    of_object = _Set()
+
+    def first(x: Any, numbers: Any) -> Any:
+        return jnp.copysign(x, float(numbers[0])) * _FACTORS[type(numbers[0])]
+
+    def run(number: Any) -> Any:
+        of_object.number = number
+        if where == "static tuple":
+            options = dl.RunOptions(static_argnums=1)
+            return strategy.run(first, args=(1.0, (number, 2)), options=options)
+        functions = {
+            "attribute": of_object.step,
+            "closure": lambda x: first(x, [number]),
+            "default": lambda x, numbers=(number,): first(x, numbers),
+        }
+        return strategy.run(functions[where], args=(1.0,))
+
+    for number in (
+        1,
+        True,
+        1.0,
+        np.float32(1),
+        0.0,
+        -0.0,
+        np.float32(-0.0),
+        np.float32(0),
+        0,
+        False,
+    ):
+        expected = np.copysign(1.0, float(number)) * _FACTORS[type(number)]
+        assert float(run(number).values[0]) == expected
+
+
 class _Trainer:
     """Keeps its state in attributes, as an array, a nest and a named tuple."""
 
