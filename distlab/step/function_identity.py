@@ -40,6 +40,7 @@ _NESTS: Final = (*_ARRAYS, dict, list, tuple)
 _MOST_ELEMENTS: Final = 64
 _MOST_BYTES: Final = 1 << 16
 _DEEPEST: Final = 8
+_MOST_CODES: Final = 4096
 
 
 class Identity(NamedTuple):
@@ -74,7 +75,9 @@ def identity_of(fn: Callable[..., Any]) -> Identity:
     except TypeError:
         return Identity(_of_object(fn, kept, (), ()), kept)
     # Equal callables are the same, as for `jax.jit`.
-    return Identity((type(fn), fn, *_attributes(fn, kept, _names(type(fn).__call__))), kept)
+    kind: Any = type(fn)
+    names = _reached(kind, _names(kind.__call__))
+    return Identity((kind, fn, *_attributes(fn, kept, names)), kept)
 
 
 def references(fn: Callable[..., Any]) -> dict[str, Key]:
@@ -135,7 +138,10 @@ def _text(key: Key) -> str:
 
 
 def _held(attribute: Any) -> str:
-    return "arrays" if isinstance(attribute, _Arrays) else shown(attribute[1], 40)
+    if isinstance(attribute, _Arrays):
+        return "arrays"
+    constant = len(attribute) == 2 and not isinstance(attribute[1], tuple)
+    return shown(attribute[1], 40) if constant else "other contents"
 
 
 def _key(value: Any, kept: list[Any], inside: tuple[Any, ...], names: tuple[str, ...]) -> Key:
@@ -184,7 +190,7 @@ def _of_bound(bound: Any, kept: list[Any], inside: tuple[Any, ...], names: tuple
     else:
         function, parts = bound.func, [*bound.args, *bound.keywords.values()]
         keywords = tuple(bound.keywords)
-    names = _names(function)
+    names = _names(bound if isinstance(bound, MethodType) else function)
     rest = (_key(part, kept, inside, names) for part in (function, *parts))
     return (type(bound), keywords, *rest)
 
@@ -224,7 +230,7 @@ def _of_object(value: Any, kept: list[Any], inside: tuple[Any, ...], names: tupl
 def _attributes(value: Any, kept: list[Any], names: tuple[str, ...]) -> list[tuple[str, Any]]:
     """Returns the attributes of an object that a function's code names: constants and arrays.
 
-    Nests of arrays stand in it by those, so that `self.params, loss = ...` is noticed.
+    Nests of them stand in it by those, so that `self.params, loss = ...` is noticed.
     """
     attributes = getattr(value, "__dict__", None)
     if type(attributes) is not dict:
@@ -239,6 +245,8 @@ def _attributes(value: Any, kept: list[Any], names: tuple[str, ...]) -> list[tup
         elif isinstance(attribute, _NESTS):
             leaves = jax.tree.leaves(attribute, is_leaf=lambda part: not isinstance(part, _NESTS))
             kinds = set(map(type, leaves))
+            if kinds and kinds <= _CONSTANTS:
+                found.append((name, _key(attribute, kept, (), ())))
             if kinds & _ARRAYS_WITH_NUMBERS and kinds <= _ARRAYS_WITH_NUMBERS | _CONSTANTS:
                 found.append((name, _Arrays(_key(leaf, kept, (), ()) for leaf in leaves)))
     return found
@@ -292,9 +300,40 @@ def referenced(fn: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _names(fn: Any) -> tuple[str, ...]:
-    """Returns the globals and attributes that a function's code names, also inside it."""
+    """Returns the globals and attributes that a function's code names, also inside it.
+
+    Of a method, those count too that its object's methods and properties name, as far as it
+    reaches them.
+    """
     code = getattr(fn, "__code__", None)
-    return _named_in(code).all if isinstance(code, CodeType) else ()
+    names = _named_in(code).all if isinstance(code, CodeType) else ()
+    if not isinstance(fn, MethodType):
+        return names
+    kind: Any = type(fn.__self__)
+    return _reached(kind, names)
+
+
+@functools.lru_cache(_MOST_CODES)
+def _reached(kind: type, names: tuple[str, ...]) -> tuple[str, ...]:
+    """Returns names, and those in the methods and properties of a class that they lead to.
+
+    Methods of other packages are left out: what a library counts in its objects is its own.
+    """
+    found, waiting = dict.fromkeys(names), list(names)
+    while waiting:
+        name = waiting.pop()
+        member = next((base.__dict__[name] for base in kind.__mro__ if name in base.__dict__), None)
+        for wrapped in ("fget", "func", "__func__"):
+            member = getattr(member, wrapped, member)
+        if isinstance(member, FunctionType) and _package(member) == _package(kind):
+            new = [name for name in _names(member) if name not in found]
+            found.update(dict.fromkeys(new))
+            waiting += new
+    return tuple(found)
+
+
+def _package(thing: Any) -> str:
+    return str(thing.__module__).partition(".")[0]
 
 
 class _Named(NamedTuple):
@@ -327,7 +366,6 @@ def _named_in(code: CodeType) -> _Named:
 
 
 _LOADS_OF_GLOBALS: Final = frozenset({"LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS"})
-_MOST_CODES: Final = 4096
 _named_by_code: dict[int, _Named] = {}
 
 

@@ -287,6 +287,46 @@ def test_what_is_noticed_of_an_object_that_is_called(monkeypatch: pytest.MonkeyP
     assert strategy.run(scaled, args=(2.0,)).values[0] == 2.0
 
 
+class _Annealed:
+    """Computes with what it reads itself, in nests, and through its methods and properties."""
+
+    def __init__(self) -> None:
+        self.rate = 1.0
+        self.rates: dict[str, Any] = {"a": [1.0]}
+
+    @property
+    def twice(self) -> float:
+        return 2 * self.rate
+
+    def scaled(self, x: Any) -> Any:
+        return x * self.twice
+
+    def by_nest(self, x: Any) -> Any:
+        return x * self.rates["a"][0]
+
+    def by_property(self, x: Any) -> Any:
+        return x * self.twice / 2
+
+    def by_method(self, x: Any) -> Any:
+        return self.scaled(x) / 2
+
+    def __call__(self, x: Any) -> Any:
+        return self.by_method(x)
+
+
+@pytest.mark.filterwarnings("ignore::distlab.errors.RecompilationWarning")
+@pytest.mark.parametrize("way", ["by_nest", "by_property", "by_method", "__call__"])
+def test_attributes_that_a_method_reaches_in_any_way_are_noticed(way: str) -> None:
+    strategy = dl.MirroredStrategy(["CPU:0", "CPU:1"])
+    annealed = _Annealed()
+    step = annealed if way == "__call__" else getattr(annealed, way)
+    seen = []
+    for rate in (1.0, 2.0, 3.0):
+        annealed.rate, annealed.rates["a"][0] = rate, rate
+        seen.append(float(strategy.run(step, args=(1.0,)).values[0]))
+    assert seen == [1.0, 2.0, 3.0]
+
+
 class _Set:
     """Computes with an attribute's type and sign."""
 
@@ -314,10 +354,14 @@ def test_numbers_that_are_equal_are_told_apart_by_type_and_sign(where: str) -> N
         if where == "static tuple":
             options = dl.RunOptions(static_argnums=1)
             return strategy.run(first, args=(1.0, (number, 2)), options=options)
-        functions = {
+
+        def with_default(x: Any, numbers: Any = (number,)) -> Any:
+            return first(x, numbers)
+
+        functions: dict[str, Step] = {
             "attribute": of_object.step,
             "closure": lambda x: first(x, [number]),
-            "default": lambda x, numbers=(number,): first(x, numbers),
+            "default": with_default,
         }
         return strategy.run(functions[where], args=(1.0,))
 
