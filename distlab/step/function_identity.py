@@ -70,13 +70,13 @@ def identity_of(fn: Callable[..., Any]) -> Identity:
     kept: list[Any] = []
     if isinstance(fn, FunctionType | MethodType | functools.partial):
         return Identity(_key(fn, kept, (), ()), kept)
+    kind: Any = type(fn)
+    names = _reached(kind, _names(kind.__call__))
     try:
         hash(fn)
     except TypeError:
-        return Identity(_of_object(fn, kept, (), ()), kept)
+        return Identity(_of_object(fn, kept, (), names), kept)
     # Equal callables are the same, as for `jax.jit`.
-    kind: Any = type(fn)
-    names = _reached(kind, _names(kind.__call__))
     return Identity((kind, fn, *_attributes(fn, kept, names)), kept)
 
 

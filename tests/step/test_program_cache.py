@@ -327,6 +327,22 @@ def test_attributes_that_a_method_reaches_in_any_way_are_noticed(way: str) -> No
     assert seen == [1.0, 2.0, 3.0]
 
 
+@dataclass
+class _Unhashable:
+    rate: float
+
+    def __call__(self, x: Any) -> Any:
+        return x * self.rate
+
+
+def test_attributes_of_a_called_object_without_a_hash_are_noticed() -> None:
+    strategy = dl.MirroredStrategy(["CPU:0", "CPU:1"])
+    step = _Unhashable(1.0)
+    assert strategy.run(step, args=(2.0,)).values[0] == 2.0
+    step.rate = 3.0
+    assert strategy.run(step, args=(2.0,)).values[0] == 6.0
+
+
 class _Set:
     """Computes with an attribute's type and sign."""
 
