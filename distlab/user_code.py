@@ -64,6 +64,11 @@ def part_of(frame: FrameType) -> Part:
     return "library" if made else _part(code.co_filename)
 
 
+def is_users(filename: str) -> bool:
+    """Returns whether a file, as Python names it, is the user's."""
+    return _part(filename) == "user"
+
+
 @functools.lru_cache(4096)
 def _part(filename: str) -> Part:
     """Returns whose a file is; the demo counts as a user's program."""

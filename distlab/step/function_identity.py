@@ -26,6 +26,7 @@ import numpy as np
 
 from distlab.devices.jax_internals import ConcreteArray
 from distlab.text.shown import shown
+from distlab.user_code import is_users
 
 Key: TypeAlias = Any
 """Nested tuples with a hash."""
@@ -62,7 +63,8 @@ def identity_of(fn: Callable[..., Any]) -> Identity:
     globals that they name hold the same. Compared by value are constants, NumPy arrays of up
     to 64 KiB, and the elements of tuples, lists and dicts of up to 64; functions are compared
     as this one; other objects by identity, with the constants and the arrays in those of their
-    attributes that the code names.
+    attributes that the code names. Of a method, the code of the methods and properties counts
+    too that it reads of its object.
 
     Args:
       fn: A function, bound method, `functools.partial` or other callable.
@@ -71,7 +73,7 @@ def identity_of(fn: Callable[..., Any]) -> Identity:
     if isinstance(fn, FunctionType | MethodType | functools.partial):
         return Identity(_key(fn, kept, (), ()), kept)
     kind: Any = type(fn)
-    names = _reached(kind, _names(kind.__call__))
+    names = _names_of_method(kind, kind.__call__)
     try:
         hash(fn)
     except TypeError:
@@ -190,7 +192,7 @@ def _of_bound(bound: Any, kept: list[Any], inside: tuple[Any, ...], names: tuple
     else:
         function, parts = bound.func, [*bound.args, *bound.keywords.values()]
         keywords = tuple(bound.keywords)
-    names = _names(bound if isinstance(bound, MethodType) else function)
+    names = _names(bound)
     rest = (_key(part, kept, inside, names) for part in (function, *parts))
     return (type(bound), keywords, *rest)
 
@@ -302,38 +304,65 @@ def referenced(fn: Any) -> Iterator[tuple[str, Any]]:
 def _names(fn: Any) -> tuple[str, ...]:
     """Returns the globals and attributes that a function's code names, also inside it.
 
-    Of a method, those count too that its object's methods and properties name, as far as it
-    reaches them.
+    Of a method, those count too that the methods and properties name which it reaches in its
+    object.
     """
+    if isinstance(fn, MethodType):
+        return _names_of_method(type(fn.__self__), fn.__func__)
+    if isinstance(fn, functools.partial):
+        return _names(fn.func)
     code = getattr(fn, "__code__", None)
-    names = _named_in(code).all if isinstance(code, CodeType) else ()
-    if not isinstance(fn, MethodType):
-        return names
-    kind: Any = type(fn.__self__)
-    return _reached(kind, names)
+    return _named_in(code).all if isinstance(code, CodeType) else ()
+
+
+def _names_of_method(kind: type, fn: Any) -> tuple[str, ...]:
+    return _reached(kind, fn) if isinstance(fn, FunctionType) else _names(fn)
 
 
 @functools.lru_cache(_MOST_CODES)
-def _reached(kind: type, names: tuple[str, ...]) -> tuple[str, ...]:
-    """Returns names, and those in the methods and properties of a class that they lead to.
+def _reached(kind: type, method: FunctionType) -> tuple[str, ...]:
+    """Returns what a method of a class names, and what those name that it reaches.
 
-    Methods of other packages are left out: what a library counts in its objects is its own.
+    Those of libraries are left out: what a library counts in its objects is its own.
     """
-    found, waiting = dict.fromkeys(names), list(names)
+    found, waiting = {method: None}, [method]
     while waiting:
-        name = waiting.pop()
-        member = next((base.__dict__[name] for base in kind.__mro__ if name in base.__dict__), None)
-        for wrapped in ("fget", "func", "__func__"):
-            member = getattr(member, wrapped, member)
-        if isinstance(member, FunctionType) and _package(member) == _package(kind):
-            new = [name for name in _names(member) if name not in found]
-            found.update(dict.fromkeys(new))
-            waiting += new
-    return tuple(found)
+        for name in _read_of_first(waiting.pop()):
+            for member in (_function(base.__dict__.get(name)) for base in kind.__mro__):
+                if member is not None and member not in found:
+                    found[member] = None
+                    waiting.append(member)
+    return tuple(dict.fromkeys(name for member in found for name in _names(member)))
 
 
-def _package(thing: Any) -> str:
-    return str(thing.__module__).partition(".")[0]
+def _function(member: Any) -> FunctionType | None:
+    """Returns the user's function in a member of a class, such as a property."""
+    for wrapped in ("fget", "func", "__func__", "__wrapped__"):
+        member = getattr(member, wrapped, member)
+    is_own = isinstance(member, FunctionType) and is_users(member.__code__.co_filename)
+    return member if is_own else None
+
+
+def _read_of_first(method: FunctionType) -> Iterator[str]:
+    """Yields the attributes that a method reads of its first parameter, which is its object."""
+    code = method.__code__
+    return _read_of(code, code.co_varnames[0]) if code.co_argcount else iter(())
+
+
+def _read_of(code: CodeType, variable: str) -> Iterator[str]:
+    if "super" in code.co_names:  # reads in ways of its own, which differ between Pythons
+        yield from code.co_names
+    loaded = None
+    for step in dis.get_instructions(code):
+        if step.opname in _LOADS_OF_ATTRIBUTES and loaded == variable:
+            yield step.argval
+        if step.opname != "EXTENDED_ARG":
+            is_load = "LOAD_FAST" in step.opname or "LOAD_DEREF" in step.opname
+            last = step.argval[-1] if isinstance(step.argval, tuple) else step.argval
+            loaded = last if is_load else None
+    for inner in code.co_consts:
+        if isinstance(inner, CodeType):
+            yield from _read_of(inner, variable)
 
 
 class _Named(NamedTuple):
@@ -365,6 +394,7 @@ def _named_in(code: CodeType) -> _Named:
     return known
 
 
+_LOADS_OF_ATTRIBUTES: Final = frozenset({"LOAD_ATTR", "LOAD_METHOD"})
 _LOADS_OF_GLOBALS: Final = frozenset({"LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS"})
 _named_by_code: dict[int, _Named] = {}
 

@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 
 import jax
@@ -310,21 +311,56 @@ class _Annealed:
     def by_method(self, x: Any) -> Any:
         return self.scaled(x) / 2
 
+    def by_gradient(self, x: Any) -> Any:
+        return jax.grad(lambda p: self.scaled(p) + 0)(x) / 2
+
     def __call__(self, x: Any) -> Any:
         return self.by_method(x)
 
 
+class _Derived(_Annealed):
+    def by_method(self, x: Any) -> Any:
+        return super().by_method(x)
+
+
 @pytest.mark.filterwarnings("ignore::distlab.errors.RecompilationWarning")
-@pytest.mark.parametrize("way", ["by_nest", "by_property", "by_method", "__call__"])
-def test_attributes_that_a_method_reaches_in_any_way_are_noticed(way: str) -> None:
+@pytest.mark.parametrize("kind", [_Annealed, _Derived])
+@pytest.mark.parametrize("way", ["by_nest", "by_property", "by_method", "by_gradient", "__call__"])
+def test_attributes_that_a_method_reaches_in_any_way_are_noticed(
+    way: str, kind: type[_Annealed]
+) -> None:
     strategy = dl.MirroredStrategy(["CPU:0", "CPU:1"])
-    annealed = _Annealed()
+    annealed = kind()
     step = annealed if way == "__call__" else getattr(annealed, way)
     seen = []
     for rate in (1.0, 2.0, 3.0):
         annealed.rate, annealed.rates["a"][0] = rate, rate
         seen.append(float(strategy.run(step, args=(1.0,)).values[0]))
     assert seen == [1.0, 2.0, 3.0]
+
+
+class _Counting:
+    """Counts in a method that its step does not call, though another object's has the name."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.model = SimpleNamespace(update=lambda x: x + 1)
+
+    def update(self) -> None:
+        self.count += 1
+
+    def step(self, x: Any) -> Any:
+        return self.model.update(x)
+
+
+def test_a_number_that_only_the_method_of_another_object_would_read_is_no_new_program() -> None:
+    strategy = dl.MirroredStrategy(["CPU:0", "CPU:1"])
+    counting = _Counting()
+    with listening() as heard:
+        for _ in range(4):
+            counting.update()
+            assert strategy.run(counting.step, args=(1.0,)).values[0] == 2.0
+    assert len(heard.of(events.Compile)) == 1
 
 
 @dataclass
