@@ -33,6 +33,8 @@ SHORT_POOL_LIMIT: Final = 2
 """The same where XLA's thread pool is smaller than distlab would have made it."""
 
 _EXIT_SECONDS: Final = 5.0
+_COMPILE_SECONDS: Final = 30.0
+_SILENT_SECONDS: Final = 10.0
 _POLL_SECONDS: Final = 0.005
 _WAITING_IN: Final = {threading.__file__, queue.__file__}
 
@@ -182,29 +184,41 @@ def end_threads() -> None:
 def finish() -> None:
     """Ends all threads that run steps; waits, within a limit, until the devices are done."""
     end_threads()
-    until = time.monotonic() + _EXIT_SECONDS
+    began, told = time.monotonic(), False
     for thread in threading.enumerate():
-        if thread.ident in _threads and thread is not threading.current_thread():
-            while thread.is_alive() and time.monotonic() < until and not _rests(thread):
-                time.sleep(_POLL_SECONDS)  # one that Python has not started can't be joined
+        if thread.ident not in _threads or thread is threading.current_thread():
+            continue
+        while thread.is_alive():  # one that Python has not started can't be joined
+            limit, waited = _limit(thread), time.monotonic() - began
+            if waited >= limit:
+                break
+            if waited > _SILENT_SECONDS and not told:
+                told = True
+                what = f"thread {thread.name!r}, which is inside of JAX"
+                print(f"distlab: waits for {what}, {limit:g} s at most.", file=sys.stderr)
+            time.sleep(_POLL_SECONDS)
+    until = time.monotonic() + _EXIT_SECONDS
     while any(not _is_done(result) for result in waiting()) and time.monotonic() < until:
         time.sleep(_POLL_SECONDS)
     for error in _failed:  # no later step has raised it
         print(f"A step failed: {type(error).__name__}: {error}", file=sys.stderr)
 
 
-def _rests(thread: threading.Thread) -> bool:
-    """Returns whether a thread waits in Python, outside of a step, as for its next task.
+def _limit(thread: threading.Thread) -> float:
+    """Returns for how many seconds the interpreter's end waits for a thread that runs steps.
 
-    Of one that Python has not started no frames mean that it is elsewhere, or has ended.
+    It is 0 for one that waits in Python, outside of a step, as for its next task. Of one that
+    Python has not started no frames mean that it is elsewhere, or has ended.
     """
     frames = frames_of(thread.ident or 0)
-    if not frames and isinstance(thread, threading._DummyThread):
-        return True
-    if not frames or frames[0].f_code.co_filename not in _WAITING_IN:
-        return False
-    modules = (frame.f_globals.get("__name__", "") for frame in frames)
-    return not any(module.startswith(("jax.", "distlab.step.")) for module in modules)
+    if not frames:
+        return 0 if isinstance(thread, threading._DummyThread) else _EXIT_SECONDS
+    modules = [frame.f_globals.get("__name__", "") for frame in frames]
+    if any(module.startswith("jax.") for module in modules):
+        return _COMPILE_SECONDS
+    in_step = any(module.startswith("distlab.step.") for module in modules)
+    rests = frames[0].f_code.co_filename in _WAITING_IN and not in_step
+    return 0 if rests else _EXIT_SECONDS
 
 
 def _is_done(result: jax.Array) -> bool:

@@ -434,7 +434,7 @@ def test_threads_that_python_did_not_start_are_not_joined_at_the_end(
     wait_until(lambda: bool(made))
     wait_until(lambda: not frames_of(made[0].ident or 0))
     assert made[0].is_alive()  # as Python has it for ever
-    assert in_flight._rests(made[0])
+    assert in_flight._limit(made[0]) == 0
 
 
 def test_an_interrupt_that_jax_makes_another_error_of_is_an_interrupt() -> None:

@@ -274,6 +274,22 @@ async def _tell(listening: list[Members], event: tuple[float, Any]) -> None:
         await members.told(about)
 
 
+def known_workers(client: Client) -> Mapping[str, Any]:
+    """Returns what Dask's scheduler knows of its workers, by address.
+
+    A client that waits asks: what `scheduler_info` returns may be replaced meanwhile, every two
+    seconds, by what names no worker.
+
+    Args:
+      client: The client of Dask's scheduler.
+    """
+    if client.asynchronous or client.scheduler is None:
+        workers: Mapping[str, Any] = client.scheduler_info()["workers"]
+    else:
+        workers = client.sync(client.scheduler.identity, n_workers=-1)["workers"]
+    return workers
+
+
 def names_in_order(names: Sequence[Any], workers: int, servers: int) -> dict[Task, Any]:
     """Returns the Dask worker of each task: those named after a task, then the others in order.
 

@@ -52,7 +52,9 @@ class DaskClusterResolver(ClusterResolver):
                 "of the scheduler's address: distributed.Client('tcp://host:8786')."
             )
         if workers is None:
-            workers = len(client.scheduler_info(n_workers=-1)["workers"]) - parameter_servers
+            from distlab.integrations.dask.members import known_workers
+
+            workers = len(known_workers(client)) - parameter_servers
         for name, number in (("workers", workers), ("parameter_servers", parameter_servers)):
             if not is_count(number):
                 raise ArgumentTypeError(
@@ -69,9 +71,9 @@ class DaskClusterResolver(ClusterResolver):
 
     def cluster_spec(self) -> ClusterSpec:
         """Returns the addresses of Dask's workers by role."""
-        from distlab.integrations.dask.members import names_in_order
+        from distlab.integrations.dask.members import known_workers, names_in_order
 
-        about = self.client.scheduler_info(n_workers=-1)["workers"]
+        about = known_workers(self.client)
         addresses = {known["name"]: address for address, known in about.items()}
         names = names_in_order(list(addresses), self.workers, self.parameter_servers)
         jobs: dict[str, list[str]] = {"worker": [], "ps": []}

@@ -32,6 +32,7 @@ from distlab.integrations.dask.members import (
     Members,
     Membership,
     Task,
+    known_workers,
     names_in_order,
     weakly,
 )
@@ -305,7 +306,7 @@ def of_client(client: Client, workers: int, servers: int, module: str) -> DaskTa
             f"ParameterServerStrategy needs a Dask client that waits and is connected, and this "
             f"one {state}. Make distributed.Client(address) outside of a coroutine."
         )
-    known = client.scheduler_info(n_workers=-1)["workers"].values()
+    known = known_workers(client).values()
     names = names_in_order([about["name"] for about in known], workers, servers)
     members = Members(client, names)
     client.register_plugin(TaskPlugin())

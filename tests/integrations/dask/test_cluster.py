@@ -52,6 +52,23 @@ def coordinator(strategy: dl.ParameterServerStrategy) -> dl.coordinator.ClusterC
     return dl.coordinator.ClusterCoordinator(strategy)
 
 
+def test_workers_are_known_whenever_the_client_renews_what_it_keeps(
+    cluster: ParameterServerCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It does so every two seconds, without the workers."""
+    client = cluster.client
+
+    async def renew(n_workers: int = 0) -> None:
+        del n_workers
+        assert client.scheduler is not None
+        client._scheduler_identity = await client.scheduler.identity(n_workers=0)
+
+    monkeypatch.setattr(client, "_update_scheduler_info", renew)
+    resolver = dl.cluster_resolver.DaskClusterResolver(client, parameter_servers=2)
+    assert resolver.workers == 2
+    assert resolver.cluster_spec().num_tasks("ps") == 2
+
+
 def test_functions_run_in_other_processes(
     cluster: ParameterServerCluster,
     strategy: dl.ParameterServerStrategy,
