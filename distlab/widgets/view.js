@@ -116,7 +116,7 @@ function loopButtons(model, bar) {
 
 // One drawing of the model: `el` is put into a page, `remove` ends it.
 function draw(model) {
-  const words = element("div")
+  const words = element("div", { className: "words" })
   const notes = element("div")
   const trouble = element("p", { hidden: true })
   const bar = element("div", { className: "loops" })

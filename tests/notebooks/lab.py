@@ -32,7 +32,7 @@ DRAWN = """
 """
 FACTS = """
 (live) => ({
-  batch: live.querySelector("p").textContent,
+  batch: live.querySelector(".words p").textContent,
   steps: live.querySelector("header .quiet").textContent,
   sizes: Array.from(live.querySelectorAll(".amounts b")).map((size) => size.textContent),
   busy: document.querySelector(".jp-Notebook-ExecutionIndicator").dataset.status,
