@@ -17,7 +17,7 @@ from distlab.events import Source
 from distlab.page.runs_table import RunSummary, unreadable
 from distlab.recording import Run
 from distlab.runs.listing import run_folders, summary_of
-from distlab.runs.run_file import place_of
+from distlab.runs.run_file import file_of, place_of
 from distlab.runs.summary import gaps
 from distlab.text.paths import is_folder
 from distlab.text.shown import shown
@@ -26,7 +26,6 @@ from distlab_dashboard.served_run import ServedRun
 _MOST_UNUSED: Final = 3
 _LIST_SECONDS: Final = 2.0
 _MOST_RUNS: Final = 1_000
-_FIRST_FILE: Final = "process-0.sqlite"
 
 _Place: TypeAlias = tuple[int, int] | None
 
@@ -90,7 +89,7 @@ class OneRun:
         """
         self._run = run
         self._folder = folder
-        self._place = _place(folder) if folder is not None else None
+        self._place = _place(folder)
         self._lock = threading.Lock()
         self._pages: Counter[ServedRun] = Counter()
         self._endings = _Endings()
@@ -112,12 +111,9 @@ class OneRun:
         if name not in {"", self._run.name}:
             raise _unknown(name)
         with self._lock:
-            closed = self._renew()
+            self._renew()
             self._pages[self._run] += 1
-            run = self._run
-        if closed is not None:
-            self._endings.begin(closed)
-        return run
+            return self._run
 
     def release(self, run: ServedRun) -> None:
         """Ends one `hold`: of a run that was replaced, the last one stops the reading."""
@@ -126,22 +122,22 @@ class OneRun:
             if self._pages[run]:
                 return
             del self._pages[run]
-            if run is self._run:
-                return
-        self._endings.begin(run)
+            if run is not self._run:
+                self._endings.begin(run)
 
-    def _renew(self) -> ServedRun | None:
-        """Reads the run that took the place of the old one; returns that if no page shows it."""
-        place = _place(self._folder) if self._folder is not None else None
+    def _renew(self) -> None:
+        """Reads the run that took the place of the old one, and stops that if no page shows it."""
+        place = _place(self._folder)
         if self._folder is None or place is None or place == self._place:
-            return None
+            return
         try:
             newer = served_run(self._folder)
         except NotARunError:  # it is damaged; the old one can still be shown
-            return None
+            return
         newer.start()
         old, self._run, self._place = self._run, newer, place
-        return None if old in self._pages else old
+        if old not in self._pages:
+            self._endings.begin(old)
 
     def summaries(self) -> list[RunSummary]:
         """Returns nothing: there is nothing to choose."""
@@ -209,9 +205,8 @@ class Folder:
                 key: (held, pages - (held is run)) for key, (held, pages) in self._held.items()
             }
             unused = [key for key, (_, pages) in self._held.items() if not pages]
-            closed = [self._held.pop(key)[0] for key in unused[:-_MOST_UNUSED]]
-        for old in closed:
-            self._endings.begin(old)
+            for key in unused[:-_MOST_UNUSED]:
+                self._endings.begin(self._held.pop(key)[0])
 
     def summaries(self) -> list[RunSummary]:
         """Returns the runs, the newest first, from a list that is renewed every 2 s."""
@@ -255,9 +250,9 @@ def _unknown(name: str) -> NotARunError:
     )
 
 
-def _place(folder: Path) -> _Place:
-    """Returns what identifies a run's first file, None when there is none."""
-    return place_of(folder / _FIRST_FILE)
+def _place(folder: Path | None) -> _Place:
+    """Returns what identifies a run's first file, None when there is no file or no folder."""
+    return place_of(file_of(folder)) if folder is not None else None
 
 
 def _state(path: Path) -> tuple[tuple[int, int], ...]:

@@ -11,7 +11,6 @@ from distlab.data._optional import Optional
 from distlab.data._plan import Node, Reading, open_plan, walk
 from distlab.data._resumable import Resumable
 from distlab.data._seeded import Seeded
-from distlab.data._shuffle import Shuffle
 from distlab.errors import InvalidArgumentError, OutOfRangeError
 from distlab.text.shown import shown
 
@@ -31,7 +30,6 @@ class Elements(Resumable, Iterator[Element]):
         self._plan = plan
         self._lock = threading.RLock()
         self._shuffles = [node for node in walk(plan) if isinstance(node, Seeded)]
-        self._windows = [n.window if isinstance(n, Shuffle) else 0 for n in self._shuffles]
         self._passes = [node.next_pass() for node in self._shuffles]
         self._reader = self._opened(self._passes)
 
@@ -52,8 +50,8 @@ class Elements(Resumable, Iterator[Element]):
         It can be restored into the same pipeline, in any process.
         """
         with self._lock:
-            chosen = zip(self._passes, self._windows, strict=True)
-            shuffles = [[seed, number, window] for (seed, number), window in chosen]
+            chosen = zip(self._shuffles, self._passes, strict=True)
+            shuffles = [[seed, number, node.window] for node, (seed, number) in chosen]
             return {"shuffles": shuffles, "reader": self._reader.get_state()}
 
     def restore(self, state: State) -> None:
@@ -103,12 +101,12 @@ class Elements(Resumable, Iterator[Element]):
                 f"The position belongs to a dataset with {len(saved)} shuffles, "
                 f"this one has {len(self._shuffles)}. Restore into the same pipeline."
             )
-        for (_, _, *windows), window in zip(saved, self._windows, strict=True):
-            if windows and windows != [window]:
+        for (_, _, *windows), node in zip(saved, self._shuffles, strict=True):
+            if windows and windows != [node.window]:
                 raise InvalidArgumentError(
                     f"The position is in the order of a shuffle that draws from {windows[0]} "
-                    f"elements, and this one draws from {window}: elements would repeat or be left "
-                    "out. Restore it into the same pipeline over the same data."
+                    f"elements, and this one draws from {node.window}: elements would repeat or "
+                    "be left out. Restore it into the same pipeline over the same data."
                 )
         return [(seed, number) for seed, number, *_ in saved]
 

@@ -30,6 +30,11 @@ class Seeded(Node):
         default_factory=itertools.count, init=False, repr=False, compare=False
     )
 
+    @property
+    def window(self) -> int:
+        """From how many elements the first one is drawn; 0 where the choices are not of these."""
+        return 0
+
     def next_pass(self) -> tuple[int, int]:
         """Returns the seed and the number of a new pass."""
         return int(self.seed), next(self._passes) if self.reshuffle else 0

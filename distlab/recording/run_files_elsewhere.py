@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 
 from distlab.processes.group import ProcessGroup
 from distlab.runs.collector import Collector
-from distlab.runs.run_file import RunFile, lock_path
+from distlab.runs.run_file import RunFile, file_of, lock_path
 
 _END_SECONDS: Final = 30.0
 """How long the chief stays at its end for those whose files it writes."""
@@ -80,6 +80,6 @@ def mark(file: RunFile) -> str:
 def is_marked(folder: Path, text: str) -> bool:
     """Returns whether a folder is that of the chief, which marked its file."""
     try:
-        return lock_path(folder / "process-0.sqlite").read_text() == text
+        return lock_path(file_of(folder)).read_text() == text
     except OSError:
         return False

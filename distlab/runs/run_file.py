@@ -39,6 +39,12 @@ from distlab.text.shown import shown, shown_clause
 PATTERN: Final = "process-*.sqlite"
 """The names of the run files in a run folder."""
 
+
+def file_of(folder: Path, process: int = 0) -> Path:
+    """Returns the path of a process's run file in a run folder."""
+    return folder / f"process-{process}.sqlite"
+
+
 Row: TypeAlias = tuple[int, int, str, bytes]
 """Sequence number, time in nanoseconds, kind, and the event in MessagePack."""
 
@@ -110,7 +116,7 @@ class RunFile:
         of: tuple[int, str] | None = None,
     ) -> None:
         folder = _absolute(folder)  # the program may change its directory
-        self.path = folder / f"process-{process}.sqlite"
+        self.path = file_of(folder, process)
         self._end = 0
         self._totals = Totals()
         meta = _meta(name, process, clock_offset_ns, of) | {"processes": processes}

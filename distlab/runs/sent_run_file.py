@@ -15,7 +15,7 @@ from distlab.errors import RecordError
 from distlab.events import Event, Lost, Unknown, kind_of
 from distlab.runs.channel import Channel
 from distlab.runs.collector import Answer, Hello
-from distlab.runs.run_file import encoded
+from distlab.runs.run_file import encoded, file_of
 
 _CONNECT_SECONDS: Final = 5.0
 _ANSWER_SECONDS: Final = 20.0
@@ -58,7 +58,7 @@ class SentRunFile:
         processes: int = 1,
         clock_offset_ns: int = 0,
     ) -> None:
-        self.path = folder / f"process-{process}.sqlite"
+        self.path = file_of(folder, process)
         self._address = address
         self._key = key
         self._hello = Hello(

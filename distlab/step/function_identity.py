@@ -19,7 +19,7 @@ import math
 import zlib
 from collections.abc import Callable, Iterator
 from types import CellType, CodeType, FunctionType, MethodType, ModuleType
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias, cast
 
 import jax
 import numpy as np
@@ -72,14 +72,13 @@ def identity_of(fn: Callable[..., Any]) -> Identity:
     kept: list[Any] = []
     if isinstance(fn, FunctionType | MethodType | functools.partial):
         return Identity(_key(fn, kept, (), ()), kept)
-    kind: Any = type(fn)
-    names = _names_of_method(kind, kind.__call__)
+    names = _names(cast("Any", fn).__call__)
     try:
         hash(fn)
     except TypeError:
         return Identity(_of_object(fn, kept, (), names), kept)
     # Equal callables are the same, as for `jax.jit`.
-    return Identity((kind, fn, *_attributes(fn, kept, names)), kept)
+    return Identity((type(fn), fn, *_attributes(fn, kept, names)), kept)
 
 
 def references(fn: Callable[..., Any]) -> dict[str, Key]:
@@ -157,13 +156,13 @@ def _key(value: Any, kept: list[Any], inside: tuple[Any, ...], names: tuple[str,
     """
     kind = type(value)
     if kind in _CONSTANTS:
-        return _of_constant(value)
+        return constant_key(value)
     key_of: Callable[..., Key] = _BY_TYPE.get(kind, _of_object)
     return key_of(value, kept, inside, names)
 
 
-def _of_constant(value: Any) -> Key:
-    """Returns the key of a constant or a number of NumPy, whose type counts: 1 equals True."""
+def constant_key(value: Any) -> Key:
+    """Returns the key of a constant, or of a number of NumPy: its type counts, as 1 equals True."""
     kind = type(value)
     if not isinstance(value, float | complex | np.inexact):
         return kind, value
@@ -219,7 +218,7 @@ def _of_object(value: Any, kept: list[Any], inside: tuple[Any, ...], names: tupl
     if isinstance(value, np.void):  # a record: it can be written to, and has no hash
         return type(value), value.tobytes()
     if isinstance(value, np.generic):
-        return _of_constant(value)
+        return constant_key(value)
     if isinstance(value, np.dtype):
         return type(value), value
     identity = (type(value), _id(value, kept))
@@ -243,7 +242,7 @@ def _attributes(value: Any, kept: list[Any], names: tuple[str, ...]) -> list[tup
             continue
         attribute = attributes[name]
         if type(attribute) in _CONSTANTS or isinstance(attribute, np.number | np.bool):
-            found.append((name, _of_constant(attribute)))
+            found.append((name, constant_key(attribute)))
         elif isinstance(attribute, _NESTS):
             leaves = jax.tree.leaves(attribute, is_leaf=lambda part: not isinstance(part, _NESTS))
             kinds = set(map(type, leaves))
@@ -308,15 +307,13 @@ def _names(fn: Any) -> tuple[str, ...]:
     object.
     """
     if isinstance(fn, MethodType):
-        return _names_of_method(type(fn.__self__), fn.__func__)
+        kind: Any = type(fn.__self__)
+        method = fn.__func__
+        return _reached(kind, method) if isinstance(method, FunctionType) else _names(method)
     if isinstance(fn, functools.partial):
         return _names(fn.func)
     code = getattr(fn, "__code__", None)
     return _named_in(code).all if isinstance(code, CodeType) else ()
-
-
-def _names_of_method(kind: type, fn: Any) -> tuple[str, ...]:
-    return _reached(kind, fn) if isinstance(fn, FunctionType) else _names(fn)
 
 
 @functools.lru_cache(_MOST_CODES)

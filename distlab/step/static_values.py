@@ -21,7 +21,7 @@ import jax
 import numpy as np
 
 from distlab.errors import ArgumentTypeError
-from distlab.step.function_identity import identity_of
+from distlab.step.function_identity import constant_key, identity_of
 from distlab.text.shown import shown
 from distlab.values.checks import is_array_like
 from distlab.values.plain_arrays import is_plain
@@ -85,7 +85,7 @@ def static_key(value: Any) -> StaticKey:
       value: An argument that is no array.
     """
     if type(value) in _CONSTANTS:  # nearly always
-        return StaticKey((("", _constant(value)),))
+        return StaticKey((("", constant_key(value)),))
     return StaticKey(_parts(value, "", set(), [_MOST_PARTS]))
 
 
@@ -218,7 +218,7 @@ def _as_one(value: Any) -> Hashable | None:
     kind: Any = type(value)
     key: Hashable | None = None
     if kind in _CONSTANTS:
-        key = _constant(value)
+        key = constant_key(value)
     elif isinstance(value, np.generic):
         key = (kind, value.tobytes())
     elif isinstance(value, np.ndarray | jax.Array):
@@ -262,13 +262,7 @@ def _is_cache(kind: type, name: str) -> bool:
 
 
 def _element(value: Any) -> Hashable:
-    return _constant(value) if type(value) in _CONSTANTS else Same(value)
-
-
-def _constant(value: Any) -> Hashable:
-    if isinstance(value, float | complex):
-        return type(value), str(value)  # NaN equals nothing, and 0.0 equals -0.0
-    return type(value), value
+    return constant_key(value) if type(value) in _CONSTANTS else Same(value)
 
 
 def _array(value: Any) -> Hashable:
