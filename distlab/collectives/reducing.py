@@ -19,6 +19,7 @@ from distlab.collectives.traced import TracedPerReplica
 from distlab.context import scopes
 from distlab.context.host import Host
 from distlab.devices import in_flight, jax_internals
+from distlab.devices.interrupts import interruptible
 from distlab.devices.pieces import first_piece
 from distlab.errors import ValueShapeError
 from distlab.events import sink
@@ -52,6 +53,7 @@ calls = itertools.count()
 """The numbers of calls that combine values, which events carry."""
 
 
+@interruptible
 def reduce(strategy: CollectiveHost, reduce_op: ReduceOp | str, value: Any, axis: Any) -> Any:
     """Reduces the components of per-replica values. See `Strategy.reduce`."""
     started = time.monotonic_ns()

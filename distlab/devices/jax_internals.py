@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextvars
 import functools
 import threading
+import traceback
 import warnings
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
@@ -18,6 +19,7 @@ from jax._src import core as _core
 from jax._src import distributed as _distributed
 from jax._src import dtypes as _dtypes
 from jax._src import profiler as _profiler
+from jax._src import util as _util
 from jax._src import xla_bridge as _xla_bridge
 from jax._src.api_util import InternalFloatingPointError
 from jax._src.array import ArrayImpl
@@ -310,7 +312,7 @@ def require_compilation(verb: str) -> None:
         )
 
 
-def interrupt_in(error: Exception) -> KeyboardInterrupt | None:
+def interrupt_in(error: BaseException) -> KeyboardInterrupt | None:
     """Returns the interrupt of which JAX made another error; None where it made none.
 
     It does so where C++ calls Python: to compare structures or keys of caches, or to walk over a
@@ -319,12 +321,29 @@ def interrupt_in(error: Exception) -> KeyboardInterrupt | None:
     Args:
       error: The error. JAX has the interrupt as its cause, or its traceback in the message.
     """
+    if not isinstance(error, ValueError | RuntimeError):
+        return None
     if isinstance(error.__cause__, KeyboardInterrupt):
         return error.__cause__
     text = str(error)
     last = text.rstrip().rpartition("\n")[2]
     hidden = "Traceback (most recent call last)" in text and last.startswith("KeyboardInterrupt")
     return KeyboardInterrupt() if hidden else None
+
+
+def came_into_a_cache(interrupt: BaseException) -> bool:
+    """Returns whether an interrupt may have left an entry of one of JAX's caches unfinished.
+
+    Between making an entry and guarding it, such a cache asks a Python function whether misses
+    are to be explained. What a signal's handler raises there leaves the entry.
+
+    Args:
+      interrupt: What the handler raised.
+    """
+    return any(
+        frame.f_code.co_name == "<lambda>" and frame.f_code.co_filename == _util.__file__
+        for frame, _ in traceback.walk_tb(interrupt.__traceback__)
+    )
 
 
 def named_axis(name: str, size: int) -> AbstractContextManager[None]:

@@ -22,6 +22,7 @@ from distlab.context.modes import RunOptions
 from distlab.context.replica_context import ReplicaContext
 from distlab.devices import in_flight, jax_internals
 from distlab.devices.callbacks import require_no_callback
+from distlab.devices.interrupts import interruptible
 from distlab.devices.jax_internals import ConcreteArray
 from distlab.errors import ContextError
 from distlab.events import sink
@@ -49,6 +50,7 @@ from distlab.variables.protocol import StoredVariable
 _steps = itertools.count()
 
 
+@interruptible
 def run(
     host: CollectiveHost,
     place: Place,
@@ -81,11 +83,6 @@ def run(
     use = in_use.Use()
     try:
         return _run(host, place, fn, args, kwargs, options=options, use=use, alone=alone)
-    except (ValueError, RuntimeError) as error:
-        interrupt = jax_internals.interrupt_in(error)
-        if interrupt is not None:
-            raise interrupt from None
-        raise
     finally:
         if in_use.present.pop(use, False):
             in_use.tell()

@@ -17,6 +17,7 @@ from distlab.context import scopes
 from distlab.context.modes import RunOptions
 from distlab.data import Dataset
 from distlab.devices import in_flight, jax_internals
+from distlab.devices.interrupts import interruptible
 from distlab.devices.layouts import Layout, OnePerReplica, Replicated
 from distlab.devices.mesh import ReplicaMesh
 from distlab.errors import ArgumentTypeError, ContextError
@@ -336,6 +337,7 @@ class Strategy(ABC):  # noqa: B024 - abstract because a subclass chooses the dev
         del variable
         return nullcontext()
 
+    @interruptible
     def experimental_distribute_values_from_function(
         self, value_fn: Callable[[ValueContext], Any]
     ) -> Any:

@@ -19,6 +19,7 @@ from distlab.context.communication import require_options
 from distlab.context.replica_context import get_replica_context
 from distlab.data import Dataset
 from distlab.devices import jax_internals, selection
+from distlab.devices.interrupts import interruptible
 from distlab.errors import (
     ContextError,
     InvalidArgumentError,
@@ -161,6 +162,7 @@ class StrategyExtended:
         """
         return self._strategy.run(fn, args=args, kwargs=kwargs)
 
+    @interruptible
     def update(
         self,
         var: Variable,
@@ -357,6 +359,7 @@ class StrategyExtended:
         del var_list
         return self.parameter_devices
 
+    @interruptible
     def reduce_to(
         self, reduce_op: ReduceOp | str, value: Any, destinations: Any, options: Any = None
     ) -> Any:

@@ -24,6 +24,7 @@ from distlab.context.host import Host
 from distlab.context.replica_context import get_replica_context
 from distlab.devices import in_flight, jax_internals
 from distlab.devices.callbacks import require_no_callback
+from distlab.devices.interrupts import interruptible
 from distlab.devices.layouts import Layout
 from distlab.devices.pieces import is_divided
 from distlab.errors import (
@@ -360,6 +361,7 @@ class Variable(ArrayOperators, scattering.Scatters, Sealed):
     def _returned(self, updated: Variable, read_value: bool) -> Variable:
         return updated if read_value else cast(Variable, None)
 
+    @interruptible
     def _update(self, operand: Any, verb: str, combine: Combine) -> Variable:
         in_flight.require_not_forked()
         self.require_own_strategy(verb)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from distlab.devices.interrupts import LEFT_UNFINISHED
 from tests.devices.programs import finish
 
 PROGRAM = """
@@ -64,3 +65,109 @@ def test_sixty_interrupts_leave_whole_variables_and_no_thread(seed: int) -> None
     status, out = finish(program, "-W", "error")
     # Before that, Python tells of interrupts that came in a finaliser.
     assert (status, out.splitlines()[-1:]) == (0, ["60"]), out
+
+
+CACHES = """
+import sys, threading, warnings
+import jax, jax._src.util, jax.numpy as jnp, numpy as np
+import distlab as dl
+
+warnings.simplefilter("ignore", dl.errors.RecompilationWarning)  # a new program each time is meant
+dl.use_cpu_devices(2)
+strategy = dl.MirroredStrategy()
+with strategy.scope():
+    w = dl.Variable(jnp.arange(3.0), aggregation=dl.VariableAggregation.MEAN)
+
+def at_cache(number):
+    # A handler of SIGINT that runs when JAX asks whether a cache's miss is to be explained.
+    def trace(frame, event, arg):
+        nonlocal number
+        code = frame.f_code
+        if code.co_name == "<lambda>" and code.co_filename == jax._src.util.__file__:
+            number -= 1
+            if number < 0:
+                sys.settrace(None)
+                raise KeyboardInterrupt
+    return trace
+
+def work(scale):
+    def step(x):
+        w.assign_add(jnp.sin(x) * scale - jnp.sin(x) * scale)
+        return (x * scale).sum(keepdims=True)
+    x = strategy.experimental_distribute_values_from_function(lambda c: np.ones(3, np.float32))
+    options = dl.RunOptions(run_eagerly=EAGERLY)
+    out = strategy.run(step, args=(x,), options=options)
+    return strategy.reduce("SUM", out, axis=None), strategy.gather(out, axis=0)
+
+def right(scale):
+    total, parts = work(scale)
+    assert total.tolist() == [6.0 * scale], total
+    assert parts.tolist() == [3.0 * scale] * 2, parts
+
+interrupts = 0
+for number in range(0, 400, STRIDE):
+    jax.clear_caches()
+    sys.settrace(at_cache(number))
+    try:
+        work(number + 1)
+    except KeyboardInterrupt:
+        interrupts += 1
+    else:
+        sys.settrace(None)
+        break
+    right(number + 1)
+    thread = threading.Thread(target=right, args=(number + 2,), daemon=True)
+    thread.start()
+    thread.join(60)
+    assert not thread.is_alive(), number
+assert np.asarray(w).tolist() == [0.0, 1.0, 2.0]
+print(interrupts)
+"""
+
+
+@pytest.mark.parametrize("eagerly", [False, True])
+def test_interrupt_while_jax_fills_a_cache_leaves_no_entry_unfinished(eagerly: bool) -> None:
+    program = CACHES.replace("EAGERLY", str(eagerly)).replace("STRIDE", "11")
+    status, out = finish(program, "-W", "error")
+    assert status == 0, out
+    assert int(out.splitlines()[-1]) > 3
+
+
+UNFINISHED = """
+import sys
+import jax, jax._src.util, jax.numpy as jnp
+import distlab as dl
+
+dl.use_cpu_devices(2)
+strategy = dl.MirroredStrategy()
+
+def trace(frame, event, arg):
+    code = frame.f_code
+    if code.co_name == "<lambda>" and code.co_filename == jax._src.util.__file__:
+        sys.settrace(None)
+        raise KeyboardInterrupt
+
+half = jax.jit(lambda x: x / 2)
+sys.settrace(trace)
+try:
+    half(1.0)
+except KeyboardInterrupt:
+    pass
+for _ in range(2):
+    try:
+        halves = strategy.experimental_distribute_values_from_function(lambda c: half(1.0))
+        print(halves.values[1])
+    except RecursionError as error:
+        print(error.__notes__[-1])
+"""
+
+
+def test_cache_left_unfinished_by_an_interrupt_elsewhere_is_told_of_and_emptied() -> None:
+    status, out = finish(UNFINISHED, "-W", "error")
+    assert (status, out.splitlines()) == (
+        0,
+        [
+            LEFT_UNFINISHED,
+            "0.5",
+        ],
+    )
