@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 import time
@@ -22,6 +23,8 @@ from distlab.runs.summary import gaps
 from distlab.text.paths import is_folder
 from distlab.text.shown import shown
 from distlab_dashboard.served_run import ServedRun
+
+_log: Final = logging.getLogger(__name__)
 
 _MOST_UNUSED: Final = 3
 _LIST_SECONDS: Final = 2.0
@@ -65,7 +68,14 @@ class _Endings:
 
     def begin(self, run: ServedRun) -> None:
         """Stops a run, and returns at once."""
-        self._pool.submit(run.stop)
+        self._pool.submit(self._stop, run)
+
+    @staticmethod
+    def _stop(run: ServedRun) -> None:
+        try:
+            run.stop()
+        except Exception:  # noqa: BLE001 - nobody asks for the result
+            _log.exception("The reading of %s could not be stopped", run.name)
 
     def wait(self) -> None:
         """Waits until all runs have stopped."""

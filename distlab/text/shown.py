@@ -68,6 +68,8 @@ def _array_text(array: Any) -> str:
 def shown_text(error: BaseException) -> str:
     """Returns an error's text, without surrogates, and whatever its class does.
 
+    That of a group, as an `asyncio.TaskGroup` raises, goes on with its first three errors.
+
     Example:
       >>> from distlab.text.shown import shown_text
       >>> shown_text(ValueError("no"))
@@ -77,6 +79,9 @@ def shown_text(error: BaseException) -> str:
         text = str(error)
     except Exception:  # noqa: BLE001 - any code of the user's
         return f"a {type(error).__name__}"
+    if isinstance(error, BaseExceptionGroup):
+        ones = (f"{type(one).__name__}: {shown_text(one)}" for one in error.exceptions[:3])
+        text = f"{text}: {'; '.join(ones)}"
     return text.encode("utf-8", "backslashreplace").decode()
 
 

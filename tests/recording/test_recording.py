@@ -125,6 +125,26 @@ def test_control_c_in_a_coroutine_ends_the_run_as_interrupted(
     assert (end.status, end.message) == ("interrupted", "CancelledError")
 
 
+def test_errors_of_a_task_group_are_named_as_what_ended_the_run(
+    recorder: RingRecorder, tmp_path: Path
+) -> None:
+    async def fail() -> None:
+        raise ValueError("no luck")
+
+    async def train() -> None:
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(fail())
+
+    with pytest.raises(ExceptionGroup), record(tmp_path):
+        asyncio.run(train())
+    end = events_of(tmp_path)[-1]
+    assert isinstance(end, RunEnd)
+    assert (end.status, end.message) == (
+        "failed",
+        "ExceptionGroup: unhandled errors in a TaskGroup (1 sub-exception): ValueError: no luck",
+    )
+
+
 @pytest.mark.parametrize(("code", "status"), [(0, "finished"), (3, "failed")])
 def test_leaving_the_program_ends_the_run_by_its_exit_code(
     code: int, status: str, recorder: RingRecorder, tmp_path: Path

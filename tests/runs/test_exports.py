@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import sqlite3
 import sys
+import threading
 import warnings
 from collections import Counter
 from contextlib import closing
@@ -323,6 +325,21 @@ def test_a_folder_that_is_not_there_is_told_in_the_same_words_for_every_format(
         f"{tmp_path / 'none' / name} can't be written: No such file or directory. Name a file in "
         "a folder that you may write."
     )
+
+
+@pytest.mark.parametrize("name", [known.example for known in FORMATS])
+def test_a_full_disk_is_told_in_the_same_words_for_every_format(
+    name: str, folder: Path, tmp_path: Path
+) -> None:
+    unfinished = f".distlab-export-{os.getpid()}-{threading.get_ident()}"
+    (tmp_path / unfinished).symlink_to("/dev/full")
+    with dl.Run.open(folder) as run, pytest.raises(RecordError) as raised:
+        run.export(tmp_path / name)
+    assert str(raised.value) == (
+        f"{tmp_path / name} can't be written: No space left on device. Free space there, or name "
+        "a file on another disk."
+    )
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_file_that_comes_while_an_export_is_written_is_kept(

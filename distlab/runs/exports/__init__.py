@@ -18,6 +18,7 @@ from distlab.errors import (
 from distlab.runs.damage import told
 from distlab.runs.exports import lines, page, parquet, trace
 from distlab.runs.exports.recorded import Recorded
+from distlab.runs.exports.unwritten import unwritten
 from distlab.text.flags import flag_refusal
 from distlab.text.paths import path_refusal
 from distlab.text.shown import shown
@@ -81,11 +82,7 @@ def export(run: Recorded, path: str | os.PathLike[str], *, overwrite: bool = Fal
     except DistlabError:
         raise
     except OSError as error:
-        # The words of pyarrow's errors name the file that is written first.
-        why = os.strerror(error.errno) if error.errno else error.strerror
-        raise RecordError(
-            f"{target} can't be written: {why}. Name a file in a folder that you may write."
-        ) from error
+        raise unwritten(f"{target} can't be written", "a file", error) from error
     finally:
         with contextlib.suppress(OSError):  # no file can have the name, as was told above
             unfinished.unlink(missing_ok=True)

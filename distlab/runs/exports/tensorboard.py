@@ -7,10 +7,11 @@ import os
 from pathlib import Path
 from typing import Final
 
-from distlab.errors import DistlabError, RecordError
+from distlab.errors import DistlabError
 from distlab.events import RunEnd
 from distlab.runs.damage import told
 from distlab.runs.exports.recorded import Recorded, envelopes
+from distlab.runs.exports.unwritten import unwritten
 from distlab.tracking.relay import Relay
 from distlab.tracking.tensorboard import TensorBoard
 
@@ -41,10 +42,8 @@ def to_tensorboard(run: Recorded, logdir: str | os.PathLike[str]) -> Path:
     except DistlabError:
         raise
     except OSError as error:
-        raise RecordError(
-            f"TensorBoard's files can't be written to {folder}: {error.strerror}. Name a folder "
-            "that you may write."
-        ) from error
+        what = f"TensorBoard's files can't be written to {folder}, and lack what follows"
+        raise unwritten(what, "a folder", error) from error
     finally:
         for one in loggers:
             with contextlib.suppress(OSError):  # a full disk was told above
