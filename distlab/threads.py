@@ -1,4 +1,4 @@
-"""Threads that are waited for, also again after an interrupt."""
+"""Threads and wakes that are waited for, also again after an interrupt."""
 
 from __future__ import annotations
 
@@ -12,6 +12,30 @@ from queue import Empty, SimpleQueue
 from typing import Any, Final
 
 _LOOK_SECONDS: Final = 0.5
+
+
+class Wake:
+    """Wakes one thread that waits; wakes before it waits count as one.
+
+    An interrupt on the way into `threading.Event`, `Condition` or `queue.Queue`, which take their
+    lock in Python, leaves it locked for ever. Here it ends the wait alone, and may take the wake
+    with it: so look again what is waited for after some time.
+    """
+
+    def __init__(self) -> None:
+        self._asleep = threading.Lock()
+        self._asleep.acquire()
+
+    def set(self) -> None:
+        """Wakes the thread that waits, or the next one that will."""
+        try:  # noqa: SIM105 - a finaliser at the interpreter's end has no names of modules
+            self._asleep.release()
+        except RuntimeError:  # it is awake
+            pass
+
+    def wait(self, seconds: float) -> None:
+        """Returns when it is woken, or after so many seconds."""
+        self._asleep.acquire(timeout=seconds)
 
 
 class Thread(threading.Thread):

@@ -65,6 +65,11 @@ class Adapted(Node):
             return UNKNOWN_CARDINALITY
         return INFINITE_CARDINALITY if size >= sys.maxsize else size
 
+    @property
+    def rereadable(self) -> bool:
+        """Whether it is Grain's: another iteration may have another order."""
+        return isinstance(self.iterable, grain.IterDataset)
+
     def read(self, reading: Reading, open_input: Opener) -> Stream:  # noqa: ARG002
         """Opens the elements of an iteration."""
         if isinstance(self.iterable, grain.IterDataset):

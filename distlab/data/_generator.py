@@ -77,6 +77,11 @@ class Generator(Node):
         """Unknown."""
         return UNKNOWN_CARDINALITY
 
+    @property
+    def rereadable(self) -> bool:
+        """No: another call may yield others, or wait for them."""
+        return False
+
     def read(self, reading: Reading, open_input: Opener) -> Stream:  # noqa: ARG002
         """Opens the values of a new call."""
         return ReplayStream(self._elements)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Final
 
 from distlab.data._engine import Element, Reader, State
 from distlab.data._optional import Optional
@@ -14,11 +15,16 @@ from distlab.data._seeded import Seeded
 from distlab.errors import InvalidArgumentError, OutOfRangeError
 from distlab.text.shown import shown
 
+_NOTED_EVERY: Final = 16
+"""After how many elements the position is noted, which takes as long as reading a small one."""
+
 
 class Elements(Resumable, Iterator[Element]):
     """One iteration over a dataset, with the positions of the examples.
 
-    Threads that share it get each element once.
+    Threads that share it get each element once. An interrupt may come between the reads of the
+    examples of a batch: the next element is then read anew, from where the last one ended, if the
+    data can be read again.
     """
 
     def __init__(self, plan: Node) -> None:
@@ -32,11 +38,26 @@ class Elements(Resumable, Iterator[Element]):
         self._shuffles = [node for node in walk(plan) if isinstance(node, Seeded)]
         self._passes = [node.next_pass() for node in self._shuffles]
         self._reader = self._opened(self._passes)
+        self._noted: State = {}
+        self._since = _NOTED_EVERY
+        self._amid = False
 
     def __next__(self) -> Element:
         """Returns the next element."""
         with self._lock:
-            element: Element = next(self._reader)
+            if self._amid:
+                self._go_back()
+            if self._since == _NOTED_EVERY:
+                self._noted, self._since = self._reader.get_state(), 0
+            try:
+                element: Element = next(self._reader)
+            except BaseException as error:
+                if isinstance(error, Exception):
+                    self._since += 1
+                else:
+                    self._amid = True
+                raise
+            self._since += 1
             return element
 
     @property
@@ -50,6 +71,8 @@ class Elements(Resumable, Iterator[Element]):
         It can be restored into the same pipeline, in any process.
         """
         with self._lock:
+            if self._amid:
+                self._go_back()
             chosen = zip(self._shuffles, self._passes, strict=True)
             shuffles = [[seed, number, node.window] for node, (seed, number) in chosen]
             return {"shuffles": shuffles, "reader": self._reader.get_state()}
@@ -88,10 +111,23 @@ class Elements(Resumable, Iterator[Element]):
                 raise
             self._reader.close()
             self._passes, self._reader = passes, reader
+            self._since, self._amid = _NOTED_EVERY, False
 
     def close(self) -> None:
         """Stops reading ahead."""
         self._reader.close()
+
+    def _go_back(self) -> None:
+        """Goes to where the last element ended, after an interrupt amid the next one."""
+        if self._plan.rereadable:
+            reader = self._opened(self._passes)
+            reader.set_state(self._noted)
+            for _ in range(self._since):
+                with contextlib.suppress(Exception):  # it was raised when it was its turn
+                    next(reader)
+            interrupted, self._reader = self._reader, reader
+            interrupted.close()
+        self._amid = False
 
     def _passes_of(self, state: State) -> list[tuple[int, int]]:
         """Returns the seed and pass of each shuffle, after a check of what is shuffled."""

@@ -88,6 +88,11 @@ class Node(ABC):
         """Whether the specs hold for every element; else they are those of the first one."""
         return all(node.exact for node in self.inputs)
 
+    @property
+    def rereadable(self) -> bool:
+        """Whether elements that were read can be read again, at no other place."""
+        return all(node.rereadable for node in self.inputs)
+
     @abstractmethod
     def read(self, reading: Reading, open_input: Opener) -> Stream:
         """Opens the elements, computed one by one."""

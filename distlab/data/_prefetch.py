@@ -7,8 +7,7 @@ never return another element.
 
 from __future__ import annotations
 
-import queue
-import threading
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
@@ -16,7 +15,7 @@ from typing import Generic, Protocol, TypeVar
 from distlab.data._engine import Element, Reader, State, Stream
 from distlab.data._plan import Opener, Reading, Unary
 from distlab.errors import DistlabError
-from distlab.threads import Thread
+from distlab.threads import Thread, Wake
 
 _AUTOMATIC = 2
 _POLL_SECONDS = 0.1
@@ -54,7 +53,7 @@ def begin(reader: Reader) -> None:
 
 
 class _PrefetchReader(Reader):
-    """Reads from a bounded queue that a daemon thread fills."""
+    """Reads what a daemon thread has read ahead."""
 
     def __init__(self, open_parent: Callable[[], Reader], size: int) -> None:
         super().__init__(open_parent())
@@ -129,11 +128,8 @@ class Producer(Generic[ItemT]):
     """
 
     def __init__(self, source: Positioned[ItemT], size: int) -> None:
-        self._items: queue.Queue[tuple[ItemT, State] | BaseException] = queue.Queue(size)
-        self._stopping = threading.Event()
-        self._thread = Thread(
-            _produce, source, self._items, self._stopping, name="distlab-prefetch"
-        )
+        self._items: _Items[ItemT] = _Items(size)
+        self._thread = Thread(_produce, source, self._items, name="distlab-prefetch")
 
     def start(self) -> None:
         """Starts the thread, unless it has started."""
@@ -142,12 +138,14 @@ class Producer(Generic[ItemT]):
 
     def get(self) -> tuple[ItemT, State] | BaseException:
         """Returns the next item and the position after it, or the exception that ended it."""
-        while True:
-            try:
-                return self._items.get(timeout=_POLL_SECONDS)
-            except queue.Empty:
-                if not self._thread.is_alive() and self._items.empty():
-                    return DistlabError("The prefetch thread has died.")
+        items = self._items
+        while not items.ready:
+            items.added.wait(_POLL_SECONDS)
+            if not self._thread.is_alive() and not items.ready:
+                return DistlabError("The prefetch thread has died.")
+        item = items.ready.popleft()
+        items.taken.set()
+        return item
 
     def stop(self, wait_seconds: float = 0) -> None:
         """Asks the thread to stop.
@@ -155,29 +153,45 @@ class Producer(Generic[ItemT]):
         Args:
           wait_seconds: The longest wait for its end; it may be waiting for its source.
         """
-        self._stopping.set()
+        self._items.stopping = True
+        self._items.taken.set()
         if wait_seconds:  # an iterator's end may be that of the interpreter, without names
             self._thread.join(wait_seconds)
 
 
-def _produce(
-    source: Positioned[ItemT],
-    items: queue.Queue[tuple[ItemT, State] | BaseException],
-    stopping: threading.Event,
-) -> None:
-    """Fills the queue; holds no reference to the reader, which may be dropped meanwhile."""
-    while not stopping.is_set():
+class _Items(Generic[ItemT]):
+    """What a thread has read; no lock that an interrupt of its reader could leave locked.
+
+    Args:
+      size: The most items that are ready.
+
+    Attributes:
+      size: The most items that are ready.
+      ready: They, the oldest first.
+      added: Wakes the reader.
+      taken: Wakes the thread.
+      stopping: Whether the thread is to end.
+    """
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.ready: deque[tuple[ItemT, State] | BaseException] = deque()
+        self.added, self.taken = Wake(), Wake()
+        self.stopping = False
+
+
+def _produce(source: Positioned[ItemT], items: _Items[ItemT]) -> None:
+    """Fills `items`; holds no reference to the reader, which may be dropped meanwhile."""
+    while not items.stopping:
         item: tuple[ItemT, State] | BaseException
         try:
             item = (next(source), source.get_state())
         except BaseException as error:  # noqa: BLE001 - raised again where it is read
             item = error
-        while not stopping.is_set():
-            try:
-                items.put(item, timeout=_POLL_SECONDS)
-                break
-            except queue.Full:
-                continue
+        while len(items.ready) >= items.size and not items.stopping:
+            items.taken.wait(_POLL_SECONDS)
+        items.ready.append(item)
+        items.added.set()
         if isinstance(item, BaseException):
             return
     source.close()

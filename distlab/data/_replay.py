@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from distlab.data._engine import Element, Reader, State, Stream
+from distlab.errors import OneShotError
 
 
 class ReplayStream(Stream):
@@ -38,11 +39,25 @@ class _ReplayReader(Reader):
         self._start = start
         self._iterator: Iterator[Any] | None = None
         self._given = 0
+        self._interrupted = False
 
     def __next__(self) -> Element:
         if self._iterator is None:
             self._iterator = self._start()
-        value = next(self._iterator)
+        try:
+            value = next(self._iterator)
+        except StopIteration:
+            if self._interrupted:  # which ends a generator as its last element does
+                raise OneShotError(
+                    f"An interrupt came while element {self._given} was read, and the generator or "
+                    "iterator behind this dataset has ended since. Begin a new iterator, or "
+                    "restore(state()) this one, which reads the earlier elements again."
+                ) from None
+            raise
+        except BaseException as error:
+            self._interrupted = not isinstance(error, Exception)
+            raise
+        self._interrupted = False
         self._given += 1
         return Element(value, None)
 
@@ -51,7 +66,7 @@ class _ReplayReader(Reader):
 
     def set_state(self, state: State) -> None:
         self._close_iterator()
-        self._given = 0
+        self._given, self._interrupted = 0, False
         while self._given < state["given"]:
             next(self)
 

@@ -44,6 +44,7 @@ class GlobalBatches(Steps):
         self._replicas = replicas
         self._workers, self._worker = workers, worker
         self.fills = True
+        self.rereadable = dataset.plan.rereadable
         size = full_batch(dataset)
         self.nominal = None if size is None else -(-size // replicas)
         if may_read and replicas > 1 and not dataset.batched:

@@ -44,6 +44,7 @@ class PerReplicaBatches(Steps):
         self._replicas = replicas
         self._local_spec = local_spec
         self.nominal = full_batch(self._datasets[0])
+        self.rereadable = all(dataset.plan.rereadable for dataset in datasets)
         self.fills = self._may_be_incomplete() if fills is None else fills
 
     def open(self) -> Reader:

@@ -95,12 +95,14 @@ class Steps(ABC):
       fills: Whether a last step in which some replicas have no batch is returned, with
         empty batches for those.
       least_ahead: The least number of steps to read ahead of the program.
+      rereadable: Whether steps that were read can be read again, by this process alone.
     """
 
     policy: Literal["rebatch", "per_replica"]
     nominal: int | None
     fills: bool
     least_ahead: int = 0
+    rereadable: bool = False
 
     @abstractmethod
     def open(self) -> Reader:

@@ -36,7 +36,8 @@ _MOST_INDICES: Final = 65_536
 class DistributedIterator(Resumable):
     """One epoch of a distributed dataset (`tf.distribute.DistributedIterator`).
 
-    Threads that share it get each batch once.
+    Threads that share it get each batch once. After an interrupt the next batch is the one that it
+    met, if the data can be read again.
 
     Example:
       >>> import distlab as dl
@@ -55,6 +56,7 @@ class DistributedIterator(Resumable):
         self._batch = 0
         self._nominal = distribution.steps.nominal or 0
         self._ended = False
+        self._before: State | None = None
         self._repeats = Repeats()
         self._feed = _open_feed(distribution)
 
@@ -139,7 +141,8 @@ class DistributedIterator(Resumable):
           1
         """
         with self._lock:
-            return {"batch": self._batch, "ended": self._ended, "reader": self._feed.get_state()}
+            reader = self._feed.get_state() if self._before is None else self._before
+            return {"batch": self._batch, "ended": self._ended, "reader": reader}
 
     def restore(self, state: State) -> None:
         """Moves to a position.
@@ -176,6 +179,7 @@ class DistributedIterator(Resumable):
             )
         with self._lock:
             self._feed.set_state(position["reader"])
+            self._before = None
             self._batch, self._ended = position["batch"], position["ended"]
 
     def close(self) -> None:
@@ -187,17 +191,30 @@ class DistributedIterator(Resumable):
         with self._lock:
             if self._ended:
                 raise StopIteration
-            placed = next(self._feed)
-            if not (placed.step.complete or fill):
-                self._ended = True
-                raise StopIteration
-            self._nominal = max(self._nominal, placed.step.sizes[0])
-            _record_batch(self._strategy, placed)
-            recorder = sink.recorder()
-            if recorder.enabled:
-                self._report(recorder, placed)
-            self._batch += 1
-            return placed.value
+            if self._before is not None:
+                if self._distribution.steps.rereadable:
+                    self._feed.set_state(self._before)
+                self._before = None
+            before = self._feed.get_state()
+            try:
+                return self._read(fill=fill)
+            except BaseException as error:
+                if not isinstance(error, Exception):
+                    self._before = before
+                raise
+
+    def _read(self, *, fill: bool) -> Any:
+        placed = next(self._feed)
+        if not (placed.step.complete or fill):
+            self._ended = True
+            raise StopIteration
+        self._nominal = max(self._nominal, placed.step.sizes[0])
+        _record_batch(self._strategy, placed)
+        recorder = sink.recorder()
+        if recorder.enabled:
+            self._report(recorder, placed)
+        self._batch += 1
+        return placed.value
 
     def _require_cross_replica(self) -> None:
         strategy = self._strategy
