@@ -58,7 +58,7 @@ class ProgramCache:
         self._by_object: OrderedDict[FunctionType, _Entry] = OrderedDict()
         self._by_source: OrderedDict[Hashable, list[_Entry]] = OrderedDict()
         self._uses = itertools.count(1)
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a signal handler may run a step while it is held
 
     def of(self, fn: Callable[..., Any]) -> dict[Any, Program]:
         """Returns a function's programs by the key of their arguments, to read and add to.

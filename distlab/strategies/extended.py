@@ -18,7 +18,7 @@ from distlab.context.collectives import MergingCollectives
 from distlab.context.communication import require_options
 from distlab.context.replica_context import get_replica_context
 from distlab.data import Dataset
-from distlab.devices import jax_internals, selection
+from distlab.devices import in_flight, jax_internals, selection
 from distlab.devices.interrupts import interruptible
 from distlab.errors import (
     ContextError,
@@ -216,6 +216,7 @@ class StrategyExtended:
             )
         args, kwargs = checked_call("update", fn, args, kwargs)
         require_plain(fn, "update")
+        in_flight.require_not_forked()
         replica = scopes.current_replica()
         if self._strategy.distributed and replica and replica.strategy is self._strategy:
             return get_replica_context().merge_call(

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 from distlab.context import scopes
 from distlab.context.collectives import Collectives
 from distlab.context.replica_context import ReplicaContext, get_replica_context
+from distlab.devices import in_flight
 from distlab.devices.combining import all_rows
 from distlab.devices.jax_internals import moved
 from distlab.errors import ValueShapeError
@@ -176,6 +177,7 @@ def aggregated_copies(variable: StoredVariable) -> jax.Array:
     """
     if variable.aggregation is VariableAggregation.NONE:
         raise ValueShapeError(_no_common_value(variable.name, "read_value"))
+    in_flight.require_not_forked()
     mesh = variable.strategy.mesh
     if variable.aggregation is VariableAggregation.ONLY_FIRST_REPLICA and mesh.shared:
         return variable.storage.first()

@@ -183,6 +183,7 @@ class Variable(ArrayOperators, scattering.Scatters, Sealed):
                 f"{self.name}: synchronization NONE has no meaning for a distributed variable. "
                 "Use ON_WRITE (copies stay equal) or ON_READ (each replica writes its own copy)."
             )
+        in_flight.require_not_forked()
         value = initial_value() if callable(initial_value) else initial_value
         if isinstance(value, jax.core.Tracer):
             raise ContextError(

@@ -134,6 +134,11 @@ import os, warnings
 warnings.simplefilter("ignore")  # JAX warns of every fork
 with strategy.scope():
     variable = dl.Variable(jnp.ones(3))
+    on_read = dl.Variable(
+        1.0,
+        synchronization=dl.VariableSynchronization.ON_READ,
+        aggregation=dl.VariableAggregation.MEAN,
+    )
 value = strategy.run(step, args=(batch,))
 dataset = strategy.experimental_distribute_dataset(dl.data.Dataset.range(64).batch(8))
 checkpoint = dl.train.Checkpoint(variable=variable)
@@ -151,6 +156,9 @@ verbs = {
     "values": lambda: strategy.experimental_distribute_values_from_function(lambda _: batch),
     "dataset": feed,
     "assign numbers": lambda: variable.assign_add([1.0, 2.0, 3.0]),
+    "read copies": lambda: on_read.read_value(),
+    "new variable": lambda: dl.Variable(lambda: jnp.arange(5.0) * 2),
+    "update": lambda: strategy.extended.update(variable, lambda v: v.assign(np.ones(3))),
     "scatter": lambda: variable.scatter_add(dl.IndexedSlices([1.0], [0])),
     "local results": lambda: strategy.experimental_local_results(value),
     "save": lambda: checkpoint.save("forked/checkpoint"),

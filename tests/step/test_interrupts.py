@@ -1,4 +1,4 @@
-"""Ctrl-C at any moment of an eager step: variables are whole, and no thread is left over."""
+"""Ctrl-C at any moment of a step, and signal handlers that run one: all is whole afterwards."""
 
 from __future__ import annotations
 
@@ -171,3 +171,32 @@ def test_cache_left_unfinished_by_an_interrupt_elsewhere_is_told_of_and_emptied(
             "0.5",
         ],
     )
+
+
+HANDLER = """
+import sys
+import distlab as dl
+
+dl.use_cpu_devices(2)
+strategy = dl.MirroredStrategy()
+
+def doubled(x):
+    return x * 2
+
+def tripled(x):
+    return x * 3
+
+def trace(frame, event, arg):
+    # A signal's handler that runs a step where another one is looked up.
+    if frame.f_code.co_name == "_find":
+        sys.settrace(None)
+        print(strategy.run(doubled, args=(2.0,)).values[1])
+
+sys.settrace(trace)
+print(strategy.run(tripled, args=(2.0,)).values[1])
+"""
+
+
+def test_signal_handler_may_run_a_step_while_the_function_of_another_is_looked_up() -> None:
+    status, out = finish(HANDLER, "-W", "error", seconds=60)
+    assert (status, out.splitlines()) == (0, ["4.0", "6.0"])
