@@ -22,11 +22,11 @@ LEFT_UNFINISHED: Final = (
 def interruptible(verb: Callable[_P, _R]) -> Callable[_P, _R]:
     """Returns `verb`, which calls JAX, such that it can be called again after an interrupt.
 
-    JAX may hide an interrupt in another error; here it comes out as itself. And an interrupt may
-    come while JAX enters into a cache what it is about to compute. That entry stays unfinished:
-    the next call that needs it raises RecursionError ("Recursively calling"), and one from another
-    thread waits for ever. JAX's caches are emptied then, and programs are compiled anew; also
-    when such an error shows that an interrupt elsewhere left an entry.
+    JAX may hide an interrupt in another error; here it comes out as itself. And one that comes
+    while JAX before 0.11.2 enters into a cache what it is about to compute leaves that entry
+    unfinished: the next call that needs it raises RecursionError ("Recursively calling"), and one
+    from another thread waits for ever. JAX's caches are emptied then, and programs are compiled
+    anew; also when such an error shows that an interrupt elsewhere left an entry.
     """
 
     @functools.wraps(verb)

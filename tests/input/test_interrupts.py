@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import inspect
+import contextlib
 import sys
-import weakref
 from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Any
@@ -35,8 +34,6 @@ def _interrupted_at(call: int, work: Callable[[], Any]) -> bool:
 
     def trace(frame: FrameType, event: str, arg: Any) -> None:
         nonlocal left, came
-        if _finalises(frame):
-            return
         left -= 1
         if left < 0:
             sys.settrace(None)
@@ -44,26 +41,34 @@ def _interrupted_at(call: int, work: Callable[[], Any]) -> bool:
             raise KeyboardInterrupt
 
     before = sys.gettrace()
-    sys.settrace(trace)
-    try:
-        work()
-    except KeyboardInterrupt:
-        pass
-    finally:
-        sys.settrace(before)
+    with _ignored_in_finalisers():
+        sys.settrace(trace)
+        try:
+            work()
+        except KeyboardInterrupt:
+            pass
+        finally:
+            sys.settrace(before)
     return came
 
 
-def _finalises(frame: FrameType | None) -> bool:
-    """Returns whether it may be of a finaliser, where Python ignores what is raised."""
-    while frame is not None:
-        code = frame.f_code
-        if code.co_name in ("__del__", "close") or code.co_filename == weakref.__file__:
-            return True
-        if code.co_flags & inspect.CO_GENERATOR:  # as one that is dropped goes on
-            return True
-        frame = frame.f_back
-    return False
+@contextlib.contextmanager
+def _ignored_in_finalisers() -> Iterator[None]:
+    """Says nothing of interrupts in finalisers and callbacks of weak references.
+
+    Python ignores what is raised there.
+    """
+    told = sys.unraisablehook
+
+    def unless_interrupt(unraisable: Any) -> None:
+        if not issubclass(unraisable.exc_type, KeyboardInterrupt):
+            told(unraisable)
+
+    sys.unraisablehook = unless_interrupt
+    try:
+        yield
+    finally:
+        sys.unraisablehook = told
 
 
 @pytest.mark.parametrize("pipeline", _PIPELINES.values(), ids=_PIPELINES)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from distlab.devices.interrupts import LEFT_UNFINISHED
 from tests.devices.programs import finish
 
 PROGRAM = """
@@ -137,40 +136,58 @@ UNFINISHED = """
 import sys
 import jax, jax._src.util, jax.numpy as jnp
 import distlab as dl
+from distlab.devices.interrupts import LEFT_UNFINISHED
 
 dl.use_cpu_devices(2)
 strategy = dl.MirroredStrategy()
-
-def trace(frame, event, arg):
-    code = frame.f_code
-    if code.co_name == "<lambda>" and code.co_filename == jax._src.util.__file__:
-        sys.settrace(None)
-        raise KeyboardInterrupt
-
 half = jax.jit(lambda x: x / 2)
-sys.settrace(trace)
-try:
-    half(1.0)
-except KeyboardInterrupt:
-    pass
-for _ in range(2):
+
+def at_cache(number):
+    def trace(frame, event, arg):
+        nonlocal number
+        code = frame.f_code
+        if code.co_name == "<lambda>" and code.co_filename == jax._src.util.__file__:
+            number -= 1
+            if number < 0:
+                sys.settrace(None)
+                raise KeyboardInterrupt
+    return trace
+
+def interrupted(number):
+    jax.clear_caches()
+    sys.settrace(at_cache(number))
     try:
-        halves = strategy.experimental_distribute_values_from_function(lambda c: half(1.0))
-        print(halves.values[1])
+        half(1.0)
+    except KeyboardInterrupt:
+        pass
+    sys.settrace(None)
+
+def outcome(work):
+    try:
+        return float(work())
     except RecursionError as error:
-        print(error.__notes__[-1])
+        return "told" if LEFT_UNFINISHED in getattr(error, "__notes__", ()) else "not told"
+
+def by_distlab():
+    return strategy.experimental_distribute_values_from_function(lambda c: half(1.0)).values[1]
+
+of_jax, of_distlab = set(), set()
+for number in range(20):
+    interrupted(number)
+    of_jax.add(outcome(lambda: half(1.0)))
+    interrupted(number)
+    of_distlab.add(outcome(by_distlab))
+    assert outcome(by_distlab) == 0.5, number
+if jax.__version_info__ < (0, 11, 2):  # where JAX has mended this
+    assert of_jax == {0.5, "not told"}, of_jax
+    assert of_distlab == {0.5, "told"}, of_distlab
+else:
+    assert of_jax == of_distlab == {0.5}, (of_jax, of_distlab)
 """
 
 
 def test_cache_left_unfinished_by_an_interrupt_elsewhere_is_told_of_and_emptied() -> None:
-    status, out = finish(UNFINISHED, "-W", "error")
-    assert (status, out.splitlines()) == (
-        0,
-        [
-            LEFT_UNFINISHED,
-            "0.5",
-        ],
-    )
+    assert finish(UNFINISHED, "-W", "error") == (0, "")
 
 
 HANDLER = """
