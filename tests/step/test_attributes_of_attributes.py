@@ -8,9 +8,9 @@ from functools import cached_property
 from types import SimpleNamespace
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import pytest
-from flax import struct
 
 import distlab as dl
 from distlab.errors import RecompilationWarning
@@ -20,7 +20,8 @@ from distlab.recording.recorder import RingRecorder
 VALUES = (1.0, 2.0, 3.0)
 
 
-@struct.dataclass
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
 class TrainState:
     """As Flax's tutorials have it: replaced as a whole."""
 
@@ -73,7 +74,7 @@ def changes(trainer: Trainer, way: str) -> Iterator[None]:
     for value in VALUES:
         trainer.config.rate = value
         trainer.deep.optim.rate = value
-        trainer.state = trainer.state.replace(params={"w": jnp.float32(value)})  # type: ignore[attr-defined]
+        trainer.state = dataclasses.replace(trainer.state, params={"w": jnp.float32(value)})
         trainer.holder.w = jnp.float32(value)
         if way == "by_method":
             trainer.config = Config(value)
