@@ -37,6 +37,8 @@ _COMPILE_SECONDS: Final = 30.0
 _SILENT_SECONDS: Final = 10.0
 _POLL_SECONDS: Final = 0.005
 _WAITING_IN: Final = {threading.__file__, queue.__file__}
+_ENDING_IN: Final = {"run", "_bootstrap_inner", "_bootstrap"}
+"""The functions of `threading` that drop what an ended thread held, which may call XLA."""
 
 
 _Lock: TypeAlias = AbstractContextManager[object, None]
@@ -188,14 +190,19 @@ def finish() -> None:
     for thread in threading.enumerate():
         if thread.ident not in _threads or thread is threading.current_thread():
             continue
+        in_jax = began
         while thread.is_alive():  # one that Python has not started can't be joined
-            limit, waited = _limit(thread), time.monotonic() - began
-            if waited >= limit:
+            limit, now = _limit(thread), time.monotonic()
+            if limit == _COMPILE_SECONDS:
+                in_jax = now
+            # Between tracing and compiling it is outside of JAX for a moment.
+            if now >= min(in_jax + limit, began + _COMPILE_SECONDS):
                 break
-            if waited > _SILENT_SECONDS and not told:
+            if now > began + _SILENT_SECONDS and not told:
                 told = True
                 what = f"thread {thread.name!r}, which is inside of JAX"
-                print(f"distlab: waits for {what}, {limit:g} s at most.", file=sys.stderr)
+                most = f"{_COMPILE_SECONDS:g} s at most"
+                print(f"distlab: waits for {what}, {most}.", file=sys.stderr)
             time.sleep(_POLL_SECONDS)
     until = time.monotonic() + _EXIT_SECONDS
     while any(not _is_done(result) for result in waiting()) and time.monotonic() < until:
@@ -207,7 +214,8 @@ def finish() -> None:
 def _limit(thread: threading.Thread) -> float:
     """Returns for how many seconds the interpreter's end waits for a thread that runs steps.
 
-    It is 0 for one that waits in Python, outside of a step, as for its next task. Of one that
+    That is counted from the moment when it was last inside of JAX, up to the longest limit. It is
+    0 for one that waits in Python, outside of a step, as for its next task. Of one that
     Python has not started no frames mean that it is elsewhere, or has ended.
     """
     frames = frames_of(thread.ident or 0)
@@ -217,7 +225,9 @@ def _limit(thread: threading.Thread) -> float:
     if any(module.startswith("jax.") for module in modules):
         return _COMPILE_SECONDS
     in_step = any(module.startswith("distlab.step.") for module in modules)
-    rests = frames[0].f_code.co_filename in _WAITING_IN and not in_step
+    innermost = frames[0].f_code
+    waits = innermost.co_filename in _WAITING_IN and innermost.co_name not in _ENDING_IN
+    rests = waits and not in_step
     return 0 if rests else _EXIT_SECONDS
 
 

@@ -85,12 +85,12 @@ def test_the_end_waits_for_a_thread_that_traces_its_first_step() -> None:
     """On Python 3.12 the process was aborted, or crashed; so it was where compiling took 5 s."""
     program = """
 from distlab.devices import in_flight
-in_flight._EXIT_SECONDS = 0.1
+in_flight._EXIT_SECONDS = 0.3
 tracing, ends = threading.Event(), threading.Event()
 def slow(x):
     tracing.set()
     assert ends.wait(60)
-    time.sleep(0.5)
+    time.sleep(0.6)
     print("traced", flush=True)
     return x @ x
 def train_slowly():
