@@ -252,5 +252,9 @@ class GatheredWarning(UserWarning):
     """An array that was divided over devices is copied to each of them as a whole."""
 
 
+class ScalarLossWarning(UserWarning):
+    """Keras doesn't divide a loss by the number of replicas: it is one number for all examples."""
+
+
 class CapturedStateWarning(UserWarning):
     """A function that runs in another process changes a copy of what it refers to."""

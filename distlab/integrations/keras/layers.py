@@ -6,14 +6,15 @@ import math
 from typing import Any, Final
 
 import jax.numpy as jnp
-from keras.src.backend.jax import nn
+from keras.src.backend import epsilon
+from keras.src.backend.jax import nn, numpy
 from keras.src.layers.normalization.batch_normalization import BatchNormalization
 from keras.src.random.seed_generator import SeedGenerator
 
 from distlab.context import scopes
 from distlab.context.replica_context import ReplicaContext
 from distlab.integrations.keras.patching import Function, patch
-from distlab.integrations.keras.replica import replica, weighs_examples
+from distlab.integrations.keras.replica import is_empty, replica, weighs_examples
 
 _GOLDEN: Final = 0x9E3779B9
 
@@ -21,6 +22,7 @@ _GOLDEN: Final = 0x9E3779B9
 def patch_layers() -> None:
     """Lets batch statistics span the replicas, and gives each replica its own random numbers."""
     _patch_statistics()
+    _patch_gathers()
     _patch_random_numbers()
 
 
@@ -47,11 +49,31 @@ def _patch_statistics() -> None:
     @patch(BatchNormalization, "_moments")
     def _(old: Function) -> Function:
         def _moments(self: Any, inputs: Any, mask: Any) -> Any:
-            if mask is None and weighs_examples() and replica() is not None:
+            context = replica() if weighs_examples() else None
+            if context is None:
+                return old(self, inputs, mask)
+            if mask is None:
                 return nn.moments(inputs, self._reduction_axes, synchronized=True)
-            return old(self, inputs, mask)
+            return _masked_moments_of_all(context, inputs, mask, self._reduction_axes)
 
         return _moments
+
+
+def _patch_gathers() -> None:
+    for name in ("take", "take_along_axis"):
+
+        @patch(numpy, name)
+        def _(old: Function) -> Function:
+            def gather(x: Any, *args: Any, **options: Any) -> Any:
+                rows = old(x, *args, **options)
+                if not is_empty() or rows.size or not jnp.size(x):
+                    return rows
+                # For no rows JAX returns a constant: gradients end there, and so do the sums over
+                # the replicas that other replicas call for them.
+                first = jnp.ravel(jnp.asarray(x))[0].astype(rows.dtype)
+                return rows + jnp.where(jnp.zeros((), bool), first, 0)
+
+            return gather
 
 
 def _patch_random_numbers() -> None:
@@ -84,4 +106,17 @@ def _moments_of_all(context: ReplicaContext, x: Any, axes: Any, keepdims: bool) 
     if x.dtype != dtype:
         largest = 65504.0  # of float16; Keras clips to it
         mean, variance = (jnp.clip(value, -largest, largest) for value in (mean, variance))
+    return mean.astype(dtype), variance.astype(dtype)
+
+
+def _masked_moments_of_all(context: ReplicaContext, x: Any, mask: Any, axes: Any) -> Any:
+    """Returns mean and variance over what a mask leaves of all replicas, as Keras does for one."""
+    dtype, axes = x.dtype, tuple(axes)
+    kept = jnp.broadcast_to(jnp.expand_dims(mask, -1).astype(bool), x.shape)
+    x = jnp.where(kept, x, 0).astype(jnp.promote_types(dtype, jnp.float32))
+    local = [x.sum(axes), jnp.square(x).sum(axes), kept.astype(x.dtype).sum(axes)]
+    total, squares, count = context.all_reduce("SUM", local)
+    weight = count + epsilon()
+    mean = total / weight
+    variance = jnp.maximum(squares - 2 * mean * total + jnp.square(mean) * count, 0) / weight
     return mean.astype(dtype), variance.astype(dtype)

@@ -2,19 +2,46 @@
 
 from __future__ import annotations
 
-from typing import Any
+import math
+from typing import Any, Final
 
+import jax
 import jax.numpy as jnp
 from keras.src.backend.jax.trainer import JAXTrainer
 from keras.src.losses import loss as losses
+from keras.src.trainers.trainer import Trainer
 
+from distlab.context.replica_context import ReplicaContext
 from distlab.integrations.keras.patching import Function, patch
-from distlab.integrations.keras.replica import replica, share
+from distlab.integrations.keras.replica import (
+    in_step,
+    note_reduced,
+    reduced_in,
+    replica,
+    share,
+    warn,
+    weighs_examples,
+)
+
+_FUNCTION: Final = (
+    "A loss function returned one number for all examples of a replica, which Keras does not "
+    "divide by the number of replicas, also on TensorFlow. If it is a mean, loss and gradients are "
+    "{replicas} times those of one device: return a loss for each example, as "
+    'keras.ops.mean(..., axis=-1) does, or call dl.keras.weigh_by("examples") before the model is '
+    'made. If it is a sum, make it a keras.losses.Loss with reduction="sum".'
+)
+_METHOD: Final = (
+    "compute_loss returned a loss that Keras does not divide by the number of replicas, also on "
+    "TensorFlow. If it is a mean, loss and gradients are {replicas} times those of one device: "
+    'compute it with a keras.losses.Loss, or call dl.keras.weigh_by("examples") before the model '
+    "is made."
+)
 
 
 def patch_losses() -> None:
     """Scales losses where Keras does so for `tf.distribute`."""
     _patch_scales()
+    _patch_reductions()
     _patch_trainer()
 
 
@@ -37,17 +64,69 @@ def _patch_scales() -> None:
 
         return unscale_loss_for_distribution
 
+
+def _patch_reductions() -> None:
     @patch(losses, "reduce_values")
     def _(old: Function) -> Function:
         def reduce_values(
             values: Any, sample_weight: Any = None, reduction: Any = "sum_over_batch_size"
         ) -> Any:
+            context = replica()
+            if context is None or reduction in {None, "none"}:
+                return old(values, sample_weight, reduction)
+            note_reduced()
+            weighted = reduction == "mean_with_sample_weight" and sample_weight is not None
+            if tuple(values.shape) == () and reduction != "sum":
+                return _of_one_number(values, _FUNCTION, context)
+            if weighted and weighs_examples():
+                return _over_all_weights(values, sample_weight, context)
             reduced = old(values, sample_weight, reduction)
             # Keras leaves the loss of no examples as it is: [].
-            none = replica() is not None and tuple(reduced.shape) == (0,)
-            return jnp.sum(reduced) if none and reduction not in {None, "none"} else reduced
+            return jnp.sum(reduced) if tuple(reduced.shape) == (0,) else reduced
 
         return reduce_values
+
+    @patch(losses, "apply_mask")
+    def _(old: Function) -> Function:
+        def apply_mask(sample_weight: Any, mask: Any, dtype: Any, reduction: Any) -> Any:
+            context = replica() if mask is not None and weighs_examples() else None
+            if context is None or reduction not in {"mean", "sum_over_batch_size"}:
+                return old(sample_weight, mask, dtype, reduction)
+            # Keras weighs what the mask leaves by total / valid: here those of all replicas.
+            total = jnp.float32(math.prod(mask.shape))
+            total, valid = _sums(context, [total, jnp.sum(mask, dtype=jnp.float32)])
+            weight = old(sample_weight, mask, dtype, "none")
+            return weight * _cast(total / jnp.maximum(valid, 1), weight)
+
+        return apply_mask
+
+
+def _of_one_number(loss: Any, message: str, context: ReplicaContext) -> Any:
+    """Returns a replica's part of a loss that is one number already, which Keras does not scale.
+
+    Args:
+      loss: The number.
+      message: What to warn of where it stays as it is.
+      context: The replica's context.
+    """
+    if weighs_examples():
+        return losses.scale_loss_for_distribution(loss)
+    if in_step():
+        warn(message.format(replicas=context.num_replicas_in_sync))
+    return loss
+
+
+def _over_all_weights(values: Any, sample_weight: Any, context: ReplicaContext) -> Any:
+    """Returns this replica's part of the sum of losses over the weights of all examples."""
+    (weights,) = _sums(context, [jnp.sum(sample_weight, dtype=jnp.float32)])
+    loss = jnp.sum(values)
+    return jnp.where(weights == 0, 0, loss / _cast(jnp.where(weights == 0, 1, weights), loss))
+
+
+def _sums(context: ReplicaContext, local: list[jax.Array]) -> list[jax.Array]:
+    """Returns the sums over the replicas of numbers that no gradient flows through."""
+    summed: list[jax.Array] = context.all_reduce("SUM", list(map(jax.lax.stop_gradient, local)))
+    return summed
 
 
 def _patch_trainer() -> None:
@@ -64,9 +143,21 @@ def _patch_trainer() -> None:
     @patch(JAXTrainer, "_aggregate_additional_loss")
     def _(old: Function) -> Function:
         def _aggregate_additional_loss(self: Any, loss: Any) -> Any:
+            note_reduced()
             return losses.scale_loss_for_distribution(old(self, loss))
 
         return _aggregate_additional_loss
+
+    @patch(Trainer, "_compute_loss")
+    def _(old: Function) -> Function:
+        def _compute_loss(self: Any, *args: Any, **options: Any) -> Any:
+            context = replica() if in_step() else None
+            if context is None or type(self).compute_loss is Trainer.compute_loss:
+                return old(self, *args, **options)
+            loss, reduced = reduced_in(lambda: old(self, *args, **options))
+            return loss if reduced else _of_one_number(loss, _METHOD, context)
+
+        return _compute_loss
 
 
 def _cast(weight: Any, value: Any) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from distlab.context import scopes
@@ -16,6 +16,8 @@ class _Thread(threading.local):
         self.share: Any = None
         self.empty = False
         self.added_up = False
+        self.reduced = False
+        self.warnings: list[str] | None = None
 
 
 _thread = _Thread()
@@ -52,20 +54,50 @@ def added_up() -> bool:
     return _thread.added_up
 
 
+def in_step() -> bool:
+    """Returns whether this is a step of Keras', and not the user's own replica function."""
+    return _thread.warnings is not None
+
+
+def warn(message: str) -> None:
+    """Gives a warning to the step, whose caller says it: eager replicas run in other threads."""
+    assert _thread.warnings is not None
+    _thread.warnings.append(message)
+
+
+def note_reduced() -> None:
+    """Notes that Keras has reduced a loss to one number, which is this replica's part."""
+    _thread.reduced = True
+
+
+def reduced_in(compute: Callable[[], Any]) -> tuple[Any, bool]:
+    """Returns what a function returns, and whether Keras reduced a loss in it.
+
+    Args:
+      compute: The function.
+    """
+    outer, _thread.reduced = _thread.reduced, False
+    try:
+        return compute(), _thread.reduced
+    finally:
+        _thread.reduced = outer
+
+
 @contextlib.contextmanager
-def step(share: Any, *, empty: bool) -> Iterator[None]:
-    """Describes the step that this thread traces or runs.
+def step(share: Any, *, empty: bool) -> Iterator[list[str]]:
+    """Describes the step that this thread traces or runs; gives the list of its warnings.
 
     Args:
       share: The replica's part of the global batch; None weighs all replicas alike.
       empty: Whether the replica has no examples.
     """
-    before = _thread.share, _thread.empty
-    _thread.share, _thread.empty = share, empty
+    before = _thread.share, _thread.empty, _thread.warnings
+    warnings: list[str] = []
+    _thread.share, _thread.empty, _thread.warnings = share, empty, warnings
     try:
-        yield
+        yield warnings
     finally:
-        _thread.share, _thread.empty = before
+        _thread.share, _thread.empty, _thread.warnings = before
 
 
 @contextlib.contextmanager

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, Literal, TypeAlias, final
 
 import jax
@@ -17,6 +17,7 @@ from distlab.integrations.keras import replica
 from distlab.integrations.keras.held import Group, Kind, group_of, shares_copies
 from distlab.integrations.keras.inputs import SingleBatches, is_divided, sizes_of
 from distlab.integrations.keras.logs import Path, StepLogs, emit, flattened, nested
+from distlab.integrations.keras.loss_warnings import LossWarnings
 from distlab.integrations.keras.rows import joined, mean_of
 from distlab.strategies.abstract import Strategy
 from distlab.values.distributed import DistributedValues, Mirrored
@@ -40,12 +41,16 @@ class Steps:
       model: The model.
       strategy: The strategy in whose scope it was made.
       by_examples: Whether each example counts alike, in place of each replica.
+
+    Attributes:
+      warnings: What the replicas' steps found in the model's losses.
     """
 
     def __init__(self, model: Any, strategy: Strategy, *, by_examples: bool) -> None:
         self.strategy = strategy
         self._model = model
         self._by_examples = by_examples
+        self.warnings = LossWarnings()
         self._single: SingleBatches | None = None
 
     def function(self, name: StepName) -> Callable[[Any, Iterator[Any]], tuple[Any, State]]:
@@ -117,6 +122,7 @@ class _Step:
         eagerly = RunOptions(run_eagerly=True) if self._model.run_eagerly else None
         assert self._replica_step is not None
         result = strategy.run(self._replica_step, args=args, options=eagerly)
+        self._steps.warnings.say()
         if self._name == "predict_step":
             return _rows(result, strategy)
         return self._logs(result, sizes)
@@ -143,14 +149,16 @@ class _Step:
         model, name, kinds = self._model, self._name, KINDS[self._name]
         strategy, keras_step = self._steps.strategy, getattr(model, name)
         workers, one_copy = strategy.mesh.shared, shares_copies(strategy)
+        warn_later = self._steps.warnings.take
 
         def replica_step(batch: Any, total: Any = None) -> Any:
             context = get_replica_context()
             examples = _examples(batch)
             share = None if total is None else examples / total
             state = tuple([held.variable.value() for held in group.members] for group in groups)
-            with replica.step(share, empty=examples == 0):
+            with replica.step(share, empty=examples == 0) as warnings:
                 result, new = keras_step(tuple(map(list, state)), batch)
+            warn_later(warnings)
             changed = (state[0], new) if name == "predict_step" else tuple(new)
             if not examples:
                 changed = jax.tree.map(_kept_if_nan, tuple(map(list, changed)), state)
@@ -163,7 +171,7 @@ class _Step:
             logs = flattened(result)
             if share is not None or one_copy:
                 old, new = (part[kinds.index("metrics")] for part in (state, changed))
-                logs = _of_all_replicas(model, logs, new, old if one_copy else None, share)
+                logs = _of_all_replicas(model, logs, new, old, share, one_copy=one_copy)
             packed = _packed(logs)
             return _means(packed, context, examples) if workers else packed
 
@@ -210,7 +218,13 @@ def _packed(logs: dict[Path, Any]) -> tuple[dict[tuple[Path, ...], Any], dict[Pa
 
 
 def _of_all_replicas(
-    model: Any, logs: dict[Path, Any], metrics: Sequence[Any], before: Any, share: Any
+    model: Any,
+    logs: dict[Path, Any],
+    metrics: Sequence[Any],
+    before: Sequence[Any],
+    share: Any,
+    *,
+    one_copy: bool,
 ) -> dict[Path, Any]:
     """Returns logs as one device would log them that has all replicas' examples.
 
@@ -218,13 +232,13 @@ def _of_all_replicas(
       model: The model.
       logs: What this replica logged.
       metrics: The values of the model's metric variables on this replica.
-      before: Those before the step, where the replicas share them; None where each has its own,
-        which began at zero.
+      before: Those before the step.
       share: The replica's part of the global batch; None where replicas count alike.
+      one_copy: Whether the replicas share them, in place of each having its own from zero on.
     """
     context = get_replica_context()
     counted = {
-        i: metrics[i] if before is None else metrics[i] - before[i]
+        i: metrics[i] - before[i] if one_copy else metrics[i]
         for i, variable in enumerate(model.metrics_variables)
         if variable.aggregation == "sum"
     }
@@ -235,10 +249,38 @@ def _of_all_replicas(
         logs, added = context.all_reduce("SUM", (logs, counted))
     totals = list(metrics)
     for i, sums in added.items():
-        totals[i] = sums if before is None else before[i] + sums
+        totals[i] = before[i] + sums if one_copy else sums
+    pairs = zip(model.metrics_variables, metrics, before, strict=True)
+    changed = {id(variable) for variable, new, old in pairs if new is not old}
     with StatelessScope(state_mapping=list(zip(model.metrics_variables, totals, strict=True))):
-        known = flattened(model.get_metrics_result())
+        known = _results(model, changed)
     return {path: known.get(path, value) for path, value in logs.items()}
+
+
+def _results(model: Any, changed: set[int]) -> dict[Path, Any]:
+    """Returns the results of a model's metrics by the paths where a step may log them.
+
+    Args:
+      model: The model.
+      changed: The ids of the variables that the step changed. A number that it logs under the name
+        of another metric is its own, such as a loss beside Keras' unused tracker.
+    """
+    named: dict[Path, Any] = {}
+    unused: set[Path] = set()
+    for metric in model.metrics:
+        result = metric.result()
+        # A train_step of Keras' guide logs a result under the metric's name, a dict too.
+        found = flattened({metric.name: result})
+        if isinstance(result, Mapping):
+            found |= flattened(result)
+        if metric.variables and changed.isdisjoint(map(id, metric.variables)):
+            unused |= found.keys()
+        else:
+            named |= found
+    for path, value in flattened(model.get_metrics_result()).items():
+        if path not in unused:
+            named[path] = value
+    return named
 
 
 def _means(packed: Any, context: ReplicaContext, examples: int) -> Any:

@@ -19,7 +19,8 @@ def weigh_by(unit: Literal["replicas", "examples"]) -> None:
     batch normalization sees a replica's part, and gradients are clipped before they are added up.
 
     With "examples", results are those of one device: each example of the global batch counts
-    alike, batch normalization sees the global batch, and gradients are clipped once added up.
+    alike, batch normalization sees the global batch, and gradients are clipped once added up. A
+    loss function that returns one number for all examples is taken for a mean.
 
     Args:
       unit: "replicas" or "examples".

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import weakref
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ import pytest
 from keras import layers
 
 import distlab as dl
-from distlab.errors import ValueShapeError
+from distlab.errors import ScalarLossWarning, ValueShapeError
 from tests.integrations.keras.small import FIT, RANDOM, X, Y, mirrored, model
 
 HALVES = 2e-6
@@ -329,3 +330,207 @@ def test_replicas_with_one_copy_of_the_metrics_log_what_mirrored_ones_do(unit: A
         np.testing.assert_allclose(shared, losses(mirrored(4)), rtol=0, atol=HALVES)
     finally:
         dl.keras.weigh_by("replicas")
+
+
+class GuidesStep(keras.Model):  # type: ignore[misc]
+    """The custom train_step of Keras' guide for JAX, which logs each metric under its name."""
+
+    def compute_loss_and_updates(self, trainable: Any, others: Any, x: Any, y: Any) -> Any:
+        outputs, others = self.stateless_call(trainable, others, x, training=True)
+        return self.compute_loss(x, y, outputs), (outputs, others)
+
+    def train_step(self, state: Any, data: Any) -> Any:
+        trainable, others, optimizer, metrics = state
+        x, y = data
+        gradient = jax.value_and_grad(self.compute_loss_and_updates, has_aux=True)
+        (loss, (outputs, others)), gradients = gradient(trainable, others, x, y)
+        trainable, optimizer = self.optimizer.stateless_apply(optimizer, gradients, trainable)
+        changed: list[Any] = []
+        logs = {}
+        for metric in self.metrics:
+            counted = metrics[len(changed) :][: len(metric.variables)]
+            seen = (loss,) if metric.name == "loss" else (y, outputs)
+            counted = metric.stateless_update_state(counted, *seen)
+            logs[metric.name] = metric.stateless_result(counted)
+            changed += counted
+        return logs, (trainable, others, optimizer, changed)
+
+
+def test_metrics_that_a_train_step_logs_by_name_are_those_of_all_examples(
+    by_examples: None,
+) -> None:
+    def errors() -> list[float]:
+        keras.utils.set_random_seed(0)
+        inputs = keras.Input((4,))
+        own = GuidesStep(inputs, layers.Dense(2)(inputs))
+        own.compile(keras.optimizers.SGD(0.1), "mse", metrics=["mae"])
+        found: list[float] = own.fit(X[:10], X[:10, :2], epochs=2, **FIT).history["mae"]
+        return found
+
+    alone = errors()
+    with mirrored(3).scope():
+        assert errors() == pytest.approx(alone, abs=HALVES)
+
+
+class LogsItsLoss(GuidesStep):
+    """A train_step that logs the loss of the batch beside Keras' tracker, which it doesn't use."""
+
+    def train_step(self, state: Any, data: Any) -> Any:
+        trainable, others, _, _ = state
+        loss, _ = self.compute_loss_and_updates(trainable, others, *data)
+        _, (*new, _) = super().train_step(state, data)
+        return {"loss": loss}, (*new, state[3])
+
+
+def test_a_loss_that_a_train_step_logs_itself_is_not_that_of_an_unused_metric(
+    by_examples: None,
+) -> None:
+    def loss() -> float:
+        keras.utils.set_random_seed(0)
+        inputs = keras.Input((4,))
+        own = LogsItsLoss(inputs, layers.Dense(2)(inputs))
+        own.compile(keras.optimizers.SGD(0.1), "mse", metrics=["mae"])
+        (found,) = own.fit(X[:8], X[:8, :2], **FIT).history["loss"]
+        return float(found)
+
+    alone = loss()
+    with mirrored(2).scope():
+        assert loss() == pytest.approx(alone / 2, abs=HALVES)  # its share, as in TensorFlow
+
+
+def regression(loss: Any, **compiled: Any) -> Any:
+    keras.utils.set_random_seed(0)
+    network = keras.Sequential([keras.Input((4,)), layers.Dense(2)])
+    network.compile(keras.optimizers.SGD(0.1), loss, **compiled)
+    return network
+
+
+def mean_of_all(y: Any, outputs: Any) -> Any:
+    return keras.ops.mean(keras.ops.square(y - outputs))
+
+
+def test_weighed_by_examples_a_loss_of_one_number_is_a_mean(by_examples: None) -> None:
+    alone = regression(mean_of_all).fit(X, X[:, :2], epochs=2, **FIT).history["loss"]
+    with mirrored(3).scope():
+        distributed = regression(mean_of_all)
+    losses = distributed.fit(X, X[:, :2], epochs=2, **FIT).history["loss"]
+    assert losses == pytest.approx(alone, abs=HALVES)
+
+
+@pytest.mark.parametrize("eagerly", [False, True])
+def test_a_loss_of_one_number_that_replicas_add_up_is_warned_of_once(eagerly: bool) -> None:
+    alone = regression(mean_of_all).train_on_batch(X[:4], X[:4, :2])
+    with mirrored(2).scope():
+        distributed = regression(mean_of_all, run_eagerly=eagerly)
+    with pytest.warns(ScalarLossWarning, match=r"are 2 times those of one device.*axis=-1") as seen:
+        loss = distributed.train_on_batch(X[:4], X[:4, :2])
+    assert [warning.filename for warning in seen] == [__file__]
+    assert loss == pytest.approx(2 * alone, abs=HALVES)  # as in Keras on TensorFlow
+    distributed.fit(X[:6], X[:6, :2], validation_data=(X[:5], X[:5, :2]), **FIT)
+
+
+class SumOfAll(keras.losses.Loss):  # type: ignore[misc]
+    def call(self, y: Any, outputs: Any) -> Any:
+        return keras.ops.sum(keras.ops.square(y - outputs))
+
+
+def test_sums_and_losses_of_one_replica_are_not_warned_of() -> None:
+    with mirrored(2).scope():
+        adding = regression(SumOfAll(reduction="sum"))
+    adding.train_on_batch(X[:4], X[:4, :2])
+    with mirrored(1).scope():
+        single = regression(mean_of_all)
+    single.train_on_batch(X[:4], X[:4, :2])
+
+
+def test_a_replica_function_of_ones_own_divides_a_loss_of_one_number_itself() -> None:
+    strategy = mirrored(2)
+    with strategy.scope():
+        loss = keras.losses.MeanSquaredError()
+        loss.call = mean_of_all
+
+    def step(x: Any) -> Any:
+        return loss(x, 0 * x) / dl.get_replica_context().num_replicas_in_sync
+
+    whole = strategy.reduce("SUM", strategy.run(step, args=(jnp.ones((4, 2)),)), axis=None)
+    assert float(whole) == 1
+
+
+class OwnLoss(keras.Model):  # type: ignore[misc]
+    """The example of `compute_loss` in Keras' documentation."""
+
+    def compute_loss(
+        self,
+        x: Any = None,
+        y: Any = None,
+        y_pred: Any = None,
+        sample_weight: Any = None,
+        training: bool = True,
+    ) -> Any:
+        return keras.ops.mean(keras.ops.square(y_pred - y)) + sum(self.losses)
+
+
+class TwiceTheLoss(keras.Model):  # type: ignore[misc]
+    def compute_loss(self, *args: Any, **options: Any) -> Any:
+        return 2 * super().compute_loss(*args, **options)
+
+
+def with_own_loss(kind: Any) -> Any:
+    keras.utils.set_random_seed(0)
+    inputs = keras.Input((4,))
+    made = kind(inputs, layers.Dense(2, kernel_regularizer="l2")(inputs))
+    made.compile(keras.optimizers.SGD(0.1), "mse")
+    return made
+
+
+def test_weighed_by_examples_a_compute_loss_of_ones_own_is_a_mean(by_examples: None) -> None:
+    for kind in (OwnLoss, TwiceTheLoss):
+        alone = with_own_loss(kind).fit(X, X[:, :2], epochs=2, **FIT).history["loss"]
+        with mirrored(3).scope():
+            distributed = with_own_loss(kind)
+        losses = distributed.fit(X, X[:, :2], epochs=2, **FIT).history["loss"]
+        assert losses == pytest.approx(alone, abs=HALVES)
+
+
+def test_a_compute_loss_that_replicas_add_up_is_warned_of() -> None:
+    with mirrored(2).scope():
+        own, twice = with_own_loss(OwnLoss), with_own_loss(TwiceTheLoss)
+    with pytest.warns(ScalarLossWarning, match="compute_loss returned a loss.*are 2 times"):
+        own.fit(X, X[:, :2], **FIT)
+    twice.fit(X, X[:, :2], **FIT)
+
+
+def test_weighed_by_examples_weights_of_all_replicas_divide_a_weighted_mean(
+    by_examples: None,
+) -> None:
+    weights = np.linspace(0, 2, 20, dtype=np.float32)
+    weights[:4] = 0  # the whole part of one replica
+    losses = []
+    for scope in (contextlib.nullcontext(), mirrored(3).scope()):
+        with scope:
+            network = regression(keras.losses.MeanSquaredError("mean_with_sample_weight"))
+        history = network.fit(X, X[:, :2], sample_weight=weights, epochs=2, **FIT).history
+        losses.append(history["loss"])
+    assert losses[1] == pytest.approx(losses[0], abs=HALVES)
+
+
+def test_weighed_by_examples_each_step_of_masked_sequences_counts_alike(
+    by_examples: None,
+) -> None:
+    tokens = RANDOM.randint(1, 9, (20, 5))
+    tokens[np.arange(5) >= RANDOM.randint(1, 6, (20, 1))] = 0
+    classes = RANDOM.randint(0, 3, (20, 5))
+
+    def history() -> dict[str, list[float]]:
+        keras.utils.set_random_seed(0)
+        embedded = [layers.Embedding(9, 4, mask_zero=True), layers.BatchNormalization()]
+        network = keras.Sequential([keras.Input((5,)), *embedded, layers.Dense(3)])
+        loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+        network.compile("adam", loss, metrics=["accuracy"], weighted_metrics=[loss.fn])
+        found: dict[str, list[float]] = network.fit(tokens, classes, epochs=2, **FIT).history
+        return found
+
+    alone = history()
+    with mirrored(3).scope():
+        for name, values in history().items():
+            assert values == pytest.approx(alone[name], abs=HALVES), name
