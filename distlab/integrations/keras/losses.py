@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 from keras.src.backend.jax.trainer import JAXTrainer
 from keras.src.losses import loss as losses
+from keras.src.metrics.reduction_metrics import Mean, MeanMetricWrapper
 from keras.src.trainers.trainer import Trainer
 
 from distlab.context.replica_context import ReplicaContext
@@ -42,6 +43,7 @@ def patch_losses() -> None:
     """Scales losses where Keras does so for `tf.distribute`."""
     _patch_scales()
     _patch_reductions()
+    _patch_metrics()
     _patch_trainer()
 
 
@@ -99,6 +101,20 @@ def _patch_reductions() -> None:
             return weight * _cast(total / jnp.maximum(valid, 1), weight)
 
         return apply_mask
+
+
+def _patch_metrics() -> None:
+    @patch(Mean, "update_state")
+    def _(old: Function) -> Function:
+        def update_state(self: Any, values: Any, sample_weight: Any = None) -> Any:
+            # What a metric function returns; a Mean of one's own is passed shares already.
+            if isinstance(self, MeanMetricWrapper) and weighs_examples() and sample_weight is None:
+                context = replica()
+                if context is not None and jnp.shape(values) == ():
+                    sample_weight = share(context)
+            return old(self, values, sample_weight)
+
+        return update_state
 
 
 def _of_one_number(loss: Any, message: str, context: ReplicaContext) -> Any:

@@ -409,12 +409,12 @@ def mean_of_all(y: Any, outputs: Any) -> Any:
     return keras.ops.mean(keras.ops.square(y - outputs))
 
 
-def test_weighed_by_examples_a_loss_of_one_number_is_a_mean(by_examples: None) -> None:
-    alone = regression(mean_of_all).fit(X, X[:, :2], epochs=2, **FIT).history["loss"]
+def test_weighed_by_examples_losses_and_metrics_of_one_number_are_means(by_examples: None) -> None:
+    alone = regression(mean_of_all, metrics=[mean_of_all]).fit(X, X[:, :2], epochs=2, **FIT).history
     with mirrored(3).scope():
-        distributed = regression(mean_of_all)
-    losses = distributed.fit(X, X[:, :2], epochs=2, **FIT).history["loss"]
-    assert losses == pytest.approx(alone, abs=HALVES)
+        distributed = regression(mean_of_all, metrics=[mean_of_all])
+    for name, values in distributed.fit(X, X[:, :2], epochs=2, **FIT).history.items():
+        assert values == pytest.approx(alone[name], abs=HALVES), name
 
 
 @pytest.mark.parametrize("eagerly", [False, True])
