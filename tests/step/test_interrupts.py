@@ -35,8 +35,9 @@ def train(seconds):
         strategy.run(step, args=(1.0,), options=dl.RunOptions(run_eagerly=True))
 
 def replicas():
-    # Python goes on to list one whose start was interrupted, and which never ran.
-    threads = [t for t in threading.enumerate() if t.ident is not None]
+    # Python goes on to list one whose start was interrupted, and which never ran: the interrupt may
+    # have left the lock held (of the event in Thread.start) for which it waits before it is alive.
+    threads = [t for t in threading.enumerate() if t.is_alive()]
     return [t.name for t in threads if t.name.startswith("distlab replica")]
 
 signal.signal(signal.SIGALRM, interrupt)
