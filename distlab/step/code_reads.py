@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dis
 import functools
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from types import CodeType, FunctionType, MethodType
 from typing import Any, Final, NamedTuple, TypeAlias
 
@@ -58,7 +58,7 @@ def reads_of(fn: Any, variable: str | None = None) -> Reads:
         return NOTHING
     named = named_in(code)
     paths = named.paths.get(variable, {})
-    if paths and (assigned := {path[0] for path in named.assigned.get(variable, {}).values()}):
+    if paths and (assigned := named.assigned.get(variable)):
         paths = {text: path for text, path in paths.items() if path[0] not in assigned}
     return Reads(named.all, paths)
 
@@ -78,9 +78,7 @@ def _reached(kind: type, method: FunctionType) -> Reads:
                     waiting.append(member)
     named = [(_first_parameter(member), named_in(member.__code__)) for member in found]
     names = dict.fromkeys(name for _, one in named for name in one.all)
-    assigned = {
-        path[0] for variable, one in named for path in one.assigned.get(variable, {}).values()
-    }
+    assigned = {name for variable, one in named for name in one.assigned.get(variable, ())}
     paths = {
         text: path
         for variable, one in named
@@ -156,14 +154,14 @@ class Named(NamedTuple):
       all: The globals and attributes.
       globals: The globals; an attribute may have the name of one.
       paths: By variable, the paths that the user's code reads, by their text.
-      assigned: By variable, the paths that it assigns, by their text.
+      assigned: By variable, the attributes that it assigns, or an attribute of which.
     """
 
     code: CodeType
     all: tuple[str, ...]
     globals: tuple[str, ...]
     paths: dict[str | None, dict[str, Path]]
-    assigned: dict[str | None, dict[str, Path]]
+    assigned: dict[str | None, set[str]]
 
 
 _named_by_code: dict[int, Named] = {}
@@ -177,28 +175,20 @@ def named_in(code: CodeType) -> Named:
         names = dict.fromkeys([*code.co_names, *(n for one in inner for n in one.all)])
         loaded = [i.argval for i in dis.get_instructions(code) if i.opname in _LOADS_OF_GLOBALS]
         of_globals = dict.fromkeys([*loaded, *(n for one in inner for n in one.globals)])
-        accesses = list(_all_accesses(code)) if is_users(code.co_filename) else []
-        paths = _by_variable(accesses, assigned=False)
-        assigned = _by_variable(accesses, assigned=True)
+        paths: dict[str | None, dict[str, Path]] = {}
+        assigned: dict[str | None, set[str]] = {}
+        for variable, path, is_assigned in _accesses(code) if is_users(code.co_filename) else ():
+            if is_assigned:
+                assigned.setdefault(variable, set()).add(path[0])
+            else:
+                paths.setdefault(variable, {})[".".join(path)] = path
+        for one in inner:
+            for holder, read in one.paths.items():
+                paths.setdefault(holder, {}).update(read)
+            for holder, attributes in one.assigned.items():
+                assigned.setdefault(holder, set()).update(attributes)
         if len(_named_by_code) >= _MOST_CODES:
             _named_by_code.clear()
         known = Named(code, tuple(names), tuple(of_globals), paths, assigned)
         _named_by_code[id(code)] = known
     return known
-
-
-def _by_variable(
-    accesses: Iterable[tuple[str, Path, bool]], *, assigned: bool
-) -> dict[str | None, dict[str, Path]]:
-    found: dict[str | None, dict[str, Path]] = {}
-    for variable, path, is_assigned in accesses:
-        if is_assigned is assigned:
-            found.setdefault(variable, {})[".".join(path)] = path
-    return found
-
-
-def _all_accesses(code: CodeType) -> Iterator[tuple[str, Path, bool]]:
-    yield from _accesses(code)
-    for inner in code.co_consts:
-        if isinstance(inner, CodeType):
-            yield from _all_accesses(inner)

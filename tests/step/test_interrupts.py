@@ -67,16 +67,9 @@ def test_sixty_interrupts_leave_whole_variables_and_no_thread(seed: int) -> None
     assert (status, out.splitlines()[-1:]) == (0, ["60"]), out
 
 
-CACHES = """
-import sys, threading, warnings
-import jax, jax._src.util, jax.numpy as jnp, numpy as np
-import distlab as dl
-
-warnings.simplefilter("ignore", dl.errors.RecompilationWarning)  # a new program each time is meant
-dl.use_cpu_devices(2)
-strategy = dl.MirroredStrategy()
-with strategy.scope():
-    w = dl.Variable(jnp.arange(3.0), aggregation=dl.VariableAggregation.MEAN)
+AT_CACHE = """
+import sys
+import jax, jax._src.util
 
 def at_cache(number):
     # A handler of SIGINT that runs when JAX asks whether a cache's miss is to be explained.
@@ -89,6 +82,19 @@ def at_cache(number):
                 sys.settrace(None)
                 raise KeyboardInterrupt
     return trace
+"""
+
+
+CACHES = """
+import threading, warnings
+import jax.numpy as jnp, numpy as np
+import distlab as dl
+
+warnings.simplefilter("ignore", dl.errors.RecompilationWarning)  # a new program each time is meant
+dl.use_cpu_devices(2)
+strategy = dl.MirroredStrategy()
+with strategy.scope():
+    w = dl.Variable(jnp.arange(3.0), aggregation=dl.VariableAggregation.MEAN)
 
 def work(scale):
     def step(x):
@@ -127,32 +133,20 @@ print(interrupts)
 
 @pytest.mark.parametrize("eagerly", [False, True])
 def test_interrupt_while_jax_fills_a_cache_leaves_no_entry_unfinished(eagerly: bool) -> None:
-    program = CACHES.replace("EAGERLY", str(eagerly)).replace("STRIDE", "11")
+    program = AT_CACHE + CACHES.replace("EAGERLY", str(eagerly)).replace("STRIDE", "11")
     status, out = finish(program, "-W", "error")
     assert status == 0, out
     assert int(out.splitlines()[-1]) > 3
 
 
 UNFINISHED = """
-import sys
-import jax, jax._src.util, jax.numpy as jnp
+import jax.numpy as jnp
 import distlab as dl
 from distlab.devices.interrupts import LEFT_UNFINISHED
 
 dl.use_cpu_devices(2)
 strategy = dl.MirroredStrategy()
 half = jax.jit(lambda x: x / 2)
-
-def at_cache(number):
-    def trace(frame, event, arg):
-        nonlocal number
-        code = frame.f_code
-        if code.co_name == "<lambda>" and code.co_filename == jax._src.util.__file__:
-            number -= 1
-            if number < 0:
-                sys.settrace(None)
-                raise KeyboardInterrupt
-    return trace
 
 def interrupted(number):
     jax.clear_caches()
@@ -188,7 +182,7 @@ else:
 
 
 def test_cache_left_unfinished_by_an_interrupt_elsewhere_is_told_of_and_emptied() -> None:
-    assert finish(UNFINISHED, "-W", "error") == (0, "")
+    assert finish(AT_CACHE + UNFINISHED, "-W", "error") == (0, "")
 
 
 HANDLER = """
