@@ -107,8 +107,8 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         *("context", "variables", "data", "input", "integrations.hook"),
     ),
     "integrations.keras": (
-        *("text", "errors", "events", "devices", "values", "context", "variables", "data", "input"),
-        *("strategies", "control", "integrations.hook", "integrations.orbax"),
+        *("text", "errors", "user_code", "events", "devices", "values", "context", "variables"),
+        *("data", "input", "strategies", "control", "integrations.hook", "integrations.orbax"),
     ),
     "integrations.ipyparallel": ("text", "errors", "launching", "processes", "runs"),
     "integrations.launch": (

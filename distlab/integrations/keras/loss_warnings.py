@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import sys
-import warnings
-from typing import Final, final
+from typing import final
 
 from distlab.errors import ScalarLossWarning
-
-_CALLERS: Final = ("distlab", "jax", "keras")
+from distlab.user_code import warn
 
 
 @final
@@ -31,15 +28,4 @@ class LossWarnings:
         """Says each once, at the line of the user's program that called Keras."""
         for message in [message for message, said in self._said.items() if not said]:
             self._said[message] = True
-            warnings.warn(message, ScalarLossWarning, stacklevel=_users_level())
-
-
-def _users_level() -> int:
-    level, frame = 1, sys._getframe(1)
-    while frame.f_back is not None and _package(frame.f_globals) in _CALLERS:
-        level, frame = level + 1, frame.f_back
-    return level
-
-
-def _package(names: dict[str, object]) -> str:
-    return str(names.get("__name__", "")).partition(".")[0]
+            warn(message, ScalarLossWarning)
