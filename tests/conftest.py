@@ -15,6 +15,10 @@ from playwright.sync_api import Browser, sync_playwright
 
 import distlab
 
+# A script that starts the tests in the background has them ignore Ctrl-C, which tests press.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
 # Before any test module is imported: JAX reads the number of devices once.
 distlab.use_cpu_devices(8)
 os.environ["KERAS_BACKEND"] = "jax"  # Keras reads it when it is imported
