@@ -177,12 +177,22 @@ def trace(
         )
     require_memory(fn, jaxpr.consts)
     return LocalTrace(
-        jaxpr,
+        ClosedJaxpr(jaxpr.jaxpr, [_unshared(const) for const in jaxpr.consts]),
         **found,
         divided=divided_text(fn, jaxpr.consts),
         meshed=on_a_mesh_text(fn, jaxpr.consts),
         on_mesh=on_mesh,
     )
+
+
+def _unshared(const: Any) -> Any:
+    """Returns a constant as another object with the same memory, if it is one of NumPy.
+
+    JAX converts an array of 64-bit numbers once for as long as anybody holds what it made of it,
+    and programs are kept: later ones would have the numbers of the first, whatever was written
+    into the array since.
+    """
+    return np.asarray(const).view(type(const)) if isinstance(const, np.ndarray) else const
 
 
 @functools.cache

@@ -155,6 +155,24 @@ def test_arrays_are_compared_by_object_and_small_numpy_ones_by_content_too() -> 
     assert cache.of(closing_over(small)) is not before
 
 
+@pytest.mark.parametrize("kind", [np.float64, np.float32, np.int64, np.int32])
+@pytest.mark.parametrize("later", ["the same step", "another step", "another strategy"])
+def test_a_step_made_later_has_what_was_written_into_an_array_meanwhile(
+    kind: type[np.generic], later: str
+) -> None:
+    strategy = dl.MirroredStrategy(["CPU:0", "CPU:1"])
+    array = np.array([2, 2], kind)
+    # Its program is kept, and with it what JAX made of the array.
+    first = strategy.run(closing_over(array), (3,))
+    array[:] = 4
+    if later == "another strategy":
+        strategy = dl.MirroredStrategy(["CPU:2", "CPU:3"])
+    step = with_default if later == "another step" else closing_over
+    second = strategy.run(step(array), (3,))
+    np.testing.assert_array_equal(first.values[0], [6, 6])
+    np.testing.assert_array_equal(second.values[0], [12, 12])
+
+
 def test_a_function_that_refers_to_itself_is_found_again() -> None:
     def make() -> Step:
         def step(x: Any, depth: int = 2) -> Any:
