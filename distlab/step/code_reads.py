@@ -10,6 +10,7 @@ import functools
 from collections.abc import Iterator
 from types import CodeType, FunctionType, MethodType
 from typing import Any, Final, NamedTuple, TypeAlias
+from weakref import WeakKeyDictionary
 
 from distlab.user_code import is_users
 
@@ -63,12 +64,25 @@ def reads_of(fn: Any, variable: str | None = None) -> Reads:
     return Reads(named.all, paths)
 
 
-@functools.lru_cache(_MOST_CODES)
+# By code: a method that was kept would keep its class, and what it refers to.
+_of_classes: Final[WeakKeyDictionary[type, dict[CodeType, Reads]]] = WeakKeyDictionary()
+
+
 def _reached(kind: type, method: FunctionType) -> Reads:
     """Returns what a method of a class reads, and what those read that it reaches.
 
     Those of libraries are left out.
     """
+    known = _of_classes.get(kind)
+    if known is None:
+        known = _of_classes[kind] = {}
+    reads = known.get(method.__code__)
+    if reads is None:
+        reads = known[method.__code__] = _read_by(kind, method)
+    return reads
+
+
+def _read_by(kind: type, method: FunctionType) -> Reads:
     found, waiting = {method: None}, [method]
     while waiting:
         for name in _first_read(waiting.pop()):

@@ -5,9 +5,10 @@ from __future__ import annotations
 import itertools
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable
 from types import FunctionType
 from typing import Any, Final, final
+from weakref import WeakKeyDictionary, ref
 
 from distlab.errors import RecompilationWarning
 from distlab.step.function_identity import Identity, Key, changed_values, identity_of, references
@@ -15,6 +16,7 @@ from distlab.step.program import Program
 from distlab.step.static_values import StaticKey, changed_parts
 from distlab.user_code import warn
 from distlab.values.checks import function_name, function_source
+from distlab.variables.variable import dependents_of_youngest
 
 _FUNCTIONS_KEPT: Final = 256
 _COMPILED_TOO_OFTEN: Final = 3
@@ -23,30 +25,50 @@ _PROGRAMS_KEPT: Final = 256
 
 
 @final
-class _Entry:
-    """The programs of one function.
+class FunctionPrograms(dict[Any, Program]):
+    """The programs of one function, by the key of their arguments.
+
+    They hold the variables that they use, and nothing but those variables may hold them: who drops
+    a model, and the step that trained it, gets its memory back. Of several variables the one that
+    was made last holds them.
 
     Attributes:
       identity: What distinguishes the function.
       references: What it refers to, by name.
-      programs: Its programs by the key of their arguments.
       uses: How often they were asked for.
       last_use: The number of the last time, counted over all functions.
     """
 
-    __slots__ = ("identity", "last_use", "programs", "references", "uses")
+    __slots__ = ("__weakref__", "_holder", "identity", "last_use", "references", "uses")
 
-    def __init__(self, identity: Identity, references: dict[str, Key]) -> None:
+    def __init__(
+        self, identity: Identity, references: dict[str, Key], holder: dict[int, object]
+    ) -> None:
+        super().__init__()
         self.identity = identity
         self.references = references
-        self.programs: dict[Any, Program] = {}
         self.uses = 0
         self.last_use = 0
+        self._holder = holder
+        holder[id(self)] = self
+
+    def __setitem__(self, key: Any, program: Program) -> None:
+        """Adds a program; the last variable that it uses holds the programs from then on."""
+        super().__setitem__(key, program)
+        used = [v for known in self.values() for v in (*known.spmd.read, *known.spmd.written)]
+        if used:
+            self.drop()
+            self._holder = dependents_of_youngest(used)
+            self._holder[id(self)] = self
+
+    def drop(self) -> None:
+        """Gives them up, unless a step holds them that runs."""
+        self._holder.pop(id(self), None)
 
 
 @final
 class ProgramCache:
-    """Keeps the programs of the last 256 functions.
+    """Keeps the programs of the last 256 functions, and no longer than the variables that they use.
 
     A function that is made anew at each call is the same one as long as its code is and what
     that refers to (see `function_identity`). So functions whose closures change can't fill the
@@ -54,14 +76,17 @@ class ProgramCache:
     """
 
     def __init__(self) -> None:
-        self._by_key: dict[Key, _Entry] = {}
-        self._by_object: OrderedDict[FunctionType, _Entry] = OrderedDict()
-        self._by_source: OrderedDict[Hashable, list[_Entry]] = OrderedDict()
-        self._uses = itertools.count(1)
+        # Not by the keys themselves: the classes in them may hold variables, too.
+        self._by_hash: dict[int, list[ref[FunctionPrograms]]] = {}
+        self._by_object: WeakKeyDictionary[FunctionType, ref[FunctionPrograms]]
+        self._by_object = WeakKeyDictionary()
+        self._without_variables: dict[int, object] = {}
+        self._by_source: OrderedDict[Hashable, list[ref[FunctionPrograms]]] = OrderedDict()
+        self._calls = itertools.count(1)
         self._lock = threading.RLock()  # a signal handler may run a step while it is held
 
-    def of(self, fn: Callable[..., Any]) -> dict[Any, Program]:
-        """Returns a function's programs by the key of their arguments, to read and add to.
+    def of(self, fn: Callable[..., Any]) -> FunctionPrograms:
+        """Returns a function's programs, to read and add to.
 
         A function object is looked up by itself, as by `jax.jit`; only an object that was not
         seen before is compared with others.
@@ -73,57 +98,61 @@ class ProgramCache:
         """
         warning = None
         with self._lock:
-            entry = None
-            if isinstance(fn, FunctionType) and fn in self._by_object:
-                entry = self._by_object[fn]
-                self._by_object.move_to_end(fn)
-            if entry is None:
-                entry, warning = self._find(fn)
-            entry.uses += 1
-            entry.last_use = next(self._uses)
+            known = self._by_object.get(fn) if isinstance(fn, FunctionType) else None
+            programs = None if known is None else known()
+            if programs is None:
+                programs, warning = self._find(fn)
+            programs.uses += 1
+            programs.last_use = next(self._calls)
         if warning is not None:
             warn(warning, RecompilationWarning)
-        return entry.programs
+        return programs
 
-    def _find(self, fn: Callable[..., Any]) -> tuple[_Entry, str | None]:
+    def _find(self, fn: Callable[..., Any]) -> tuple[FunctionPrograms, str | None]:
         identity = identity_of(fn)
-        entry = self._by_key.get(identity.key)
+        alike = self._by_hash.get(hash(identity.key), [])
+        programs = next((one for one in _alive(alike) if one.identity.key == identity.key), None)
         warning = None
-        if entry is None:
-            entry = _Entry(identity, references(fn))
-            warning = self._warning(fn, entry)
-            if len(self._by_key) >= _FUNCTIONS_KEPT:
-                self._forget(min(self._by_key.values(), key=lambda known: known.last_use))
-            self._by_key[identity.key] = entry
+        if programs is None:
+            self._make_room()
+            programs = FunctionPrograms(identity, references(fn), self._without_variables)
+            warning = self._warning(fn, programs)
+            self._by_hash.setdefault(hash(identity.key), []).append(ref(programs))
         if isinstance(fn, FunctionType):
-            self._by_object[fn] = entry
-        for kept in (self._by_object, self._by_source):
-            if len(kept) > _FUNCTIONS_KEPT:
-                kept.popitem(last=False)
-        return entry, warning
+            self._by_object[fn] = ref(programs)
+        if len(self._by_source) > _FUNCTIONS_KEPT:
+            self._by_source.popitem(last=False)
+        return programs, warning
 
     def changed_references(self, fn: Callable[..., Any]) -> str:
         """Returns what changed of that to which a function made anew refers; empty if unknown."""
-        family = self._by_source.get(_source_of(fn), [])
+        family = _alive(self._by_source.get(_source_of(fn), []))
         if len(family) < 2:
             return ""
         before, after = family[-2:]
         return "; ".join(changed_values(before.references, after.references))[:400]
 
-    def _forget(self, entry: _Entry) -> None:
-        del self._by_key[entry.identity.key]
-        for fn in [fn for fn, known in self._by_object.items() if known is entry]:
-            del self._by_object[fn]
+    def _make_room(self) -> None:
+        """Forgets the programs that were not used for longest, if there are too many."""
+        alive = sorted(_alive(itertools.chain(*self._by_hash.values())), key=lambda p: p.last_use)
+        for programs in alive[: 1 - _FUNCTIONS_KEPT]:
+            programs.drop()
+            for fn in [fn for fn, known in self._by_object.items() if known() is programs]:
+                del self._by_object[fn]
+        self._by_hash = {}
+        for programs in alive[1 - _FUNCTIONS_KEPT :]:
+            self._by_hash.setdefault(hash(programs.identity.key), []).append(ref(programs))
 
-    def _warning(self, fn: Callable[..., Any], entry: _Entry) -> str | None:
+    def _warning(self, fn: Callable[..., Any], programs: FunctionPrograms) -> str | None:
         """Returns what to warn of when a function of one source is compiled for each call."""
-        family = self._by_source.setdefault(_source_of(fn), [])
-        if len(family) >= _COMPILED_TOO_OFTEN:
+        known = self._by_source.setdefault(_source_of(fn), [])
+        if len(known) >= _COMPILED_TOO_OFTEN:
             return None  # it was said
-        family.append(entry)
+        known.append(ref(programs))
+        family = _alive(known)  # those whose variables are gone are of other trainings
         if len(family) < _COMPILED_TOO_OFTEN or any(old.uses > 1 for old in family):
             return None
-        changed = changed_values(family[-2].references, entry.references)
+        changed = changed_values(family[-2].references, programs.references)
         if not changed:
             return None
         return (
@@ -133,11 +162,15 @@ class ProgramCache:
         )
 
 
-def _source_of(fn: Callable[..., Any]) -> tuple[type, str, str]:
-    return type(fn), function_name(fn), function_source(fn)
+def _alive(references: Iterable[ref[FunctionPrograms]]) -> list[FunctionPrograms]:
+    return [programs for one in references if (programs := one()) is not None]
 
 
-def keep(programs: dict[Any, Program], key: tuple[Any, ...], program: Program) -> None:
+def _source_of(fn: Callable[..., Any]) -> Hashable:
+    return type(fn).__qualname__, function_name(fn), function_source(fn)
+
+
+def keep(programs: FunctionPrograms, key: tuple[Any, ...], program: Program) -> None:
     """Adds a program to those of its function, of which the last 256 are kept.
 
     One that holds a value that JAX is tracing serves for this call alone, and is not kept.

@@ -33,7 +33,7 @@ from distlab.step.copies import examined
 from distlab.step.last_results import watched
 from distlab.step.place import Place
 from distlab.step.program import Program
-from distlab.step.program_cache import keep
+from distlab.step.program_cache import FunctionPrograms, keep
 from distlab.step.program_inputs import NotWholeError
 from distlab.step.received import accepted
 from distlab.step.regroup import undeclared
@@ -238,7 +238,7 @@ def _run_traced(
 
 def _report_compiled(
     program: Program,
-    programs: dict[Any, Program],
+    programs: FunctionPrograms,
     place: Place,
     fn: Callable[..., Any],
     of_first_step: tuple[list[Any], Any],
@@ -328,7 +328,7 @@ def _call(chosen: Chosen) -> _Call:
 
 
 def _program(
-    host: CollectiveHost, programs: dict[Any, Program], fn: Callable[..., Any], chosen: Chosen
+    host: CollectiveHost, programs: FunctionPrograms, fn: Callable[..., Any], chosen: Chosen
 ) -> tuple[_Call, Program]:
     """Returns the program for arguments that were not seen before, or need another look."""
     args, kwargs = accepted(fn, chosen.args, chosen.kwargs, host.mesh)

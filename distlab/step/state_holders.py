@@ -7,9 +7,9 @@ can, as `step.in_place` sees to it; other verbs refuse them, too.
 
 from __future__ import annotations
 
-import functools
 import sys
 from typing import Any, Final
+from weakref import WeakKeyDictionary
 
 import jax
 
@@ -81,21 +81,27 @@ def require_no_state_holder(nest: Any, what: str) -> None:
             raise ArgumentTypeError(refusal(part, what))
 
 
+# Weakly, as a class may hold whatever its methods refer to.
+_libraries: Final[WeakKeyDictionary[type, str]] = WeakKeyDictionary()
+
+
 def library_of(value: Any) -> str | None:
     """Returns the library whose objects like this one are changed in place; None for others."""
-    kind: Any = type(value)
-    return _library_of(kind)
+    kind = type(value)
+    library = _libraries.get(kind)
+    if library is None:
+        library = _libraries[kind] = _library_of(kind)
+    return library or None
 
 
-@functools.cache
-def _library_of(kind: type) -> str | None:
+def _library_of(kind: type) -> str:
     nnx = sys.modules.get("flax.nnx")
     if nnx is not None and issubclass(kind, _nnx_classes(nnx)):
         return "flax.nnx"
     packages = {base.__module__.partition(".")[0] for base in kind.__mro__} & _PACKAGES
     if packages and any(hasattr(kind, mark) for mark in _MARKS):
         return min(packages)
-    return None
+    return ""
 
 
 def _nnx_classes(nnx: Any) -> tuple[type, ...]:

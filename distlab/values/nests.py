@@ -6,7 +6,6 @@ unusable in the rest of the thread. So such a nest is found before.
 
 from __future__ import annotations
 
-import functools
 from collections import OrderedDict, defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,6 +17,9 @@ from distlab.text.shown import shown
 _DEEP: Final = 100
 _LARGE: Final = 1_000_000
 """Nests that are deeper or larger may have no end."""
+
+_WITH_PARTS: Final = (tuple, OrderedDict, defaultdict)
+"""The classes, next to list and dict, whose objects JAX takes apart as a tuple or a dict."""
 
 
 def require_nest(nest: Any, what: str) -> None:
@@ -98,18 +100,12 @@ def _may_be_endless(nest: Any) -> bool:
                 inner.extend(part.values())
             elif kind is list or kind is tuple:
                 inner.extend(part)
-            elif _has_parts(kind):
+            elif issubclass(kind, _WITH_PARTS):
                 inner.extend(part.values() if isinstance(part, dict) else part)
         if not inner or len(inner) > _LARGE:
             return bool(inner)
         parts = inner
     return True
-
-
-@functools.lru_cache(1024)
-def _has_parts(kind: type) -> bool:
-    """Returns whether JAX takes objects of a class apart as a list, a tuple or a dict."""
-    return issubclass(kind, tuple | OrderedDict | defaultdict)
 
 
 def _parts(

@@ -12,7 +12,7 @@ import functools
 import inspect
 import itertools
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Final, TypeAlias, cast, final
 
 import jax
@@ -129,6 +129,9 @@ class Variable(ArrayOperators, scattering.Scatters, Sealed):
       >>> total, float(total)
       (<Variable total: float32[], replicated>, 13.0)
     """
+
+    _number: int
+    _dependents: dict[int, object]
 
     def __new__(
         cls, *args: Any, per_worker_variable: bool | None = None, **kwargs: Any
@@ -643,8 +646,20 @@ def _require_name(name: Any) -> None:
 
 
 def _keep(variable: Variable, number: int) -> None:
+    variable.__dict__.update(_number=number, _dependents={})
     _live[number] = variable
     announce(variable, number)
+
+
+def dependents_of_youngest(variables: Iterable[Variable]) -> dict[int, object]:
+    """Returns what lives as long as the variable that was made last, by `id`.
+
+    Whoever has a model in one variable and a count of all models in another drops the younger one.
+
+    Args:
+      variables: One variable or more.
+    """
+    return max(variables, key=lambda variable: variable._number)._dependents
 
 
 def description(variable: Variable) -> dict[str, Any]:
