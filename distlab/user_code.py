@@ -38,7 +38,15 @@ def calling_line() -> str:
     It is empty where only libraries are on the stack, as in their threads. A notebook's cells have
     files of IPython's, whose names say nothing: those are `"cell:34"`.
     """
-    frame: FrameType | None = sys._getframe(1)
+    return line_of(sys._getframe(1))
+
+
+def line_of(frame: FrameType | None) -> str:
+    """Returns the file and line of the user's code that a frame runs, or that called it.
+
+    Args:
+      frame: The frame, of any thread.
+    """
     while frame is not None and part_of(frame) != "user":
         frame = frame.f_back
     return "" if frame is None else line_text(frame.f_code.co_filename, frame.f_lineno)

@@ -6,13 +6,19 @@ order, a debugger shows one thread at work, and nothing can deadlock.
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Callable, Sequence
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
+from types import FrameType
 from typing import Any, Final, NamedTuple, final
 
 from distlab.devices.jax_internals import copied_context
 from distlab.errors import ContextError
+from distlab.user_code import line_of, warn
+
+_LOOKS_SECONDS: Final = (15.0, 15.0, *[0.05] * 10)
+"""When to look again whether a replica stands still; a loop may be at one instruction twice."""
 
 _NO_MORE: Final = "interpreter shutdown"
 """What Python says of a thread that is started while the interpreter ends."""
@@ -65,17 +71,53 @@ class ReplicaThread:
             daemon=True,
         )
 
-    def advance(self) -> None:
-        """Runs the replica to its next rendezvous or to its end; raises its error."""
+    def advance(self, waiting: ReplicaThread | None = None) -> None:
+        """Runs the replica to its next rendezvous or to its end; raises its error.
+
+        Args:
+          waiting: A replica that waits for this one at a rendezvous.
+
+        Warns:
+          RuntimeWarning: It stands still, and may wait for a lock that the other one holds.
+        """
         self.rendezvous = None
         if self._ended:
             return
         if self._thread.ident is None:
             self._start()
         self._go.put(None)
-        self._paused.get()
+        self._await_pause(waiting)
         if self._error is not None:
             raise self._error
+
+    def _await_pause(self, waiting: ReplicaThread | None) -> None:
+        """Waits until the replica pauses, and warns once if it stands still while others wait."""
+        looks: list[tuple[FrameType, int] | None] = []
+        times = iter(_LOOKS_SECONDS if waiting is not None else ())
+        while True:
+            wait = next(times, None)
+            try:
+                self._paused.get(timeout=wait)
+            except Empty:
+                looks.append(self._present())
+            else:
+                return
+            at, stands_still = looks[0], looks.count(looks[0]) == len(_LOOKS_SECONDS)
+            if waiting is not None and at is not None and stands_still:
+                assert waiting.rendezvous is not None
+                warn(
+                    f"Replica {self.number} has been at {line_of(at[0])} for "
+                    f"{_LOOKS_SECONDS[1]:g} s, and replica {waiting.number} waits for it at "
+                    f"{waiting.rendezvous.verb}. Replicas that run eagerly take turns: where that "
+                    "line waits for a lock that another replica holds, none goes on. Release "
+                    "locks before collectives and merge_calls.",
+                    RuntimeWarning,
+                )
+
+    def _present(self) -> tuple[FrameType, int] | None:
+        """Returns the frame that the replica's thread executes, and the instruction in it."""
+        frame = sys._current_frames().get(self._thread.ident or 0)
+        return None if frame is None else (frame, frame.f_lasti)
 
     def _start(self) -> None:
         try:
@@ -157,11 +199,14 @@ def run_in_turn(replicas: Sequence[ReplicaThread], meet: Callable[[str | None], 
       ContextError: The replicas do not all reach the same rendezvous.
     """
     while True:
+        waiting: ReplicaThread | None = None
         for replica in replicas:
-            replica.advance()
+            replica.advance(waiting)
+            if replica.rendezvous is not None:
+                waiting = replica
         reached = [replica.rendezvous for replica in replicas]
-        waiting = [rendezvous for rendezvous in reached if rendezvous is not None]
-        if not waiting:
+        met = [rendezvous for rendezvous in reached if rendezvous is not None]
+        if not met:
             for replica in replicas:
                 replica._join()
             meet(None)
@@ -173,8 +218,8 @@ def run_in_turn(replicas: Sequence[ReplicaThread], meet: Callable[[str | None], 
                 f"but they are at {verbs} (None: it has returned). Call them in every replica, not "
                 "under an `if` that only some enter."
             )
-        meet(waiting[0].verb)
-        outcomes = waiting[0].combine([rendezvous.value for rendezvous in waiting])
+        meet(met[0].verb)
+        outcomes = met[0].combine([rendezvous.value for rendezvous in met])
         for replica, outcome in zip(replicas, outcomes, strict=True):
             replica.outcome = outcome
 

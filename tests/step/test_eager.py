@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -14,6 +15,7 @@ import pytest
 
 import distlab as dl
 from distlab.errors import ContextError, StructureError, ValueShapeError
+from distlab.step import rendezvous
 from distlab.step.rendezvous import ReplicaThread
 from distlab.values.distributed import stack
 from tests.listening import listening
@@ -303,6 +305,43 @@ def test_a_context_kept_after_its_run_is_refused() -> None:
         kept[0].merge_call(lambda _: None)
     with pytest.raises(ContextError):
         kept[0].all_reduce("SUM", 1.0)
+
+
+@pytest.mark.usefixtures("eagerly")
+@pytest.mark.parametrize("kind", [threading.Lock, threading.RLock])
+def test_a_replica_that_waits_for_a_lock_of_another_one_is_told_of(
+    kind: Callable[[], Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rendezvous, "_LOOKS_SECONDS", (0.2, 0.2, 0.01))
+    lock = kind()
+    strategy = dl.MirroredStrategy(["CPU:0", "CPU:1"])
+
+    def step(x: Any) -> Any:
+        with lock:
+            return dl.get_replica_context().all_reduce("SUM", x)
+
+    line = step.__code__.co_firstlineno + 1
+    with pytest.raises(RuntimeWarning) as caught:  # as an error, which ends the step
+        strategy.run(step, (1.0,))
+    assert f"Replica 1 has been at test_eager.py:{line} for 0.2 s" in str(caught.value)
+    assert "replica 0 waits for it at all_reduce" in str(caught.value)
+    assert lock.acquire(timeout=10)
+
+
+@pytest.mark.usefixtures("eagerly")
+def test_a_replica_that_computes_for_long_is_not_told_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rendezvous, "_LOOKS_SECONDS", (0.01,) * 12)
+    strategy = dl.MirroredStrategy(["CPU:0", "CPU:1"])
+
+    def step() -> Any:
+        context = dl.get_replica_context()
+        until = time.monotonic() + 0.3
+        count = 0
+        while time.monotonic() < until:
+            count += 1
+        return context.all_reduce("SUM", jnp.float32(count > 0))
+
+    assert strategy.run(step).values[1] == 2.0
 
 
 @pytest.mark.usefixtures("eagerly")
