@@ -10,8 +10,7 @@ from typing import Final, Self
 from distlab._cli.serving import Server, serve
 from distlab.errors import DistlabError
 from distlab.runs.listing import run_folders
-from distlab.runs.run_file import being_written
-from distlab.runs.run_files import run_files
+from distlab.runs.run_file import being_written, run_files
 
 _LOOK_SECONDS: Final = 0.25
 

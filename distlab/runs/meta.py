@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import shutil
+import sqlite3
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any, Final
 
+from distlab.runs.opening import opened_run_file
 from distlab.text.shown import shown
 
 _KINDS: Final[dict[str, type]] = {
@@ -40,3 +44,26 @@ def checked_meta(rows: Iterable[tuple[Any, Any]]) -> dict[str, Any]:
             expected = "a text" if kind is str else "a whole number of usual size"
             raise ValueError(f"it states {name} as {shown(value)}, which is not {expected}")
     return meta
+
+
+def stated_process(file: Path) -> int | None:
+    """Returns the index of the process that a run file states to be of.
+
+    Args:
+      file: The file.
+
+    Returns:
+      The index; None where it is not stated, as in files of schema 1, or can't be read.
+    """
+    try:
+        database, copy = opened_run_file(file)
+    except (sqlite3.Error, OSError, ValueError, RuntimeWarning):
+        return None
+    try:
+        return checked_meta(database.execute("SELECT key, value FROM meta")).get("process_index")
+    except (sqlite3.Error, ValueError):
+        return None
+    finally:
+        database.close()
+        if copy:
+            shutil.rmtree(copy, ignore_errors=True)

@@ -24,9 +24,9 @@ from distlab.runs.exports import export
 from distlab.runs.exports.frame import to_pandas
 from distlab.runs.exports.tensorboard import to_tensorboard
 from distlab.runs.programs import Programs, read_programs
-from distlab.runs.run_file import PATTERN
+from distlab.runs.run_file import PATTERN, run_files
 from distlab.runs.run_file_reader import PAGE
-from distlab.runs.run_files import RunReader, open_run_files, run_files
+from distlab.runs.run_files import RunReader, open_run_files
 from distlab.runs.summary import Summary, summarize
 from distlab.text.counts import is_count, is_number
 from distlab.text.html import card
@@ -110,7 +110,8 @@ class Run(Uncopied):
 
         Warns:
           NewerRunWarning: A newer version of distlab recorded it.
-          RuntimeWarning: What a killed process stored last can't be read, so it may be missing.
+          RuntimeWarning: What a killed process stored last can't be read, so it may be missing; or
+            the folder holds copies of run files, which are not read.
 
         Example:
           >>> import distlab as dl
@@ -660,6 +661,11 @@ def _may_open_files() -> bool:
 
 def _fault_of(folder: Path) -> str:
     if folder.is_dir():
+        if copies := sorted(file.name for file in folder.glob(PATTERN)):
+            return (
+                f"holds no run file, but {', '.join(map(shown, copies[:_NAMED]))}. The file of a "
+                "run's only process is named process-0.sqlite"
+            )
         runs = sorted({file.parent.name for file in folder.glob(f"*/{PATTERN}")})
         if not runs:
             return "holds no run file"

@@ -19,6 +19,7 @@ from __future__ import annotations
 import copy
 import fcntl
 import os
+import re
 import socket
 import sqlite3
 import time
@@ -33,11 +34,29 @@ import numpy as np
 
 from distlab.errors import RecordError
 from distlab.events import SCHEMA, AnyEvent, Event, Lost, Unknown, kind_of
+from distlab.runs.meta import stated_process
 from distlab.runs.totals import Totals
 from distlab.text.shown import shown, shown_clause
 
 PATTERN: Final = "process-*.sqlite"
-"""The names of the run files in a run folder."""
+"""The names of the run files in a run folder, and of copies of them."""
+
+_NAME: Final = re.compile(r"process-(0|[1-9][0-9]*)\.sqlite")
+
+
+def process_of(name: str) -> int | None:
+    """Returns the process whose run file has a name; None for the names of other files."""
+    found = _NAME.fullmatch(name)
+    return int(found[1]) if found else None
+
+
+def run_files(folder: Path) -> list[Path]:
+    """Returns the files in a folder with the names of run files, in the order of their processes.
+
+    What a copy is called, such as `process-0 (1).sqlite`, is no such name.
+    """
+    numbered = ((process_of(path.name), path) for path in folder.glob(PATTERN))
+    return [path for _, path in sorted((n, path) for n, path in numbered if n is not None)]
 
 
 def file_of(folder: Path, process: int = 0) -> Path:
@@ -122,7 +141,7 @@ class RunFile:
         meta = _meta(name, process, clock_offset_ns, of) | {"processes": processes}
         _create_folder(folder)
         try:
-            held = sorted(folder.glob(PATTERN)) if process == 0 else [self.path]
+            held = run_files(folder) if process == 0 else [self.path]
             _refuse_existing(folder, [path for path in held if path.exists()], overwrite)
             self._lock = _acquire_lock(self.path)
         except RecordError:
@@ -130,7 +149,7 @@ class RunFile:
         except OSError as error:
             raise _can_not_write(folder, error) from error
         try:
-            _begin(self.path, meta, held)
+            _begin(self.path, meta, [path for path in held if _is_of_run(path)])
             self._database = _opened(self.path)
             self._place = place_of(self.path)
         except (OSError, sqlite3.Error) as error:
@@ -337,6 +356,14 @@ def _begin(path: Path, meta: dict[str, str | int], held: Sequence[Path]) -> None
     for old in held:
         if old != path:
             old.unlink(missing_ok=True)
+
+
+def _is_of_run(path: Path) -> bool:
+    """Returns whether a run file is that of the process by which it is named.
+
+    Another one was copied here from elsewhere. Of a damaged file nobody knows.
+    """
+    return stated_process(path) in {None, process_of(path.name)}
 
 
 def _fold_logs(path: Path) -> None:

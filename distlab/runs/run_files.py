@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import heapq
-import re
 import sqlite3
 import threading
 import time
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
@@ -15,12 +15,15 @@ from typing import Any, Final, Protocol
 from distlab.errors import NotARunError
 from distlab.events import Chunk, Envelope, Event, Source, Unknown
 from distlab.events.merged import Merged, Offsets, Origin
-from distlab.runs.run_file import PATTERN
+from distlab.runs.run_file import PATTERN, process_of, run_files
 from distlab.runs.run_file_reader import PAGE, RunFileReader
 from distlab.runs.totals import Totals
-from distlab.text.shown import shown_clause
+from distlab.text.shown import shown, shown_clause
 
 _EVENTS_AT_ONCE: Final = 256
+
+_NAMED: Final = 3
+"""How many files a warning names."""
 
 _LOOK_SECONDS: Final = 0.5
 """Seconds between two looks for the files of processes that have not begun theirs."""
@@ -65,21 +68,24 @@ class RunReader(Source, Protocol):
         """Closes the files."""
 
 
-def run_files(folder: Path) -> list[Path]:
-    """Returns the run files in a folder, in the order of their processes."""
-    return sorted(folder.glob(PATTERN), key=_process_of)
-
-
 def open_run_files(files: Sequence[Path]) -> RunReader:
     """Opens the run files of a folder, at least one.
+
+    A file of several is read where it states the process by which it is named.
 
     Raises:
       sqlite3.Error: The only one is no run file, or can't be read.
       ValueError: The same, where the damage is in what it states, or in SQLite's message.
       NotARunError: One of several is no run file, or can't be read.
+
+    Warns:
+      RuntimeWarning: The folder holds other files with such names, which are not read.
     """
+    folder = files[0].parent
+    others = [path for path in sorted(folder.glob(PATTERN)) if process_of(path.name) is None]
     if len(files) == 1:
         reader = RunFileReader(files[0])
+        _warn_of(others)
         return reader if reader.meta.get("processes", 1) <= 1 else MergedReaders([reader])
     readers: list[RunFileReader] = []
     try:
@@ -89,7 +95,13 @@ def open_run_files(files: Sequence[Path]) -> RunReader:
         for reader in readers:
             reader.close()
         raise
-    return MergedReaders(readers)
+    own = list(filter(_is_as_named, readers)) or readers[:1]
+    for reader in readers:
+        if reader not in own:
+            reader.close()
+            others.append(reader.path)
+    _warn_of(others)
+    return MergedReaders(own)
 
 
 class MergedReaders:
@@ -112,6 +124,7 @@ class MergedReaders:
         """
         self.meta = readers[0].meta
         self._readers = list(readers)
+        self._known = {reader.path for reader in readers}
         self._merged = Merged([_origin(reader) for reader in readers])
         self._expected = max(reader.meta.get("processes", 1) for reader in readers)
         self._clock = clock
@@ -197,12 +210,17 @@ class MergedReaders:
             if len(self._readers) >= self._expected or self._clock() < self._next_look:
                 return
             self._next_look = self._clock() + _LOOK_SECONDS
-            known = {reader.path for reader in self._readers}
             for file in run_files(self._readers[0].path.parent):
-                if file not in known:
-                    reader = _one_of_several(file)
+                if file in self._known:
+                    continue
+                reader = _one_of_several(file)
+                self._known.add(file)
+                if _is_as_named(reader):
                     self._readers.append(reader)
                     self._merged.add(_origin(reader))
+                else:
+                    reader.close()
+                    _warn_of([file])
 
     def _in_order(
         self, pages: Sequence[Iterator[list[Event | Unknown]]]
@@ -255,6 +273,21 @@ def _outermost(ends: Sequence[tuple[int, int]]) -> tuple[int, int]:
     return min(low for low, _ in ends), max(high for _, high in ends)
 
 
-def _process_of(path: Path) -> tuple[int, str]:
-    number = re.search(r"\d+", path.name)
-    return int(number[0]) if number else 0, path.name
+def _is_as_named(reader: RunFileReader) -> bool:
+    """Returns whether a file states the process by which it is named; schema 1 states none."""
+    return reader.meta.get("process_index") in {None, process_of(reader.path.name)}
+
+
+def _warn_of(others: Sequence[Path]) -> None:
+    """Warns of files that are named as run files are, and are not of the run."""
+    if not others:
+        return
+    names = ", ".join(shown(path.name) for path in others[:_NAMED])
+    more = f" and {len(others) - _NAMED} more" if len(others) > _NAMED else ""
+    warnings.warn(
+        f"Beside the run in {others[0].parent} lie files that are not read: {names}{more}. A run "
+        "file is named by the process that it states, as process-0.sqlite; these are copies of "
+        "others. Move each to a folder of its own, named process-0.sqlite, to read it.",
+        RuntimeWarning,
+        stacklevel=4,
+    )
