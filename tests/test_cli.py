@@ -113,6 +113,10 @@ def test_python_dash_m_is_the_command() -> None:
         (["train"], "invalid choice: 'train'"),
         (["runs", "x" * 300], "must be a path, got 'xxxxxxxxx"),
         (["export", "run", "-o", "x" * 300 + ".json"], "File name too long"),
+        (["runs", ""], "must be a path, got ''; . is the present folder"),
+        (["dashboard", ""], "must be a path, got ''; . is the present folder"),
+        (["demo", "--record", ""], "must be a path, got ''; . is the present folder"),
+        (["runs", "http://host/runs"], "got the URL 'http://host/runs'"),
         (["dashboard", "~nobody-of-this-name/runs"], "Could not determine home directory"),
     ],
 )

@@ -99,6 +99,32 @@ def test_demo_trains_where_the_output_is_closed(tmp_path: Path) -> None:
         assert run.summary()["status"] == "finished"
 
 
+def test_demo_says_that_recording_is_off(tmp_path: Path) -> None:
+    arguments = ("demo", "--no-dashboard", "--steps", "2", "--replicas", "2", "--record")
+    done = own_process.run(_RECORDING_OFF, *arguments, tmp_path / "run")
+    assert (done.returncode, done.stderr) == (0, "")
+    said = done.stdout.splitlines()[-1]
+    assert said == "Nothing was recorded: recording is off (DISTLAB_RECORD=off)."
+    assert not (tmp_path / "run").exists()
+
+
+def test_demo_with_a_dashboard_is_refused_while_recording_is_off(tmp_path: Path) -> None:
+    arguments = ("demo", "--port", "0", "--steps", "2", "--replicas", "2", "--record")
+    done = own_process.run(_RECORDING_OFF, *arguments, tmp_path / "run")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == (
+        "distlab: error: A dashboard shows a recording's folder, and the recording 'run' stores "
+        "nothing, because recording is off (DISTLAB_RECORD=off). Unset it.\n"
+    )
+
+
+_RECORDING_OFF = """
+import os, sys
+os.environ["DISTLAB_RECORD"] = "off"
+from distlab import cli
+sys.exit(cli.main(sys.argv[1:]))
+"""
+
 _WITHOUT_OUTPUT = """
 import sys
 sys.stdout = None  # as Python has it where the descriptor is closed

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Final, Protocol, TypeAlias
 
 from distlab.errors import InvalidArgumentError, NotARunError
-from distlab.events import Source
+from distlab.events import Source, sink
 from distlab.page.runs_table import RunSummary, unreadable
-from distlab.recording import Run
+from distlab.recording import Recording, Run
 from distlab.runs.listing import run_folders, summary_of
 from distlab.runs.run_file import file_of, place_of
 from distlab.runs.summary import gaps
@@ -310,7 +310,7 @@ def library_of(source: object) -> Library:
       NotARunError: The folder does not exist.
       InvalidArgumentError: Events cannot be read from the source.
     """
-    if isinstance(source, str | Path):
+    if isinstance(source, str | Path) and source != "":  # Run.open refuses that
         folder = Path(source)
         found = next(run_folders(folder), None) if is_folder(folder) else None
         if found is not None and found != folder:
@@ -334,6 +334,14 @@ def served_run(source: object) -> ServedRun:
         readable: Source = source
         return ServedRun(readable, capture)
     path = source if isinstance(source, str | os.PathLike) else getattr(source, "path", None)
+    if isinstance(source, Recording) and path is None:
+        if sink.recorder().enabled:
+            why = 'keeps its events in memory only. Name one: distlab.record("runs/first")'
+        else:
+            why = "stores nothing, because recording is off (DISTLAB_RECORD=off). Unset it"
+        raise InvalidArgumentError(
+            f"A dashboard shows a recording's folder, and the recording {source.name!r} {why}."
+        )
     if path is None:
         raise InvalidArgumentError(
             f"A dashboard shows a run's folder or a source of events, got {type(source).__name__}. "

@@ -321,7 +321,8 @@ def serve(
         too long.
       PortInUseError: The port is taken, or may be used by root only.
       NotARunError: The folder does not hold a recorded run.
-      InvalidArgumentError: Events cannot be read from the source.
+      InvalidArgumentError: Events cannot be read from the source, such as a recording without a
+        folder, or while recording is off.
 
     Example:
       >>> from urllib.request import urlopen

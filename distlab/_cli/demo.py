@@ -94,7 +94,10 @@ def run(args: argparse.Namespace) -> int:
                 )
                 _say(f"Dashboard: {server.url}")
             _train(digits, args.replicas, steps, recording)
-        _say(f"Recorded in {path}  (open it again: distlab dashboard {path})")
+        if recording.path is None:
+            _say("Nothing was recorded: recording is off (DISTLAB_RECORD=off).")
+        else:
+            _say(f"Recorded in {path}  (open it again: distlab dashboard {path})")
         if server is not None and not args.exit_when_done:
             _say(f"Serving {server.url} until Ctrl-C.")
             wait_for_interrupt()

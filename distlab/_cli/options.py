@@ -7,6 +7,7 @@ import math
 from pathlib import Path
 
 from distlab.launching.limits import MOST
+from distlab.text.paths import path_refusal
 
 
 class HelpFormatter(argparse.RawDescriptionHelpFormatter):
@@ -49,6 +50,11 @@ def port(text: str) -> int:
 
 def named_path(text: str) -> Path:
     """Parses the path of a folder or file, which may begin with `~`."""
+    if not text:
+        raise argparse.ArgumentTypeError("must be a path, got ''; . is the present folder")
+    # Path makes one stroke of a URL's two.
+    if "://" in text and (refused := path_refusal(text, "distlab")):
+        raise argparse.ArgumentTypeError(refused)
     try:
         found = Path(text).expanduser()
         found.exists()

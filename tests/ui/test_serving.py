@@ -22,6 +22,8 @@ from tornado.iostream import StreamClosedError
 from tornado.websocket import WebSocketClosedError
 
 import distlab as dl
+from distlab.errors import InvalidArgumentError, NotARunError
+from distlab.events import sink
 from distlab_dashboard import DashboardServer, exports, listening, serve
 from tests import own_process
 from tests.synthetic import ListSource, whole_run
@@ -437,3 +439,24 @@ def test_a_message_to_a_reader_who_has_gone_is_worth_no_line_and_other_faults_ar
         made.stop()
     told = [one.exc_info[1] for one in caplog.records if one.exc_info is not None]
     assert told == ([error] if type(error) is OSError else [])
+
+
+def test_a_recording_that_stores_nothing_says_why_it_has_no_page(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with (
+        dl.record(None) as recording,
+        pytest.raises(InvalidArgumentError, match=r"'in memory' keeps .* memory only\. Name one: "),
+    ):
+        serve(recording, port=0)
+    monkeypatch.setattr(sink, "_recorder", sink.NULL)
+    with (
+        dl.record("run") as recording,
+        pytest.raises(InvalidArgumentError, match=r"'run' stores .*\(DISTLAB_RECORD=off\)\. Unset"),
+    ):
+        serve(recording, port=0)
+
+
+def test_an_empty_path_is_no_folder_to_serve() -> None:
+    with pytest.raises(NotARunError, match="opened by its folder, got a str: ''"):
+        serve("", port=0)
