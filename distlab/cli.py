@@ -43,7 +43,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     Example:
       >>> from distlab.cli import main
       >>> main(["runs", "."])
-      No runs in .. Record one: distlab demo --record first
+      No runs in . and its subfolders, 3 levels deep; links are not followed. Record one: ...
       0
     """
     parser = _parser()

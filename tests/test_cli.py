@@ -384,6 +384,24 @@ def test_runs_says_when_there_are_none_and_when_there_is_no_folder(
     assert "lists a folder of runs" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("hidden", ["deep", "linked"])
+def test_runs_and_dashboard_say_how_deep_they_look(
+    hidden: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root = tmp_path / "root"
+    (root / "a/b/c").mkdir(parents=True)
+    if hidden == "deep":
+        distlab.record(root / "a/b/c/d").close()
+    else:
+        distlab.record(tmp_path / "run").close()
+        (root / "run").symlink_to(tmp_path / "run")
+    looked = f"in {root} and its subfolders, 3 levels deep; links are not followed."
+    assert cli.main(["runs", str(root)]) == 0
+    assert f"No runs {looked}" in capsys.readouterr().out
+    assert cli.main(["dashboard", str(root), "--port", "0"]) == 2
+    assert f"no run is {looked}" in capsys.readouterr().err
+
+
 def test_export_writes_a_file_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with distlab.record(tmp_path / "run") as run:
         run.log(loss=0.5, self=1.0)

@@ -17,7 +17,7 @@ from distlab.errors import InvalidArgumentError, NotARunError
 from distlab.events import Source, sink
 from distlab.page.runs_table import RunSummary, unreadable
 from distlab.recording import Recording, Run
-from distlab.runs.listing import run_folders, summary_of
+from distlab.runs.listing import DEEPEST, run_folders, summary_of
 from distlab.runs.run_file import file_of, place_of
 from distlab.runs.summary import gaps
 from distlab.text.paths import is_folder
@@ -163,7 +163,7 @@ class _Listed:
 
 
 class Folder:
-    """All runs in a folder and in the folders within it.
+    """All runs in a folder and in the folders within it, three levels deep.
 
     A run is read while pages show it; the three that were released last are kept. One that takes
     the place of another is a run of its own.
@@ -315,6 +315,12 @@ def library_of(source: object) -> Library:
         found = next(run_folders(folder), None) if is_folder(folder) else None
         if found is not None and found != folder:
             return Folder(folder)
+        if found is None and is_folder(folder):
+            raise NotARunError(
+                f"A dashboard shows a run's folder or a folder of runs, and no run is in {folder} "
+                f"and its subfolders, {DEEPEST} levels deep; links are not followed. Name the "
+                "folder that was passed to record, or one of such folders."
+            )
         return OneRun(served_run(source), folder)
     return OneRun(served_run(source))
 

@@ -21,7 +21,8 @@ def add_to(commands: Any) -> None:
         "dashboard",
         help="show a recorded run, or a folder of them, in the dashboard",
         description="Serves the dashboard of a recorded run, finished or still being recorded,\n"
-        "or of all runs in a folder, until Ctrl-C.",
+        "or of all runs in a folder and its subfolders, three levels deep, until Ctrl-C. Links in\n"
+        "it are not followed.",
         epilog=EPILOG,
         formatter_class=HelpFormatter,
     )

@@ -42,7 +42,8 @@ def add_to(commands: Any) -> None:
     parser = commands.add_parser(
         "runs",
         help="list the recorded runs in a folder",
-        description="Lists the recorded runs in a folder and its subfolders, the newest first.",
+        description="Lists the recorded runs in a folder and its subfolders, three levels\n"
+        "deep, the newest first. Links in it are not followed.",
         epilog=EPILOG,
         formatter_class=HelpFormatter,
     )
@@ -55,6 +56,7 @@ def add_to(commands: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Prints the table and returns the exit code."""
+    from distlab.runs.listing import DEEPEST
     from distlab.runs.run import require_readable
 
     if not is_folder(args.folder):
@@ -66,7 +68,10 @@ def run(args: argparse.Namespace) -> int:
     found = list(_listed(args.folder))
     if not found:
         example = args.folder / "first"
-        print(f"No runs in {args.folder}. Record one: distlab demo --record {example}")
+        print(
+            f"No runs in {args.folder} and its subfolders, {DEEPEST} levels deep; links are not "
+            f"followed. Record one: distlab demo --record {example}"
+        )
         return 0
     found.sort(key=lambda one: -one["started"] if isinstance(one, dict) else math.inf)
     rows = [COLUMNS, *(_row(one, args.folder) for one in found)]

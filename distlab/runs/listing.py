@@ -14,6 +14,7 @@ from distlab.runs.summary import Summary
 from distlab.text.shown import shown_text
 
 DEEPEST: Final = 3
+"""Levels of subfolders: a server looks again every two seconds, and may be given any folder."""
 
 
 def run_folders(root: Path, depth: int = DEEPEST) -> Iterator[Path]:
