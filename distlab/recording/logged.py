@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from distlab.devices.jax_internals import is_ready
 from distlab.errors import ArgumentTypeError, ArgumentValueError, DonatedError, ValueShapeError
 from distlab.text.shown import shown
 
@@ -60,10 +61,17 @@ def step_and_values(first: Any, named: dict[str, Any]) -> tuple[Any, Mapping[str
       named: What it gives by name; `step` is the step.
 
     Raises:
-      ArgumentTypeError: There are two steps, or two values of one name.
+      ArgumentTypeError: There are two steps, or two values of one name; or a dict has a value that
+        is named `step`, and no step is given.
     """
     step = named.pop("step", None)
     if isinstance(first, Mapping):
+        if step is None and "step" in first:
+            raise ArgumentTypeError(
+                "A dict holds values and no step, got one with 'step': "
+                f"{shown(first['step'])}. Give the step by its name, "
+                'log({"loss": loss}, step=7), or call the value otherwise, such as "train/step".'
+            )
         if twice := sorted(first.keys() & named.keys(), key=str):
             raise ArgumentTypeError(
                 f"A name is logged with one value at a time, got two for {shown(twice[0])}. Give "
@@ -79,11 +87,12 @@ def step_and_values(first: Any, named: dict[str, Any]) -> tuple[Any, Mapping[str
 
 
 def checked_step(step: Any) -> Any:
-    """Returns a step as an `int`, or as an array that JAX may still be computing.
+    """Returns a step as an `int`, or as an array that JAX is still computing.
 
     Raises:
       ArgumentTypeError: It is not a whole number.
       ArgumentValueError: It is negative or too large.
+      DonatedError: It is an array that was deleted.
     """
     if isinstance(step, Mapping | list | tuple):  # values, such as {"epoch": 3}, and no step
         raise ArgumentTypeError(
@@ -93,7 +102,7 @@ def checked_step(step: Any) -> Any:
     leaf = _only_leaf(step)
     if isinstance(leaf, jax.Array) and not isinstance(leaf, jax.core.Tracer):
         if leaf.shape == () and jnp.issubdtype(leaf.dtype, np.integer):
-            return leaf
+            return _step_in(leaf)
     elif not isinstance(leaf, bool | jax.core.Tracer):
         try:
             number = operator.index(leaf)
@@ -105,6 +114,22 @@ def checked_step(step: Any) -> Any:
         f"step is a whole number, got a {type(step).__name__}: {shown(step)}. Pass the number of "
         "the step, or leave it out to use that of the last step."
     )
+
+
+def _step_in(array: jax.Array) -> int | jax.Array:
+    """Returns the step in an array if it is computed, else the array."""
+    if array.is_deleted():
+        raise DonatedError(
+            f"The array with the step was deleted, or donated to an earlier call: {shown(array)}. "
+            "Log with the result of that call."
+        )
+    try:
+        if not is_ready(array):
+            return array
+        number = int(array)
+    except Exception:  # noqa: BLE001 - what failed to compute it is told where it is read
+        return array
+    return whole_step(number, least=0)
 
 
 def whole_step(step: Any, least: int = -1) -> int:
@@ -120,7 +145,7 @@ def whole_step(step: Any, least: int = -1) -> int:
     number = int(step)
     if not least <= number <= LARGEST:
         raise ArgumentValueError(
-            f"step is a whole number from 0 to 2**63 - 1, got {shown(step)}. Pass the number of "
+            f"step is a whole number from 0 to 2**63 - 1, got {shown(number)}. Pass the number of "
             "the step, or leave it out to use that of the last step."
         )
     return number
@@ -133,7 +158,8 @@ def checked_number(name: str, value: Any) -> Any:
       ValueShapeError: It is not one real number.
       DonatedError: It is an array that was deleted.
     """
-    leaf = _only_leaf(value)
+    # Of a dict the name of its value would be lost.
+    leaf: Any = value if isinstance(value, Mapping | list | tuple) else _only_leaf(value)
     if isinstance(leaf, jax.core.Tracer):
         raise ValueShapeError(
             f"log accepts numbers, but {name!r} is being traced by JAX. "
@@ -143,7 +169,7 @@ def checked_number(name: str, value: Any) -> Any:
         found = f"shape {leaf.shape} and dtype {leaf.dtype}" if _is_array(leaf) else shown(value)
         raise ValueShapeError(
             f"log accepts one real number for each name, got {name!r} with {found}. "
-            'Reduce it first, for example with strategy.reduce("MEAN", value, axis=None).'
+            + _remedy_of(name, value)
         )
     if isinstance(leaf, jax.Array):
         if leaf.is_deleted():
@@ -159,6 +185,12 @@ def checked_number(name: str, value: Any) -> Any:
             f"log accepts numbers that a float can hold, got {name!r} with {shown(value)} "
             f"({error}). Log its logarithm, or leave it out."
         ) from error
+
+
+def _remedy_of(name: str, value: Any) -> str:
+    if isinstance(value, Mapping):
+        return f'Give each value in it a name of its own, such as {{"{name}/loss": loss}}.'
+    return 'Reduce it first, for example with strategy.reduce("MEAN", value, axis=None).'
 
 
 def _only_leaf(value: Any) -> Any:

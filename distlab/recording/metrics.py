@@ -52,6 +52,7 @@ class Metrics:
         self._emit = emit
         self._pending: deque[_Pending] = deque()
         self._not_finite: dict[str, tuple[int, float]] = {}
+        self._unread = ""
         self._lock = threading.RLock()  # a signal handler may log amid `log`
         self._thread = HelperThread("distlab metrics", self._resolve_on)
 
@@ -95,6 +96,14 @@ class Metrics:
             taken, self._not_finite = self._not_finite, {}
         return taken
 
+    def take_unread(self) -> str:
+        """Returns, once, the first reason for which a logged value was lost since the last call."""
+        if not self._unread:
+            return ""
+        with self._lock:
+            taken, self._unread = self._unread, ""
+        return taken
+
     def flush(self, seconds: float = _FLUSH_SECONDS) -> None:
         """Waits until all values logged so far are emitted.
 
@@ -129,16 +138,20 @@ class Metrics:
     def _resolve(self, pending: _Pending) -> None:
         """Emits values that are ready; reports those that can't be read any more."""
         try:
-            step = whole_step(pending.step)
+            least = 0 if isinstance(pending.step, jax.Array) else -1
+            step = whole_step(pending.step, least)
         except Exception as error:  # noqa: BLE001 - a failed computation raises anything here
-            self._report(f"The step of logged values could not be read: {error}")
+            names = ", ".join(map(repr, pending.values))
+            self._report(
+                f"The step of what was logged as {names} {_why_unread(pending.step, error)}"
+            )
             return
         values: dict[str, float] = {}
         for name, value in pending.values.items():
             try:
                 values[name] = float(value)
             except Exception as error:  # noqa: BLE001 - as above
-                self._report(f"The value logged as {name!r} could not be read: {error}")
+                self._report(f"The value logged as {name!r} {_why_unread(value, error)}")
             else:
                 if not math.isfinite(values[name]):
                     self._not_finite.setdefault(name, (step, values[name]))
@@ -146,6 +159,7 @@ class Metrics:
             self._emit(Metric(time_ns=pending.time_ns, step=step, values=values))
 
     def _report(self, reason: str) -> None:
+        self._unread = self._unread or reason[:2_000]
         self._emit(Lost(time_ns=time.monotonic_ns(), count=1, reason=reason[:2_000]))
 
 
@@ -154,6 +168,15 @@ def _own(value: Any) -> Any:
     if not isinstance(value, jax.Array) or value.is_deleted():
         return value
     return for_another_thread(value)
+
+
+def _why_unread(value: Any, error: Exception) -> str:
+    if isinstance(value, jax.Array) and value.is_deleted():
+        return (
+            "was deleted, or donated to a call, before it was read. Log the result of that call, "
+            "or a copy (jax.numpy.copy)."
+        )
+    return f"could not be read: {error}"
 
 
 def _readable(value: Any) -> bool:

@@ -72,6 +72,7 @@ class Recording(Uncopied):
         self._recorder = recorder
         self._opened = opened
         self._not_finite: set[str] = set()
+        self._told_unread = False
         self._process = os.getpid()
         atexit.register(self._close_at_exit)
 
@@ -93,17 +94,20 @@ class Recording(Uncopied):
             step.
 
         Raises:
-          ValueShapeError: A value is not one real number.
+          ValueShapeError: A value is not one real number, such as a dict or a list.
           ArgumentTypeError: The step is not a whole number, or there are two; a name of a dict is
-            no text.
+            no text, or it is `step` and no step is given.
           ArgumentValueError: The step is negative or above 2**63 - 1, or a name is empty, longer
             than 500 characters or not encodable in UTF-8.
+          DonatedError: A value or the step was deleted or donated to an earlier call.
           RecordError: The recording is closed, or that of a process of which this one was forked.
 
         Warns:
           NoEffectWarning: A step was given without a value.
           NotFiniteWarning: A metric was nan or infinite for the first time. A value that was not
             computed yet is told of at the next call, or when the recording is closed.
+          RuntimeWarning: A value or step of an earlier call could not be read, for the first time:
+            it was deleted meanwhile, its computation failed, or the step was negative.
 
         Example:
           >>> import jax.numpy as jnp
@@ -135,7 +139,7 @@ class Recording(Uncopied):
             )
         self._recorder.metrics.log(number, numbers)
         self._recorder.overhead.add_log(time.perf_counter_ns() - began, line)
-        self._warn_of_not_finite(self._recorder)
+        self._warn_of_values(self._recorder)
 
     def capture(self, steps: int = 5, *, seconds: float = 10.0) -> Future[Capture]:
         """Takes a short profile of the next steps, and returns without waiting for them.
@@ -241,7 +245,7 @@ class Recording(Uncopied):
             self._opened = opened
             atexit.register(self._close_at_exit)
             raise
-        self._warn_of_not_finite(self._recorder)
+        self._warn_of_values(self._recorder)
 
     def __enter__(self) -> Self:
         """Returns itself.
@@ -283,8 +287,14 @@ class Recording(Uncopied):
                 "returns, or record to a folder of its own here."
             )
 
-    def _warn_of_not_finite(self, recorder: RingRecorder) -> None:
-        """Warns, once for each metric; in the line that called `log` or `close`."""
+    def _warn_of_values(self, recorder: RingRecorder) -> None:
+        """Warns, once for each metric; in the line that called `log` or `close`.
+
+        Of values that could not be read the first one is told of; each is an event of the run.
+        """
+        if (reason := recorder.metrics.take_unread()) and not self._told_unread:
+            self._told_unread = True
+            warnings.warn(reason, RuntimeWarning, stacklevel=3)
         for name, (step, value) in recorder.metrics.take_not_finite().items():
             if name in self._not_finite:
                 continue

@@ -23,6 +23,7 @@ from distlab.errors import (
     ArgumentTypeError,
     ArgumentValueError,
     DistlabError,
+    DonatedError,
     NoEffectWarning,
     ValueShapeError,
 )
@@ -183,6 +184,8 @@ def test_any_name_total_and_message_is_refused_or_stored(
         (jnp.float32(1), ArgumentTypeError),
         (2**70, ArgumentValueError),
         (-2, ArgumentValueError),
+        (jnp.int32(-4), ArgumentValueError),
+        (jnp.int32(-1), ArgumentValueError),
     ],
     ids=repr,
 )
@@ -209,6 +212,37 @@ def test_a_dict_that_is_named_as_the_step_is_refused(step: Any, recorder: RingRe
     told = r"^step is a whole number, got a dict: "
     with record(None) as recording, pytest.raises(ArgumentTypeError, match=told):
         recording.log(step=step, loss=1.0)
+    assert not [event for event in recorder.ring.since(0).events if isinstance(event, Metric)]
+
+
+def test_a_step_that_was_deleted_is_refused(recorder: RingRecorder) -> None:
+    step = jnp.int32(3) + 1
+    step.delete()
+    with record(None) as recording, pytest.raises(DonatedError, match="with the step was deleted"):
+        recording.log(step, loss=1.0)
+    assert not [event for event in recorder.ring.since(0).events if isinstance(event, Metric)]
+
+
+def test_a_dict_whose_step_may_be_meant_as_that_of_its_values_is_refused(
+    recorder: RingRecorder,
+) -> None:
+    with record(None) as recording:
+        with pytest.raises(
+            ArgumentTypeError, match=r"no step, got one with 'step': 7\. Give the s"
+        ):
+            recording.log({"step": 7, "loss": 0.5})
+        recording.log({"step": 7, "loss": 0.5}, step=3)
+    (metric,) = [event for event in recorder.ring.since(0).events if isinstance(event, Metric)]
+    assert (metric.step, metric.values) == (3, {"step": 7.0, "loss": 0.5})
+
+
+def test_a_dict_within_a_dict_is_refused(recorder: RingRecorder) -> None:
+    with record(None) as recording:
+        for inner in ({"loss": 0.5}, {"loss": 0.5, "accuracy": 1.0}):
+            with pytest.raises(
+                ValueShapeError, match=r"'train' with .* such as {\"train/loss\": l"
+            ):
+                recording.log({"train": inner})
     assert not [event for event in recorder.ring.since(0).events if isinstance(event, Metric)]
 
 

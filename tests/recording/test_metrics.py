@@ -57,7 +57,6 @@ def waiting(number: float) -> tuple[threading.Event, jax.Array]:
         (np.array(2.5), 2.5),
         (jnp.float32(1.5), 1.5),
         (jnp.bfloat16(1.5), 1.5),
-        ({"only": jnp.int32(4)}, 4.0),
     ],
     ids=repr,
 )
@@ -68,7 +67,20 @@ def test_one_real_number_is_taken_in_any_form(value: Any, number: float) -> None
 
 
 @pytest.mark.parametrize(
-    "value", [None, "1", [1.0, 2.0], np.zeros(1), jnp.zeros((2, 2)), 1j, jnp.complex64(1)], ids=repr
+    "value",
+    [
+        None,
+        "1",
+        [1.0, 2.0],
+        [1.0],
+        (1.0,),
+        {"only": jnp.int32(4)},
+        np.zeros(1),
+        jnp.zeros((2, 2)),
+        1j,
+        jnp.complex64(1),
+    ],
+    ids=repr,
 )
 def test_anything_else_is_refused(value: Any) -> None:
     with pytest.raises(ValueShapeError, match="one real number"):
@@ -108,6 +120,38 @@ def test_a_value_that_was_donated_is_refused() -> None:
     value.delete()
     with pytest.raises(DonatedError, match=r"logged as 'value' was deleted.*Log the result"):
         logged(value)
+
+
+def test_what_is_lost_before_it_can_be_read_is_told_of(tmp_path: Path) -> None:
+    release, gone = waiting(2.0)
+    reason = "The value logged as 'gone' was deleted, or donated to a call, before it was read. Log"
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        with dl.record(tmp_path / "run") as recording:
+            recording.log(1, gone=gone, kept=1.0)
+            gone.delete()
+            release.set()
+    (warning,) = told
+    assert warning.category is RuntimeWarning
+    assert str(warning.message).startswith(reason)
+    with dl.Run.open(tmp_path / "run") as run:
+        assert [e.values for e in run.events("metric") if type(e) is Metric] == [{"kept": 1.0}]
+        (lost,) = [e.reason for e in run.events("lost") if type(e) is Lost]
+    assert lost.startswith(reason)
+
+
+def test_a_negative_step_that_was_not_computed_yet_is_told_of(tmp_path: Path) -> None:
+    release, pending = waiting(-4.0)
+    step = pending.astype(jnp.int32)
+    recording = dl.record(tmp_path / "run")
+    recording.log(step, a=1.0, b=2.0)
+    release.set()
+    with pytest.warns(
+        RuntimeWarning, match=r"logged as 'a', 'b' could not .*2\*\*63 - 1, got .*-4"
+    ):
+        recording.close()
+    with dl.Run.open(tmp_path / "run") as run:
+        assert (run.summary()["lost"], run.summary()["metrics"]) == (1, {})
 
 
 def test_what_is_never_computed_is_given_up_at_the_end() -> None:

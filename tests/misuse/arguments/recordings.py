@@ -33,7 +33,7 @@ def _(w: World, v: Any) -> object:
 
 @row(
     "Recording.log.a_value",
-    "negative big fraction nan true dict scalar_array",
+    "negative big fraction nan true scalar_array",
     tells="per_replica of_other donated leaked",
 )
 def _(w: World, v: Any) -> object:
