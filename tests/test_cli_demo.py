@@ -99,6 +99,25 @@ def test_demo_trains_where_the_output_is_closed(tmp_path: Path) -> None:
         assert run.summary()["status"] == "finished"
 
 
+def test_demo_in_a_folder_that_was_deleted_is_one_line(tmp_path: Path) -> None:
+    done = own_process.run(_WITHOUT_A_FOLDER, tmp_path / "gone", tmp_path / "run")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("distlab: error: The working directory does not exist any more, ")
+    assert done.stderr.count("\n") == 1
+    assert not (tmp_path / "run").exists()
+
+
+_WITHOUT_A_FOLDER = """
+import os, sys
+from distlab import cli
+_, gone, run = sys.argv
+os.mkdir(gone)
+os.chdir(gone)
+os.rmdir(gone)
+sys.exit(cli.main(["demo", "--no-dashboard", "--steps", "2", "--record", run]))
+"""
+
+
 def test_demo_says_that_recording_is_off(tmp_path: Path) -> None:
     arguments = ("demo", "--no-dashboard", "--steps", "2", "--replicas", "2", "--record")
     done = own_process.run(_RECORDING_OFF, *arguments, tmp_path / "run")

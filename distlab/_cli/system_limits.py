@@ -1,8 +1,9 @@
-"""What the system refuses a process, told in words: files, processes, threads, memory, a home."""
+"""What the system refuses a process, told in words: files, threads, memory, a home, a folder."""
 
 from __future__ import annotations
 
 import errno
+import os
 from typing import Final
 
 _PROCESSES: Final = (
@@ -12,6 +13,10 @@ _PROCESSES: Final = (
 _MEMORY: Final = "There is no memory left. End other programs, or raise the limit (ulimit -v)."
 _NO_HOME: Final = (
     "This user has no home folder, where packages look for their settings. Set HOME to a folder."
+)
+_NO_FOLDER: Final = (
+    "The working directory does not exist any more, and packages look for it. Change to one that "
+    "does."
 )
 _OF_SYSTEM: Final = {
     errno.EAGAIN: _PROCESSES,
@@ -39,7 +44,18 @@ def refusal(error: BaseException) -> str | None:
     """
     if isinstance(error, MemoryError):
         return _MEMORY
+    if isinstance(error, FileNotFoundError) and _is_nowhere():
+        return _NO_FOLDER
     if isinstance(error, OSError):
         return _OF_SYSTEM.get(error.errno or 0)
     # Python has no types of their own for these.
     return _OF_PYTHON.get(str(error))
+
+
+def _is_nowhere() -> bool:
+    """Returns whether the working directory was deleted."""
+    try:
+        os.getcwd()  # noqa: PTH109
+    except FileNotFoundError:
+        return True
+    return False
