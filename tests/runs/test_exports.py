@@ -369,3 +369,18 @@ def test_a_name_that_no_file_has_is_refused_and_one_that_just_fits_is_written(
                 run.export(tmp_path / f"{name}x.json")
         assert run.export(tmp_path / ("x" * 250 + ".json")).is_file()
     assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_each_line_of_jsonl_is_an_event_where_names_hold_other_breaks(tmp_path: Path) -> None:
+    names = ["a\u2028b", "c\u2029d", "e\x85f", "g\x1eh\ni\u00e9"]
+    with dl.record(tmp_path / "run", name=names[0], probe=False) as recording:
+        recording.log(dict.fromkeys(names, 1.0), step=1)
+    with dl.Run.open(tmp_path / "run") as run:
+        text = run.export(tmp_path / "events.jsonl").read_text()
+        events = len(list(run.events()))
+    meta, *lines = map(json.loads, text.splitlines())
+    assert meta["name"] == names[0]
+    assert len(lines) == events
+    assert [line["values"] for line in lines if line["kind"] == "metric"] == [
+        dict.fromkeys(names, 1.0)
+    ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -12,6 +12,8 @@ from distlab.events import Envelope, Event, Metric, Unknown, kind_of
 from distlab.runs.exports.recorded import Recorded, envelopes
 
 _encoder = msgspec.json.Encoder()
+_BREAKS: Final = str.maketrans({one: f"\\u{ord(one):04x}" for one in "\x85\u2028\u2029"})
+"""The characters that JSON leaves as they are, and at which `str.splitlines` ends a line."""
 
 
 def write(run: Recorded, path: Path) -> None:
@@ -24,7 +26,7 @@ def write(run: Recorded, path: Path) -> None:
     strict=False)` returns the event.
     """
     with path.open("w", encoding="utf-8") as file:
-        file.write(_encoder.encode({"kind": "meta", **run.meta}).decode() + "\n")
+        file.write(_line({"kind": "meta", **run.meta}) + "\n")
         for envelope in envelopes(run):
             file.write(line_of(envelope)[1] + "\n")
 
@@ -32,10 +34,15 @@ def write(run: Recorded, path: Path) -> None:
 def line_of(envelope: Envelope) -> tuple[str, str]:
     """Returns an event's kind, and the event as JSON."""
     process, event = envelope
-    line = _encoder.encode(_as_json(event)).decode()
+    line = _line(_as_json(event))
     if process and not hasattr(event, "process_index"):  # the event `run` has it as a field
         line = f'{line[:-1]},"process_index":{process}}}'
     return kind_of(event), line
+
+
+def _line(value: Any) -> str:
+    text = _encoder.encode(value).decode()
+    return text if text.isascii() else text.translate(_BREAKS)
 
 
 def _as_json(event: Event | Unknown) -> Any:
