@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 import difflib
+import inspect
+import keyword
 import shlex
 from contextlib import nullcontext
 from dataclasses import dataclass, field
@@ -73,10 +75,15 @@ def run_watched(shell: Any, line: str, cell: str) -> Any:
       The value of the cell's last expression, None when it ends with a statement.
 
     Raises:
-      WatchError: The options are invalid.
+      WatchError: The options are invalid, or the cell awaits.
       RecordError: The folder can't be written, or already holds a run.
     """
     options = parse(line)
+    if _awaits(shell, cell):
+        raise WatchError(
+            "%%watch executes a cell at once, so it can't await outside of a function. Call "
+            "dl.watch() in a cell, and record in the next one: with dl.record(folder) as run."
+        )
     recorded = options.folder is not None
     recording = record(options.folder, overwrite=options.overwrite) if recorded else nullcontext()
     shows_live = in_notebook()
@@ -140,10 +147,14 @@ def _number(word: str) -> int:
 def _name(options: Options, word: str) -> None:
     """Uses a word that is no view as the recording's name, or rejects it."""
     near = difflib.get_close_matches(word, [*SINGLE, *_OPTIONS], 1)
-    if near or options.folder is None or options.variable or not word.isidentifier():
+    if near or options.folder is None or options.variable or not _is_name(word):
         meant = f" Did you mean {near[0]}?" if near else ""
         raise WatchError(f"%%watch has no option {word!r}.{meant}{_known()}")
     options.variable = word
+
+
+def _is_name(word: str) -> bool:
+    return word.isidentifier() and not keyword.iskeyword(word)
 
 
 def _known() -> str:
@@ -151,6 +162,16 @@ def _known() -> str:
         f" It accepts views ({', '.join(SINGLE)}), --batch NUMBER, and --record FOLDER with the "
         "cell's name for the recording, and --overwrite."
     )
+
+
+def _awaits(shell: Any, cell: str) -> bool:
+    """Returns whether a cell awaits outside of a function, which IPython's own execution allows."""
+    flags = shell.compile.flags | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
+    try:
+        code = compile(shell.transform_cell(cell), "<cell>", "exec", flags, dont_inherit=True)
+    except (SyntaxError, ValueError):  # what executes it says so
+        return False
+    return bool(code.co_flags & inspect.CO_COROUTINE)
 
 
 def _execute(shell: Any, cell: str) -> Any:

@@ -15,7 +15,7 @@ from traitlets.config import Config
 import distlab as dl
 from distlab.errors import OptionError, RecordError
 from distlab.widgets import _view
-from distlab.widgets._magic import parse, run_watched
+from distlab.widgets._magic import WatchError, parse, run_watched
 from tests.widgets.conftest import FakeNotebook
 
 
@@ -101,6 +101,16 @@ def test_without_a_notebook_the_summary_comes_after_the_cell(
     assert said[1].startswith("distlab: ")
 
 
+@pytest.mark.parametrize("cell", ["await wait()", "async with wait() as a:\n    run.log(a=a)"])
+def test_a_cell_that_awaits_is_refused_before_it_is_recorded(
+    cell: str, shell: Any, tmp_path: Path
+) -> None:
+    with pytest.raises(WatchError, match=r"it can't await outside of a function\. Call dl\.watch"):
+        run_watched(shell, f"--record {tmp_path / 'run'} run", cell)
+    assert not (tmp_path / "run").exists()
+    assert run_watched(shell, "", "async def later():\n    await wait()\n1") == 1
+
+
 @pytest.mark.parametrize(
     ("line", "message"),
     [
@@ -113,6 +123,7 @@ def test_without_a_notebook_the_summary_comes_after_the_cell(
         ("--overwrite", "--overwrite needs a recording. Add --record and its folder."),
         ("--record runs/x one two", "%%watch has no option 'two'."),
         ("--record runs/x 1st", "%%watch has no option '1st'."),
+        ("--record runs/x class", "%%watch has no option 'class'."),
         ('--record "runs/x', "Close the quotation."),
     ],
 )
