@@ -375,6 +375,15 @@ def test_runs_lists_the_newest_first_and_says_what_can_not_be_read(
     assert "file is not a database" in last
 
 
+def test_runs_lists_the_loss_before_other_metrics(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with distlab.record(tmp_path / "first") as run:
+        run.log(**{f"norm/layer{layer}": 1.0 for layer in range(64)}, loss=0.5)
+    assert cli.main(["runs", str(tmp_path)]) == 0
+    assert "loss 0.5, norm/layer0 1, norm/layer1 1" in capsys.readouterr().out
+
+
 def test_runs_says_when_there_are_none_and_when_there_is_no_folder(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -69,12 +69,19 @@ def families_of_run(
     )
     yield from _progress(folds, run, live=live)
     metrics = folds.columns("metrics")
-    last = zip(metrics["name"], metrics["last"], strict=True)
+    last = dict(zip(metrics["name"], metrics["last"], strict=True)) | metrics["without_curve"]
     yield Family(
         "distlab_metric",
         "gauge",
         "The last value of each logged metric.",
-        [({**run, "name": metric}, value) for metric, value in last],
+        [({**run, "name": metric}, value) for metric, value in last.items()],
+    )
+    yield _one(
+        "distlab_metric_values_left_out_total",
+        "counter",
+        "Logged values of further names, which are left out here.",
+        run,
+        metrics["values_left_out"],
     )
     yield from _input(folds, run)
     yield from _reductions(folds, run)

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 from distlab._cli.options import HelpFormatter, named_path
 from distlab.errors import NotARunError
 from distlab.runs.summary import Summary, gaps
+from distlab.text.metric_names import by_interest
 from distlab.text.paths import is_folder
 from distlab.text.printable import printable
 from distlab.text.units import plain
@@ -101,7 +102,8 @@ def _row(summary: Summary | Unreadable, root: Path) -> tuple[str, ...]:
     path = Path(summary["path"])
     rate = summary["steps"] / summary["seconds"] if summary["seconds"] else 0.0
     size = sum(file.stat().st_size for file in path.iterdir() if file.is_file())
-    metrics = [f"{name} {value:.4g}" for name, value in list(summary["metrics"].items())[:3]]
+    first = by_interest(summary["metrics"])[:3]
+    metrics = [f"{name} {summary['metrics'][name]:.4g}" for name in first]
     return (
         _name(path, root),
         f"{datetime.fromtimestamp(summary['started'], UTC).astimezone():%Y-%m-%d %H:%M:%S}",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
 import numpy as np
 from bokeh.models import BasicTicker, DataRange1d
@@ -12,13 +13,15 @@ from distlab.charts._sources import add_empty_text, finite, new_source, set_empt
 from distlab.charts.theme import colour
 from distlab.folds import MetricColumns
 from distlab.folds.accepted import require_columns
+from distlab.text.metric_names import by_interest, is_loss
 from distlab.text.units import plain
 
-_MOST_CURVES = 8
+_MOST_CURVES: Final = 8
+"""Curves of a chart that can be told apart."""
 
 
 class MetricLines:
-    """One curve for each metric; of long runs the extremes of neighbouring values.
+    """A curve for each of eight metrics; of long runs the extremes of neighbouring values.
 
     Attributes:
       root: The figure.
@@ -61,8 +64,8 @@ class MetricLines:
           ArgumentTypeError: They are something else.
         """
         require_columns("MetricLines.update", columns, MetricColumns, "Folds.columns('metrics')")
-        chosen = [place for place, name in enumerate(columns["name"]) if self._wanted(name)]
-        chosen = chosen[:_MOST_CURVES]
+        drawn = set(drawn_names(columns, self._wanted))
+        chosen = [place for place, name in enumerate(columns["name"]) if name in drawn]
         self.source.data = {
             "name": [plain(columns["name"][place], 40) for place in chosen],
             # As the browser's numbers: Bokeh warns of whole ones that it would round.
@@ -71,6 +74,16 @@ class MetricLines:
             "color": [colour(number) for number in range(len(chosen))],
         }
         set_empty(self._empty, not chosen)
+
+
+def drawn_names(columns: MetricColumns, wanted: Callable[[str], bool]) -> list[str]:
+    """Returns the names of the metrics that a chart draws, those that people look for first.
+
+    Args:
+      columns: `Folds.columns("metrics")`.
+      wanted: Whether the chart shows a metric, by its name.
+    """
+    return by_interest(filter(wanted, columns["name"]))[:_MOST_CURVES]
 
 
 def loss_lines(height: int = 300) -> MetricLines:
@@ -92,21 +105,21 @@ def loss_lines(height: int = 300) -> MetricLines:
     """
     return MetricLines(
         "Loss",
-        lambda name: "loss" in name.lower(),
+        is_loss,
         empty="No loss was logged yet.\nrun.log(loss=...) inside dl.record(...) shows it here.",
         height=height,
     )
 
 
 def other_lines(height: int = 220) -> MetricLines:
-    """Returns a chart of all other metrics.
+    """Returns a chart of the other metrics.
 
     Args:
       height: Height in pixels.
     """
     return MetricLines(
         "Other metrics",
-        lambda name: "loss" not in name.lower(),
+        lambda name: not is_loss(name),
         empty="No other numbers were logged.\nrun.log(accuracy=...) shows them here.",
         height=height,
     )

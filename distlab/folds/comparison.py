@@ -12,6 +12,7 @@ from distlab.folds._folds import Folds
 from distlab.folds._settings import settings
 from distlab.folds.arrays import Floats, Ints
 from distlab.folds.metrics import MetricColumns
+from distlab.text.metric_names import by_interest, is_loss
 from distlab.text.shown import shown
 
 Unit = Literal["count", "s", "share", "per second", "bytes", "value"]
@@ -148,11 +149,11 @@ def _names(runs: list[Folds], names: tuple[str, str]) -> list[str]:
 
 def _chosen(first: list[str], second: list[str]) -> list[str]:
     both = [name for name in first if name in second]
-    shared = next((name for name in both if "loss" in name.lower()), "")
+    shared = next(filter(is_loss, by_interest(both)), "")
     if shared:
         return [shared, shared]
     return [
-        next((name for name in names if "loss" in name.lower()), names[0] if names else "")
+        next(filter(is_loss, by_interest(names)), names[0] if names else "")
         for names in (first, second)
     ]
 

@@ -2,22 +2,31 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
-from typing import ClassVar, TypedDict
+from typing import ClassVar, Final, TypedDict
 
 import numpy as np
 
 from distlab.events import Event, Metric
 from distlab.folds._series import Series
 from distlab.folds.arrays import Floats, Ints
+from distlab.text.metric_names import MAIN, is_accuracy, is_loss
 
-_MOST_NAMES = 64
+_MOST_CURVES: Final = 64
+"""Curves of losses, of accuracies and of all others: each kind has its own room, so that none
+takes that of the loss. A curve takes up to 170 kB."""
+
+_MOST_NAMES: Final = 10_000
+_MOST_LETTERS: Final = 1_000_000
+"""Names without a curve, and letters of these names: a damaged file may hold any."""
+
 _LARGEST = np.nextafter(2.0**63, 0)
 """Points are floats; the next one is no whole number of 64 bits."""
 
 
 class MetricColumns(TypedDict):
-    """Columns of `Metrics`: one row for each name, in the order of first use.
+    """Columns of `Metrics`: one row for each curve, in the order of first use.
 
     Attributes:
       name: Names of the metrics.
@@ -28,6 +37,8 @@ class MetricColumns(TypedDict):
       not_finite: How many of the logged values were NaN or infinite.
       merged: How many neighbouring values share two points, their lowest and their
         highest; 1 when each value has its own.
+      without_curve: The newest values of further names, which have no curve.
+      values_left_out: How many values of still further names are not kept.
     """
 
     name: list[str]
@@ -36,16 +47,25 @@ class MetricColumns(TypedDict):
     last: list[float]
     not_finite: list[int]
     merged: list[int]
+    without_curve: dict[str, float]
+    values_left_out: int
 
 
 class Metrics:
-    """Logged numbers over steps, of the first 64 names."""
+    """Logged numbers over steps: 64 curves of each kind, and the newest value of other names.
+
+    `loss` and `accuracy` have a curve whatever was logged before.
+    """
 
     KINDS: ClassVar[tuple[type[Event], ...]] = (Metric,)
 
     def __init__(self) -> None:
         self.version = 0
         self._series: dict[str, Series] = {}
+        self._of_kind = Counter[str]()
+        self._without_curve: dict[str, float] = {}
+        self._letters = 0
+        self._left_out = 0
 
     def add(self, events: Sequence[Event]) -> None:
         """Adds events, oldest first."""
@@ -57,11 +77,32 @@ class Metrics:
 
     def _add_value(self, name: str, step: int, value: float) -> None:
         series = self._series.get(name)
-        if series is None:
-            if len(self._series) >= _MOST_NAMES:
-                return
+        if series is None and name not in self._without_curve and self._has_room(name):
             series = self._series[name] = Series()
-        series.add(step, value)
+        if series is not None:
+            series.add(step, value)
+        elif name in self._without_curve or self._may_keep(name):
+            self._without_curve[name] = value
+        else:
+            self._left_out += 1
+
+    def _has_room(self, name: str) -> bool:
+        """Returns whether a new name gets a curve, and counts it."""
+        if name in MAIN:
+            return True
+        kind = "loss" if is_loss(name) else "accuracy" if is_accuracy(name) else "other"
+        if self._of_kind[kind] >= _MOST_CURVES:
+            return False
+        self._of_kind[kind] += 1
+        return True
+
+    def _may_keep(self, name: str) -> bool:
+        """Returns whether the newest value of a new name is kept, and counts its letters."""
+        letters = self._letters + len(name)
+        if len(self._without_curve) >= _MOST_NAMES or letters > _MOST_LETTERS:
+            return False
+        self._letters = letters
+        return True
 
     def columns(self) -> MetricColumns:
         """Returns the curves of all events so far."""
@@ -74,4 +115,6 @@ class Metrics:
             "last": [curve.last for curve in curves],
             "not_finite": [curve.not_finite for curve in curves],
             "merged": [curve.merged for curve in curves],
+            "without_curve": dict(self._without_curve),
+            "values_left_out": self._left_out,
         }

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import Final, TypedDict
 
 from distlab.text.bytes import bytes_text
+from distlab.text.metric_names import by_interest
 from distlab.text.units import count_text, duration_text, plain, rate_text, value_text
 
 NAMES: Final = (
@@ -94,8 +95,8 @@ def _row(summary: RunSummary) -> dict[str, str]:
     steps, seconds = summary["steps"], summary["seconds"]
     total = summary["total_steps"]
     metrics = (
-        f"{name} {value_text(value)}"
-        for name, value in list(summary["metrics"].items())[:_MOST_METRICS]
+        f"{name} {value_text(summary['metrics'][name])}"
+        for name in by_interest(summary["metrics"])[:_MOST_METRICS]
     )
     started = datetime.fromtimestamp(summary["started"], UTC).astimezone()
     status = "live" if summary["status"] == "running" else summary["status"]

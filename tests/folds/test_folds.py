@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import msgspec
 import numpy as np
 import pytest
@@ -107,13 +109,39 @@ def test_metrics_keep_every_logged_value(folds: Folds) -> None:
     assert metrics["value"][0][0] > 2 > 0.7 > metrics["last"][0]
 
 
-def test_metrics_count_what_was_not_finite_and_keep_64_names() -> None:
+def test_metrics_count_what_was_not_finite() -> None:
     fold = Metrics()
     fold.add([Metric(time_ns=1, step=0, values={"loss": float("nan")})])
-    fold.add([Metric(time_ns=2, step=1, values={f"m{n}": 1.0 for n in range(70)})])
+    fold.add([Metric(time_ns=2, step=1, values={"loss": 0.5, "norm": float("inf")})])
     columns = fold.columns()
-    assert columns["not_finite"][0] == 1
-    assert len(columns["name"]) == 64
+    assert dict(zip(columns["name"], columns["not_finite"], strict=True)) == {"loss": 1, "norm": 1}
+
+
+def test_loss_and_accuracy_are_kept_whatever_was_logged_before() -> None:
+    fold = Metrics()
+    norms = {f"norm/layer{n}": float(n) for n in range(70)}
+    parts = {f"loss/head{n}": float(n) for n in range(70)}
+    fold.add([Metric(time_ns=step, step=step, values=norms | parts) for step in range(3)])
+    fold.add([Metric(time_ns=9, step=9, values={"loss": 0.5, "val_acc": 0.7, "accuracy": 0.75})])
+    columns = fold.columns()
+    assert columns["value"][columns["name"].index("loss")].tolist() == [0.5]
+    curves = Counter(name.partition("/")[0] for name in columns["name"])
+    assert curves == {"norm": 64, "loss": 65, "accuracy": 1, "val_acc": 1}
+    kept = {f"norm/layer{n}": float(n) for n in range(64, 70)}
+    assert columns["without_curve"] == kept | {f"loss/head{n}": float(n) for n in range(64, 70)}
+    assert columns["values_left_out"] == 0
+
+
+def test_names_of_metrics_are_bounded_and_what_is_left_out_is_counted() -> None:
+    fold = Metrics()
+    many = {f"m{n}": float(n) for n in range(11_000)}
+    fold.add([Metric(time_ns=step, step=step, values=many) for step in range(2)])
+    columns = fold.columns()
+    assert (len(columns["name"]), len(columns["without_curve"])) == (64, 10_000)
+    assert columns["values_left_out"] == 2 * (11_000 - 10_064)
+    long = Metrics()
+    long.add([Metric(time_ns=1, step=1, values={str(n) + "y" * 100_000: 1.0 for n in range(90)})])
+    assert (len(long.columns()["without_curve"]), long.columns()["values_left_out"]) == (9, 17)
 
 
 def test_the_largest_step_of_a_metric_is_a_whole_number() -> None:

@@ -105,6 +105,21 @@ def test_the_figures_are_those_of_the_run(running: DashboardServer) -> None:
     assert found.kinds["distlab_device_busy_ratio"] == "gauge"
 
 
+def test_all_metrics_are_there_and_those_beyond_the_bound_are_counted() -> None:
+    norms = {f"norm/layer{n}": float(n) for n in range(10_070)}
+    logged = [{**norms}, {"loss": 0.5, "accuracy": 0.7}]
+    events = [Metric(time_ns=START_NS, step=1, values=values) for values in logged]
+    made = serve(ListSource([*beginning(), *events]))
+    try:
+        found = figures(made)
+        assert found.one("distlab_metric", name="loss") == 0.5
+        assert found.one("distlab_metric", name="accuracy") == 0.7
+        assert found.one("distlab_metric", name="norm/layer10063") == 10_063
+        assert found.one("distlab_metric_values_left_out_total") == 6
+    finally:
+        made.stop()
+
+
 def test_a_run_that_has_ended_stands_still() -> None:
     source = ListSource(whole_run(30))
     source.live = False

@@ -1,12 +1,17 @@
-"""The newest value of the loss."""
+"""The newest value of the loss, and which metrics the charts leave out."""
 
 from __future__ import annotations
 
-from typing import TypedDict
+from collections.abc import Callable
+from typing import Final, TypedDict
 
+from distlab.charts.metrics import drawn_names
 from distlab.folds import MetricColumns
-from distlab.page.facts.amounts import NOTHING
+from distlab.page.facts.amounts import NOTHING, counted
+from distlab.text.metric_names import by_interest, is_loss
 from distlab.text.units import count_text, plain, value_text
+
+_MOST_NAMED: Final = 3
 
 
 class MetricFacts(TypedDict):
@@ -17,12 +22,16 @@ class MetricFacts(TypedDict):
       loss_name: Its name.
       loss_note: Its first value, or how many values are not finite.
       other_metrics: Whether there are metrics that are no loss.
+      losses_not_drawn: Which losses the chart leaves out, empty for none.
+      others_not_drawn: Which other metrics their chart leaves out, empty for none.
     """
 
     loss: str
     loss_name: str
     loss_note: str
     other_metrics: bool
+    losses_not_drawn: str
+    others_not_drawn: str
 
 
 def metric_facts(metrics: MetricColumns) -> MetricFacts:
@@ -38,15 +47,45 @@ def metric_facts(metrics: MetricColumns) -> MetricFacts:
             "loss_name": "loss",
             "loss_note": "nothing logged yet",
             "other_metrics": False,
+            "losses_not_drawn": "",
+            "others_not_drawn": "",
         }
-    place = next((place for place, name in enumerate(names) if "loss" in name.lower()), 0)
+    shown = next(filter(is_loss, by_interest(names)), names[0])
+    place = names.index(shown)
     first = float(metrics["value"][place][0])
     wrong = metrics["not_finite"][place]
     return {
         "loss": value_text(metrics["last"][place]),
-        "loss_name": plain(names[place], 24),
+        "loss_name": plain(shown, 24),
         "loss_note": f"{count_text(wrong)} values are not finite"
         if wrong
         else f"from {value_text(first)} at the first log",
-        "other_metrics": any("loss" not in name.lower() for name in names),
+        "other_metrics": not all(is_loss(name) for name in names),
+        "losses_not_drawn": _not_drawn(metrics, is_loss, ("loss", "losses")),
+        "others_not_drawn": _not_drawn(metrics, _is_other, ("metric", "metrics")),
     }
+
+
+def _is_other(name: str) -> bool:
+    return not is_loss(name)
+
+
+def _not_drawn(
+    metrics: MetricColumns, wanted: Callable[[str], bool], things: tuple[str, str]
+) -> str:
+    drawn = {*drawn_names(metrics, wanted)}
+    every = [*metrics["name"], *metrics["without_curve"]]
+    names = [name for name in every if wanted(name) and name not in drawn]
+    if not names:
+        return ""
+    one, many = things
+    listed = ", ".join(plain(name, 40) for name in names[:_MOST_NAMED])
+    more = len(names) - _MOST_NAMED
+    if more > 0:
+        listed += f" and {count_text(more)} more"
+    further = metrics["values_left_out"]
+    if further:
+        listed += f"; {counted(further, 'value')} of further names "
+        listed += "is not counted" if further == 1 else "are not counted"
+    are = f"other {one} is" if len(names) == 1 else f"other {many} are"
+    return f'{count_text(len(names))} {are} not drawn: {listed}. run.to_pandas("metric") has all.'

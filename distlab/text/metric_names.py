@@ -1,0 +1,34 @@
+"""Which logged numbers people look for first, by their names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+MAIN: Final = frozenset({"loss", "Loss", "accuracy", "Accuracy"})
+"""Names that each page keeps, however many others there are."""
+
+
+def is_loss(name: str) -> bool:
+    """Returns whether a metric is a loss, by its name."""
+    return "loss" in name.lower()
+
+
+def is_accuracy(name: str) -> bool:
+    """Returns whether a metric is an accuracy, by its name."""
+    return "acc" in name.lower()
+
+
+def by_interest(names: Iterable[str]) -> list[str]:
+    """Returns names with those first that people look for, else in their own order.
+
+    Example:
+      >>> from distlab.text.metric_names import by_interest
+      >>> by_interest(["norm/layer0", "norm/layer1", "val_acc", "loss/head", "accuracy", "loss"])
+      ['accuracy', 'loss', 'val_acc', 'loss/head', 'norm/layer0', 'norm/layer1']
+    """
+    return sorted(names, key=_rank)
+
+
+def _rank(name: str) -> int:
+    return 0 if name in MAIN else 1 if is_loss(name) or is_accuracy(name) else 2

@@ -1,0 +1,57 @@
+"""What the Overview and the table of runs say of logged numbers."""
+
+from __future__ import annotations
+
+from distlab.events import Metric
+from distlab.folds import Folds
+from distlab.page.facts.metrics import MetricFacts, metric_facts
+from distlab.page.runs_table import RunSummary, run_rows
+
+
+def told(*values: dict[str, float]) -> MetricFacts:
+    folds = Folds()
+    folds.add([Metric(time_ns=step, step=step, values=each) for step, each in enumerate(values)])
+    return metric_facts(folds.columns("metrics"))
+
+
+def test_the_loss_is_told_after_however_many_other_names() -> None:
+    facts = told({f"norm/layer{n}": 1.0 for n in range(64)}, {"loss": 0.5, "accuracy": 0.7})
+    assert (facts["loss_name"], facts["loss"]) == ("loss", "0.5")
+    assert facts["losses_not_drawn"] == ""
+    assert facts["others_not_drawn"] == (
+        "57 other metrics are not drawn: norm/layer7, norm/layer8, norm/layer9 and 54 more. "
+        'run.to_pandas("metric") has all.'
+    )
+
+
+def test_all_that_is_drawn_needs_no_note() -> None:
+    facts = told({f"norm/layer{n}": 1.0 for n in range(8)} | {f"loss{n}": 1.0 for n in range(8)})
+    assert (facts["losses_not_drawn"], facts["others_not_drawn"]) == ("", "")
+    assert told()["others_not_drawn"] == ""
+
+
+def test_names_beyond_all_bounds_are_counted() -> None:
+    facts = told({f"loss{n}": 1.0 for n in range(9)}, {f"m{n}": 1.0 for n in range(10_065)})
+    assert facts["losses_not_drawn"] == (
+        "1 other loss is not drawn: loss8; 1 value of further names is not counted. run.to_pandas("
+        '"metric") has all.'
+    )
+
+
+def test_the_table_of_runs_has_the_loss_first() -> None:
+    norms = {f"norm/layer{n}": 1.0 for n in range(5)}
+    summary = RunSummary(
+        key="first",
+        name="first",
+        status="finished",
+        started=0.0,
+        seconds=1.0,
+        steps=1,
+        total_steps=None,
+        replicas=[1],
+        metrics={**norms, "val_loss": 0.5, "loss": 0.25},
+        gaps=[],
+        bytes=1,
+        fault="",
+    )
+    assert run_rows([summary])["metrics"] == ["loss 0.25, val_loss 0.5, norm/layer0 1"]
