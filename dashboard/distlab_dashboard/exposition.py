@@ -127,9 +127,16 @@ def families_of_run(
     )
 
 
-def families_of_folder(runs: Sequence[RunSummary]) -> Iterator[Family]:
-    """Yields the number of runs in a folder, and the figures of those that go on."""
+def families_of_folder(runs: Sequence[RunSummary], left_out: int) -> Iterator[Family]:
+    """Yields the number of runs in a folder, and the figures of those that go on.
+
+    Args:
+      runs: The runs that were read.
+      left_out: How many others there are; none of them goes on.
+    """
     counts = Counter("unreadable" if run["fault"] else run["status"] for run in runs)
+    if left_out:
+        counts["not read"] = left_out
     yield Family(
         "distlab_runs",
         "gauge",

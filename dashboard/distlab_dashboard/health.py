@@ -42,7 +42,7 @@ class Health(RequestHandler):
 
     def _runs(self) -> dict[str, object]:
         if not self._library.single:
-            return {"runs": len(self._library.summaries())}
+            return {"runs": len(self._library.summaries()) + self._library.left_out}
         run = self._library.hold("")
         self._library.release(run)
         feed = run.feed

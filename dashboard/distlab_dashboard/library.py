@@ -18,7 +18,7 @@ from distlab.events import Source, sink
 from distlab.page.runs_table import RunSummary, unreadable
 from distlab.recording import Recording, Run
 from distlab.runs.listing import DEEPEST, run_folders, summary_of
-from distlab.runs.run_file import file_of, place_of
+from distlab.runs.run_file import being_written, file_of, place_of, run_files
 from distlab.runs.summary import gaps
 from distlab.text.paths import is_folder
 from distlab.text.shown import shown
@@ -28,9 +28,14 @@ _log: Final = logging.getLogger(__name__)
 
 _MOST_UNUSED: Final = 3
 _LIST_SECONDS: Final = 2.0
+_LIST_SHARE: Final = 0.1
+"""The largest share of the time that listing may take: it holds up all pages."""
+
 _MOST_RUNS: Final = 1_000
 
 _Place: TypeAlias = tuple[int, int] | None
+_State: TypeAlias = tuple[tuple[str, int, int], ...]
+"""The name, time and size of each of a run's files."""
 
 
 class Library(Protocol):
@@ -58,6 +63,10 @@ class Library(Protocol):
 
     def summaries(self) -> list[RunSummary]:
         """Returns the runs to choose from, the newest first."""
+
+    @property
+    def left_out(self) -> int:
+        """How many older runs the newest `summaries` left out."""
 
 
 class _Endings:
@@ -89,6 +98,7 @@ class OneRun:
     """
 
     single = True
+    left_out = 0
 
     def __init__(self, run: ServedRun, folder: Path | None = None) -> None:
         """Reads nothing yet.
@@ -158,7 +168,7 @@ class OneRun:
 class _Listed:
     """A run's summary, and the state of its files when it was made."""
 
-    state: tuple[tuple[int, int], ...]
+    state: _State
     summary: RunSummary
 
 
@@ -166,7 +176,8 @@ class Folder:
     """All runs in a folder and in the folders within it, three levels deep.
 
     A run is read while pages show it; the three that were released last are kept. One that takes
-    the place of another is a run of its own.
+    the place of another is a run of its own. The list has the 1,000 that were written last, and
+    those that go on.
     """
 
     single = False
@@ -182,6 +193,7 @@ class Folder:
         self._held: dict[tuple[Path, _Place], tuple[ServedRun, int]] = {}
         self._listed: dict[Path, _Listed] = {}
         self._summaries: list[RunSummary] = []
+        self._left_out = 0
         self._list_after = 0.0
         self._endings = _Endings()
 
@@ -219,12 +231,22 @@ class Folder:
                 self._endings.begin(self._held.pop(key)[0])
 
     def summaries(self) -> list[RunSummary]:
-        """Returns the runs, the newest first, from a list that is renewed every 2 s."""
+        """Returns the runs, the newest first, from a list that is renewed every 2 s.
+
+        Of many thousands it is renewed less often.
+        """
         with self._lock:
-            if time.monotonic() >= self._list_after:
+            began = time.monotonic()
+            if began >= self._list_after:
                 self._summaries = self._list()
-                self._list_after = time.monotonic() + _LIST_SECONDS
+                ended = time.monotonic()
+                self._list_after = ended + max(_LIST_SECONDS, (ended - began) / _LIST_SHARE)
             return self._summaries
+
+    @property
+    def left_out(self) -> int:
+        """How many older runs the newest `summaries` left out."""
+        return self._left_out
 
     def _path(self, name: str) -> Path:
         """Returns a run's folder, which lies inside of the root whatever the name contains."""
@@ -238,16 +260,18 @@ class Folder:
         return path
 
     def _list(self) -> list[RunSummary]:
+        states = {path: _state(path) for path in run_folders(self._root)}
+        newest = sorted(states, key=lambda path: _written_ns(states[path]), reverse=True)
+        older = newest[_MOST_RUNS:]
+        going_on = [path for path in older if _goes_on(path, states[path])]
+        self._left_out = len(older) - len(going_on)
         found = {}
-        for path in run_folders(self._root):
-            listed = self._listed.get(path)
-            state = _state(path)
+        for path in (*newest[:_MOST_RUNS], *going_on):
+            listed, state = self._listed.get(path), states[path]
             if listed is None or listed.state != state or listed.summary["status"] == "running":
                 summary = _summary(path, str(path.relative_to(self._root)))
                 listed = _Listed(state, summary)
             found[path] = listed
-            if len(found) == _MOST_RUNS:
-                break
         self._listed = found
         summaries = [listed.summary for listed in found.values()]
         return sorted(summaries, key=lambda summary: summary["started"], reverse=True)
@@ -265,23 +289,36 @@ def _place(folder: Path | None) -> _Place:
     return place_of(file_of(folder)) if folder is not None else None
 
 
-def _state(path: Path) -> tuple[tuple[int, int], ...]:
-    """Returns the times and sizes of a run's files, which change when the run does."""
-    return tuple((stat.st_mtime_ns, stat.st_size) for stat in _stats(path, "process-*"))
+def _state(path: Path) -> _State:
+    """Returns the facts of a run's files, which change when the run does."""
+    return tuple(one for one in _files(path) if one[0].startswith("process-"))
 
 
-def _stats(path: Path, pattern: str) -> list[os.stat_result]:
+def _written_ns(state: _State) -> int:
+    """Returns when a run was last written, which for one that has ended is its end."""
+    return max((time_ns for _, time_ns, _ in state), default=0)
+
+
+def _goes_on(path: Path, state: _State) -> bool:
+    """Returns whether a run is being written, without opening one that was closed."""
+    locked = any(name.endswith(".lock") for name, _, _ in state)
+    return locked and any(map(being_written, run_files(path)))
+
+
+def _files(path: Path) -> _State:
     """Returns the facts of a folder's files; of a folder that was deleted none."""
     try:
-        return [file.stat() for file in sorted(path.glob(pattern)) if file.is_file()]
+        with os.scandir(path) as found:
+            files = [(file.name, file.stat()) for file in found if file.is_file()]
     except OSError:
-        return []
+        return ()
+    return tuple(sorted((name, stat.st_mtime_ns, stat.st_size) for name, stat in files))
 
 
 def _summary(path: Path, key: str) -> RunSummary:
     """Returns a run's row, which states why where the run can't be read."""
     known = summary_of(path)
-    size = sum(stat.st_size for stat in _stats(path, "*"))
+    size = sum(size for _, _, size in _files(path))
     if not isinstance(known, dict):
         return unreadable(key.encode("utf-8", "backslashreplace").decode(), known.why, size)
     return {

@@ -42,7 +42,8 @@ class Metrics(RequestHandler):
         self.set_header("Content-Type", CONTENT_TYPE)
         name = argument(self.request.query_arguments, "run") or ""
         if not name and not self._library.single:
-            self.finish(exposition(families_of_folder(self._library.summaries())))
+            runs = self._library.summaries()
+            self.finish(exposition(families_of_folder(runs, self._library.left_out)))
             return
         try:
             run = self._library.hold(name)

@@ -6,7 +6,7 @@ from typing import Final
 
 from distlab.folds import Folds
 from distlab.page.board import Board
-from distlab.page.facts import ServedFacts, SessionFacts, collect, loop_facts
+from distlab.page.facts import RunsFacts, ServedFacts, SessionFacts, collect, loop_facts
 from distlab.page.view import View
 from distlab_dashboard.event_list import EventList
 from distlab_dashboard.playback import Playback
@@ -53,12 +53,13 @@ class RunPage:
         """Follows the reader's choice of a moment."""
         self._playback.choose(view)
 
-    def update(self, view: View, *, library: bool) -> None:
+    def update(self, view: View, *, library: bool, runs: RunsFacts | None = None) -> None:
         """Shows what changed since the last update.
 
         Args:
           view: The reader's choices.
           library: Whether there are other runs to choose from.
+          runs: The facts of the page Runs, None for other pages.
         """
         board, feed = self._board, self.run.feed
         folds = self._playback.folds()
@@ -71,7 +72,7 @@ class RunPage:
             board.compare((feed.folds, self._other.feed.folds), self._names)
         if view.page == "workers":
             board.set_workers(folds, feed.living)
-        facts: dict[str, object] = {**self.facts(view, folds, library=library)}
+        facts: dict[str, object] = {**self.facts(view, folds, library=library), **(runs or {})}
         if view.page == "events":
             board.set_rows("events", self._events.update(view, self._playback.facts()["time_at"]))
             facts |= self._events.facts(view)

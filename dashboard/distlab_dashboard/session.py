@@ -16,7 +16,7 @@ from distlab.charts.bokeh_internals import send_to_pages
 from distlab.errors import NotARunError
 from distlab.folds import Folds
 from distlab.page.board import Board
-from distlab.page.facts import INDEX
+from distlab.page.facts import INDEX, RunsFacts, runs_facts
 from distlab.page.loop_buttons import press
 from distlab.page.runs_table import run_rows
 from distlab.page.template import page_html, page_variables
@@ -160,13 +160,16 @@ class Session:
 
     def _update(self) -> None:
         """Shows what changed since the last update on the open page."""
+        runs: RunsFacts | None = None
+        if self._view.page == "runs" or self._page is None:
+            summaries = self._library.summaries()
+            self._board.set_rows("runs", run_rows(summaries))
+            runs = runs_facts(len(summaries), self._library.left_out)
         if self._page is not None:
-            self._page.update(self._view, library=self._has_others)
+            self._page.update(self._view, library=self._has_others, runs=runs)
         else:
             self._board.update(self._nothing, self._view)
-            self._board.set_facts(INDEX)
-        if self._view.page == "runs" or self._page is None:
-            self._board.set_rows("runs", run_rows(self._library.summaries()))
+            self._board.set_facts({**INDEX, **(runs or {})})
 
     @property
     def _has_others(self) -> bool:

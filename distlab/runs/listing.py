@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -37,20 +38,28 @@ def run_folders(root: Path, depth: int = DEEPEST) -> Iterator[Path]:
       ['first', 'second']
     """
     try:
-        children = sorted(root.iterdir())
+        with os.scandir(root) as found:  # a third of the time that Path.iterdir takes
+            children = sorted(found, key=lambda child: child.name)
     except PermissionError:
         yield root
         return
     except OSError:  # it was deleted
         return
     enters = os.access(root, os.X_OK)
-    if any(child.match(PATTERN) for child in children) or not enters:
+    if any(fnmatchcase(child.name, PATTERN) for child in children) or not enters:
         yield root
     if depth and enters:
         for child in children:
-            # Unlike the methods of Path, these never raise.
-            if not os.path.islink(child) and os.path.isdir(child):  # noqa: PTH112, PTH114
-                yield from run_folders(child, depth - 1)
+            if _is_folder(child):
+                yield from run_folders(root / child.name, depth - 1)
+
+
+def _is_folder(child: os.DirEntry[str]) -> bool:
+    """Returns whether something in a folder is a folder, and no link to one."""
+    try:
+        return child.is_dir(follow_symlinks=False)
+    except OSError:
+        return False
 
 
 class Unreadable(NamedTuple):

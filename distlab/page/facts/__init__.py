@@ -28,7 +28,15 @@ from distlab.page.facts.recording import RecordingFacts, recording_facts
 from distlab.page.facts.reductions import ReductionFacts, reduction_facts
 from distlab.page.facts.run import RunFacts, run_facts
 from distlab.page.facts.servers import ServerFacts, server_facts
-from distlab.page.facts.session import INDEX, EventFacts, IndexFacts, SessionFacts, TimeFacts
+from distlab.page.facts.session import (
+    INDEX,
+    EventFacts,
+    IndexFacts,
+    RunsFacts,
+    SessionFacts,
+    TimeFacts,
+    runs_facts,
+)
 from distlab.page.facts.workers import WorkerFacts, worker_facts
 
 __all__ = [
@@ -36,6 +44,7 @@ __all__ = [
     "EventFacts",
     "Facts",
     "IndexFacts",
+    "RunsFacts",
     "ServedFacts",
     "SessionFacts",
     "TimeFacts",
@@ -44,6 +53,7 @@ __all__ = [
     "collect",
     "device_facts",
     "loop_facts",
+    "runs_facts",
 ]
 
 
@@ -66,7 +76,7 @@ class Facts(
 
 
 class ServedFacts(Facts, TimeFacts, LoopFacts, SessionFacts):
-    """The facts of a run's page with a server; the page Events has `EventFacts`, too."""
+    """The facts of a run's page with a server; the pages Events and Runs have their own, too."""
 
 
 def collect(

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Final, TypedDict
 
+from distlab.page.facts.amounts import counted
+from distlab.text.units import count_text
+
 
 class TimeFacts(TypedDict):
     """The time bar.
@@ -67,7 +70,17 @@ class SessionFacts(TypedDict):
     other: str
 
 
-class IndexFacts(TypedDict):
+class RunsFacts(TypedDict):
+    """The page Runs, beside its table.
+
+    Attributes:
+      runs_left_out: What the table leaves out, empty for nothing.
+    """
+
+    runs_left_out: str
+
+
+class IndexFacts(RunsFacts):
     """A page without a run, which lists those to choose from.
 
     Attributes:
@@ -91,5 +104,23 @@ INDEX: Final[IndexFacts] = {
     "run": "runs",
     "status": "index",
     "status_text": "",
+    "runs_left_out": "",
 }
 """The facts of a page without a run."""
+
+
+def runs_facts(listed: int, left_out: int) -> RunsFacts:
+    """Returns what the table of runs leaves out.
+
+    Args:
+      listed: How many runs it has.
+      left_out: How many others are in the folder.
+    """
+    if not left_out:
+        return {"runs_left_out": ""}
+    verb = "is" if left_out == 1 else "are"
+    return {
+        "runs_left_out": f"{counted(left_out, 'older run')} {verb} not listed: the table has the "
+        f"{count_text(listed)} that were written last or go on. A run's address, ?run=NAME, opens "
+        "any."
+    }
