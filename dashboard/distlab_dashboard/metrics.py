@@ -9,6 +9,7 @@ from typing import Final
 from tornado.web import RequestHandler
 
 from distlab.errors import NotARunError
+from distlab.runs.damage import told
 from distlab_dashboard.arguments import argument
 from distlab_dashboard.exposition import (
     CONTENT_TYPE,
@@ -17,6 +18,7 @@ from distlab_dashboard.exposition import (
     families_of_run,
 )
 from distlab_dashboard.library import Library
+from distlab_dashboard.served_run import ServedRun
 
 _RETRY_SECONDS: Final = 5
 _WAIT_SECONDS: Final = 5.0
@@ -60,12 +62,19 @@ class Metrics(RequestHandler):
                 self.set_header("Retry-After", str(_RETRY_SECONDS))
                 self._refuse(503, "The run is being read. Try again.")
             else:
-                folds = run.feed.folds
-                label = name or folds.columns("header")["name"] or run.name
-                found = families_of_run(folds, run.advice, name=label, live=run.feed.live)
-                self.finish(exposition(found))
+                with told(run.feed.path, "counted", "its page may hold more of it"):
+                    text = self._figures(run, name)
+                self.finish(text)
+        except NotARunError as error:
+            self._refuse(500, str(error))
         finally:
             self._library.release(run)
+
+    @staticmethod
+    def _figures(run: ServedRun, name: str) -> str:
+        folds = run.feed.folds
+        label = name or folds.columns("header")["name"] or run.name
+        return exposition(families_of_run(folds, run.advice, name=label, live=run.feed.live))
 
     def _refuse(self, status: int, text: str) -> None:
         self.set_status(status)

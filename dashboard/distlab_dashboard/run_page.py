@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Final
 
 from distlab.folds import Folds
 from distlab.page.board import Board
-from distlab.page.facts import RunsFacts, ServedFacts, SessionFacts, collect, loop_facts
+from distlab.page.facts import Facts, RunsFacts, ServedFacts, SessionFacts, collect, loop_facts
 from distlab.page.view import View
+from distlab.runs.damage import told
 from distlab_dashboard.event_list import EventList
 from distlab_dashboard.playback import Playback
 from distlab_dashboard.served_run import ServedRun
 from distlab_dashboard.timeline_zoom import TimelineZoom
+from distlab_dashboard.undamaged import Undamaged
 
 _UNREADABLE: Final = "The run can't be read any further"
-_MOST_TROUBLE: Final = 500
+_DAMAGED: Final = "A part of the run can't be shown"
+_MOST_TROUBLE: Final = 1_000
+_NOTHING: Final = Folds()
 
 
 class RunPage:
@@ -61,22 +67,41 @@ class RunPage:
           library: Whether there are other runs to choose from.
           runs: The facts of the page Runs, None for other pages.
         """
-        board, feed = self._board, self.run.feed
+        board = self._board
         folds = self._playback.folds()
-        board.update(folds, view)
-        if view.page == "steps":
-            if self._zoom is None:
-                self._zoom = TimelineZoom(feed, board.timeline())
-            self._zoom.update()
-        if view.page == "compare" and self._other is not None:
-            board.compare((feed.folds, self._other.feed.folds), self._names)
-        if view.page == "workers":
-            board.set_workers(folds, feed.living)
+        with self._noting():
+            board.update(folds, view)
+        with self._noting():
+            self._update_parts(view, folds)
         facts: dict[str, object] = {**self.facts(view, folds, library=library), **(runs or {})}
         if view.page == "events":
-            board.set_rows("events", self._events.update(view, self._playback.facts()["time_at"]))
-            facts |= self._events.facts(view)
+            with self._noting():
+                moment = self._playback.facts()["time_at"]
+                board.set_rows("events", self._events.update(view, moment))
+                facts |= self._events.facts(view)
         board.set_facts(facts)
+
+    @contextmanager
+    def _noting(self) -> Iterator[None]:
+        """Has the page say what its block can't show: a damaged file may hold anything."""
+        try:
+            yield
+        except Exception as error:  # noqa: BLE001 - the page says so
+            self.run.fail_to_show(error)
+
+    def _update_parts(self, view: View, folds: Folds) -> None:
+        """Shows what changed beside the charts that all pages have."""
+        board, feed = self._board, self.run.feed
+        if view.page == "steps":
+            if self._zoom is None:
+                self._zoom = TimelineZoom(feed, board.timeline(), self.run.fail_to_show)
+            self._zoom.update()
+        if view.page == "compare" and self._other is not None:
+            compared = f"compared with the one in {self._other.feed.path}"
+            with told(feed.path, compared, "the page of each may hold more of it"):
+                board.compare((feed.folds, self._other.feed.folds), self._names)
+        if view.page == "workers":
+            board.set_workers(folds, feed.living)
 
     def facts(self, view: View, folds: Folds, *, library: bool) -> ServedFacts:
         """Returns the page's texts, those of the page Events left out.
@@ -87,19 +112,10 @@ class RunPage:
           library: Whether there are other runs to choose from.
         """
         run, feed = self.run, self.run.feed
-        shown = collect(
-            folds,
-            whole=feed.folds,
-            live=feed.live,
-            living=feed.living,
-            caught_up=feed.caught_up,
-            read_share=feed.read_share,
-            name=run.name,
-            batch=view.batch,
-            dataset=view.dataset,
-            advice=run.advice,
-            capture_state=run.capture_state,
-        )
+        shown = self._collected(view, folds)
+        if run.damage:
+            shown["trouble_title"] = _DAMAGED
+            shown["trouble"] = run.damage[:_MOST_TROUBLE]
         if run.trouble:
             shown["trouble_title"] = _UNREADABLE
             shown["trouble"] = run.trouble[:_MOST_TROUBLE]
@@ -119,6 +135,34 @@ class RunPage:
             **self._playback.facts(),
             **session,
         }
+
+    def _collected(self, view: View, folds: Folds) -> Facts:
+        """Returns the texts of the run; of one that is damaged, as many as can be made."""
+        whole = self.run.feed.folds
+        try:
+            return self._facts_of(view, folds, whole)
+        except Exception as error:  # noqa: BLE001 - the page says so
+            self.run.fail_to_show(error)
+        try:
+            return self._facts_of(view, Undamaged(folds), Undamaged(whole))
+        except Exception:  # noqa: BLE001 - it is noted already
+            return self._facts_of(view, _NOTHING, _NOTHING)
+
+    def _facts_of(self, view: View, folds: Folds, whole: Folds) -> Facts:
+        run, feed = self.run, self.run.feed
+        return collect(
+            folds,
+            whole=whole,
+            live=feed.live,
+            living=feed.living,
+            caught_up=feed.caught_up,
+            read_share=feed.read_share,
+            name=run.name,
+            batch=view.batch,
+            dataset=view.dataset,
+            advice=run.advice,
+            capture_state=run.capture_state,
+        )
 
     def close(self) -> None:
         """Frees what was read for this page alone."""

@@ -9,15 +9,18 @@ from concurrent.futures import Future
 from typing import Final
 
 from distlab.advice import advise_on
+from distlab.errors import NotARunError
 from distlab.events import Advice, Source
 from distlab.folds import Folds
 from distlab.page.feed import Feed
 from distlab.page.loop_buttons import LoopRow, loop_rows
+from distlab.runs.damage import damage
 from distlab_dashboard.captures import CaptureRequests
 from distlab_dashboard.shared_pages import SharedPages
 
 _log: Final = logging.getLogger(__name__)
 
+_MORE: Final = 'run.export("events.jsonl") may hold more of it'
 _PERIOD_SECONDS: Final = 0.025
 _ADVICE_SECONDS: Final = 2.0
 _ADVICE_SHARE: Final = 0.01
@@ -33,6 +36,7 @@ class ServedRun:
       shared: Its pages that several sessions show.
       advice: Advice on the run, some seconds old.
       trouble: Why the run can be read no further, else empty.
+      damage: Why a part of it can't be shown, else empty.
     """
 
     def __init__(
@@ -56,6 +60,7 @@ class ServedRun:
         self.shared = SharedPages()
         self.advice: list[Advice] = []
         self.trouble = ""
+        self.damage = ""
         self._advised_version = -1
         self._next_advice = 0.0
 
@@ -104,5 +109,17 @@ class ServedRun:
 
     def fail(self, error: Exception) -> None:
         """Notes the error for all pages, which would look live otherwise."""
-        self.trouble = f"{type(error).__name__}: {error}"
-        _log.error("The run can't be read any further.", exc_info=error)
+        self.trouble = self._noted(error, "read any further")
+
+    def fail_to_show(self, error: Exception) -> None:
+        """Notes what a page can't show; the first such error stands for all."""
+        self.damage = self.damage or self._noted(error, "shown as a whole")
+
+    def _noted(self, error: Exception, what: str) -> str:
+        """Returns an error in words, and logs it: with its traceback unless a file is damaged."""
+        found = damage(error, self.feed.path, what, _MORE)
+        if isinstance(found, NotARunError):
+            _log.error("%s", found)
+            return str(found)
+        _log.error("The run can't be %s.", what, exc_info=error)
+        return f"{type(error).__name__}: {error}"

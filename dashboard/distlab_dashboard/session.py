@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from functools import cache, partial
+from pathlib import Path
 from typing import Final, cast
 
 import panel as pn
@@ -21,6 +22,7 @@ from distlab.page.loop_buttons import press
 from distlab.page.runs_table import run_rows
 from distlab.page.template import page_html, page_variables
 from distlab.page.view import View
+from distlab.runs.damage import told
 from distlab_dashboard.arguments import argument
 from distlab_dashboard.departure import Departure
 from distlab_dashboard.document_trimmer import DocumentTrimmer
@@ -51,7 +53,7 @@ class Session:
           other: Name of a run to compare it with.
 
         Raises:
-          NotARunError: No run has this name.
+          NotARunError: No run has this name, or nothing of it can be shown.
         """
         self._library = library
         self._board = Board()
@@ -63,9 +65,14 @@ class Session:
         self._trimmer: DocumentTrimmer | None = None
         self._followed: SharedPage | None = None
         self._number = 0
-        if library.single or run is not None:
-            self._open(run or "", None if library.single else other)
-        self._update()
+        try:
+            if library.single or run is not None:
+                self._open(run or "", None if library.single else other)
+            with told(self._path, "shown", 'run.export("events.jsonl") may hold more of it'):
+                self._update()
+        except BaseException:
+            self._release()
+            raise
 
     def fill(self, document: Document) -> None:
         """Puts the page, with a place for each chart, into a document."""
@@ -101,10 +108,18 @@ class Session:
         if self._page is not None:
             self._page.close()
             self._page.run.shared.join(self, None)
+        self._release()
+        self._page = self._followed = self._context = self._trimmer = None
+
+    @property
+    def _path(self) -> Path | None:
+        """The shown run's folder, None without one."""
+        return self._held[0].feed.path if self._held else None
+
+    def _release(self) -> None:
         for run in self._held:
             self._library.release(run)
         self._held.clear()
-        self._page = self._followed = self._context = self._trimmer = None
 
     def _on_view(self, attribute: str, old: object, new: object) -> None:
         del attribute, old, new
@@ -132,7 +147,8 @@ class Session:
             self._update_alone()
             return None
         folds = page.run.feed.folds
-        shared.update(folds, partial(page.facts, self._view, folds, library=self._has_others))
+        facts = partial(page.facts, self._view, folds, library=self._has_others)
+        shared.update(folds, facts, page.run.fail_to_show)
         messages = shared.since(self._number) if self._followed is shared else None
         if messages is None:  # this page follows only from now on, or was too slow
             self._update_alone()

@@ -47,12 +47,18 @@ class SharedPage:
         self._messages: deque[patch_doc] = deque(maxlen=_MOST_MESSAGES)
         self._updated = 0.0
 
-    def update(self, folds: Folds, facts: Callable[[], Mapping[str, object]]) -> None:
+    def update(
+        self,
+        folds: Folds,
+        facts: Callable[[], Mapping[str, object]],
+        failed: Callable[[Exception], None],
+    ) -> None:
         """Writes a message of what changed, unless another session just did.
 
         Args:
           folds: The run.
           facts: Returns the page's texts.
+          failed: Takes note of what can't be shown.
         """
         now = time.monotonic()
         if now - self._updated < _FRESH_SECONDS:
@@ -60,7 +66,10 @@ class SharedPage:
         self._updated = now
         board = self._board
         before = {source.id: source.data for source in board.sources}
-        board.update(folds, self._view)
+        try:
+            board.update(folds, self._view)
+        except Exception as error:  # noqa: BLE001 - the page says so
+            failed(error)
         board.set_facts(facts())
         changed = [one for one in board.sources if one.data is not before.get(one.id)]
         if board.facts not in changed and board.facts.data is not self._sent_facts:

@@ -83,8 +83,11 @@ class TimeSlice:
             self._thread.start()
 
     def _work(self) -> None:
-        with suppress(RecordError):  # the server was stopped, and closed the run
-            self._read()
+        try:
+            with suppress(RecordError):  # the server was stopped, and closed the run
+                self._read()
+        except Exception:  # noqa: BLE001 - the feed, which reads the same events, tells of it
+            self._closed, self._thread = True, None
 
     def _read(self) -> None:
         while True:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import threading
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Final, TypeAlias
 
@@ -24,13 +25,17 @@ Range: TypeAlias = tuple[float, float]
 class TimelineZoom:
     """Supplies a timeline with the steps of the range in sight."""
 
-    def __init__(self, feed: Feed, chart: StepTimeline) -> None:
+    def __init__(
+        self, feed: Feed, chart: StepTimeline, failed: Callable[[Exception], None]
+    ) -> None:
         """Reads nothing yet.
 
         Args:
           feed: The run.
           chart: Its timeline.
+          failed: Takes note of what can't be shown.
         """
+        self._failed = failed
         self._feed = feed
         self._chart = chart
         self._seen: Range | None = None
@@ -57,6 +62,14 @@ class TimelineZoom:
         self._thread.start()
 
     def _work(self, wanted: Range, zero_ns: int) -> None:
+        try:
+            with suppress(RecordError):  # the server was stopped, and closed the run
+                self._read_steps(wanted, zero_ns)
+        except Exception as error:  # noqa: BLE001 - the page says so
+            self._failed(error)
+        self._thread = None
+
+    def _read_steps(self, wanted: Range, zero_ns: int) -> None:
         low_ns, high_ns = (zero_ns + round(second * 1e9) for second in wanted)
         source = self._feed.source
         pages = itertools.chain(
@@ -65,11 +78,8 @@ class TimelineZoom:
         )
         events: list[Event] = []
         join = Join()
-        with suppress(RecordError):  # the server was stopped, and closed the run
-            for page in pages:
-                events.extend(join.add([one for one in page if isinstance(one.event, Event)]))
-                if len(events) > _MOST_EVENTS:
-                    break
-            else:
-                self._read = window(events, zero_ns, *wanted)
-        self._thread = None
+        for page in pages:
+            events.extend(join.add([one for one in page if isinstance(one.event, Event)]))
+            if len(events) > _MOST_EVENTS:
+                return
+        self._read = window(events, zero_ns, *wanted)

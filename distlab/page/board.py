@@ -124,13 +124,22 @@ class Board:
                 self.set_rows("server_links", servers.link_rows(coordinator))
 
     def _update_charts(self, folds: Folds, view: View, page: str | None) -> None:
-        """Shows what changed on the charts of a page, or of all with None."""
+        """Shows what changed on the charts of a page, or of all with None.
+
+        What one of them can't draw, as of a damaged file, is raised when the others are drawn.
+        """
+        first: Exception | None = None
         for name in _charts_of(page):
             entry = CHARTS[name]
             assert entry.columns is not None
             if page is None or not entry.costly or self._may_draw(name, view):
                 columns = partial(entry.columns, folds, view)
-                self._show(name, entry.state(folds, view), columns)
+                try:
+                    self._show(name, entry.state(folds, view), columns)
+                except Exception as error:  # noqa: BLE001 - raised below
+                    first = first or error
+        if first is not None:
+            raise first
 
     def _with_new_charts(self, page: str | None) -> AbstractContextManager[None]:
         """Returns a context to update charts in, some of which may be new.

@@ -11,11 +11,11 @@ from distlab.text.shown import shown_clause
 
 
 @contextlib.contextmanager
-def told(path: Path, what: str, remedy: str) -> Iterator[None]:
+def told(path: Path | None, what: str, remedy: str) -> Iterator[None]:
     """Makes errors of a block, which reads a run's events, those of a damaged file.
 
     Args:
-      path: The run's folder.
+      path: The run's folder; None for events in memory, which no file can have damaged.
       what: What can't be done with the run, such as `written as .csv`.
       remedy: What to do instead, as a clause.
 
@@ -24,10 +24,25 @@ def told(path: Path, what: str, remedy: str) -> Iterator[None]:
     """
     try:
         yield
-    except (DistlabError, OSError, MemoryError):
-        raise
     except Exception as error:
-        raise NotARunError(
-            f"The run in {path} can't be {what}, because it holds what no recording does "
-            f"({type(error).__name__}: {shown_clause(error)}). Its file is damaged: {remedy}."
-        ) from error
+        found = damage(error, path, what, remedy)
+        if found is error:
+            raise
+        raise found from error
+
+
+def damage(error: Exception, path: Path | None, what: str, remedy: str) -> Exception:
+    """Returns the error of a damaged file for an error met in using its events.
+
+    Args:
+      error: The error. One of distlab, or of the system, is returned as it is.
+      path: The run's folder; None for events in memory, whose error is returned as it is.
+      what: What can't be done with the run, such as `written as .csv`.
+      remedy: What to do instead, as a clause.
+    """
+    if path is None or isinstance(error, DistlabError | OSError | MemoryError):
+        return error
+    return NotARunError(
+        f"The run in {path} can't be {what}, because it holds what no recording does "
+        f"({type(error).__name__}: {shown_clause(error)}). Its file is damaged: {remedy}."
+    )

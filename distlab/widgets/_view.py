@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from distlab.widgets._open_views import OpenViews
     from distlab.widgets._view_widget import ViewWidget
 
+_REMEDY: Final = 'another view or run.export("events.jsonl") may hold more of it'
 _NEEDS: Final = ("bokeh", "ipywidgets", "anywidget")
 _open_views: OpenViews | None = None
 
@@ -52,12 +53,14 @@ class View:
           MissingExtraError: The packages for notebooks are not installed.
           RecordError: Nothing records this process, so there is nothing to show.
           ArgumentTypeError: `source` is not a run.
+          NotARunError: The run is damaged in a way that the view can't pass over.
         """
         self._open(source, None)
 
     def _open(self, source: Source | None, batch: int | None) -> None:
         check_packages()
         from distlab.page.feed import Feed
+        from distlab.runs.damage import told
 
         watched = _ring() if source is None else _checked(source)
         if batch is not None and not is_count(batch):
@@ -76,11 +79,18 @@ class View:
             buttons = self.has_buttons and source is None
             self._host = f"distlab-{uuid.uuid4().hex}"
             self._widget = ViewWidget(self._host, self.panes, batch=batch, buttons=buttons)
-        self.feed.pull()
-        self.refresh(self.feed.folds)
+        try:
+            with told(self.feed.path, "shown", _REMEDY):
+                self.feed.pull()
+                self.refresh(self.feed.folds)
+                if views:
+                    self.tick()
+                    self._publish(views, update=False)
+        except BaseException:
+            if self._widget is not None:
+                self._widget.close()
+            raise
         if views:
-            self.tick()
-            self._publish(views, update=False)
             views.add(self)
             self.feed.add(self)
         else:
@@ -117,7 +127,10 @@ class View:
 
     def fail(self, error: Exception) -> None:
         """Shows why the run can be read no further, and ends; its feed calls it."""
-        note = f"This view stopped: {type(error).__name__}: {error}"
+        from distlab.runs.damage import damage
+
+        found = damage(error, self.feed.path, "shown any further", _REMEDY)
+        note = f"This view stopped: {type(found).__name__}: {found}"
         self._summary = replace(self._summary, notes=[*self._summary.notes, note])
         self._stale = True
         self.close()

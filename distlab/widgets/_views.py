@@ -33,6 +33,7 @@ class Batches(View):
       MissingExtraError: The packages for notebooks are not installed.
       RecordError: Nothing records this process, so there is nothing to show.
       ArgumentTypeError: `source` is not a run, or `batch` is not a number.
+      NotARunError: The run is damaged in a way that the view can't pass over.
 
     Example:
       >>> import distlab as dl
@@ -179,6 +180,7 @@ def watch(source: Source | None = None, *, batch: int | None = None) -> Watch | 
       MissingExtraError: The packages for notebooks are not installed.
       RecordError: Nothing records this process, so there is nothing to show.
       ArgumentTypeError: `source` is not a run, or `batch` is not a number.
+      NotARunError: The run is damaged in a way that the view can't pass over.
 
     Example:
       >>> import jax.numpy as jnp

@@ -21,6 +21,10 @@ def running(count: int) -> ListSource:
     return ListSource([*beginning(total_steps=1_000), *steps(count)])
 
 
+def raised(error: Exception) -> None:
+    raise error
+
+
 def test_models_have_the_same_ids_on_all_boards() -> None:
     first, second = Board(), Board()
     for page in ("overview", "reductions", "batches"):
@@ -71,7 +75,7 @@ def test_a_shared_page_sends_what_a_board_of_its_page_shows() -> None:
     shared = Board()
     for page in PAGES:
         shared_page = SharedPage(page, shared)
-        shared_page.update(folds, lambda: {"status": "live"})
+        shared_page.update(folds, lambda: {"status": "live"}, raised)
         (message,) = there(shared_page.since(0))
         sent = {
             event["model"]["id"]: event["data"]
@@ -94,7 +98,7 @@ def test_a_shared_page_reports_messages_that_are_gone(monkeypatch: Any) -> None:
     shared_page, folds = SharedPage("overview", Board()), Folds()
     counted = itertools.count()
     for _ in range(40):
-        shared_page.update(folds, lambda: {"steps": next(counted)})
+        shared_page.update(folds, lambda: {"steps": next(counted)}, raised)
     assert shared_page.number == 40
     assert shared_page.since(7) is None
     assert len(there(shared_page.since(39))) == 1

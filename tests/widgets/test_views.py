@@ -7,16 +7,20 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 import distlab as dl
 from distlab.control.loops import loops
-from distlab.errors import ArgumentTypeError
+from distlab.errors import ArgumentTypeError, NotARunError
 from distlab.events import Event, Unknown
-from distlab.widgets import Batches, Devices, Placement, Reductions, Steps, View, watch
+from distlab.widgets import Batches, Devices, Placement, Reductions, Steps, View, _view, watch
 from distlab.widgets._view_widget import _answer
+from distlab.widgets._views import Watch
+from tests.damaged import DAMAGES, damaged_run
 from tests.synthetic import ListSource, beginning, placed, steps, whole_run
 from tests.ui.waiting import wait_until
 from tests.widgets.conftest import FakeNotebook
@@ -218,3 +222,18 @@ def test_whatever_else_a_page_sends_does_nothing(
 ) -> None:
     _answer(live(Batches()), content, [])
     assert [loop.state for loop in loops()] == ["running"]
+
+
+@pytest.mark.parametrize("name", DAMAGES)
+@pytest.mark.filterwarnings("ignore:ColumnDataSource's columns must be of the same length")
+def test_a_damaged_run_is_shown_or_told_of_and_leaves_no_view(
+    notebook: FakeNotebook, name: str, tmp_path: Path
+) -> None:
+    hidden = name in {"devices", "spans", "memory"}  # no view draws these
+    told = f"The run in {tmp_path / 'run'} can't be shown, because it holds what no recording does"
+    with dl.Run.open(damaged_run(tmp_path / "run", DAMAGES[name])) as run:
+        for made in (Watch, *SINGLE.values()):
+            with nullcontext() if hidden else pytest.raises(NotARunError, match=re.escape(told)):
+                made(run).close()
+    assert _view._open_views is not None
+    assert _view._open_views.views == []

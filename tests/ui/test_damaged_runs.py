@@ -1,0 +1,87 @@
+"""The pages of damaged runs: each says what is wrong and shows the rest."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import pytest
+
+from distlab.errors import NotARunError
+from distlab.page.view import View
+from distlab_dashboard.library import Folder, OneRun, served_run
+from distlab_dashboard.run_page import RunPage
+from distlab_dashboard.session import Session
+from tests.damaged import DAMAGES, damaged_run
+from tests.ui.asking import ask
+from tests.ui.conftest import Pages, Served
+from tests.ui.waiting import wait_until
+
+TITLES = ("A part of the run can't be shown", "The run can't be read any further")
+
+
+@pytest.mark.parametrize("name", DAMAGES)
+@pytest.mark.filterwarnings("ignore:ColumnDataSource's columns must be of the same length")
+def test_a_damaged_run_is_shown_with_what_is_wrong(
+    name: str, tmp_path: Path, served: Served, new_page: Pages, caplog: pytest.LogCaptureFixture
+) -> None:
+    damaged_run(tmp_path / "run", DAMAGES[name])
+    page = new_page().open(f"{served(tmp_path).url}?run=run#{DAMAGES[name].page}")
+    page.page.wait_for_selector("[data-text=trouble]:visible")
+    assert page.text("trouble_title") in TITLES
+    said = page.text("trouble")
+    assert said.startswith(f"The run in {tmp_path / 'run'} can't be ")
+    assert "because it holds what no recording does (" in said
+    assert said.endswith('Its file is damaged: run.export("events.jsonl") may hold more of it.')
+    page.tab("steps")
+    assert page.text("strategy") == "MirroredStrategy" or name == "memory"
+    assert page.page.locator("[data-text=trouble]").is_visible()
+    faults = [one for one in caplog.records if one.levelno >= logging.ERROR]
+    assert faults
+    assert all(one.exc_info is None for one in faults)  # no traceback for a file's fault
+
+
+def test_metrics_of_a_damaged_run_are_refused_in_words(tmp_path: Path, served: Served) -> None:
+    damaged_run(tmp_path / "run", DAMAGES["huge"])
+    answer = ask(served(tmp_path), "metrics?run=run")
+    assert answer.status == 500
+    assert b"Its file is damaged" in answer.body
+
+
+def test_a_comparison_names_both_runs(tmp_path: Path) -> None:
+    damaged_run(tmp_path / "first", DAMAGES["memory"])
+    damaged_run(tmp_path / "second", DAMAGES["huge"])
+    runs = Folder(tmp_path)
+    opened = Session(runs, "first", "second")
+    page = opened._page
+    assert page is not None
+    other = page._other
+    assert other is not None
+    wait_until(lambda: bool(other.trouble))
+    page.run.damage = ""
+    opened._view = View(page="compare")
+    opened._update()
+    said = f"can't be compared with the one in {tmp_path / 'second'}, because it holds"
+    assert said in page.run.damage
+    opened._release()
+    runs.stop()
+
+
+def test_what_can_not_be_shown_at_all_is_a_notice(
+    tmp_path: Path, served: Served, new_page: Pages, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever the file holds, the answer is no empty page, and no session keeps the run."""
+
+    def refuse(*_: object, **__: object) -> None:
+        raise KeyError("x")
+
+    monkeypatch.setattr(RunPage, "update", refuse)
+    server = served(damaged_run(tmp_path / "run", DAMAGES["bytes"]))
+    page = new_page().page
+    page.goto(server.url)
+    page.get_by_text("because it holds what no recording does (KeyError: 'x')").wait_for()
+    library = OneRun(served_run(tmp_path / "run"))
+    with pytest.raises(NotARunError, match=r"can't be shown, .*Its file is damaged"):
+        Session(library)
+    assert not library._pages
+    library.stop()
