@@ -118,8 +118,8 @@ class Export(RequestHandler):
             ):
                 path = Path(folder) / name
                 await self._exports.make(run, path)
-                known = run.feed.path
-                await self._send(path, f"{known.name if known else 'run'}-{name}")
+                self._describe(run, name)
+                await self._send(path)
         except BusyError as error:
             self.set_header("Retry-After", str(RETRY_SECONDS))
             self._refuse(503, error)
@@ -131,15 +131,30 @@ class Export(RequestHandler):
             why = f"The file can't be made: {error.strerror or error}, in {tempfile.gettempdir()}."
             self._refuse(507, DistlabError(why))
 
+    async def head(self, name: str) -> None:
+        """Says what kind of file there is, without making it: so its length is not known."""
+        self.set_header("Cache-Control", "no-store")
+        try:
+            with self._exports.held(argument(self.request.query_arguments, "run") or "") as run:
+                self._describe(run, name)
+        except NotARunError as error:
+            self._refuse(404, error)
+        else:
+            await self.flush()
+
+    def _describe(self, run: ServedRun, name: str) -> None:
+        known = run.feed.path
+        kind = "text/html; charset=utf-8" if name.endswith(".html") else "application/json"
+        self.set_header("Content-Type", kind)
+        title = f"{known.name if known else 'run'}-{name}"
+        self.set_header("Content-Disposition", attachment_named(title))
+
     def _refuse(self, status: int, error: DistlabError) -> None:
         self.set_status(status)
         self.set_header("Content-Type", "text/plain; charset=utf-8")
         self.finish(str(error))
 
-    async def _send(self, path: Path, title: str) -> None:
-        kind = "text/html; charset=utf-8" if path.suffix == ".html" else "application/json"
-        self.set_header("Content-Type", kind)
-        self.set_header("Content-Disposition", attachment_named(title))
+    async def _send(self, path: Path) -> None:
         self.set_header("Content-Length", str(path.stat().st_size))
         with path.open("rb") as file:
             while part := file.read(_CHUNK):

@@ -40,6 +40,10 @@ class Health(RequestHandler):
         self.set_header("Cache-Control", "no-store")
         self.write({**self._about, "pid": os.getpid(), **self._runs()})
 
+    def head(self) -> None:
+        """Writes the headers of the answer."""
+        self.get()
+
     def _runs(self) -> dict[str, object]:
         if not self._library.single:
             return {"runs": len(self._library.summaries()) + self._library.left_out}

@@ -70,6 +70,10 @@ class Metrics(RequestHandler):
         finally:
             self._library.release(run)
 
+    async def head(self) -> None:
+        """Writes the headers of the figures."""
+        await self.get()
+
     @staticmethod
     def _figures(run: ServedRun, name: str) -> str:
         folds = run.feed.folds

@@ -29,6 +29,16 @@ class Page(DocHandler):
         if access.required:
             self.set_cookie(*access.cookie, httponly=True, samesite="Lax")
 
+    async def head(self) -> None:
+        """Writes the headers of the page, and begins no session: the page's length is not known."""
+        self.set_header("Cache-Control", "no-store")
+        self.set_header("Content-Type", "text/html")
+        prefix = self.application.prefix
+        if prefix and self.request.path == prefix:
+            self.redirect(f"{prefix}/" + (f"?{self.request.query}" if self.request.query else ""))
+        else:
+            await self.flush()
+
     # Bokeh's method is a coroutine; the types of tornado's decorator hide it.
     async def get_session(self) -> ServerSession:  # type: ignore[override]
         """Returns a session whose page carries this answer's nonce; Panel calls it."""
