@@ -25,6 +25,7 @@ from distlab.input.iterator import DistributedIterator
 from distlab.input.options import InputOptions, InputReplicationMode, checked_options
 from distlab.processes import group
 from distlab.processes.group import ProcessGroup
+from distlab.values.attributes import attribute
 from distlab.values.checks import require_one_parameter
 
 
@@ -231,7 +232,7 @@ def made_by(name: str, result: Any) -> Any:
     Raises:
       ArgumentTypeError: It is something else.
     """
-    if hasattr(result, "__iter__"):
+    if attribute(result, "__iter__") is not None:
         return result
     if callable(result):
         return _Calls(result)

@@ -20,6 +20,7 @@ from distlab.errors import ArgumentTypeError, RecompilationWarning
 from distlab.step.function_identity import referenced
 from distlab.step.state_holders import library_of
 from distlab.user_code import warn
+from distlab.values.attributes import attribute
 from distlab.values.checks import function_name
 from distlab.variables.outside_reads import Holder
 
@@ -145,7 +146,7 @@ def _captured(fn: Any, depth: int, seen: set[int]) -> Iterator[tuple[str, Any]]:
     else:
         named = list(referenced(fn))
         if isinstance(fn, MethodType):
-            named += getattr(fn.__self__, "__dict__", {}).items()
+            named += attribute(fn.__self__, "__dict__", {}).items()
     for name, value in named:
         if library_of(value) == "flax.nnx":
             if id(value) not in seen:

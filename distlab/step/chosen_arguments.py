@@ -11,6 +11,7 @@ import numpy as np
 
 from distlab.context.modes import RunOptions
 from distlab.errors import OptionError
+from distlab.step.parameters import BY_POSITION, parameters_of_kinds
 from distlab.step.static_values import Static
 from distlab.text.shown import shown
 from distlab.values.distributed import DistributedValues
@@ -147,16 +148,8 @@ def _parameters(fn: Callable[..., Any]) -> tuple[str, ...]:
     """Returns the names of the parameters that may be passed by position."""
     if type(fn) is FunctionType and not hasattr(fn, "__wrapped__"):
         return fn.__code__.co_varnames[: fn.__code__.co_argcount]
-    return _named(fn, inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    return parameters_of_kinds(fn, *BY_POSITION)
 
 
 def _keyword_names(fn: Callable[..., Any]) -> tuple[str, ...]:
-    return _named(fn, inspect.Parameter.KEYWORD_ONLY)
-
-
-def _named(fn: Callable[..., Any], *kinds: Any) -> tuple[str, ...]:
-    try:
-        parameters = inspect.signature(fn).parameters.values()
-    except (TypeError, ValueError):  # some built-in functions
-        return ()
-    return tuple(p.name for p in parameters if p.kind in kinds)
+    return parameters_of_kinds(fn, inspect.Parameter.KEYWORD_ONLY)

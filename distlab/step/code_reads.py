@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from weakref import WeakKeyDictionary
 
 from distlab.user_code import is_users
+from distlab.values.attributes import attribute
 
 Path: TypeAlias = tuple[str, ...]
 """Attributes of attributes: `("cfg", "lr")` of `self` for `self.cfg.lr`."""
@@ -54,7 +55,7 @@ def reads_of(fn: Any, variable: str | None = None) -> Reads:
         return _reached(kind, method) if isinstance(method, FunctionType) else reads_of(method)
     if isinstance(fn, functools.partial):
         return reads_of(fn.func)
-    code = getattr(fn, "__code__", None)
+    code = attribute(fn, "__code__")
     if not isinstance(code, CodeType):
         return NOTHING
     named = named_in(code)

@@ -26,6 +26,7 @@ import numpy as np
 from distlab.devices.jax_internals import ConcreteArray
 from distlab.step.code_reads import NOTHING, Path, Reads, named_in, reads_of
 from distlab.text.shown import shown
+from distlab.values.attributes import attribute
 
 Key: TypeAlias = Any
 """Nested tuples with a hash."""
@@ -235,7 +236,7 @@ def _attributes(value: Any, kept: list[Any], reads: Reads) -> list[tuple[str, Ke
     By value are constants and arrays, and nests of them, so that `self.params, loss = ...` is
     noticed. Of what else the object's code reads, it counts which object it is.
     """
-    attributes = getattr(value, "__dict__", None)
+    attributes = attribute(value, "__dict__")
     if type(attributes) is not dict:
         return []
     found: dict[str, Key] = {}
@@ -256,7 +257,7 @@ def _attributes(value: Any, kept: list[Any], reads: Reads) -> list[tuple[str, Ke
 def _at(value: Any, path: Path) -> Any:
     """Returns the attribute at the end of a path; where it leads to a method, whose that is."""
     for name in path:
-        attributes = getattr(value, "__dict__", None)
+        attributes = attribute(value, "__dict__")
         if type(attributes) is not dict or name not in attributes or isinstance(value, ModuleType):
             break
         value = attributes[name]

@@ -21,6 +21,7 @@ from distlab.errors import ArgumentTypeError
 from distlab.step.in_use import Use
 from distlab.step.parameters import StateKey, argument_label, parameter_names
 from distlab.step.used_up import flattened
+from distlab.values.attributes import attribute
 from distlab.values.distributed import DistributedValues, Mirrored
 from distlab.values.nests import taken_apart
 
@@ -298,7 +299,7 @@ def taken(
 
 def _require_no_object(held: Any, library: Library, labels: Labels) -> None:
     """Checks that a dataclass that is no pytree holds no object, by its fields."""
-    for name, value in getattr(held, "__dict__", {}).items():
+    for name, value in attribute(held, "__dict__", {}).items():
         if library.is_object(value):
             ((label, _),) = labels.owners()
             raise ArgumentTypeError(

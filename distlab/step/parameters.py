@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import jax
 
@@ -25,6 +25,26 @@ class StateKey(NamedTuple):
         return self.label
 
 
+BY_POSITION: Final = (
+    inspect.Parameter.POSITIONAL_ONLY,
+    inspect.Parameter.POSITIONAL_OR_KEYWORD,
+)
+
+
+def parameters_of_kinds(fn: Callable[..., Any], *kinds: Any) -> tuple[str, ...]:
+    """Returns the names of a function's parameters of some kinds.
+
+    Args:
+      fn: A function.
+      kinds: The kinds, such as `inspect.Parameter.KEYWORD_ONLY`.
+    """
+    try:
+        parameters = inspect.signature(fn).parameters.values()
+    except Exception:  # noqa: BLE001 - some built-in functions, and any `__getattr__` of the user's
+        return ()
+    return tuple(p.name for p in parameters if p.kind in kinds)
+
+
 def parameter_names(fn: Callable[..., Any], count: int) -> list[str]:
     """Returns the names of the first parameters, and `args[i]` for those without one.
 
@@ -32,11 +52,7 @@ def parameter_names(fn: Callable[..., Any], count: int) -> list[str]:
       fn: A function.
       count: The number of names.
     """
-    try:
-        parameters = inspect.signature(fn).parameters.values()
-    except (TypeError, ValueError):
-        parameters = {}.values()
-    names = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    names = parameters_of_kinds(fn, *BY_POSITION)
     return [names[i] if i < len(names) else f"args[{i}]" for i in range(count)]
 
 

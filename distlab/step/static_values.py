@@ -23,6 +23,7 @@ import numpy as np
 from distlab.errors import ArgumentTypeError
 from distlab.step.function_identity import constant_key, identity_of
 from distlab.text.shown import shown
+from distlab.values.attributes import attribute
 from distlab.values.checks import is_array_like
 from distlab.values.plain_arrays import is_plain
 
@@ -37,6 +38,7 @@ _CONTAINERS: Final = (list, tuple, dict, set, frozenset, deque, Mapping)
 _VISIBLE: Final = frozenset({object, list, dict, set, deque, SimpleNamespace})
 _MADE_BY_PYTHON: Final = 1 << 9  # Py_TPFLAGS_HEAPTYPE
 _FUNCTIONS: Final = (FunctionType, MethodType, partial)
+_UNSET: Final = object()
 _OBJECTS: Final = (type, ModuleType, BuiltinFunctionType, enum.Enum)
 
 
@@ -175,7 +177,7 @@ def traced_part(value: Any) -> str | None:
 def _writable(thing: Any) -> list[Any]:
     """Returns the attributes of an object, and the object itself if it is a container."""
     found = [thing] if isinstance(thing, list | dict | set | deque) else []
-    attributes = getattr(thing, "__dict__", None)
+    attributes = attribute(thing, "__dict__")
     return [*found, attributes] if type(attributes) is dict else found
 
 
@@ -243,14 +245,17 @@ def _contents(value: Any) -> Iterator[tuple[str, Any]]:
         yield from ((f"[{shown(key, 40)}]", part) for key, part in list(value.items()))
     elif isinstance(value, list | tuple | deque):
         yield from ((f"[{n}]", part) for n, part in enumerate(list(value)))
-    for name, part in list(getattr(value, "__dict__", {}).items()):
+    for name, part in list(attribute(value, "__dict__", {}).items()):
         if not _is_cache(type(value), name):
             yield f".{name}", part
     for base in type(value).__mro__:
         slots = base.__dict__.get("__slots__", ())
         for name in (slots,) if isinstance(slots, str) else slots:
-            if name not in ("__dict__", "__weakref__") and hasattr(value, name):
-                yield f".{name}", getattr(value, name)
+            if name in ("__dict__", "__weakref__"):
+                continue
+            part = attribute(value, name, _UNSET)
+            if part is not _UNSET:
+                yield f".{name}", part
 
 
 def _is_cache(kind: type, name: str) -> bool:

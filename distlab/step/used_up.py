@@ -15,6 +15,7 @@ from typing import Any, Final
 import jax
 import numpy as np
 
+from distlab.values.attributes import attribute
 from distlab.values.nests import explain
 
 _RANDOM: Final = (np.random.Generator, np.random.RandomState, np.random.BitGenerator, random.Random)
@@ -108,6 +109,6 @@ def _way_out(value: Any, name: str) -> str:
         return f"Pass what it holds: run(fn, args=({name}.get(),))."
     if isinstance(value, AsyncIterator | Awaitable):
         return "Await it outside, and pass the result."
-    if all(hasattr(value, verb) for verb in _FILES):
+    if all(attribute(value, verb) for verb in _FILES):
         return "Read outside, and pass the numbers as an array."
     return f"Pass a value: run(fn, args=(next({name}),))."

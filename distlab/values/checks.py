@@ -21,7 +21,8 @@ from distlab.errors import (
     StructureError,
     ValueShapeError,
 )
-from distlab.text.shown import said_by_jax, shown
+from distlab.text.shown import shown
+from distlab.values.attributes import attribute, why_no_array
 from distlab.values.distributed import Mirrored, PerReplica
 from distlab.values.nests import require_nest
 from distlab.values.plain_arrays import are_of_devices, is_plain, refusal_on_devices
@@ -119,7 +120,7 @@ def function_name(fn: Callable[..., Any]) -> str:
     """
     while isinstance(fn, functools.partial):
         fn = fn.func
-    name = getattr(fn, "__qualname__", None) or type(fn).__qualname__
+    name = attribute(fn, "__qualname__") or type(fn).__qualname__
     return str(name).rsplit("<locals>.", 1)[-1]
 
 
@@ -150,7 +151,9 @@ def code_of(fn: Callable[..., Any]) -> CodeType | None:
     """Returns the code of a function, also of one in partials and decorators; None for none."""
     while isinstance(fn, functools.partial):
         fn = fn.func
-    return getattr(inspect.unwrap(fn), "__code__", None)
+    if attribute(fn, "__wrapped__") is not None:
+        fn = inspect.unwrap(fn)
+    return attribute(fn, "__code__")
 
 
 def function_source(fn: Callable[..., Any]) -> str:
@@ -296,8 +299,11 @@ def as_array(value: Any, verb: str) -> jax.Array:
     require_nest(value, f"A value of {verb}")
     try:
         return jnp.asarray(value)
-    except (TypeError, ValueError, OverflowError) as error:
+    except Exception as error:
+        why = why_no_array(value, error, 200)
+        if why is None:
+            raise
         raise ValueShapeError(
             f"{verb} combines arrays and numbers, got a {type(value).__name__}: {shown(value)}. "
-            f"{said_by_jax(error, 200)} Leave it out, or convert it."
+            f"{why} Leave it out, or convert it."
         ) from error

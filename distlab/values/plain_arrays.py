@@ -31,7 +31,8 @@ def is_plain(value: Any) -> bool:
 
 def is_of_integers(value: Any) -> bool:
     """Returns whether a value is JAX's gradient of whole numbers, an array of nothing."""
-    return bool(getattr(value, "dtype", None) == jax.dtypes.float0)
+    is_array = isinstance(value, np.ndarray | np.generic | jax.Array)
+    return is_array and value.dtype == jax.dtypes.float0
 
 
 def unshared(value: Any) -> Any:

@@ -10,7 +10,8 @@ import numpy as np
 
 from distlab.devices.jax_internals import placing
 from distlab.errors import ValueShapeError
-from distlab.text.shown import said_by_jax, shown
+from distlab.text.shown import shown
+from distlab.values.attributes import why_no_array
 from distlab.values.checks import require_alive, require_plain_array
 from distlab.values.nests import require_nest
 from distlab.values.operators import ArrayOperators
@@ -51,10 +52,13 @@ def as_value(value: Any, dtype: Any, what: str) -> jax.Array:
     try:
         with placing():
             return jnp.asarray(unshared(value), dtype=dtype)
-    except (TypeError, ValueError, OverflowError) as error:
+    except Exception as error:
+        why = why_no_array(value, error)
+        if why is None:
+            raise
         raise ValueShapeError(
             f"{what} needs an array or numbers, got a {type(value).__name__}: {shown(value)}. "
-            f"{said_by_jax(error)} Pass an array, or a list of numbers."
+            f"{why} Pass an array, or a list of numbers."
         ) from error
 
 
