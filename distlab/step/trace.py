@@ -32,6 +32,7 @@ from distlab.values.distributed import Mirrored
 from distlab.values.needs_python import NEEDS_PYTHON, needs_python
 from distlab.values.nests import taken_apart
 from distlab.values.plain_arrays import is_of_integers
+from distlab.values.wide_integers import require_kept
 from distlab.variables import frames
 from distlab.variables.variable import Variable, live
 
@@ -103,6 +104,7 @@ def trace(
         variable inside `jax.lax.scan`.
       DonatedError: `fn` uses a deleted array from outside.
       StructureError: The result has an object that hides what was computed.
+      ValueShapeError: The result has whole numbers of 64 bits that JAX would cut.
     """
     _intercept_sums()
     mesh = host.mesh
@@ -279,7 +281,8 @@ def _is_mirrored(value: Any) -> bool:
 
 
 def _array(leaf: Any, label: str) -> jax.Array:
-    """Returns a computed leaf as an array."""
+    """Returns a computed leaf as an array, which must keep the numbers of one of NumPy."""
+    require_kept(leaf.array if type(leaf) is Mirrored else leaf, label)
     return declared_array(leaf, label) if type(leaf) is Mirrored else jnp.asarray(leaf)
 
 

@@ -59,6 +59,10 @@ VERBS: Final[dict[str, Callable[[dl.Strategy, np.ndarray], Any]]] = {
     "argument in eager mode": lambda strategy, numbers: strategy.run(
         same, args=(numbers,), options=dl.RunOptions(run_eagerly=True)
     ),
+    "result": lambda strategy, numbers: strategy.run(lambda: numbers),
+    "result, declared the same": lambda strategy, numbers: strategy.run(
+        lambda: dl.Mirrored(numbers)
+    ),
     "per-replica values": lambda strategy, numbers: strategy.run(
         same, args=(strategy.experimental_distribute_values_from_function(lambda _: numbers),)
     ),
@@ -96,6 +100,22 @@ def test_a_later_call_is_checked_as_the_first_one() -> None:
     strategy.run(same, args=(FITTING,))
     with pytest.raises(ArgumentValueError, match="x is int64 and holds"):
         strategy.run(same, args=(WIDE,))
+
+
+def test_a_result_of_eager_replicas_is_checked_where_it_reaches_devices() -> None:
+    eager = dl.RunOptions(run_eagerly=True)
+    with pytest.raises(DistlabError, match="is int64 and holds"):
+        strategies()[0].run(lambda: WIDE + 0, options=eager)
+    numbers = strategies()[1].run(lambda: WIDE, options=eager)
+    assert numbers is WIDE  # of one replica, it stays on the host
+
+
+def test_a_scalar_in_a_result_is_named_by_its_place() -> None:
+    told = r"result\['steps'\] is int64 and holds 1099511627776, of which devices would have 0"
+    with pytest.raises(ValueShapeError, match=told):
+        strategies()[0].run(lambda: {"loss": 1.0, "steps": np.int64(2**40)})
+    result = strategies()[0].run(lambda: {"loss": 1.0, "steps": np.int64(2**31 - 1)})
+    assert [int(part) for part in result["steps"].values] == [2**31 - 1] * 2
 
 
 def test_with_64_bits_the_numbers_are_kept() -> None:
