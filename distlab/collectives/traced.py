@@ -146,7 +146,7 @@ class TracedCollectives:
         lengths = [shape[along] for shape in shapes]
         padding = [(0, 0)] * value.ndim
         padding[along] = (0, max(lengths) - value.shape[along])
-        rows = jax.lax.all_gather(jnp.pad(value, padding), AXIS)
+        rows = _rows(jnp.pad(value, padding))
         parts = [
             jax.lax.slice_in_dim(rows[replica], 0, length, axis=along)
             for replica, length in enumerate(lengths)
@@ -172,8 +172,7 @@ class TracedCollectives:
     def on_worker(self, value: jax.Array) -> jax.Array:
         """Returns the values of all replicas, `(replicas, ...)`; of several workers, its own."""
         groups = self._workers if len(self._workers) > 1 else None
-        rows: jax.Array = jax.lax.all_gather(value, AXIS, axis_index_groups=groups)
-        return rows
+        return _rows(value, groups)
 
     def _of_end(self, end: int, value: jax.Array) -> jax.Array:
         if is_key(value):
@@ -280,6 +279,18 @@ class TracedCollectives:
         if isinstance(frame, frames.TracedFrame):
             frame.made = self.made
         return made
+
+
+def _rows(value: jax.Array, groups: list[list[int]] | None = None) -> jax.Array:
+    """Returns the values of all replicas, `(replicas, ...)`; with groups, those of its own group.
+
+    XLA may abort the process for the gradient of gathered complex numbers, a sum of constants; so
+    their parts are gathered (see `jax_internals.sum_over_axis`).
+    """
+    if jnp.issubdtype(value.dtype, jnp.complexfloating):
+        return jax.lax.complex(_rows(value.real, groups), _rows(value.imag, groups))
+    rows: jax.Array = jax.lax.all_gather(value, AXIS, axis_index_groups=groups)
+    return rows
 
 
 def local_part(nest: Any) -> Any:

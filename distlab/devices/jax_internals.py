@@ -351,14 +351,17 @@ def named_axis(name: str, size: int) -> AbstractContextManager[None]:
     return _core.extend_axis_env_nd([(name, size)])
 
 
-def sum_over_axis(differs: Callable[[tuple[Any, ...], Any], bool]) -> None:
-    """Makes `psum` of a value that is not traced an operation like any other, where it has to be.
+def sum_over_axis(axis: str, differs: Callable[[Any], bool]) -> None:
+    """Makes `psum` over an axis right for values that are not traced, and for complex ones.
 
-    JAX multiplies it by the size of the axis: in a function that it maps, it is the same on all
-    replicas.
+    JAX multiplies a value that is not traced by the size of the axis: in a function that it maps,
+    it is the same on all replicas. XLA aborts the process where it simplifies a sum of complex
+    numbers that all replicas know, as the gradient of a sum; so real and imaginary parts are
+    summed, of which the sum's gradient is made, too.
 
     Args:
-      differs: Returns, for the names of the axes, whether a value may differ between replicas.
+      axis: The name of the axis.
+      differs: Returns whether a value that is not traced may differ between replicas.
     """
     theirs: Callable[..., Any] = _parallel._psum
     psum_of_array: Any = _parallel.psum_p
@@ -366,10 +369,19 @@ def sum_over_axis(differs: Callable[[tuple[Any, ...], Any], bool]) -> None:
     def psum(x: Any, axis_name: Any, *, axis_index_groups: Any, **options: Any) -> Any:
         axes = tuple(axis_name) if isinstance(axis_name, tuple | list) else (axis_name,)
         groups = axis_index_groups and tuple(map(tuple, axis_index_groups))
+        sum_of = functools.partial(
+            theirs, axis_name=axis_name, axis_index_groups=axis_index_groups, **options
+        )
+        if axes != (axis,):
+            return sum_of(x)
 
         def summed(leaf: Any) -> Any:
-            if isinstance(leaf, jax.core.Tracer) or not differs(axes, leaf):
-                return theirs(leaf, axis_name, axis_index_groups=axis_index_groups, **options)
+            if isinstance(leaf, jax.core.Tracer):
+                if not jax.numpy.issubdtype(leaf.dtype, jax.numpy.complexfloating):
+                    return sum_of(leaf)
+                return jax.lax.complex(sum_of(jax.lax.real(leaf)), sum_of(jax.lax.imag(leaf)))
+            if not differs(leaf):
+                return sum_of(leaf)
             array = jax.numpy.asarray(leaf)
             number = array.astype("int32") if array.dtype == bool else array
             return psum_of_array.bind(number, axes=axes, axis_index_groups=groups)

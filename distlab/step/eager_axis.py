@@ -217,7 +217,7 @@ def _program(known: Known, mesh: ReplicaMesh) -> Callable[..., list[jax.Array]]:
 @functools.cache
 def _intercept() -> None:
     """Makes JAX ask here first how to compute an operation over the axis from Python."""
-    jax_internals.sum_over_axis(_differs)
+    jax_internals.sum_over_axis(AXIS, _differs)
     for primitive in jax_internals.COLLECTIVES:
         _intercept_one(primitive, jaxprs.is_collective)
     for primitive in (jit_p, scan_p, while_p, cond_p):
@@ -233,10 +233,10 @@ def _intercept() -> None:
     axis_index_p.def_impl(own_number)
 
 
-def _differs(axes: tuple[Any, ...], value: Any) -> bool:
+def _differs(value: Any) -> bool:
     """Returns whether a value that is not traced may differ between replicas."""
     replica = _running.get()
-    if replica is None or axes != (AXIS,):
+    if replica is None:
         return False
     if type(value) is not int:
         return True

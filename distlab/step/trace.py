@@ -199,13 +199,13 @@ def _unshared(const: Any) -> Any:
 
 @functools.cache
 def _intercept_sums() -> None:
-    """Makes `jax.lax.psum` of a number a sum where replicas of other shapes pass another one."""
-    jax_internals.sum_over_axis(_differs)
+    """Makes `jax.lax.psum` a sum also of numbers that differ with shapes, and of complex ones."""
+    jax_internals.sum_over_axis(AXIS, _differs)
 
 
-def _differs(axes: tuple[Any, ...], value: Any) -> bool:
+def _differs(value: Any) -> bool:
     """Returns whether a value that is not traced may differ between replicas."""
-    if axes != (AXIS,) or not isinstance(value, int | float | complex | np.number):
+    if not isinstance(value, int | float | complex | np.number):
         return False
     collectives = getattr(scopes.current_replica(), "collectives", None)
     return isinstance(collectives, TracedCollectives) and collectives.differ(complex(value))
