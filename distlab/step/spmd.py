@@ -19,6 +19,7 @@ from distlab.step.arguments import Arguments, Leaf, leaf_of
 from distlab.step.captured_arrays import constant, whole_on
 from distlab.step.flat_jaxprs import flattened
 from distlab.step.other_meshes import require_no_other_mesh
+from distlab.step.own_results import own_results
 from distlab.step.ragged_parts import Boundary, can_be_parted
 from distlab.step.ragged_programs import RaggedPrograms
 from distlab.step.schedule import divide
@@ -61,6 +62,7 @@ class SpmdFunction:
         for local in self.traces:
             require_no_other_mesh(fn, local.jaxpr.jaxpr)
         _require_same_results(self.traces)
+        self._own = own_results(self.traces[0].static)
         self.outside = traced_constants(self.traces)
         self.leaves = arguments.dynamic()
         if self.outside:
@@ -201,6 +203,9 @@ class SpmdFunction:
         if self.computed < len(first.static):
             rest = iter(computed)
             computed = [next(rest) if fixed is None else fixed[0] for fixed in first.static]
+            if self._own is not None:
+                for position, copied in zip(self._own.positions, self._own(), strict=True):
+                    computed[position] = copied
         return jax.tree.unflatten(first.results, computed)
 
     def _on_replica(self, values: list[Any], arrays: list[Any]) -> list[jax.Array]:

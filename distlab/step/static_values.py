@@ -34,7 +34,7 @@ _MOST_PARTS: Final = 1000
 _MOST_BYTES: Final = 1 << 16
 _OPAQUE_PACKAGES: Final = sys.stdlib_module_names | {"distlab", "jax", "jaxlib", "numpy"}
 _CONSTANTS: Final = frozenset({bool, int, float, complex, str, bytes, type(None)})
-_CONTAINERS: Final = (list, tuple, dict, set, frozenset, deque, Mapping)
+CONTAINERS: Final = (list, tuple, dict, set, frozenset, deque, Mapping)
 _VISIBLE: Final = frozenset({object, list, dict, set, deque, SimpleNamespace})
 _MADE_BY_PYTHON: Final = 1 << 9  # Py_TPFLAGS_HEAPTYPE
 _FUNCTIONS: Final = (FunctionType, MethodType, partial)
@@ -162,18 +162,6 @@ class GuardedArguments:
                 )
 
 
-def traced_part(value: Any) -> str | None:
-    """Returns the path of a part of an object that JAX is tracing, such as `.loss`; None for none.
-
-    Args:
-      value: An object that JAX takes for a leaf.
-    """
-    for path, key in _parts(value, "", set(), [_MOST_PARTS]):
-        if isinstance(key, Same) and isinstance(key.object, jax.core.Tracer):
-            return path
-    return None
-
-
 def _writable(thing: Any) -> list[Any]:
     """Returns the attributes of an object, and the object itself if it is a container."""
     found = [thing] if isinstance(thing, list | dict | set | deque) else []
@@ -206,9 +194,9 @@ def _parts(
     inside.add(id(value))
     if entered is not None:
         entered.append(value)
-    contents = list(_contents(value))
+    contents = list(parts_of(value))
     kind: Any = type(value)
-    seen = contents or isinstance(value, _CONTAINERS)
+    seen = contents or isinstance(value, CONTAINERS)
     yield path, kind if seen and _compared_by_value(kind) else (kind, Same(value))
     for name, part in contents:
         budget[0] -= 1
@@ -231,13 +219,17 @@ def _as_one(value: Any) -> Hashable | None:
         key = Same(value)
     elif kind.__eq__ is not tuple.__eq__ and _hashed_by_value(value):  # (1,) equals (True,)
         key = (kind, value)
-    elif kind.__hash__ is not None and _package(kind) in _OPAQUE_PACKAGES:
-        key = None if isinstance(value, _CONTAINERS) else Same(value)
+    elif is_opaque(kind):
+        key = None if isinstance(value, CONTAINERS) else Same(value)
     return key
 
 
-def _contents(value: Any) -> Iterator[tuple[str, Any]]:
-    """Yields the attributes and elements of an object, with their names."""
+def parts_of(value: Any) -> Iterator[tuple[str, Any]]:
+    """Yields the attributes and elements of an object, with their names.
+
+    Args:
+      value: The object.
+    """
     if isinstance(value, set | frozenset):
         yield "{}", Same(value) if len(value) > _MOST_PARTS else frozenset(map(_element, value))
         return
@@ -264,6 +256,15 @@ def _is_cache(kind: type, name: str) -> bool:
     if owner is not None and isinstance(owner.__dict__[name], cached_property):
         return True
     return name == "_cache" and any(_package(base) == "pandas" for base in kind.__mro__)
+
+
+def is_opaque(kind: Any) -> bool:
+    """Returns whether objects of a class are compared as they are: those of Python, JAX and NumPy.
+
+    Args:
+      kind: The class.
+    """
+    return kind.__hash__ is not None and _package(kind) in _OPAQUE_PACKAGES
 
 
 def _element(value: Any) -> Hashable:

@@ -24,9 +24,9 @@ from distlab.step import in_place, other_meshes
 from distlab.step.arguments import Arguments
 from distlab.step.captured_arrays import divided_text, on_a_mesh_text, require_memory
 from distlab.step.explained import explain_axis, explain_static
+from distlab.step.hidden_parts import is_gone_through_once, is_iterated, traced_part
 from distlab.step.parameters import Declared, declared
 from distlab.step.state_holders import is_state_holder
-from distlab.step.static_values import traced_part
 from distlab.values.checks import declared_array, function_name, is_array_like
 from distlab.values.distributed import Mirrored
 from distlab.values.needs_python import NEEDS_PYTHON, needs_python
@@ -120,9 +120,7 @@ def trace(
         with frames.use(frame), scopes.replica(context):
             result = in_place.call(fn, args, kwargs, arguments.examples(replica))
         with taken_apart(result, "The result of fn"):
-            paths, found["results"] = jax.tree_util.tree_flatten_with_path(
-                result, is_leaf=_is_mirrored
-            )
+            paths, found["results"] = _flattened(result)
         paths = [(path, _without_tracer(leaf)) for path, leaf in paths]
         leaves = [leaf for _, leaf in paths]
         _require_known(paths)
@@ -245,24 +243,41 @@ def with_inputs(local: LocalTrace, constants: list[Any], mesh: ReplicaMesh) -> L
     return local._replace(jaxpr=jaxpr)
 
 
+def _flattened(result: Any) -> tuple[list[tuple[Any, Any]], Any]:
+    """Returns the leaves of a result, with their paths, and its structure."""
+    flattened = jax.tree_util.tree_flatten_with_path
+    try:
+        return flattened(result, is_leaf=_is_mirrored)
+    except DeprecationWarning:  # an error here, by which JAX tells of iterators
+        return flattened(result, is_leaf=lambda part: _is_mirrored(part) or is_iterated(part))
+
+
 def _require_known(paths: list[tuple[Any, Any]]) -> None:
-    """Checks that no leaf of a result hides arrays that were computed.
+    """Checks that no leaf of a result hides arrays that were computed, or is used up by a reader.
 
     Args:
       paths: The result's leaves, with their paths.
 
     Raises:
-      StructureError: One is an object that JAX can't look into.
+      StructureError: One is an object that JAX can't look into, or an iterator.
     """
     for path, leaf in paths:
-        if isinstance(leaf, jax.core.Tracer) or is_array_like(leaf) or is_state_holder(leaf):
+        known = isinstance(leaf, jax.core.Tracer | Mirrored) or is_array_like(leaf)
+        if known or is_state_holder(leaf):
             continue
+        what = f"{declared(path).label} is of class {type(leaf).__name__}"
+        if is_gone_through_once(leaf):
+            raise StructureError(
+                f"{what}, which gives what it holds once, but a compiled function's Python runs "
+                "only when it is compiled: later steps would return it used up. Return its parts "
+                "in a list or a tuple."
+            )
         part = traced_part(leaf)
         if part is not None:
             raise StructureError(
-                f"{declared(path).label} is of class {type(leaf).__name__} and its {part} is "
-                "computed, but JAX takes such an object for one without arrays. Return a tuple, a "
-                "dict or a NamedTuple, or register the class: jax.tree_util.register_dataclass."
+                f"{what} and {part} is computed, but JAX takes such an object for one without "
+                "arrays. Return a tuple, a dict or a NamedTuple, or register the class: "
+                "jax.tree_util.register_dataclass."
             )
 
 

@@ -229,13 +229,16 @@ class Strategy(ABC):  # noqa: B024 - abstract because a subclass chooses the dev
           replica, a plain array). A leaf that `fn` returns as `Mirrored`, which
           declares that all replicas hold the same, comes back as one `Mirrored` array.
           A leaf that is the same object on all replicas (None, a Python number, a
-          variable) is returned unchanged.
+          variable) is returned unchanged. Of another object that a compiled `fn`
+          makes, such as a set, each call returns a copy; all calls share what
+          something else holds, too, and what can't be copied, such as a lock.
 
         Raises:
           ContextError: The call is in a replica function or in another strategy's scope.
           StructureError: A per-replica argument belongs to another strategy,
-            replicas with different shapes return different structures, or a result
-            that is declared `Mirrored` may differ between replicas.
+            replicas with different shapes return different structures, a result
+            that is declared `Mirrored` may differ between replicas, or a compiled
+            `fn` returns an iterator, or an object that hides what was computed.
           NeedsPythonError: `fn` needs a number while it is traced.
 
         Example:
