@@ -17,7 +17,13 @@ from distlab.context import scopes
 from distlab.devices import in_flight, jax_internals
 from distlab.devices.interrupts import interruptible
 from distlab.errors import ValueShapeError
-from distlab.values.checks import as_array, require_alive, require_components, require_value
+from distlab.values.checks import (
+    as_array,
+    require_alive,
+    require_components,
+    require_value,
+    way_to_components,
+)
 from distlab.values.distributed import DistributedValues, PerReplica, replica_shapes
 from distlab.values.nests import taken_apart
 from distlab.values.sharded import as_per_replica
@@ -51,7 +57,7 @@ def _gather_leaf(strategy: CollectiveHost, value: Any, axis: int) -> jax.Array:
         if strategy.num_replicas_in_sync > 1:
             raise ValueShapeError(
                 f"gather needs a per-replica value, got a plain {type(value).__name__}: it is the "
-                f"same on all {strategy.num_replicas_in_sync} replicas. Pass what run returned."
+                f"same on all {strategy.num_replicas_in_sync} replicas. {way_to_components(value)}."
             )
         array = as_array(value, "gather")
         gather_axis(array.shape, axis, "gather")

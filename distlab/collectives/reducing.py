@@ -32,6 +32,7 @@ from distlab.values.checks import (
     require_numbers,
     require_value,
     summable,
+    way_to_components,
 )
 from distlab.values.distributed import (
     DistributedValues,
@@ -286,8 +287,8 @@ def _reduce_plain(op: ReduceOp, value: Any, axes: Axes | None, replicas: int) ->
     if op is ReduceOp.SUM and replicas > 1 and not copies and axes is None:
         raise ValueShapeError(
             f"reduce(SUM) needs a per-replica value, got a plain {type(value).__name__}: it is the "
-            f"same on all {replicas} replicas, so its sum is ambiguous. Pass what run returned, or "
-            "use MEAN."
+            f"same on all {replicas} replicas, so its sum is ambiguous. "
+            f"{way_to_components(value)}, or use MEAN."
         )
     if axes is not None or op is ReduceOp.SUM:
         array = summable(array, op)

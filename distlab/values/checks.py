@@ -287,6 +287,20 @@ def require_value(value: Any, verb: str) -> None:
         )
 
 
+def way_to_components(value: Any) -> str:
+    """Returns what to do where a plain value stands in for one with a component for each replica.
+
+    Args:
+      value: The plain value.
+    """
+    if isinstance(value, bool | int | float | complex):
+        return (
+            "run returns Python's numbers as they are. Return jnp.asarray(number) from the "
+            "function for a component of each replica"
+        )
+    return "Pass what run returned"
+
+
 def as_array(value: Any, verb: str) -> jax.Array:
     """Returns a leaf as an array.
 
@@ -299,6 +313,8 @@ def as_array(value: Any, verb: str) -> jax.Array:
     require_nest(value, f"A value of {verb}")
     try:
         return jnp.asarray(value)
+    except StructureError as error:  # of one of distlab's own values
+        raise ValueShapeError(f"{verb}: {error}") from error
     except Exception as error:
         why = why_no_array(value, error, 200)
         if why is None:

@@ -11,6 +11,9 @@ from distlab.errors import StructureError
 
 _COMPARABLE = bool | int | float | complex | np.ndarray | np.generic | jax.Array
 
+_OF_ARRAYS = frozenset({"numpy", "tolist"})
+"""Of arrays and of TensorFlow's tensors, beside the attributes of `jax.Array`."""
+
 
 class NotAnArray:
     """Refuses the operations of arrays and numbers, with an error that names the remedy."""
@@ -72,7 +75,7 @@ class NotAnArray:
         Raises:
           AttributeError: Always.
         """
-        if not name.startswith("_") and hasattr(jax.Array, name):
+        if name in _OF_ARRAYS or (not name.startswith("_") and hasattr(jax.Array, name)):
             raise AttributeError(
                 f"{self.brief()} {self._what}, so it has no {name!r}, as an array has. "
                 f"{self._passing}{self._reading}."

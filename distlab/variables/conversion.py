@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from distlab.devices.jax_internals import placing
-from distlab.errors import ValueShapeError
+from distlab.errors import StructureError, ValueShapeError
 from distlab.text.shown import shown
 from distlab.values.attributes import why_no_array
 from distlab.values.checks import require_alive, require_plain_array
@@ -52,6 +52,8 @@ def as_value(value: Any, dtype: Any, what: str) -> jax.Array:
     try:
         with placing():
             return jnp.asarray(unshared(value), dtype=dtype)
+    except StructureError as error:  # of one of distlab's own values
+        raise ValueShapeError(f"{what}: {error}") from error
     except Exception as error:
         why = why_no_array(value, error)
         if why is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
@@ -190,3 +191,20 @@ def test_the_sum_of_one_copy_for_all_replicas_is_ambiguous() -> None:
     assert float(s.reduce("SUM", shared, axis=0)) == 6.0
     with pytest.raises(ValueShapeError, match="its sum is ambiguous"):
         s.reduce("SUM", shared, axis=None)
+
+
+def test_a_number_of_python_that_run_returned_is_told_how_to_be_one_of_each_replica() -> None:
+    s = _strategy(2)
+    rows = jnp.zeros((3, 2))
+    plain = s.run(lambda x: x.shape[0], args=(rows,))
+    combined: list[Callable[[Any], Any]] = [
+        lambda value: s.reduce("SUM", value, axis=None),
+        lambda value: s.gather(value, axis=0),
+    ]
+    for combine in combined:
+        with pytest.raises(ValueShapeError, match=r"plain int: .*Return jnp\.asarray\(number\)"):
+            combine(plain)
+        with pytest.raises(ValueShapeError, match="Pass what run returned"):
+            combine(rows)
+    each = s.run(lambda x: jnp.asarray(x.shape[0]), args=(rows,))
+    assert int(s.reduce("SUM", each, axis=None)) == 6
