@@ -29,6 +29,6 @@ def through_data(change: Callable[[Any], Any], keys: jax.Array) -> jax.Array:
     return changed
 
 
-def bits(array: jax.Array) -> bytes:
+def bits(array: jax.Array | np.ndarray) -> bytes:
     """Returns the bytes of an array's numbers, or of its keys' data; waits for them."""
     return np.asarray(jax_internals.plain(array)).tobytes()

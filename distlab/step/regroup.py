@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import jax
@@ -84,6 +84,32 @@ def undeclared(nest: Any) -> Any:
         nest,
         is_leaf=_keep,
     )
+
+
+def own_arrays(nests: Iterable[Any]) -> list[Any]:
+    """Returns nests with copies of NumPy's arrays of numbers, each made before the next nest is.
+
+    So a function may fill the same array for each replica. What it leaves as it was is one copy.
+
+    Args:
+      nests: The nests.
+    """
+    known: dict[int, tuple[np.ndarray, np.ndarray]] = {}
+
+    def own(leaf: Any) -> Any:
+        if not isinstance(leaf, np.ndarray) or not is_array_like(leaf):
+            return leaf
+        given, copied = known.get(id(leaf), (None, None))
+        if given is not leaf or copied is None or bits(copied) != bits(leaf):
+            copied = leaf.copy()
+            known[id(leaf)] = leaf, copied
+        return copied
+
+    made = []
+    for nest in nests:
+        with taken_apart(nest, "The result of fn"):
+            made.append(jax.tree.map(own, nest, is_leaf=_keep))
+    return made
 
 
 def select(nest: Any, replica: int) -> Any:

@@ -28,7 +28,7 @@ from distlab.input.options import InputOptions, InputReplicationMode
 from distlab.processes import group
 from distlab.step import runner
 from distlab.step.place import Place
-from distlab.step.regroup import regroup
+from distlab.step.regroup import own_arrays, regroup
 from distlab.step.state_holders import is_equinox_module, require_no_state_holder
 from distlab.step.static_values import is_static
 from distlab.strategies.extended import StrategyExtended
@@ -380,7 +380,8 @@ class Strategy(ABC):  # noqa: B024 - abstract because a subclass chooses the dev
             jax_internals.require_not_staged("experimental_distribute_values_from_function")
         # While all workers trace one program, it holds the values of all replicas.
         numbers = self.mesh.local_replicas if merging is None else range(replicas)
-        nests = [value_fn(ValueContext(i, replicas)) for i in numbers]
+        made = (value_fn(ValueContext(i, replicas)) for i in numbers)
+        nests = own_arrays(made) if len(numbers) > 1 else list(made)
         if merging is not None:
             return merging.distributed(nests)
         started = time.monotonic_ns()
