@@ -6,6 +6,7 @@ traced with. This module says when two of them are the same, and what a trace ha
 
 from __future__ import annotations
 
+import array
 import copy
 import enum
 import sys
@@ -37,6 +38,7 @@ _CONSTANTS: Final = frozenset({bool, int, float, complex, str, bytes, type(None)
 CONTAINERS: Final = (list, tuple, dict, set, frozenset, deque, Mapping)
 _VISIBLE: Final = frozenset({object, list, dict, set, deque, SimpleNamespace})
 _MADE_BY_PYTHON: Final = 1 << 9  # Py_TPFLAGS_HEAPTYPE
+_BUFFERS: Final = (bytearray, array.array, memoryview)
 _FUNCTIONS: Final = (FunctionType, MethodType, partial)
 _UNSET: Final = object()
 _OBJECTS: Final = (type, ModuleType, BuiltinFunctionType, enum.Enum)
@@ -139,9 +141,8 @@ class GuardedArguments:
         """Gives the arguments the attributes and elements that they had."""
         for container, contents in self._contents:
             container.clear()
-            (container.extend if isinstance(container, list | deque) else container.update)(
-                contents
-            )
+            ordered = isinstance(container, list | deque | bytearray)
+            (container.extend if ordered else container.update)(contents)
 
     def require_unchanged(self) -> None:
         """Checks that the arguments are what they were, and restores them if not.
@@ -164,7 +165,7 @@ class GuardedArguments:
 
 def _writable(thing: Any) -> list[Any]:
     """Returns the attributes of an object, and the object itself if it is a container."""
-    found = [thing] if isinstance(thing, list | dict | set | deque) else []
+    found = [thing] if isinstance(thing, list | dict | set | deque | bytearray) else []
     attributes = attribute(thing, "__dict__")
     return [*found, attributes] if type(attributes) is dict else found
 
@@ -189,6 +190,8 @@ def _parts(
     if key is None and (id(value) in inside or budget[0] <= 0):
         key = Same(value)
     if key is not None:
+        if entered is not None and isinstance(value, bytearray):
+            entered.append(value)
         yield path, key
         return
     inside.add(id(value))
@@ -213,6 +216,8 @@ def _as_one(value: Any) -> Hashable | None:
         key = (kind, value.tobytes())
     elif isinstance(value, np.ndarray | jax.Array):
         key = _array(value)
+    elif isinstance(value, _BUFFERS):
+        key = _buffer(value)
     elif isinstance(value, _FUNCTIONS):
         key = _function(value)
     elif isinstance(value, _OBJECTS):
@@ -280,6 +285,15 @@ def _array(value: Any) -> Hashable:
     return Same(value), zlib.crc32(value.tobytes())  # somebody may have written to it
 
 
+def _buffer(value: Any) -> Hashable:
+    """Returns the key of bytes that somebody may write to."""
+    with memoryview(value) as view:
+        contents = view.tobytes()
+        kind = (type(value), view.format, view.shape)
+    small = len(contents) <= _MOST_BYTES
+    return (*kind, contents if small else (Same(value), zlib.crc32(contents)))
+
+
 def _compared_by_value(kind: Any) -> bool:
     """Returns whether a class defines equality and no hash, and Python sees all its instances hold.
 
@@ -298,7 +312,7 @@ def _hashed_by_value(value: Any) -> bool:
         return False
     try:
         hash(value)
-    except TypeError:
+    except Exception:  # noqa: BLE001 - any code of the user's
         return False
     return True
 

@@ -529,3 +529,32 @@ def test_reading_an_index_of_pandas_is_no_change() -> None:
 
     for _ in range(2):
         assert [float(value) for value in s.run(step, (index,)).values] == [3.0] * 2
+
+
+@pytest.mark.parametrize(
+    ("buffer", "write"),
+    [
+        (bytearray(b"ab"), lambda buffer: buffer.append(1)),
+        (bytearray(100_000), lambda buffer: buffer.__setitem__(0, 1)),
+        (array.array("f", [1.0, 2.0]), lambda buffer: buffer.__setitem__(0, 9.0)),
+        (memoryview(bytearray(b"ab")), lambda buffer: buffer.__setitem__(0, 9)),
+        (np.ones(3, np.float32).data, lambda buffer: buffer.__setitem__(0, 9.0)),
+    ],
+)
+def test_what_is_written_to_a_buffer_is_noticed(buffer: Any, write: Callable[[Any], Any]) -> None:
+    s = _strategy()
+
+    def total(buffer: Any) -> Any:
+        return jnp.zeros(()) + sum(buffer)
+
+    for _ in range(2):
+        assert float(s.run(total, args=(buffer,)).values[0]) == sum(buffer)
+        write(buffer)
+    assert s.run(len, args=(memoryview(b"abc"),)) == 3
+
+
+def test_a_buffer_that_the_function_writes_to_is_refused_and_unharmed() -> None:
+    given = bytearray(b"ab")
+    with pytest.raises(ArgumentTypeError, match="changes buffer, a bytearray"):
+        _strategy().run(lambda buffer: buffer.append(1), args=(given,))
+    assert given == b"ab"
