@@ -8,7 +8,9 @@ from typing import Any, TypeAlias
 import jax
 
 from distlab.devices.mesh import AXIS
+from distlab.errors import ValueShapeError
 from distlab.step.parameters import argument_label, parameter_names
+from distlab.values.checks import function_name
 from distlab.values.distributed import PerReplica, Shape, replica_shapes
 
 Argument: TypeAlias = tuple[str, Any, Sequence[Shape]]
@@ -40,6 +42,23 @@ def explain_static(error: Exception) -> None:
             "strategy.run passes numbers as arrays. Say there, too, which arguments are static: "
             "strategy.run(..., options=distlab.RunOptions(static_argnums=...))."
         )
+
+
+def explain_masked(error: Exception, fn: Callable[..., Any]) -> None:
+    """Raises in place of JAX's error for masked arrays of NumPy one that names the function.
+
+    Args:
+      error: What the function raised.
+      fn: The function.
+
+    Raises:
+      ValueShapeError: It computes with such an array.
+    """
+    if isinstance(error, ValueError) and "numpy masked arrays are not supported" in str(error):
+        raise ValueShapeError(
+            f"{function_name(fn)} computes with a masked array of NumPy, whose mask would be lost. "
+            "Use array.filled(number), and numpy.ma.getmaskarray(array) as an array of its own."
+        ) from error
 
 
 def explain_shapes(
@@ -82,8 +101,12 @@ def explain_eager(
       args: The arguments of all replicas.
       kwargs: Their named arguments.
       replica: The number of the replica that raised it.
+
+    Raises:
+      ValueShapeError: The function computes with a masked array.
     """
     explain_axis(error)
+    explain_masked(error, fn)
     if isinstance(error, TypeError) and "forward-mode autodiff (jvp)" in str(error):
         error.add_note(
             "all_reduce and all_gather have no forward-mode derivative in functions that run "

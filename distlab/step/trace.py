@@ -23,7 +23,7 @@ from distlab.errors import ContextError, StructureError
 from distlab.step import in_place, other_meshes
 from distlab.step.arguments import Arguments
 from distlab.step.captured_arrays import divided_text, on_a_mesh_text, require_memory
-from distlab.step.explained import explain_axis, explain_static
+from distlab.step.explained import explain_axis, explain_masked, explain_static
 from distlab.step.hidden_parts import is_gone_through_once, is_iterated, traced_part
 from distlab.step.parameters import Declared, declared
 from distlab.step.state_holders import is_state_holder
@@ -104,7 +104,8 @@ def trace(
         variable inside `jax.lax.scan`.
       DonatedError: `fn` uses a deleted array from outside.
       StructureError: The result has an object that hides what was computed.
-      ValueShapeError: The result has whole numbers of 64 bits that JAX would cut.
+      ValueShapeError: The result has whole numbers of 64 bits that JAX would cut, or `fn` computes
+        with a masked array.
     """
     _intercept_sums()
     mesh = host.mesh
@@ -167,6 +168,7 @@ def trace(
             raise refused from error
         explain_axis(error)
         explain_static(error)
+        explain_masked(error, fn)
         raise
     leaked = [const for const in jaxpr.consts if isinstance(const, jax.core.Tracer)]
     if leaked and not jax_internals.being_transformed():

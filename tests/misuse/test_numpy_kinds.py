@@ -172,3 +172,20 @@ def test_a_state_does_not_follow_later_writes_to_the_array_that_it_was_made_of(
         array[:] = 7
         for held in (variable.numpy(), single.numpy(), *strategy.unwrap(copies)):
             np.testing.assert_array_equal(held, np.zeros(4 * size))
+
+
+@pytest.mark.parametrize("eagerly", [False, True])
+def test_a_masked_array_that_a_function_computes_with_is_refused(
+    eagerly: bool, tmp_path: Path
+) -> None:
+    masked, _ = KINDS["masked"]
+    strategy, options = World(tmp_path).strategy, dl.RunOptions(run_eagerly=eagerly)
+
+    def step(x: Any) -> Any:
+        return x * masked
+
+    with pytest.raises(DistlabError, match="step computes with a masked array") as refused:
+        strategy.run(step, args=(jnp.ones(()),), options=options)
+    assert has_remedy(str(refused.value))
+    filled = strategy.run(lambda x: x * masked.filled(0), args=(jnp.ones(()),), options=options)
+    assert filled.values[0].shape == masked.shape
