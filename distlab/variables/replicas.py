@@ -135,12 +135,13 @@ def aggregate(
       verb: The name of the verb.
 
     Raises:
-      ValueShapeError: The aggregation is NONE.
+      ValueShapeError: The aggregation is NONE, or SUM of truth values.
     """
     if variable.aggregation is VariableAggregation.NONE:
         raise ValueShapeError(_no_common_value(variable.name, verb))
     if variable.aggregation is VariableAggregation.ONLY_FIRST_REPLICA:
         return collectives.first(array)
+    _require_sum(variable, verb)
     (reduced,) = collectives.all_reduce(ReduceOp[variable.aggregation.name], [array])
     return reduced.astype(variable.dtype)
 
@@ -154,7 +155,8 @@ def value_of_each_copy(variable: StoredVariable, array: jax.Array, verb: str) ->
       verb: The name of the verb.
 
     Raises:
-      ValueShapeError: The copies are ON_READ with SUM, and the verb is not `assign`.
+      ValueShapeError: The copies are ON_READ with SUM, and the verb is not `assign`, or they are
+        truth values, which can't be divided.
     """
     if not variable.on_read or variable.aggregation is not VariableAggregation.SUM:
         return array
@@ -163,6 +165,7 @@ def value_of_each_copy(variable: StoredVariable, array: jax.Array, verb: str) ->
             f"{variable.name}.{verb} outside of a replica function is not defined for ON_READ "
             "with SUM: it does not name a copy. Use assign, which divides the value."
         )
+    _require_sum(variable, verb)
     return (array / variable.strategy.num_replicas_in_sync).astype(variable.dtype)
 
 
@@ -173,10 +176,11 @@ def aggregated_copies(variable: StoredVariable) -> jax.Array:
       variable: The variable.
 
     Raises:
-      ValueShapeError: The aggregation is NONE.
+      ValueShapeError: The aggregation is NONE, or SUM of truth values.
     """
     if variable.aggregation is VariableAggregation.NONE:
         raise ValueShapeError(_no_common_value(variable.name, "read_value"))
+    _require_sum(variable, "read_value")
     in_flight.require_not_forked()
     mesh = variable.strategy.mesh
     if variable.aggregation is VariableAggregation.ONLY_FIRST_REPLICA and mesh.shared:
@@ -222,6 +226,16 @@ def _require_copies(variable: StoredVariable, verb: str, context: ReplicaContext
             f"{variable.name} has one copy for {context.num_replicas_in_sync} replicas and no "
             f"aggregation, so {verb} in a replica function has no meaning. Make it with an "
             "aggregation."
+        )
+
+
+def _require_sum(variable: StoredVariable, verb: str) -> None:
+    """Checks that the replicas' values have a sum where the aggregation is one."""
+    if variable.dtype == bool and variable.aggregation is VariableAggregation.SUM:
+        raise ValueShapeError(
+            f"{variable.name} holds truth values, which have no SUM, so {verb} can't make one "
+            "value of those of the replicas. Use aggregation ONLY_FIRST_REPLICA, or a variable of "
+            "int32, whose SUM counts them."
         )
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import distlab as dl
-from distlab.errors import OptionError
+from distlab.errors import OptionError, ValueShapeError
 
 STRATEGIES = {
     "default algorithm": lambda: dl.MirroredStrategy(["CPU:0", "CPU:1"]),
@@ -80,3 +80,36 @@ def test_options_of_collectives_that_are_none_are_refused(options: Any) -> None:
     for call in calls:
         with pytest.raises(OptionError, match="CommunicationOptions or None"):
             call()
+
+
+@pytest.mark.parametrize("eagerly", [False, True])
+@pytest.mark.parametrize("synchronization", ["ON_WRITE", "ON_READ"])
+def test_truth_values_of_replicas_have_no_sum_in_a_variable(
+    synchronization: str, eagerly: bool
+) -> None:
+    strategy = STRATEGIES["default algorithm"]()
+    options = dl.RunOptions(run_eagerly=eagerly)
+    with strategy.scope():
+        flag, first = (
+            dl.Variable(
+                False,
+                name="flag",
+                synchronization=dl.VariableSynchronization[synchronization],
+                aggregation=dl.VariableAggregation[name],
+            )
+            for name in ("SUM", "ONLY_FIRST_REPLICA")
+        )
+
+    def step(variable: dl.Variable) -> None:
+        variable.assign(jnp.equal(dl.get_replica_context().replica_id_in_sync_group, 0))
+
+    def assigned() -> None:
+        strategy.run(lambda: step(flag), options=options)
+        flag.read_value()
+
+    rule = "flag holds truth values, which have no SUM, so .*ONLY_FIRST_REPLICA, or a .*int32"
+    with pytest.raises(ValueShapeError, match=rule) as refused:
+        assigned()
+    assert "Use aggregation" in str(refused.value)
+    strategy.run(lambda: step(first), options=options)
+    assert bool(first.numpy()) is True
