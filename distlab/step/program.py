@@ -24,6 +24,7 @@ from distlab.step.reentry import Dispatching
 from distlab.step.spmd import SpmdFunction
 from distlab.step.static_values import GuardedArguments
 from distlab.values.checks import function_name, function_source, require_plain
+from distlab.values.plain_arrays import is_packed
 from distlab.variables import server_traffic, storage
 from distlab.variables.outside_reads import noting
 from distlab.variables.remote_storage import RemoteStorage
@@ -114,6 +115,7 @@ class Program:
         self._mesh = host.mesh
         self._dispatch = _dispatch(self) if host.mesh.shared else None
         self._call: Callable[..., list[jax.Array]] | None = None
+        self._jitted: Callable[..., list[jax.Array]] | None = None
         self._marker: int | None = None  # the output that is awaited as the step's end
         # An output that marks the step's end is needed where all others may be given away, as
         # variables are to the next step, and where several programs make them.
@@ -229,6 +231,12 @@ class Program:
             lowered = jitted.lower(*inputs.examples(), *inputs.by_donation(arrays))
         compiling = time.monotonic_ns()
         self.compiled = lowered.compile()
+        if not self.spmd.parted and any(
+            is_packed(aval.dtype) for aval in jax.tree.leaves(lowered.in_avals)
+        ):
+            # JAX compares the layouts of packed numbers, such as int4, as if they were not, and
+            # refuses them where the program was compiled ahead of time.
+            self._jitted = jitted
         self.trace_ns += compiling - started
         self.compile_ns = time.monotonic_ns() - compiling
         selection.give_back_memory()
@@ -261,7 +269,7 @@ class Program:
         # for NaN, and in the first call, which is Python code that may be interrupted.
         if self.spmd.agreement is not None:
             self.spmd.agreement.confirm()
-        call = self._call or self.compiled
+        call = self._call or self._jitted or self.compiled
         keep = self._call is None or (self.inputs.gives and jax_internals.checks_results())
         values = self.inputs.values(keep=keep)
         ran: list[list[jax.Array]] = []
@@ -277,7 +285,7 @@ class Program:
         if self._changes is not None:
             self._changes.send(outputs[self._operands : self._operands + self._changes.arrays])
         if self._call is None:
-            self._call = jax_internals.compiled_call(self.compiled)
+            self._call = self._jitted or jax_internals.compiled_call(self.compiled)
         outputs = outputs[self._taken :]
         if self.results is not None:
             self.results.take(outputs)

@@ -28,6 +28,7 @@ from distlab.step.trace import LocalTrace, trace, traced_constants, with_inputs
 from distlab.text.shown import shown
 from distlab.values.checks import function_name
 from distlab.values.distributed import Mirrored, PerReplica, Shape
+from distlab.values.plain_arrays import is_packed
 from distlab.values.stacks import remember
 from distlab.variables.variable import Variable
 
@@ -96,7 +97,9 @@ class SpmdFunction:
                 function_name(fn), self.traces, groups, self.read, self.leaves
             )
         # Programs of some replicas alone have not all processes, so one program has all shapes.
-        self.parted = self._stages is not None and not mesh.shared and can_be_parted(self._stages)
+        parts = self._stages is not None and not mesh.shared and can_be_parted(self._stages)
+        # Programs that are compiled ahead of time do not take packed numbers.
+        self.parted = parts and not any(map(_has_packed, self.traces))
         self.waits = self.ragged or any(_may_wait(local.jaxpr.jaxpr) for local in self.traces)
         self.overwritten = self._overwritten()
         self._out = [
@@ -267,6 +270,17 @@ class SpmdFunction:
     def _ragged_shapes(self, number: int) -> tuple[Shape, ...] | None:
         _, by_group = self._out[number]
         return None if by_group is None else tuple(by_group[g] for g in self._group_of)
+
+
+def _has_packed(local: LocalTrace) -> bool:
+    """Returns whether a trace has numbers of less than a byte, such as int4."""
+    jaxpr = local.jaxpr.jaxpr
+    computed = (variable for equation in jaxpr.eqns for variable in equation.outvars)
+    return any(is_packed(atom.aval.dtype) for atom in (*jaxpr.invars, *computed) if _is_array(atom))
+
+
+def _is_array(atom: Any) -> bool:
+    return hasattr(atom.aval, "dtype")
 
 
 def _may_wait(jaxpr: Any) -> bool:

@@ -191,8 +191,9 @@ def aggregated_copies(variable: StoredVariable) -> jax.Array:
         rows = moved(variable.storage.alive(), mesh.first)
     if variable.aggregation is VariableAggregation.ONLY_FIRST_REPLICA:
         return jax.lax.index_in_dim(rows, 0, keepdims=False)  # its number is no transfer
-    combine = jnp.sum if variable.aggregation is VariableAggregation.SUM else jnp.mean
-    return combine(rows, axis=0).astype(variable.dtype)
+    if variable.aggregation is VariableAggregation.SUM:
+        return jnp.sum(rows, axis=0, dtype=rows.dtype)  # without it, JAX can't sum int4
+    return jnp.mean(rows, axis=0).astype(variable.dtype)
 
 
 def require_own_copies(variable: StoredVariable, value: DistributedValues, verb: str) -> None:
