@@ -232,7 +232,7 @@ def _sent(
             f"records to {folder} on its own machine, {socket.gethostname()}: copy its file beside "
             "those of the others afterwards.",
             RuntimeWarning,
-            stacklevel=6,
+            stacklevel=7,
         )
         return None
 

@@ -9,6 +9,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Final
@@ -43,6 +44,7 @@ from distlab.recording.overhead import Overhead
 from distlab.recording.participant import Participant, present, watch_clock
 from distlab.recording.ring import Ring
 from distlab.recording.writer import Writer
+from distlab.runs.run_file import being_written
 from distlab.text.shown import shown
 
 _CAPTURE_SECONDS: Final = 10.0
@@ -245,6 +247,16 @@ class RingRecorder:
             self._forget(opened)
             raise
         return opened
+
+    def writer_to(self, folder: Path) -> Writer | None:
+        """Returns what writes this process's open recording to a folder, None without one."""
+        with self._lock:
+            writers = [one.writer for one in self._open if one.writer is not None]
+        for writer in writers:
+            with suppress(OSError):
+                if folder.samefile(writer.file.path.parent) and being_written(writer.file.path):
+                    return writer
+        return None
 
     def close(self, opened: Announcement, end: RunEnd) -> None:
         """Ends a recording, after pending values and captures have been emitted.

@@ -24,7 +24,7 @@ from distlab.errors import (
 from distlab.events import Capture, RunEnd, sink
 from distlab.recording.logged import LARGEST, checked_name, checked_step, step_and_values
 from distlab.recording.logger_thread import LoggerThread, checked_loggers
-from distlab.recording.participant import open_run_file, present
+from distlab.recording.participant import Participant, open_run_file, present
 from distlab.recording.recorder import Announcement, RingRecorder
 from distlab.recording.writer import Writer
 from distlab.text.counts import is_count, is_number, is_positive_count
@@ -401,10 +401,7 @@ def record(
         chosen.append(TensorBoard(tensorboard))
     writer, participant = None, present()
     if folder is not None:
-        file, participant = open_run_file(
-            folder, called, overwrite=overwrite, process=recorder.ring.process
-        )
-        writer = Writer(recorder.ring, file, recorder.note_stored)
+        writer, participant = _begun(recorder, folder, called, overwrite=overwrite)
     try:
         threads = [
             LoggerThread(recorder.ring, logger, folder, recorder.note_logged) for logger in chosen
@@ -423,6 +420,30 @@ def record(
         if writer is not None:
             writer.close(RunEnd(time_ns=time.monotonic_ns(), status="interrupted", message=""))
         raise
+
+
+def _begun(
+    recorder: RingRecorder, folder: Path, name: str, *, overwrite: bool
+) -> tuple[Writer, Participant]:
+    """Begins the run file and what writes it.
+
+    Raises:
+      RecordError: As `open_run_file` says; where this process itself records there, since which
+        line.
+    """
+    process = recorder.ring.process
+    try:
+        file, participant = open_run_file(folder, name, overwrite=overwrite, process=process)
+    except RecordError as error:
+        if (writer := recorder.writer_to(folder)) is None:
+            raise
+        at = f" since {writer.begun_at}" if writer.begun_at else ""
+        raise RecordError(
+            f"A run folder holds one run, and {folder} is being recorded to right now, by this "
+            f"process{at}. Close what record returned there, or name another folder. A recording "
+            "that was not kept in a name goes on until the process ends."
+        ) from error
+    return Writer(recorder.ring, file, recorder.note_stored), participant
 
 
 def _check_total(total_steps: Any) -> None:

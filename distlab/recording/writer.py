@@ -17,10 +17,12 @@ from typing import Final
 
 from distlab.events import Chunk, Event, Lost, Run, RunEnd, Unknown
 from distlab.recording.ring import Ring
+from distlab.runs.opening import CLOSE_FILES, may_open_files
 from distlab.runs.run_file import RunFile
 from distlab.runs.sent_run_file import SentRunFile
 from distlab.text.shown import shown_clause
 from distlab.threads import Thread
+from distlab.user_code import calling_line
 
 COMMIT_SECONDS: Final = 0.05
 """The approximate time that an event waits in memory before it is stored."""
@@ -42,6 +44,10 @@ class Writer:
       file: The run file; the writer closes it.
       stored: Called by the writer's thread after it stored events, with the number
         of events still `waiting`, and `lost` in all.
+
+    Attributes:
+      file: The run file.
+      begun_at: The user's line that began it.
     """
 
     def __init__(
@@ -51,6 +57,7 @@ class Writer:
         stored: Callable[..., None] = lambda **_: None,
     ) -> None:
         self.file = file
+        self.begun_at = calling_line()
         self._stored = stored
         self._lost = 0
         self._ring = ring
@@ -112,7 +119,12 @@ class Writer:
                 self._note_last_lost(self._why)
         if not self._closed:
             self._ring.unpin(self._pin)
-            self.file.close()
+            if wrong := self.file.close():
+                self._note_lost(
+                    1,
+                    f"The run file can't be read: {wrong}. Another program changed it meanwhile, "
+                    "so its events are lost: record again.",
+                )
             self._closed = True
 
     def _waited(self) -> bool:
@@ -186,7 +198,10 @@ class Writer:
         if self._failed:
             return
         self._failed = True
-        self._note_lost(self._left, f"The run file can't be written: {why}. Writing is retried.")
+        remedy = "" if may_open_files() else f" This process may open no more files. {CLOSE_FILES}"
+        self._note_lost(
+            self._left, f"The run file can't be written: {why}. Writing is retried.{remedy}"
+        )
 
     def _gap(self) -> list[Event]:
         """Returns what stands in the file for the events that have no place in it.
@@ -204,10 +219,8 @@ class Writer:
         return self._ring.end - self._pin.cursor
 
     def _last_lost(self) -> str:
-        return (
-            f"The last {self._left} events were not stored: {self._why}. Free space there, or "
-            "record to another disk."
-        )
+        remedy = "Free space there, or record to another disk." if may_open_files() else CLOSE_FILES
+        return f"The last {self._left} events were not stored: {self._why}. {remedy}"
 
     def _note_last_lost(self, why: str) -> None:
         """Reports what was not stored by the end."""

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import sqlite3
 import warnings
+from contextlib import ExitStack
+from io import FileIO
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import Final
@@ -14,6 +17,10 @@ from urllib.parse import quote
 DAMAGED: Final = (sqlite3.DatabaseError, UnicodeDecodeError)
 """The errors of SQLite over a damaged file: the second when the damage is in its message."""
 
+CLOSE_FILES: Final = "Close those that are not needed any more, or raise the limit (ulimit -n)."
+"""What helps a process that may open no more files."""
+
+_FILES_OF_ONE: Final = 3
 _BUSY_SECONDS: Final = 5.0
 _TABLES: Final = ("meta", "events", "spans", "totals")
 
@@ -55,6 +62,17 @@ def opened_run_file(file: Path) -> tuple[sqlite3.Connection, str | None]:
     except DAMAGED:
         # SQLite refuses a file shorter than its header states, unless this is set.
         return _opened(place, "PRAGMA writable_schema=ON"), None
+
+
+def may_open_files() -> bool:
+    """Returns whether the process may open as many files as SQLite does; it does not say so."""
+    with ExitStack() as opened:
+        try:
+            for _ in range(_FILES_OF_ONE):
+                opened.enter_context(FileIO(os.devnull))
+        except OSError as error:
+            return error.errno not in {errno.EMFILE, errno.ENFILE}
+    return True
 
 
 def _opened_copy(file: Path, log: Path) -> tuple[sqlite3.Connection, str]:

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import sqlite3
 import time
 import warnings
 from collections.abc import Iterator
-from contextlib import ExitStack
-from io import FileIO
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self, get_args
@@ -23,6 +20,7 @@ from distlab.runs.damage import told
 from distlab.runs.exports import export
 from distlab.runs.exports.frame import to_pandas
 from distlab.runs.exports.tensorboard import to_tensorboard
+from distlab.runs.opening import may_open_files
 from distlab.runs.programs import Programs, read_programs
 from distlab.runs.run_file import PATTERN, run_files
 from distlab.runs.run_file_reader import PAGE
@@ -38,7 +36,6 @@ _FAR_NS: Final = 1 << 62
 _CENTURY: Final = 3.2e9
 _REMEDY: Final = 'run.export("events.jsonl") may hold more of it'
 _FOLLOW_SECONDS: Final = 0.05
-_FILES_OF_ONE: Final = 3
 _NAMED: Final = 3
 """How many runs a message names."""
 
@@ -143,7 +140,7 @@ class Run(Uncopied):
         except NotARunError:
             raise
         except (sqlite3.Error, OSError, ValueError) as error:
-            if not _may_open_files():
+            if not may_open_files():
                 raise NotARunError(
                     f"The run in {folder} can't be opened: this process may open no more files. "
                     "Close runs that are not read any more, as a with statement does, or raise "
@@ -646,17 +643,6 @@ def require_readable(path: Path) -> None:
         raise NotARunError(
             f"{path} may not be read: permission denied. Ask its owner, or change its mode."
         )
-
-
-def _may_open_files() -> bool:
-    """Returns whether the process may open as many files as SQLite does; it does not say so."""
-    with ExitStack() as opened:
-        try:
-            for _ in range(_FILES_OF_ONE):
-                opened.enter_context(FileIO(os.devnull))
-        except OSError as error:
-            return error.errno not in {errno.EMFILE, errno.ENFILE}
-    return True
 
 
 def _fault_of(folder: Path) -> str:

@@ -24,7 +24,7 @@ import socket
 import sqlite3
 import time
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from io import FileIO
 from pathlib import Path
 from typing import Any, Final, TypeAlias
@@ -35,6 +35,7 @@ import numpy as np
 from distlab.errors import RecordError
 from distlab.events import SCHEMA, AnyEvent, Event, Lost, Unknown, kind_of
 from distlab.runs.meta import stated_process
+from distlab.runs.opening import CLOSE_FILES, may_open_files
 from distlab.runs.totals import Totals
 from distlab.text.shown import shown, shown_clause
 
@@ -153,8 +154,9 @@ class RunFile:
             self._database = _opened(self.path)
             self._place = place_of(self.path)
         except (OSError, sqlite3.Error) as error:
+            refused = _can_not_write(folder, error)  # while the lock's descriptor is in use
             self._release_lock()
-            raise _can_not_write(folder, error) from error
+            raise refused from error
         except BaseException:  # an interrupt
             self._release_lock()
             raise
@@ -200,10 +202,14 @@ class RunFile:
             if new is not old and isinstance(new, Lost)
         ]
 
-    def close(self) -> None:
-        """Makes a single finished file of it, and releases it. Never raises; twice does nothing."""
+    def close(self) -> str:
+        """Makes a single finished file of it, and releases it. Never raises; twice does nothing.
+
+        Returns:
+          What is wrong with the file, as where another program wrote to it; empty if nothing is.
+        """
         if self._lock.closed:
-            return
+            return ""
         try:
             if place_of(self.path) == self._place:
                 self._database.execute("PRAGMA journal_mode=DELETE")
@@ -214,6 +220,7 @@ class RunFile:
         finally:
             self._database.close()
             self._release_lock()
+        return _damage_in(self.path) if place_of(self.path) == self._place else ""
 
     def abandon(self) -> None:
         """Releases the file in a forked child: it belongs to the parent, untouched."""
@@ -409,8 +416,36 @@ def _why_away(path: Path) -> str:
     return f"{path.parent} was deleted, moved or replaced while a run was recorded to it"
 
 
+def _damage_in(path: Path) -> str:
+    """Returns SQLite's words for what is wrong with a closed run file, empty where nothing is.
+
+    It looks at the tables' first and last pages alone: a run may be large.
+    """
+    try:
+        with closing(sqlite3.connect(path)) as database:
+            for table in ("meta", "totals"):
+                database.execute(f"SELECT * FROM {table}").fetchall()  # noqa: S608 - no data in it
+            database.execute("SELECT min(seq) FROM events").fetchone()
+            database.execute("SELECT max(seq) FROM events").fetchone()
+    except sqlite3.Error as error:
+        code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+        return str(error) if code in {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB} else ""
+    return ""
+
+
 def _can_not_write(folder: Path, error: Exception) -> RecordError:
     why = (error.strerror if isinstance(error, OSError) else None) or error
+    if not may_open_files():  # SQLite does not say so
+        return RecordError(
+            f"The run folder {folder} can't be written: this process may open no more files. "
+            f"{CLOSE_FILES}"
+        )
+    if isinstance(error, IsADirectoryError):
+        taken = Path(error.filename2 or error.filename or folder).name
+        return RecordError(
+            f"The run folder {folder} can't be written: {why}: {taken}. Move that folder away, or "
+            "record to another one."
+        )
     return RecordError(
         f"The run folder {folder} can't be written: {why}. "
         "Free space there, or record to a folder that you may write."
@@ -429,6 +464,11 @@ def _absolute(folder: Path) -> Path:
 
 def _create_folder(folder: Path) -> None:
     try:
+        if folder.is_symlink() and not folder.exists():
+            raise RecordError(
+                f"The run folder {folder} can't be created: it is a link to {folder.readlink()}, "
+                "which does not exist. Create that folder, or name another one."
+            )
         if folder.exists() and not folder.is_dir():
             raise RecordError(
                 f"A run is recorded to a folder, but {folder} is a file. Name another path."

@@ -16,7 +16,7 @@ from typing import Any, Final, TypeAlias
 import msgspec
 
 from distlab.errors import RecordError
-from distlab.events import Chunk, Envelope, Event, Lost, Unknown
+from distlab.events import Chunk, Envelope, Event, Lost, Unknown, kind_of
 from distlab.events.merged import Offsets
 from distlab.runs.meta import checked_meta
 from distlab.runs.opening import DAMAGED, opened_run_file
@@ -78,6 +78,7 @@ class RunFileReader:
         self._last_time_ns = 0
         self._ends_at = _FAR
         self._covered = 0
+        self._whole_kinds: set[str] = set()
 
     @property
     def processes(self) -> tuple[int, ...]:
@@ -108,7 +109,7 @@ class RunFileReader:
         self, kind: str | None = None, cursor: int = 0, end: int = _FAR
     ) -> Iterator[list[Event | Unknown]]:
         """Yields the events from a sequence number to another, some hundreds at a time."""
-        of_kind: str | None = kind
+        of_kind = kind if kind is None or self._has_all_of(kind) else None
         while cursor < end:
             limit = min(PAGE, end - cursor)
             lost = None
@@ -125,9 +126,15 @@ class RunFileReader:
                 cursor = lost.cursor
             elif rows:
                 cursor = rows[-1][0] + 1
-                rows = [r for r in rows if r[0] < end and (kind is None or r[1] == kind)]
+                rows = [row for row in rows if row[0] < end]
                 for start in range(0, len(rows), _DECODED):
-                    yield self._events(rows[start : start + _DECODED])
+                    part = rows[start : start + _DECODED]
+                    events = self._events(part)
+                    if of_kind != kind:
+                        events = [
+                            e for r, e in zip(part, events, strict=True) if _is_of(kind, r, e)
+                        ]
+                    yield events
             else:
                 return
 
@@ -277,6 +284,30 @@ class RunFileReader:
         except (*DAMAGED, ValueError):
             return None
 
+    def _has_all_of(self, kind: str) -> bool:
+        """Returns whether the column of kinds names a kind as often as it was stored.
+
+        Where it is damaged, events whose bodies are whole would be hidden.
+        """
+        if kind in self._whole_kinds:
+            return True
+        try:
+            with self._lock:
+                # One statement: more may be stored meanwhile.
+                packed, named = self._database.execute(
+                    "SELECT (SELECT value FROM totals WHERE key = 'events'),"
+                    " (SELECT count(*) FROM events WHERE kind = ?)",
+                    (kind,),
+                ).fetchone()
+            stored = msgspec.msgpack.decode(packed, type=dict[str, int]).get(kind, 0)
+        except sqlite3.ProgrammingError as error:
+            raise self._closed() from error
+        except (*DAMAGED, *_UNDECODABLE):
+            return True  # of schema 1, or the totals are damaged: nobody knows
+        if named == stored:
+            self._whole_kinds.add(kind)
+        return bool(named == stored)
+
     def _stored(self) -> int:
         """Returns how many events the file states to have, 0 where that is not known."""
         totals = self._totals()
@@ -417,6 +448,11 @@ class RunFileReader:
             return Lost(time_ns=self._last_time_ns, count=1, reason=reason)
         self._last_time_ns = event.time_ns
         return event
+
+
+def _is_of(kind: str | None, row: tuple[Any, str, bytes], event: Event | Unknown) -> bool:
+    """Returns whether an event is of a kind, or stands for a damaged one that may have been."""
+    return kind_of(event) == kind or (isinstance(event, Lost) and row[1] == kind)
 
 
 def _in_range(time_ns: int) -> int:

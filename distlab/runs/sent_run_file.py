@@ -112,8 +112,12 @@ class SentRunFile:
         self._done = []
         return replaced
 
-    def close(self) -> None:
-        """Has the file closed. Never raises."""
+    def close(self) -> str:
+        """Has the file closed. Never raises.
+
+        Returns:
+          Nothing: what is wrong with the file is told where it is written.
+        """
         channel, self._channel = self._channel, None
         if channel is not None:
             try:
@@ -122,6 +126,7 @@ class SentRunFile:
             except OSError:
                 pass  # the collector closes it when nobody comes again
             channel.close()
+        return ""
 
     def abandon(self) -> None:
         """Releases the connection in a forked child: it belongs to the parent."""

@@ -77,6 +77,74 @@ def test_something_else_in_place_of_the_file_is_refused(
         record(tmp_path, overwrite=True)  # the lock was released
 
 
+@pytest.mark.parametrize("name", ["lock", "sqlite.new", "sqlite-wal"])
+def test_a_folder_in_place_of_a_file_is_named(
+    name: str, recorder: RingRecorder, tmp_path: Path
+) -> None:
+    (tmp_path / f"process-0.{name}").mkdir()
+    with pytest.raises(RecordError, match=rf"Is a directory: process-0\.{name}\. Move that folder"):
+        record(tmp_path)
+
+
+def test_a_link_to_no_folder_is_named(recorder: RingRecorder, tmp_path: Path) -> None:
+    (tmp_path / "run").symlink_to(tmp_path / "nowhere")
+    with pytest.raises(RecordError, match=r"link to .*nowhere, which does not exist\. Create that"):
+        record(tmp_path / "run")
+
+
+def test_a_recording_that_nobody_kept_is_named_by_its_line(
+    recorder: RingRecorder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    begun = record("run")
+    for folder in ("run", tmp_path / "run"):
+        with pytest.raises(
+            RecordError, match=r"process since test_bad_places\.py:\d+\. Close what"
+        ):
+            record(folder, overwrite=True)
+    begun.close()
+    record("run", overwrite=True).close()
+
+
+def test_too_many_open_files_are_named_as_the_cause(tmp_path: Path) -> None:
+    done = own_process.run(_NO_MORE_FILES, tmp_path)
+    assert done.stdout == "refused\nrefused\nrefused\n", done.stderr
+
+
+_NO_MORE_FILES = """
+import os, sys
+import distlab as dl
+
+dl.record(sys.argv[1] + "/first").close()  # loads what it needs
+held = []
+try:
+    while True:
+        held.append(os.open("/dev/null", os.O_RDONLY))
+except OSError:
+    pass
+for _ in range(3):
+    try:
+        dl.record(sys.argv[1] + "/run")
+    except dl.errors.RecordError as error:
+        assert "may open no more files. Close those" in str(error), error
+        print("refused")
+    os.close(held.pop())
+"""
+
+
+def test_a_file_that_another_program_cut_off_is_told_of_at_the_end(
+    recorder: RingRecorder, tmp_path: Path
+) -> None:
+    recording = record(tmp_path)
+    recorder.emit(samples.step(0))
+    wait_until(lambda: any(True for _ in Run.open(tmp_path).events("step")), "the first step")
+    os.truncate(tmp_path / "process-0.sqlite", 100)
+    with pytest.warns(RuntimeWarning, match=r"can't be read: .* malformed\. Another program"):
+        recording.close()
+    (lost,) = [event for event in recorder.ring.since(0).events if isinstance(event, Lost)]
+    assert lost.reason.startswith("The run file can't be read: ")
+
+
 def wait_for_loss(recorder: RingRecorder) -> Lost:
     limit = time.monotonic() + LIMIT_SECONDS
     while time.monotonic() < limit:

@@ -511,3 +511,19 @@ def test_a_folder_that_may_not_be_entered_hides_no_other(
     monkeypatch.setattr(Path, "is_symlink", refuse)
     assert list(run_folders(tmp_path)) == [inside, tmp_path / "open"]
     assert "may not be read" in summary_of(inside).why  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("column", ["NULL", "CAST(kind AS BLOB)", "'metric'", "upper(kind)"])
+def test_events_whose_column_of_kinds_is_damaged_are_found(column: str, tmp_path: Path) -> None:
+    path = recorded(tmp_path / "run")
+    kinds = ("metric", "step", "run_end")
+    with Run.open(path.parent) as run:
+        whole = {kind: list(run.events(kind)) for kind in kinds}
+        summary = run.summary()
+    assert all(whole.values())
+    change(path, f"UPDATE events SET kind = {column}")
+    with Run.open(path.parent) as run:
+        for kind in kinds:  # of a loss nobody knows whether the column was damaged, too
+            assert [e for e in run.events(kind) if type(e) is not Lost] == whole[kind]
+        assert whole["metric"][0] in run.events("metric", start=-1)
+        assert run.summary() == summary
