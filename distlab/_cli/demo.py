@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from distlab._cli.options import HelpFormatter, add_server_options, named_path, positive
+from distlab._cli.options import HelpFormatter, add_server_options, named_folder, positive
 from distlab._cli.serving import prepare, serve, wait_for_interrupt
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def add_to(commands: Any) -> None:
     )
     parser.add_argument(
         "--record",
-        type=named_path,
+        type=named_folder,
         metavar="DIR",
         help="folder for the recorded run (default: runs/demo-<date>-<time>)",
     )

@@ -48,10 +48,15 @@ def port(text: str) -> int:
     return _whole(text, 0, 65535)
 
 
-def named_path(text: str) -> Path:
-    """Parses the path of a folder or file, which may begin with `~`."""
+def named_folder(text: str) -> Path:
+    """Parses the path of a folder as `named_path` does; an empty one would be the present folder."""
     if not text:
         raise argparse.ArgumentTypeError("must be a path, got ''; . is the present folder")
+    return named_path(text)
+
+
+def named_path(text: str) -> Path:
+    """Parses the path of a folder or file, which may begin with `~`."""
     # Path makes one stroke of a URL's two.
     if "://" in text and (refused := path_refusal(text, "distlab")):
         raise argparse.ArgumentTypeError(refused)
