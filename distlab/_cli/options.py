@@ -49,7 +49,7 @@ def port(text: str) -> int:
 
 
 def named_folder(text: str) -> Path:
-    """Parses the path of a folder as `named_path` does; an empty one would be the present folder."""
+    """Parses the path of a folder; an empty one, which Path takes for `.`, is refused."""
     if not text:
         raise argparse.ArgumentTypeError("must be a path, got ''; . is the present folder")
     return named_path(text)
