@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import jax
 
@@ -15,6 +15,37 @@ from distlab.values.distributed import PerReplica, Shape, replica_shapes
 
 Argument: TypeAlias = tuple[str, Any, Sequence[Shape]]
 """An argument's name, its dtype, and its shape on each replica."""
+
+_OF_TRACES: Final = ("Tracer", "must be concrete")
+_EAGERLY: Final = "Or run the function as ordinary Python: distlab.run_functions_eagerly(True)."
+_TRACED: Final = (
+    (
+        ("boolean indices must be concrete",),
+        "run compiles the function for shapes that are known before, and how many elements a mask "
+        "selects is not. Use jnp.where(mask, x, 0) in place of x[mask], with .sum() and the like, "
+        "and jnp.where(mask, 0, x) in place of x.at[mask].set(0). " + _EAGERLY,
+    ),
+    (
+        ("Shapes must be 1D", "Slice entries must be static", "sequence of integers or a single"),
+        "run compiles the function for shapes that are known before, and passes numbers as arrays. "
+        "Pass a number that is part of a shape as it is: strategy.run(..., options="
+        "distlab.RunOptions(static_argnums=...)), which compiles for each value. For a slice "
+        "of a known size that begins anywhere, use jax.lax.dynamic_slice. " + _EAGERLY,
+    ),
+    (
+        ("__format__", "format: ", "format requires", "JSON serializable"),
+        "run compiles the function, and what is computed has no value while it is traced. Return "
+        "it and write it after run, or use jax.debug.print('loss {x:.3f}', x=loss). " + _EAGERLY,
+    ),
+    (
+        ("unhashable type",),
+        "run compiles the function, and passes numbers as arrays, which are no keys. Pass a number "
+        "that chooses what is done as it is: strategy.run(..., options="
+        "distlab.RunOptions(static_argnums=...)), or index an array: jnp.asarray(values)[n]. "
+        + _EAGERLY,
+    ),
+)
+"""Texts of errors about values that are traced, and what helps."""
 
 
 def explain_axis(error: Exception) -> None:
@@ -59,6 +90,22 @@ def explain_masked(error: Exception, fn: Callable[..., Any]) -> None:
             f"{function_name(fn)} computes with a masked array of NumPy, whose mask would be lost. "
             "Use array.filled(number), and numpy.ma.getmaskarray(array) as an array of its own."
         ) from error
+
+
+def explain_traced(error: Exception) -> None:
+    """Adds to an error of Python's or JAX's about a value that is traced what to use in its place.
+
+    Args:
+      error: What the function raised.
+    """
+    text = str(error)
+    is_of_a_trace = "Tracer" in text or isinstance(
+        error, jax.errors.JAXTypeError | jax.errors.JAXIndexError
+    )
+    for parts, note in _TRACED:
+        if is_of_a_trace and any(part in text for part in parts):
+            error.add_note(note)
+            return
 
 
 def explain_shapes(

@@ -23,7 +23,7 @@ from distlab.errors import ContextError, StructureError
 from distlab.step import in_place, other_meshes
 from distlab.step.arguments import Arguments
 from distlab.step.captured_arrays import divided_text, on_a_mesh_text, require_memory
-from distlab.step.explained import explain_axis, explain_masked, explain_static
+from distlab.step.explained import explain_axis, explain_masked, explain_static, explain_traced
 from distlab.step.hidden_parts import is_gone_through_once, is_iterated, traced_part
 from distlab.step.parameters import Declared, declared
 from distlab.step.state_holders import is_state_holder
@@ -162,13 +162,14 @@ def trace(
             "variable was assigned inside jax.lax.scan, cond or jit: use dl.scan in place of "
             f"jax.lax.scan, or return the value and assign it after. JAX reports: {error}"
         ) from error
-    except (NameError, ValueError) as error:
+    except (NameError, ValueError, TypeError, IndexError) as error:
         refused = other_meshes.refusal_of(error, fn)
         if refused is not None:
             raise refused from error
         explain_axis(error)
         explain_static(error)
         explain_masked(error, fn)
+        explain_traced(error)
         raise
     leaked = [const for const in jaxpr.consts if isinstance(const, jax.core.Tracer)]
     if leaked and not jax_internals.being_transformed():

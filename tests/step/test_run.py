@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import json
+import re
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -249,3 +251,40 @@ def test_a_gradient_of_whole_numbers_is_returned_and_never_summed(*, eagerly: bo
     assert (of_integers.dtype, of_integers.shape) == (jax.dtypes.float0, (2,))
     with pytest.raises(dl.errors.ValueShapeError, match="dtype float0: the gradient of whole"):
         s.run(lambda x: dl.get_replica_context().all_reduce("SUM", gradients(x)), (2.0,))
+
+
+def formatted(x: Any) -> str:
+    return f"{x:.3f}"
+
+
+@pytest.mark.parametrize(
+    ("fn", "remedy"),
+    [
+        (lambda x, n: x[x > n], r"jnp\.where\(mask, x, 0\)"),
+        (lambda x, n: x.at[x > n].set(0), r"jnp\.where\(mask, 0, x\)"),
+        (lambda x, n: jnp.zeros(n) + x, "static_argnums"),
+        (lambda x, n: np.zeros(n) + x, "static_argnums"),
+        (lambda x, n: jnp.eye(n) + x, "static_argnums"),
+        (lambda x, n: x.reshape(n, -1), "static_argnums"),
+        (lambda x, n: x[:n], r"static_argnums.*jax\.lax\.dynamic_slice"),
+        (lambda _, n: formatted(n), r"jax\.debug\.print"),
+        (lambda x, n: f"{x.sum():.1e} of {n}", r"jax\.debug\.print"),
+        (lambda _, n: "%d" % n, r"jax\.debug\.print"),  # noqa: UP031
+        (lambda x, _: json.dumps({"loss": x.sum()}), "Return it"),
+        (lambda x, n: {1: x}[n], "no keys.*static_argnums"),
+    ],
+)
+def test_errors_about_traced_values_name_what_helps(fn: Any, remedy: str) -> None:
+    strategy = dl.MirroredStrategy(["CPU:0", "CPU:1"])
+    with pytest.raises((TypeError, IndexError)) as caught:
+        strategy.run(fn, args=(jnp.ones(3), 1))
+    (note,) = [note for note in caught.value.__notes__ if note.startswith("run compiles")]
+    assert re.search(remedy, note)
+    assert "run_functions_eagerly(True)" in note
+
+
+def test_an_error_that_is_not_about_traced_values_has_no_note_of_them() -> None:
+    strategy = dl.MirroredStrategy(["CPU:0", "CPU:1"])
+    with pytest.raises(TypeError) as caught:
+        strategy.run(lambda x: {[1]: x}, args=(1.0,))
+    assert not [n for n in getattr(caught.value, "__notes__", ()) if n.startswith("run compiles")]
