@@ -1,26 +1,29 @@
 """What a function's code names and reads: globals, attributes, and attributes of attributes.
 
-It is read from the bytecode, of the functions inside it, too.
+It is read from the bytecode (`code_flow`), of the functions inside it, and of those to which it
+passes what it reads, too.
 """
 
 from __future__ import annotations
 
 import dis
 import functools
-from collections.abc import Iterator
-from types import CodeType, FunctionType, MethodType
+from collections.abc import Iterable
+from types import CellType, CodeType, FunctionType, MethodType, ModuleType
 from typing import Any, Final, NamedTuple, TypeAlias
-from weakref import WeakKeyDictionary
 
+from distlab.step.code_flow import EACH, Call, Path, Source, flow_of, parameter_name, prolonged
 from distlab.user_code import is_users
 from distlab.values.attributes import attribute
 
-Path: TypeAlias = tuple[str, ...]
-"""Attributes of attributes: `("cfg", "lr")` of `self` for `self.cfg.lr`."""
-
 _MOST_CODES: Final = 4096
-_LOADS_OF_ATTRIBUTES: Final = frozenset({"LOAD_ATTR", "LOAD_METHOD"})
 _LOADS_OF_GLOBALS: Final = frozenset({"LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS"})
+
+END: Final = ""
+"""The name in a tree at which a path ends."""
+
+Tree: TypeAlias = dict[str, "Tree"]
+"""Paths by their first names, and what follows these."""
 
 
 class Reads(NamedTuple):
@@ -28,15 +31,46 @@ class Reads(NamedTuple):
 
     Attributes:
       names: The globals and attributes that its code names.
-      paths: The paths that it reads of the object, by their text, but for those of attributes that
-        it assigns: such a one holds something else when it is read than before the call.
+      kept_names: Those that are no attributes that it assigns.
+      tree: The paths that it reads of the object, but for those that it assigns: they hold
+        something else when they are read than before the call.
+      paths: The paths, those too.
+      assigned: The paths that it assigns.
     """
 
-    names: tuple[str, ...]
-    paths: dict[str, Path]
+    names: dict[str, None]
+    kept_names: dict[str, None]
+    tree: Tree
+    paths: frozenset[Path] = frozenset()
+    assigned: frozenset[Path] = frozenset()
+
+    @classmethod
+    def of(cls, names: Iterable[str], paths: Iterable[Path], assigned: Iterable[Path]) -> Reads:
+        """Returns what is read.
+
+        Args:
+          names: The names.
+          paths: The paths.
+          assigned: Those that are assigned.
+        """
+        paths, assigned = frozenset(paths), frozenset(assigned)
+        tree: Tree = {}
+        for path in sorted(paths):
+            if not any(path[: len(other)] == other for other in assigned):
+                node = tree
+                for name in path:
+                    node = node.setdefault(name, {})
+                node[END] = {}
+        all_names = dict.fromkeys(names)
+        kept_names = {name: None for name in all_names if (name,) not in assigned}
+        return cls(all_names, kept_names, tree, paths, assigned)
+
+    def of_each(self) -> Reads:
+        """Returns what is read of each element of the object."""
+        return Reads(self.names, self.kept_names, self.tree.get(EACH, {}))
 
 
-NOTHING: Final = Reads((), {})
+NOTHING: Final = Reads.of((), (), ())
 
 
 def reads_of(fn: Any, variable: str | None = None) -> Reads:
@@ -50,69 +84,218 @@ def reads_of(fn: Any, variable: str | None = None) -> Reads:
       variable: The name by which a function refers to the object; methods read theirs.
     """
     if isinstance(fn, MethodType):
-        kind: Any = type(fn.__self__)
-        method = fn.__func__
-        return _reached(kind, method) if isinstance(method, FunctionType) else reads_of(method)
+        method: Any = fn.__func__
+        known = isinstance(method, FunctionType)
+        return reads_of_member(type(fn.__self__), method) if known else reads_of(method)
     if isinstance(fn, functools.partial):
         return reads_of(fn.func)
-    code = attribute(fn, "__code__")
-    if not isinstance(code, CodeType):
-        return NOTHING
-    named = named_in(code)
-    paths = named.paths.get(variable, {})
-    if paths and (assigned := named.assigned.get(variable)):
-        paths = {text: path for text, path in paths.items() if path[0] not in assigned}
-    return Reads(named.all, paths)
+    return _of_variable(fn, variable, ()) if isinstance(fn, FunctionType) else NOTHING
 
 
-# By code: a method that was kept would keep its class, and what it refers to.
-_of_classes: Final[WeakKeyDictionary[type, dict[CodeType, Reads]]] = WeakKeyDictionary()
+def reads_of_argument(bound: functools.partial[Any], parameter: int | str) -> Reads:
+    """Returns what a function reads of an argument that a `functools.partial` gives it.
+
+    Args:
+      bound: The `functools.partial`.
+      parameter: The argument's position or name.
+    """
+    fn: Any = bound.func
+    if isinstance(fn, MethodType):
+        fn, parameter = fn.__func__, parameter + 1 if isinstance(parameter, int) else parameter
+    name = parameter_name(fn.__code__, parameter) if isinstance(fn, FunctionType) else None
+    return reads_of(bound.func) if name is None else _of_variable(fn, name, ())
 
 
-def _reached(kind: type, method: FunctionType) -> Reads:
-    """Returns what a method of a class reads, and what those read that it reaches.
+def reads_of_member(kind: Any, method: FunctionType) -> Reads:
+    """Returns what a method reads of an object, and what those read that it reaches there.
 
     Those of libraries are left out.
+
+    Args:
+      kind: The object's class.
+      method: The method, or the function of a property.
     """
-    known = _of_classes.get(kind)
+    return _of_member(kind, method, ())
+
+
+@functools.lru_cache(_MOST_CODES)
+def member_of(kind: Any, name: str) -> FunctionType | None:
+    """Returns the user's function by which a class computes an attribute; None for none.
+
+    Args:
+      kind: The class.
+      name: The attribute's name.
+    """
+    for base in kind.__mro__:
+        if name in base.__dict__:
+            return _function(base.__dict__[name])
+    return None
+
+
+_Inside: TypeAlias = tuple[tuple[Any, ...], ...]
+"""What is being read, from the outermost: a function may call itself."""
+
+
+def _of_variable(fn: FunctionType, variable: str | None, inside: _Inside) -> Reads:
+    """Returns what a function, and those to which it passes that on, read of a variable."""
+    named = named_in(fn.__code__)
+    calls = named.calls.get(variable)
+    if calls is None:
+        known = named.known.get(variable)
+        if known is None:
+            known = named.known[variable] = _Known(named.reads(variable), ())
+        return known.reads
+    place = (id(named), variable)
+    passed = () if place in inside else _passed(fn, calls, None, (*inside, place))
+    key = (variable, *(id(reads) for _, reads in passed))
+    known = named.known.get(key)
     if known is None:
-        known = _of_classes[kind] = {}
-    reads = known.get(method.__code__)
-    if reads is None:
-        reads = known[method.__code__] = _read_by(kind, method)
-    return reads
+        known = named.known[key] = _Known(_joined([named.reads(variable)], passed), passed)
+    return known.reads
 
 
-def _read_by(kind: type, method: FunctionType) -> Reads:
+def _of_member(kind: Any, method: FunctionType, inside: _Inside) -> Reads:
+    reached = _reached(kind, method)
+    key: tuple[int, ...] = ()
+    passed: list[tuple[Path, Reads]] = []
+    if reached.calls:
+        place = (kind, method)
+        if place not in inside:
+            for member, calls in reached.calls:
+                passed += _passed(member, calls, kind, (*inside, place))
+        key = tuple(id(reads) for _, reads in passed)
+    known = reached.known.get(key)
+    if known is None:
+        joined = _joined(reached.own, passed)
+        # What an object's own methods and properties compute is not there before.
+        given = (path for path in joined.paths if _member(kind, path[0]) is None)
+        reads = Reads.of(joined.names, given, joined.assigned)
+        known = reached.known[key] = _Known(reads, passed)
+    return known.reads
+
+
+def _passed(
+    fn: FunctionType, calls: Iterable[Call], kind: Any, inside: _Inside
+) -> list[tuple[Path, Reads]]:
+    """Returns the arguments that a function passes on, and what is read of them."""
+    passed = []
+    for call in calls:
+        callee, first = _callee(fn, call.callee, kind)
+        parameter = call.parameter
+        if callee is not None:
+            shifted = parameter + first if isinstance(parameter, int) else parameter
+            name = parameter_name(callee.__code__, shifted)
+            if name is not None:
+                passed.append((call.argument.path, _of_variable(callee, name, inside)))
+    return passed
+
+
+def _joined(own: list[Reads], passed: Iterable[tuple[Path, Reads]]) -> Reads:
+    names = dict.fromkeys(name for reads in own for name in reads.names)
+    paths = {path for reads in own for path in reads.paths}
+    assigned = {path for reads in own for path in reads.assigned}
+    for prefix, reads in passed:
+        paths.update(_prolonged(prefix, reads.paths))
+        assigned.update(_prolonged(prefix, reads.assigned))
+    return Reads.of(names, paths, assigned)
+
+
+def _prolonged(prefix: Path, paths: Iterable[Path]) -> list[Path]:
+    longer = (prolonged(Source("", prefix), path) for path in paths)
+    return [source.path for source in longer if source is not None]
+
+
+def _callee(fn: FunctionType, source: Source, kind: Any) -> tuple[FunctionType | None, int]:
+    """Returns the user's function that is called, and how many arguments it gets before those."""
+    variable, path = source
+    if kind is not None and len(path) == 1 and variable == _first_parameter(fn):
+        member = _member(kind, path[0])
+        return _function(member), 0 if isinstance(member, staticmethod) else 1
+    value: Any
+    if variable in fn.__code__.co_freevars:
+        value = _contents((fn.__closure__ or ())[fn.__code__.co_freevars.index(variable)])
+    else:
+        value = fn.__globals__.get(variable)
+    for name in path:
+        value = value.__dict__.get(name) if isinstance(value, ModuleType | type) else None
+    return _called(value), 0
+
+
+def _called(value: Any) -> FunctionType | None:
+    """Returns the user's function that a function, or one of `jax.jit`, is."""
+    attributes = attribute(value, "__dict__")
+    known = isinstance(value, FunctionType) or (
+        type(attributes) is dict and "__wrapped__" in attributes
+    )
+    return _function(value) if known else None
+
+
+def _contents(cell: CellType) -> Any:
+    try:
+        return cell.cell_contents
+    except ValueError:  # the name has no value yet
+        return None
+
+
+class _Known(NamedTuple):
+    """What was found, with that of which it was joined, so that nothing else has its `id`."""
+
+    reads: Reads
+    passed: Iterable[tuple[Path, Reads]]
+
+
+class _Reached(NamedTuple):
+    """The methods of an object that a method reaches.
+
+    Attributes:
+      own: What each of them reads of the object itself.
+      calls: What each of them passes on, of the object.
+      known: What is read in all, by what the functions read that get it.
+    """
+
+    own: list[Reads]
+    calls: list[tuple[FunctionType, tuple[Call, ...]]]
+    known: dict[tuple[int, ...], _Known]
+
+
+@functools.lru_cache(_MOST_CODES)
+def _reached(kind: type, method: FunctionType) -> _Reached:
     found, waiting = {method: None}, [method]
     while waiting:
-        for name in _first_read(waiting.pop()):
-            for member in (_function(base.__dict__.get(name)) for base in kind.__mro__):
-                if member is not None and member not in found:
-                    found[member] = None
-                    waiting.append(member)
-    named = [(_first_parameter(member), named_in(member.__code__)) for member in found]
-    names = dict.fromkeys(name for _, one in named for name in one.all)
-    assigned = {name for variable, one in named for name in one.assigned.get(variable, ())}
-    paths = {
-        text: path
-        for variable, one in named
-        for text, path in one.paths.get(variable, {}).items()
-        if _is_given(kind, path, assigned)
-    }
-    return Reads(tuple(names), paths)
+        reading = waiting.pop()
+        members = [
+            _function(base.__dict__.get(name))
+            for name in named_in(reading.__code__).first_read(_first_parameter(reading))
+            for base in kind.__mro__
+        ]
+        for member in (*members, *_wrapped(reading)):
+            if member is not None and member not in found:
+                found[member] = None
+                waiting.append(member)
+    own, calls = [], []
+    for member in found:
+        named, variable = named_in(member.__code__), _first_parameter(member)
+        own.append(named.reads(variable))
+        if passed := named.calls.get(variable, ()):
+            calls.append((member, passed))
+    return _Reached(own, calls, {})
 
 
-def _is_given(kind: type, path: Path, assigned: set[str]) -> bool:
-    """Returns whether an object has a path before its methods assign or compute it."""
-    computed = any(_function(base.__dict__.get(path[0])) for base in kind.__mro__)
-    return not computed and path[0] not in assigned
+def _wrapped(function: FunctionType) -> list[FunctionType | None]:
+    """Returns the functions that a decorator's function wraps."""
+    return [_called(_contents(cell)) for cell in function.__closure__ or ()]
+
+
+def _member(kind: Any, name: str) -> Any:
+    """Returns the user's method or property of a name, of whichever base; None for none."""
+    members = (base.__dict__.get(name) for base in kind.__mro__)
+    return next((member for member in members if _function(member) is not None), None)
 
 
 def _function(member: Any) -> FunctionType | None:
     """Returns the user's function in a member of a class, such as a property."""
     for wrapped in ("fget", "func", "__func__", "__wrapped__"):
-        member = getattr(member, wrapped, member)
+        member = attribute(member, wrapped, member)
     is_own = isinstance(member, FunctionType) and is_users(member.__code__.co_filename)
     return member if is_own else None
 
@@ -123,60 +306,47 @@ def _first_parameter(method: FunctionType) -> str | None:
     return code.co_varnames[0] if code.co_argcount else None
 
 
-def _first_read(method: FunctionType) -> Iterator[str]:
-    """Yields the attributes that a method reads of its object."""
-    variable = _first_parameter(method)
-    if variable is not None:
-        yield from _read_of(method.__code__, variable)
-
-
-def _read_of(code: CodeType, variable: str) -> Iterator[str]:
-    if "super" in code.co_names:  # reads in ways of its own, which differ between Pythons
-        yield from code.co_names
-    for name, path, assigned in _accesses(code):
-        if name == variable and not (assigned and len(path) == 1):
-            yield path[0]
-    for inner in code.co_consts:
-        if isinstance(inner, CodeType):
-            yield from _read_of(inner, variable)
-
-
-def _accesses(code: CodeType) -> Iterator[tuple[str, Path, bool]]:
-    """Yields the paths of variables, and whether the last attribute is assigned."""
-    variable: str | None = None
-    path: list[str] = []
-    for step in dis.get_instructions(code):
-        if step.opname == "EXTENDED_ARG":
-            continue
-        if variable is not None and step.opname in _LOADS_OF_ATTRIBUTES:
-            path.append(step.argval)
-            continue
-        if variable is not None and step.opname == "STORE_ATTR":
-            yield variable, (*path, step.argval), True
-        elif variable is not None and path:
-            yield variable, tuple(path), False
-        path = []
-        loads = any(kind in step.opname for kind in ("LOAD_FAST", "LOAD_DEREF", "LOAD_GLOBAL"))
-        names = step.argval if isinstance(step.argval, tuple) else (step.argval,)
-        variable = names[-1] if loads else None
-
-
 class Named(NamedTuple):
-    """What a code names.
+    """What a code and those inside it name.
 
     Attributes:
       code: The code. It is kept, so that no other code has its `id`.
       all: The globals and attributes.
       globals: The globals; an attribute may have the name of one.
-      paths: By variable, the paths that the user's code reads, by their text.
-      assigned: By variable, the attributes that it assigns, or an attribute of which.
+      first: By variable, the attributes that are read of it.
+      paths: By variable, the paths that the user's code reads.
+      assigned: By variable, the paths that it assigns.
+      calls: By variable, what it passes on of it.
+      known: What functions of this code read of variables.
     """
 
     code: CodeType
     all: tuple[str, ...]
     globals: tuple[str, ...]
-    paths: dict[str | None, dict[str, Path]]
-    assigned: dict[str | None, set[str]]
+    first: dict[str, tuple[str, ...]]
+    paths: dict[str | None, tuple[Path, ...]]
+    assigned: dict[str | None, tuple[Path, ...]]
+    calls: dict[str | None, tuple[Call, ...]]
+    known: dict[Any, _Known]
+
+    def reads(self, variable: str | None) -> Reads:
+        """Returns what is read of a variable.
+
+        Args:
+          variable: Its name.
+        """
+        paths, assigned = self.paths.get(variable, ()), self.assigned.get(variable, ())
+        return Reads.of(self.all, paths, assigned)
+
+    def first_read(self, variable: str | None) -> tuple[str, ...]:
+        """Returns the attributes that are read of a method's object.
+
+        Args:
+          variable: The name by which the method knows it.
+        """
+        if "super" in self.all:  # reads in ways of its own, which differ between Pythons
+            return self.all
+        return () if variable is None else self.first.get(variable, ())
 
 
 _named_by_code: dict[int, Named] = {}
@@ -190,20 +360,29 @@ def named_in(code: CodeType) -> Named:
         names = dict.fromkeys([*code.co_names, *(n for one in inner for n in one.all)])
         loaded = [i.argval for i in dis.get_instructions(code) if i.opname in _LOADS_OF_GLOBALS]
         of_globals = dict.fromkeys([*loaded, *(n for one in inner for n in one.globals)])
-        paths: dict[str | None, dict[str, Path]] = {}
-        assigned: dict[str | None, set[str]] = {}
-        for variable, path, is_assigned in _accesses(code) if is_users(code.co_filename) else ():
-            if is_assigned:
-                assigned.setdefault(variable, set()).add(path[0])
-            else:
-                paths.setdefault(variable, {})[".".join(path)] = path
-        for one in inner:
-            for holder, read in one.paths.items():
-                paths.setdefault(holder, {}).update(read)
-            for holder, attributes in one.assigned.items():
-                assigned.setdefault(holder, set()).update(attributes)
+        flow = flow_of(code)
+        first: dict[str, dict[str, None]] = {}
+        for variable, path in (*flow.read, *(s for s in flow.assigned if len(s.path) > 1)):
+            first.setdefault(variable, {})[path[0]] = None
+        paths: dict[str | None, dict[Path, None]] = {}
+        assigned: dict[str | None, dict[Path, None]] = {}
+        calls: dict[str | None, dict[Call, None]] = {}
+        if is_users(code.co_filename):
+            for variable, path in flow.read:
+                paths.setdefault(variable, {})[path] = None
+            for variable, path in flow.assigned:
+                assigned.setdefault(variable, {})[path] = None
+            for call in flow.calls:
+                calls.setdefault(call.argument.variable, {})[call] = None
         if len(_named_by_code) >= _MOST_CODES:
             _named_by_code.clear()
-        known = Named(code, tuple(names), tuple(of_globals), paths, assigned)
+        known = Named(
+            *(code, tuple(names), tuple(of_globals)),
+            {variable: tuple(read) for variable, read in first.items()},
+            {variable: tuple(read) for variable, read in paths.items()},
+            {variable: tuple(changed) for variable, changed in assigned.items()},
+            {variable: tuple(passed) for variable, passed in calls.items()},
+            {},
+        )
         _named_by_code[id(code)] = known
     return known

@@ -11,7 +11,9 @@ from typing import Any, Final, final
 from weakref import WeakKeyDictionary, ref
 
 from distlab.errors import RecompilationWarning
-from distlab.step.function_identity import Identity, Key, changed_values, identity_of, references
+from distlab.step.changed_values import changed_values
+from distlab.step.function_identity import Identity, identity_of, references
+from distlab.step.keys import Key
 from distlab.step.program import Program
 from distlab.step.static_values import StaticKey, changed_parts
 from distlab.user_code import warn

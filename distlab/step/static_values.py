@@ -22,7 +22,9 @@ import jax
 import numpy as np
 
 from distlab.errors import ArgumentTypeError
-from distlab.step.function_identity import constant_key, identity_of
+from distlab.step.function_identity import identity_of
+from distlab.step.keys import constant_key
+from distlab.step.object_attributes import attributes_of
 from distlab.text.shown import shown
 from distlab.values.attributes import attribute
 from distlab.values.checks import is_array_like
@@ -39,8 +41,10 @@ CONTAINERS: Final = (list, tuple, dict, set, frozenset, deque, Mapping)
 _VISIBLE: Final = frozenset({object, list, dict, set, deque, SimpleNamespace})
 _MADE_BY_PYTHON: Final = 1 << 9  # Py_TPFLAGS_HEAPTYPE
 _BUFFERS: Final = (bytearray, array.array, memoryview)
+_HELD_IN_C: Final = {"pandas._libs.internals": ("axes", "blocks", "values")}
+"""By the modules of classes, attributes that only their C knows: the columns of a DataFrame."""
+
 _FUNCTIONS: Final = (FunctionType, MethodType, partial)
-_UNSET: Final = object()
 _OBJECTS: Final = (type, ModuleType, BuiltinFunctionType, enum.Enum)
 
 
@@ -242,17 +246,13 @@ def parts_of(value: Any) -> Iterator[tuple[str, Any]]:
         yield from ((f"[{shown(key, 40)}]", part) for key, part in list(value.items()))
     elif isinstance(value, list | tuple | deque):
         yield from ((f"[{n}]", part) for n, part in enumerate(list(value)))
-    for name, part in list(attribute(value, "__dict__", {}).items()):
+    for name, part in list(attributes_of(value).items()):
         if not _is_cache(type(value), name):
             yield f".{name}", part
     for base in type(value).__mro__:
-        slots = base.__dict__.get("__slots__", ())
-        for name in (slots,) if isinstance(slots, str) else slots:
-            if name in ("__dict__", "__weakref__"):
-                continue
-            part = attribute(value, name, _UNSET)
-            if part is not _UNSET:
-                yield f".{name}", part
+        for name in _HELD_IN_C.get(base.__module__, ()):
+            if name in base.__dict__:
+                yield f".{name}", getattr(value, name)
 
 
 def _is_cache(kind: type, name: str) -> bool:
@@ -361,7 +361,7 @@ def _text(key: Any) -> str:
             return f"{value if kind in (float, complex) else repr(value)!s:.40}"
         case Same() as same:
             return f"a {type(same.object).__name__}"
-        case (Same() as same, int()):
+        case (Same() as same, int() | bytes()):
             return f"a {type(same.object).__name__}"
         case _:
             return "other contents"

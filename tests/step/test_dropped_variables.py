@@ -65,19 +65,6 @@ def with_an_object_that_is_called(strategy: dl.Strategy, rate: float) -> dl.Vari
     return trainer.weights
 
 
-def with_a_class_of_its_own(strategy: dl.Strategy, rate: float) -> dl.Variable:
-    weights = _variable(strategy)
-
-    class Trainer:
-        def step(self, x: Any) -> None:
-            weights.assign_sub(rate * x)
-
-    trainer = Trainer()
-    for _ in range(2):
-        strategy.run(trainer.step, (1.0,))
-    return weights
-
-
 def with_a_partial(strategy: dl.Strategy, rate: float) -> dl.Variable:
     trainer = _Trainer(strategy, rate)
     for _ in range(2):
@@ -118,7 +105,6 @@ def with_a_variable_for_all(strategy: dl.Strategy, rate: float) -> dl.Variable:
         with_steps_made_anew,
         with_a_method,
         with_an_object_that_is_called,
-        with_a_class_of_its_own,
         with_a_partial,
         with_a_static_argument,
         with_a_variable_for_all,
@@ -139,7 +125,7 @@ def test_variables_of_trainings_that_are_dropped_are_freed(trial: Trial) -> None
     _step_count.clear()
 
 
-@pytest.mark.parametrize("trial", [with_steps_made_anew, with_a_method, with_a_class_of_its_own])
+@pytest.mark.parametrize("trial", [with_steps_made_anew, with_a_method])
 def test_a_step_made_anew_finds_its_program_as_long_as_its_variable_lives(trial: Trial) -> None:
     strategy = dl.MirroredStrategy(["CPU:0", "CPU:1"])
     with listening() as listener:

@@ -558,3 +558,35 @@ def test_a_buffer_that_the_function_writes_to_is_refused_and_unharmed() -> None:
     with pytest.raises(ArgumentTypeError, match="changes buffer, a bytearray"):
         _strategy().run(lambda buffer: buffer.append(1), args=(given,))
     assert given == b"ab"
+
+
+@pytest.mark.parametrize("change", ["column", "element"])
+def test_what_a_data_frame_holds_is_noticed(change: str) -> None:
+    strategy = dl.MirroredStrategy(["CPU:0", "CPU:1"])
+    frame = pd.DataFrame({"rate": [2.0], "name": ["a"]})
+
+    def step(frame: Any, x: Any) -> Any:
+        return x * float(frame["rate"][0])
+
+    assert strategy.run(step, args=(frame, 1.0)).values[0] == 2.0
+    if change == "column":
+        frame["rate"] = [4.0]
+    else:
+        frame.loc[0, "rate"] = 4.0
+    assert strategy.run(step, args=(frame, 1.0)).values[0] == 4.0
+    frame.columns = ["other", "rate"]
+    frame["rate"] = [6.0]
+    assert strategy.run(step, args=(frame, 1.0)).values[0] == 6.0
+
+
+@pytest.mark.parametrize("box", [bytearray(b"\x02"), array.array("i", [2])])
+def test_what_is_written_to_bytes_is_noticed(box: Any) -> None:
+    strategy = dl.MirroredStrategy(["CPU:0", "CPU:1"])
+    held = SimpleNamespace(box=box)
+
+    def step(held: Any, x: Any) -> Any:
+        return x * held.box[0]
+
+    assert strategy.run(step, args=(held, 1.0)).values[0] == 2.0
+    box[0] = 4
+    assert strategy.run(step, args=(held, 1.0)).values[0] == 4.0
