@@ -86,9 +86,16 @@ class EventList:
         if self._whole[0] != number:
             chunk = self._feed.source.since(number, 1)
             fits = bool(chunk.events) and chunk.cursor == number + 1
-            text = _whole(chunk.events[0]) if fits else "This event is no longer kept."
-            self._whole = number, text
+            if not fits:
+                return self._lacking(number)
+            self._whole = number, _whole(chunk.events[0])
         return self._whole[1]
+
+    def _lacking(self, number: int) -> str:
+        count = self._feed.folds.cursor
+        if number < count:
+            return "This event is no longer kept."
+        return f"There is no event {count_text(number)}: {count_text(count)} so far, from 0."
 
 
 def _whole(event: Event | Unknown) -> str:

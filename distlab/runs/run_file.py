@@ -16,7 +16,6 @@ process holds: by it readers know that the process is alive.
 
 from __future__ import annotations
 
-import copy
 import fcntl
 import os
 import re
@@ -181,7 +180,7 @@ class RunFile:
             for number, (event, body) in enumerate(stored, self._end)
         ]
         times = [time_ns for _, time_ns, _, _ in rows]
-        totals = copy.deepcopy(self._totals)
+        totals = self._totals.copy()
         totals.add([event for event, _ in stored], [kind for _, _, kind, _ in rows])
         self._database.execute("BEGIN")
         try:

@@ -32,6 +32,16 @@ class Totals:
         self.lost = 0
         self.metrics: dict[str, float] = {}
 
+    def copy(self) -> Totals:
+        """Returns the same numbers, to which others can be added.
+
+        A run may have logged 100,000 names, and each commit copies them.
+        """
+        made = Totals()
+        made.events, made.metrics = self.events.copy(), self.metrics.copy()
+        made.steps, made.examples, made.lost = self.steps, self.examples, self.lost
+        return made
+
     def add(self, events: Sequence[Event | Unknown], kinds: Sequence[str]) -> None:
         """Counts events.
 

@@ -10,7 +10,7 @@ from typing import Final, TypeAlias
 from distlab.folds import BatchColumns, BatchDetail, DeviceColumns, Folds, PlacementColumns
 from distlab.folds.placement import is_server
 from distlab.page.facts.amounts import counted
-from distlab.page.facts.batch import share_of
+from distlab.page.facts.batch import missing_text, share_of
 from distlab.page.facts.devices import BUSY_NOTE
 from distlab.page.facts.progress import rate_texts, steps_text
 from distlab.page.facts.recording import lost_text
@@ -117,13 +117,16 @@ class Summary:
         return [f"  {name:<{wide}}  {amount}" for name, amount in pairs]
 
 
-def summarize(folds: Folds, batch: BatchDetail | None, charts: Sequence[str]) -> Summary:
+def summarize(
+    folds: Folds, batch: BatchDetail | None, charts: Sequence[str], wanted: int | None = None
+) -> Summary:
     """Returns the text of a view.
 
     Args:
       folds: The run.
       batch: The batch to show, None before the first.
       charts: Names of the view's charts.
+      wanted: Number of the batch that was chosen, None for the newest.
     """
     header, steps = folds.columns("header"), folds.columns("steps")
     return Summary(
@@ -137,7 +140,7 @@ def summarize(folds: Folds, batch: BatchDetail | None, charts: Sequence[str]) ->
         reductions=_reductions(folds),
         placement=_placement(folds.columns("placement")),
         rates=rate_texts(steps),
-        notes=_notes(folds, charts),
+        notes=_notes(folds, batch if "batches" in charts else None, charts, wanted),
     )
 
 
@@ -188,10 +191,13 @@ def _placement(placement: PlacementColumns) -> Pairs:
     ]
 
 
-def _notes(folds: Folds, charts: Sequence[str]) -> list[str]:
+def _notes(
+    folds: Folds, batch: BatchDetail | None, charts: Sequence[str], wanted: int | None
+) -> list[str]:
     header = folds.columns("header")
     watched = {"devices", "timeline"} & set(charts) and folds.columns("devices")["watched"]
     notes = [
+        missing_text(wanted, batch, folds.columns("batches")["count"]),
         _BUSY if watched else "",
         _SIMULATED if header["simulated"] else "",
         ending_text(header),

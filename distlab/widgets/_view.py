@@ -108,7 +108,7 @@ class View:
         """Shows new events; its feed calls it."""
         from distlab.widgets._summary import summarize
 
-        self._summary = summarize(folds, self._shown_batch(folds), self.panes)
+        self._summary = summarize(folds, self._shown_batch(folds), self.panes, self._batch)
         self._stale = True
         widget = self._widget
         if widget is not None:

@@ -105,6 +105,18 @@ _TOOLTIP_SAYS = """
 """
 
 
+def test_a_batch_that_is_not_there_is_said_to_lack(served: Served, new_page: Pages) -> None:
+    page = new_page().open(f"{served(finished(30)).url}#batches?batch=500")
+    page.wait_for_text(
+        "batch_missing", "Batch 500 is not there: 30 batches so far, from 0. Batch 29 is shown."
+    )
+    assert page.page.locator("[data-text=batch_missing]").is_visible()
+    page.page.fill(".number input", "3")
+    page.page.keyboard.press("Enter")
+    page.wait_for_text("batch_number", "3")
+    assert not page.page.locator("[data-text=batch_missing]").is_visible()
+
+
 def test_partial_batches_are_found_by_a_button(served: Served, new_page: Pages) -> None:
     page = new_page().open(served(finished()).url)
     page.tab("batches")
@@ -258,7 +270,7 @@ def test_light_and_dark_follow_the_system_and_the_button(served: Served, new_pag
     assert light.page.evaluate(colour) == "rgb(13, 17, 23)"
 
 
-@pytest.mark.parametrize("width", [800, 1280])
+@pytest.mark.parametrize("width", [320, 400, 800, 1280])
 def test_nothing_is_wider_than_the_window(served: Served, new_page: Pages, width: int) -> None:
     page = new_page(width=width).open(served(finished(30)).url)
     for tab in PAGES:

@@ -21,7 +21,7 @@ from distlab.page import report
 from distlab.recording import RingRecorder
 from distlab.runs.run_file import RunFile
 from distlab_dashboard import DashboardServer, serve
-from tests.synthetic import ListSource, whole_run
+from tests.synthetic import ListSource, beginning, whole_run
 from tests.ui.conftest import Pages, Served
 from tests.ui.waiting import LIMIT_SECONDS, wait_until
 
@@ -132,6 +132,13 @@ def test_events_are_filtered_searched_and_shown_whole(served: Served, new_page: 
     page.page.fill(".event-text", "nothing like this")
     page.wait_for_text("event_note", f"0 found, {len(events)} searched")
     assert page.page.get_by_text("No event fits.").is_visible()
+
+
+def test_an_event_that_is_not_there_is_said_to_lack(served: Served, new_page: Pages) -> None:
+    page = new_page().open(f"{served(ListSource(beginning())).url}#events?event=5000")
+    whole = page.page.locator("pre.whole")
+    whole.wait_for()
+    assert whole.inner_text() == "There is no event 5\u202f000: 8 so far, from 0."
 
 
 def test_new_events_come_to_the_top_of_the_list(served: Served, new_page: Pages) -> None:

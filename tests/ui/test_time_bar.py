@@ -94,13 +94,26 @@ def test_playing_goes_on_from_the_moment_and_ends_at_the_end(
     page.page.wait_for_selector(".play[data-playing=false]")
 
 
+@pytest.mark.parametrize("chosen", ["at=1000", "at=1000&from=900", "from=1000"])
+def test_a_moment_behind_the_end_is_shown_as_the_end(
+    finished: DashboardServer, new_page: Pages, chosen: str
+) -> None:
+    page = new_page().open(f"{finished.url}#overview?{chosen}")
+    page.page.wait_for_selector(".timebar[data-past=true]")
+    page.page.wait_for_function("() => Number(document.querySelector('.moment').max) > 0.5")
+    text = page.page.locator(".moment-text").inner_text().removesuffix(", reading\u2026")
+    shown, _, end = text.partition(" of ")
+    assert end.endswith(" s")
+    assert set(shown.split(" to ")) == {end}
+
+
 def test_a_live_run_can_be_paused_while_it_goes_on(served: Served, new_page: Pages) -> None:
     source = ListSource([*beginning(total_steps=1_000), *steps(50)])
     server = served(source)
     page = new_page().open(server.url)
     page.wait_for_text("steps", "50 of 1\u202f000")
     assert page.page.locator(".now").inner_text() == "Live"
-    assert page.page.locator(".play").get_attribute("aria-label") == "Pause"
+    assert page.page.locator(".play").get_attribute("aria-label") == "Freeze the page"
     page.page.click(".play")
     page.page.wait_for_selector(".timebar[data-past=true]")
     source.events.extend(steps(100, first=50))

@@ -237,3 +237,11 @@ def test_a_damaged_run_is_shown_or_told_of_and_leaves_no_view(
                 made(run).close()
     assert _view._open_views is not None
     assert _view._open_views.views == []
+
+
+def test_a_batch_that_is_not_there_is_said_to_lack(notebook: FakeNotebook) -> None:
+    view = Batches(ListSource(whole_run(30)), batch=500)
+    assert "Batch 500 is not there: 30 batches so far, from 0. Batch 29 is shown." in str(view)
+    assert not any("not there" in note for note in view._summary.notes[1:])
+    assert "not there" not in str(Batches(ListSource(whole_run(30)), batch=29))
+    assert "not there" not in str(Devices(ListSource(whole_run(30))))

@@ -127,7 +127,7 @@ def collect(
         **capture_facts(folds.columns("captures"), whole.columns("workers")),
         **reduction_facts(folds.columns("reductions")),
         **program_facts(folds.columns("programs")),
-        **batch_facts(folds.batch(batch, dataset), folds.columns("batches"), dataset),
+        **batch_facts(folds.batch(batch, dataset), folds.columns("batches"), dataset, wanted=batch),
         **advice_facts(advice),
         **capture_button_facts(capture_state),
     }

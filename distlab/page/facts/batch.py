@@ -46,6 +46,7 @@ class BatchFacts(TypedDict):
     """The page Batches, and the batch on the page Placement.
 
     Attributes:
+      batch_missing: Why another batch than the wanted one is shown, else empty.
       batch_first: Number of the oldest batch that can be chosen.
       batch_last: Number of the newest one.
       batch_before: Number of the batch before the shown one, None for the first.
@@ -70,6 +71,7 @@ class BatchFacts(TypedDict):
       has_pieces: Whether there is a batch to show.
     """
 
+    batch_missing: str
     batch_first: int
     batch_last: int
     batch_before: int | None
@@ -94,7 +96,11 @@ class BatchFacts(TypedDict):
 
 
 def batch_facts(
-    detail: BatchDetail | None, batches: BatchColumns, dataset: int | None = None
+    detail: BatchDetail | None,
+    batches: BatchColumns,
+    dataset: int | None = None,
+    *,
+    wanted: int | None = None,
 ) -> BatchFacts:
     """Returns the chosen batch in words.
 
@@ -102,13 +108,16 @@ def batch_facts(
       detail: The batch, None before the first.
       batches: All batches that are kept.
       dataset: Number of the dataset whose batches can be chosen, None for all.
+      wanted: Number of the batch that was chosen, None for the newest.
     """
+    missing = missing_text(wanted, detail, batches["count"], of_dataset=dataset is not None)
     newest = batches["number"][batches["dataset"] == batches["main"]]
     names = [plain(name, _MOST_NAME) for name in batches["datasets"]]
     counts = batches["dataset_counts"]
     batches = part_of_batches(batches, dataset)
     numbers = batches["number"]
     facts: BatchFacts = {
+        "batch_missing": missing,
         "batch_first": int(numbers[0]) if len(numbers) else 0,
         "batch_last": int(numbers[-1]) if len(numbers) else 0,
         "batch_before": None,
@@ -164,6 +173,28 @@ def batch_facts(
         "batch_pieces": _pieces(groups),
         "has_pieces": True,
     }
+
+
+def missing_text(
+    wanted: int | None, detail: BatchDetail | None, count: int, *, of_dataset: bool = False
+) -> str:
+    """Returns why another batch is shown than the wanted one, empty when it is that one.
+
+    Args:
+      wanted: Number of the batch that was chosen, None for the newest.
+      detail: The batch that is shown, None before the first.
+      count: How many batches there are so far.
+      of_dataset: Whether the batches of one dataset are chosen from.
+    """
+    if wanted is None or detail is None or detail["number"] == wanted:
+        return ""
+    if wanted >= count:
+        why = f"is not there: {counted(count, 'batch', 'batches')} so far, from 0"
+    elif of_dataset:
+        why = "is of another dataset, or no longer kept"
+    else:
+        why = "is no longer kept"
+    return f"Batch {count_text(wanted)} {why}. Batch {count_text(detail['number'])} is shown."
 
 
 def share_of(size: int, nominal: int) -> str:

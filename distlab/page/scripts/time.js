@@ -4,14 +4,16 @@ function seconds(value) {
 }
 
 function showTime() {
-  const end = facts.time_end ?? 0, at = facts.time_at ?? null, live = facts.status === "live"
+  const end = facts.time_end ?? 0, live = facts.status === "live"
+  // An address may name a moment that the run has not reached: the newest one is shown.
+  const within = (moment) => moment == null ? null : Math.min(moment, end)
+  const at = within(facts.time_at), begin = within(facts.time_since)
   const slider = one(".moment"), bar = one(".timebar")
   bar.hidden = facts.time_end == null
   bar.dataset.past = String(at != null || facts.time_since != null)
   slider.max = end
   slider.step = Math.max(end / 2000, 0.001)
   if (document.activeElement !== slider || at == null || facts.time_playing) slider.value = at ?? end
-  const begin = facts.time_since
   one(".moment-track").style.setProperty("--from", `${end ? 100 * Math.min(1, (begin ?? 0) / end) : 0}%`)
   const shown = begin == null ? seconds(at ?? end) : `${seconds(begin)} to ${seconds(at ?? end)}`
   setText(one(".moment-text"), `${shown} of ${seconds(end)}${facts.time_reading ? ", reading\u2026" : ""}`)
@@ -21,7 +23,8 @@ function showTime() {
   showMarks(facts.time_marks ?? [], end)
   const playing = Boolean(facts.time_playing)
   one(".play").dataset.playing = String(playing || (at == null && live))
-  const label = playing || (at == null && live) ? "Pause" : "Play from here"
+  // Not "Pause": that is what stops the training.
+  const label = playing ? "Stop playing" : at == null && live ? "Freeze the page" : "Play from here"
   one(".play").setAttribute("aria-label", label)
   one(".play").title = label
   const since = one(".since")
