@@ -135,7 +135,7 @@ def test_events_are_filtered_searched_and_shown_whole(served: Served, new_page: 
 
 
 def test_an_event_that_is_not_there_is_said_to_lack(served: Served, new_page: Pages) -> None:
-    page = new_page().open(f"{served(ListSource(beginning())).url}#events?event=5000")
+    page = new_page().open(f"{served(ListSource([*beginning()])).url}#events?event=5000")
     whole = page.page.locator("pre.whole")
     whole.wait_for()
     assert whole.inner_text() == "There is no event 5\u202f000: 8 so far, from 0."
