@@ -13,6 +13,7 @@ from typing import Protocol, TypeVar
 from bokeh.models import ColumnDataSource, LayoutDOM
 
 from distlab.charts import theme
+from distlab.charts._sources import say_not_drawn
 from distlab.charts._traffic_row import TrafficRow, traffic_row
 from distlab.charts.batches import BatchTiles
 from distlab.charts.captured import CapturedSpans
@@ -53,6 +54,7 @@ __all__ = [
     "loss_lines",
     "other_lines",
     "reduction_rows",
+    "say_not_drawn",
     "theme",
     "traffic_row",
     "units",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 from bokeh.core.properties import value
-from bokeh.models import ColumnDataSource, DataRange1d, LabelSet, Segment
+from bokeh.models import ColumnDataSource, DataRange1d, LabelSet, Model, Segment
 from bokeh.plotting import figure
 
 from distlab.charts._figure import draw
@@ -64,3 +64,18 @@ def set_empty(source: ColumnDataSource, empty: bool) -> None:
         source.data = (
             {"x": [16], "y": [bottom], "text": [text]} if empty else {"x": [], "y": [], "text": []}
         )
+
+
+def say_not_drawn(root: Model) -> None:
+    """Says in an empty chart that it can't be drawn: what it would have needed may be there.
+
+    Args:
+      root: The chart's Bokeh model.
+    """
+    for label in root.select({"type": LabelSet}):
+        source = label.source
+        if source.tags:  # else its texts are the chart's own
+            shown = bool(len(source.data["x"]))
+            source.tags = ["This can't be drawn.", source.tags[1]]
+            set_empty(source, empty=False)
+            set_empty(source, empty=shown)

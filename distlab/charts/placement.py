@@ -24,7 +24,8 @@ _NOTHING = "rgba(0, 0, 0, 0)"
 _TOTAL = "#5b6675"
 _EMPTY = (
     "No variable was placed yet.\n"
-    "dl.Variable(...) inside strategy.scope() shows here with its copies."
+    "dl.Variable(...) inside strategy.scope()\n"
+    "shows here with its copies."
 )
 
 

@@ -14,7 +14,7 @@ from typing import Any, Final
 from bokeh.model.util import collect_models
 from bokeh.models import Column, ColumnDataSource, CustomJS, Div, Model
 
-from distlab.charts import Chart, ReductionBars, StepTimeline, reduction_rows
+from distlab.charts import Chart, ReductionBars, StepTimeline, reduction_rows, say_not_drawn
 from distlab.charts.bokeh_internals import frozen, set_id
 from distlab.folds import Folds, compare
 from distlab.page import (
@@ -137,6 +137,7 @@ class Board:
                 try:
                     self._show(name, entry.state(folds, view), columns)
                 except Exception as error:  # noqa: BLE001 - raised below
+                    say_not_drawn(self._chart(name).root)
                     first = first or error
         if first is not None:
             raise first

@@ -41,6 +41,20 @@ def test_a_damaged_run_is_shown_with_what_is_wrong(
     assert all(one.exc_info is None for one in faults)  # no traceback for a file's fault
 
 
+_TEXTS = """root => Bokeh.documents[0].roots().find((model) => model.name === root).references()
+  .values().filter((model) => model.type === "LabelSet")
+  .flatMap((model) => Array.from(model.source.data.text ?? [])).toArray()"""
+
+
+def test_a_chart_that_can_not_be_drawn_does_not_say_that_there_is_nothing(
+    tmp_path: Path, served: Served, new_page: Pages
+) -> None:
+    damaged_run(tmp_path / "run", DAMAGES["bytes"])
+    page = new_page().open(f"{served(tmp_path).url}?run=run#placement")
+    page.page.wait_for_selector("[data-text=trouble]:visible")
+    assert page.page.evaluate(_TEXTS, "placement") == ["This can't be drawn."]
+
+
 def test_metrics_of_a_damaged_run_are_refused_in_words(tmp_path: Path, served: Served) -> None:
     damaged_run(tmp_path / "run", DAMAGES["huge"])
     answer = ask(served(tmp_path), "metrics?run=run")
