@@ -365,7 +365,7 @@ def products(rounds: int, times: int) -> Callable[[], Any]:
     return lambda: jax.block_until_ready(strategy.run(train_step))
 
 
-@pytest.mark.parametrize(("rounds", "times"), [(200, 3), (200, 5)])
+@pytest.mark.parametrize(("rounds", "times"), [(600, 3), (600, 5)])
 @measured
 def test_the_share_of_a_slow_replica_is_what_equal_work_saves(
     rounds: int, times: int, tmp_path: Path

@@ -330,12 +330,12 @@ def test_a_replica_that_waits_for_a_lock_of_another_one_is_told_of(
 
 @pytest.mark.usefixtures("eagerly")
 def test_a_replica_that_computes_for_long_is_not_told_of(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rendezvous, "_LOOKS_SECONDS", (0.01,) * 12)
+    monkeypatch.setattr(rendezvous, "_LOOKS_SECONDS", (0.05,) * 12)
     strategy = dl.MirroredStrategy(["CPU:0", "CPU:1"])
 
     def step() -> Any:
         context = dl.get_replica_context()
-        until = time.monotonic() + 0.3
+        until = time.monotonic() + 1.0
         count = 0
         while time.monotonic() < until:
             count += 1
