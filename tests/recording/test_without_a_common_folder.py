@@ -99,6 +99,7 @@ def test_workers_of_one_machine_find_the_folder_of_the_first(
 
     def begin(processes: Group) -> Path:
         file, _ = participant.open_run_file(names[processes.index], "x", overwrite=False, process=0)
+        processes.exchange("begun", "")  # the others know the folder by a file that is open
         file.close()
         return file.path
 
