@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 import threading
+import time
 from collections.abc import Callable, Sequence
 from queue import Empty, SimpleQueue
 from types import FrameType
@@ -19,6 +20,9 @@ from distlab.user_code import line_of, warn
 
 _LOOKS_SECONDS: Final = (15.0, 15.0, *[0.05] * 10)
 """When to look again whether a replica stands still; a loop may be at one instruction twice."""
+
+_STILL_SHARE: Final = 0.01
+"""Above this share of a core a replica computes, though each look finds it at one instruction."""
 
 _NO_MORE: Final = "interpreter shutdown"
 """What Python says of a thread that is started while the interpreter ends."""
@@ -36,6 +40,22 @@ class Rendezvous(NamedTuple):
     verb: str
     value: Any
     combine: Callable[[list[Any]], Sequence[Any]]
+
+
+class _Look(NamedTuple):
+    """What a replica's thread does at one moment.
+
+    Attributes:
+      time: The moment, in seconds of the monotonic clock.
+      computed: The seconds for which it has computed; 0 where the system does not tell.
+      frame: The frame that it executes; None when it has ended.
+      instruction: The offset of the frame's instruction, in bytes.
+    """
+
+    time: float
+    computed: float
+    frame: FrameType | None
+    instruction: int
 
 
 @final
@@ -61,6 +81,7 @@ class ReplicaThread:
         self._body = body
         self._error: BaseException | None = None
         self._ended = self._unwinding = False
+        self._clock: int | None = None
         # Queues of C code: an interrupt inside of Python's semaphores would leave their locks held.
         self._go: SimpleQueue[None] = SimpleQueue()
         self._paused: SimpleQueue[None] = SimpleQueue()
@@ -91,33 +112,40 @@ class ReplicaThread:
             raise self._error
 
     def _await_pause(self, waiting: ReplicaThread | None) -> None:
-        """Waits until the replica pauses, and warns once if it stands still while others wait."""
-        looks: list[tuple[FrameType, int] | None] = []
-        times = iter(_LOOKS_SECONDS if waiting is not None else ())
-        while True:
-            wait = next(times, None)
-            try:
-                self._paused.get(timeout=wait)
-            except Empty:
-                looks.append(self._present())
-            else:
-                return
-            at, stands_still = looks[0], looks.count(looks[0]) == len(_LOOKS_SECONDS)
-            if waiting is not None and at is not None and stands_still:
-                assert waiting.rendezvous is not None
-                warn(
-                    f"Replica {self.number} has been at {line_of(at[0])} for "
-                    f"{_LOOKS_SECONDS[1]:g} s, and replica {waiting.number} waits for it at "
-                    f"{waiting.rendezvous.verb}. Replicas that run eagerly take turns: where that "
-                    "line waits for a lock that another replica holds, none goes on. Release "
-                    "locks before collectives and merge_calls.",
-                    RuntimeWarning,
-                )
+        """Waits until the replica pauses, and warns once if it stands still while another waits."""
+        if waiting is not None:
+            looks: list[_Look] = []
+            for wait in _LOOKS_SECONDS:
+                try:
+                    self._paused.get(timeout=wait)
+                except Empty:
+                    looks.append(self._look())
+                else:
+                    return
+            if _stands_still(looks):
+                self._warn_that_it_stands_still(looks[-1], waiting)
+        self._paused.get()
 
-    def _present(self) -> tuple[FrameType, int] | None:
-        """Returns the frame that the replica's thread executes, and the instruction in it."""
+    def _look(self) -> _Look:
+        """Returns what the replica's thread does now."""
+        now = time.monotonic()
         frame = sys._current_frames().get(self._thread.ident or 0)
-        return None if frame is None else (frame, frame.f_lasti)
+        try:
+            computed = 0.0 if self._clock is None else time.clock_gettime(self._clock)
+        except OSError:  # it ends just now
+            frame, computed = None, 0.0
+        return _Look(now, computed, frame, frame.f_lasti if frame else 0)
+
+    def _warn_that_it_stands_still(self, look: _Look, waiting: ReplicaThread) -> None:
+        assert look.frame is not None
+        assert waiting.rendezvous is not None
+        warn(
+            f"Replica {self.number} has been at {line_of(look.frame)} for {_LOOKS_SECONDS[1]:g} s, "
+            f"and replica {waiting.number} waits for it at {waiting.rendezvous.verb}. Replicas "
+            "that run eagerly take turns: where that line waits for a lock that another replica "
+            "holds, none goes on. Release locks before collectives and merge_calls.",
+            RuntimeWarning,
+        )
 
     def _start(self) -> None:
         try:
@@ -163,6 +191,7 @@ class ReplicaThread:
             self._thread.join()
 
     def _run(self) -> None:
+        self._clock = _clock_of_this_thread()
         self._go.get()
         try:
             if not self._unwinding:
@@ -222,6 +251,20 @@ def run_in_turn(replicas: Sequence[ReplicaThread], meet: Callable[[str | None], 
         outcomes = met[0].combine([rendezvous.value for rendezvous in met])
         for replica, outcome in zip(replicas, outcomes, strict=True):
             replica.outcome = outcome
+
+
+def _clock_of_this_thread() -> int | None:
+    """Returns the clock of the processor time that the calling thread uses, where there is one."""
+    if sys.platform in {"darwin", "win32"}:
+        return None
+    return time.pthread_getcpuclockid(threading.get_ident())
+
+
+def _stands_still(looks: Sequence[_Look]) -> bool:
+    first, last = looks[0], looks[-1]
+    computes = last.computed - first.computed > _STILL_SHARE * (last.time - first.time)
+    places = {(look.frame, look.instruction) for look in looks}
+    return first.frame is not None and len(places) == 1 and not computes
 
 
 class _UnwindError(BaseException):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import signal
 import threading
 import time
@@ -328,18 +329,27 @@ def test_a_replica_that_waits_for_a_lock_of_another_one_is_told_of(
     assert lock.acquire(timeout=10)
 
 
+def _count() -> None:
+    until = time.monotonic() + 1.0
+    while time.monotonic() < until:
+        pass
+
+
+def _hash() -> None:
+    hashlib.pbkdf2_hmac("sha256", b"password", b"salt", 2_000_000)  # one instruction, a second
+
+
 @pytest.mark.usefixtures("eagerly")
-def test_a_replica_that_computes_for_long_is_not_told_of(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rendezvous, "_LOOKS_SECONDS", (0.05,) * 12)
+@pytest.mark.parametrize("compute", [_count, _hash])
+def test_a_replica_that_computes_for_long_is_not_told_of(
+    compute: Callable[[], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rendezvous, "_LOOKS_SECONDS", (0.05,) * 4)
     strategy = dl.MirroredStrategy(["CPU:0", "CPU:1"])
 
     def step() -> Any:
-        context = dl.get_replica_context()
-        until = time.monotonic() + 1.0
-        count = 0
-        while time.monotonic() < until:
-            count += 1
-        return context.all_reduce("SUM", jnp.float32(count > 0))
+        compute()
+        return dl.get_replica_context().all_reduce("SUM", jnp.float32(1.0))
 
     assert strategy.run(step).values[1] == 2.0
 
