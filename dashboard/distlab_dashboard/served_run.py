@@ -14,13 +14,12 @@ from distlab.events import Advice, Source
 from distlab.folds import Folds
 from distlab.page.feed import Feed
 from distlab.page.loop_buttons import LoopRow, loop_rows
-from distlab.runs.damage import damage
+from distlab.runs.damage import EXPORT_HOLDS_MORE, damage
 from distlab_dashboard.captures import CaptureRequests
 from distlab_dashboard.shared_pages import SharedPages
 
 _log: Final = logging.getLogger(__name__)
 
-_MORE: Final = 'run.export("events.jsonl") may hold more of it'
 _PERIOD_SECONDS: Final = 0.025
 _ADVICE_SECONDS: Final = 2.0
 _ADVICE_SHARE: Final = 0.01
@@ -117,7 +116,7 @@ class ServedRun:
 
     def _noted(self, error: Exception, what: str) -> str:
         """Returns an error in words, and logs it: with its traceback unless a file is damaged."""
-        found = damage(error, self.feed.path, what, _MORE)
+        found = damage(error, self.feed.path, what, EXPORT_HOLDS_MORE)
         if isinstance(found, NotARunError):
             _log.error("%s", found)
             return str(found)

@@ -5,9 +5,13 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Final
 
 from distlab.errors import DistlabError, NotARunError
 from distlab.text.shown import shown_clause
+
+EXPORT_HOLDS_MORE: Final = 'run.export("events.jsonl") may hold more of it'
+"""The remedy where a run can't be shown or summed up: the events that can be read are written."""
 
 
 @contextlib.contextmanager

@@ -16,7 +16,7 @@ from distlab.errors import ArgumentTypeError, ArgumentValueError, NewerRunWarnin
 from distlab.events import SCHEMA, Advice, AnyEvent, Chunk, Envelope, Event, Unknown, kind_of
 from distlab.folds import Join
 from distlab.runs.comparison import Comparison, compare_runs
-from distlab.runs.damage import told
+from distlab.runs.damage import EXPORT_HOLDS_MORE, told
 from distlab.runs.exports import export
 from distlab.runs.exports.frame import to_pandas
 from distlab.runs.exports.tensorboard import to_tensorboard
@@ -34,7 +34,6 @@ from distlab.uncopied import Uncopied
 
 _FAR_NS: Final = 1 << 62
 _CENTURY: Final = 3.2e9
-_REMEDY: Final = 'run.export("events.jsonl") may hold more of it'
 _FOLLOW_SECONDS: Final = 0.05
 _NAMED: Final = 3
 """How many runs a message names."""
@@ -386,7 +385,7 @@ class Run(Uncopied):
           >>> summary["name"], summary["status"], summary["total_steps"], summary["metrics"]
           ('first', 'finished', 10, {'loss': 0.5})
         """
-        with told(self.path, "summed up", _REMEDY):
+        with told(self.path, "summed up", EXPORT_HOLDS_MORE):
             return summarize(self, *self._reader.totals())
 
     def advice(self) -> list[Advice]:
@@ -406,7 +405,7 @@ class Run(Uncopied):
           ...     [f"{one.cause}: {one.remedy}" for one in run.advice()]
           []
         """
-        with told(self.path, "advised on", _REMEDY):
+        with told(self.path, "advised on", EXPORT_HOLDS_MORE):
             return advise(self)
 
     def compare(self, other: Run) -> Comparison:
@@ -439,7 +438,7 @@ class Run(Uncopied):
                 f"A run is compared with another run, got {shown(other)}. Open it first: "
                 'run.compare(dl.Run.open("runs/second")).'
             )
-        with told(self.path, f"compared with the one in {other.path}", _REMEDY):
+        with told(self.path, f"compared with the one in {other.path}", EXPORT_HOLDS_MORE):
             return compare_runs(self, other)
 
     def programs(self) -> Programs:
@@ -462,7 +461,7 @@ class Run(Uncopied):
           ...     [(one.function, one.cause, one.steps) for one in run.programs()][-1]
           ('square', 'new function', 1)
         """
-        with told(self.path, "searched for its programs", _REMEDY):
+        with told(self.path, "searched for its programs", EXPORT_HOLDS_MORE):
             return read_programs(self.events if len(self.processes) < 2 else self._joined)
 
     def _joined(self, kind: str) -> Iterator[Event]:

@@ -10,9 +10,18 @@ import dis
 import functools
 from collections.abc import Iterable
 from types import CellType, CodeType, FunctionType, MethodType, ModuleType
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
-from distlab.step.code_flow import EACH, Call, Path, Source, flow_of, parameter_name, prolonged
+from distlab.step.code_flow import (
+    EACH,
+    Call,
+    Flow,
+    Path,
+    Source,
+    flow_of,
+    parameter_name,
+    prolonged,
+)
 from distlab.user_code import is_users
 from distlab.values.attributes import attribute
 
@@ -21,6 +30,8 @@ _LOADS_OF_GLOBALS: Final = frozenset({"LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DIC
 
 END: Final = ""
 """The name in a tree at which a path ends."""
+
+_T = TypeVar("_T")
 
 Tree: TypeAlias = dict[str, "Tree"]
 """Paths by their first names, and what follows these."""
@@ -132,6 +143,14 @@ def member_of(kind: Any, name: str) -> FunctionType | None:
     return None
 
 
+def contents_of(cell: CellType) -> Any:
+    """Returns what a closure's name refers to; the cell itself while that is nothing."""
+    try:
+        return cell.cell_contents
+    except ValueError:
+        return cell
+
+
 _Inside: TypeAlias = tuple[tuple[Any, ...], ...]
 """What is being read, from the outermost: a function may call itself."""
 
@@ -213,7 +232,7 @@ def _callee(fn: FunctionType, source: Source, kind: Any) -> tuple[FunctionType |
         return _function(member), 0 if isinstance(member, staticmethod) else 1
     value: Any
     if variable in fn.__code__.co_freevars:
-        value = _contents((fn.__closure__ or ())[fn.__code__.co_freevars.index(variable)])
+        value = contents_of((fn.__closure__ or ())[fn.__code__.co_freevars.index(variable)])
     else:
         value = fn.__globals__.get(variable)
     for name in path:
@@ -228,13 +247,6 @@ def _called(value: Any) -> FunctionType | None:
         type(attributes) is dict and "__wrapped__" in attributes
     )
     return _function(value) if known else None
-
-
-def _contents(cell: CellType) -> Any:
-    try:
-        return cell.cell_contents
-    except ValueError:  # the name has no value yet
-        return None
 
 
 class _Known(NamedTuple):
@@ -283,7 +295,7 @@ def _reached(kind: type, method: FunctionType) -> _Reached:
 
 def _wrapped(function: FunctionType) -> list[FunctionType | None]:
     """Returns the functions that a decorator's function wraps."""
-    return [_called(_contents(cell)) for cell in function.__closure__ or ()]
+    return [_called(contents_of(cell)) for cell in function.__closure__ or ()]
 
 
 def _member(kind: Any, name: str) -> Any:
@@ -323,7 +335,7 @@ class Named(NamedTuple):
     code: CodeType
     all: tuple[str, ...]
     globals: tuple[str, ...]
-    first: dict[str, tuple[str, ...]]
+    first: dict[str | None, tuple[str, ...]]
     paths: dict[str | None, tuple[Path, ...]]
     assigned: dict[str | None, tuple[Path, ...]]
     calls: dict[str | None, tuple[Call, ...]]
@@ -346,7 +358,7 @@ class Named(NamedTuple):
         """
         if "super" in self.all:  # reads in ways of its own, which differ between Pythons
             return self.all
-        return () if variable is None else self.first.get(variable, ())
+        return self.first.get(variable, ())
 
 
 _named_by_code: dict[int, Named] = {}
@@ -361,28 +373,26 @@ def named_in(code: CodeType) -> Named:
         loaded = [i.argval for i in dis.get_instructions(code) if i.opname in _LOADS_OF_GLOBALS]
         of_globals = dict.fromkeys([*loaded, *(n for one in inner for n in one.globals)])
         flow = flow_of(code)
-        first: dict[str, dict[str, None]] = {}
-        for variable, path in (*flow.read, *(s for s in flow.assigned if len(s.path) > 1)):
-            first.setdefault(variable, {})[path[0]] = None
-        paths: dict[str | None, dict[Path, None]] = {}
-        assigned: dict[str | None, dict[Path, None]] = {}
-        calls: dict[str | None, dict[Call, None]] = {}
-        if is_users(code.co_filename):
-            for variable, path in flow.read:
-                paths.setdefault(variable, {})[path] = None
-            for variable, path in flow.assigned:
-                assigned.setdefault(variable, {})[path] = None
-            for call in flow.calls:
-                calls.setdefault(call.argument.variable, {})[call] = None
+        reached = (*flow.read, *(source for source in flow.assigned if len(source.path) > 1))
+        if not is_users(code.co_filename):
+            flow = Flow((), (), ())  # what a library counts in its objects is its own
         if len(_named_by_code) >= _MOST_CODES:
             _named_by_code.clear()
         known = Named(
             *(code, tuple(names), tuple(of_globals)),
-            {variable: tuple(read) for variable, read in first.items()},
-            {variable: tuple(read) for variable, read in paths.items()},
-            {variable: tuple(changed) for variable, changed in assigned.items()},
-            {variable: tuple(passed) for variable, passed in calls.items()},
-            {},
+            first=_grouped((variable, path[0]) for variable, path in reached),
+            paths=_grouped(flow.read),
+            assigned=_grouped(flow.assigned),
+            calls=_grouped((call.argument.variable, call) for call in flow.calls),
+            known={},
         )
         _named_by_code[id(code)] = known
     return known
+
+
+def _grouped(pairs: Iterable[tuple[str, _T]]) -> dict[str | None, tuple[_T, ...]]:
+    """Returns what is paired with each variable, once and in order."""
+    groups: dict[str | None, dict[_T, None]] = {}
+    for variable, value in pairs:
+        groups.setdefault(variable, {})[value] = None
+    return {variable: tuple(values) for variable, values in groups.items()}

@@ -17,7 +17,7 @@ import zlib
 from array import array
 from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator
-from types import CellType, CodeType, FunctionType, MappingProxyType, MethodType, ModuleType
+from types import CodeType, FunctionType, MappingProxyType, MethodType, ModuleType
 from typing import Any, Final, NamedTuple, TypeAlias, cast
 
 import jax
@@ -30,25 +30,26 @@ from distlab.step.code_reads import (
     NOTHING,
     Reads,
     Tree,
+    contents_of,
     member_of,
     named_in,
     reads_of,
     reads_of_argument,
     reads_of_member,
 )
-from distlab.step.keys import Arrays, Id, Kept, Key, Other, constant_key
+from distlab.step.keys import MOST_BYTES, Arrays, Id, Kept, Key, Other, buffer_key, constant_key
 from distlab.step.object_attributes import (
     CONTAINERS,
     MISSING,
-    attribute,
     attributes_of,
     elements_of,
     has_attributes,
     is_container,
     named_attributes,
+    own_attribute,
 )
 from distlab.user_code import is_users
-from distlab.values.attributes import attribute as asked
+from distlab.values.attributes import attribute
 
 _CONSTANTS: Final = frozenset({bool, int, float, complex, str, bytes, type(None)})
 _ARRAYS: Final = (np.ndarray, jax.Array)
@@ -63,7 +64,6 @@ _WITHOUT_ATTRIBUTES: Final = (
 _ALIKE: Final = frozenset({bool, int, float, str, bytes, type(None)})
 _MOST_ELEMENTS: Final = 64
 _MOST_CONSTANTS: Final = 1024
-_MOST_BYTES: Final = 1 << 16
 _MOST_OBJECTS: Final = 64
 _DEEPEST: Final = 8
 
@@ -203,7 +203,7 @@ def _of_many(elements: Any) -> Key | None:
 
 def _of_array(value: Any, kept: Kept, inside: _Inside, reads: Reads) -> Key:
     identity = _of_whole(value, kept, inside, reads)
-    if value.nbytes > _MOST_BYTES or value.dtype == object:
+    if value.nbytes > MOST_BYTES or value.dtype == object:
         return identity
     return identity, zlib.crc32(value.tobytes())  # somebody may have written to it
 
@@ -214,9 +214,8 @@ def _of_whole(value: Any, kept: Kept, inside: _Inside, reads: Reads) -> Key:
 
 
 def _of_bytes(value: Any, kept: Kept, inside: _Inside, reads: Reads) -> Key:
-    del inside, reads
-    size = memoryview(value).nbytes
-    return type(value), zlib.crc32(value) if size <= _MOST_BYTES else _id(value, kept), size
+    identity = _of_whole(value, kept, inside, reads)
+    return buffer_key(value) or (identity, memoryview(value).nbytes)
 
 
 def _of_object(value: Any, kept: Kept, inside: _Inside, reads: Reads) -> Key:
@@ -254,7 +253,7 @@ def _attributes(
     kept.followed[followed] = value, reads.tree
     found: dict[str, Key] = {}
     for name in named_attributes(value, names):
-        if (key := _by_value(attribute(value, name), kept)) is not None:
+        if (key := _by_value(own_attribute(value, name), kept)) is not None:
             found[name] = key
     if reads.tree:
         _Walk(found, kept, inside).down(value, reads.tree, "", value)
@@ -305,7 +304,7 @@ class _Walk(NamedTuple):
     def _attribute(self, value: Any, name: str, more: Tree, text: str, owner: Any) -> None:
         kind: Any = type(value)
         function = member_of(kind, name)
-        inner = attribute(value, name) if function is None else MISSING
+        inner = own_attribute(value, name) if function is None else MISSING
         if inner is not MISSING:
             self.down(inner, more, f"{text}.{name}" if text else name, value)
             return
@@ -365,7 +364,7 @@ def _which(value: Any, kept: Kept, inside: _Inside) -> Key:
 def _is_users(fn: Any) -> bool:
     while isinstance(fn, MethodType | functools.partial):
         fn = _function_of(fn)
-    code = asked(fn, "__code__")
+    code = attribute(fn, "__code__")
     return isinstance(code, CodeType) and is_users(code.co_filename)
 
 
@@ -415,21 +414,21 @@ def _leaves(nest: Any) -> list[Any]:
     return found
 
 
-def _by_value(attribute: Any, kept: Kept) -> Key | None:
+def _by_value(value: Any, kept: Kept) -> Key | None:
     """Returns the key of a constant, of an array, or of a nest of them; None for others."""
-    kind: Any = type(attribute)
+    kind: Any = type(value)
     key: Key | None = None
-    if kind in _CONSTANTS or isinstance(attribute, np.number | np.bool):
-        key = constant_key(attribute)
+    if kind in _CONSTANTS or isinstance(value, np.number | np.bool):
+        key = constant_key(value)
     elif kind in _ARRAYS_WITH_NUMBERS:
-        key = Arrays((_BY_TYPE[kind](attribute, kept, (), NOTHING),))
+        key = Arrays((_BY_TYPE[kind](value, kept, (), NOTHING),))
     elif kind in _BYTES:
-        key = _of_bytes(attribute, kept, (), NOTHING)
+        key = _of_bytes(value, kept, (), NOTHING)
     elif is_container(kind):
-        leaves = _leaves(attribute)
+        leaves = _leaves(value)
         kinds = set(map(type, leaves))
         if kinds and kinds <= _CONSTANTS:
-            key = _of_elements(attribute, kept, (), NOTHING)
+            key = _of_elements(value, kept, (), NOTHING)
         elif kinds & _ARRAYS_WITH_NUMBERS and kinds <= _ARRAYS_WITH_NUMBERS | _CONSTANTS:
             key = Arrays(_key(leaf, kept, (), NOTHING) for leaf in leaves)
     return key
@@ -464,15 +463,8 @@ def referenced(fn: Any) -> Iterator[tuple[str, Any]]:
     yield from zip(code.co_varnames[first : code.co_argcount], defaults, strict=True)
     yield from (fn.__kwdefaults__ or {}).items()
     for name, cell in zip(fn.__code__.co_freevars, fn.__closure__ or (), strict=True):
-        yield name, _contents(cell)
+        yield name, contents_of(cell)
     scope = fn.__globals__
     for name in named_in(fn.__code__).globals:
         if name in scope:
             yield name, scope[name]
-
-
-def _contents(cell: CellType) -> Any:
-    try:
-        return cell.cell_contents
-    except ValueError:  # the name has no value yet
-        return cell

@@ -12,7 +12,7 @@ from typing import Any, Final, TypeAlias
 import jax
 import numpy as np
 
-from distlab.step.static_values import CONTAINERS, is_opaque, parts_of
+from distlab.step.static_values import COLLECTIONS, is_opaque, parts_of
 from distlab.values.distributed import DistributedValues
 
 _MOST_PARTS: Final = 1000
@@ -69,7 +69,7 @@ def _parts(value: Any) -> list[_Named]:
         return list(running.items())
     if isinstance(value, _HOLDERS):
         return [("", part) for part in gc.get_referents(value)]
-    known = isinstance(value, (*CONTAINERS, DistributedValues))
+    known = isinstance(value, (*COLLECTIONS, DistributedValues))
     return [] if is_opaque(type(value)) and not known else list(parts_of(value))
 
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import cmath
 import math
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 
 Key: TypeAlias = Any
 """Nested tuples with a hash."""
+
+MOST_BYTES: Final = 1 << 16
+"""The size of the arrays and bytes that are compared by what they hold, at most."""
 
 
 class Kept(list[Any]):
@@ -52,3 +55,15 @@ def constant_key(value: Any) -> Key:
     if cmath.isnan(number) or (0 in (number.real, number.imag) and -1 in signs):
         return kind, str(value)  # nan equals nothing, not even itself, and -0.0 equals 0.0
     return kind, value
+
+
+def buffer_key(buffer: Any) -> Key | None:
+    """Returns the key of bytes that somebody may write to; None of more than are compared.
+
+    Args:
+      buffer: A bytearray, an `array.array` or a memoryview.
+    """
+    with memoryview(buffer) as view:
+        if view.nbytes > MOST_BYTES:
+            return None
+        return type(buffer), view.format, view.shape, view.tobytes()

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from types import MappingProxyType, MemberDescriptorType
 from typing import Any, Final
 
-from distlab.values.attributes import attribute as asked
+from distlab.values.attributes import attribute
 
 MISSING: Final = object()
 """What an object has in the place of an attribute that is not there."""
@@ -59,7 +59,7 @@ def attributes_of(value: Any) -> dict[str, Any]:
     Args:
       value: The object.
     """
-    attributes = asked(value, "__dict__")
+    attributes = attribute(value, "__dict__")
     if type(attributes) is not dict:
         attributes = {}
     kind: Any = type(value)
@@ -77,7 +77,7 @@ def has_attributes(value: Any) -> bool:
       value: The object.
     """
     kind: Any = type(value)
-    return type(asked(value, "__dict__")) is dict or bool(slots_of(kind))
+    return type(attribute(value, "__dict__")) is dict or bool(slots_of(kind))
 
 
 def named_attributes(value: Any, names: dict[str, None]) -> list[str]:
@@ -88,19 +88,19 @@ def named_attributes(value: Any, names: dict[str, None]) -> list[str]:
       names: The names.
     """
     kind: Any = type(value)
-    attributes = asked(value, "__dict__")
+    attributes = attribute(value, "__dict__")
     found = [n for n in list(attributes) if n in names] if type(attributes) is dict else []
     return found + [n for n in slots_of(kind) if n in names]
 
 
-def attribute(value: Any, name: str) -> Any:
+def own_attribute(value: Any, name: str) -> Any:
     """Returns an attribute of an object; MISSING if it has none of its own.
 
     Args:
       value: The object.
       name: The attribute's name.
     """
-    attributes = asked(value, "__dict__")
+    attributes = attribute(value, "__dict__")
     if type(attributes) is dict and name in attributes:
         return attributes[name]
     kind: Any = type(value)

@@ -23,8 +23,8 @@ import numpy as np
 
 from distlab.errors import ArgumentTypeError
 from distlab.step.function_identity import identity_of
-from distlab.step.keys import constant_key
-from distlab.step.object_attributes import attributes_of
+from distlab.step.keys import MOST_BYTES, buffer_key, constant_key
+from distlab.step.object_attributes import CONTAINERS, attributes_of
 from distlab.text.shown import shown
 from distlab.values.attributes import attribute
 from distlab.values.checks import is_array_like
@@ -34,10 +34,9 @@ Part: TypeAlias = tuple[str, Hashable]
 """The path of a part of an object, such as `.layers[0].rate`, and what the part is."""
 
 _MOST_PARTS: Final = 1000
-_MOST_BYTES: Final = 1 << 16
 _OPAQUE_PACKAGES: Final = sys.stdlib_module_names | {"distlab", "jax", "jaxlib", "numpy"}
 _CONSTANTS: Final = frozenset({bool, int, float, complex, str, bytes, type(None)})
-CONTAINERS: Final = (list, tuple, dict, set, frozenset, deque, Mapping)
+COLLECTIONS: Final = (*CONTAINERS, Mapping)  # whose parts their own methods yield
 _VISIBLE: Final = frozenset({object, list, dict, set, deque, SimpleNamespace})
 _MADE_BY_PYTHON: Final = 1 << 9  # Py_TPFLAGS_HEAPTYPE
 _BUFFERS: Final = (bytearray, array.array, memoryview)
@@ -203,7 +202,7 @@ def _parts(
         entered.append(value)
     contents = list(parts_of(value))
     kind: Any = type(value)
-    seen = contents or isinstance(value, CONTAINERS)
+    seen = contents or isinstance(value, COLLECTIONS)
     yield path, kind if seen and _compared_by_value(kind) else (kind, Same(value))
     for name, part in contents:
         budget[0] -= 1
@@ -229,7 +228,7 @@ def _as_one(value: Any) -> Hashable | None:
     elif kind.__eq__ is not tuple.__eq__ and _hashed_by_value(value):  # (1,) equals (True,)
         key = (kind, value)
     elif is_opaque(kind):
-        key = None if isinstance(value, CONTAINERS) else Same(value)
+        key = None if isinstance(value, COLLECTIONS) else Same(value)
     return key
 
 
@@ -277,21 +276,17 @@ def _element(value: Any) -> Hashable:
 
 
 def _array(value: Any) -> Hashable:
-    if isinstance(value, np.ndarray) and value.dtype.kind in "SU" and value.nbytes <= _MOST_BYTES:
+    if isinstance(value, np.ndarray) and value.dtype.kind in "SU" and value.nbytes <= MOST_BYTES:
         return value.dtype, value.shape, value.tobytes()
     numpy = isinstance(value, np.ndarray) and is_plain(value)
-    if not numpy or value.nbytes > _MOST_BYTES or value.dtype == object:
+    if not numpy or value.nbytes > MOST_BYTES or value.dtype == object:
         return Same(value)
     return Same(value), zlib.crc32(value.tobytes())  # somebody may have written to it
 
 
 def _buffer(value: Any) -> Hashable:
-    """Returns the key of bytes that somebody may write to."""
     with memoryview(value) as view:
-        contents = view.tobytes()
-        kind = (type(value), view.format, view.shape)
-    small = len(contents) <= _MOST_BYTES
-    return (*kind, contents if small else (Same(value), zlib.crc32(contents)))
+        return buffer_key(value) or (type(value), Same(value), zlib.crc32(view.tobytes()))
 
 
 def _compared_by_value(kind: Any) -> bool:
