@@ -104,6 +104,10 @@ class Arguments:
         """Returns the leaves that are arrays."""
         return [leaf for leaf in self.leaves if leaf.role != "static"]
 
+    def numbers(self) -> list[str]:
+        """Returns the labels of the leaves that are Python numbers, or as one."""
+        return [leaf.label for leaf in self.leaves if leaf.weak and not any(leaf.shapes)]
+
     def static(self) -> list[tuple[str, Any]]:
         """Returns the labels and values of the leaves that are no arrays."""
         return [(leaf.label, leaf.value) for leaf in self.leaves if leaf.role == "static"]

@@ -18,6 +18,7 @@ Argument: TypeAlias = tuple[str, Any, Sequence[Shape]]
 
 _OF_TRACES: Final = ("Tracer", "must be concrete")
 _EAGERLY: Final = "Or run the function as ordinary Python: distlab.run_functions_eagerly(True)."
+_AS_IT_IS: Final = "strategy.run(..., options=distlab.RunOptions(static_argnums=...))"
 _TRACED: Final = (
     (
         ("boolean indices must be concrete",),
@@ -26,11 +27,14 @@ _TRACED: Final = (
         "and jnp.where(mask, 0, x) in place of x.at[mask].set(0). " + _EAGERLY,
     ),
     (
-        ("Shapes must be 1D", "Slice entries must be static", "sequence of integers or a single"),
+        (
+            *("Shapes must be 1D", "Slice entries must be static", "was not hashable"),
+            "sequence of integers or a single",
+        ),
         "run compiles the function for shapes that are known before, and passes numbers as arrays. "
-        "Pass a number that is part of a shape as it is: strategy.run(..., options="
-        "distlab.RunOptions(static_argnums=...)), which compiles for each value. For a slice "
-        "of a known size that begins anywhere, use jax.lax.dynamic_slice. " + _EAGERLY,
+        f"Pass a number that is part of a shape as it is: {_AS_IT_IS}, which compiles for each "
+        "value. For a slice of a known size that begins anywhere, use jax.lax.dynamic_slice. "
+        + _EAGERLY,
     ),
     (
         ("__format__", "format: ", "format requires", "JSON serializable"),
@@ -40,9 +44,13 @@ _TRACED: Final = (
     (
         ("unhashable type",),
         "run compiles the function, and passes numbers as arrays, which are no keys. Pass a number "
-        "that chooses what is done as it is: strategy.run(..., options="
-        "distlab.RunOptions(static_argnums=...)), or index an array: jnp.asarray(values)[n]. "
-        + _EAGERLY,
+        f"that chooses what is done as it is: {_AS_IT_IS}, or index an array: "
+        "jnp.asarray(values)[n]. " + _EAGERLY,
+    ),
+    (
+        ("Tracer(~",),
+        "run compiles the function, and passes numbers as arrays. Pass a number that chooses what "
+        f"is done as it is: {_AS_IT_IS}, which compiles for each value. " + _EAGERLY,
     ),
 )
 """Texts of errors about values that are traced, and what helps."""
@@ -71,8 +79,24 @@ def explain_static(error: Exception) -> None:
     if isinstance(error, ValueError) and "Non-hashable static arguments" in str(error):
         error.add_note(
             "strategy.run passes numbers as arrays. Say there, too, which arguments are static: "
-            "strategy.run(..., options=distlab.RunOptions(static_argnums=...))."
+            f"{_AS_IT_IS}."
         )
+
+
+def other_ways(numbers: Sequence[str]) -> str:
+    """Returns how a function runs that needs Python's numbers.
+
+    Args:
+      numbers: The names of its arguments that are numbers.
+    """
+    eagerly = "or run it as ordinary Python: distlab.run_functions_eagerly(True)."
+    if not numbers:
+        return eagerly
+    return (
+        f"{eagerly} run passes numbers as arrays, here {', '.join(numbers[:4])}. Pass one that is "
+        f"part of a shape, or chooses what is done, as it is: {_AS_IT_IS}, which compiles for each "
+        "value."
+    )
 
 
 def explain_masked(error: Exception, fn: Callable[..., Any]) -> None:

@@ -23,7 +23,13 @@ from distlab.errors import ContextError, StructureError
 from distlab.step import in_place, other_meshes
 from distlab.step.arguments import Arguments
 from distlab.step.captured_arrays import divided_text, on_a_mesh_text, require_memory
-from distlab.step.explained import explain_axis, explain_masked, explain_static, explain_traced
+from distlab.step.explained import (
+    explain_axis,
+    explain_masked,
+    explain_static,
+    explain_traced,
+    other_ways,
+)
 from distlab.step.hidden_parts import is_gone_through_once, is_iterated, traced_part
 from distlab.step.parameters import Declared, declared
 from distlab.step.state_holders import is_state_holder
@@ -154,8 +160,7 @@ def trace(
         with _seen(mesh, on_mesh):
             jaxpr = jax.make_jaxpr(local, axis_env=[(AXIS, mesh.replicas)])(shapes, arrays)
     except NEEDS_PYTHON as error:
-        eagerly = "or run it as ordinary Python: distlab.run_functions_eagerly(True)."
-        raise needs_python(fn, "run", error, eagerly) from error
+        raise needs_python(fn, "run", error, other_ways(arguments.numbers())) from error
     except jax.errors.UnexpectedTracerError as error:
         raise ContextError(
             f"A value traced inside {function_name(fn)} escaped from its trace. Most often a "

@@ -272,6 +272,9 @@ def formatted(x: Any) -> str:
         (lambda _, n: "%d" % n, r"jax\.debug\.print"),  # noqa: UP031
         (lambda x, _: json.dumps({"loss": x.sum()}), "Return it"),
         (lambda x, n: {1: x}[n], "no keys.*static_argnums"),
+        (lambda _, n: jax.random.split(jax.random.key(0), n), "part of a shape.*static_argnums"),
+        (jnp.tile, "part of a shape.*static_argnums"),
+        (lambda x, n: jax.vmap(jnp.sin, in_axes=n)(x), "what is done.*static_argnums"),
     ],
 )
 def test_errors_about_traced_values_name_what_helps(fn: Any, remedy: str) -> None:
@@ -281,6 +284,33 @@ def test_errors_about_traced_values_name_what_helps(fn: Any, remedy: str) -> Non
     (note,) = [note for note in caught.value.__notes__ if note.startswith("run compiles")]
     assert re.search(remedy, note)
     assert "run_functions_eagerly(True)" in note
+
+
+@pytest.mark.parametrize(
+    "fn",
+    [
+        lambda x, n: jnp.arange(n) + x,
+        lambda x, n: jax.nn.one_hot(x.astype(int), n),
+        jnp.repeat,
+        lambda x, n: jax.lax.scan(lambda c, _: (c, c), x, None, length=n),
+        lambda x, n: x if n else -x,
+        lambda x, n: [x for _ in range(n)],
+    ],
+)
+def test_a_number_that_python_needs_is_named_with_the_way_to_pass_it_as_it_is(fn: Any) -> None:
+    strategy = dl.MirroredStrategy(["CPU:0", "CPU:1"])
+    with pytest.raises(
+        NeedsPythonError, match=r"as arrays, here (n|repeats)\. .*RunOptions\(static_argnums"
+    ):
+        strategy.run(fn, args=(jnp.ones(3), 1))
+    strategy.run(fn, args=(jnp.ones(3), 1), options=dl.RunOptions(static_argnums=1))
+
+
+def test_where_no_argument_is_a_number_none_is_named() -> None:
+    strategy = dl.MirroredStrategy(["CPU:0", "CPU:1"])
+    with pytest.raises(NeedsPythonError) as caught:
+        strategy.run(lambda x: x if x.sum() > 0 else -x, args=(jnp.ones(3),))
+    assert "static_argnums" not in str(caught.value)
 
 
 def test_an_error_that_is_not_about_traced_values_has_no_note_of_them() -> None:
