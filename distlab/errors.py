@@ -256,5 +256,9 @@ class ScalarLossWarning(UserWarning):
     """Keras doesn't divide a loss by the number of replicas: it is one number for all examples."""
 
 
+class DrawnOnceWarning(UserWarning):
+    """A function draws random numbers of NumPy or Python, which it does once, as it is compiled."""
+
+
 class CapturedStateWarning(UserWarning):
     """A function that runs in another process changes a copy of what it refers to."""

@@ -237,11 +237,15 @@ def _callee(fn: FunctionType, source: Source, kind: Any) -> tuple[FunctionType |
         value = fn.__globals__.get(variable)
     for name in path:
         value = value.__dict__.get(name) if isinstance(value, ModuleType | type) else None
-    return _called(value), 0
+    return users_function(value), 0
 
 
-def _called(value: Any) -> FunctionType | None:
-    """Returns the user's function that a function, or one of `jax.jit`, is."""
+def users_function(value: Any) -> FunctionType | None:
+    """Returns the user's function that a function, or one of `jax.jit`, is; None for others.
+
+    Args:
+      value: The function.
+    """
     attributes = attribute(value, "__dict__")
     known = isinstance(value, FunctionType) or (
         type(attributes) is dict and "__wrapped__" in attributes
@@ -295,7 +299,7 @@ def _reached(kind: type, method: FunctionType) -> _Reached:
 
 def _wrapped(function: FunctionType) -> list[FunctionType | None]:
     """Returns the functions that a decorator's function wraps."""
-    return [_called(contents_of(cell)) for cell in function.__closure__ or ()]
+    return [users_function(contents_of(cell)) for cell in function.__closure__ or ()]
 
 
 def _member(kind: Any, name: str) -> Any:

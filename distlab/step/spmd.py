@@ -17,6 +17,7 @@ from distlab.step import jaxprs, ragged
 from distlab.step.agreement import Agreement
 from distlab.step.arguments import Arguments, Leaf, leaf_of
 from distlab.step.captured_arrays import constant, whole_on
+from distlab.step.drawn_once import Drawing
 from distlab.step.flat_jaxprs import flattened
 from distlab.step.other_meshes import require_no_other_mesh
 from distlab.step.own_results import own_results
@@ -317,6 +318,7 @@ def _trace_groups(
     as_arrays: frozenset[int] = frozenset()
     may_make = True
     on_mesh = False
+    drawing = Drawing(fn)
     while True:
         traces: list[LocalTrace] = []
         shapes_by_group: list[list[Shape]] = []
@@ -329,8 +331,8 @@ def _trace_groups(
             )
             collectives.may_make = may_make
             try:
-                traces.append(
-                    trace(
+                with drawing.noted():
+                    local = trace(
                         fn,
                         arguments,
                         host,
@@ -339,7 +341,7 @@ def _trace_groups(
                         as_arrays=as_arrays,
                         on_mesh=on_mesh,
                     )
-                )
+                traces.append(local)
             except Exception as error:  # noqa: BLE001 - raised below, unless shapes explain it
                 failures.append((error, replica))
             shapes_by_group.append(collectives.gathered)
@@ -357,6 +359,7 @@ def _trace_groups(
         found_on_mesh = len(traces) == 1 and whole_on(host.mesh.mesh, traces[0].jaxpr.consts)
         known = differing <= as_arrays and found_on_mesh <= on_mesh
         if not failures and settled and known and not made:
+            drawing.tell()
             return traces
         on_mesh = on_mesh or found_on_mesh
         gathered, passed_on = found, passed_on | numbers

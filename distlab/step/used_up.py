@@ -18,14 +18,16 @@ import numpy as np
 from distlab.values.attributes import attribute
 from distlab.values.nests import explain
 
-_RANDOM: Final = (np.random.Generator, np.random.RandomState, np.random.BitGenerator, random.Random)
+RANDOM: Final = (np.random.Generator, np.random.RandomState, np.random.BitGenerator, random.Random)
+"""The classes of the random generators of NumPy and Python."""
+
 _QUEUES: Final = (queue.Queue, queue.SimpleQueue)
 _FILES: Final = ("read", "readline")
 
 
 def is_used_up(value: Any) -> bool:
     """Returns whether each use of an object takes something from it."""
-    return isinstance(value, (Iterator, AsyncIterator, Awaitable, *_RANDOM, *_QUEUES))
+    return isinstance(value, (Iterator, AsyncIterator, Awaitable, *RANDOM, *_QUEUES))
 
 
 def flattened(
@@ -100,7 +102,7 @@ def refusal(value: Any, name: str) -> str:
 
 
 def _way_out(value: Any, name: str) -> str:
-    if isinstance(value, _RANDOM):
+    if isinstance(value, RANDOM):
         return (
             "Pass numbers that were drawn outside, or a key of jax.random: "
             "run(fn, args=(jax.random.fold_in(key, step),))."
