@@ -57,7 +57,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         *("variables", "collectives"),
     ),
     "io": ("text", "errors", "uncopied", "values"),
-    "data": ("text", "errors", "uncopied", "threads", "values", "io"),
+    "data": ("text", "errors", "uncopied", "threads", "devices", "values", "io"),
     "input": (
         *("text", "errors", "user_code", "events", "devices", "processes", "values", "context"),
         "data",

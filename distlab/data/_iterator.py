@@ -12,7 +12,8 @@ from distlab.data._optional import Optional
 from distlab.data._plan import Node, Reading, open_plan, walk
 from distlab.data._resumable import Resumable
 from distlab.data._seeded import Seeded
-from distlab.errors import InvalidArgumentError, OutOfRangeError
+from distlab.devices.jax_internals import being_staged
+from distlab.errors import InvalidArgumentError, IteratorContextError, OutOfRangeError
 from distlab.text.shown import shown
 
 _NOTED_EVERY: Final = 16
@@ -178,9 +179,22 @@ class Values(Resumable, Iterator[Any]):
           elements: The iteration whose values to return.
         """
         self._elements = elements
+        self._of_a_program = being_staged()
 
     def __next__(self) -> Any:
-        """Returns the next value."""
+        """Returns the next value.
+
+        Raises:
+          IteratorContextError: A function that JAX compiles would take the value once, as it is
+            traced.
+        """
+        if being_staged() and not self._of_a_program:
+            raise IteratorContextError(
+                "next() of a dataset's iterator was called inside a function that is compiled, by "
+                "strategy.run or jax.jit. It would read one element, and compile it in for all "
+                "later calls. Call it outside and pass the element: "
+                "strategy.run(fn, args=(next(iterator),))."
+            )
         return next(self._elements).value
 
     def get_next(self) -> Any:
