@@ -27,6 +27,7 @@ class Playback:
         self._feed = feed
         self._view = View()
         self._slice: TimeSlice | None = None
+        self._closed: TimeSlice | None = None
         self._shown: tuple[float | None, float | None] = (None, None)
         self._at: float | None = None
         self._started = 0.0
@@ -72,6 +73,8 @@ class Playback:
         """Frees the folds of the part that was shown."""
         if self._slice is not None:
             self._slice.close()
+            if self._slice.works:
+                self._closed = self._slice
             self._slice = None
 
     def _play(self) -> None:
@@ -95,5 +98,5 @@ class Playback:
         if self._slice is None or since != old_since or back or follows != followed:
             self.close()
             start_ns = None if since is None else zero_ns + round(since * 1e9)
-            self._slice = TimeSlice(self._feed.source, start_ns)
+            self._slice = TimeSlice(self._feed.source, start_ns, self._closed)
         return self._slice

@@ -26,15 +26,20 @@ class TimeSlice:
       folds: The events read so far.
     """
 
-    def __init__(self, source: Source, start_ns: int | None) -> None:
+    def __init__(
+        self, source: Source, start_ns: int | None, after: TimeSlice | None = None
+    ) -> None:
         """Reads nothing until `reach` or `follow`.
 
         Args:
           source: The run's events.
           start_ns: The beginning, by the run's own clock; None for the run's.
+          after: A closed slice, whose thread ends before this one reads: whoever asks for one
+            moment after another has one thread, however fast.
         """
         self.folds = Folds()
         self._source = source
+        self._after = after
         self._start_ns = start_ns
         self._read_ns = -_FAR_NS if start_ns is None else start_ns
         self._wanted_ns = self._read_ns
@@ -46,9 +51,14 @@ class TimeSlice:
         self._thread: threading.Thread | None = None
 
     @property
-    def reading(self) -> bool:
-        """Whether events that were asked for are still being read."""
+    def works(self) -> bool:
+        """Whether its thread has not ended."""
         return self._thread is not None
+
+    @property
+    def reading(self) -> bool:
+        """Whether events that were asked for are still to be read."""
+        return self.works or self._after is not None
 
     def reach(self, end_ns: int) -> None:
         """Reads on, up to a moment.
@@ -69,14 +79,16 @@ class TimeSlice:
         with self._lock:
             if end > (self._follow_from or 0):
                 self._end = end
-                self._work_on()
+            self._work_on()
 
     def close(self) -> None:
         """Stops reading early."""
-        self._closed = True
+        self._closed, self._after = True, None
 
     def _work_on(self) -> None:
-        if self._thread is None and not self._closed:
+        if self._after is not None and not self._after.works:
+            self._after = None
+        if self._thread is None and self._after is None and self._wants_more():
             self._thread = threading.Thread(
                 target=self._work, name="distlab-time-slice", daemon=True
             )
@@ -92,10 +104,10 @@ class TimeSlice:
     def _read(self) -> None:
         while True:
             with self._lock:
-                following = self._end is not None and self._end > (self._follow_from or 0)
-                if self._closed or (self._read_ns >= self._wanted_ns and not following):
+                if not self._wants_more():
                     self._thread = None
                     return
+                following = self._follows()
             if not self._begun:
                 self._begun = True
                 self._add_standing()
@@ -104,17 +116,21 @@ class TimeSlice:
             else:
                 self._read_past()
 
+    def _follows(self) -> bool:
+        return self._end is not None and self._end > (self._follow_from or 0)
+
+    def _wants_more(self) -> bool:
+        return not self._closed and (self._read_ns < self._wanted_ns or self._follows())
+
     def _add_standing(self) -> None:
         """Adds the standing events from before the beginning."""
         if self._start_ns is None:
             return
-        for envelopes in events_between(self._source, -_FAR_NS, self._start_ns, standing=True):
-            self._add(envelopes)
+        self._add_all(events_between(self._source, -_FAR_NS, self._start_ns, standing=True))
 
     def _read_past(self) -> None:
         low_ns, high_ns = self._read_ns, self._wanted_ns
-        for envelopes in events_between(self._source, low_ns, high_ns):
-            self._add(envelopes)
+        self._add_all(events_between(self._source, low_ns, high_ns))
         self._read_ns = high_ns
 
     def _read_following(self) -> None:
@@ -122,8 +138,7 @@ class TimeSlice:
         end, low_ns = self._end, self._read_ns
         assert end is not None
         if self._follow_from is None:
-            for envelopes in events_between(self._source, low_ns, _FAR_NS, before=end):
-                self._add(envelopes)
+            self._add_all(events_between(self._source, low_ns, _FAR_NS, before=end))
         else:
             cursor = self._follow_from
             while cursor < end and not self._closed:
@@ -131,6 +146,12 @@ class TimeSlice:
                 cursor = max(chunk.cursor, cursor + 1)
                 self._add([one for one in chunk.envelopes() if one.event.time_ns >= low_ns])
         self._follow_from = end
+
+    def _add_all(self, pages: Iterator[list[Envelope]]) -> None:
+        for envelopes in pages:
+            if self._closed:
+                return
+            self._add(envelopes)
 
     def _add(self, envelopes: Sequence[Envelope]) -> None:
         if not self._closed and envelopes:

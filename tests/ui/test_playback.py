@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Literal
+from types import SimpleNamespace
+from typing import Any, Literal, cast
 
 import pytest
 from hypothesis import given, settings
@@ -20,7 +22,7 @@ from distlab_dashboard.playback import Playback
 from distlab_dashboard.served_run import ServedRun
 from distlab_dashboard.time_slice import TimeSlice, events_between
 from tests.synthetic import START_NS, ListSource, whole_run
-from tests.ui.waiting import wait_until
+from tests.ui.waiting import LIMIT_SECONDS, wait_until
 
 FAR = 1 << 62
 
@@ -62,8 +64,15 @@ def then(at_s: float) -> Folds:
 
 
 def settled(playback: Playback) -> Folds:
+    """Returns the folds once they are read, as a page does that asks for them again and again."""
     found = playback.folds()
-    wait_until(lambda: not playback.facts()["time_reading"])
+
+    def read() -> bool:
+        nonlocal found
+        found = playback.folds()
+        return not playback.facts()["time_reading"]
+
+    wait_until(read)
     return found
 
 
@@ -187,6 +196,60 @@ def test_a_slice_that_is_closed_reads_no_further(source: Any) -> None:
     part.reach(FAR)
     assert not part.reading
     assert part.folds.columns("steps")["steps"] == 0
+
+
+class Slow(ListSource):
+    """Events that are read one page at a time, each when it may be.
+
+    Attributes:
+      asked: How many pages were asked for.
+      allowed: Holds one permit for each page that may be read.
+    """
+
+    def __init__(self, events: list[Any]) -> None:
+        super().__init__(events)
+        self.asked = 0
+        self.allowed = threading.Semaphore(0)
+
+    def since(self, cursor: int, limit: int = 1) -> Any:
+        self.asked += 1
+        assert self.allowed.acquire(timeout=LIMIT_SECONDS)
+        return super().since(cursor, 1)
+
+
+def slices() -> list[threading.Thread]:
+    return [one for one in threading.enumerate() if one.name == "distlab-time-slice"]
+
+
+def test_a_slice_that_is_closed_amid_its_reading_ends_at_the_page_it_reads() -> None:
+    source = Slow(whole_run(100))
+    part = TimeSlice(source, None)
+    part.reach(FAR)
+    wait_until(lambda: source.asked == 1)
+    part.close()
+    source.allowed.release(1_000)
+    wait_until(lambda: not part.works)
+    assert source.asked == 1
+    assert part.folds.columns("steps")["steps"] == 0
+
+
+def test_many_moments_one_after_another_are_read_by_one_thread() -> None:
+    source = Slow(whole_run(10))
+    begun = len(slices())
+    feed = SimpleNamespace(source=source, zero_ns=START_NS, folds=Folds(), length_s=1.0, live=False)
+    playback = Playback(cast(Any, feed))
+    for number in range(100):
+        playback.choose(View(at=1 - number / 100))
+        playback.folds()
+    assert playback.facts()["time_reading"]
+    assert len(slices()) == begun + 1
+    source.allowed.release(10_000)
+    found = settled(playback)
+    expected = TimeSlice(ListSource(source.events), None)
+    expected.reach(START_NS + 10_000_001)
+    wait_until(lambda: not expected.reading)
+    assert found.columns("steps")["steps"] == expected.folds.columns("steps")["steps"]
+    wait_until(lambda: len(slices()) == begun)
 
 
 def test_a_paused_loop_is_known_to_those_who_only_read() -> None:
