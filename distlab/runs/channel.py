@@ -9,6 +9,7 @@ import hmac
 import secrets
 import socket
 import struct
+import time
 from contextlib import suppress
 from typing import Final
 
@@ -28,6 +29,7 @@ class Channel:
 
     def __init__(self, link: socket.socket) -> None:
         self._link = link
+        self._until: float | None = None
         link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         link.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         for name, value in (("KEEPIDLE", _SILENT_SECONDS), ("KEEPINTVL", 5), ("KEEPCNT", 3)):
@@ -53,8 +55,14 @@ class Channel:
             raise ConnectionError(f"a message of {size} bytes was announced")
         return self._exactly(size)
 
-    def wait_at_most(self, seconds: float | None) -> None:
-        """Limits how long sending and receiving may wait; None for ever."""
+    def wait_at_most(self, seconds: float | None, *, in_all: bool = False) -> None:
+        """Limits how long sending and receiving may wait; None for ever.
+
+        Args:
+          seconds: The limit.
+          in_all: Whether it is for all that is received from now on, not for each part.
+        """
+        self._until = time.monotonic() + seconds if in_all and seconds is not None else None
         self._link.settimeout(seconds)
 
     def prove(self, key: str) -> None:
@@ -97,6 +105,11 @@ class Channel:
     def _exactly(self, size: int) -> bytes:
         received = bytearray()
         while len(received) < size:
+            if self._until is not None:
+                left = self._until - time.monotonic()
+                if left <= 0:
+                    raise TimeoutError("the other end took too long")
+                self._link.settimeout(left)
             part = self._link.recv(min(size - len(received), 1 << 20))
             if not part:
                 raise ConnectionError("the other end has closed the connection")

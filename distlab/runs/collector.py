@@ -23,6 +23,10 @@ from distlab.runs.run_file import RunFile, event_of
 from distlab.text.shown import shown_text
 
 _PROOF_SECONDS: Final = 10.0
+_MOST_STRANGERS: Final = 64
+"""How many connections may be without a proof at once: each has a thread and a file descriptor."""
+
+_FULL_SECONDS: Final = 0.1
 _AWAY_SECONDS: Final = 30.0
 """How long a process whose connection was lost may take to come back."""
 
@@ -109,6 +113,7 @@ class Collector:
         self._listener = socket.create_server((address, 0), family=family)
         self.port: int = self._listener.getsockname()[1]
         self._held: dict[str, _Held] = {}
+        self._strangers: dict[Channel, None] = {}
         self._changed = threading.Condition()
         self._closing = False
         threading.Thread(target=self._accept, name="distlab collector", daemon=True).start()
@@ -123,10 +128,10 @@ class Collector:
             self._changed.wait_for(lambda: all(h.is_away for h in self._held.values()), seconds)
             self._closing = True
             self._changed.notify_all()
-            left = list(self._held.values())
+            left = [*(held.channel for held in self._held.values()), *self._strangers]
         self._listener.close()
-        for held in left:
-            held.channel.close()
+        for channel in left:
+            channel.close()
         with self._changed:
             self._changed.wait_for(lambda: not self._held, _PROOF_SECONDS)
 
@@ -134,22 +139,48 @@ class Collector:
         while True:
             try:
                 link, _ = self._listener.accept()
-            except OSError:  # it was closed
-                return
-            channel = Channel(link)
-            threading.Thread(
-                target=self._serve, args=(channel,), name="distlab collector", daemon=True
-            ).start()
+            except OSError:
+                if self._closing:
+                    return
+                threading.Event().wait(_FULL_SECONDS)  # too many files are open for now
+                continue
+            try:
+                channel = Channel(link)
+                self._admit(channel)
+                threading.Thread(
+                    target=self._serve, args=(channel,), name="distlab collector", daemon=True
+                ).start()
+            except (OSError, RuntimeError):  # it is lost already, or there are too many threads
+                link.close()
 
-    def _serve(self, channel: Channel) -> None:
-        """Writes the file of one process, until it ends or its connection is lost."""
+    def _admit(self, channel: Channel) -> None:
+        """Counts a connection without a proof; of too many it closes the one that came first."""
+        with self._changed:
+            self._strangers[channel] = None
+            if len(self._strangers) > _MOST_STRANGERS:
+                oldest = next(iter(self._strangers))
+                del self._strangers[oldest]
+                oldest.close()
+
+    def _greeted(self, channel: Channel) -> Hello | None:
+        """Returns what a process says first, after its proof; None of a stranger."""
         try:
-            channel.wait_at_most(_PROOF_SECONDS)
+            channel.wait_at_most(_PROOF_SECONDS, in_all=True)
             channel.ask_for_proof(self.key)
             hello = msgspec.msgpack.decode(channel.receive(), type=Hello)
             channel.wait_at_most(None)
-        except (OSError, msgspec.MsgspecError):  # a stranger
+        except (OSError, msgspec.MsgspecError):
             channel.close()
+            return None
+        finally:
+            with self._changed:
+                self._strangers.pop(channel, None)
+        return hello
+
+    def _serve(self, channel: Channel) -> None:
+        """Writes the file of one process, until it ends or its connection is lost."""
+        hello = self._greeted(channel)
+        if hello is None:
             return
         try:
             held = self._held_for(hello, channel)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import socket
 import threading
+import time
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -159,6 +162,82 @@ def test_without_the_key_nothing_is_read(collector: Collector, tmp_path: Path) -
         stranger.sendall(b"\0" * 64)
         assert stranger.recv(64) == b""
     assert list(tmp_path.iterdir()) == []
+
+
+def serving() -> int:
+    return sum(one.name == "distlab collector" for one in threading.enumerate())
+
+
+def test_strangers_who_say_nothing_take_no_more_than_some_threads_and_keep_nobody_out(
+    collector: Collector, tmp_path: Path
+) -> None:
+    before = serving()
+    address = ("127.0.0.1", collector.port)
+    with ExitStack() as strangers:
+        for _ in range(3 * collectors._MOST_STRANGERS):
+            stranger = strangers.enter_context(socket.create_connection(address, 10))
+            stranger.settimeout(60)
+            assert len(stranger.recv(32)) == 32  # it is served
+        wait_for(lambda: serving() <= before + collectors._MOST_STRANGERS)
+        file = begin(collector)
+        file.write([samples.run(), *steps(2)])
+        file.close()
+    assert stored_steps(tmp_path) == [0, 1]
+    wait_for(lambda: serving() <= before)
+
+
+def cut_off(stranger: socket.socket) -> bool:
+    """Sends a byte, and returns whether the other end has closed the connection."""
+    try:
+        stranger.sendall(b"\0")
+        return stranger.recv(64) == b""
+    except TimeoutError:
+        return False
+    except ConnectionError:
+        return True
+
+
+def test_a_stranger_who_sends_a_byte_now_and_then_is_cut_off(
+    collector: Collector, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(collectors, "_PROOF_SECONDS", 0.5)
+    with socket.create_connection(("127.0.0.1", collector.port), 10) as stranger:
+        stranger.settimeout(0.1)
+        stranger.recv(32)
+        end = time.monotonic() + 30
+        while not cut_off(stranger):
+            assert time.monotonic() < end
+
+
+class Full:
+    """A listener of a process that has too many open files for a while."""
+
+    def __init__(self, listener: socket.socket) -> None:
+        self._listener = listener
+        self.refusals = 2
+
+    def accept(self) -> Any:
+        if self.refusals:
+            self.refusals -= 1
+            raise OSError(errno.EMFILE, "Too many open files")
+        return self._listener.accept()
+
+    def close(self) -> None:
+        self._listener.close()
+
+
+def test_a_collector_that_has_had_too_many_open_files_takes_connections_again(
+    collector: Collector, tmp_path: Path
+) -> None:
+    full = Full(collector._listener)
+    collector._listener = full  # type: ignore[assignment]
+    begin(collector, process=0, processes=2).close()  # after it the thread meets the refusals
+    file = begin(collector, process=1, processes=2)
+    file.write([samples.run()])
+    file.close()
+    assert full.refusals == 0
+    with Run.open(tmp_path / "runs/x") as run:
+        assert run.processes == (0, 1)
 
 
 def test_a_collector_that_is_gone_is_an_error_within_the_time_to_connect(
