@@ -90,9 +90,13 @@ class Channel:
 
     def close(self) -> None:
         """Closes the connection, also for a thread that waits in it."""
+        self.hang_up()
+        self._link.close()
+
+    def hang_up(self) -> None:
+        """Ends the connection. The thread that waits in it closes it: its number is used again."""
         with suppress(OSError):
             self._link.shutdown(socket.SHUT_RDWR)
-        self._link.close()
 
     def abandon(self) -> None:
         """Releases the socket in a forked child; the parent goes on with it."""

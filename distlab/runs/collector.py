@@ -160,7 +160,7 @@ class Collector:
             if len(self._strangers) > _MOST_STRANGERS:
                 oldest = next(iter(self._strangers))
                 del self._strangers[oldest]
-                oldest.close()
+                oldest.hang_up()
 
     def _greeted(self, channel: Channel) -> Hello | None:
         """Returns what a process says first, after its proof; None of a stranger."""
