@@ -9,6 +9,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol, TypeAlias
@@ -17,7 +18,7 @@ from distlab.errors import InvalidArgumentError, NotARunError
 from distlab.events import Source, sink
 from distlab.page.runs_table import RunSummary, unreadable
 from distlab.recording import Recording, Run
-from distlab.runs.listing import DEEPEST, run_folders, summary_of
+from distlab.runs.listing import DEEPEST, Unreadable, run_folders, summary_of
 from distlab.runs.run_file import being_written, file_of, place_of, run_files
 from distlab.runs.summary import gaps
 from distlab.text.paths import is_folder
@@ -32,6 +33,7 @@ _LIST_SHARE: Final = 0.1
 """The largest share of the time that listing may take: it holds up all pages."""
 
 _MOST_RUNS: Final = 1_000
+_LINKED: Final = "Its file is a link, and may lie outside."
 
 _Place: TypeAlias = tuple[int, int] | None
 _State: TypeAlias = tuple[tuple[str, int, int], ...]
@@ -255,7 +257,7 @@ class Folder:
             known = bool(name) and path.is_relative_to(self._root) and path.is_dir()
         except (ValueError, OSError):  # no file can have such a name
             known = False
-        if not known:
+        if not known or _is_linked(path):
             raise _unknown(name)
         return path
 
@@ -282,6 +284,13 @@ def _unknown(name: str) -> NotARunError:
         f"The dashboard shows the runs in its folder, and {shown(name)} is not one of them. "
         "Choose one on the page Runs."
     )
+
+
+def _is_linked(path: Path) -> bool:
+    """Returns whether a folder's run files are links, which may lead out of the root."""
+    with suppress(OSError):  # it may not be read, which opening it says
+        return any(file.is_symlink() for file in run_files(path))
+    return False
 
 
 def _place(folder: Path | None) -> _Place:
@@ -317,7 +326,7 @@ def _files(path: Path) -> _State:
 
 def _summary(path: Path, key: str) -> RunSummary:
     """Returns a run's row, which states why where the run can't be read."""
-    known = summary_of(path)
+    known = Unreadable(path, _LINKED) if _is_linked(path) else summary_of(path)
     size = sum(size for _, _, size in _files(path))
     if not isinstance(known, dict):
         return unreadable(key.encode("utf-8", "backslashreplace").decode(), known.why, size)

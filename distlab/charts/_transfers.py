@@ -14,6 +14,10 @@ _RING: Final = (
 )
 
 
+_MOST_PAIRS: Final = 1 << 20
+"""How many transfers a plan has at most, of which each takes memory."""
+
+
 class Phase(NamedTuple):
     """A part of an algorithm in which every pair transfers the same amount.
 
@@ -58,8 +62,10 @@ def plan(kind: str, how: str, *, size: float, devices: int) -> Plan | None:
       devices: How many devices work together.
 
     Returns:
-      The plan, None for an unknown algorithm.
+      The plan, None for an unknown algorithm and for more transfers than are listed.
     """
+    if are_too_many(kind, how, devices):
+        return None
     ring = _shifted(devices)
     piece, passes = size / max(devices, 1), max(devices - 1, 0)
     phases: list[Phase]
@@ -92,6 +98,17 @@ def plan(kind: str, how: str, *, size: float, devices: int) -> Plan | None:
         case _:
             return None
     return Plan(phases, note)
+
+
+def are_too_many(kind: str, how: str, devices: int) -> bool:
+    """Returns whether a reduction has more transfers than are listed.
+
+    Args:
+      kind: `"all-reduce"`, ... of a compiled program, or the call from Python.
+      how: The algorithm of a call from Python; empty inside a program.
+      devices: How many devices work together.
+    """
+    return devices * (devices if (how or kind) == "all-to-all" else 1) > _MOST_PAIRS
 
 
 def _shifted(devices: int) -> Ints:

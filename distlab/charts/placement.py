@@ -112,7 +112,7 @@ def _rows(columns: PlacementColumns, most: int) -> tuple[list[str], list[str], I
         return [], [], table
     names = [plain(name, 22) for name in columns["name"][:most]]
     details = [
-        f"{dtype}[{', '.join(map(str, shape))}] {layout.replace('_', ' ')}"
+        (f"{dtype}[{', '.join(map(str, shape))}] " if dtype else "") + layout.replace("_", " ")
         for dtype, shape, layout in zip(
             columns["dtype"], columns["shape"], columns["layout"], strict=True
         )

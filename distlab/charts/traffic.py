@@ -20,7 +20,7 @@ from distlab.charts._figure import draw, new_figure
 from distlab.charts._row_labels import thinned
 from distlab.charts._sources import add_empty_text, clear, new_source, set_empty
 from distlab.charts._traffic_row import TrafficRow
-from distlab.charts._transfers import Phase, Plan, plan
+from distlab.charts._transfers import Phase, Plan, are_too_many, plan
 from distlab.charts.theme import FONT, INK, colour, ramp
 from distlab.folds.accepted import require_columns
 from distlab.folds.arrays import Floats
@@ -137,7 +137,9 @@ class Traffic:
         lines.append((devices, INK))
         if found is None:
             how = plain(columns["how"])
-            lines.append((f'The transfers of the algorithm "{how}" are unknown.', INK))
+            unknown = f'The transfers of the algorithm "{how}" are unknown.'
+            too_many = are_too_many(columns["kind"], columns["how"], group)
+            lines.append(("The transfers are too many to show." if too_many else unknown, INK))
         else:
             each = found.total / max(group, 1)
             where = "all" if group == everyone else "a group"

@@ -10,9 +10,11 @@ import warnings
 from contextlib import ExitStack
 from io import FileIO
 from pathlib import Path
-from tempfile import mkdtemp
+from tempfile import gettempdir, mkdtemp
 from typing import Final
 from urllib.parse import quote
+
+from distlab.text.bytes import bytes_text
 
 DAMAGED: Final = (sqlite3.DatabaseError, UnicodeDecodeError)
 """The errors of SQLite over a damaged file: the second when the damage is in its message."""
@@ -21,6 +23,15 @@ CLOSE_FILES: Final = "Close those that are not needed any more, or raise the lim
 """What helps a process that may open no more files."""
 
 _FILES_OF_ONE: Final = 3
+_MOST_LOG: Final = 256 << 20
+"""The bytes of a log that is copied, at most: a recording's is a hundredth of it, and folded again
+and again. A file that takes no space on the disk may state any size."""
+
+_OF_SQLITE: Final = b"SQLite format 3\0"
+_OF_LOGS: Final = (b"\x37\x7f\x06\x82", b"\x37\x7f\x06\x83")
+MOST_BODIES: Final = 64 << 20
+"""The bytes of one event, at most. Rows of a file that was made to may share their pages."""
+
 _BUSY_SECONDS: Final = 5.0
 _TABLES: Final = ("meta", "events", "spans", "totals")
 
@@ -79,7 +90,11 @@ def _opened_copy(file: Path, log: Path) -> tuple[sqlite3.Connection, str]:
     """Opens a copy of a run file and of its log.
 
     A killed process leaves a log. SQLite reads it only where it may write beside it.
+
+    Raises:
+      sqlite3.DatabaseError: They are none, or too large for the disk.
     """
+    _require_copyable(file, log)
     folder = mkdtemp(prefix="distlab-run-")
     try:
         copied = Path(shutil.copy(file, folder))
@@ -88,6 +103,18 @@ def _opened_copy(file: Path, log: Path) -> tuple[sqlite3.Connection, str]:
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise
+
+
+def _require_copyable(file: Path, log: Path) -> None:
+    with file.open("rb") as of_file, log.open("rb") as of_log:
+        if of_file.read(len(_OF_SQLITE)) != _OF_SQLITE or of_log.read(4) not in _OF_LOGS:
+            raise sqlite3.DatabaseError("file is not a database")
+        sizes = [os.fstat(one.fileno()).st_size for one in (of_file, of_log)]
+    free = shutil.disk_usage(gettempdir()).free
+    if sizes[1] > _MOST_LOG or 2 * sum(sizes) > free:
+        raise sqlite3.DatabaseError(
+            f"it has {bytes_text(sizes[1])}, and {bytes_text(free)} are free for a copy"
+        )
 
 
 def _uri(file: Path, options: str) -> str:
@@ -104,6 +131,7 @@ def _opened(uri: str, first: str = "PRAGMA writable_schema=OFF") -> sqlite3.Conn
         factory=_Connection,
     )
     try:
+        database.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MOST_BODIES)
         database.execute(first)
         database.set_authorizer(_no_views)
         for table in _TABLES:

@@ -19,7 +19,7 @@ from distlab.errors import RecordError
 from distlab.events import Chunk, Envelope, Event, Lost, Unknown, kind_of
 from distlab.events.merged import Offsets
 from distlab.runs.meta import checked_meta
-from distlab.runs.opening import DAMAGED, opened_run_file
+from distlab.runs.opening import DAMAGED, MOST_BODIES, opened_run_file
 from distlab.runs.run_file import being_written, decode, event_of, place_of
 from distlab.runs.totals import Totals
 
@@ -352,6 +352,8 @@ class RunFileReader:
             rows, damaged = self._read(cursor, limit)  # they may have been stored meanwhile
             if not rows and not damaged:
                 return [], self._gap(cursor, stored)
+        if not rows and damaged:  # Python gives a row once the next one is read
+            rows, damaged = self._read(cursor, min(limit, 1))
         if not rows:
             return [], self._skip(cursor) if damaged else None
         if rows[0][0] == cursor:
@@ -401,7 +403,12 @@ class RunFileReader:
                     (kind, cursor, limit),
                 )
             )
-            rows.extend(found)
+            size = 0
+            for row in found:
+                rows.append(row)
+                size += len(row[2]) if isinstance(row[2], str | bytes) else 0
+                if size > MOST_BODIES:
+                    break
         except sqlite3.ProgrammingError as error:
             raise self._closed() from error
         except DAMAGED:

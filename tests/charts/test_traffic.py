@@ -112,6 +112,19 @@ def test_many_devices_are_a_table_of_rows() -> None:
     assert "in 32 rows: rows send" in chart.notes.data["text"][1]
 
 
+@pytest.mark.parametrize(
+    ("kind", "devices"), [("all-to-all", 20_000), ("all-reduce", 1 << 40), ("all-gather", 1 << 62)]
+)
+def test_more_transfers_than_memory_holds_are_not_listed(kind: str, devices: int) -> None:
+    assert plan(kind, "", size=4, devices=devices) is None
+
+
+def test_transfers_that_are_too_many_are_said_to_be() -> None:
+    chart = shown(row("all-to-all", devices=20_000))
+    assert "The transfers are too many to show." in chart.notes.data["text"]
+    assert len(chart.table.data["x"]) == 0
+
+
 def test_the_table_has_what_each_row_sends() -> None:
     found = plan("all-to-all", "", size=4, devices=4)
     assert found is not None

@@ -11,6 +11,7 @@ import warnings
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
+from tempfile import gettempdir
 from typing import Any, Final
 
 import msgspec
@@ -20,6 +21,7 @@ from distlab.cli import main
 from distlab.errors import ArgumentTypeError, DistlabError, NewerRunWarning, NotARunError
 from distlab.events import SCHEMA, Event, Lost, Preview, Sharding
 from distlab.page.runs_table import run_rows
+from distlab.runs import opening, run_file_reader
 from distlab.runs.exports import FORMATS
 from distlab.runs.listing import run_folders, summary_of
 from distlab.runs.run import Run
@@ -511,6 +513,70 @@ def test_a_folder_that_may_not_be_entered_hides_no_other(
     monkeypatch.setattr(Path, "is_symlink", refuse)
     assert list(run_folders(tmp_path)) == [inside, tmp_path / "open"]
     assert "may not be read" in summary_of(inside).why  # type: ignore[union-attr]
+
+
+def test_a_log_of_any_size_beside_what_is_no_run_file_is_not_copied(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = recorded(tmp_path / "run")
+    path.write_bytes(b"no run file" * 500)
+    log = path.with_name(f"{path.name}-wal")
+    with log.open("wb") as file:
+        file.truncate(4 << 30)  # takes no space
+    monkeypatch.setattr(shutil, "copy", lambda *_: pytest.fail("it was copied"))
+    assert "file is not a database" in summary_of(path.parent).why  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("begins", [b"\x37\x7f\x06\x82", b"rubbish"])
+def test_a_log_that_is_too_large_or_none_is_not_copied(begins: bytes, tmp_path: Path) -> None:
+    path = recorded(tmp_path / "run")
+    log = path.with_name(f"{path.name}-wal")
+    with log.open("wb") as file:
+        file.write(begins)
+        file.truncate(4 << 30)
+    with pytest.raises(sqlite3.DatabaseError, match=r"not a database|are free for a copy"):
+        opening._opened_copy(path, log)
+    assert not list(Path(gettempdir()).glob("distlab-run-*"))
+
+
+def test_large_events_are_read_some_at_a_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = recorded(tmp_path / "run", steps=50)
+    with Run.open(path.parent) as run:
+        whole = list(run.events())
+    monkeypatch.setattr(run_file_reader, "MOST_BODIES", 100)  # a row or two
+    with Run.open(path.parent) as run:
+        assert list(run.events()) == whole
+        assert len(run.since(0, 50).events) < 5
+
+
+def test_an_event_that_no_recording_makes_so_large_is_lost(tmp_path: Path) -> None:
+    path = recorded(tmp_path / "run")
+    with Run.open(path.parent) as run:
+        whole = list(run.events())
+    change(path, "UPDATE events SET body = zeroblob(100000000) WHERE seq = 3")
+    with Run.open(path.parent) as run:
+        found = list(run.events())
+    place = next(place for place, event in enumerate(found) if isinstance(event, Lost))
+    assert [*found[:place], whole[place], *found[place + 1 :]] == whole
+
+
+def test_a_run_whose_file_is_a_link_is_not_read(tmp_path: Path) -> None:
+    private = recorded(tmp_path / "private")
+    runs = tmp_path / "runs"
+    (runs / "link").mkdir(parents=True)
+    (runs / "link" / private.name).symlink_to(private)
+    recorded(runs / "own")
+    library = Folder(runs)
+    library.start()
+    try:
+        faults = {row["key"]: row["fault"] for row in library.summaries()}
+        assert faults == {"link": "Its file is a link, and may lie outside.", "own": ""}
+        with pytest.raises(NotARunError, match="is not one of them"):
+            library.hold("link")
+    finally:
+        library.stop()
 
 
 @pytest.mark.parametrize("column", ["NULL", "CAST(kind AS BLOB)", "'metric'", "upper(kind)"])
