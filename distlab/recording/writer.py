@@ -111,7 +111,7 @@ class Writer:
             return
         if not self._ended:
             try:
-                self.file.write([*self._gap(), end])
+                self.file.write_last([*self._gap(), end])
             except (sqlite3.Error, OSError) as error:
                 self._note_failure(str(error))
             self._ended = True

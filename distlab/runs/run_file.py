@@ -75,6 +75,9 @@ CREATE TABLE spans (first INTEGER PRIMARY KEY, last INTEGER, low_ns INTEGER, hig
 CREATE TABLE totals (key TEXT PRIMARY KEY, value) WITHOUT ROWID;
 """
 _LARGEST: Final = (1 << 63) - 1
+_RESERVE_BYTES: Final = 1 << 16
+"""What the lock file holds in reserve: the end of a run has room then on a full disk."""
+
 _ROW: Final = "(?,?,?,?)"
 _INSERTS: Final = [
     (rows, f"INSERT INTO events VALUES {','.join([_ROW] * rows)}")  # noqa: S608 - no data in it
@@ -201,6 +204,32 @@ class RunFile:
             if new is not old and isinstance(new, Lost)
         ]
 
+    def write_last(self, events: Sequence[Event | Unknown]) -> None:
+        """Stores the last events, also on a disk that is full.
+
+        Raises:
+          sqlite3.Error: The events could not be stored.
+          RecordError: The file is not at its path any more.
+        """
+        for make_room in (self._free_reserve, self._fold):
+            try:
+                self.write(events)
+            except sqlite3.Error:
+                make_room()
+            else:
+                return
+        self.write(events)
+
+    def _free_reserve(self) -> None:
+        with suppress(OSError):
+            self._lock.truncate(0)
+
+    def _fold(self) -> None:
+        """Writes SQLite's log into the file, and empties it, where that can be done at once."""
+        with suppress(sqlite3.Error):
+            self._database.execute("PRAGMA busy_timeout=0")
+            self._database.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+
     def close(self) -> str:
         """Makes a single finished file of it, and releases it. Never raises; twice does nothing.
 
@@ -213,9 +242,7 @@ class RunFile:
             if place_of(self.path) == self._place:
                 self._database.execute("PRAGMA journal_mode=DELETE")
         except sqlite3.Error:  # a reader holds it, so SQLite's files stay beside it
-            with suppress(sqlite3.Error):  # whoever opens it next still finds everything
-                self._database.execute("PRAGMA busy_timeout=0")
-                self._database.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+            self._fold()  # where that fails, whoever opens it next still finds everything
         finally:
             self._database.close()
             self._release_lock()
@@ -512,4 +539,7 @@ def _acquire_lock(path: Path) -> FileIO:
             f"locked: {error.strerror}. Record to a disk of this machine, and move the folder "
             "afterwards."
         ) from error
+    with suppress(OSError):  # a disk that is full already
+        lock.truncate(0)
+        lock.write(os.urandom(_RESERVE_BYTES))  # no zeros, which take no space on some disks
     return lock

@@ -112,6 +112,14 @@ class SentRunFile:
         self._done = []
         return replaced
 
+    def write_last(self, events: Sequence[Event | Unknown]) -> None:
+        """Has the last events stored.
+
+        Raises:
+          OSError: The collector can't be reached, or can't store them.
+        """
+        self.write(events)
+
     def close(self) -> str:
         """Has the file closed. Never raises.
 
