@@ -103,17 +103,17 @@ class Access:
 
     def wait_seconds(self, request: HTTPServerRequest) -> int:
         """Returns how long the request's sender has to wait before a token of it is looked at."""
-        return self._brake.wait_seconds(request.remote_ip or "", by_link=_is_by_link(request))
+        return self._brake.wait_seconds(request.remote_ip or "", by_link=is_by_link(request))
 
     def is_token(self, request: HTTPServerRequest, given: str) -> bool:
         """Returns whether a request's token is the right one, and remembers wrong ones."""
         right = _same(given, self._token)
         if not right:
-            self._brake.note_wrong(request.remote_ip or "", given, by_link=_is_by_link(request))
+            self._brake.note_wrong(request.remote_ip or "", given, by_link=is_by_link(request))
         return right
 
 
-def _is_by_link(request: HTTPServerRequest) -> bool:
+def is_by_link(request: HTTPServerRequest) -> bool:
     """Returns whether somebody followed a link of another site, which no site can hide."""
     return request.headers.get("Sec-Fetch-Site") in {"cross-site", "same-site"}
 

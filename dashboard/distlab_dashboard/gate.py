@@ -15,13 +15,14 @@ from tornado.httputil import HTTPMessageDelegate, HTTPServerRequest
 from tornado.routing import Router
 
 from distlab.errors import NotARunError
-from distlab_dashboard.access import ARGUMENT, Access
+from distlab_dashboard.access import ARGUMENT, Access, is_by_link
 from distlab_dashboard.arguments import argument, keep_arguments, take_argument, take_bearer
 from distlab_dashboard.hosts import Hosts
 from distlab_dashboard.library import Library
 from distlab_dashboard.page_handler import Page
 from distlab_dashboard.page_socket import PageSocket
 from distlab_dashboard.refusal import Reason, Refusal
+from distlab_dashboard.visits import Visits
 
 _METHODS: Final = ("GET", "HEAD")
 _OWN_REQUESTS: Final = ("same-origin", "none")
@@ -64,6 +65,7 @@ class Gate(Router):
         self._hosts = hosts
         self._access = access
         self._library = library
+        self._visits = Visits()
 
     def find_handler(
         self,
@@ -81,6 +83,7 @@ class Gate(Router):
             or self._check_sender(request, path)
             or self._check_token(request, path, given)
             or self._check_path(request, path)
+            or self._check_visit(request, path)
             or self._answer(request, path)
         )
 
@@ -184,6 +187,22 @@ class Gate(Router):
             except NotARunError as error:
                 return self._refuse(request, Reason(404, "No such run", str(error)))
         return None
+
+    def _check_visit(
+        self, request: HTTPServerRequest, path: str | None
+    ) -> HTTPMessageDelegate | None:
+        """Answers many links of other sites with a link of this one, which only a person follows.
+
+        A page that has opened the dashboard can navigate its window again and again, and each time
+        a new session would be made.
+        """
+        if path != "/" or not is_by_link(request) or self._visits.admit():
+            return None
+        keep_arguments(request, _RUNS)
+        text = "Other sites have opened this dashboard many times within a minute."
+        cookie = self._access.cookie if self._access.required else None
+        reason = Reason(200, "Do you want to see it?", text, opens=True, cookie=cookie)
+        return self._refuse(request, reason)
 
     def _answer(self, request: HTTPServerRequest, path: str | None) -> HTTPMessageDelegate | None:
         application = self._application

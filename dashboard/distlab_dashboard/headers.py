@@ -15,6 +15,8 @@ POLICY: Final = "Content-Security-Policy"
 _EVERY_ANSWER: Final = {
     # What is no page runs nothing and is shown nowhere, should a browser take it for one.
     POLICY: "default-src 'none'; frame-ancestors 'none'",
+    # A page of another site that has opened this one can't lead its window elsewhere.
+    "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
     "Referrer-Policy": "same-origin",
     "X-Content-Type-Options": "nosniff",

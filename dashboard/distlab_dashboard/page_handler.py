@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from typing import Any
+from typing import Any, Final
 
 from bokeh.server.session import ServerSession
 from panel.io.server import DocHandler
@@ -11,6 +11,13 @@ from panel.io.server import DocHandler
 from distlab_dashboard.access import Access
 from distlab_dashboard.headers import POLICY, page_policy
 from distlab_dashboard.hosts import Host
+from distlab_dashboard.refusal import Reason, refuse
+
+MOST_UNCONNECTED: Final = 40
+"""Sessions that may exist to which no browser is connected: of pages that have just been opened,
+and of those that were closed in the last seconds."""
+
+_RETRY_SECONDS: Final = 10
 
 
 class Page(DocHandler):
@@ -24,6 +31,7 @@ class Page(DocHandler):
           origins: Hosts at which a proxy serves the page.
           access: Whose cookie the page gets.
         """
+        self._origins = origins
         self._nonce = secrets.token_urlsafe(16)
         self.set_header(POLICY, page_policy(self._nonce, origins))
         if access.required:
@@ -38,6 +46,16 @@ class Page(DocHandler):
             self.redirect(f"{prefix}/" + (f"?{self.request.query}" if self.request.query else ""))
         else:
             await self.flush()
+
+    async def get(self, *args: Any, **kwargs: Any) -> None:
+        """Answers with the page, unless many wait already for browsers; tornado calls it."""
+        # Nothing waits between this and the new session: requests at once are counted as well.
+        sessions = self.application_context.sessions
+        if sum(not one.connection_count for one in sessions) < MOST_UNCONNECTED:
+            await super().get(*args, **kwargs)  # type: ignore[misc] # a coroutine, as below
+            return
+        text = "Many pages of this dashboard were opened, and no browser shows them yet. Try again."
+        refuse(self, Reason(503, "Too many pages", text, _RETRY_SECONDS), self._origins)
 
     # Bokeh's method is a coroutine; the types of tornado's decorator hide it.
     async def get_session(self) -> ServerSession:  # type: ignore[override]

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from html import escape
 from typing import Final
 
+from tornado.httputil import HTTPServerRequest
 from tornado.web import RequestHandler
 
 from distlab_dashboard.arguments import argument
@@ -26,6 +27,7 @@ input, button {{ font: inherit; padding: 6px 10px }}</style>
 _FORM: Final = """<form method="get">{kept}
 <label>token <input name="token" type="password" autocomplete="off" autofocus></label>
 <button>Open</button></form>"""
+_LINK: Final = '<p><a href="?{query}">Open the dashboard</a></p>'
 _KEPT: Final = '<input type="hidden" name="{name}" value="{value}">'
 
 
@@ -39,6 +41,8 @@ class Reason:
       text: The explanation.
       retry_after: Seconds after which to try again, 0 for none.
       asks: Whether to ask for the token.
+      opens: Whether to lead to the page itself.
+      cookie: Name and value of the cookie of those who had the token.
     """
 
     status: int
@@ -46,6 +50,8 @@ class Reason:
     text: str
     retry_after: int = 0
     asks: bool = False
+    opens: bool = False
+    cookie: tuple[str, str] | None = None
 
 
 class Refusal(RequestHandler):
@@ -63,20 +69,38 @@ class Refusal(RequestHandler):
 
     def prepare(self) -> None:
         """Answers, whatever was asked for."""
-        why = self._why
-        self.set_status(why.status)
-        self.set_header("Cache-Control", "no-store")
-        self.set_header(POLICY, refusal_policy(self._origins))
-        if why.retry_after:
-            self.set_header("Retry-After", str(why.retry_after))
-        form = self._form() if why.asks else ""
-        self.finish(_PAGE.format(title=escape(why.title), text=escape(why.text), form=form))
+        refuse(self, self._why, self._origins)
 
-    def _form(self) -> str:
-        """Returns the form, which keeps the run that the address names."""
-        kept = (
-            _KEPT.format(name=name, value=escape(value))
-            for name in ("run", "compare")
-            if (value := argument(self.request.query_arguments, name)) is not None
-        )
-        return _FORM.format(kept="".join(kept))
+
+def refuse(handler: RequestHandler, why: Reason, origins: tuple[Host, ...]) -> None:
+    """Answers a request with a page that says why it is refused.
+
+    Args:
+      handler: What answers the request.
+      why: Why it is refused.
+      origins: Hosts at which a proxy serves the page.
+    """
+    handler.set_status(why.status)
+    handler.set_header("Cache-Control", "no-store")
+    handler.set_header(POLICY, refusal_policy(origins))
+    if why.retry_after:
+        handler.set_header("Retry-After", str(why.retry_after))
+    if why.cookie is not None:
+        handler.set_cookie(*why.cookie, httponly=True, samesite="Lax")
+    form = _form(handler.request) if why.asks else _link(handler.request) if why.opens else ""
+    handler.finish(_PAGE.format(title=escape(why.title), text=escape(why.text), form=form))
+
+
+def _form(request: HTTPServerRequest) -> str:
+    """Returns the form, which keeps the run that the address names."""
+    kept = (
+        _KEPT.format(name=name, value=escape(value))
+        for name in ("run", "compare")
+        if (value := argument(request.query_arguments, name)) is not None
+    )
+    return _FORM.format(kept="".join(kept))
+
+
+def _link(request: HTTPServerRequest) -> str:
+    """Returns a link to the same address, whose request is one of this server's own pages."""
+    return _LINK.format(query=escape(request.query))

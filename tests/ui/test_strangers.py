@@ -256,6 +256,7 @@ def test_every_answer_carries_the_headers_that_protect_it(server: DashboardServe
         headers = ask(server, path).headers
         assert headers["X-Content-Type-Options"] == "nosniff", path
         assert headers["Referrer-Policy"] == "same-origin", path
+        assert headers["Cross-Origin-Opener-Policy"] == "same-origin", path
         assert headers["Server"] is None, path
         policy = headers["Content-Security-Policy"]
         assert policy.startswith("default-src 'none'"), path
