@@ -7,6 +7,7 @@ web sockets, files and errors alike.
 from __future__ import annotations
 
 import posixpath
+from collections.abc import Callable
 from typing import Final
 from urllib.parse import unquote, urlsplit
 
@@ -66,6 +67,15 @@ class Gate(Router):
         self._access = access
         self._library = library
         self._visits = Visits()
+        self._note: Callable[[HTTPServerRequest], None] = lambda _: None
+
+    def tell_passed(self, note: Callable[[HTTPServerRequest], None]) -> None:
+        """Tells from now on of each request that is not refused.
+
+        Args:
+          note: Takes the request.
+        """
+        self._note = note
 
     def find_handler(
         self,
@@ -205,6 +215,7 @@ class Gate(Router):
         return self._refuse(request, reason)
 
     def _answer(self, request: HTTPServerRequest, path: str | None) -> HTTPMessageDelegate | None:
+        self._note(request)
         application = self._application
         given: dict[str, object] = {
             "application_context": application.applications["/"],

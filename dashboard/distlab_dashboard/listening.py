@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from tornado.httpserver import HTTPServer
-from tornado.httputil import HTTPServerConnectionDelegate
+from tornado.httputil import HTTPMessageDelegate, HTTPServerConnectionDelegate, HTTPServerRequest
 from tornado.iostream import IOStream
 from tornado.netutil import bind_sockets
 
@@ -30,12 +30,14 @@ class WebServer(HTTPServer):
     """An HTTP server that gives up on idle and stalled connections, and on forks of its process.
 
     It leaves most of the files that the process may open to the program that trains. Of too many
-    connections it closes the oldest one that is no web socket, which has been idle the longest.
+    connections it closes the oldest one that waits for a request, or else the oldest one that is no
+    web socket. So idle connections of strangers cut off no download.
     """
 
     def __init__(self, *args: Any, **options: Any) -> None:
         """Takes what tornado's server takes."""
         super().__init__(*args, **options)
+        self._busy: set[IOStream] = set()
         self._listening: list[socket.socket] = []
         self._streams: set[IOStream] = set()
         self._asking: dict[IOStream, None] = {}  # those that are no web sockets, the oldest first
@@ -54,7 +56,9 @@ class WebServer(HTTPServer):
         """Answers a connection; tornado calls it."""
         self._streams = {one for one in self._streams if not one.closed()}
         if len(self._streams) >= _most_connections():
-            oldest = next((one for one in self._asking if not one.closed()), stream)
+            open_ones = [one for one in self._asking if not one.closed()]
+            waiting = (one for one in open_ones if one not in self._busy)
+            oldest = next(waiting, open_ones[0] if open_ones else stream)
             self._streams.discard(oldest)
             oldest.close()
             if oldest is stream:
@@ -63,8 +67,23 @@ class WebServer(HTTPServer):
         self._asking[stream] = None
         super().handle_stream(stream, address)
 
+    def start_request(self, server_conn: Any, request_conn: Any) -> HTTPMessageDelegate:
+        """Waits for a request, the last one having been answered; tornado calls it."""
+        self._busy.discard(server_conn.stream)
+        return super().start_request(server_conn, request_conn)
+
+    def note_answer(self, request: HTTPServerRequest) -> None:
+        """Keeps the connection of a request, which may be answered, from being closed for others.
+
+        Args:
+          request: The request.
+        """
+        connection: Any = request.server_connection
+        self._busy.add(connection.stream)
+
     def on_close(self, server_conn: Any) -> None:
         """Notes that a connection has ended, or became a web socket; tornado calls it."""
+        self._busy.discard(server_conn.stream)
         self._asking.pop(server_conn.stream, None)
         super().on_close(server_conn)
 

@@ -228,6 +228,7 @@ class DashboardServer:
         hosts = Hosts(self._address, port, self._origins)
         gate = Gate(application, hosts, Access(self._token, port), self._library)
         self._http = web_server(gate)
+        gate.tell_passed(self._http.note_answer)
         self._http.listen_on(sockets)
         assert self._loop is not None
         return BaseServer(self._loop, application, self._http)

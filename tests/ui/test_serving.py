@@ -245,6 +245,54 @@ def test_a_flood_of_slow_connections_leaves_pages_and_files_alone(
         made.stop()
 
 
+def test_idle_connections_of_strangers_cut_off_no_download(
+    recorded: Path, slow: SlowExports, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listening, "MOST_CONNECTIONS", 12)
+    made = serve(recorded, token="a long token")
+    strange: list[socket.socket] = []
+    try:
+        http = made._http
+        assert http is not None
+        path = "export/trace.json"
+        bearer = {"Authorization": "Bearer a long token"}
+        with ThreadPoolExecutor(1) as pool:
+            asked = pool.submit(ask, made, path, headers=bearer)
+            wait_until(lambda: slow.busy, "an export")
+            for number in range(60):
+                strange.append(socket.create_connection(("127.0.0.1", made.port)))
+                if number % 2:  # these are refused, and stay connected
+                    strange[-1].sendall(f"GET /{path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+            assert ask(made, "health", headers=bearer).status == 200
+            assert len(http._streams) <= 12
+            slow.go_on.set()
+            assert asked.result().status == 200
+        wait_until(lambda: http._busy == set(), "the end of all answers")
+    finally:
+        slow.go_on.set()
+        for one in strange:
+            one.close()
+        made.stop()
+
+
+def test_a_connection_whose_answer_is_complete_is_closed_for_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(listening, "MOST_CONNECTIONS", 4)
+    made = serve(source())
+    opened: list[socket.socket] = []
+    try:
+        for _ in range(6):
+            opened.append(socket.create_connection(("127.0.0.1", made.port)))
+            opened[-1].sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            assert opened[-1].recv(12) == b"HTTP/1.1 200"
+        assert is_ended(opened[0])
+    finally:
+        for one in opened:
+            one.close()
+        made.stop()
+
+
 def test_connections_take_a_quarter_of_the_files_that_may_be_opened(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
