@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import tempfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 from urllib.parse import quote
 
-from tornado.iostream import StreamClosedError
+from tornado.iostream import IOStream, StreamClosedError
 from tornado.web import RequestHandler
 
 from distlab.errors import DistlabError, NotARunError
@@ -27,10 +28,13 @@ FILES: Final = ("run.html", "trace.json")
 MOST_WAITING: Final = 2
 """Exports that wait while another one is made; more are asked to come again."""
 
+MOST_AT_ONCE: Final = 8
+"""Exports that are made, wait or are sent at once: each has a file, until its reader has it all."""
+
 RETRY_SECONDS: Final = 5
-_CHUNK: Final = 1 << 20
+_CHUNK: Final = 64 << 10
 _SEND_SECONDS: Final = 60.0
-"""How long a reader may take nothing of its file."""
+"""How long a reader may take for a part of its file."""
 _STOPPED: Final = "The server was stopped before the file was made."
 
 
@@ -49,6 +53,7 @@ class Exports:
         """
         self._library = library
         self._asked = 0
+        self._at_once = 0
         self._worker = ThreadPoolExecutor(1, thread_name_prefix="distlab-export")
 
     @contextmanager
@@ -63,6 +68,24 @@ class Exports:
             yield run
         finally:
             self._library.release(run)
+
+    @contextmanager
+    def place(self) -> Iterator[None]:
+        """Counts an export from its request until it is sent.
+
+        Raises:
+          BusyError: Too many are made and sent already.
+        """
+        if self._at_once >= MOST_AT_ONCE:
+            raise BusyError(
+                f"The server is sending {MOST_AT_ONCE} files, and no more at once. "
+                f"Try again in {RETRY_SECONDS} s."
+            )
+        self._at_once += 1
+        try:
+            yield
+        finally:
+            self._at_once -= 1
 
     async def make(self, run: ServedRun, path: Path) -> None:
         """Makes a file of the run up to now, after those that were asked for earlier.
@@ -113,6 +136,7 @@ class Export(RequestHandler):
         self.set_header("Cache-Control", "no-store")
         try:
             with (
+                self._exports.place(),
                 self._exports.held(argument(self.request.query_arguments, "run") or "") as run,
                 tempfile.TemporaryDirectory(prefix="distlab-export-") as folder,
             ):
@@ -156,13 +180,42 @@ class Export(RequestHandler):
 
     async def _send(self, path: Path) -> None:
         self.set_header("Content-Length", str(path.stat().st_size))
-        with path.open("rb") as file:
+        answered: Any = self.request.connection
+        stream: IOStream = answered.stream
+        with path.open("rb") as file, _sent_in_parts(stream):
             while part := file.read(_CHUNK):
                 self.write(part)
                 try:
                     await asyncio.wait_for(self.flush(), _SEND_SECONDS)
-                except (StreamClosedError, TimeoutError):  # the reader went away, or has stalled
+                except StreamClosedError:  # the reader went away
                     return
+                except TimeoutError:  # it has stalled; tornado would log that the file is not whole
+                    stream.close()
+                    return
+
+
+@contextmanager
+def _sent_in_parts(stream: IOStream) -> Iterator[None]:
+    """Lets `_SEND_SECONDS` alone tell who has stalled from who reads slowly.
+
+    The system would take megabytes at once, and then nothing until a third of them is read. And
+    Linux' limit (`STALL_SECONDS`) also ends readers whose small buffer is never empty.
+    """
+    if stream.closed():
+        yield
+        return
+    if hasattr(socket, "TCP_NOTSENT_LOWAT"):
+        stream.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, _CHUNK)
+    if not hasattr(socket, "TCP_USER_TIMEOUT"):
+        yield
+        return
+    stall_ms = stream.socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT)
+    stream.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 0)
+    try:
+        yield
+    finally:
+        if not stream.closed():
+            stream.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, stall_ms)
 
 
 def attachment_named(title: str) -> str:

@@ -10,6 +10,7 @@ import os
 import resource
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from http.client import HTTPException
@@ -213,6 +214,124 @@ def test_a_reader_that_takes_nothing_is_given_up(monkeypatch: pytest.MonkeyPatch
             (stream,) = http._streams
             wait_until(stream.closed, "the end of a stalled connection")
     finally:
+        made.stop()
+
+
+class SlowReader:
+    """Asks for a file, with a small buffer, and reads no more than a test does.
+
+    Attributes:
+      connection: what the file comes by.
+    """
+
+    def __init__(self, server: DashboardServer, path: str = "export/trace.json") -> None:
+        self.connection = socket.socket()
+        self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 8_192)
+        self.connection.settimeout(60)
+        self.connection.connect(("127.0.0.1", server.port))
+        self.connection.sendall(f"GET /{path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+
+    def head(self) -> bytes:
+        return self.connection.recv(12)
+
+
+@pytest.fixture
+def long_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Makes files of 16 MB, more than the system takes at once."""
+
+    def write(_: object, path: Path) -> None:
+        path.write_bytes(bytes(16 << 20))
+
+    monkeypatch.setattr(exports, "_write", write)
+
+
+@pytest.mark.usefixtures("long_files")
+def test_a_reader_of_a_file_that_stalls_is_given_up_without_a_word(
+    recorded: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(exports, "_SEND_SECONDS", 0.5)
+    made = serve(recorded)
+    reader = SlowReader(made)
+    try:
+        assert reader.head() == b"HTTP/1.1 200"
+        http = made._http
+        assert http is not None
+        wait_until(lambda: made._exports._at_once == 0, "the end of the sending")
+        assert is_ended(reader.connection)
+    finally:
+        reader.connection.close()
+        made.stop()
+    assert [one for one in caplog.records if one.levelno >= logging.WARNING] == []
+
+
+@pytest.mark.usefixtures("long_files")
+def test_a_reader_of_a_file_that_is_slow_is_sent_it(
+    recorded: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(exports, "_SEND_SECONDS", 5.0)
+    made = serve(recorded)
+    reader = SlowReader(made)
+    try:
+        assert reader.head() == b"HTTP/1.1 200"
+        end = time.monotonic() + 8
+        while time.monotonic() < end:  # some 100 KB/s
+            assert made._exports._at_once == 1
+            assert reader.connection.recv(2_000)
+            threading.Event().wait(0.02)
+    finally:
+        reader.connection.close()
+        made.stop()
+
+
+@pytest.mark.skipif(not hasattr(socket, "TCP_USER_TIMEOUT"), reason="Linux ends stalled readers")
+@pytest.mark.usefixtures("long_files")
+def test_the_system_ends_no_reader_whose_buffer_is_small_while_a_file_is_sent(
+    recorded: Path,
+) -> None:
+    """It would after a minute, if no large packet ever fits."""
+    made = serve(recorded)
+    reader = SlowReader(made)
+    try:
+        assert reader.head() == b"HTTP/1.1 200"
+        http = made._http
+        assert http is not None
+        (stream,) = http._streams
+
+        def stall_ms() -> int:
+            return int(stream.socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT))
+
+        wait_until(lambda: stall_ms() == 0, "the sending")
+        left = 16 << 20
+        while left > 0:
+            more = reader.connection.recv(1 << 20)
+            assert more
+            left -= len(more)
+        wait_until(lambda: stall_ms() == 60_000, "the limit of the next request")
+    finally:
+        reader.connection.close()
+        made.stop()
+
+
+@pytest.mark.usefixtures("long_files")
+def test_few_files_are_sent_at_once(recorded: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(exports, "MOST_AT_ONCE", 2)
+    made = serve(recorded)
+    readers: list[SlowReader] = []
+    try:
+        for _ in range(2):
+            readers.append(SlowReader(made))
+            assert readers[-1].head() == b"HTTP/1.1 200"
+        answer = ask(made, "export/trace.json")
+        assert answer.status == 503
+        assert b"is sending 2 files" in answer.body
+        assert answer.headers["Retry-After"] == "5"
+        assert ask(made, "export/trace.json", method="HEAD").status == 200  # that makes none
+        readers[0].connection.close()
+        wait_until(lambda: made._exports._at_once < 2, "the end of a sending")
+        assert ask(made, "export/trace.json").status == 200
+    finally:
+        for one in readers:
+            one.connection.close()
         made.stop()
 
 
