@@ -43,6 +43,8 @@ _NEW: Final = ".new"
 _REPLACED: Final = ".replaced"
 _REMOVED: Final = ".removed"
 _INTERRUPTED: Final = re.compile(r"\.\d+$")
+_NUMBERED: Final = re.compile(r".*-\d+")
+_WRITTEN_NS: Final = "commit_timestamp_nsecs"
 _interrupts = 0
 """How many saves were interrupted in this process."""
 
@@ -88,6 +90,7 @@ def _write_whole(path: Path, arrays: Mapping[str, np.ndarray], objects: Mapping[
         path.parent.mkdir(parents=True, exist_ok=True)
         _clear(new)
         _write(new, arrays, objects)
+        _stamp_as_newest(new, path.parent)
         (new / _CHECKSUMS).write_text(json.dumps(_checksums(new)))
         _put_in_place(new, path)
     except (OSError, ValueError, RuntimeError) as error:
@@ -169,7 +172,7 @@ def time_of(path: Path) -> int:
     """Returns when a checkpoint was written, in nanoseconds."""
     try:
         found = json.loads((path / _METADATA).read_bytes())
-        return int(found["commit_timestamp_nsecs"])
+        return int(found[_WRITTEN_NS])
     except (OSError, ValueError, KeyError, TypeError):
         return path.stat().st_mtime_ns if path.exists() else 0
 
@@ -204,6 +207,16 @@ def _write(path: Path, arrays: Mapping[str, np.ndarray], objects: Mapping[str, A
     if arrays:
         items["arrays"] = orbax.args.PyTreeSave(dict(arrays))
     _checkpointer().save(path, args=orbax.args.Composite(**items))
+
+
+def _stamp_as_newest(new: Path, folder: Path) -> None:
+    """Has a checkpoint be later than all of a folder, also where this machine's clock is behind."""
+    others = [path for path in folder.iterdir() if _NUMBERED.fullmatch(path.name)]
+    least_ns = max((time_of(path) + 1 for path in others if is_checkpoint(path)), default=0)
+    if time_of(new) < least_ns:
+        metadata = new / _METADATA
+        found = json.loads(metadata.read_bytes())
+        metadata.write_text(json.dumps({**found, _WRITTEN_NS: least_ns}))
 
 
 def _clear(folder: Path) -> None:

@@ -199,7 +199,9 @@ class CheckpointManager(Uncopied):
         self.checkpoint.save_counter = before + 1
         try:
             written = self.checkpoint.write_then(
-                path, self._options if options is None else options, self._remove_old
+                path,
+                self._options if options is None else options,
+                lambda: self._remove_old(path),
             )
         except BaseException:
             self.checkpoint.save_counter = before
@@ -252,12 +254,13 @@ class CheckpointManager(Uncopied):
         counter = self._step_counter() if callable(self._step_counter) else self._step_counter
         return None if counter is None else _whole_number("step_counter", counter)
 
-    def _remove_old(self) -> None:
+    def _remove_old(self, newest: Path) -> None:
         """Removes the checkpoints that are not to be kept, once a newer one is whole."""
         if self._max_to_keep is None:
             return
         kept_ns = None
-        for path in _whole(self._folder, self._name)[: -int(self._max_to_keep)]:
+        older = [path for path in _whole(self._folder, self._name) if path != newest]
+        for path in [*older, newest][: -int(self._max_to_keep)]:
             number = _number(path.name, self._name) or 0
             if self._every_number is not None and number % self._every_number == 0:
                 continue

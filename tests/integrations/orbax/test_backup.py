@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -84,6 +85,25 @@ def test_backups_stay_when_asked_for(tmp_path: Path) -> None:
     with dl.BackupAndRestore(checkpoint, tmp_path) as backup:
         assert str(backup.restored).endswith("backup-2")
     assert float(x) == 1.0
+
+
+def test_a_restart_on_a_machine_whose_clock_is_behind_goes_on_at_the_last_backup(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    x, clock = dl.Variable(0), time.time_ns
+
+    def train(seconds_behind: int) -> int:
+        monkeypatch.setattr(time, "time_ns", lambda: clock() - seconds_behind * 10**9)
+        checkpoint = dl.train.Checkpoint(x=x)
+        with dl.BackupAndRestore(checkpoint, tmp_path, delete_checkpoint=False) as backup:
+            restored = int(x)
+            for _ in range(2):
+                x.assign_add(1)
+                backup.step()
+        x.assign(0)
+        return restored
+
+    assert [train(behind) for behind in (0, 3600, 7200)] == [0, 2, 4]
 
 
 def test_wrong_uses_are_refused(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from distlab.errors import (
     DataLossError,
     NotFoundError,
 )
+from distlab.integrations.orbax import files
 
 
 def names(manager: dl.train.CheckpointManager) -> list[str]:
@@ -54,6 +56,33 @@ def test_the_newest_is_the_last_one_saved_whatever_its_number(tmp_path: Path) ->
     step.assign(0)
     assert str(manager.restore_latest()).endswith("ckpt-3")
     assert int(step) == 3
+
+
+def test_the_newest_is_the_last_one_saved_though_a_clock_is_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    step, manager = managed(tmp_path, max_to_keep=2)
+    manager.save()
+    clock = time.time_ns
+    monkeypatch.setattr(time, "time_ns", lambda: clock() - 3600 * 10**9)
+    for number in (2, 3):
+        step.assign(number)
+        assert manager.save() == manager.latest_checkpoint == dl.train.latest_checkpoint(tmp_path)
+    assert names(manager) == ["ckpt-2", "ckpt-3"]
+    step.assign(0)
+    manager.restore_latest()
+    assert int(step) == 3
+
+
+def test_the_checkpoint_just_written_stays_whatever_times_the_others_claim(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, manager = managed(tmp_path, max_to_keep=1)
+    manager.save()
+    time_of = files.time_of
+    monkeypatch.setattr(files, "time_of", lambda path: -time_of(path))
+    manager.save()
+    assert names(manager) == ["ckpt-2"]
 
 
 def test_saving_a_number_again_replaces_the_checkpoint(tmp_path: Path) -> None:
