@@ -6,7 +6,7 @@ import json
 import os
 import random
 from pathlib import Path
-from typing import Any, Literal, final
+from typing import Any, Final, Literal, final
 
 import keras
 import numpy as np
@@ -18,6 +18,8 @@ from distlab.integrations.orbax.checkpoint import Checkpoint
 from distlab.integrations.orbax.manager import CheckpointManager
 from distlab.text.counts import is_positive_count
 from distlab.text.shown import shown
+
+_NAME: Final = "backup"
 
 
 @final
@@ -78,7 +80,7 @@ class BackupAndRestore(keras.callbacks.Callback):  # type: ignore[misc]
             epoch=0, batch=0, position="", goes_on=False, shuffling="", shuffling_later=""
         )
         self._manager = CheckpointManager(
-            self._checkpoint, backup_dir, max_to_keep=1, checkpoint_name="backup"
+            self._checkpoint, backup_dir, max_to_keep=1, checkpoint_name=_NAME
         )
         self._resume = False
         self._shuffling = ""
@@ -157,8 +159,8 @@ class BackupAndRestore(keras.callbacks.Callback):  # type: ignore[misc]
         """Removes the backups."""
         del logs
         if self._delete:
-            for path in self._manager.checkpoints:
-                files.remove(Path(path))
+            paths = map(Path, self._manager.checkpoints)
+            files.remove_all(Path(self._manager.directory), _NAME, paths)
 
     def _save(self, epoch: int, batch: int) -> None:
         self.model.jax_state_sync()

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import final
+from typing import Final, final
 
 from distlab.errors import ArgumentValueError, ContextError
 from distlab.integrations.orbax import files
@@ -21,6 +21,8 @@ from distlab.processes import group
 from distlab.processes.preemption import StopAgreement, sigterm_since, watch_for_sigterm
 from distlab.text.counts import is_positive_count
 from distlab.text.shown import shown
+
+_NAME: Final = "backup"
 
 
 @final
@@ -92,7 +94,7 @@ class BackupAndRestore:
             checkpoint,
             backup_dir,
             max_to_keep=1,
-            checkpoint_name="backup",
+            checkpoint_name=_NAME,
             enable_async=enable_async,
         )
         self._save_freq = save_freq
@@ -159,5 +161,5 @@ class BackupAndRestore:
             self._end_watching()
         self._manager.sync()
         if kind is None and self._delete and is_writer():
-            for path in self._manager.checkpoints:
-                files.remove(Path(path))
+            paths = map(Path, self._manager.checkpoints)
+            files.remove_all(Path(self._manager.directory), _NAME, paths)

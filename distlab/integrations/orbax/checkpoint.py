@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any, Final
 
@@ -178,12 +178,15 @@ class Checkpoint(Uncopied):
           >>> later.step
           1
         """
-        return self.write_then(file_prefix, options, lambda: None)
+        return self.write_within(file_prefix, options, nullcontext)
 
-    def write_then(
-        self, file_prefix: str | os.PathLike[str], options: Any, then: Callable[[], None]
+    def write_within(
+        self,
+        file_prefix: str | os.PathLike[str],
+        options: Any,
+        context: Callable[[], AbstractContextManager[None]],
     ) -> str:
-        """Writes as `write` does, and calls a function when the checkpoint is whole."""
+        """Writes as `write` does, within a context of the thread and the process that write."""
         in_background = checked(options).in_background
         path = absolute_name(file_prefix)
         files.require_orbax()
@@ -191,11 +194,11 @@ class Checkpoint(Uncopied):
             self.sync()
             state = self._snapshot()
 
-            def write_and_then() -> None:
-                files.write(path, state)
-                then()
+            def write_it() -> None:
+                with context():
+                    files.write(path, state)
 
-            write = workers.writing(write_and_then)
+            write = workers.writing(write_it)
             if in_background:
                 self.__dict__["_job"] = Job(write)
             else:

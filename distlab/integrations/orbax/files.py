@@ -7,11 +7,17 @@ are the checksums of all files: Orbax does not notice a changed byte of an array
 
 from __future__ import annotations
 
+import errno
+import fcntl
+import glob
 import json
+import os
 import re
 import shutil
+import socket
 import threading
-from collections.abc import Callable, Collection, Iterator, Mapping
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import cache, lru_cache
 from pathlib import Path
@@ -42,9 +48,13 @@ _UNFINISHED: Final = ".orbax-checkpoint-tmp"
 _NEW: Final = ".new"
 _REPLACED: Final = ".replaced"
 _REMOVED: Final = ".removed"
-_INTERRUPTED: Final = re.compile(r"\.\d+$")
+_LOCK: Final = ".saving"
+_TRIES: Final = 50
+_RETRY_SECONDS: Final = 0.01
+_OWN_NUMBERS: Final = re.compile(r"(\.\d+)+$")
 _NUMBERED: Final = re.compile(r".*-\d+")
 _WRITTEN_NS: Final = "commit_timestamp_nsecs"
+_FULL: Final = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _interrupts = 0
 """How many saves were interrupted in this process."""
 
@@ -62,6 +72,103 @@ def require_orbax() -> None:
     _orbax()
 
 
+@contextmanager
+def alone(folder: Path, name: str) -> Iterator[None]:
+    """Held while checkpoints of a name are written or removed: a second process is refused.
+
+    Each would remove what the other has not finished. A file system without locks refuses none.
+
+    Args:
+      folder: The folder of checkpoints.
+      name: A checkpoint's name, or what the names of several begin with.
+
+    Raises:
+      CheckpointError: Another process holds it.
+    """
+    with _one_at_a_time:
+        lock = _lock(folder, name)
+        try:
+            yield
+        finally:
+            if lock is not None:
+                with suppress(OSError):
+                    _lock_path(folder, name).unlink()
+                with suppress(OSError):
+                    fcntl.flock(lock, fcntl.LOCK_UN)  # a child that was forked has the file, too
+                os.close(lock)
+
+
+def _lock(folder: Path, name: str) -> int | None:
+    """Returns an open file that is locked; None where none can be.
+
+    Raises:
+      CheckpointError: Another process has locked it.
+    """
+    path, tries = _lock_path(folder, name), 0
+    while True:
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NONBLOCK, 0o666)
+        except OSError:  # whoever writes says why nothing can be written there
+            return None
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if _is_open(lock, path):
+                os.ftruncate(lock, 0)
+                os.write(lock, f"Process {os.getpid()} on {socket.gethostname()}".encode())
+                return lock
+        except BlockingIOError as error:
+            who, tries = os.read(lock, 300).decode(errors="replace"), tries + 1
+            if who or tries == _TRIES:
+                os.close(lock)
+                raise _in_use(folder, name, who or "Another process") from error
+            time.sleep(_RETRY_SECONDS)  # it has not said who it is, or only looks (`_is_locked`)
+        except OSError as error:
+            if error.errno in _FULL:  # it is locked, and says not by whom
+                return lock
+            os.close(lock)
+            path.unlink(missing_ok=True)
+            return None
+        os.close(lock)  # the one that had it has removed it meanwhile
+
+
+def _in_use(folder: Path, name: str, who: str) -> CheckpointError:
+    return CheckpointError(
+        f"{who} is saving {name} to {folder} right now, so nothing was written or removed. "
+        "Programs that save to one folder replace and remove each other's checkpoints: give each "
+        "one a folder of its own, or end the other one."
+    )
+
+
+def _is_open(file: int, path: Path) -> bool:
+    """Returns whether a path is that of an open file."""
+    try:
+        return os.path.samestat(os.fstat(file), path.stat())
+    except OSError:
+        return False
+
+
+def _is_locked(folder: Path, name: str) -> bool:
+    """Returns whether a process writes a checkpoint."""
+    try:
+        lock = os.open(_lock_path(folder, name), os.O_RDONLY | os.O_NONBLOCK)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    finally:
+        os.close(lock)
+    return False
+
+
+def _lock_path(folder: Path, name: str) -> Path:
+    return folder / f".{name}{_LOCK}"
+
+
 def write(path: Path, state: Mapping[str, Saved]) -> None:
     """Writes a checkpoint; one of that name is replaced when the new one is whole.
 
@@ -74,7 +181,7 @@ def write(path: Path, state: Mapping[str, Saved]) -> None:
     """
     arrays = {n: s.array for n, s in state.items() if s.array is not None and s.entry.stored}
     entries = {n: msgspec.to_builtins(s.entry, enc_hook=plain) for n, s in state.items()}
-    with _one_at_a_time:
+    with alone(path.parent, path.name):
         _write_whole(path, arrays, {"version": VERSION, "entries": entries})
 
 
@@ -85,9 +192,14 @@ def _write_whole(path: Path, arrays: Mapping[str, np.ndarray], objects: Mapping[
             f"{path} exists and is no checkpoint, so none is written there. Remove it, or choose "
             "another name."
         )
-    new = path.with_name(path.name + (f".{_interrupts}" if _interrupts else "") + _NEW)
+    # On a file system without locks, another process may write one of this name.
+    own = f"{path.name}.{os.getpid()}."
+    new = path.with_name(f"{own}{_interrupts}{_NEW}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
+        for left in path.parent.glob(f"{glob.escape(path.name)}.*{_NEW}*"):
+            if not left.name.startswith(own):
+                _clear(left)  # of a killed process
         _clear(new)
         _write(new, arrays, objects)
         _stamp_as_newest(new, path.parent)
@@ -186,6 +298,19 @@ def remove(path: Path) -> None:
     _clear(removed)
 
 
+def remove_all(folder: Path, name: str, paths: Iterable[Path]) -> None:
+    """Removes checkpoints whose names begin with one, and what a killed process left of it.
+
+    Raises:
+      CheckpointError: Another process writes one.
+    """
+    own = re.compile(rf"{re.escape(name)}-\d+")
+    with alone(folder, name):
+        for path in paths:
+            remove(path)
+        remove_unfinished(folder, lambda found: own.fullmatch(found) is not None)
+
+
 def remove_unfinished(folder: Path, is_own: Callable[[str], bool]) -> None:
     """Removes what killed processes left behind.
 
@@ -194,10 +319,15 @@ def remove_unfinished(folder: Path, is_own: Callable[[str], bool]) -> None:
       is_own: Whether a name is one of this folder's checkpoints.
     """
     with _one_at_a_time:
+        for lock in folder.glob(f".*{_LOCK}"):
+            name = lock.name.removeprefix(".").removesuffix(_LOCK)
+            if is_own(name) and not _is_locked(folder, name):
+                lock.unlink(missing_ok=True)
         for ending in (_NEW, _NEW + _UNFINISHED, _REMOVED):
             for path in folder.glob(f"*{ending}"):
                 name = path.name.removesuffix(ending)
-                if is_own(name) or is_own(_INTERRUPTED.sub("", name)):
+                name = name if is_own(name) else _OWN_NUMBERS.sub("", name)
+                if is_own(name) and not _is_locked(folder, name):
                     _clear(path)
 
 

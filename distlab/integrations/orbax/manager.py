@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, final
 
 import numpy as np
 
 from distlab.errors import ArgumentTypeError, ArgumentValueError, CheckpointError
-from distlab.integrations.orbax import files, workers
+from distlab.integrations.orbax import files
 from distlab.integrations.orbax.checkpoint import Checkpoint
 from distlab.integrations.orbax.options import CheckpointOptions, absolute
 from distlab.text.counts import is_number, is_positive_count
@@ -164,7 +165,8 @@ class CheckpointManager(Uncopied):
           The checkpoint's path; None where nothing was done.
 
         Raises:
-          CheckpointError: It could not be written; no other one was removed.
+          CheckpointError: It could not be written, or another process is saving to the folder; no
+            other one was removed.
           ArgumentValueError: The number is none, or negative.
 
         Example:
@@ -191,17 +193,13 @@ class CheckpointManager(Uncopied):
         path = self._folder / f"{self._name}-{number}"
         self.checkpoint.sync()
         _require_folder(self._folder)
-        if workers.is_writer():
-            files.remove_unfinished(
-                self._folder, lambda name: _number(name, self._name) is not None
-            )
         before = self.checkpoint.save_counter
         self.checkpoint.save_counter = before + 1
         try:
-            written = self.checkpoint.write_then(
+            written = self.checkpoint.write_within(
                 path,
                 self._options if options is None else options,
-                lambda: self._remove_old(path),
+                lambda: self._adding(path),
             )
         except BaseException:
             self.checkpoint.save_counter = before
@@ -253,6 +251,16 @@ class CheckpointManager(Uncopied):
     def _step(self) -> int | None:
         counter = self._step_counter() if callable(self._step_counter) else self._step_counter
         return None if counter is None else _whole_number("step_counter", counter)
+
+    @contextmanager
+    def _adding(self, path: Path) -> Iterator[None]:
+        """Removes what is not to be kept, before and after a checkpoint is written."""
+        with files.alone(self._folder, self._name):
+            files.remove_unfinished(
+                self._folder, lambda name: _number(name, self._name) is not None
+            )
+            yield
+            self._remove_old(path)
 
     def _remove_old(self, newest: Path) -> None:
         """Removes the checkpoints that are not to be kept, once a newer one is whole."""
