@@ -141,8 +141,18 @@ def require_open() -> None:
       ContextError: This is a forked child.
       SystemExit: The interpreter ends, and this is not its main thread.
     """
+    require_not_ending()
+    require_not_forked()
+
+
+def require_not_ending() -> None:
+    """Notes that the calling thread has arrays, and is about to be inside of JAX with them.
+
+    Raises:
+      SystemExit: The interpreter ends, and this is not its main thread.
+    """
     note_thread()
-    if isinstance(dispatching, _Forked | _Ending):
+    if isinstance(dispatching, _Ending):
         with dispatching:
             pass
 

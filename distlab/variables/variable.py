@@ -186,7 +186,7 @@ class Variable(ArrayOperators, scattering.Scatters, Sealed):
                 f"{self.name}: synchronization NONE has no meaning for a distributed variable. "
                 "Use ON_WRITE (copies stay equal) or ON_READ (each replica writes its own copy)."
             )
-        in_flight.require_not_forked()
+        in_flight.require_open()
         value = initial_value() if callable(initial_value) else initial_value
         if isinstance(value, jax.core.Tracer):
             raise ContextError(
@@ -256,6 +256,7 @@ class Variable(ArrayOperators, scattering.Scatters, Sealed):
             if merging is None or not self.on_read or scopes.updating():
                 return frame.get(self)
             return replicas.aggregate(self, frame.get(self), merging, "read_value")
+        in_flight.require_not_ending()
         require_no_callback(f"{self.name} was read")
         if jax_internals.being_staged():
             raise ContextError(
@@ -371,6 +372,7 @@ class Variable(ArrayOperators, scattering.Scatters, Sealed):
         self.require_own_strategy(verb)
         frame = frames.current()
         if frame is None:
+            in_flight.require_open()
             require_no_callback(f"{self.name} was assigned")
         if isinstance(operand, DistributedValues):
             if frame is None or (scopes.in_cross_replica_context() and not scopes.updating()):
@@ -448,6 +450,7 @@ class Variable(ArrayOperators, scattering.Scatters, Sealed):
         parts = (slices.values, slices.indices)
         frame = frames.current()
         if frame is None:
+            in_flight.require_open()
             if any(isinstance(part, PerReplica) for part in parts):
                 columns = [
                     part.values if isinstance(part, PerReplica) else [part] * len(self.values)

@@ -104,6 +104,46 @@ ends.set()
     assert finish(BEGIN + program, "-W", "error") == (0, "main ends\ntraced\n")
 
 
+@pytest.mark.parametrize(
+    "use",
+    [
+        "dl.Variable(slow)",
+        "variable.assign(Slow())",
+        "variable.scatter_add(dl.IndexedSlices(Slow(), [0, 1, 2]))",
+        "slow(variable.value())",
+    ],
+)
+def test_the_end_waits_for_a_thread_that_uses_a_variable(use: str) -> None:
+    """The process was aborted now and then where it did not."""
+    program = """
+variable = dl.Variable(np.ones(3, np.float32))
+using, ending = threading.Event(), []
+def slow(value=None):
+    using.set()
+    until = time.monotonic() + 60
+    while not ending or time.monotonic() < ending[0] + 0.6:  # no wait that could be one for a task
+        assert time.monotonic() < until
+        time.sleep(0.01)
+    print("used", flush=True)
+    return np.ones(3, np.float32)
+class Slow:
+    shape, dtype = (3,), np.dtype("float32")
+    def __array__(self, dtype=None, copy=None):
+        return slow()
+def use():
+    USE
+    variable.value()
+    print("one use too many", flush=True)
+threading.Thread(target=use, daemon=True).start()
+assert using.wait(60)
+print("main ends", flush=True)
+ending.append(time.monotonic())
+"""
+    status, out = finish(BEGIN + program.replace("USE", use), "-W", "error")
+    assert (status, out.splitlines()[:2]) == (0, ["main ends", "used"])
+    assert "too many" not in out
+
+
 def test_other_threads_finish_their_steps_first() -> None:
     """Python waits for them before anything is torn down."""
     program = """
