@@ -27,7 +27,7 @@ from distlab.context import scopes
 from distlab.context.host import Host
 from distlab.context.replica_context import ReplicaContext
 from distlab.data import TensorSpec
-from distlab.devices import jax_internals
+from distlab.devices import in_flight, jax_internals
 from distlab.errors import (
     ArgumentTypeError,
     ArgumentValueError,
@@ -102,6 +102,7 @@ class Exported:
           ValueShapeError: The arguments have another structure, shape or dtype than the spec; or
             a result does not depend on the number of examples, and there are none.
         """
+        in_flight.require_not_forked()
         require_nest(args, "args")
         positional, _ = jax.tree_util.treedef_children(self.program.in_tree)
         takes = len(jax.tree_util.treedef_children(positional)) - 1  # the first are the arrays
@@ -299,6 +300,7 @@ def export(fn: Callable[..., Any], spec: Any, *, platforms: Sequence[str] = PLAT
             f"export needs a function first, got {shown(fn)}. Write dl.export(lambda x: ..., spec)."
         )
     require_plain(fn, "export")
+    in_flight.require_not_forked()
     chosen = _checked_platforms(platforms)
     export_library = _jax_export()
     specs = spec if isinstance(spec, tuple) else (spec,)

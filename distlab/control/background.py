@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import itertools
 import logging
+import os
 import threading
 import time
 from collections.abc import Callable
@@ -65,6 +66,7 @@ class Background(Uncopied, Generic[T]):
         self._error: BaseException | None = None
         self._value: list[T] = []
         self._ended = threading.Event()
+        self._process = os.getpid()
         self._began = time.monotonic()
         self._seconds: float | None = None
         atexit.register(self._stop_at_exit)
@@ -90,7 +92,8 @@ class Background(Uncopied, Generic[T]):
 
         Raises:
           ArgumentValueError: `timeout` is no number of seconds.
-          ContextError: The function itself waits for its result.
+          ContextError: The function itself waits for its result, or this is a forked child of
+            the process in which it runs.
           TimeoutError: The function was still running then.
           Exception: The function raised it.
         """
@@ -103,6 +106,12 @@ class Background(Uncopied, Generic[T]):
             raise ContextError(
                 f"{self.name} waits for its own result, which it can't return before. Call "
                 "result() outside of the function."
+            )
+        if self.running and os.getpid() != self._process:
+            raise ContextError(
+                f"{self.name} runs in process {self._process}, from which process {os.getpid()} "
+                "was forked: its thread does not exist here. Wait for its result there, or begin "
+                "it in this process."
             )
         if not self._ended.wait(timeout):
             raise TimeoutError(

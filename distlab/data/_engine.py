@@ -6,12 +6,15 @@ the two base classes here declare the methods that ours implement.
 
 from __future__ import annotations
 
+import os
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import grain
 import numpy as np
+
+from distlab.errors import ContextError
 
 State = dict[str, Any]
 """An iterator's position: dicts, lists, strings and numbers only."""
@@ -52,6 +55,22 @@ class Reader(grain.DatasetIterator):  # type: ignore[misc]
     @abstractmethod
     def set_state(self, state: State) -> None:
         """Goes to a position that `get_state` returned."""
+
+
+def require_own_threads(process: int) -> None:
+    """Checks that the threads which read ahead exist: what waits for them would wait for ever.
+
+    Args:
+      process: The id of the process that started them.
+
+    Raises:
+      ContextError: This is a forked child of it.
+    """
+    if os.getpid() != process:
+        raise ContextError(
+            f"Process {process} reads ahead for this iterator, by threads that do not exist in its "
+            f"forked child {os.getpid()}. Make the iterator in the child: iter(dataset)."
+        )
 
 
 class Stream(grain.IterDataset):  # type: ignore[misc]

@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 
-from distlab.data._engine import Element, Reader, State, Stream
+from distlab.data._engine import Element, Reader, State, Stream, require_own_threads
 
 _TRIAL = 8
 _WORTHWHILE_SECONDS = 5e-4
@@ -83,6 +83,7 @@ class _ParallelReader(Reader):
         self._threads = cores() if threads < 0 else threads
         self._watch = Stopwatch() if threads < 0 else None
         self._pool: ThreadPoolExecutor | None = None
+        self._process = 0
         self._begin(parent.get_state())
 
     def __next__(self) -> Element:
@@ -90,6 +91,8 @@ class _ParallelReader(Reader):
             if self._threads == 1 or not self._watch.says_parallel:
                 return self._serial(self._watch)
             self._watch, self._state = None, self._parent.get_state()
+        if self._pool is not None:
+            require_own_threads(self._process)
         self._submit()
         if not self._pending:
             self._end_threads()
@@ -129,6 +132,7 @@ class _ParallelReader(Reader):
     def _submit(self) -> None:
         if self._pool is None and not self._ended:
             self._pool = ThreadPoolExecutor(self._threads, "distlab-map")
+            self._process = os.getpid()
             weakref.finalize(self, self._pool.shutdown, wait=False, cancel_futures=True)
         while self._pool and not self._ended and len(self._pending) < self._threads:
             result: Future[Element]

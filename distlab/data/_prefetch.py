@@ -7,12 +7,13 @@ never return another element.
 
 from __future__ import annotations
 
+import os
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
-from distlab.data._engine import Element, Reader, State, Stream
+from distlab.data._engine import Element, Reader, State, Stream, require_own_threads
 from distlab.data._plan import Opener, Reading, Unary
 from distlab.errors import DistlabError
 from distlab.threads import Thread, Wake
@@ -130,14 +131,21 @@ class Producer(Generic[ItemT]):
     def __init__(self, source: Positioned[ItemT], size: int) -> None:
         self._items: _Items[ItemT] = _Items(size)
         self._thread = Thread(_produce, source, self._items, name="distlab-prefetch")
+        self._process = 0
 
     def start(self) -> None:
         """Starts the thread, unless it has started."""
         if self._thread.ident is None:
+            self._process = os.getpid()
             self._thread.start()
 
     def get(self) -> tuple[ItemT, State] | BaseException:
-        """Returns the next item and the position after it, or the exception that ended it."""
+        """Returns the next item and the position after it, or the exception that ended it.
+
+        Raises:
+          ContextError: The thread runs in the process from which this one was forked.
+        """
+        require_own_threads(self._process)
         items = self._items
         while not items.ready:
             items.added.wait(_POLL_SECONDS)

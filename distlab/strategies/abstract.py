@@ -655,6 +655,7 @@ class Strategy(ABC):  # noqa: B024 - abstract because a subclass chooses the dev
         """
         scopes.require_cross_replica("replicate", self)
         jax_internals.require_not_staged("replicate")
+        in_flight.require_not_forked()
         with taken_apart(tree, "The value to replicate"):
             require_no_state_holder(tree, "The value to replicate")
             return jax.tree.map(self._copies, tree, is_leaf=is_equinox_module)

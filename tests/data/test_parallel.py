@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from distlab.data import AUTOTUNE, Dataset
+from tests import own_process
 from tests.data.models import lists
 
 LIMIT_SECONDS = 60
@@ -122,3 +123,44 @@ def test_results_are_the_same_as_without_threads() -> None:
     indices = [e.indices for e in rows.map(lambda x: x, num_parallel_calls=4).elements()]
     values = lists(rows.map(lambda x: x))
     np.testing.assert_array_equal(np.concatenate([i for i in indices if i is not None]), values)
+
+
+FORKED = """
+import os, sys
+from distlab.data import Dataset
+from distlab.errors import ContextError
+
+dataset = Dataset.range(100)
+dataset = {
+    "map": dataset.map(lambda x: x + 1, num_parallel_calls=2),
+    "prefetch": dataset.map(lambda x: x + 1).prefetch(2),
+    "serial": dataset.map(lambda x: x + 1, num_parallel_calls=-1),
+}[sys.argv[1]].batch(2)
+iterator = iter(dataset)
+next(iterator)
+child = os.fork()
+if child == 0:
+    for _ in range(2):  # it goes on to be refused
+        try:
+            print(next(iterator), flush=True)
+        except ContextError as error:
+            print(error, flush=True)
+    print(next(iter(dataset)), flush=True)
+    os._exit(0)
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+print(next(iterator))
+"""
+
+
+@pytest.mark.parametrize("reads_ahead", ["map", "prefetch"])
+def test_a_forked_child_is_told_to_make_the_iterator_itself(reads_ahead: str) -> None:
+    done = own_process.run(FORKED, reads_ahead, seconds=60)
+    *refused, anew, parents = done.stdout.splitlines()
+    assert len(refused) == 2
+    assert all("Make the iterator in the child: iter(dataset)" in line for line in refused)
+    assert (anew, parents) == ("[1 2]", "[3 4]"), done.stderr
+
+
+def test_a_forked_child_goes_on_with_an_iterator_without_threads() -> None:
+    done = own_process.run(FORKED, "serial", seconds=60)
+    assert done.stdout.splitlines() == ["[3 4]", "[5 6]", "[1 2]", "[3 4]"], done.stderr

@@ -182,6 +182,7 @@ with strategy.scope():
 value = strategy.run(step, args=(batch,))
 dataset = strategy.experimental_distribute_dataset(dl.data.Dataset.range(64).batch(8))
 checkpoint = dl.train.Checkpoint(variable=variable)
+exported = dl.export(lambda x: x * 2, dl.data.TensorSpec([None], "float32"))
 def feed():
     for numbers in dataset:
         strategy.run(lambda n: n + 1, args=(numbers,))
@@ -202,6 +203,10 @@ verbs = {
     "scatter": lambda: variable.scatter_add(dl.IndexedSlices([1.0], [0])),
     "local results": lambda: strategy.experimental_local_results(value),
     "save": lambda: checkpoint.save("forked/checkpoint"),
+    "replicate": lambda: strategy.replicate({"a": np.ones(3, np.float32)}),
+    "loss": lambda: dl.nn.compute_average_loss(np.ones(3, np.float32), global_batch_size=2),
+    "export": lambda: dl.export(lambda x: x, dl.data.TensorSpec([None], "float32")),
+    "exported": lambda: exported(np.ones(3, np.float32)),
     "restore": lambda: checkpoint.restore("forked/checkpoint-1"),
 }
 for name, verb in (verbs | further).items():
@@ -220,6 +225,28 @@ print(float(strategy.reduce("MEAN", strategy.run(step, args=(batch,)), axis=None
 
 def test_steps_in_a_forked_child_are_refused_with_the_remedy() -> None:
     assert finish(BEGIN + "further = {}" + FORKED) == (0, "400.0\n")
+
+
+def test_a_forked_child_does_not_wait_for_a_function_in_the_parents_background() -> None:
+    program = """
+import os
+release = threading.Event()
+job, ended = dl.background(release.wait), dl.background(lambda: 42)
+ended.result(60)
+child = os.fork()
+if child == 0:
+    try:
+        job.result()
+    except dl.errors.ContextError as error:
+        print(error, flush=True)
+    os._exit(ended.result())
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 42
+release.set()
+print(job.result(60))
+"""
+    status, out = finish(BEGIN + program)
+    assert (status, out.splitlines()[-1]) == (0, "True")
+    assert "begin it in this process" in out
 
 
 def test_a_child_forked_while_a_thread_dispatches_is_told_too() -> None:

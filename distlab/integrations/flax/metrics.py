@@ -230,6 +230,7 @@ class Mean(Metric):
           UnsupportedError: There are weights.
         """
         _refuse_weights(sample_weight)
+        in_flight.require_not_forked()
         super().update_state(values=_as_floats(values), **_masked(mask))
 
 
@@ -298,6 +299,7 @@ class Accuracy(Metric):
           UnsupportedError: There are weights.
         """
         _refuse_weights(sample_weight)
+        in_flight.require_not_forked()
         labels = _given_once("labels", labels, "y_true", y_true)
         logits = _given_once("logits", logits, "y_pred", y_pred)
         super().update_state(labels=_as_array(labels), logits=_as_array(logits), **_masked(mask))

@@ -289,6 +289,7 @@ metric.update_state(jnp.ones(2))
 further = {
     "metric": lambda: metric.result(),
     "metric's update": lambda: metric.update_state(jnp.ones(2)),
+    "metric's update with a number": lambda: metric.update_state(3.0),
 }
 """
 
