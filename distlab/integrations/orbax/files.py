@@ -55,8 +55,10 @@ _OWN_NUMBERS: Final = re.compile(r"(\.\d+)+$")
 _NUMBERED: Final = re.compile(r".*-\d+")
 _WRITTEN_NS: Final = "commit_timestamp_nsecs"
 _FULL: Final = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
-_interrupts = 0
-"""How many saves were interrupted in this process."""
+_given_up = 0
+"""How many saves failed or were interrupted in this process."""
+_left: Final[list[Path]] = []
+"""The folders of those that failed, which the next save removes once more."""
 
 _one_at_a_time: Final = threading.RLock()
 """Held while a checkpoint is written or read: Orbax's checkpointer is for one thread, and what a
@@ -186,7 +188,7 @@ def write(path: Path, state: Mapping[str, Saved]) -> None:
 
 
 def _write_whole(path: Path, arrays: Mapping[str, np.ndarray], objects: Mapping[str, Any]) -> None:
-    global _interrupts
+    global _given_up
     if path.exists() and not is_checkpoint(path):
         raise CheckpointError(
             f"{path} exists and is no checkpoint, so none is written there. Remove it, or choose "
@@ -194,20 +196,25 @@ def _write_whole(path: Path, arrays: Mapping[str, np.ndarray], objects: Mapping[
         )
     # On a file system without locks, another process may write one of this name.
     own = f"{path.name}.{os.getpid()}."
-    new = path.with_name(f"{own}{_interrupts}{_NEW}")
+    new = path.with_name(f"{own}{_given_up}{_NEW}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         for left in path.parent.glob(f"{glob.escape(path.name)}.*{_NEW}*"):
             if not left.name.startswith(own):
                 _clear(left)  # of a killed process
+        while _left:
+            _clear(_left.pop())
         _clear(new)
         _write(new, arrays, objects)
         _stamp_as_newest(new, path.parent)
         (new / _CHECKSUMS).write_text(json.dumps(_checksums(new)))
         _put_in_place(new, path)
     except (OSError, ValueError, RuntimeError) as error:
-        _clear(new)
-        _clear(new.with_name(new.name + _UNFINISHED))
+        _given_up += 1
+        unfinished = [new, new.with_name(new.name + _UNFINISHED)]
+        for folder in unfinished:
+            _clear(folder)
+        _left.extend(unfinished)  # Orbax's threads may be writing on
         raise CheckpointError(
             f"{path} could not be written: {shown_clause(error)}. Nothing was left behind, and "
             "earlier checkpoints are as they were. Free space on the disk, or choose another "
@@ -215,7 +222,7 @@ def _write_whole(path: Path, arrays: Mapping[str, np.ndarray], objects: Mapping[
         ) from error
     except BaseException:
         # Orbax's threads go on, and shall not write into what the next save makes.
-        _interrupts += 1
+        _given_up += 1
         raise
 
 

@@ -313,6 +313,44 @@ def test_a_save_after_an_interrupted_one_is_whole_whatever_still_writes(
     assert len(again.checkpoints) == 2
 
 
+@pytest.mark.parametrize("how", ["manager", "write"])
+def test_a_save_after_a_failed_one_is_whole_and_removes_what_was_written_on(
+    how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checkpoint = dl.train.Checkpoint(v=dl.Variable(1.0))
+    manager = dl.train.CheckpointManager(checkpoint, tmp_path)
+    save: Callable[[], Any] = {
+        "manager": lambda: manager.save(1),
+        "write": lambda: checkpoint.write(tmp_path / "ckpt-1"),
+    }[how]
+    write = files._write
+    failed: list[Path] = []
+
+    def of_orbax() -> None:
+        for folder in (failed[0], failed[0].with_name(f"{failed[0].name}.orbax-checkpoint-tmp")):
+            folder.mkdir(exist_ok=True)
+            (folder / "left").write_text("of the failed save")
+
+    def full(path: Path, arrays: Any, objects: Any) -> None:
+        failed.append(path)
+        raise OSError("No space left on device")
+
+    def written_beside(path: Path, arrays: Any, objects: Any) -> None:
+        write(path, arrays, objects)
+        of_orbax()
+
+    monkeypatch.setattr(files, "_write", full)
+    with pytest.raises(CheckpointError, match="No space left"):
+        save()
+    of_orbax()
+    monkeypatch.setattr(files, "_write", write)
+    save()
+    assert [path.name for path in tmp_path.iterdir()] == ["ckpt-1"]
+    monkeypatch.setattr(files, "_write", written_beside)
+    save()
+    assert not [*(tmp_path / "ckpt-1").rglob("left")]
+
+
 def test_a_removal_that_was_interrupted_leaves_no_checkpoint(tmp_path: Path) -> None:
     x = dl.Variable(1.0)
     manager = dl.train.CheckpointManager(dl.train.Checkpoint(x=x), tmp_path, max_to_keep=1)
