@@ -16,6 +16,7 @@ import queue
 import sys
 import threading
 import time
+import warnings
 from collections import deque
 from contextlib import AbstractContextManager
 from typing import Final, TypeAlias
@@ -32,6 +33,10 @@ LIMIT: Final = 16
 SHORT_POOL_LIMIT: Final = 2
 """The same where XLA's thread pool is smaller than distlab would have made it."""
 
+_WHICH: Final = (
+    "Steps are not awaited when run returns: jax.block_until_ready(result) after each call finds "
+    "which one it was."
+)
 _EXIT_SECONDS: Final = 5.0
 _COMPILE_SECONDS: Final = 30.0
 _SILENT_SECONDS: Final = 10.0
@@ -52,14 +57,18 @@ limit = LIMIT
 admitted = 0
 """The number of steps that were in flight so far; in SPMD programs the same in all processes."""
 
-_waiting: deque[jax.Array] = deque()
+_waiting: deque[tuple[jax.Array, bool]] = deque()
+"""An output of each step, and whether the step assigns variables."""
 _failed: deque[Exception] = deque(maxlen=1)
-"""The error of a step that was waited for, until the next step raises it."""
+"""The error of a step that was waited for and assigned variables, until the next one raises it."""
+_results_failed: deque[Exception] = deque(maxlen=1)
+"""That of a step of which nothing is left but results: whoever reads them gets the error, and may
+have handled it. So the next step only warns of it, for programs that read none."""
 
 _threads: set[int] = set()
 
 
-def admit(result: jax.Array) -> None:
+def admit(result: jax.Array, *, assigns: bool = False) -> None:
     """Counts a step as in flight, and waits for the older half when the limit is exceeded.
 
     The error of an older step is kept for `require_sound`: this step runs already.
@@ -67,40 +76,63 @@ def admit(result: jax.Array) -> None:
     Args:
       result: An output of the step, preferably the smallest: it stays in memory until
         the step leaves the queue.
+      assigns: Whether the step assigns variables.
     """
     global admitted
     admitted += 1
     note_thread()
-    _waiting.append(result)
+    _waiting.append((result, assigns))
     if len(_waiting) <= limit:
         return
     # Waiting for the newest first wakes this thread once instead of eight times.
-    for older in reversed([_waiting.popleft() for _ in range(limit // 2)]):
+    for older, assigned in reversed([_waiting.popleft() for _ in range(limit // 2)]):
         # A donated result is deleted; the step that reuses its memory is later in the queue.
         if not older.is_deleted():
             try:
                 older.block_until_ready()
             except Exception as error:  # noqa: BLE001 - raised by `require_sound`
-                _failed.append(error)
+                (_failed if assigned else _results_failed).append(error)
 
 
 def require_sound() -> None:
-    """Raises the error of an earlier step, before the next one begins.
+    """Tells the error of an earlier step, once, before the next one begins.
 
     Raises:
-      Exception: What JAX raised where it was waited for, once.
+      Exception: What JAX raised where it was waited for, of a step that assigned variables.
+
+    Warns:
+      RuntimeWarning: Another step failed.
     """
-    if not _failed:
+    if not _failed and not _results_failed:
         return
+    assigned = bool(_failed)
     try:
-        error = _failed.pop()
+        error = (_failed if assigned else _results_failed).pop()
     except IndexError:  # another thread was quicker
         return
-    error.add_note(
-        "An earlier step failed, and this call has done nothing. Steps are not awaited when run "
-        "returns: jax.block_until_ready(result) after each call finds which one it was."
-    )
+    if not assigned:
+        warnings.warn(
+            f"An earlier step failed: {type(error).__name__}: {error}\nIt assigned no variable, so "
+            "this program goes on; whoever reads the results of that step gets this error. "
+            + _WHICH,
+            RuntimeWarning,
+            stacklevel=_level_of_user(),
+        )
+        return
+    error.add_note(f"An earlier step failed, and this call has done nothing. {_WHICH}")
     raise error
+
+
+def _level_of_user() -> int:
+    """Returns the `stacklevel` of the line that called distlab, for the function's caller."""
+    level, frame = 1, sys._getframe(1)
+    while frame.f_back is not None and _is_library(frame.f_globals.get("__name__", "")):
+        level, frame = level + 1, frame.f_back
+    return level
+
+
+def _is_library(module: str) -> bool:
+    return module.startswith(("distlab.", "jax."))
 
 
 def begin_anew() -> None:
@@ -109,11 +141,12 @@ def begin_anew() -> None:
     admitted = 0
     _waiting.clear()
     _failed.clear()
+    _results_failed.clear()
 
 
 def waiting() -> list[jax.Array]:
     """Returns the results of the steps in flight, the oldest first."""
-    return list(_waiting)
+    return [result for result, _ in list(_waiting)]
 
 
 def note_thread() -> None:
@@ -217,7 +250,7 @@ def finish() -> None:
     until = time.monotonic() + _EXIT_SECONDS
     while any(not _is_done(result) for result in waiting()) and time.monotonic() < until:
         time.sleep(_POLL_SECONDS)
-    for error in _failed:  # no later step has raised it
+    for error in [*_failed, *_results_failed]:  # no later step has told it
         print(f"A step failed: {type(error).__name__}: {error}", file=sys.stderr)
 
 
@@ -253,6 +286,7 @@ def _after_fork() -> None:
     global dispatching
     _waiting.clear()
     _failed.clear()
+    _results_failed.clear()
     _threads.clear()
     dispatching = _Forked() if jax_internals.backend_started() else threading.RLock()
 

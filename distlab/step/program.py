@@ -106,6 +106,7 @@ class Program:
         self.alike: frozenset[int] = frozenset()
         self.alike_leaves: list[int] = []
         self._changes = _remote_changes(self.spmd)
+        self._assigns = bool(self.spmd.written or self.spmd.updates)
         self._operands = self.spmd.computed + len(self.spmd.written)  # they follow all others
         # The traffic of other processes is counted where their messages are sent.
         self._on_servers = any(
@@ -173,7 +174,7 @@ class Program:
             if self._marks:
                 del outputs[-1]
             if marker is not None and self.spmd.waits:
-                in_flight.admit(marker)
+                in_flight.admit(marker, assigns=self._assigns)
             if fresh and self._mesh.shared:
                 connections.settle(outputs)
         return self.spmd.result(outputs), marker

@@ -1,4 +1,7 @@
-"""A step that fails on the devices: its error is told once, by a call that does nothing else."""
+"""A step that fails on the devices: its error is told once, by a call that does nothing else.
+
+Of a step that assigned no variable, whose error may be handled already, a warning tells.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ from tests import own_process
 
 PROGRAM = """
 import sys
+import warnings
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -19,6 +23,7 @@ dl.use_cpu_devices(2)
 strategy = dl.MirroredStrategy()
 with strategy.scope():
     counted = dl.Variable(0.0, aggregation=dl.VariableAggregation.MEAN)
+    lost = dl.Variable(0.0, aggregation=dl.VariableAggregation.MEAN)
 
 def count():
     counted.assign_add(1.0)
@@ -29,13 +34,17 @@ def failing(x):
 
 def asked(x):
     answer = jax.pure_callback(failing, jax.ShapeDtypeStruct((), jnp.float32), x)
+    if sys.argv[2] == "assigned":
+        lost.assign(answer)
     return dl.get_replica_context().all_reduce("SUM", answer)
 
 value = strategy.run(count)
-try:
-    jax.block_until_ready(strategy.run(asked, args=(np.float32(1),)))
-except jax.errors.JaxRuntimeError as error:
-    print("no entry" in str(error))
+result = strategy.run(asked, args=(np.float32(1),))
+if sys.argv[3] == "seen":
+    try:
+        jax.block_until_ready(result)
+    except jax.errors.JaxRuntimeError as error:
+        print("no entry" in str(error))
 calls = {
     "run": lambda: strategy.run(count),
     "reduce": lambda: strategy.reduce("SUM", value, axis=None),
@@ -43,8 +52,12 @@ calls = {
 returned = 0
 for _ in range(3 * in_flight.LIMIT):
     try:
-        calls[sys.argv[1]]()
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            calls[sys.argv[1]]()
         returned += 1
+        for one in told:
+            print(one.category.__name__, one.filename, "no entry" in str(one.message))
     except jax.errors.JaxRuntimeError as error:
         print(error.__notes__[0].partition(".")[0])
 print(returned, counted.numpy())
@@ -53,11 +66,26 @@ print(returned, counted.numpy())
 
 @pytest.mark.parametrize("verb", ["run", "reduce"])
 def test_a_later_call_tells_the_error_of_an_earlier_step_and_does_nothing(verb: str) -> None:
-    done = own_process.run(PROGRAM, verb)  # JAX tells the error again when the process ends
+    done = own_process.run(
+        PROGRAM, verb, "assigned", "seen"
+    )  # JAX tells the error again when the process ends
     told = "An earlier step failed, and this call has done nothing"
     returned = 3 * in_flight.LIMIT - 1
     counted = 1 + (returned if verb == "run" else 0)
     assert done.stdout.splitlines() == ["True", told, f"{returned} {counted}.0"], done.stderr
+
+
+@pytest.mark.parametrize("verb", ["run", "reduce"])
+@pytest.mark.parametrize("seen", ["seen", "unseen"])
+def test_of_a_step_that_assigned_no_variable_a_later_call_warns_and_goes_on(
+    verb: str, seen: str
+) -> None:
+    done = own_process.run(PROGRAM, verb, "returned", seen)
+    returned = 3 * in_flight.LIMIT
+    counted = 1 + (returned if verb == "run" else 0)
+    handled = ["True"] if seen == "seen" else []
+    told = "RuntimeWarning <string> True"
+    assert done.stdout.splitlines() == [*handled, told, f"{returned} {counted}.0"], done.stderr
 
 
 def test_the_error_of_a_step_that_no_call_told_is_told_at_the_end(
