@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Iterator
-from concurrent.futures import CancelledError
 from typing import Any, Final
 
 from distlab.data._engine import Element, Reader, State
@@ -43,23 +42,16 @@ class Elements(Resumable, Iterator[Element]):
         self._noted: State = {}
         self._since = _NOTED_EVERY
         self._amid = False
-        self._closed = False
 
     def __next__(self) -> Element:
-        """Returns the next element; there is none after `close`."""
+        """Returns the next element."""
         with self._lock:
-            if self._closed:
-                raise StopIteration
             if self._amid:
                 self._go_back()
             if self._since == _NOTED_EVERY:
                 self._noted, self._since = self._reader.get_state(), 0
             try:
                 element: Element = next(self._reader)
-            except CancelledError:  # another thread has closed it meanwhile
-                if self._closed:
-                    raise StopIteration from None
-                raise
             except BaseException as error:
                 if isinstance(error, Exception):
                     self._since += 1
@@ -120,11 +112,10 @@ class Elements(Resumable, Iterator[Element]):
                 raise
             self._reader.close()
             self._passes, self._reader = passes, reader
-            self._since, self._amid, self._closed = _NOTED_EVERY, False, False
+            self._since, self._amid = _NOTED_EVERY, False
 
     def close(self) -> None:
-        """Stops reading ahead, and ends the iteration until `restore`."""
-        self._closed = True
+        """Stops reading ahead."""
         self._reader.close()
 
     def _go_back(self) -> None:
@@ -254,5 +245,5 @@ class Values(Resumable, Iterator[Any]):
         self._elements.restore(state)
 
     def close(self) -> None:
-        """Stops reading ahead, and ends the iteration until `restore`."""
+        """Stops reading ahead."""
         self._elements.close()

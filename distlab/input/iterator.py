@@ -56,7 +56,6 @@ class DistributedIterator(Resumable):
         self._batch = 0
         self._nominal = distribution.steps.nominal or 0
         self._ended = False
-        self._closed = False
         self._before: State | None = None
         self._repeats = Repeats()
         self._feed = _open_feed(distribution)
@@ -180,18 +179,17 @@ class DistributedIterator(Resumable):
             )
         with self._lock:
             self._feed.set_state(position["reader"])
-            self._before, self._closed = None, False
+            self._before = None
             self._batch, self._ended = position["batch"], position["ended"]
 
     def close(self) -> None:
-        """Stops reading ahead, and ends the iteration until `restore`; dropping it does, too."""
-        self._closed = True
+        """Stops reading ahead. Dropping the iterator does the same."""
         self._feed.close()
 
     def _next(self, *, fill: bool) -> Any:
         self._require_cross_replica()
         with self._lock:
-            if self._ended or self._closed:
+            if self._ended:
                 raise StopIteration
             if self._before is not None:
                 if self._distribution.steps.rereadable:

@@ -182,26 +182,3 @@ def test_a_position_saved_before_windows_were_kept_is_accepted() -> None:
     second = iter(dataset)
     second.restore(state)
     assert list(second) == list(first)
-
-
-@pytest.mark.parametrize(
-    "dataset",
-    [
-        Dataset.from_generator(lambda: iter(range(9))),
-        Dataset.range(9),
-        Dataset.range(9).prefetch(2),
-        Dataset.range(9).map(lambda x: x, num_parallel_calls=2),
-        Dataset.from_generator(lambda: iter(range(9))).shuffle(1),
-    ],
-    ids=["generator", "range", "prefetch", "map", "shuffle"],
-)
-def test_a_closed_iterator_has_no_next_element_until_it_is_restored(dataset: Dataset) -> None:
-    iterator = iter(dataset)
-    assert [next(iterator), next(iterator)] == [0, 1]
-    position = iterator.state()
-    iterator.close()
-    for _ in range(2):
-        assert next(iterator, None) is None
-    iterator.restore(position)
-    assert next(iterator) == 2
-    iterator.close()

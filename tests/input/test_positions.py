@@ -117,19 +117,3 @@ def test_a_position_of_something_else_is_refused_and_does_no_harm() -> None:
     with pytest.raises(InvalidArgumentError, match=r"what its state\(\) returned, got \{'x': 1\}"):
         in_turn.restore({"x": 1})
     assert len(list(in_turn)) == 1
-
-
-@pytest.mark.parametrize("ahead", [1, 3])
-def test_a_closed_iterator_has_no_next_batch_until_it_is_restored(ahead: int) -> None:
-    strategy = mirrored(2)
-    dataset = dl.data.Dataset.from_generator(lambda: iter(range(12))).batch(2)
-    options = dl.InputOptions(experimental_per_replica_buffer_size=ahead)
-    iterator = iter(strategy.experimental_distribute_dataset(dataset, options))
-    next(iterator)
-    position = iterator.state()
-    iterator.close()
-    assert [next(iterator, None), next(iterator, None)] == [None, None]
-    assert not iterator.get_next_as_optional().has_value()
-    iterator.restore(position)
-    assert local(strategy, next(iterator)) == [[2], [3]]
-    iterator.close()
