@@ -27,9 +27,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from distlab.context import scopes
+from distlab.devices import in_flight
 from distlab.errors import ArgumentTypeError, ArgumentValueError, ContextError, ValueShapeError
 from distlab.text.shown import said_by_jax, shown
-from distlab.values.checks import require_alive, require_devices
+from distlab.values.checks import require_alive
 
 __all__ = ["compute_average_loss", "scale_regularization_loss"]
 
@@ -122,7 +123,7 @@ def _numbers(name: str, value: Any) -> jax.Array:
       ArgumentTypeError: It can't be one.
       DonatedError: It is an array that was deleted.
     """
-    require_devices()
+    in_flight.require_not_forked()
     require_alive(value, name)
     try:
         array = jnp.asarray(value)

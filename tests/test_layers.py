@@ -38,10 +38,11 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "uncopied": ("errors",),
     "user_code": (),
     "threads": (),
+    "file_locks": (),
     "events": (),
     "cluster": ("text", "errors", "uncopied"),
     "launching": ("text", "errors", "threads"),
-    "devices": ("text", "errors", "events"),
+    "devices": ("text", "errors", "user_code", "events"),
     "processes": ("text", "errors", "threads", "devices"),
     "values": ("text", "errors", "user_code", "events", "devices", "processes"),
     "context": ("text", "errors", "user_code", "devices", "values"),
@@ -74,7 +75,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "strategies",
     ),
     "control": ("text", "errors", "uncopied", "events", "devices", "values", "context"),
-    "nn": ("text", "errors", "values", "context"),
+    "nn": ("text", "errors", "devices", "values", "context"),
     # What shows it: events to columns, columns to charts, advice and a page.
     "folds": ("text", "errors", "events"),
     "charts": ("text", "errors", "folds"),
@@ -83,7 +84,10 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "tracking": ("text", "errors", "events", "io", "folds"),
     # What keeps it. A recording ends with its advice, and exports draw the page.
     "profiling": ("errors", "user_code", "threads", "events", "devices", "cluster", "values"),
-    "runs": ("text", "errors", "uncopied", "events", "folds", "advice", "page", "tracking"),
+    "runs": (
+        *("text", "errors", "uncopied", "file_locks", "events", "folds", "advice", "page"),
+        "tracking",
+    ),
     "recording": (
         *("text", "errors", "uncopied", "user_code", "threads", "events", "devices", "processes"),
         *("advice", "tracking", "profiling", "runs"),
@@ -103,8 +107,8 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         *("text", "errors", "devices", "values", "context", "variables", "step", "strategies"),
     ),
     "integrations.orbax": (
-        *("text", "errors", "uncopied", "threads", "cluster", "devices", "processes", "values"),
-        *("context", "variables", "data", "input", "integrations.hook"),
+        *("text", "errors", "uncopied", "threads", "file_locks", "cluster", "devices", "processes"),
+        *("values", "context", "variables", "data", "input", "integrations.hook"),
     ),
     "integrations.keras": (
         *("text", "errors", "user_code", "events", "devices", "values", "context", "variables"),
@@ -180,7 +184,18 @@ ALSO_USES = {
 """Packages outside of the standard library, beyond numpy and msgspec."""
 
 USES_NO_JAX = {
-    *("text", "errors", "threads", "folds", "charts", "advice", "page", "runs", "widgets"),
+    *(
+        "text",
+        "errors",
+        "threads",
+        "file_locks",
+        "folds",
+        "charts",
+        "advice",
+        "page",
+        "runs",
+        "widgets",
+    ),
     *(
         "dashboard",
         "control",

@@ -16,7 +16,6 @@ import queue
 import sys
 import threading
 import time
-import warnings
 from collections import deque
 from contextlib import AbstractContextManager
 from typing import Final, TypeAlias
@@ -26,6 +25,7 @@ import jax
 from distlab.devices import jax_internals
 from distlab.devices.thread_frames import frames_of
 from distlab.errors import ContextError
+from distlab.user_code import warn
 
 LIMIT: Final = 16
 """The maximum number of steps in flight in this process."""
@@ -111,28 +111,15 @@ def require_sound() -> None:
     except IndexError:  # another thread was quicker
         return
     if not assigned:
-        warnings.warn(
+        warn(
             f"An earlier step failed: {type(error).__name__}: {error}\nIt assigned no variable, so "
             "this program goes on; whoever reads the results of that step gets this error. "
             + _WHICH,
             RuntimeWarning,
-            stacklevel=_level_of_user(),
         )
         return
     error.add_note(f"An earlier step failed, and this call has done nothing. {_WHICH}")
     raise error
-
-
-def _level_of_user() -> int:
-    """Returns the `stacklevel` of the line that called distlab, for the function's caller."""
-    level, frame = 1, sys._getframe(1)
-    while frame.f_back is not None and _is_library(frame.f_globals.get("__name__", "")):
-        level, frame = level + 1, frame.f_back
-    return level
-
-
-def _is_library(module: str) -> bool:
-    return module.startswith(("distlab.", "jax."))
 
 
 def begin_anew() -> None:

@@ -33,6 +33,7 @@ import numpy as np
 
 from distlab.errors import RecordError
 from distlab.events import SCHEMA, AnyEvent, Event, Lost, Unknown, kind_of
+from distlab.file_locks import is_locked
 from distlab.runs.meta import stated_process
 from distlab.runs.opening import CLOSE_FILES, may_open_files
 from distlab.runs.totals import Totals
@@ -315,19 +316,7 @@ def lock_path(path: Path) -> Path:
 
 def being_written(path: Path) -> bool:
     """Returns whether a living process writes this run file."""
-    try:
-        lock = os.open(lock_path(path), os.O_RDONLY | os.O_NONBLOCK)  # it may be a pipe
-    except OSError:
-        return False
-    try:
-        fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    except OSError:  # a file system without locks, where nobody holds one
-        return False
-    finally:
-        os.close(lock)
-    return False
+    return is_locked(lock_path(path))
 
 
 def _meta(

@@ -13,7 +13,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from distlab.devices import in_flight
 from distlab.devices.jax_internals import ConcreteArray, being_transformed
 from distlab.errors import (
     ArgumentTypeError,
@@ -39,15 +38,6 @@ def is_array_like(value: Any) -> bool:
     if isinstance(value, np.ndarray | np.generic):
         return are_of_devices(value.dtype) and value.dtype.isnative and is_plain(value)
     return isinstance(value, jax.Array | bool | int | float | complex)
-
-
-def require_devices() -> None:
-    """Checks that arrays can be computed with.
-
-    Raises:
-      ContextError: This is a forked child, without the devices' threads.
-    """
-    in_flight.require_not_forked()
 
 
 def require_alive(array: Any, what: str) -> None:

@@ -11,6 +11,7 @@ from bokeh.io.state import curstate
 from playwright.sync_api import Browser, Page
 
 from distlab_dashboard import DashboardServer, serve
+from tests.synthetic import ListSource, whole_run
 
 LIMIT_MS = 60_000
 
@@ -20,6 +21,16 @@ def current_document() -> Iterator[None]:
     """Forgets Bokeh's current document: threads of servers may leave a closed one there."""
     yield
     curstate().reset()
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[DashboardServer]:
+    """A server of a run of three steps that has ended."""
+    source = ListSource(whole_run(3))
+    source.live = False
+    made = serve(source)
+    yield made
+    made.stop()
 
 
 class Served(Protocol):

@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from http.client import HTTPException
 from pathlib import Path
 from typing import Any
@@ -235,6 +236,19 @@ class SlowReader:
         return self.connection.recv(12)
 
 
+@contextmanager
+def slow_reader(source: Path) -> Iterator[tuple[DashboardServer, SlowReader]]:
+    """A server and a reader of a file, which is being sent."""
+    made = serve(source)
+    reader = SlowReader(made)
+    try:
+        assert reader.head() == b"HTTP/1.1 200"
+        yield made, reader
+    finally:
+        reader.connection.close()
+        made.stop()
+
+
 @pytest.fixture
 def long_files(monkeypatch: pytest.MonkeyPatch) -> None:
     """Makes files of 16 MB, more than the system takes at once."""
@@ -250,17 +264,11 @@ def test_a_reader_of_a_file_that_stalls_is_given_up_without_a_word(
     recorded: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(exports, "_SEND_SECONDS", 0.5)
-    made = serve(recorded)
-    reader = SlowReader(made)
-    try:
-        assert reader.head() == b"HTTP/1.1 200"
+    with slow_reader(recorded) as (made, reader):
         http = made._http
         assert http is not None
         wait_until(lambda: made._exports._at_once == 0, "the end of the sending")
         assert is_ended(reader.connection)
-    finally:
-        reader.connection.close()
-        made.stop()
     assert [one for one in caplog.records if one.levelno >= logging.WARNING] == []
 
 
@@ -269,18 +277,12 @@ def test_a_reader_of_a_file_that_is_slow_is_sent_it(
     recorded: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(exports, "_SEND_SECONDS", 5.0)
-    made = serve(recorded)
-    reader = SlowReader(made)
-    try:
-        assert reader.head() == b"HTTP/1.1 200"
+    with slow_reader(recorded) as (made, reader):
         end = time.monotonic() + 8
         while time.monotonic() < end:  # some 100 KB/s
             assert made._exports._at_once == 1
             assert reader.connection.recv(2_000)
             threading.Event().wait(0.02)
-    finally:
-        reader.connection.close()
-        made.stop()
 
 
 @pytest.mark.skipif(not hasattr(socket, "TCP_USER_TIMEOUT"), reason="Linux ends stalled readers")
@@ -289,10 +291,7 @@ def test_the_system_ends_no_reader_whose_buffer_is_small_while_a_file_is_sent(
     recorded: Path,
 ) -> None:
     """It would after a minute, if no large packet ever fits."""
-    made = serve(recorded)
-    reader = SlowReader(made)
-    try:
-        assert reader.head() == b"HTTP/1.1 200"
+    with slow_reader(recorded) as (made, reader):
         http = made._http
         assert http is not None
         (stream,) = http._streams
@@ -307,9 +306,6 @@ def test_the_system_ends_no_reader_whose_buffer_is_small_while_a_file_is_sent(
             assert more
             left -= len(more)
         wait_until(lambda: stall_ms() == 60_000, "the limit of the next request")
-    finally:
-        reader.connection.close()
-        made.stop()
 
 
 @pytest.mark.usefixtures("long_files")

@@ -4,30 +4,19 @@ from __future__ import annotations
 
 import re
 import socket
-from collections.abc import Iterator
 
 import pytest
 from tornado.websocket import WebSocketProtocol13
 
-from distlab_dashboard import DashboardServer, page_socket, serve
+from distlab_dashboard import DashboardServer, page_socket
 from distlab_dashboard.page_socket import MOST_FRAMES, PageSocket
 from distlab_dashboard.tornado_internals import TellingProtocol
-from tests.synthetic import ListSource, whole_run
 from tests.ui.asking import HANDSHAKE, ask
 from tests.ui.viewer import in_a_loop, viewing
 
 TEXT, PING, PONG = 0x81, 0x89, 0x8A
 BEGUN, GOES_ON = 0x01, 0x00
 REFUSED = bytes([0x88, 2 + len("not a message of a page")]) + (1008).to_bytes(2) + b"not a message"
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[DashboardServer]:
-    source = ListSource(whole_run(3))
-    source.live = False
-    made = serve(source)
-    yield made
-    made.stop()
 
 
 def frame(kind: int, content: bytes = b"") -> bytes:

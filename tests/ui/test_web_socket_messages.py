@@ -6,7 +6,7 @@ import asyncio
 import base64
 import json
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -14,22 +14,12 @@ import pytest
 from tornado.httpclient import HTTPRequest
 from tornado.websocket import websocket_connect
 
-from distlab_dashboard import DashboardServer, serve, viewer_time
+from distlab_dashboard import DashboardServer, viewer_time
 from distlab_dashboard.page_socket import MOST_BYTES, MOST_EVENTS
 from distlab_dashboard.viewer_time import AHEAD_SECONDS, ViewerTime
-from tests.synthetic import ListSource, whole_run
 from tests.ui.asking import ask
 from tests.ui.conftest import Pages
 from tests.ui.viewer import Viewer, in_a_loop, viewing
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[DashboardServer]:
-    source = ListSource(whole_run(3))
-    source.live = False
-    made = serve(source)
-    yield made
-    made.stop()
 
 
 def token_of(**changes: object) -> str:

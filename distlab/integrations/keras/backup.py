@@ -5,21 +5,17 @@ from __future__ import annotations
 import json
 import os
 import random
-from pathlib import Path
-from typing import Any, Final, Literal, final
+from typing import Any, Literal, final
 
 import keras
 import numpy as np
 
 from distlab.errors import ArgumentValueError, ContextError, UnsupportedError
 from distlab.integrations.keras import resuming
-from distlab.integrations.orbax import files
 from distlab.integrations.orbax.checkpoint import Checkpoint
 from distlab.integrations.orbax.manager import CheckpointManager
 from distlab.text.counts import is_positive_count
 from distlab.text.shown import shown
-
-_NAME: Final = "backup"
 
 
 @final
@@ -80,7 +76,7 @@ class BackupAndRestore(keras.callbacks.Callback):  # type: ignore[misc]
             epoch=0, batch=0, position="", goes_on=False, shuffling="", shuffling_later=""
         )
         self._manager = CheckpointManager(
-            self._checkpoint, backup_dir, max_to_keep=1, checkpoint_name=_NAME
+            self._checkpoint, backup_dir, max_to_keep=1, checkpoint_name="backup"
         )
         self._resume = False
         self._shuffling = ""
@@ -159,8 +155,7 @@ class BackupAndRestore(keras.callbacks.Callback):  # type: ignore[misc]
         """Removes the backups."""
         del logs
         if self._delete:
-            paths = map(Path, self._manager.checkpoints)
-            files.remove_all(Path(self._manager.directory), _NAME, paths)
+            self._manager.remove_all()
 
     def _save(self, epoch: int, batch: int) -> None:
         self.model.jax_state_sync()

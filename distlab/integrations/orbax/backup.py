@@ -7,12 +7,10 @@ import sys
 import time
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from types import TracebackType
-from typing import Final, final
+from typing import final
 
 from distlab.errors import ArgumentValueError, ContextError
-from distlab.integrations.orbax import files
 from distlab.integrations.orbax.checkpoint import Checkpoint
 from distlab.integrations.orbax.manager import CheckpointManager
 from distlab.integrations.orbax.preemption import RESTART_CODE
@@ -21,8 +19,6 @@ from distlab.processes import group
 from distlab.processes.preemption import StopAgreement, sigterm_since, watch_for_sigterm
 from distlab.text.counts import is_positive_count
 from distlab.text.shown import shown
-
-_NAME: Final = "backup"
 
 
 @final
@@ -94,7 +90,7 @@ class BackupAndRestore:
             checkpoint,
             backup_dir,
             max_to_keep=1,
-            checkpoint_name=_NAME,
+            checkpoint_name="backup",
             enable_async=enable_async,
         )
         self._save_freq = save_freq
@@ -161,5 +157,4 @@ class BackupAndRestore:
             self._end_watching()
         self._manager.sync()
         if kind is None and self._delete and is_writer():
-            paths = map(Path, self._manager.checkpoints)
-            files.remove_all(Path(self._manager.directory), _NAME, paths)
+            self._manager.remove_all()

@@ -17,7 +17,7 @@ import shutil
 import socket
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import cache, lru_cache
 from pathlib import Path
@@ -35,6 +35,7 @@ from distlab.errors import (
     MissingExtraError,
     NotFoundError,
 )
+from distlab.file_locks import is_locked
 from distlab.integrations.orbax.entry import Entry, Saved
 from distlab.processes import group
 from distlab.processes.group import ProcessGroup
@@ -124,7 +125,7 @@ def _lock(folder: Path, name: str) -> int | None:
             if who or tries == _TRIES:
                 os.close(lock)
                 raise _in_use(folder, name, who or "Another process") from error
-            time.sleep(_RETRY_SECONDS)  # it has not said who it is, or only looks (`_is_locked`)
+            time.sleep(_RETRY_SECONDS)  # it has not said who it is, or only looks (`is_locked`)
         except OSError as error:
             if error.errno in _FULL:  # it is locked, and says not by whom
                 return lock
@@ -148,23 +149,6 @@ def _is_open(file: int, path: Path) -> bool:
         return os.path.samestat(os.fstat(file), path.stat())
     except OSError:
         return False
-
-
-def _is_locked(folder: Path, name: str) -> bool:
-    """Returns whether a process writes a checkpoint."""
-    try:
-        lock = os.open(_lock_path(folder, name), os.O_RDONLY | os.O_NONBLOCK)
-    except OSError:
-        return False
-    try:
-        fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    except OSError:
-        return False
-    finally:
-        os.close(lock)
-    return False
 
 
 def _lock_path(folder: Path, name: str) -> Path:
@@ -305,19 +289,6 @@ def remove(path: Path) -> None:
     _clear(removed)
 
 
-def remove_all(folder: Path, name: str, paths: Iterable[Path]) -> None:
-    """Removes checkpoints whose names begin with one, and what a killed process left of it.
-
-    Raises:
-      CheckpointError: Another process writes one.
-    """
-    own = re.compile(rf"{re.escape(name)}-\d+")
-    with alone(folder, name):
-        for path in paths:
-            remove(path)
-        remove_unfinished(folder, lambda found: own.fullmatch(found) is not None)
-
-
 def remove_unfinished(folder: Path, is_own: Callable[[str], bool]) -> None:
     """Removes what killed processes left behind.
 
@@ -328,13 +299,13 @@ def remove_unfinished(folder: Path, is_own: Callable[[str], bool]) -> None:
     with _one_at_a_time:
         for lock in folder.glob(f".*{_LOCK}"):
             name = lock.name.removeprefix(".").removesuffix(_LOCK)
-            if is_own(name) and not _is_locked(folder, name):
+            if is_own(name) and not is_locked(_lock_path(folder, name)):
                 lock.unlink(missing_ok=True)
         for ending in (_NEW, _NEW + _UNFINISHED, _REMOVED):
             for path in folder.glob(f"*{ending}"):
                 name = path.name.removesuffix(ending)
                 name = name if is_own(name) else _OWN_NUMBERS.sub("", name)
-                if is_own(name) and not _is_locked(folder, name):
+                if is_own(name) and not is_locked(_lock_path(folder, name)):
                     _clear(path)
 
 

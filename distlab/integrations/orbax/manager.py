@@ -252,15 +252,27 @@ class CheckpointManager(Uncopied):
         counter = self._step_counter() if callable(self._step_counter) else self._step_counter
         return None if counter is None else _whole_number("step_counter", counter)
 
+    def remove_all(self) -> None:
+        """Removes all its checkpoints, and what killed processes left of them.
+
+        Raises:
+          CheckpointError: Another process is saving to the folder.
+        """
+        with files.alone(self._folder, self._name):
+            for path in _whole(self._folder, self._name):
+                files.remove(path)
+            self._remove_unfinished()
+
     @contextmanager
     def _adding(self, path: Path) -> Iterator[None]:
         """Removes what is not to be kept, before and after a checkpoint is written."""
         with files.alone(self._folder, self._name):
-            files.remove_unfinished(
-                self._folder, lambda name: _number(name, self._name) is not None
-            )
+            self._remove_unfinished()
             yield
             self._remove_old(path)
+
+    def _remove_unfinished(self) -> None:
+        files.remove_unfinished(self._folder, lambda name: _number(name, self._name) is not None)
 
     def _remove_old(self, newest: Path) -> None:
         """Removes the checkpoints that are not to be kept, once a newer one is whole."""
