@@ -14,7 +14,7 @@ from tests.advice.lines import code_at
 from tests.advice.loop_programs import FAULTS as OF_LOOPS
 from tests.advice.programs import CLEAN, FAULTS, Program
 from tests.advice.wrong_programs import WRONG
-from tests.patience import ATTEMPTS, measured
+from tests.patience import attempts, measured
 
 CODE_TO_CHANGE = {
     "host_transfer": r"\.run\(|numpy|np\.",
@@ -56,7 +56,7 @@ def test_at_least_95_percent_of_the_faults_are_named_with_the_right_subject(
     missed: dict[str, list[tuple[str, str]]] = {}
     for program in FAULTS:
         # On a machine that does other things as well a profile may come at a bad moment.
-        for _ in range(ATTEMPTS):
+        for _ in attempts():
             advice = found(program, tmp_path / program.name)
             if is_named(program, advice):
                 break
