@@ -25,7 +25,7 @@ class Elements(Resumable, Iterator[Element]):
 
     Threads that share it get each element once. An interrupt may come between the reads of the
     examples of a batch: the next element is then read anew, from where the last one ended, if the
-    data can be read again.
+    data can be read again. Once closed it opens the data there, too, when it is read on.
     """
 
     def __init__(self, plan: Node) -> None:
@@ -41,13 +41,19 @@ class Elements(Resumable, Iterator[Element]):
         self._reader = self._opened(self._passes)
         self._noted: State = {}
         self._since = _NOTED_EVERY
-        self._amid = False
+        self._amid = self._closed = False
 
     def __next__(self) -> Element:
-        """Returns the next element."""
+        """Returns the next element.
+
+        Raises:
+          OneShotError: It was closed, and the data can be read only once.
+        """
         with self._lock:
             if self._amid:
                 self._go_back()
+            if self._closed:
+                self._open_again()
             if self._since == _NOTED_EVERY:
                 self._noted, self._since = self._reader.get_state(), 0
             try:
@@ -112,11 +118,18 @@ class Elements(Resumable, Iterator[Element]):
                 raise
             self._reader.close()
             self._passes, self._reader = passes, reader
-            self._since, self._amid = _NOTED_EVERY, False
+            self._since, self._amid, self._closed = _NOTED_EVERY, False, False
 
     def close(self) -> None:
         """Stops reading ahead."""
         self._reader.close()
+        self._closed = True
+
+    def _open_again(self) -> None:
+        """Opens the data where it was closed; a closed reader would begin anew, or end."""
+        reader = self._opened(self._passes)
+        reader.set_state(self._reader.get_state())
+        self._reader, self._since, self._closed = reader, _NOTED_EVERY, False
 
     def _go_back(self) -> None:
         """Goes to where the last element ended, after an interrupt amid the next one."""
@@ -128,6 +141,7 @@ class Elements(Resumable, Iterator[Element]):
                     next(reader)
             interrupted, self._reader = self._reader, reader
             interrupted.close()
+            self._closed = False
         self._amid = False
 
     def _passes_of(self, state: State) -> list[tuple[int, int]]:

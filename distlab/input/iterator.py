@@ -183,7 +183,11 @@ class DistributedIterator(Resumable):
             self._batch, self._ended = position["batch"], position["ended"]
 
     def close(self) -> None:
-        """Stops reading ahead. Dropping the iterator does the same."""
+        """Stops reading ahead. Dropping the iterator does the same.
+
+        One that reads ahead (`experimental_per_replica_buffer_size`) has ended then; others go on
+        with the next element, if they are read on.
+        """
         self._feed.close()
 
     def _next(self, *, fill: bool) -> Any:

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from distlab.data import AUTOTUNE, Dataset, TextLineDataset, auto_shard
-from distlab.errors import InvalidArgumentError
+from distlab.data import AUTOTUNE, Dataset, TextLineDataset, as_dataset, auto_shard
+from distlab.errors import InvalidArgumentError, OneShotError
 
 
 def _files(folder: Path) -> Dataset:
@@ -115,6 +115,36 @@ def test_what_follows_is_the_same_from_every_place(
     for place, state in reversed(list(enumerate(states))):
         other.restore(json.loads(state))
         assert [_plain(value) for value in other] == values[place:]
+
+
+@pytest.mark.parametrize("make", _PIPELINES.values(), ids=_PIPELINES.keys())
+def test_a_closed_iterator_goes_on_where_it_was_closed(
+    make: Callable[[Path], Dataset], tmp_path: Path
+) -> None:
+    dataset = make(tmp_path)
+    whole = iter(dataset)
+    start = whole.state()
+    values = [_plain(value) for value in whole]
+    iterator = iter(dataset)
+    iterator.restore(start)  # shuffled as the first one
+    read: list[Any] = []
+    while True:
+        iterator.close()
+        iterator.close()
+        try:
+            read.append(_plain(next(iterator)))
+        except StopIteration:
+            break
+    assert read == values
+
+
+def test_a_closed_iterator_over_what_is_read_once_says_so() -> None:
+    iterator = iter(as_dataset(x for x in range(4)))
+    assert int(next(iterator)) == 0
+    iterator.close()
+    for _ in range(2):
+        with pytest.raises(OneShotError, match="only once"):
+            next(iterator)
 
 
 def test_going_to_a_far_place_costs_no_reading() -> None:

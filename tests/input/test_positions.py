@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import distlab as dl
 from distlab.data import AutoShardPolicy
-from distlab.errors import InvalidArgumentError
+from distlab.errors import InvalidArgumentError, OneShotError
 from tests.input.feeding import local, mirrored, with_policy
 
 PER_REPLICA = dl.InputReplicationMode.PER_REPLICA
@@ -81,6 +81,34 @@ def test_a_position_can_be_gone_back_to_from_anywhere(
     # Also at the end, which the position records.
     iterator.restore(positions[-1])
     assert not iterator.get_next_as_optional().has_value()
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_closed_iterator_goes_on_where_it_was_closed(way: Callable[..., Any]) -> None:
+    def count() -> Iterator[np.float32]:
+        yield from np.arange(17, dtype=np.float32)
+
+    spec = dl.data.TensorSpec((), np.dtype("float32"))
+    dataset = dl.data.Dataset.from_generator(count, output_signature=spec).prefetch(2).batch(4)
+    strategy = mirrored(3)
+    distributed = way(strategy, dataset, 0)
+    elements = [local(strategy, element) for element in distributed]
+    iterator = iter(distributed)
+    for element in elements:
+        iterator.close()
+        assert local(strategy, next(iterator)) == element
+    iterator.close()
+    assert not iterator.get_next_as_optional().has_value()
+
+
+def test_a_closed_iterator_over_what_is_read_once_says_so() -> None:
+    strategy = mirrored(2)
+    batches = dl.data.as_dataset(np.full(4, n, np.float32) for n in range(5))
+    iterator = iter(_divided(strategy, batches, 0))
+    next(iterator)
+    iterator.close()
+    with pytest.raises(OneShotError, match="only once"):
+        next(iterator)
 
 
 def test_a_position_fits_the_same_program_started_anew() -> None:
