@@ -6,6 +6,7 @@ import errno
 import os
 import shutil
 import sqlite3
+import sys
 import warnings
 from contextlib import ExitStack
 from io import FileIO
@@ -23,6 +24,8 @@ CLOSE_FILES: Final = "Close those that are not needed any more, or raise the lim
 """What helps a process that may open no more files."""
 
 _FILES_OF_ONE: Final = 3
+"""A run file that is written has a log and an index of it."""
+
 _MOST_LOG: Final = 256 << 20
 """The bytes of a log that is copied, at most: a recording's is a hundredth of it, and folded again
 and again. A file that takes no space on the disk may state any size."""
@@ -84,6 +87,16 @@ def may_open_files() -> bool:
         except OSError as error:
             return error.errno not in {errno.EMFILE, errno.ENFILE}
     return True
+
+
+def most_of_one_run() -> int:
+    """Returns how many run files a run may have open: half of the process's files are for it."""
+    if sys.platform == "win32":
+        return sys.maxsize
+    import resource
+
+    allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return sys.maxsize if allowed < 0 else allowed // (2 * _FILES_OF_ONE)
 
 
 def _opened_copy(file: Path, log: Path) -> tuple[sqlite3.Connection, str]:

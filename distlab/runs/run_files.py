@@ -15,6 +15,7 @@ from typing import Any, Final, Protocol
 from distlab.errors import NotARunError
 from distlab.events import Chunk, Envelope, Event, Source, Unknown
 from distlab.events.merged import Merged, Offsets, Origin
+from distlab.runs.opening import most_of_one_run
 from distlab.runs.run_file import PATTERN, process_of, run_files
 from distlab.runs.run_file_reader import PAGE, RunFileReader
 from distlab.runs.totals import Totals
@@ -76,7 +77,8 @@ def open_run_files(files: Sequence[Path]) -> RunReader:
     Raises:
       sqlite3.Error: The only one is no run file, or can't be read.
       ValueError: The same, where the damage is in what it states, or in SQLite's message.
-      NotARunError: One of several is no run file, or can't be read.
+      NotARunError: One of several is no run file, or can't be read; or there are more than
+        this process may have open.
 
     Warns:
       RuntimeWarning: The folder holds other files with such names, which are not read.
@@ -87,6 +89,12 @@ def open_run_files(files: Sequence[Path]) -> RunReader:
         reader = RunFileReader(files[0])
         _warn_of(others)
         return reader if reader.meta.get("processes", 1) <= 1 else MergedReaders([reader])
+    if len(files) > (most := most_of_one_run()):
+        raise NotARunError(
+            f"The run in {folder} has {len(files)} run files, and this process may have {most} of "
+            "one run open: a sixth of its limit of open files. Raise the limit (ulimit -n), or "
+            "move the files of some processes away."
+        )
     readers: list[RunFileReader] = []
     try:
         for file in files:
@@ -213,6 +221,8 @@ class MergedReaders:
             for file in run_files(self._readers[0].path.parent):
                 if file in self._known:
                     continue
+                if len(self._readers) >= most_of_one_run():
+                    return
                 reader = _one_of_several(file)
                 self._known.add(file)
                 if _is_as_named(reader):

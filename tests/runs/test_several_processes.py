@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import resource
 import shutil
 from itertools import count
 from pathlib import Path
@@ -91,6 +92,18 @@ def folder(tmp_path: Path) -> Path:
         ]
         write(tmp_path, process, events, process * OFFSET).close()
     return tmp_path
+
+
+def test_a_run_of_more_files_than_the_process_may_open_is_refused(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    allowed = 6 * 2
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (allowed, allowed))
+    with Run.open(folder) as run:
+        assert run.processes == (0, 1)
+    allowed -= 1
+    with pytest.raises(NotARunError, match=r"has 2 run files, .* may have 1 .*\(ulimit -n\)"):
+        Run.open(folder)
 
 
 def test_events_are_in_one_order_on_one_clock(folder: Path) -> None:
