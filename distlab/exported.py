@@ -40,7 +40,7 @@ from distlab.errors import (
     StructureError,
     ValueShapeError,
 )
-from distlab.text.paths import search_refusal
+from distlab.text.paths import at_home, search_refusal
 from distlab.text.shown import shown, shown_clause, shown_text
 from distlab.values.checks import (
     declared_array,
@@ -549,7 +549,7 @@ def _file(path: Any) -> Path:
         )
     if refusal := search_refusal(path, "An exported function"):
         raise ArgumentValueError(refusal)
-    return Path(os.fsdecode(path)).expanduser()
+    return Path(at_home(os.fsdecode(path)))
 
 
 def _own(array: Any) -> jax.Array:

@@ -21,7 +21,7 @@ from distlab.recording import Recording, Run
 from distlab.runs.listing import DEEPEST, Unreadable, run_folders, summary_of
 from distlab.runs.run_file import being_written, file_of, place_of, run_files
 from distlab.runs.summary import gaps
-from distlab.text.paths import is_folder
+from distlab.text.paths import at_home, is_folder
 from distlab.text.shown import shown
 from distlab_dashboard.served_run import ServedRun
 
@@ -357,7 +357,7 @@ def library_of(source: object) -> Library:
       InvalidArgumentError: Events cannot be read from the source.
     """
     if isinstance(source, str | Path) and source != "":  # Run.open refuses that
-        folder = Path(source)
+        folder = Path(at_home(str(source)))
         found = next(run_folders(folder), None) if is_folder(folder) else None
         if found is not None and found != folder:
             return Folder(folder)

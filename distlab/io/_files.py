@@ -14,6 +14,7 @@ from typing import Any, BinaryIO, Final, final
 import numpy as np
 
 from distlab.errors import InvalidArgumentError, NotFoundError
+from distlab.text.paths import at_home
 from distlab.text.shown import shown
 
 _COMPRESSIONS: Final = ("", "GZIP", "ZLIB")
@@ -24,13 +25,15 @@ COMPRESSION_ERRORS: Final = (EOFError, gzip.BadGzipFile, zlib.error)
 
 
 def path_of(name: Any) -> str:
-    """Returns a file name of type text, bytes, path, or NumPy string as text.
+    """Returns a file name of type text, bytes, path, or NumPy string as text; `~` is the home.
 
     Raises:
       InvalidArgumentError: `name` has another type.
     """
     try:
-        return os.fsdecode(name.item() if isinstance(name, np.ndarray | np.generic) else name)
+        return at_home(
+            os.fsdecode(name.item() if isinstance(name, np.ndarray | np.generic) else name)
+        )
     except Exception:  # noqa: BLE001 - any code of the user's
         raise InvalidArgumentError(
             f"A file name must be a string or a path, got {shown(name)}. "

@@ -29,7 +29,7 @@ from distlab.recording.recorder import Announcement, RingRecorder
 from distlab.recording.writer import Writer
 from distlab.text.counts import is_count, is_number, is_positive_count
 from distlab.text.flags import flag_refusal
-from distlab.text.paths import path_refusal
+from distlab.text.paths import at_home, path_refusal
 from distlab.text.shown import shown, shown_text
 from distlab.tracking.logger import Logger
 from distlab.tracking.tensorboard import TensorBoard
@@ -484,7 +484,7 @@ def _checked_folder(path: Any) -> Path:
         ) from None
     if refusal := path_refusal(named, "record"):
         raise ArgumentValueError(refusal)
-    return Path(named)
+    return Path(at_home(named))
 
 
 def _name_of(folder: Path) -> str:

@@ -28,7 +28,7 @@ from distlab.runs.run_files import RunReader, open_run_files
 from distlab.runs.summary import Summary, summarize
 from distlab.text.counts import is_count, is_number
 from distlab.text.html import card
-from distlab.text.paths import path_refusal
+from distlab.text.paths import at_home, path_refusal
 from distlab.text.shown import shown, shown_clause, shown_text
 from distlab.uncopied import Uncopied
 
@@ -122,7 +122,7 @@ class Run(Uncopied):
                 f"A run is opened by its folder, got a {type(path).__name__}: {shown(path)}. Name "
                 "the folder that was passed to record."
             )
-        folder = Path(named)
+        folder = Path(at_home(named))
         try:
             require_readable(folder)
             files = run_files(folder) if folder.is_dir() else []

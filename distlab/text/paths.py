@@ -50,6 +50,15 @@ def path_refusal(path: str | os.PathLike[Any], what: str) -> str | None:
     return None
 
 
+def at_home(path: str) -> str:
+    """Returns a path with the user's home folder in place of a `~` that begins it, as a shell does.
+
+    Args:
+      path: The path. One of a user that does not exist stays as it is.
+    """
+    return os.path.expanduser(path)  # noqa: PTH111 - pathlib raises where there is no such user
+
+
 def is_folder(path: Path) -> bool:
     """Returns whether a path is a folder; one that can't be looked for is none.
 

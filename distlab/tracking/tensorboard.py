@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from distlab.errors import ArgumentTypeError, ArgumentValueError, RecordError
-from distlab.text.paths import path_refusal
+from distlab.text.paths import at_home, path_refusal
 from distlab.text.png import encode
 from distlab.text.shown import shown, shown_clause
 from distlab.tracking.event_files import EventFile
@@ -53,7 +53,8 @@ class TensorBoard(Logger):
             )
         if refusal := path_refusal(given, "TensorBoard's log"):
             raise ArgumentValueError(refusal)
-        self._folder = Path(logdir).absolute()  # the program may change its directory
+        # The program may change its directory.
+        self._folder = Path(at_home(os.fspath(logdir))).absolute()
         self.path: Path | None = None
         self._file: EventFile | None = None
         self._began_ns = self._last_ns = self._last_step = 0

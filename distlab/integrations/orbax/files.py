@@ -21,6 +21,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import cache, lru_cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 import google_crc32c
@@ -55,6 +56,7 @@ _RETRY_SECONDS: Final = 0.01
 _OWN_NUMBERS: Final = re.compile(r"(\.\d+)+$")
 _NUMBERED: Final = re.compile(r".*-\d+")
 _WRITTEN_NS: Final = "commit_timestamp_nsecs"
+_OF_PATTERNS: Final = re.compile(r"[\[\]*?]")
 _FULL: Final = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _given_up = 0
 """How many saves failed or were interrupted in this process."""
@@ -314,7 +316,32 @@ def _write(path: Path, arrays: Mapping[str, np.ndarray], objects: Mapping[str, A
     items: dict[str, Any] = {"objects": orbax.args.JsonSave(dict(objects))}
     if arrays:
         items["arrays"] = orbax.args.PyTreeSave(dict(arrays))
-    _checkpointer().save(path, args=orbax.args.Composite(**items))
+    with _no_pattern(path) as place:
+        _checkpointer().save(place, args=orbax.args.Composite(**items))
+
+
+@contextmanager
+def _no_pattern(path: Path) -> Iterator[Path]:
+    """Has a folder written under a path without `[`, `*` or `?`, and puts it in its place.
+
+    Orbax finds what it has to join by a pattern in which it does not escape the folder's path:
+    of one in `run[lr=0.1]` it would find nothing, and say nothing.
+    """
+    if glob.escape(str(path)) == str(path):
+        yield path
+        return
+    with TemporaryDirectory(prefix="distlab-checkpoint-") as folder:
+        parent = Path(folder, "parent")
+        parent.symlink_to(path.parent, target_is_directory=True)
+        place = parent / _OF_PATTERNS.sub("_", path.name)
+        try:
+            yield place
+            if place.name != path.name:
+                place.rename(path)
+        except BaseException:
+            _clear(place)
+            _clear(place.with_name(place.name + _UNFINISHED))
+            raise
 
 
 def _stamp_as_newest(new: Path, folder: Path) -> None:

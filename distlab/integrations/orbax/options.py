@@ -9,7 +9,7 @@ from typing import Any, final
 
 from distlab.errors import ArgumentTypeError, ArgumentValueError
 from distlab.text.flags import flag_refusal
-from distlab.text.paths import search_refusal
+from distlab.text.paths import at_home, search_refusal
 from distlab.text.shown import shown
 
 
@@ -79,7 +79,7 @@ def absolute(path: Any) -> Path:
         )
     if refusal := search_refusal(path, "A checkpoint"):
         raise ArgumentValueError(refusal)
-    return Path(os.fspath(path)).expanduser().absolute()
+    return Path(at_home(os.fspath(path))).absolute()
 
 
 def absolute_name(path: Any) -> Path:

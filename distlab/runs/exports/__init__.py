@@ -20,7 +20,7 @@ from distlab.runs.exports import lines, page, parquet, trace
 from distlab.runs.exports.recorded import Recorded
 from distlab.runs.exports.unwritten import unwritten
 from distlab.text.flags import flag_refusal
-from distlab.text.paths import path_refusal
+from distlab.text.paths import at_home, path_refusal
 from distlab.text.shown import shown
 
 
@@ -64,7 +64,7 @@ def export(run: Recorded, path: str | os.PathLike[str], *, overwrite: bool = Fal
         raise ArgumentTypeError(refusal)
     if refusal := path_refusal(path, "export"):
         raise ArgumentValueError(refusal)
-    target = Path(path)
+    target = Path(at_home(os.fspath(path)))
     writers = {known.suffix: known.write for known in FORMATS}
     write = writers.get(target.suffix)
     if write is None:

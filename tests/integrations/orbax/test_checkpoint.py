@@ -99,6 +99,22 @@ def test_copies_without_a_common_value_need_as_many_replicas(tmp_path: Path) -> 
         dl.train.Checkpoint(own=make(2)[1]).restore(path)
 
 
+@pytest.mark.parametrize("name", ["run[lr=0.1]", "[!a]*", "what?"])
+def test_names_that_look_like_patterns_name_folders_and_checkpoints(
+    name: str, tmp_path: Path
+) -> None:
+    v = dl.Variable(jnp.arange(3.0))
+    for place in (tmp_path / name / "ckpt", tmp_path / name):
+        path = Path(dl.train.Checkpoint(v=v).save(place))
+        assert path == place.with_name(f"{place.name}-1")
+        other = dl.Variable(jnp.zeros(3))
+        dl.train.Checkpoint(v=other).restore(path)
+        assert other.numpy().tolist() == [0, 1, 2]
+        assert [p.name for p in place.parent.iterdir() if p.is_dir() and p.name != name] == [
+            path.name
+        ]
+
+
 def test_a_replicated_state_is_stored_once_and_restored_on_other_replicas(tmp_path: Path) -> None:
     optimizer = optax.adam(0.1)
     params = {"w": jnp.arange(4.0), "b": jnp.ones(())}
