@@ -85,8 +85,11 @@ def compute_average_loss(
     dtype = losses.dtype if floating else jnp.result_type(float)
     if sample_weight is not None:
         losses = _weighted(losses, _numbers("sample_weight", sample_weight))
-    total, size = jnp.sum(losses).astype(dtype), jnp.asarray(size, dtype)
-    return jnp.where(size == 0, jnp.zeros_like(total), total / jnp.where(size == 0, 1, size))
+    # A sum of float16 numbers would overflow before it is divided, and so would their count.
+    exact = jnp.promote_types(dtype, jnp.float32)
+    total, size = jnp.sum(losses, dtype=exact), jnp.asarray(size, exact)
+    mean = jnp.where(size == 0, jnp.zeros_like(total), total / jnp.where(size == 0, 1, size))
+    return mean.astype(dtype)
 
 
 def scale_regularization_loss(regularization_loss: Any) -> jax.Array:

@@ -65,6 +65,13 @@ def test_the_dtype_is_that_of_the_losses() -> None:
     assert (result.dtype, float(result)) == (jnp.bfloat16, 3.5)
 
 
+def test_float16_losses_do_not_overflow_before_they_are_divided() -> None:
+    for loss, count in ((100.0, 8_000), (0.5, 80_000)):
+        losses = jnp.full(count, loss, jnp.float16)
+        result = dl.nn.compute_average_loss(losses, global_batch_size=count)
+        assert (result.dtype, float(result)) == (jnp.float16, loss)
+
+
 def test_a_size_of_zero_and_an_empty_part_give_zero_with_gradients_of_zero() -> None:
     def loss(w: jax.Array, losses: jax.Array, size: int) -> jax.Array:
         return dl.nn.compute_average_loss(w * losses, global_batch_size=size)

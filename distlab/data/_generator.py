@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import functools
+import weakref
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from types import GeneratorType
 from typing import Any
 
 import numpy as np
@@ -16,7 +18,12 @@ from distlab.data._nest import describe, is_namedtuple, leaves, map_nest
 from distlab.data._plan import UNKNOWN_CARDINALITY, Node, Opener, Reading
 from distlab.data._replay import ReplayStream
 from distlab.data._spec import TensorSpec, checked_dtype, spec_of
-from distlab.errors import InvalidArgumentError, StructureError, ValueShapeError
+from distlab.errors import (
+    InvalidArgumentError,
+    OneShotError,
+    StructureError,
+    ValueShapeError,
+)
 from distlab.text.shown import shown
 from distlab.values.plain_arrays import refusal_of
 
@@ -47,6 +54,10 @@ class Generator(Node):
     function: Callable[..., Iterable[Any]]
     args: tuple[Any, ...]
     signature: Any
+    _read: list[Callable[[], Any]] = field(default_factory=list, init=False)
+    """Returns the iterator that the last call returned, if it can be read once."""
+    _peeked: list[Any] = field(default_factory=list, init=False)
+    """Values that were read from it for their spec, until it is read."""
 
     def with_inputs(self, *inputs: Node) -> Node:
         """Returns itself: it has no inputs."""
@@ -58,7 +69,11 @@ class Generator(Node):
         """The signature's specs, or without shapes those of the first element."""
         if self.exact:
             return map_nest(lambda c: TensorSpec(c.shape, c.dtype), self.signature)
-        first = next(self._elements(), None)
+        values = self._values()
+        first = next(values, None)
+        if self._read and first is not None:
+            self._peeked.append(first)
+        first = None if first is None else self._element(first)
         if first is None:
             raise InvalidArgumentError(
                 "The generator yields no elements, so their specs are unknown. Pass "
@@ -87,14 +102,36 @@ class Generator(Node):
         return ReplayStream(self._elements)
 
     def _elements(self) -> Iterator[Any]:
+        for value in self._values():
+            yield self._element(value)
+
+    def _element(self, value: Any) -> Any:
+        return to_own(value) if self.signature is None else self._converted(value)
+
+    def _values(self) -> Iterator[Any]:
+        """Calls the function, and yields what it yields.
+
+        Raises:
+          StructureError: It returns no iterable.
+          OneShotError: It returns an iterator that it returned before.
+        """
         values: Any = self.function(*self.args)
         if not isinstance(values, Iterable) and not hasattr(values, "__getitem__"):
             raise StructureError(
                 "The generator function of from_generator must return an iterable, got "
                 f"{shown(values)}. Write a function with yield, or return a list."
             )
-        for value in values:
-            yield to_own(value) if self.signature is None else self._converted(value)
+        if self._read and values is self._read[0]() and not self._peeked:
+            raise OneShotError(
+                f"The function of from_generator returned the {type(values).__name__} that it had "
+                "returned before, which can be read only once: another iteration would be empty. "
+                "Have it make a new one at each call, as a function with yield does."
+            )
+        self._read[:] = [_reference(values)] if _can_be_read_once(values) else []
+        while self._peeked:
+            yield self._peeked.pop(0)
+        for value in values:  # noqa: UP028 - `yield from` would close what the user still holds
+            yield value
 
     def _converted(self, value: Any) -> Any:
         components = map_nest(_component, self.signature, _like(self.signature, value))
@@ -128,6 +165,17 @@ def signature_of(output_types: Any, output_shapes: Any, output_signature: Any) -
         output_types,
         _shapes_like(output_types, output_shapes),
     )
+
+
+def _can_be_read_once(values: Any) -> bool:
+    """Returns whether it is an iterator of Python's own; a user's may begin anew when asked."""
+    own = type(values).__module__ in {"builtins", "itertools", "_io"}
+    return own and iter(values) is values
+
+
+def _reference(values: Any) -> Callable[[], Any]:
+    """Returns what returns an iterator; a generator ends, and closes its files, when dropped."""
+    return weakref.ref(values) if isinstance(values, GeneratorType) else lambda: values
 
 
 def _described(spec: Any) -> tuple[np.dtype[Any], tuple[int | None, ...] | None]:

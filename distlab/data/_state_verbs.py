@@ -9,6 +9,7 @@ from typing import Any
 from distlab.data._arguments import function, seed_of, truth
 from distlab.data._ignore_errors import IgnoreErrors
 from distlab.data._iterator import Elements
+from distlab.data._plan import INFINITE_CARDINALITY
 from distlab.data._planned import DatasetT, Planned
 from distlab.data._resample import RejectionResample, shares
 from distlab.data._scan import Scan, fold
@@ -35,7 +36,7 @@ class StateVerbs(Planned[DatasetT]):
           The last state, a nest of NumPy values.
 
         Raises:
-          InvalidArgumentError: `reduce_func` is not callable.
+          InvalidArgumentError: `reduce_func` is not callable, or the dataset has no end.
           StructureError: It changes the state's structure.
           ValueShapeError: It changes a dtype.
 
@@ -49,6 +50,8 @@ class StateVerbs(Planned[DatasetT]):
           b'ccc'
         """
         fold_with = function("reduce", reduce_func, name)
+        if self.plan.cardinality == INFINITE_CARDINALITY:
+            raise InvalidArgumentError("reduce needs a dataset with an end. Use take(n) before.")
         with contextlib.closing(Elements(self.plan)) as elements:
             return fold(elements, initial_state, fold_with)
 

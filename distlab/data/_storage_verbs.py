@@ -12,6 +12,7 @@ from distlab.data._cache import FileCache, in_memory
 from distlab.data._cache_file import CacheFile, Recording
 from distlab.data._fingerprint import fingerprint
 from distlab.data._iterator import Elements
+from distlab.data._plan import INFINITE_CARDINALITY
 from distlab.data._planned import DatasetT, Planned
 from distlab.data._saved import Saved
 from distlab.errors import ArgumentValueError, InvalidArgumentError, UnsupportedError
@@ -135,7 +136,7 @@ class StorageVerbs(Planned[DatasetT]):
         """
         del compression
         _refuse_functions("save", shard_func, checkpoint_args)
-        if self.plan.cardinality == -1:
+        if self.plan.cardinality == INFINITE_CARDINALITY:
             raise InvalidArgumentError("save needs a dataset with an end. Use take(n) before.")
         recording = Recording(_file_in("saved", path), self.plan.spec, ())
         with contextlib.closing(Elements(self.plan)) as elements:

@@ -43,7 +43,8 @@ def get_variable(
 
     Raises:
       ContextError: This is not inside a model function.
-      ArgumentValueError: There is no shape, or it is not that of the variable.
+      ArgumentValueError: There is no shape, or it is not that of the variable; or the model
+        function has asked for the name already.
 
     Example:
       >>> import jax.numpy as jnp, optax
@@ -88,6 +89,7 @@ class Model:
     ) -> None:
         self._call, self._strategy, self._seed = call, strategy, seed
         self._values: Mapping[str, Any] | None = None
+        self._building: set[str] | None = None
         self.variables: dict[str, Variable] = {}
         self.slots: Any = None
         on_read, total = VariableSynchronization.ON_READ, VariableAggregation.SUM
@@ -101,7 +103,11 @@ class Model:
     def build(self, element: Any, mode: str) -> None:
         """Makes the variables, by a first call with numbers of an element of the input."""
         first = self._strategy.experimental_local_results(element)[0]
-        spec = self.spec(*features_and_labels(first), mode)
+        self._building = set()
+        try:
+            spec = self.spec(*features_and_labels(first), mode)
+        finally:
+            self._building = None
         if mode == ModeKeys.TRAIN:
             if spec.loss is None or spec.train_op is None:
                 raise StructureError(
@@ -126,6 +132,14 @@ class Model:
 
     def variable(self, name: str, shape: Any, dtype: Any, initializer: Any) -> jax.Array:
         """Returns the value of a variable, and makes it if need be."""
+        if self._building is not None and name in self._building:
+            raise ArgumentValueError(
+                f"get_variable({name!r}) was called twice in one call of the model function, which "
+                "would share the variable. Give each one a name of its own; to share one on "
+                "purpose, keep the value of the first call."
+            )
+        if self._building is not None:
+            self._building.add(name)
         if name not in self.variables:
             if jax_internals.being_transformed():
                 raise ContextError(

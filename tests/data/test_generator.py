@@ -11,7 +11,13 @@ import numpy as np
 import pytest
 
 from distlab.data import Dataset, TensorSpec
-from distlab.errors import ArgumentTypeError, InvalidArgumentError, StructureError, ValueShapeError
+from distlab.errors import (
+    ArgumentTypeError,
+    InvalidArgumentError,
+    OneShotError,
+    StructureError,
+    ValueShapeError,
+)
 
 
 def _pairs(count: Any = 3) -> Iterator[Any]:
@@ -193,3 +199,36 @@ def test_a_function_may_return_what_only_has_items() -> None:
 def test_a_dtype_with_fields_is_refused() -> None:
     with pytest.raises(StructureError, match=r"the fields \('a',\)\. Make a dict"):
         Dataset.from_generator(_pairs, np.dtype([("a", "f4")]), ())
+
+
+@pytest.mark.parametrize("made", [lambda: (x for x in range(4)), lambda: iter([0, 1, 2, 3])])
+def test_an_iterator_that_was_read_before_is_no_second_iteration(made: Any) -> None:
+    once = made()
+    dataset = Dataset.from_generator(lambda: once, output_types=np.int64)
+    assert dataset.element_spec == TensorSpec((), np.dtype("int64"))  # read for it, and not lost
+    assert [int(x) for x in dataset] == [0, 1, 2, 3]
+    for _ in range(2):
+        with pytest.raises(OneShotError, match="can be read only once"):
+            list(dataset)
+    with pytest.raises(OneShotError, match="function with yield"):
+        list(dataset.repeat(2))
+
+
+class _Again:
+    """Begins anew each time it is asked for its iterator, which is itself."""
+
+    def __iter__(self) -> _Again:
+        self._next = 0
+        return self
+
+    def __next__(self) -> int:
+        if self._next == 3:
+            raise StopIteration
+        self._next += 1
+        return self._next
+
+
+def test_an_iterator_that_begins_anew_is_read_again() -> None:
+    again = _Again()
+    dataset = Dataset.from_generator(lambda: again, output_types=np.int64)
+    assert [int(x) for x in dataset.repeat(2)] == [1, 2, 3, 1, 2, 3]

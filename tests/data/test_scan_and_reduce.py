@@ -187,3 +187,10 @@ def test_numbers_of_a_type_counted_and_random() -> None:
     assert many.dtype == np.int64
     assert abs(many.mean() / 2**32 - 0.5) < 0.02
     assert 0 <= many.min() <= many.max() < 2**32
+
+
+def test_reduce_needs_an_end() -> None:
+    with pytest.raises(
+        InvalidArgumentError, match=r"reduce needs a dataset with an end.*take\(n\)"
+    ):
+        Dataset.range(3).repeat().reduce(0, lambda total, x: total + x)

@@ -16,7 +16,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import distlab as dl
-from distlab.errors import ArgumentTypeError, ArgumentValueError, UnsupportedError
+from distlab.errors import (
+    ArgumentTypeError,
+    ArgumentValueError,
+    UnsupportedError,
+    ValueShapeError,
+)
 from distlab.events import Compile
 from distlab.recording import RingRecorder
 from tests.misuse.table import require_refusal
@@ -355,6 +360,15 @@ def test_parts_and_arrays_for_all_are_not_mixed() -> None:
     with pytest.raises(ArgumentTypeError, match="some values per replica and others"):
         mean.update_state(parts, mask=np.array([True, True]))
     assert int(mean.variables[0]) == 0
+
+
+def test_one_logit_is_no_choice_among_classes() -> None:
+    labels, logits = jnp.array([1, 1, 0]), jnp.array([[9.0], [9.0], [-9.0]])
+    with pytest.raises(ValueShapeError, match=r"single class.*Accuracy\(threshold=0.0\)"):
+        dl.metrics.Accuracy().update_state(labels, logits)
+    accuracy = dl.metrics.Accuracy(threshold=0.0)
+    accuracy.update_state(labels, logits[..., 0])
+    assert float(accuracy.result()) == 1
 
 
 def test_importing_the_module_does_not_load_flax() -> None:

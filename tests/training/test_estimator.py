@@ -190,6 +190,19 @@ def test_wrong_uses_are_refused(tmp_path: Path) -> None:
         dl.estimator.Estimator(no_loss, str(tmp_path / "a")).train(lambda: data().batch(4))
 
 
+def test_a_name_that_two_layers_ask_for_is_refused(tmp_path: Path) -> None:
+    def dense(x: Any) -> Any:
+        return x @ dl.estimator.get_variable("kernel", (3, 3))
+
+    def two_layers(features: Any, labels: Any, mode: str) -> Any:
+        loss = jnp.mean((dense(dense(features["x"])).sum(1) - labels) ** 2)
+        return dl.estimator.EstimatorSpec(mode, loss=loss, train_op=optax.sgd(0.1))
+
+    estimator = dl.estimator.Estimator(two_layers, str(tmp_path))
+    with pytest.raises(ArgumentValueError, match=r"'kernel'.* twice .* a name of its own"):
+        estimator.train(lambda: data().batch(4), steps=1)
+
+
 def test_an_input_function_that_gives_no_dataset_is_refused(tmp_path: Path) -> None:
     estimator = dl.estimator.Estimator(lambda features: features, model_dir=str(tmp_path))
     for wrong, kind, text in (

@@ -311,6 +311,12 @@ class Accuracy(Metric):
         rule = "the shape of the logits, with a threshold"
         if self._threshold is None:
             fitting = logits.ndim == labels.ndim + 1 and logits.shape[:-1] == labels.shape
+            if fitting and logits.shape[-1] == 1:
+                raise ValueShapeError(
+                    "The logits' last axis has the classes, and this one has a single class, "
+                    f"0, for all predictions, got {list(logits.shape)}. Of one logit for two "
+                    "classes use dl.metrics.Accuracy(threshold=0.0), and pass logits[..., 0]."
+                )
             rule = "the shape of the logits without their last axis, which has the classes"
         if not fitting or jnp.issubdtype(labels.dtype, jnp.inexact):
             raise ValueShapeError(
