@@ -9,11 +9,18 @@ from __future__ import annotations
 import array
 import copy
 import enum
-import sys
 import weakref
 import zlib
 from collections import deque
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import (
+    Callable,
+    Hashable,
+    ItemsView,
+    Iterator,
+    KeysView,
+    Mapping,
+    ValuesView,
+)
 from functools import cached_property, partial
 from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType, SimpleNamespace
 from typing import Any, Final, TypeAlias, final
@@ -24,6 +31,7 @@ import numpy as np
 from distlab.errors import ArgumentTypeError
 from distlab.step.function_identity import identity_of
 from distlab.step.keys import MOST_BYTES, buffer_key, constant_key
+from distlab.step.left_out import CONSTANTS, MOST_PARTS, OPAQUE_PACKAGES, left_out
 from distlab.step.object_attributes import CONTAINERS, attributes_of
 from distlab.text.shown import shown
 from distlab.values.attributes import attribute
@@ -33,10 +41,8 @@ from distlab.values.plain_arrays import is_plain
 Part: TypeAlias = tuple[str, Hashable]
 """The path of a part of an object, such as `.layers[0].rate`, and what the part is."""
 
-_MOST_PARTS: Final = 1000
-_OPAQUE_PACKAGES: Final = sys.stdlib_module_names | {"distlab", "jax", "jaxlib", "numpy"}
-_CONSTANTS: Final = frozenset({bool, int, float, complex, str, bytes, type(None)})
-COLLECTIONS: Final = (*CONTAINERS, Mapping)  # whose parts their own methods yield
+_VIEWS: Final = (KeysView, ValuesView, ItemsView)
+COLLECTIONS: Final = (*CONTAINERS, Mapping, *_VIEWS)  # whose parts their own methods yield
 _VISIBLE: Final = frozenset({object, list, dict, set, deque, SimpleNamespace})
 _MADE_BY_PYTHON: Final = 1 << 9  # Py_TPFLAGS_HEAPTYPE
 _BUFFERS: Final = (bytearray, array.array, memoryview)
@@ -83,17 +89,19 @@ def static_key(value: Any) -> StaticKey:
     """Returns what distinguishes a static argument from others.
 
     By value are compared constants, dtypes, members of enumerations, and objects whose class
-    defines equality and a hash (frozen dataclasses, Flax's Linen modules). Functions are
-    compared by their code and what it refers to. Any other object is compared by identity and
-    by the values of its attributes, so that a change of one is noticed; where its class defines
-    equality (a dataclass), by these values alone.
+    defines equality and a hash (frozen dataclasses, Flax's Linen modules); those of the user's
+    classes by their fields or attributes as well, which equality may leave out. Functions are
+    compared by their code and what it refers to, the user's modules and classes by their
+    constants. Any other object is compared by identity and by the values of its attributes, so
+    that a change of one is noticed; where its class defines equality (a dataclass), by these
+    values alone.
 
     Args:
       value: An argument that is no array.
     """
-    if type(value) in _CONSTANTS:  # nearly always
+    if type(value) in CONSTANTS:  # nearly always
         return StaticKey((("", constant_key(value)),))
-    return StaticKey(_parts(value, "", set(), [_MOST_PARTS]))
+    return StaticKey(_all_parts(value))
 
 
 def is_static(value: Any) -> bool:
@@ -135,7 +143,7 @@ class GuardedArguments:
         self._contents: list[tuple[Any, Any]] = []
         for label, value in values:
             entered: list[Any] = []
-            key = StaticKey(_parts(value, "", set(), [_MOST_PARTS], entered))
+            key = StaticKey(_all_parts(value, entered))
             self._before.append((label, value, key))
             for thing in entered:
                 self._contents += [(c, copy.copy(c)) for c in _writable(thing)]
@@ -173,6 +181,14 @@ def _writable(thing: Any) -> list[Any]:
     return [*found, attributes] if type(attributes) is dict else found
 
 
+def _all_parts(value: Any, entered: list[Any] | None = None) -> Iterator[Part]:
+    """Yields what an argument is and consists of; see `_parts`."""
+    yield from _parts(value, "", set(), [MOST_PARTS], entered)
+    if isinstance(value, np.ndarray) and value.dtype.kind in "SU" and value.nbytes > MOST_BYTES:
+        # As an attribute it would cost all who pass the object; this one is there to be read.
+        yield "[:]", zlib.crc32(value.tobytes())
+
+
 def _parts(
     value: Any,
     path: str,
@@ -196,24 +212,34 @@ def _parts(
         if entered is not None and isinstance(value, bytearray):
             entered.append(value)
         yield path, key
-        return
+        contents = []
+        if budget[0] > 0 and id(value) not in inside and type(value) not in CONSTANTS:
+            contents = list(left_out(value, by_value=_is_value(key), is_cache=_is_cache))
+        if not contents:
+            return
+    else:
+        contents = list(parts_of(value))
+        kind: Any = type(value)
+        seen = contents or isinstance(value, COLLECTIONS)
+        yield path, kind if seen and _compared_by_value(kind) else (kind, Same(value))
     inside.add(id(value))
     if entered is not None:
         entered.append(value)
-    contents = list(parts_of(value))
-    kind: Any = type(value)
-    seen = contents or isinstance(value, COLLECTIONS)
-    yield path, kind if seen and _compared_by_value(kind) else (kind, Same(value))
     for name, part in contents:
         budget[0] -= 1
         yield from _parts(part, path + name, inside, budget, entered)
+
+
+def _is_value(key: Hashable) -> bool:
+    """Returns whether a key is that of an object which is compared by its equality."""
+    return isinstance(key, tuple) and len(key) == 2 and isinstance(key[0], type)
 
 
 def _as_one(value: Any) -> Hashable | None:
     """Returns the key of a thing that is compared as one; None if its contents are compared."""
     kind: Any = type(value)
     key: Hashable | None = None
-    if kind in _CONSTANTS:
+    if kind in CONSTANTS:
         key = constant_key(value)
     elif isinstance(value, np.generic):
         key = (kind, value.tobytes())
@@ -239,11 +265,11 @@ def parts_of(value: Any) -> Iterator[tuple[str, Any]]:
       value: The object.
     """
     if isinstance(value, set | frozenset):
-        yield "{}", Same(value) if len(value) > _MOST_PARTS else frozenset(map(_element, value))
+        yield "{}", Same(value) if len(value) > MOST_PARTS else frozenset(map(_element, value))
         return
     if isinstance(value, Mapping):
         yield from ((f"[{shown(key, 40)}]", part) for key, part in list(value.items()))
-    elif isinstance(value, list | tuple | deque):
+    elif isinstance(value, (list, tuple, deque, *_VIEWS)):
         yield from ((f"[{n}]", part) for n, part in enumerate(list(value)))
     for name, part in list(attributes_of(value).items()):
         if not _is_cache(type(value), name):
@@ -268,11 +294,11 @@ def is_opaque(kind: Any) -> bool:
     Args:
       kind: The class.
     """
-    return kind.__hash__ is not None and _package(kind) in _OPAQUE_PACKAGES
+    return kind.__hash__ is not None and _package(kind) in OPAQUE_PACKAGES
 
 
 def _element(value: Any) -> Hashable:
-    return constant_key(value) if type(value) in _CONSTANTS else Same(value)
+    return constant_key(value) if type(value) in CONSTANTS else Same(value)
 
 
 def _array(value: Any) -> Hashable:

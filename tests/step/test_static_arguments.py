@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import argparse
 import array
+import contextvars
+import ctypes
 import dataclasses
 import enum
 import functools
+import multiprocessing as mp
+import threading
 import warnings
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import jax
@@ -220,6 +224,128 @@ def test_a_changed_attribute_is_noticed() -> None:
     assert now() == 7.0
     holder.inner.bias[0] = 0.0
     assert now() == 6.0
+
+
+class Node:
+    """Equal where the number is, as rows of databases and nodes of graphs are."""
+
+    def __init__(self, number: int, weight: float) -> None:
+        self.number, self.weight = number, weight
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Node) and self.number == other.number
+
+    def __hash__(self) -> int:
+        return hash(self.number)
+
+
+@dataclasses.dataclass(frozen=True)
+class Partly:
+    """Compares its name alone; what it has computed is no part of it."""
+
+    name: str
+    weight: float = dataclasses.field(compare=False)
+    computed: dict[str, int] = dataclasses.field(default_factory=dict, compare=False, init=False)
+
+
+class Dense(linen.Module):
+    """A module with a field that its equality leaves out."""
+
+    weight: float = dataclasses.field(default=1.0, compare=False)
+
+    @linen.compact
+    def __call__(self, x: Any) -> Any:
+        return x * self.weight
+
+
+def _held_partly() -> Any:
+    return Plain(inner=Partly("held", 1.0))
+
+
+def _renamed(holder: Any, weight: float) -> None:
+    holder.inner = Partly("held", weight)
+
+
+def _weight_of_3(thing: Any) -> None:
+    thing.weight = 3.0
+
+
+@pytest.mark.parametrize(
+    ("made", "change", "read"),
+    [
+        (lambda: Node(1, 1.0), _weight_of_3, lambda o: o.weight),
+        (lambda: [Node(1, 1.0)], lambda o: setattr(o[0], "weight", 3.0), lambda o: o[0].weight),
+        (_held_partly, lambda o: _renamed(o, 3.0), lambda o: o.inner.weight),
+        (lambda: np.array([1.0, "a"], object), lambda o: o.__setitem__(0, 3.0), lambda o: o[0]),
+        (lambda: np.array(["1"] * 20_000), lambda o: o.__setitem__(0, "3"), lambda o: float(o[0])),
+        (
+            lambda: pd.DataFrame({"w": ["1", "2"]}, dtype=object),
+            lambda o: o.at.__setitem__((0, "w"), "3"),
+            lambda o: float(o["w"][0]),
+        ),
+        (lambda: ctypes.c_double(1.0), lambda o: setattr(o, "value", 3.0), lambda o: o.value),
+        (lambda: mp.Value("d", 1.0), lambda o: setattr(o, "value", 3.0), lambda o: o.value),
+        (lambda: contextvars.ContextVar("w", default=1.0), lambda o: o.set(3.0), lambda o: o.get()),
+        (lambda: _local(1.0), _weight_of_3, lambda o: o.weight),
+        (lambda: _module(1.0), _weight_of_3, lambda o: o.weight),
+        (lambda: type("Made", (), {"weight": 1.0}), _weight_of_3, lambda o: o.weight),
+    ],
+)
+def test_what_equality_and_attributes_do_not_tell_is_noticed(
+    made: Callable[[], Any], change: Callable[[Any], None], read: Callable[[Any], float]
+) -> None:
+    s, thing, traces = _strategy(), made(), []
+
+    def step(x: Any, thing: Any) -> Any:
+        traces.append(thing)
+        return x * read(thing)
+
+    def now() -> float:
+        return float(s.run(step, args=(jnp.float32(1), thing)).values[0])
+
+    assert [now(), now()] == [1.0, 1.0]
+    assert len(traces) == 1
+    change(thing)
+    assert [now(), now()] == [3.0, 3.0]
+    assert len(traces) == 2
+
+
+def _local(weight: float) -> Any:
+    local: Any = threading.local()
+    local.weight = weight
+    return local
+
+
+def _module(weight: float) -> Any:
+    module: Any = ModuleType("config")
+    module.weight = weight
+    return module
+
+
+def test_an_equal_object_that_the_function_changes_is_refused_and_unharmed() -> None:
+    s, node = _strategy(), Node(1, 1.0)
+
+    def step(x: Any, node: Node) -> Any:
+        node.weight += 1
+        return x
+
+    with pytest.raises(ArgumentTypeError, match=r"changes node, a Node \(\.weight: 1.0 -> 2.0\)"):
+        s.run(step, args=(1.0, node))
+    assert node.weight == 1.0
+
+
+def test_equal_objects_have_programs_of_their_own_where_they_differ() -> None:
+    assert static_key(Partly("m", 1.0)) != static_key(Partly("m", 3.0))
+    assert static_key(Dense(1.0)) != static_key(Dense(3.0))
+    one, other = Partly("m", 1.0), Partly("m", 1.0)
+    one.computed["calls"] = 1
+    assert static_key(one) == static_key(other)
+    assert static_key(Dense(1.0)) == static_key(Dense(1.0))
+
+
+def test_modules_and_classes_of_libraries_are_not_looked_into() -> None:
+    for thing in (np, jnp, optax, pd.DataFrame, linen.Dense, dl):
+        assert len(static_key(thing)) == 1
 
 
 def test_an_object_with_variables_trains_as_in_tensorflow() -> None:
