@@ -40,6 +40,7 @@ from distlab.errors import (
     StructureError,
     ValueShapeError,
 )
+from distlab.step.drawn_once import Drawing
 from distlab.text.paths import at_home, search_refusal
 from distlab.text.shown import shown, shown_clause, shown_text
 from distlab.values.checks import (
@@ -308,8 +309,13 @@ def export(fn: Callable[..., Any], spec: Any, *, platforms: Sequence[str] = PLAT
     if spec is None:
         raise symbols.refusal(spec)
     abstract = symbols.abstract(specs)
-    with frames.use(_ReadingFrame()), _without_replicas():
+    drawing = Drawing(fn)
+    with frames.use(_ReadingFrame()), _without_replicas(), drawing.noted():
         traced, out_shape = _traced(fn, abstract)
+    drawing.tell(
+        "exported: every call of what is exported has the same numbers. Pass what was drawn as an "
+        "argument, or draw from a key of jax.random that is one."
+    )
     structure = jax.tree.structure(out_shape)
 
     def program(arrays: Sequence[Any], *args: Any) -> Any:

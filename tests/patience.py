@@ -93,11 +93,11 @@ def measured(test: Callable[P, None]) -> Callable[P, None]:
 
     @functools.wraps(test)
     def attempt(*args: P.args, **kwargs: P.kwargs) -> None:
-        failed: AssertionError | None = None
+        failed: Exception | None = None
         for _ in attempts():
             try:
                 return test(*args, **kwargs)
-            except AssertionError as error:
+            except (AssertionError, ValueError) as error:  # of `(one,) = found`, too
                 failed = error
         assert failed is not None
         raise failed

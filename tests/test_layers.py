@@ -64,7 +64,8 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "data",
     ),
     "exported": (
-        *("text", "errors", "devices", "values", "context", "variables", "collectives", "data"),
+        *("text", "errors", "devices", "values", "context", "variables", "collectives", "step"),
+        "data",
     ),
     "strategies": (
         *("text", "errors", "events", "cluster", "devices", "processes", "values", "context"),

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any, Final, final
 
 import jax
+import numpy as np
 
 from distlab.coordinator._closure_log import ClosureLog
 from distlab.coordinator._task_log import TaskLog
@@ -188,7 +189,12 @@ class ClusterCoordinator(Uncopied):
             )
         for leaf in leaves:
             require_for_workers(leaf, self._strategy.num_workers)
-        if self._tasks is not None:
+        if self._tasks is None:
+            if any(map(_is_written_to, leaves)):
+                closure = closure._replace(
+                    args=jax.tree.map(_own, given), kwargs=jax.tree.map(_own, named)
+                )
+        else:
             closure = closure._replace(sent=self._tasks.sent(fn, closure.args, closure.kwargs))
         self._queue.put(closure)
         return closure.result
@@ -307,6 +313,15 @@ class ClusterCoordinator(Uncopied):
     def __repr__(self) -> str:
         """Returns the strategy's name."""
         return f"ClusterCoordinator({self._strategy!r})"
+
+
+def _is_written_to(leaf: Any) -> bool:
+    """Returns whether the program may fill an array again before its function begins."""
+    return isinstance(leaf, np.ndarray) and leaf.flags.writeable
+
+
+def _own(leaf: Any) -> Any:
+    return leaf.copy() if _is_written_to(leaf) else leaf
 
 
 def _work(worker: int, strategy: ParameterServerStrategy, queue: WorkQueue) -> None:

@@ -124,9 +124,25 @@ def _from_list(value: list[Any]) -> Any:
         return _to_bytes(np.asarray(value, dtype=object), value)
     if _has_python_numbers(value):
         dtype = {"f": np.float32, "i": np.int32, "u": np.int32}.get(array.dtype.kind)
+        if array.dtype.kind == "f" and array.size and array.max() >= 2.0**63:
+            _require_exact(value)
         # An empty list is float64 in NumPy and float32 in TensorFlow.
         return array if dtype is None else _python_number(array, dtype)
     return array
+
+
+def _require_exact(value: list[Any]) -> None:
+    """Refuses whole numbers that NumPy has rounded, since no integer type has all of them."""
+    numbers = np.asarray(value, dtype=object).ravel().tolist()
+    if all(type(number) is int for number in numbers):
+        raise _too_large(min(numbers), max(numbers))
+
+
+def _too_large(low: Any, high: Any) -> ValueShapeError:
+    return ValueShapeError(
+        f"Python integers become int32 as in TensorFlow, got {shown(low)} to {shown(high)}. "
+        "Convert them to np.int64."
+    )
 
 
 def _has_dtype(item: Any) -> bool:
@@ -147,10 +163,7 @@ def _python_number(array: np.ndarray[Any, Any], dtype: Any) -> Any:
     if dtype is np.int32 and array.size:
         low, high = array.min(), array.max()
         if low < -(2**31) or high >= 2**31:
-            raise ValueShapeError(
-                f"Python integers become int32 as in TensorFlow, got {shown(low)} to "
-                f"{shown(high)}. Convert them to np.int64."
-            )
+            raise _too_large(low, high)
     return array.astype(dtype)[()]
 
 

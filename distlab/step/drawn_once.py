@@ -26,6 +26,11 @@ from distlab.values.attributes import attribute
 from distlab.values.checks import function_name
 
 _MOST_FUNCTIONS: Final = 64
+_OF_STEPS: Final = (
+    "compiled: every later step has the same numbers, on all replicas. Pass what was drawn "
+    "outside, or draw from a key: run(fn, args=(jax.random.fold_in(key, step),)). Or run the "
+    "function as ordinary Python: distlab.run_functions_eagerly(True)."
+)
 
 
 class Drawing:
@@ -51,20 +56,18 @@ class Drawing:
             pairs = zip(self._generators, before, after, strict=True)
             self._drawn = [name for name, old, new in pairs if old != new]
 
-    def tell(self) -> None:
+    def tell(self, so: str = _OF_STEPS) -> None:
         """Tells of the generators that the last block has drawn from.
+
+        Args:
+          so: What follows from it, and the remedy.
 
         Warns:
           DrawnOnceWarning: There are such.
         """
         if self._drawn:
-            warn(
-                f"{self._function} draws from {' and '.join(self._drawn)} while it is compiled: "
-                "every later step has the same numbers, on all replicas. Pass what was drawn "
-                "outside, or draw from a key: run(fn, args=(jax.random.fold_in(key, step),)). Or "
-                "run the function as ordinary Python: distlab.run_functions_eagerly(True).",
-                DrawnOnceWarning,
-            )
+            drawn = f"{self._function} draws from {' and '.join(self._drawn)}"
+            warn(f"{drawn} while it is {so}", DrawnOnceWarning)
 
 
 def _generators(fn: Any) -> dict[str, Any]:

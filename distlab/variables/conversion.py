@@ -99,6 +99,19 @@ def _require_kept(value: Any, dtype: np.dtype[Any], what: str) -> None:
                 f"{what} needs numbers of {dtype}, from {least} to {most}, got {shown(value)}. "
                 "Use another dtype for the variable."
             )
+    elif _becomes_infinite(given, dtype):
+        largest = float(cast(Any, jnp.finfo)(dtype).max)
+        raise ValueShapeError(
+            f"{what} needs numbers of {dtype}, of at most {largest:g}, got {shown(value)}, which "
+            "would become infinite. Use another dtype for the variable."
+        )
+
+
+def _becomes_infinite(numbers: np.ndarray, dtype: np.dtype[Any]) -> bool:
+    """Returns whether a finite number is none in a dtype of smaller ones."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        kept = np.isfinite(numbers.astype(dtype))
+    return bool((np.isfinite(numbers) & ~kept).any())
 
 
 def _kind(dtype: np.dtype[Any]) -> str:

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 import distlab as dl
 from distlab.data import Dataset
+from distlab.errors import ValueShapeError
 from tests.data.structures import One, fill, leaves, plain, rebuild, row, structures
 
 ROWS = 7
@@ -176,3 +177,10 @@ def rebuild_together(parts: tuple[Any, ...]) -> Any:
     """Returns the rows of the replicas' parts, joined."""
     columns = iter(zip(*map(leaves, parts), strict=True))
     return rebuild(lambda _: np.concatenate([np.asarray(x) for x in next(columns)]), parts[0])
+
+
+@pytest.mark.parametrize("numbers", [[2**63 + 1, 1], [2**63 + 1, -1]])
+def test_whole_numbers_that_numpy_would_round_are_refused(numbers: list[Any]) -> None:
+    with pytest.raises(ValueShapeError, match=r"integers become int32 .* np\.int64"):
+        Dataset.from_tensor_slices(numbers)
+    assert Dataset.from_tensor_slices([2.0**70, 1]).element_spec.dtype == np.float32

@@ -449,3 +449,17 @@ def test_a_function_can_ask_which_worker_runs_it(strategy: dl.ParameterServerStr
     assert all(len(set(row)) == 1 and row[0] in range(WORKERS) for row in numbers)
     with pytest.raises(ContextError, match="this thread is no worker's"):
         index()
+
+
+def test_an_array_that_is_filled_again_is_not_shared_with_scheduled_functions(
+    coordinator: ClusterCoordinator,
+) -> None:
+    goes_on = threading.Event()
+    for _ in range(WORKERS):
+        coordinator.schedule(goes_on.wait, args=(LIMIT_SECONDS,))
+    buffer, sums = np.zeros(2), []
+    for n in range(3):
+        buffer[:] = n
+        sums.append(coordinator.schedule(lambda x: float(x["of"].sum()), args=({"of": buffer},)))
+    goes_on.set()
+    assert coordinator.fetch(sums) == [0.0, 2.0, 4.0]

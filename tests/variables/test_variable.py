@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -242,3 +243,17 @@ def test_a_jitted_function_in_a_step_gets_the_present_value_of_a_variable() -> N
 def test_a_variable_is_formatted_as_its_value() -> None:
     v = dl.Variable(1.23456)
     assert (f"{v:.2f}", f"{v}") == ("1.23", str(v))
+
+
+@pytest.mark.parametrize(
+    ("initial", "number"),
+    [(1.0, 1e300), (jnp.float16(1), 1e5), (jnp.bfloat16(1), [3.4e38]), (jnp.float16(1), -70_000)],
+)
+def test_a_number_that_would_become_infinite_is_refused(initial: Any, number: Any) -> None:
+    v = dl.Variable(jnp.broadcast_to(initial, np.shape(number)))
+    for call in v.assign, v.assign_add:
+        with pytest.raises(ValueShapeError, match=r"at most .* would become infinite"):
+            call(number)
+    assert v.numpy() == initial
+    v.assign(np.full(np.shape(number), np.inf).tolist())
+    assert np.isinf(v.numpy().astype(float)).all()

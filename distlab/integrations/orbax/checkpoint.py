@@ -9,6 +9,8 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any, Final
 
+import numpy as np
+
 from distlab.devices import in_flight, jax_internals
 from distlab.errors import (
     ArgumentTypeError,
@@ -28,6 +30,7 @@ from distlab.text.flags import flag_refusal
 from distlab.text.shown import shown, shown_text
 from distlab.uncopied import Uncopied
 from distlab.variables import frames
+from distlab.variables.variable import Variable
 
 _COUNTER: Final = "save_counter"
 
@@ -264,7 +267,9 @@ class Checkpoint(Uncopied):
                 f"Checkpoint {listed(missing)}. Nothing was restored. Give the objects the names "
                 "with which they were saved."
             )
-        self._put(here, entries, files.arrays(path, entries, set(here) & set(entries)))
+        arrays = files.arrays(path, entries, set(here) & set(entries))
+        _require_one_value(path, here, entries, arrays)
+        self._put(here, entries, arrays)
         return CheckpointLoadStatus(len(here) - len(missing), tuple(unused), tuple(missing))
 
     def read(
@@ -417,6 +422,35 @@ class Checkpoint(Uncopied):
             self._walk(lambda name, leaf: puts[name]() if name in puts else leaf)
         if _COUNTER in entries:
             self.save_counter = entries[_COUNTER].value
+
+
+def _require_one_value(
+    path: Path, here: Mapping[str, Any], entries: Mapping[str, Entry], arrays: Mapping[str, Any]
+) -> None:
+    """Checks that a variable which has several names had one value when it was saved.
+
+    Raises:
+      CheckpointMismatchError: It had several, of which the last one would remain.
+    """
+    first: dict[int, str] = {}
+    for name, leaf in here.items():
+        if name not in entries or not isinstance(leaf, Variable):
+            continue
+        before = first.setdefault(id(leaf), name)
+        if before != name and not _alike(name, before, entries, arrays):
+            raise CheckpointMismatchError(
+                f"{before} and {name} are one variable here, and have different values in {path}. "
+                "Nothing was restored. Give each name a variable of its own, as when they were "
+                "saved."
+            )
+
+
+def _alike(one: str, other: str, entries: Mapping[str, Entry], arrays: Mapping[str, Any]) -> bool:
+    if entries[one] != entries[other] or (one in arrays) != (other in arrays):
+        return False
+    if one not in arrays:
+        return True
+    return np.asarray(arrays[one]).tobytes() == np.asarray(arrays[other]).tobytes()
 
 
 def _kind(leaf: Any) -> Kind:

@@ -115,6 +115,19 @@ def test_names_that_look_like_patterns_name_folders_and_checkpoints(
         ]
 
 
+def test_one_variable_can_t_take_two_values(tmp_path: Path) -> None:
+    a, b = dl.Variable(1.0), dl.Variable(2.0)
+    path = dl.train.Checkpoint(a=a, b=b).save(tmp_path / "ckpt")
+    one = dl.Variable(0.0)
+    with pytest.raises(CheckpointMismatchError, match="a and b are one variable here"):
+        dl.train.Checkpoint(a=one, b=one).restore(path)
+    assert float(one) == 0
+    b.assign(1.0)
+    path = dl.train.Checkpoint(a=a, b=b).save(tmp_path / "ckpt")
+    dl.train.Checkpoint(a=one, b=one).restore(path)
+    assert float(one) == 1
+
+
 def test_a_replicated_state_is_stored_once_and_restored_on_other_replicas(tmp_path: Path) -> None:
     optimizer = optax.adam(0.1)
     params = {"w": jnp.arange(4.0), "b": jnp.ones(())}
