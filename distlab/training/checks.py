@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from distlab.errors import ArgumentTypeError, ArgumentValueError
@@ -76,6 +76,28 @@ def require_function(name: str, value: Any) -> None:
     """
     if not callable(value):
         raise ArgumentTypeError(f"{name} must be a function, got {shown(value)}. Pass one by name.")
+
+
+def checked_functions(name: str, value: Any) -> tuple[Callable[..., Any], ...]:
+    """Returns an argument that is an iterable of functions as a tuple; of None, without any.
+
+    Args:
+      name: The argument's name.
+      value: Its value.
+
+    Raises:
+      ArgumentTypeError: It is something else, such as a function that is in no list.
+    """
+    try:
+        functions = () if value is None else tuple(value)
+    except TypeError:
+        functions = (None,)
+    if all(map(callable, functions)):
+        return functions
+    raise ArgumentTypeError(
+        f"{name} must be a list of functions, got {shown(value)}. Write for example {name}=[save], "
+        "where save is a function of the outputs."
+    )
 
 
 def require_kind(name: str, value: Any, kind: type, *, optional: bool = False) -> None:

@@ -13,6 +13,7 @@ from distlab.errors import (
     ArgumentTypeError,
     ArgumentValueError,
     DistlabError,
+    StructureError,
     UnsupportedError,
 )
 from distlab.events import sink
@@ -20,7 +21,12 @@ from distlab.integrations.orbax.manager import CheckpointManager
 from distlab.strategies.abstract import Strategy
 from distlab.strategies.current import get_strategy
 from distlab.text.shown import shown
-from distlab.training.checks import checked_total, require_count, require_kind
+from distlab.training.checks import (
+    checked_functions,
+    checked_total,
+    require_count,
+    require_kind,
+)
 from distlab.training.standard import Outputs, StandardEvaluator, StandardTrainer
 
 Action = Callable[[Outputs], None]
@@ -126,10 +132,8 @@ class Controller:
         self._global_step = global_step
         self._steps_per_loop = steps_per_loop
         self._manager = checkpoint_manager
-        self._train_actions, self._eval_actions = (
-            tuple(train_actions or ()),
-            tuple(eval_actions or ()),
-        )
+        self._train_actions: tuple[Action, ...] = checked_functions("train_actions", train_actions)
+        self._eval_actions: tuple[Action, ...] = checked_functions("eval_actions", eval_actions)
         self.restored: str | None = None
         _ = self.step  # is a number
         if checkpoint_manager is not None:
@@ -156,6 +160,8 @@ class Controller:
         Raises:
           ArgumentValueError: `steps` is no number of steps, or there is no trainer.
           OutOfRangeError: The data has ended.
+          StructureError: The trainer's `train_loop_end` returns something else than a dict or None.
+          ContextError: The trainer's `__init__` did not call that of `StandardTrainer`.
           DistlabError: The trainer's steps do not advance `global_step`.
 
         Example:
@@ -174,7 +180,7 @@ class Controller:
                     f"The trainer took {count} steps and global_step went from {before} to "
                     f"{self.step}. Advance it by one in each step."
                 )
-            numbers = _numbers(outputs)  # waits for the devices
+            numbers = _numbers("train_loop_end", outputs)  # waits for the devices
             rate = count / (time.monotonic() - began)
             self.tell("train", numbers, f" | {rate:.4g} steps/s")
             for action in self._train_actions:
@@ -196,13 +202,18 @@ class Controller:
         Returns:
           The evaluator's outputs.
 
+        Raises:
+          ArgumentValueError: `steps` is no number of steps, or there is no evaluator.
+          StructureError: The evaluator's `eval_end` returns something else than a dict or None.
+          ContextError: The evaluator's `__init__` did not call that of `StandardEvaluator`.
+
         Example:
           See `StandardEvaluator`.
         """
         if self._evaluator is None:
             raise ArgumentValueError("Controller.evaluate needs an evaluator. Pass evaluator=.")
         outputs = self._evaluator.evaluate(steps)
-        self.tell("eval", _numbers(outputs))
+        self.tell("eval", _numbers("eval_end", outputs))
         for action in self._eval_actions:
             action(outputs)
         return outputs
@@ -223,6 +234,7 @@ class Controller:
 
         Raises:
           ArgumentValueError: A number is none, or out of range.
+          StructureError: `train_loop_end` or `eval_end` returns something else than a dict or None.
         """
         require_count("eval_interval", eval_interval, optional=True)
         train_steps = checked_total("train_steps", train_steps)
@@ -258,7 +270,21 @@ def _refuse_summaries(**given: Any) -> None:
             )
 
 
-def _numbers(outputs: Outputs) -> dict[str, float]:
+def _numbers(returned_by: str, outputs: Any) -> dict[str, float]:
+    """Returns those of the outputs that are numbers.
+
+    Args:
+      returned_by: The method of the user's that returned the outputs.
+      outputs: A mapping, or None.
+
+    Raises:
+      StructureError: They are something else.
+    """
+    if outputs is not None and not hasattr(outputs, "items"):
+        raise StructureError(
+            f"{returned_by} must return a dict of numbers by name, or None, got {shown(outputs)}. "
+            "Return for example {'loss': loss}."
+        )
     arrays = {name: np.asarray(value) for name, value in (outputs or {}).items()}
     return {
         name: float(array)

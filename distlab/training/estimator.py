@@ -25,7 +25,7 @@ from distlab.integrations.orbax.options import absolute
 from distlab.integrations.orbax.readers import list_variables, load_variable
 from distlab.strategies.abstract import Strategy
 from distlab.strategies.current import get_strategy
-from distlab.text.shown import shown
+from distlab.text.shown import shown, shown_clause
 from distlab.training.checks import require_count, require_function, require_kind
 from distlab.training.controller import Controller
 from distlab.training.model import Model
@@ -119,6 +119,11 @@ class Estimator:
 
         Raises:
           ArgumentValueError: Both numbers are given.
+          ArgumentTypeError: `input_fn` is no function; or it, or the model function, has other
+            parameters than those that it is called with.
+          StructureError: `input_fn` returns no dataset, or the model function no `EstimatorSpec`
+            with an optimizer.
+          ValueShapeError: The loss is not one number.
         """
         if hooks:
             raise ArgumentTypeError(
@@ -249,7 +254,8 @@ class Estimator:
 
     def _call(self, features: Any, labels: Any, mode: str) -> EstimatorSpec:
         known = {"labels": labels, "mode": mode, "params": self.params, "config": self.config}
-        return self._model_fn(features, **{n: v for n, v in known.items() if n in self._wants})
+        wanted = {name: value for name, value in known.items() if name in self._wants}
+        return _called("model_fn", ("features", *known), self._model_fn, features, **wanted)
 
     def _input(self, strategy: Strategy, input_fn: Callable[..., Dataset], mode: str) -> Any:
         require_function("input_fn", input_fn)
@@ -259,7 +265,8 @@ class Estimator:
 
         def make(context: InputContext) -> Dataset:
             own = {"input_context": context} if "input_context" in wants else {}
-            dataset = input_fn(**given, **own)
+            known_names = ("input_context", *known)
+            dataset = _called("input_fn", known_names, input_fn, **given, **own)
             if isinstance(dataset, Iterable):
                 return dataset
             raise StructureError(
@@ -367,6 +374,34 @@ def _parameters(fn: Callable[..., Any]) -> set[str]:
         return set(inspect.signature(fn).parameters)
     except ValueError:
         return set()
+
+
+def _called(
+    name: str, known: tuple[str, ...], fn: Callable[..., Any], *args: Any, **kwargs: Any
+) -> Any:
+    """Calls a function of the user's with those of the known arguments that it wants.
+
+    Args:
+      name: What the function is to the estimator.
+      known: The names of the parameters that it may have.
+      fn: The function.
+      *args: Its positional arguments.
+      **kwargs: Its named arguments.
+
+    Raises:
+      ArgumentTypeError: It does not accept them.
+      Exception: The function raised it.
+    """
+    try:
+        return fn(*args, **kwargs)
+    except TypeError as error:
+        begun = error.__traceback__ is not None and error.__traceback__.tb_next is not None
+        if begun:  # the error is of the function's body
+            raise
+        raise ArgumentTypeError(
+            f"{name} may have the parameters {', '.join(known)}, got {shown(fn)}: "
+            f"{shown_clause(error)}. Rename the others, or give them defaults."
+        ) from error
 
 
 def _arguments(element: Any) -> tuple[Any, ...]:

@@ -13,8 +13,9 @@ import jax.numpy as jnp
 
 from distlab.context.replica_context import get_replica_context
 from distlab.devices import jax_internals
-from distlab.errors import ArgumentValueError, ContextError, StructureError
+from distlab.errors import ArgumentValueError, ContextError, StructureError, ValueShapeError
 from distlab.strategies.abstract import Strategy
+from distlab.text.shown import shown
 from distlab.training.specs import EstimatorSpec, ModeKeys
 from distlab.variables.kinds import VariableAggregation, VariableSynchronization
 from distlab.variables.variable import Variable
@@ -114,6 +115,11 @@ class Model:
                     "To train, the model function must return EstimatorSpec(mode, loss=..., "
                     "train_op=...), the latter an Optax optimizer such as optax.adam(0.001)."
                 )
+            if not all(hasattr(spec.train_op, name) for name in ("init", "update")):
+                raise StructureError(
+                    f"train_op of an EstimatorSpec must be an Optax optimizer, got "
+                    f"{shown(spec.train_op)}. Write for example train_op=optax.adam(0.001)."
+                )
             values = {name: variable.value() for name, variable in self.variables.items()}
             with self._strategy.scope():
                 self.slots = jax.tree.map(Variable, spec.train_op.init(values))
@@ -127,6 +133,11 @@ class Model:
         if not isinstance(spec, EstimatorSpec):
             raise StructureError(
                 f"A model function must return an EstimatorSpec, got a {type(spec).__name__}."
+            )
+        if mode != ModeKeys.PREDICT and getattr(spec.loss, "shape", ()) != ():
+            raise ValueShapeError(
+                "The loss of an EstimatorSpec must be one number, the mean over the examples, got "
+                f"{shown(spec.loss)}. Write for example loss=jnp.mean(loss)."
             )
         return spec
 

@@ -4,13 +4,37 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any, final
 
-from distlab.errors import OutOfRangeError
+from distlab.errors import ContextError, OutOfRangeError
 from distlab.training.checks import require_count, require_iterable
 
 Outputs = dict[str, Any] | None
 """Results by name: numbers, or arrays of shape ()."""
+
+
+@final
+class _SetByInit:
+    """Stands for an attribute until `__init__` sets it, and tells who reads it what is missing.
+
+    Args:
+      base: The class whose `__init__` sets it.
+      argument: What that takes.
+    """
+
+    def __init__(self, base: str, argument: str) -> None:
+        self._base, self._argument = base, argument
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    def __get__(self, instance: object, owner: type) -> Any:
+        if instance is None:
+            return self
+        raise ContextError(
+            f"{owner.__name__} has no {self._name}, because its __init__ did not call that of "
+            f"{self._base}. Call super().__init__({self._argument}) in it."
+        )
 
 
 class StandardTrainer(ABC):
@@ -45,6 +69,9 @@ class StandardTrainer(ABC):
       {'steps': 3}
     """
 
+    if not TYPE_CHECKING:
+        train_iterator = _SetByInit("StandardTrainer", "train_dataset")
+
     def __init__(self, train_dataset: Iterable[Any]) -> None:
         require_iterable("train_dataset", train_dataset)
         self.train_iterator: Iterator[Any] = iter(train_dataset)
@@ -71,6 +98,7 @@ class StandardTrainer(ABC):
 
         Raises:
           OutOfRangeError: The dataset has ended.
+          ContextError: The subclass's `__init__` did not call that of this class.
         """
         require_count("num_steps", num_steps)
         self.train_loop_begin()
@@ -116,6 +144,9 @@ class StandardEvaluator(ABC):
       >>> Evaluator().evaluate(), Evaluator().evaluate(1)
       ({'total': 10}, {'total': 1})
     """
+
+    if not TYPE_CHECKING:
+        eval_dataset = _SetByInit("StandardEvaluator", "eval_dataset")
 
     def __init__(self, eval_dataset: Iterable[Any]) -> None:
         require_iterable("eval_dataset", eval_dataset)
@@ -173,6 +204,7 @@ class StandardEvaluator(ABC):
 
         Raises:
           ArgumentValueError: `num_steps` is neither -1 nor a number of steps.
+          ContextError: The subclass's `__init__` did not call that of this class.
         """
         if num_steps != -1:
             require_count("num_steps", num_steps)

@@ -10,7 +10,13 @@ import numpy as np
 import pytest
 
 import distlab as dl
-from distlab.errors import ArgumentTypeError, ArgumentValueError, DistlabError
+from distlab.errors import (
+    ArgumentTypeError,
+    ArgumentValueError,
+    ContextError,
+    DistlabError,
+    StructureError,
+)
 from tests.misuse.table import require_refusal
 
 
@@ -39,6 +45,38 @@ def controller(**options: Any) -> dl.Controller:
     return dl.Controller(trainer=trainer, **given)
 
 
+class Returning(Trainer):
+    """Returns a list of numbers."""
+
+    def train_loop_end(self) -> Any:
+        return [1.0]
+
+
+class ReturningEvaluator(Evaluator):
+    """Returns a number."""
+
+    def eval_end(self, *_: Any, **__: Any) -> Any:
+        return 0
+
+
+class Unmade(Trainer):
+    """Does not call the `__init__` of its base."""
+
+    def __init__(self) -> None:
+        self.step = dl.Variable(0)
+
+
+class UnmadeEvaluator(Evaluator):
+    """Does not call the `__init__` of its base."""
+
+    def __init__(self) -> None:
+        pass
+
+
+def train(trainer: Trainer) -> None:
+    dl.Controller(trainer=trainer, global_step=trainer.step).train(1)
+
+
 def manager(folder: Path, **options: Any) -> dl.train.CheckpointManager:
     return dl.train.CheckpointManager(dl.train.Checkpoint(v=dl.Variable(1.0)), folder, **options)
 
@@ -62,6 +100,41 @@ WRONG: Final[dict[str, tuple[Callable[[Path], object], type[DistlabError], str]]
         lambda _: controller(global_step="x"),
         ArgumentTypeError,
         "global_step .* got 'x'",
+    ),
+    "train_actions function": (
+        lambda _: controller(train_actions=print),
+        ArgumentTypeError,
+        "train_actions must be a list of functions, got <built-in function print>",
+    ),
+    "train_actions names": (
+        lambda _: controller(train_actions=["print"]),
+        ArgumentTypeError,
+        r"train_actions .* got \['print'\]",
+    ),
+    "eval_actions text": (
+        lambda _: controller(eval_actions="print"),
+        ArgumentTypeError,
+        "eval_actions .* got 'print'",
+    ),
+    "train_loop_end": (
+        lambda _: train(Returning()),
+        StructureError,
+        r"train_loop_end must return a dict .* got \[1.0\]",
+    ),
+    "eval_end": (
+        lambda _: controller(evaluator=ReturningEvaluator([1])).evaluate(),
+        StructureError,
+        "eval_end must return a dict .* got 0",
+    ),
+    "trainer without super": (
+        lambda _: train(Unmade()),
+        ContextError,
+        r"Unmade has no train_iterator.*super\(\).__init__\(train_dataset\)",
+    ),
+    "evaluator without super": (
+        lambda _: UnmadeEvaluator().evaluate(),
+        ContextError,
+        r"UnmadeEvaluator has no eval_dataset.*super\(\).__init__\(eval_dataset\)",
     ),
     "train_dataset": (lambda _: Trainer(3), ArgumentTypeError, "train_dataset .* got 3"),
     "train_dataset text": (lambda _: Trainer("ab"), ArgumentTypeError, "got 'ab'"),

@@ -18,6 +18,7 @@ from distlab.errors import (
     ContextError,
     NotFoundError,
     StructureError,
+    ValueShapeError,
 )
 
 RNG = np.random.default_rng(0)
@@ -212,6 +213,48 @@ def test_an_input_function_that_gives_no_dataset_is_refused(tmp_path: Path) -> N
         call: Any = wrong
         with pytest.raises(kind, match=text):
             estimator.train(call, steps=1)
+
+
+def test_a_function_of_other_parameters_is_told_which_it_may_have(tmp_path: Path) -> None:
+    estimator = made(tmp_path)
+    with pytest.raises(ArgumentTypeError, match=r"input_fn may have .*input_context.*'context'"):
+        estimator.train(lambda context: context, steps=1)
+
+    def other(x: Any, y: Any) -> Any:
+        return x, y
+
+    with pytest.raises(ArgumentTypeError, match=r"model_fn may have .*labels, mode.*'y'"):
+        dl.estimator.Estimator(other, str(tmp_path)).train(lambda: data().batch(4), steps=1)
+
+
+def test_a_type_error_in_a_users_function_stays_as_it_is(tmp_path: Path) -> None:
+    def failing() -> Any:
+        return len(3)  # type: ignore[arg-type]
+
+    with pytest.raises(TypeError, match=r"object of type 'int' has no len") as raised:
+        made(tmp_path).train(failing, steps=1)
+    assert type(raised.value) is TypeError
+
+
+@pytest.mark.parametrize(
+    ("wrong", "kind", "text"),
+    [
+        ({"train_op": 3}, StructureError, "must be an Optax optimizer, got 3"),
+        ({"train_op": optax.sgd}, StructureError, "Optax optimizer, got <function sgd"),
+        ({"loss": jnp.ones(4)}, ValueShapeError, r"one number.* got an array float32\[4\]"),
+        ({"loss": jnp.ones(1)}, ValueShapeError, r"float32\[1\].*jnp.mean\(loss\)"),
+    ],
+)
+def test_a_spec_that_can_not_be_trained_is_refused(
+    wrong: dict[str, Any], kind: type[Exception], text: str, tmp_path: Path
+) -> None:
+    def model_fn(features: Any, labels: Any, mode: str) -> Any:
+        loss = (features["x"][:, 0] - labels * dl.estimator.get_variable("w", ())).mean()
+        spec = {"loss": loss, "train_op": optax.sgd(0.1), **wrong}
+        return dl.estimator.EstimatorSpec(mode, **spec)
+
+    with pytest.raises(kind, match=text):
+        dl.estimator.Estimator(model_fn, str(tmp_path)).train(lambda: data().batch(4), steps=1)
 
 
 def test_a_spec_of_another_mode_is_refused() -> None:
