@@ -266,7 +266,7 @@ class Estimator:
         def make(context: InputContext) -> Dataset:
             own = {"input_context": context} if "input_context" in wants else {}
             known_names = ("input_context", *known)
-            dataset = _called("input_fn", known_names, input_fn, **given, **own)
+            dataset: Dataset = _called("input_fn", known_names, input_fn, **given, **own)
             if isinstance(dataset, Iterable):
                 return dataset
             raise StructureError(
