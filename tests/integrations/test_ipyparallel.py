@@ -7,8 +7,10 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -236,6 +238,15 @@ def test_bad_arguments_are_refused_before_anything_starts() -> None:
         dl.launch(devices="4")  # type: ignore[call-overload]
     with pytest.raises(ArgumentTypeError, match="engines must be the name"):
         dl.launch(engines=3)  # type: ignore[call-overload]
+
+
+def test_a_launcher_that_ipyparallel_has_not_is_refused_and_leaves_no_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with pytest.raises(ArgumentValueError, match="such as 'ssh', 'slurm' or 'mpi', got 'nope'"):
+        dl.launch(workers=1, engines="nope")
+    assert not list(tmp_path.glob("distlab-cluster-*"))
 
 
 def test_without_ipyparallel_the_remedy_is_said(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,9 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, Final
 
+from distlab.errors import ArgumentValueError
 from distlab.launching.warden import Warden
+from distlab.text.shown import shown
 
 _START_SECONDS: Final = 120
 _END_SECONDS: Final = 10.0
@@ -35,28 +37,42 @@ class Engines:
           launcher: Which of ipyparallel's launchers starts them; None for processes of this
             machine.
           warden: Ends them when this process is gone.
+
+        Raises:
+          ArgumentValueError: ipyparallel has no such launcher.
         """
         import ipyparallel
 
+        configured = {} if launcher is None else as_configured(launcher)
         self._folder = tempfile.mkdtemp(prefix="distlab-cluster-")
         self._warden = warden
         self._is_local = launcher is None
         self._watched: set[int] = set()
         self.client: Any = None
         self.numbers: list[int] = []
-        self._cluster: Any = ipyparallel.Cluster(
-            profile_dir=self._folder,
-            load_profile=False,
-            delay=0.0,
-            log_level=logging.ERROR,
-            shutdown_atexit=False,
-            engine_timeout=_START_SECONDS,
-            controller_args=[
-                f"--HeartMonitor.period={_HEARTBEAT_MS}",
-                f"--HeartMonitor.max_heartmonitor_misses={_LOST_AFTER_BEATS}",
-            ],
-            **({} if launcher is None else as_configured(launcher)),
-        )
+        try:
+            self._cluster: Any = ipyparallel.Cluster(
+                profile_dir=self._folder,
+                load_profile=False,
+                delay=0.0,
+                log_level=logging.ERROR,
+                shutdown_atexit=False,
+                engine_timeout=_START_SECONDS,
+                controller_args=[
+                    f"--HeartMonitor.period={_HEARTBEAT_MS}",
+                    f"--HeartMonitor.max_heartmonitor_misses={_LOST_AFTER_BEATS}",
+                ],
+                **configured,
+            )
+        except BaseException as error:
+            shutil.rmtree(self._folder, ignore_errors=True)
+            if "engine_launcher_class" in str(error):  # traitlets' name of the argument `engines`
+                raise ArgumentValueError(
+                    "engines must be the name of one of ipyparallel's launchers, such as 'ssh', "
+                    f"'slurm' or 'mpi', got {shown(launcher)}. Leave it out for processes of this "
+                    "machine."
+                ) from error
+            raise
         try:
             self._cluster.start_controller_sync()
             self._watch([getattr(self._cluster.controller, "pid", -1)])
